@@ -1,0 +1,59 @@
+#include <tenon/error.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace tenon {
+namespace {
+
+struct CodeFacts {
+  std::string_view spelling;
+  int number;
+  ErrorClass kind;
+};
+
+constexpr CodeFacts code_facts[] = {
+#define TENON_ERRC(id, spelling, number, kind) {spelling, number, ErrorClass::kind},
+#include <tenon/error_codes.def>
+#undef TENON_ERRC
+};
+
+const CodeFacts& facts(Errc code) noexcept { return code_facts[static_cast<std::size_t>(code)]; }
+
+}  // namespace
+
+std::string_view spelling(Errc code) noexcept { return facts(code).spelling; }
+int number(Errc code) noexcept { return facts(code).number; }
+ErrorClass error_class(Errc code) noexcept { return facts(code).kind; }
+
+int exit_status(Errc code) noexcept {
+  switch (error_class(code)) {
+    case ErrorClass::argument: return 2;
+    case ErrorClass::input: return 3;
+    case ErrorClass::unsupported: return 4;
+    case ErrorClass::machine: return 5;
+    case ErrorClass::ended_early: return 6;
+    case ErrorClass::internal: return 1;
+  }
+  return 1;
+}
+
+Error::Error(Errc code, std::string where, std::string message)
+    : code_(code), where_(std::move(where)), message_(std::move(message)) {
+  what_ = std::string(spelling(code_)) + ": ";
+  if (!where_.empty()) what_ += where_ + ": ";
+  what_ += message_;
+}
+
+Error::Error(Errc code, const std::source_location& where, std::string message)
+    : Error(code, to_string(where), std::move(message)) {}
+
+std::string to_string(const std::source_location& where) {
+  std::string_view file = where.file_name();
+  if (const auto slash = file.find_last_of('/'); slash != std::string_view::npos) {
+    file.remove_prefix(slash + 1);
+  }
+  return std::string(file) + ":" + std::to_string(where.line());
+}
+
+}  // namespace tenon

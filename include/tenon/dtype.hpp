@@ -24,11 +24,6 @@ enum class DType : std::uint8_t {
 
 inline constexpr int dtype_count = static_cast<int>(DType::iq4_xs) + 1;
 
-inline constexpr DType boolean = DType::boolean;
-inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
-inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32;
-inline constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, f64 = DType::f64;
-
 enum class DTypeKind : std::uint8_t { boolean, signed_integer, unsigned_integer, floating, block };
 
 struct DTypeFacts {
@@ -53,6 +48,12 @@ inline bool is_integer(DType dtype) noexcept {
 
 /// The type spelled `name` ("f32", "q4_k"), if there is one.
 std::optional<DType> find_dtype(std::string_view name) noexcept;
+
+// The plain types by their own names: Shape({8, 784}, f32).
+inline constexpr DType boolean = DType::boolean;
+inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
+inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32;
+inline constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, f64 = DType::f64;
 
 /// IEEE 754 binary16 and the upper half of binary32, as stored; arithmetic happens in float.
 struct half {

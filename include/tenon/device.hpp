@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenon/memory.hpp>
+
+namespace tenon {
+
+class Device;
+using DevicePtr = std::shared_ptr<Device>;
+
+/// A device URL: scheme "npu", address "sim", parameters in the order written. "cpu:" is a scheme
+/// alone; "cuda:0" has the address "0".
+struct DeviceUrl {
+  std::string text;
+  std::string scheme;
+  std::string address;
+  std::vector<std::pair<std::string, std::string>> params;
+
+  /// scheme ":" ["//"] address ["?" key "=" value {"&" key "=" value}]; Errc::syntax, and
+  /// Errc::duplicate_name for a repeated key.
+  static DeviceUrl parse(std::string_view url);
+};
+
+/// Memory and registers behind one URL. Shared; regions live as long as their device.
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// Opens through the factory registered for the URL's scheme. Errc::device_unavailable when none
+  /// is, Errc::bad_key naming a parameter that the device does not know. "cpu:" is one shared device.
+  static DevicePtr open(std::string_view url);
+
+  /// Makes a device for a parsed URL; registered once per scheme (Errc::duplicate_name).
+  using Factory = std::function<DevicePtr(const DeviceUrl& url)>;
+  static void register_scheme(std::string scheme, Factory factory);
+  static std::vector<std::string> schemes();
+
+  const std::string& url() const noexcept { return url_; }
+  virtual std::string protocol() const = 0;                         ///< "cpu", "sim", ...
+  virtual std::map<std::string, std::string> version() const = 0;   ///< component -> version
+  virtual std::map<std::string, std::string> params() const = 0;    ///< every effective parameter
+  virtual void reset(int level = 0) = 0;
+
+  /// In declaration order; a region may depend on the ones before it.
+  const std::vector<std::unique_ptr<MemRegion>>& mem_regions() const noexcept { return mem_; }
+  const std::vector<std::unique_ptr<RegRegion>>& reg_regions() const noexcept { return reg_; }
+  /// Errc::bad_reference when the device has no region of this name.
+  MemRegion& mem_region(std::string_view name) const;
+  RegRegion& reg_region(std::string_view name) const;
+  /// Errc::unsupported when the device declared none.
+  MemRegion& default_mem_region() const;
+  RegRegion& default_reg_region() const;
+
+ protected:
+  explicit Device(std::string url) : url_(std::move(url)) {}
+
+  // For constructors of devices: adopt regions in dependency order, then init() runs each in order;
+  // the destructor of the concrete device calls deinit(), which runs them backwards.
+  MemRegion& declare(std::unique_ptr<MemRegion> region, bool is_default = false);
+  RegRegion& declare(std::unique_ptr<RegRegion> region, bool is_default = false);
+  void init();
+  void deinit() noexcept;
+
+ private:
+  std::string url_;
+  std::vector<std::unique_ptr<MemRegion>> mem_;
+  std::vector<std::unique_ptr<RegRegion>> reg_;
+  MemRegion* default_mem_ = nullptr;
+  RegRegion* default_reg_ = nullptr;
+  bool initialised_ = false;
+};
+
+/// The CPU's own memory: one region "host", pointers of kind cptr, no registers.
+DevicePtr cpu_device();
+
+}  // namespace tenon

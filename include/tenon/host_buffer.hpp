@@ -1,0 +1,113 @@
+#pragma once
+
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenon/device.hpp>
+#include <tenon/host_view.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+class Buffer;
+
+/// An n-d array in CPU memory. A handle: copies share the bytes. It knows whether the bytes are its
+/// own, somebody else's, or pages of a file.
+class HostBuffer {
+ public:
+  enum class Ownership {
+    owned,     ///< freed with the last handle
+    borrowed,  ///< the caller keeps them alive
+    mapped,    ///< read-only pages of a file, unmapped with the last handle
+  };
+
+  HostBuffer() = default;  ///< no array: is_empty() and nothing else may be asked
+
+  /// Fresh bytes, 64-byte aligned, set to zero. Errc::out_of_memory when there are none.
+  static HostBuffer zeros(const Shape& shape);
+  /// As zeros, but the bytes hold anything.
+  static HostBuffer uninitialized(const Shape& shape);
+
+  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes.
+  static HostBuffer borrow(void* bytes, const Shape& shape);
+  static HostBuffer borrow(void* bytes, const Shape& shape, const Strides& strides);
+
+  /// Wraps bytes that `keeper` keeps alive, e.g. a mapped file; such arrays are read-only.
+  static HostBuffer mapped(const void* bytes, const Shape& shape, std::shared_ptr<const void> keeper);
+
+  /// A copy of `values`, one per element, row-major; dtype_of<T>() must be the shape's dtype and the
+  /// count the shape's (Errc::shape_mismatch).
+  template <class T>
+  static HostBuffer of(const Shape& shape, std::span<const T> values) {
+    return copy_of(shape, dtype_of<T>(), values.data(), values.size());
+  }
+  template <class T>
+  static HostBuffer of(const Shape& shape, std::initializer_list<T> values) {
+    return copy_of(shape, dtype_of<T>(), values.begin(), values.size());
+  }
+
+  bool is_empty() const noexcept { return storage_ == nullptr; }
+  const Shape& shape() const noexcept { return view_.shape; }
+  const Strides& strides() const noexcept { return view_.strides; }
+  Ownership ownership() const noexcept;
+  bool is_contiguous() const noexcept { return view_.is_contiguous(); }
+  bool is_read_only() const noexcept { return ownership() == Ownership::mapped; }
+
+  /// The array as kernels take it. Writing through the view of a mapped buffer is undefined.
+  const HostView& view() const noexcept { return view_; }
+  const std::byte* bytes() const noexcept { return view_.data; }
+
+  /// The elements, densely in row-major order. Errc::bad_type when T is another dtype,
+  /// Errc::bad_argument when the array is not contiguous.
+  template <class T>
+  std::span<const T> values() const {
+    return {static_cast<const T*>(checked_values(dtype_of<T>())),
+            static_cast<std::size_t>(shape().elements())};
+  }
+  /// As values(); Errc::bad_argument when the array is read-only.
+  template <class T>
+  std::span<T> mutable_values() {
+    return {static_cast<T*>(checked_mutable_values(dtype_of<T>())),
+            static_cast<std::size_t>(shape().elements())};
+  }
+
+  /// One element of a plain dtype as double; one index per axis (Errc::out_of_range).
+  double at(std::initializer_list<std::int64_t> index) const;
+
+  // Views that share the bytes.
+  HostBuffer reshape(std::span<const std::int64_t> dims) const;  ///< contiguous arrays only
+  HostBuffer permute(std::span<const int> order) const;
+  HostBuffer slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const;
+  HostBuffer with_shape(const Shape& same_dims) const;  ///< other tags or layout, same bytes
+
+  /// A dense owned copy; and one converted element by element (block types dequantise to floating
+  /// types; f32 quantises to block types; Errc::unsupported_dtype otherwise).
+  HostBuffer contiguous() const;
+  HostBuffer to(DType dtype) const;
+
+  /// Bytes on a device: shares them where the device's default region is this CPU memory and the
+  /// array is contiguous, copies otherwise.
+  Buffer to_device(const DevicePtr& device) const;
+
+ private:
+  struct Storage;
+  HostBuffer(std::shared_ptr<const Storage> storage, const HostView& view);
+  static HostBuffer copy_of(const Shape& shape, DType dtype, const void* values, std::size_t count);
+  const void* checked_values(DType dtype) const;
+  void* checked_mutable_values(DType dtype);
+
+  std::shared_ptr<const Storage> storage_;
+  HostView view_;
+
+  friend class Buffer;
+};
+
+/// Numpy-like text: nested brackets, at most `edge` items at each end of a long axis.
+std::string to_string(const HostBuffer& array, int edge = 3);
+std::ostream& operator<<(std::ostream& out, const HostBuffer& array);
+
+}  // namespace tenon

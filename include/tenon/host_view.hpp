@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+/// Byte step between neighbours along each axis; the innermost axis of a block type steps by
+/// block_bytes per whole block.
+using Strides = std::array<std::int64_t, max_rank>;
+
+/// Strides of a dense row-major array of this (static) shape.
+Strides dense_strides(const Shape& shape);
+
+/// An n-d array in CPU memory that somebody else owns: what kernels read and write.
+struct HostView {
+  std::byte* data = nullptr;
+  Shape shape;
+  Strides strides{};
+
+  HostView() = default;
+  HostView(void* bytes, const Shape& dense_shape)
+      : data(static_cast<std::byte*>(bytes)), shape(dense_shape), strides(dense_strides(dense_shape)) {}
+  HostView(void* bytes, const Shape& view_shape, const Strides& view_strides)
+      : data(static_cast<std::byte*>(bytes)), shape(view_shape), strides(view_strides) {}
+
+  /// Whether the elements lie densely in row-major order (axes of size 1 do not matter).
+  bool is_contiguous() const noexcept;
+
+  /// Address of an element of a plain type; one index per axis, each in range.
+  std::byte* at(std::span<const std::int64_t> index) const noexcept;
+
+  template <class T>
+  T* as() const noexcept {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+/// Reads one element of a plain type as double / int64; bool reads as 0 or 1.
+double load_as_double(DType dtype, const std::byte* element) noexcept;
+std::int64_t load_as_int64(DType dtype, const std::byte* element) noexcept;
+
+/// Writes one element of a plain type. A double becomes an integer by truncation; NaN becomes 0 and
+/// values beyond the type's range saturate. An int64 saturates too.
+void store_double(DType dtype, std::byte* element, double value) noexcept;
+void store_int64(DType dtype, std::byte* element, std::int64_t value) noexcept;
+
+/// Calls `visit(index)` for every index of `shape` in row-major order; `index` spans rank() values.
+template <class Visit>
+void for_each_index(const Shape& shape, Visit&& visit) {
+  std::array<std::int64_t, max_rank> index{};
+  const int rank = shape.rank();
+  for (int i = 0; i < rank; ++i) {
+    if (shape[i] == 0) return;
+  }
+  const std::span<const std::int64_t> view(index.data(), static_cast<std::size_t>(rank));
+  while (true) {
+    visit(view);
+    int axis = rank - 1;
+    for (; axis >= 0; --axis) {
+      auto& i = index[static_cast<std::size_t>(axis)];
+      if (++i < shape[axis]) break;
+      i = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+/// Copies elements between views of equal shape and dtype, whatever their strides. Block types need
+/// dense innermost axes.
+void copy_elements(const HostView& from, const HostView& to) noexcept;
+
+}  // namespace tenon

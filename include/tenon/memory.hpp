@@ -1,0 +1,175 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+class Device;
+class MemRegion;
+
+/// An address in some memory: one the CPU can dereference (cptr), one only a device understands
+/// (addr), or both. Null if and only if it is a cptr with value nullptr.
+class MemPtr {
+ public:
+  enum class Kind : std::uint8_t { cptr, addr, both };
+
+  MemPtr() noexcept = default;  ///< null
+  MemPtr(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
+  explicit MemPtr(void* cptr) noexcept : cptr_(static_cast<std::byte*>(cptr)) {}
+  explicit MemPtr(std::uint64_t addr) noexcept : addr_(addr), kind_(Kind::addr) {}
+  MemPtr(void* cptr, std::uint64_t addr) noexcept
+      : cptr_(static_cast<std::byte*>(cptr)), addr_(addr), kind_(Kind::both) {}
+
+  Kind kind() const noexcept { return kind_; }
+  bool is_null() const noexcept { return kind_ == Kind::cptr && cptr_ == nullptr; }
+  bool has_cptr() const noexcept { return kind_ != Kind::addr; }
+  bool has_addr() const noexcept { return kind_ != Kind::cptr; }
+
+  /// Errc::bad_argument when this kind of pointer has no such address.
+  std::byte* cptr() const;
+  std::uint64_t addr() const;
+
+  // Arithmetic in bytes. Differences and orderings need two pointers of one kind; two of kind both
+  // must differ equally in both addresses. Errc::bad_argument otherwise.
+  friend MemPtr operator+(MemPtr p, std::int64_t bytes);
+  friend MemPtr operator+(std::int64_t bytes, MemPtr p) { return p + bytes; }
+  friend MemPtr operator-(MemPtr p, std::int64_t bytes) { return p + -bytes; }
+  friend std::int64_t operator-(MemPtr a, MemPtr b);
+  friend bool operator==(const MemPtr& a, const MemPtr& b) noexcept = default;
+  friend bool operator<(MemPtr a, MemPtr b) { return a - b < 0; }
+  friend bool operator<=(MemPtr a, MemPtr b) { return a - b <= 0; }
+  friend bool operator>(MemPtr a, MemPtr b) { return a - b > 0; }
+  friend bool operator>=(MemPtr a, MemPtr b) { return a - b >= 0; }
+
+ private:
+  std::byte* cptr_ = nullptr;
+  std::uint64_t addr_ = 0;
+  Kind kind_ = Kind::cptr;
+};
+
+/// "cptr 0x7f..", "addr 0x100000000", "both 0x7f.. / 0x80000000".
+std::string to_string(const MemPtr& pointer);
+
+/// Called with the begin of a chunk when its memory is given back.
+using ChunkDeleter = std::function<void(const MemPtr& begin)>;
+
+/// A contiguous piece of a region: a shared handle, made only by MemRegion. The memory goes back with
+/// the last handle when `auto_free`, through the deleter where one was given.
+class MemChunk {
+ public:
+  MemChunk() = default;  ///< no chunk
+
+  explicit operator bool() const noexcept { return node_ != nullptr; }
+  MemPtr begin() const;
+  std::uint64_t size_bytes() const;
+  MemRegion& region() const;
+  bool is_on(const MemRegion& region) const noexcept;
+  bool auto_free() const;
+  bool is_freed() const;
+  /// Handles that share this chunk, this one included.
+  long use_count() const noexcept { return node_.use_count(); }
+
+  /// Bytes [offset, offset + size) to or from CPU memory. Errc::out_of_range outside the chunk,
+  /// Errc::stale_handle after free().
+  void read(void* to, std::uint64_t offset, std::uint64_t size) const;
+  void write(const void* from, std::uint64_t offset, std::uint64_t size) const;
+  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk.
+  void copy_from(const MemChunk& source) const;
+  /// Gives the memory back now; Errc::call_order when that was done before.
+  void free();
+
+  friend bool operator==(const MemChunk& a, const MemChunk& b) noexcept { return a.node_ == b.node_; }
+
+ private:
+  friend class MemRegion;
+  struct Node;
+  explicit MemChunk(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  std::shared_ptr<Node> node_;
+};
+
+/// One independent memory of a device. The public calls check and keep account; a device implements
+/// the protected ones.
+class MemRegion {
+ public:
+  explicit MemRegion(std::string name) : name_(std::move(name)) {}
+  virtual ~MemRegion();
+  MemRegion(const MemRegion&) = delete;
+  MemRegion& operator=(const MemRegion&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  Device& device() const;  ///< Errc::call_order before a device has adopted the region
+  /// Whether every pointer of the region may be dereferenced by the CPU.
+  virtual bool is_host() const noexcept = 0;
+
+  virtual void init() {}
+  virtual void deinit() {}
+
+  /// CPU memory <-> this region; may block.
+  virtual void read(void* to, const MemPtr& from, std::uint64_t size) const = 0;
+  virtual void write(const MemPtr& to, const void* from, std::uint64_t size) = 0;
+  /// Within the region.
+  virtual void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) = 0;
+  /// From another region; the default goes through CPU memory in bounded pieces.
+  virtual void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from, std::uint64_t size);
+
+  /// A fresh chunk. Size 0 or an alignment that is no power of two: Errc::bad_argument. No room:
+  /// Errc::out_of_memory on CPU regions, Errc::out_of_device_memory on others.
+  MemChunk malloc(std::uint64_t size, bool auto_free = true, std::uint64_t alignment = 64);
+  /// A chunk at a given place: reserves the range (Errc::overlap) and frees through `deleter`, or
+  /// through the region when there is none.
+  MemChunk malloc_at(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter = {},
+                     bool auto_free = true);
+
+  /// The chunks that are allocated now, ordered by address, and the one of exactly this range.
+  std::vector<MemChunk> all_chunks() const;
+  std::optional<MemChunk> chunk(const MemPtr& begin, std::uint64_t size) const;
+
+  struct Usage {
+    std::uint64_t used_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t capacity_bytes = 0;      ///< 0: not bounded by the region
+    std::uint64_t largest_hole_bytes = 0;  ///< 0: not known to the region
+  };
+  virtual Usage usage() const;
+
+ protected:
+  virtual MemPtr allocate(std::uint64_t size, std::uint64_t alignment) = 0;
+  virtual void reserve(const MemPtr& begin, std::uint64_t size) = 0;
+  virtual void release(const MemPtr& begin, std::uint64_t size) = 0;
+
+ private:
+  friend class MemChunk;
+  friend class Device;
+  struct Ledger;
+  Ledger& ledger() const;
+  std::string name_;
+  Device* device_ = nullptr;
+  mutable std::shared_ptr<Ledger> ledger_;
+};
+
+/// One bank of device registers, 64 bits wide at the interface.
+class RegRegion {
+ public:
+  explicit RegRegion(std::string name) : name_(std::move(name)) {}
+  virtual ~RegRegion() = default;
+  RegRegion(const RegRegion&) = delete;
+  RegRegion& operator=(const RegRegion&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  virtual void init() {}
+  virtual void deinit() {}
+  /// `relative` addresses count from the bank's base.
+  virtual std::uint64_t read(std::uint64_t address, bool relative = false) const = 0;
+  virtual void write(std::uint64_t address, std::uint64_t value, bool relative = false) = 0;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tenon/dtype.hpp>
+
+namespace tenon {
+
+/// Widens `count` elements of a floating or block type to f32.
+///
+/// blocks  `count` elements of `type`: count / block_size(type) blocks, at any alignment
+/// out     `count` floats; must not overlap `blocks`
+///
+/// Requires is_floating(type) or is_block(type), and count >= 0 a multiple of block_size(type).
+/// Block types, f16 and bf16 give the very bits of Python's `gguf.quants.dequantize`; the payload of
+/// a NaN is not part of that promise. f64 rounds to nearest.
+void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t count) noexcept;
+
+/// Narrows `count` floats to a floating or block type; the same input gives the same bytes on every
+/// machine.
+///
+/// in      `count` floats
+/// blocks  room for count / block_size(type) blocks, at any alignment; must not overlap `in`
+///
+/// q4_0, q4_1, q5_0, q5_1 and q8_0 give the bytes of Python's `gguf.quants.quantize` for finite
+/// blocks whose scale is a normal float. The other block types search for the scales that minimise
+/// the squared error of each sub-block. A block with an infinity or a NaN becomes NaN throughout; a
+/// block too small for its f16 scale becomes zero; one too large for it becomes infinite or NaN.
+///
+/// Errors  unsupported_dtype  `type` is neither floating nor a block type
+///         bad_argument       `count` is negative or no multiple of block_size(type)
+void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count);
+
+}  // namespace tenon

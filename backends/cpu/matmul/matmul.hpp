@@ -1,0 +1,74 @@
+#pragma once
+
+#include "../cpu_features.hpp"
+#include "packed_weights.hpp"
+#include "prepared_rows.hpp"
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+/// y[M, N] = x[M, K] * W[N, K]^T + bias[N] + residual[M, N]
+///
+/// Two precisions, chosen by which input is set:
+///  * fast:  `prepared` holds x as int8 blocks or bf16 tiles; W is of a block type. Integer dot
+///           products per block, f32 across blocks (bf16 tiles accumulate in f32).
+///  * exact: `x` holds f32; W is of any packable type, widened to f32, accumulated in f32.
+///
+/// The bits of y do not depend on how the work is split over threads. A row's result does not depend
+/// on M either, except that int8 and bf16 rows differ from each other; levels avx2 to avx512_vnni give
+/// the same bits in fast precision with int8 rows.
+///
+///   // Once, at bind time:
+///   PackedWeights w(DType::q4_1, N, K);
+///   pool.run([&](Worker& t) { w.pack(file_bytes, t.thread, t.threads); });
+///
+///   // Each step; one region, as many layers as wanted inside:
+///   const RowForm form = PreparedRows::preferred_form(M);
+///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte aligned
+///   pool.run([&](Worker& t) {
+///     prepare_rows(x, K, rows, t.thread, t.threads);
+///     t.barrier.wait();
+///     linear({.weights = &wq, .prepared = &rows, .rows = M, .y = q, .y_stride = Nq}, t.thread, t.threads);
+///     linear({.weights = &wk, .prepared = &rows, .rows = M, .y = k, .y_stride = Nk}, t.thread, t.threads);
+///   });
+struct LinearArgs {
+  const PackedWeights* weights = nullptr;   ///< required
+  const PreparedRows* prepared = nullptr;   ///< fast precision; rows() >= rows, inputs() == K
+  const float* x = nullptr;                 ///< exact precision
+  std::int64_t x_stride = 0;                ///< elements from row to row of x
+  std::int64_t rows = 0;                    ///< M
+  float* y = nullptr;                       ///< must not overlap x
+  std::int64_t y_stride = 0;                ///< elements from row to row, >= N
+  const float* bias = nullptr;              ///< optional
+  const float* residual = nullptr;          ///< optional; may be y itself
+  std::int64_t residual_stride = 0;
+  Isa isa = active_isa();
+};
+
+/// Computes this thread's share. All threads in [0, threads) must call it; no barrier inside.
+void linear(const LinearArgs& args, int thread, int threads) noexcept;
+
+/// The same by work items, for a caller that balances load itself: items [begin, end) of
+/// `linear_items`. Items may run in any order on any thread.
+std::int64_t linear_items(const LinearArgs& args) noexcept;
+void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) noexcept;
+
+/// c[b, M, N] = a[b, M, K] * b[b, K, N], f32, any strides (in elements; negative and 0 allowed for
+/// inputs). Empty K gives zeros. c must not overlap the inputs and has stride 1 along N.
+struct MatmulArgs {
+  std::int64_t batches = 1, m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  std::int64_t a_batch = 0, a_row = 0, a_column = 1;
+  const float* b = nullptr;
+  std::int64_t b_batch = 0, b_row = 0, b_column = 1;
+  float* c = nullptr;
+  std::int64_t c_batch = 0, c_row = 0;
+  Isa isa = active_isa();
+};
+
+void matmul(const MatmulArgs& args, int thread, int threads) noexcept;
+std::int64_t matmul_items(const MatmulArgs& args) noexcept;
+void matmul_range(const MatmulArgs& args, std::int64_t begin, std::int64_t end) noexcept;
+
+}  // namespace tenon::cpu

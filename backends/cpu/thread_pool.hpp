@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace tenon::cpu {
+
+/// A barrier for the threads of one parallel region.
+///
+/// Waiting spins for a few microseconds and then parks on a futex, so a crossing costs hundreds of
+/// nanoseconds when every thread has a core and does not burn the cores of an oversubscribed machine.
+/// Memory written by a thread before `wait` is visible to all threads after it.
+class Barrier {
+ public:
+  /// `threads` >= 1 is the number of threads that cross together.
+  explicit Barrier(int threads) noexcept;
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+
+  void wait() noexcept;
+
+ private:
+  friend class ThreadPool;
+  void reset(int threads) noexcept;
+
+  std::int32_t threads_;
+  alignas(64) std::atomic<std::int32_t> arrived_{0};
+  alignas(64) std::atomic<std::uint32_t> phase_{0};
+  std::atomic<std::int32_t> parked_{0};
+};
+
+/// What a worker of a region knows about itself.
+struct Worker {
+  int thread;        ///< 0 is the thread that called `run`
+  int threads;
+  Barrier& barrier;  ///< shared by all threads of the region; all must cross it equally often
+
+  /// A counter shared by the region, 0 at its start, for handing out work items:
+  /// `worker.next.fetch_add(chunk, std::memory_order_relaxed)`.
+  std::atomic<std::int64_t>& next;
+};
+
+/// Threads that run one parallel region at a time.
+///
+/// Between regions workers spin briefly, then park. A pool may be used from several threads; their
+/// regions run one after the other. A region started from inside a region runs on the calling
+/// thread alone (`threads` == 1), so nesting is slow but never deadlocks.
+class ThreadPool {
+ public:
+  /// Clamped to [1, 256]; 0 means one thread per CPU this process may run on.
+  /// If the machine refuses to start so many threads the pool is smaller; `threads` says how many.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const noexcept;
+
+  /// Calls `body` once on each of min(threads(), limit) threads and returns when all have finished.
+  /// The caller is thread 0. If bodies throw, the exception of the lowest-numbered thread is
+  /// rethrown here after all have ended; a body must not throw while others wait at the barrier,
+  /// since they would wait forever.
+  void run(const std::function<void(Worker&)>& body, int limit = 256);
+
+  /// Number of CPUs that this process may run on, at least 1.
+  static int available_cpus() noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal
+/// to within one item.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+constexpr Range split(std::int64_t count, int thread, int threads) noexcept {
+  return {count * thread / threads, count * (thread + 1) / threads};
+}
+
+}  // namespace tenon::cpu

@@ -52,8 +52,8 @@ struct BlockQ8_0 {
   std::int8_t q[32];
 };
 
-/// y = d scale_b q - dmin min_b with sub-blocks of 16. The low nibble of scales[b] is the scale, the
-/// high nibble the min. Code e: bits 2 (e / 32 % 4) and up of byte 32 (e / 128) + e % 32.
+/// y = d scale_b q - dmin min_b with sub-blocks of 16. The low nibble of scales[b] is the scale,
+/// the high nibble the min. Code e: bits 2 (e / 32 % 4) and up of byte 32 (e / 128) + e % 32.
 struct BlockQ2K {
   static constexpr int size = 256;
   std::uint8_t scales[16];
@@ -62,8 +62,8 @@ struct BlockQ2K {
   std::uint16_t dmin;
 };
 
-/// y = d (scale_b - 32) q with sub-blocks of 16 and q in [-4, 3]. Low two bits of code e as in q2_k;
-/// bit e / 32 of high[e % 32] says that 4 need not be taken off. Scales: `unpack_scales_q3k`.
+/// y = d (scale_b - 32) q with sub-blocks of 16 and q in [-4, 3]. Low two bits of code e as in
+/// q2_k; bit e / 32 of high[e % 32] says that 4 need not be taken off. Scales: `unpack_scales_q3k`.
 struct BlockQ3K {
   static constexpr int size = 256;
   std::uint8_t high[32];
@@ -72,8 +72,8 @@ struct BlockQ3K {
   std::uint16_t d;
 };
 
-/// y = d scale_b q - dmin min_b with sub-blocks of 32. Byte 32 (e / 64) + e % 32 holds code e in its
-/// low nibble where e / 32 is even, in its high nibble otherwise. Scales: `unpack_scales_q4k`.
+/// y = d scale_b q - dmin min_b with sub-blocks of 32. Byte 32 (e / 64) + e % 32 holds code e in
+/// its low nibble where e / 32 is even, in its high nibble otherwise. Scales: `unpack_scales_q4k`.
 struct BlockQ4K {
   static constexpr int size = 256;
   std::uint16_t d;
@@ -92,8 +92,8 @@ struct BlockQ5K {
   std::uint8_t nibbles[128];
 };
 
-/// y = d scale_b (q - 32) with sub-blocks of 16. Low nibble of code e: byte 64 (e / 128) + e % 64, its
-/// high nibble where e / 64 is odd. High two bits: placed as in q2_k.
+/// y = d scale_b (q - 32) with sub-blocks of 16. Low nibble of code e: byte 64 (e / 128) + e % 64,
+/// its high nibble where e / 64 is odd. High two bits: placed as in q2_k.
 struct BlockQ6K {
   static constexpr int size = 256;
   std::uint8_t nibbles[128];
@@ -118,8 +118,8 @@ struct BlockIQ4NL {
   std::uint8_t nibbles[16];
 };
 
-/// y = d (scale_b - 32) iq4_values[q] with sub-blocks of 32, each with its nibbles as in q4_0. The low
-/// four bits of scale_b: nibble b of scales_low; the high two: bits 2 b and up of scales_high.
+/// y = d (scale_b - 32) iq4_values[q] with sub-blocks of 32, each with its nibbles as in q4_0. The
+/// low four bits of scale_b: nibble b of scales_low; the high two: bits 2 b and up of scales_high.
 struct BlockIQ4XS {
   static constexpr int size = 256;
   std::uint16_t d;
@@ -153,8 +153,8 @@ inline void unpack_scales_q4k(const std::uint8_t (&packed)[12], std::uint8_t (&s
 }
 
 /// The sixteen scales of q3_k, with 32 already taken off. Nibble b of bytes 0-7 (bytes first: the
-/// low nibbles are scales 0-7, the high ones 8-15) holds the low bits; bits 2 (b / 4) and up of byte
-/// 8 + b % 4 the high ones.
+/// low nibbles are scales 0-7, the high ones 8-15) holds the low bits; bits 2 (b / 4) and up of
+/// byte 8 + b % 4 the high ones.
 inline void unpack_scales_q3k(const std::uint8_t (&packed)[12],
                               std::int8_t (&scales)[16]) noexcept {
   for (int b = 0; b < 16; ++b) {

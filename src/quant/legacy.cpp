@@ -1,0 +1,159 @@
+// The types with one scale for 32 elements: q4_0, q4_1, q5_0, q5_1, q8_0. The encoders follow the
+// arithmetic of `gguf.quants` step by step, in f32, since their bytes must be the same.
+
+#include "codecs.hpp"
+#include "codes.hpp"
+#include "half.hpp"
+
+#include <tenon/dtype.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tenon::quant {
+namespace {
+
+constexpr int block_elements = 32;
+
+template <class Block>
+void unpack_five_bits(const Block& block, std::uint8_t (&codes)[block_elements]) noexcept {
+  unpack_nibbles<16>(block.nibbles, codes);
+  for (int i = 0; i < block_elements; ++i) {
+    const unsigned bit = (block.high[i / 8] >> (i % 8)) & 1u;
+    codes[i] = static_cast<std::uint8_t>(codes[i] | (bit << 4));
+  }
+}
+
+template <class Block>
+void pack_five_bits(const std::uint8_t (&codes)[block_elements], Block& block) noexcept {
+  pack_nibbles<16>(codes, block.nibbles);
+  for (int byte = 0; byte < 4; ++byte) {
+    unsigned bits = 0;
+    for (int i = 0; i < 8; ++i) bits |= ((codes[byte * 8 + i] >> 4) & 1u) << i;
+    block.high[byte] = static_cast<std::uint8_t>(bits);
+  }
+}
+
+/// The element of largest magnitude, the first of them where several are equal.
+float extreme(const float* in) noexcept {
+  float best = in[0];
+  for (int i = 1; i < block_elements; ++i) {
+    if (std::fabs(in[i]) > std::fabs(best)) best = in[i];
+  }
+  return best;
+}
+
+/// 1 / scale, and 0 where that is no finite number: the block then rounds to zeros.
+float inverse(float scale) noexcept {
+  const float reciprocal = 1.0f / scale;
+  return std::isfinite(reciprocal) ? reciprocal : 0.0f;
+}
+
+/// The integer part as a code of at most `high`; a NaN or a negative value becomes 0.
+std::uint8_t truncate(float value, float high) noexcept {
+  return static_cast<std::uint8_t>(value > 0.0f ? std::min(value, high) : 0.0f);
+}
+
+/// Codes around the middle of the range, the extreme element at code 0; returns the scale.
+float encode_symmetric(const float* in, int middle,
+                       std::uint8_t (&codes)[block_elements]) noexcept {
+  const float d = extreme(in) / static_cast<float>(-middle);
+  const float factor = inverse(d);
+  const float offset = static_cast<float>(middle) + 0.5f;
+  const float high = static_cast<float>(2 * middle - 1);
+  for (int i = 0; i < block_elements; ++i) codes[i] = truncate(in[i] * factor + offset, high);
+  return d;
+}
+
+struct ScaleAndMin {
+  float d, m;
+};
+
+/// Codes 0 to `high` between the smallest and the largest element.
+ScaleAndMin encode_affine(const float* in, int high,
+                          std::uint8_t (&codes)[block_elements]) noexcept {
+  const auto [least, most] = std::minmax_element(in, in + block_elements);
+  const float m = *least;
+  const float d = (*most - m) / static_cast<float>(high);
+  const float factor = inverse(d);
+  for (int i = 0; i < block_elements; ++i) {
+    codes[i] = truncate((in[i] - m) * factor + 0.5f, static_cast<float>(high));
+  }
+  return {d, m};
+}
+
+}  // namespace
+
+void decode(const BlockQ4_0& block, float* out) noexcept {
+  const float d = widen(block.d);
+  std::uint8_t codes[block_elements];
+  unpack_nibbles<16>(block.nibbles, codes);
+  for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i] - 8);
+}
+
+void decode(const BlockQ4_1& block, float* out) noexcept {
+  const float d = widen(block.d), m = widen(block.m);
+  std::uint8_t codes[block_elements];
+  unpack_nibbles<16>(block.nibbles, codes);
+  for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i]) + m;
+}
+
+void decode(const BlockQ5_0& block, float* out) noexcept {
+  const float d = widen(block.d);
+  std::uint8_t codes[block_elements];
+  unpack_five_bits(block, codes);
+  for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i] - 16);
+}
+
+void decode(const BlockQ5_1& block, float* out) noexcept {
+  const float d = widen(block.d), m = widen(block.m);
+  std::uint8_t codes[block_elements];
+  unpack_five_bits(block, codes);
+  for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i]) + m;
+}
+
+void decode(const BlockQ8_0& block, float* out) noexcept {
+  const float d = widen(block.d);
+  for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(block.q[i]);
+}
+
+void encode(const float* in, BlockQ4_0& block) noexcept {
+  std::uint8_t codes[block_elements];
+  block.d = to_half(encode_symmetric(in, 8, codes)).bits;
+  pack_nibbles<16>(codes, block.nibbles);
+}
+
+void encode(const float* in, BlockQ4_1& block) noexcept {
+  std::uint8_t codes[block_elements];
+  const auto [d, m] = encode_affine(in, 15, codes);
+  block.d = to_half(d).bits;
+  block.m = to_half(m).bits;
+  pack_nibbles<16>(codes, block.nibbles);
+}
+
+void encode(const float* in, BlockQ5_0& block) noexcept {
+  std::uint8_t codes[block_elements];
+  block.d = to_half(encode_symmetric(in, 16, codes)).bits;
+  pack_five_bits(codes, block);
+}
+
+void encode(const float* in, BlockQ5_1& block) noexcept {
+  std::uint8_t codes[block_elements];
+  const auto [d, m] = encode_affine(in, 31, codes);
+  block.d = to_half(d).bits;
+  block.m = to_half(m).bits;
+  pack_five_bits(codes, block);
+}
+
+void encode(const float* in, BlockQ8_0& block) noexcept {
+  const float d = std::fabs(extreme(in)) / 127.0f;
+  const float factor = inverse(d);
+  block.d = to_half(d).bits;
+  for (int i = 0; i < block_elements; ++i) {
+    // Rounding |in| * factor may pass 127 by a few ulps, never by half a step.
+    block.q[i] = static_cast<std::int8_t>(std::round(in[i] * factor));
+  }
+}
+
+}  // namespace tenon::quant

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/program.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Records tensors in one bump arena with a fixed budget. Topological by construction: an op's
+/// inputs exist before it. Not thread-safe; different graphs are independent.
+class Graph {
+ public:
+  static constexpr std::size_t default_budget_bytes = std::size_t{16} << 20;
+
+  explicit Graph(std::size_t budget_bytes = default_budget_bytes);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  std::size_t budget() const noexcept;
+  std::size_t used() const noexcept;
+
+  /// A value the caller provides at each run. Names are unique (Errc::duplicate_name); an empty name
+  /// becomes "x0", "x1", ...
+  Tensor input(std::string_view name, const Shape& shape,
+               const std::source_location& where = std::source_location::current());
+
+  /// A value known by name before the first run: a weight of a file. Asking twice for one name gives
+  /// the same tensor; with another type Errc::shape_mismatch.
+  Tensor constant(std::string_view name, const Shape& shape,
+                  const std::source_location& where = std::source_location::current());
+
+  /// While one exists, this thread records ops without inputs (iota, full) and ops on weights alone
+  /// into `graph`. Nests.
+  class Recording {
+   public:
+    explicit Recording(Graph& graph) noexcept;
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    Graph* outer_;
+  };
+
+  /// The graph as a program whose function `name` returns `outputs`; ops that no output needs stay
+  /// out. The program does not refer to the graph.
+  Program program(std::span<const Tensor> outputs, std::string_view name = "forward") const;
+
+  struct Impl;  // for the library's own sources
+  Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Traces the layers of a stack so that equal ones become one function that repeats. For each layer:
+/// begin(), ops on what begin() returned, end(); after the last, finish() gives the stack's results.
+/// Layers whose functions print the same are one function; a run of them is one `repeat`.
+///
+/// Use through `tenon::repeat` (repeat.hpp), which also gathers the layers' weight names.
+class RepeatRecorder {
+ public:
+  /// Results of a layer have the types of `carry` (Errc::shape_mismatch names the layer).
+  RepeatRecorder(std::span<const Tensor> carry, const std::source_location& where);
+  ~RepeatRecorder();
+
+  struct Frame {
+    std::vector<Tensor> carry;
+    Tensor index;  ///< i64[]: the layer's number
+  };
+  /// Starts the next layer; `weights` are the tensors declared for it.
+  Frame begin(std::span<const Tensor> weights);
+  void end(std::span<const Tensor> results);
+  std::vector<Tensor> finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tenon

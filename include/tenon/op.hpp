@@ -1,0 +1,191 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tenon/attributes.hpp>
+#include <tenon/error.hpp>
+#include <tenon/host_view.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+/// What a pass may ask about an op instead of its name.
+struct OpTraits {
+  bool pointwise = false;    ///< each output element depends on one (broadcast) element per input
+  bool reduction = false;    ///< folds axes of input 0
+  bool view = false;         ///< only renames elements of input 0; see `OpDef::view`
+  bool commutative = false;  ///< the first two inputs may change places
+  /// The input whose storage the output takes over: the op consumes that input (a linear value) and
+  /// returns it updated in place. -1: none.
+  int updates_input = -1;
+  /// Inputs (bit i: input i) that the output may overwrite, when shapes and dtypes agree and it is
+  /// their last use.
+  std::uint32_t in_place_inputs = 0;
+};
+
+/// How a view's elements lie in its input's storage.
+struct ViewPlacement {
+  std::int64_t offset_bytes = 0;
+  Strides strides{};
+};
+
+/// Everything true of one op on every device, type-erased. Made by `make_op_def` from the op's
+/// struct; one constant per op, listed in `src/ops/ops.def`.
+struct OpDef {
+  std::string_view name;
+  OpTraits traits;
+  int min_inputs = 0;
+  int max_inputs = 0;
+  std::size_t attribute_bytes = 0;
+  const void* defaults = nullptr;  ///< the attributes as the struct initialises them
+  std::span<const AttributeField> fields;
+
+  /// Output type from input types; throws what a numbered constraint says. Sizes may be symbolic.
+  Shape (*infer)(const void* op, std::span<const Shape> inputs) = nullptr;
+  /// Computes the output, which is dense, from inputs of any strides. Sizes are static.
+  /// Throws only what data can cause (an index out of range). Null for views.
+  void (*reference)(const void* op, std::span<const HostView> inputs, const HostView& output) = nullptr;
+  /// Views only: where the output's elements lie, or false where strides do not allow sharing.
+  bool (*view)(const void* op, const HostView& input, const Shape& output, ViewPlacement& placement) = nullptr;
+};
+
+template <class Op>
+concept OpStruct = std::is_trivially_copyable_v<Op> && requires(const Op& op, std::span<const Shape> in) {
+  { Op::name } -> std::convertible_to<std::string_view>;
+  { Op::min_inputs } -> std::convertible_to<int>;
+  { Op::max_inputs } -> std::convertible_to<int>;
+  { op.infer(in) } -> std::same_as<Shape>;
+  Op::fields;
+};
+
+template <class Op>
+constexpr OpTraits traits_of() noexcept {
+  if constexpr (requires { Op::traits; }) {
+    return Op::traits;
+  } else {
+    return {};
+  }
+}
+
+namespace detail {
+
+template <class Op, std::size_t... I>
+constexpr auto attribute_fields(std::index_sequence<I...>) noexcept {
+  return std::array<AttributeField, sizeof...(I)>{AttributeField{
+      std::get<I>(Op::fields).name,
+      [](const void* op) {
+        return AttributeValue(static_cast<const Op*>(op)->*std::get<I>(Op::fields).member);
+      },
+      [](void* op, const AttributeValue& value) {
+        return assign_attribute(static_cast<Op*>(op)->*std::get<I>(Op::fields).member, value);
+      }}...};
+}
+
+template <class Op>
+inline constexpr Op op_defaults{};
+
+template <class Op>
+inline constexpr auto op_fields =
+    attribute_fields<Op>(std::make_index_sequence<std::tuple_size_v<decltype(Op::fields)>>());
+
+}  // namespace detail
+
+/// The descriptor of an op's struct.
+template <OpStruct Op>
+constexpr OpDef make_op_def() noexcept {
+  OpDef def;
+  def.name = Op::name;
+  def.traits = traits_of<Op>();
+  def.min_inputs = Op::min_inputs;
+  def.max_inputs = Op::max_inputs;
+  def.attribute_bytes = sizeof(Op);
+  def.defaults = &detail::op_defaults<Op>;
+  def.fields = detail::op_fields<Op>;
+  def.infer = [](const void* op, std::span<const Shape> in) {
+    return static_cast<const Op*>(op)->infer(in);
+  };
+  if constexpr (requires(const Op& op, std::span<const HostView> in, HostView out) {
+                  op.reference(in, out);
+                }) {
+    def.reference = [](const void* op, std::span<const HostView> in, const HostView& out) {
+      static_cast<const Op*>(op)->reference(in, out);
+    };
+  }
+  if constexpr (requires(const Op& op, HostView in, Shape out, ViewPlacement& placement) {
+                  op.view(in, out, placement);
+                }) {
+    def.view = [](const void* op, const HostView& in, const Shape& out, ViewPlacement& placement) {
+      return static_cast<const Op*>(op)->view(in, out, placement);
+    };
+  }
+  return def;
+}
+
+/// The descriptor of a registered op: `op_def<Softmax>()`. Specialised by each op's source.
+template <class Op>
+const OpDef& op_def() noexcept;
+
+/// Every op, in the order of ops.def; and the one of a name, or null.
+std::span<const OpDef* const> all_ops() noexcept;
+const OpDef* find_op(std::string_view name) noexcept;
+
+/// An op with its attributes, by value.
+class OpInstance {
+ public:
+  OpInstance() = default;
+  /// `attributes` points to the struct that `def` describes; it is copied.
+  OpInstance(const OpDef& def, const void* attributes);
+  explicit OpInstance(const OpDef& def) : OpInstance(def, def.defaults) {}
+  template <OpStruct Op>
+  explicit OpInstance(const Op& op) : OpInstance(op_def<Op>(), &op) {}
+
+  const OpDef* def() const noexcept { return def_; }
+  const void* attributes() const noexcept { return bytes_.data(); }
+  void* attributes() noexcept { return bytes_.data(); }
+
+  /// The struct, when this is that op; null otherwise.
+  template <OpStruct Op>
+  const Op* as() const noexcept {
+    return def_ == &op_def<Op>() ? static_cast<const Op*>(attributes()) : nullptr;
+  }
+
+  friend bool operator==(const OpInstance& a, const OpInstance& b) noexcept;
+
+ private:
+  const OpDef* def_ = nullptr;
+  std::vector<std::byte> bytes_;
+};
+
+/// Whether two attribute structs of one op are equal, field by field.
+bool equal_attributes(const OpDef& def, const void* a, const void* b) noexcept;
+
+// What `infer` throws: the op's name is the place, `message` a sentence with the facts.
+[[noreturn]] void fail(Errc code, std::string_view op, std::string message);
+
+}  // namespace tenon
+
+/// In an op's header: makes `op_def<Struct>()` known. In its source, with the op's text name as an
+/// identifier: defines the descriptor that ops.def lists. Both inside namespace tenon.
+#define TENON_DECLARE_OP(Struct) \
+  template <>                    \
+  const OpDef& op_def<Struct>() noexcept
+#define TENON_DEFINE_OP(id, Struct)                      \
+  namespace ops {                                        \
+  extern const OpDef id##_def;                           \
+  constinit const OpDef id##_def = make_op_def<Struct>(); \
+  }                                                      \
+  template <>                                            \
+  const OpDef& op_def<Struct>() noexcept {               \
+    return ops::id##_def;                                \
+  }                                                      \
+  static_assert(Struct::name == #id)

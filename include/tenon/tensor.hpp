@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+class Graph;
+struct Node;
+
+/// A value of a graph: what it will look like and which op makes it. A handle of 16 bytes; it holds
+/// no data, and outliving its graph turns it into a stale handle, which every call detects
+/// (Errc::stale_handle).
+class Tensor {
+ public:
+  Tensor() = default;  ///< no value
+
+  bool is_empty() const noexcept { return node_ == nullptr; }
+  const Shape& shape() const;
+  DType dtype() const { return shape().dtype(); }
+  int rank() const { return shape().rank(); }
+  std::int64_t dim(const AxisRef& axis) const { return shape().dim(axis); }
+
+  /// The op that makes it: an op's name, or "input", "constant", "item".
+  std::string_view op() const;
+  /// Name of an input or constant; empty for results of ops.
+  std::string_view name() const;
+  /// The source line that wrote it.
+  const std::source_location& where() const;
+
+  /// The same value with other axis tags, one per axis (empty: none).
+  Tensor with_tags(std::initializer_list<Name> tags) const;
+  Tensor with_tags(std::span<const Name> tags) const;
+  /// The same value with one axis tag changed.
+  Tensor rename(const AxisRef& axis, Name tag) const;
+
+ private:
+  friend class Graph;
+  friend struct GraphAccess;
+  Tensor(const Node* node, std::uint32_t graph_id, const Shape* retagged = nullptr)
+      : node_(node), retagged_(retagged), graph_id_(graph_id) {}
+  const Node& node() const;
+
+  const Node* node_ = nullptr;
+  const Shape* retagged_ = nullptr;  ///< in the graph's arena; replaces the node's own tags
+  std::uint32_t graph_id_ = 0;
+};
+
+/// Records an op on its inputs, in the graph of the inputs. Weights declared by a file join the
+/// graph that records. Runs `infer`, and adds the user's line and the inputs' types to what it
+/// throws. Errc::context_mismatch for inputs of two graphs; Errc::call_order when no input names a
+/// graph and no `Graph::Recording` is active.
+Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
+              const std::source_location& where);
+
+template <OpStruct Op>
+Tensor record(const Op& op, std::initializer_list<Tensor> inputs, const std::source_location& where) {
+  return record(op_def<Op>(), &op, std::span<const Tensor>(inputs.begin(), inputs.size()), where);
+}
+template <OpStruct Op>
+Tensor record(const Op& op, std::span<const Tensor> inputs, const std::source_location& where) {
+  return record(op_def<Op>(), &op, inputs, where);
+}
+
+/// A tensor operand that remembers the line it was written on: lets operators report it.
+struct Located {
+  Located(const Tensor& operand, const std::source_location& line = std::source_location::current())
+      : tensor(operand), where(line) {}  // NOLINT(google-explicit-constructor)
+  const Tensor& tensor;
+  std::source_location where;
+};
+
+}  // namespace tenon

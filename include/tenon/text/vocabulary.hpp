@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::text {
+
+/// How text becomes tokens.
+enum class TokenizerModel {
+  bpe,        ///< byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM); GGUF calls it "gpt2"
+  spm,        ///< BPE over characters ranked by score, bytes as fallback; GGUF calls it "llama"
+  wordpiece,  ///< greedy longest match inside words (BERT); GGUF calls it "bert"
+};
+
+/// A token's role; the numbers are those of GGUF's tokenizer.ggml.token_type.
+enum class TokenType : std::int32_t {
+  normal = 1,
+  unknown = 2,       ///< stands for what the vocabulary cannot spell
+  control = 3,       ///< structure such as <bos>; matched in text only where a caller allows it
+  user_defined = 4,  ///< always matched whole in text
+  unused = 5,        ///< never produced
+  byte = 6,          ///< "<0x0A>": one byte of a character that has no token of its own
+};
+
+/// Two neighbours that may become one token. A merge's rank is its index.
+struct Merge {
+  std::string_view left;
+  std::string_view right;
+};
+
+/// Reads GGUF's "left right"; the view must outlive the merge. Errors: bad_tokenizer.
+Merge parse_merge(std::string_view line);
+
+/// How a token that is matched whole takes the text around it.
+struct AddedToken {
+  std::uint32_t id = 0;
+  bool strip_left = false;   ///< also takes the white space before it
+  bool strip_right = false;  ///< also takes the white space after it
+  bool single_word = false;  ///< matches only where no word character touches it
+  bool normalized = false;   ///< is looked for after normalisation instead of before
+};
+
+/// WordPiece's cleaning of text, as Hugging Face's BertNormalizer defines it.
+struct BertOptions {
+  bool clean_text = true;
+  bool split_chinese = true;
+  bool lowercase = true;
+  std::optional<bool> strip_accents;     ///< unset: as lowercase
+  std::string continuing_prefix = "##";  ///< marks a piece inside a word; GGUF files leave it out
+  std::string word_prefix;               ///< marks a piece that starts a word; "▁" in GGUF files
+  std::uint32_t max_word_chars = 100;    ///< longer words become the unknown token
+};
+
+/// What a tokenizer is made of: plain data that GGUF metadata or a tokenizer.json fill.
+///
+/// Views point into memory that `storage` keeps alive, or that outlives the tokenizer. The name in
+/// brackets is the GGUF key after "tokenizer.ggml.".
+struct Vocabulary {
+  TokenizerModel model = TokenizerModel::bpe;  ///< [model]
+  std::string pretokenizer = "default";        ///< [pre]; bpe only, see pretokenizer_names()
+
+  std::vector<std::string_view> tokens;  ///< [tokens] in id order, no text twice
+  std::vector<float> scores;             ///< [scores]; spm without merges needs one per token
+  std::vector<TokenType> types;          ///< [token_type]; one per token, or empty: all normal
+  std::vector<Merge> merges;             ///< [merges], best first
+  std::vector<AddedToken> added;         ///< refines control and user-defined tokens
+
+  std::optional<std::uint32_t> bos;   ///< [bos_token_id]; of wordpiece: the classifier token
+  std::optional<std::uint32_t> eos;   ///< [eos_token_id]
+  std::optional<std::uint32_t> eot;   ///< [eot_token_id], the end of a chat turn
+  std::optional<std::uint32_t> unk;   ///< [unknown_token_id]
+  std::optional<std::uint32_t> sep;   ///< [seperator_token_id] (spelled so in GGUF)
+  std::optional<std::uint32_t> pad;   ///< [padding_token_id]
+  std::optional<std::uint32_t> cls;   ///< [cls_token_id]
+  std::optional<std::uint32_t> mask;  ///< [mask_token_id]
+  std::vector<std::uint32_t> eog;     ///< further tokens that end a generation
+
+  std::optional<bool> add_bos;           ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
+  std::optional<bool> add_eos;           ///< [add_eos_token]; unset: wordpiece does (its separator)
+  std::optional<bool> add_space_prefix;  ///< [add_space_prefix]; unset: spm does
+  std::optional<bool> ignore_merges;     ///< whole words first; unset: llama-bpe does
+  BertOptions bert;                      ///< wordpiece only
+
+  std::shared_ptr<const void> storage;  ///< owner of the memory behind the views, or null
+};
+
+/// The pre-tokenizers that byte-level BPE knows, by their names in GGUF files, sorted.
+std::vector<std::string_view> pretokenizer_names();
+
+}  // namespace tenon::text

@@ -1,0 +1,33 @@
+#include <tenon/ops/softmax.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/support.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(softmax, Softmax);
+
+Shape Softmax::infer(std::span<const Shape> in) const {
+  checked_axis(name, axis, in[0]);  // C1
+  require_floating(name, in[0]);    // C2
+  return in[0];
+}
+
+void Softmax::reference(std::span<const HostView> in, const HostView& out) const {
+  const std::int64_t n = in[0].shape[static_cast<int>(axis)];
+  for_each_lane(in[0], out, static_cast<int>(axis), [n](Lane x, Lane y) {
+    double peak = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; i < n; ++i) peak = std::max(peak, x.load(i));
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x.load(i) - peak);
+    for (std::int64_t i = 0; i < n; ++i) y.store(i, std::exp(x.load(i) - peak) / sum);
+  });
+}
+
+Tensor softmax(const Tensor& x, const AxisRef& axis, const std::source_location& where) {
+  return record(Softmax{.axis = resolve_axis(x.shape(), axis, Softmax::name)}, {x}, where);
+}
+
+}  // namespace tenon

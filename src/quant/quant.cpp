@@ -17,51 +17,38 @@ namespace {
 
 using namespace quant;
 
-/// Calls `use` with a value of the block struct that `type` is stored in.
+/// Calls `use` with a value of the struct that blocks of `type` have.
 template <class F>
-bool with_block(DType type, F use) {
+void with_block(DType type, F use) {
   switch (type) {
     case DType::q4_0:
-      use(BlockQ4_0{});
-      return true;
+      return use(BlockQ4_0{});
     case DType::q4_1:
-      use(BlockQ4_1{});
-      return true;
+      return use(BlockQ4_1{});
     case DType::q5_0:
-      use(BlockQ5_0{});
-      return true;
+      return use(BlockQ5_0{});
     case DType::q5_1:
-      use(BlockQ5_1{});
-      return true;
+      return use(BlockQ5_1{});
     case DType::q8_0:
-      use(BlockQ8_0{});
-      return true;
+      return use(BlockQ8_0{});
     case DType::q2_k:
-      use(BlockQ2K{});
-      return true;
+      return use(BlockQ2K{});
     case DType::q3_k:
-      use(BlockQ3K{});
-      return true;
+      return use(BlockQ3K{});
     case DType::q4_k:
-      use(BlockQ4K{});
-      return true;
+      return use(BlockQ4K{});
     case DType::q5_k:
-      use(BlockQ5K{});
-      return true;
+      return use(BlockQ5K{});
     case DType::q6_k:
-      use(BlockQ6K{});
-      return true;
+      return use(BlockQ6K{});
     case DType::q8_k:
-      use(BlockQ8K{});
-      return true;
+      return use(BlockQ8K{});
     case DType::iq4_nl:
-      use(BlockIQ4NL{});
-      return true;
+      return use(BlockIQ4NL{});
     case DType::iq4_xs:
-      use(BlockIQ4XS{});
-      return true;
+      return use(BlockIQ4XS{});
     default:
-      return false;
+      assert(is_block(type));
   }
 }
 
@@ -151,9 +138,7 @@ void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t co
     default:
       break;
   }
-  [[maybe_unused]] const bool known =
-      with_block(type, [&]<class Block>(Block) { decode_blocks<Block>(blocks, out, count); });
-  assert(known);
+  with_block(type, [&]<class Block>(Block) { decode_blocks<Block>(blocks, out, count); });
 }
 
 void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count) {

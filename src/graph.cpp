@@ -1,0 +1,251 @@
+#include <tenon/graph.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "graph_impl.hpp"
+#include "graph_registry.hpp"
+
+namespace tenon {
+namespace {
+
+thread_local Graph* recording = nullptr;
+
+std::string_view kind_word(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::input: return "input";
+    case Node::Kind::constant: return "constant";
+    case Node::Kind::op: return node.op->name;
+    case Node::Kind::repeat: return "repeat";
+    case Node::Kind::item: return "item";
+  }
+  return "";
+}
+
+/// "x = f32[8, 784] (input, main.cpp:12)": an operand in an error message.
+std::string describe(const Tensor& tensor) {
+  const Node& node = GraphAccess::node(tensor);
+  std::string made = std::string(kind_word(node));
+  if (!node.name.empty() && node.captured == nullptr) made += fmt::format(" '{}'", node.name);
+  return fmt::format("{} ({}, {})", to_string(tensor.shape()), made, to_string(node.where));
+}
+
+std::string operand_list(std::span<const Tensor> inputs) {
+  std::string text;
+  for (const Tensor& input : inputs) {
+    text += text.empty() ? "; operands: " : ", ";
+    text += describe(input);
+  }
+  return text;
+}
+
+Graph::Impl& live_graph(const Tensor& tensor) {
+  Graph::Impl* graph = graph_registry::find(GraphAccess::graph_id(tensor));
+  if (graph == nullptr) {
+    throw Error(Errc::stale_handle, "Tensor",
+                tensor.is_empty() ? "an empty tensor" : "its graph has been destroyed");
+  }
+  return *graph;
+}
+
+/// The graph that an op on these inputs belongs to.
+Graph::Impl& graph_of(const OpDef& op, std::span<const Tensor> inputs,
+                      const std::source_location& where) {
+  Graph::Impl* found = nullptr;
+  for (const Tensor& input : inputs) {
+    Graph::Impl& graph = live_graph(input);
+    if (graph.declares_only) continue;
+    if (found != nullptr && found != &graph) {
+      throw Error(Errc::context_mismatch, fmt::format("{}: {}", to_string(where), op.name),
+                  "operands of two graphs" + operand_list(inputs));
+    }
+    found = &graph;
+  }
+  if (found == nullptr && recording != nullptr) found = &recording->impl();
+  if (found == nullptr) {
+    throw Error(Errc::call_order, fmt::format("{}: {}", to_string(where), op.name),
+                "no operand belongs to a graph and no Graph::Recording is active");
+  }
+  return *found;
+}
+
+bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
+  for (; inner != nullptr; inner = inner->parent) {
+    if (inner == outer) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Node* Graph::Impl::append(const Node& node) {
+  Node* stored = arena.make(node);
+  stored->function = current;
+  if (current->last == nullptr) {
+    current->first = stored;
+  } else {
+    current->last->next = stored;
+  }
+  current->last = stored;
+  return stored;
+}
+
+Tensor Graph::Impl::handle(const Node* node) const { return GraphAccess::make(node, id); }
+
+Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
+                            const std::source_location& where) {
+  const bool scoped = !current->prefix.empty() && name.starts_with(current->prefix);
+  const std::string_view own = scoped ? name.substr(current->prefix.size()) : name;
+  for (Node* node = current->first; node != nullptr; node = node->next) {
+    if (node->kind != Node::Kind::constant || node->scoped != scoped || node->name != own) continue;
+    if (!(node->shape == shape)) {
+      throw Error(Errc::shape_mismatch, where,
+                  fmt::format("constant '{}' is {} and {}", name, to_string(node->shape),
+                              to_string(shape)));
+    }
+    return node;
+  }
+  return append({.kind = Node::Kind::constant,
+                 .shape = shape,
+                 .name = arena.copy(own),
+                 .scoped = scoped,
+                 .where = where});
+}
+
+Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
+  Graph::Impl& owner = live_graph(tensor);
+  const Node& node = GraphAccess::node(tensor);
+  if (&owner != this) return constant(node.name, tensor.shape(), node.where);
+  auto* own = const_cast<Node*>(&node);  // nodes of this graph are ours to link to
+  if (own->function == current) return own;
+  if (own->kind == Node::Kind::constant && !own->scoped) {
+    return constant(own->name, own->shape, own->where);
+  }
+  if (!is_inside(current, own->function)) {
+    throw Error(Errc::context_mismatch, std::string(op),
+                "an operand belongs to a layer that has ended: " + describe(tensor));
+  }
+  for (Node* known = current->first; known != nullptr; known = known->next) {
+    if (known->captured == own) return known;
+  }
+  // A value of an enclosing function: the layer gets it as an extra input. Enclosing layers between
+  // here and there pass it on.
+  GraphFunction* const inner = current;
+  current = inner->parent;
+  Node* outer = import(tensor, op);
+  current = inner;
+  return append({.kind = Node::Kind::input,
+                 .shape = tensor.shape(),
+                 .name = outer->name,
+                 .where = node.where,
+                 .captured = outer});
+}
+
+Graph::Graph(std::size_t budget_bytes) {
+  const std::uint32_t id = graph_registry::add();
+  try {
+    impl_ = std::make_unique<Impl>(budget_bytes, id);
+  } catch (...) {
+    graph_registry::remove(id);
+    throw;
+  }
+  graph_registry::attach(id, impl_.get());
+}
+
+Graph::~Graph() { graph_registry::remove(impl_->id); }
+
+std::size_t Graph::budget() const noexcept { return impl_->arena.budget(); }
+std::size_t Graph::used() const noexcept { return impl_->arena.used(); }
+
+Tensor Graph::input(std::string_view name, const Shape& shape, const std::source_location& where) {
+  std::size_t count = 0;
+  for (const Node* node = impl_->root.first; node != nullptr; node = node->next) {
+    if (node->kind != Node::Kind::input) continue;
+    ++count;
+    if (!name.empty() && node->name == name) {
+      throw Error(Errc::duplicate_name, where,
+                  fmt::format("input '{}' exists already, from {}", name, to_string(node->where)));
+    }
+  }
+  const std::string made = name.empty() ? fmt::format("x{}", count) : std::string(name);
+  return impl_->handle(impl_->append({.kind = Node::Kind::input,
+                                      .shape = shape,
+                                      .name = impl_->arena.copy(std::string_view(made)),
+                                      .where = where}));
+}
+
+Tensor Graph::constant(std::string_view name, const Shape& shape, const std::source_location& where) {
+  return impl_->handle(impl_->constant(name, shape, where));
+}
+
+Graph::Recording::Recording(Graph& graph) noexcept : outer_(recording) { recording = &graph; }
+Graph::Recording::~Recording() { recording = outer_; }
+
+Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
+              const std::source_location& where) {
+  Graph::Impl& graph = graph_of(op, inputs, where);
+  const auto count = static_cast<int>(inputs.size());
+  if (count < op.min_inputs || count > op.max_inputs) {
+    throw Error(Errc::bad_argument, fmt::format("{}: {}", to_string(where), op.name),
+                fmt::format("{} operands, takes {} to {}", count, op.min_inputs, op.max_inputs));
+  }
+  std::vector<Shape> types;
+  std::vector<Node*> nodes;
+  types.reserve(inputs.size());
+  nodes.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    types.push_back(input.shape());
+    nodes.push_back(graph.import(input, op.name));
+  }
+  try {
+    const Shape shape = op.infer(attributes, types);
+    void* own = graph.arena.allocate(op.attribute_bytes, alignof(std::max_align_t));
+    std::memcpy(own, attributes, op.attribute_bytes);
+    return graph.handle(graph.append({.kind = Node::Kind::op,
+                                      .shape = shape,
+                                      .op = &op,
+                                      .attributes = own,
+                                      .inputs = graph.arena.copy(std::span<Node* const>(nodes)),
+                                      .where = where}));
+  } catch (const Error& error) {
+    if (error.code() == Errc::out_of_arena) throw;
+    throw Error(error.code(), fmt::format("{}: {}", to_string(where), op.name),
+                error.message() + operand_list(inputs));
+  }
+}
+
+const Node& Tensor::node() const {
+  if (node_ == nullptr || graph_registry::find(graph_id_) == nullptr) {
+    throw Error(Errc::stale_handle, "Tensor",
+                node_ == nullptr ? "an empty tensor" : "its graph has been destroyed");
+  }
+  return *node_;
+}
+
+const Shape& Tensor::shape() const {
+  const Node& live = node();
+  return retagged_ != nullptr ? *retagged_ : live.shape;
+}
+
+std::string_view Tensor::op() const { return kind_word(node()); }
+std::string_view Tensor::name() const { return node().name; }
+const std::source_location& Tensor::where() const { return node().where; }
+
+Tensor Tensor::with_tags(std::initializer_list<Name> tags) const {
+  return with_tags(std::span<const Name>(tags.begin(), tags.size()));
+}
+
+Tensor Tensor::with_tags(std::span<const Name> tags) const {
+  const Shape renamed = tags.empty() ? shape().without_tags() : shape().with_tags(tags);
+  return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
+}
+
+Tensor Tensor::rename(const AxisRef& axis, Name tag) const {
+  const Shape renamed = shape().with_tag(shape().axis(axis), tag);
+  return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
+}
+
+}  // namespace tenon

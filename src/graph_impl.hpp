@@ -1,0 +1,88 @@
+// The nodes of a graph, as the arena holds them. Private to the core.
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/arena.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+struct GraphFunction;
+
+/// One value and what makes it. Trivially destructible: everything it points to is in the arena.
+struct Node {
+  enum class Kind : std::uint8_t { input, constant, op, repeat, item };
+
+  Kind kind;
+  Shape shape{};                   ///< of inputs, constants, ops and items
+  const OpDef* op = nullptr;       ///< kind op
+  const void* attributes = nullptr;
+  std::span<Node* const> inputs{}; ///< repeat: carry, then extras
+  std::string_view name{};         ///< input, constant; repeat: the scope's prefix
+  const GraphFunction* callee = nullptr;  ///< repeat
+  std::int64_t count = 0;          ///< repeat: how often; item: which
+  std::int64_t first = 0;          ///< repeat
+  bool scoped = false;             ///< constant: its name goes on from the function's scope
+  std::source_location where{};
+  GraphFunction* function = nullptr;
+  Node* captured = nullptr;        ///< input of a layer: the value outside that it stands for
+  Node* next = nullptr;            ///< in recording order
+};
+
+/// Nodes in recording order, with the inputs and results of a function.
+struct GraphFunction {
+  std::string_view name;
+  GraphFunction* parent = nullptr;
+  Node* first = nullptr;
+  Node* last = nullptr;
+  std::string_view prefix{};  ///< constants of this name prefix are scoped: "blk.3."
+  std::uint32_t carry_count = 0;
+  Node* index = nullptr;
+  std::span<Node* const> results{};
+};
+
+struct Graph::Impl {
+  Impl(std::size_t budget_bytes, std::uint32_t graph_id) : arena(budget_bytes), id(graph_id) {
+    current = &root;
+  }
+
+  /// Appends to the current function.
+  Node* append(const Node& node);
+
+  /// The node that stands for `node` in the current function: itself, a capture, or a constant
+  /// declared by another graph.
+  Node* import(const Tensor& tensor, std::string_view op);
+  Node* constant(std::string_view name, const Shape& shape, const std::source_location& where);
+
+  Tensor handle(const Node* node) const;
+
+  Arena arena;
+  std::uint32_t id;
+  GraphFunction root{.name = "forward"};
+  GraphFunction* current;
+  bool declares_only = false;  ///< holds weights of a file: its constants join other graphs
+  std::string origin;          ///< of a declaring graph: the file
+  std::uint32_t functions = 0;  ///< made so far, for their names
+};
+
+/// What the library's own sources may reach inside a Tensor.
+struct GraphAccess {
+  static const Node& node(const Tensor& tensor) { return tensor.node(); }
+  static std::uint32_t graph_id(const Tensor& tensor) { return tensor.graph_id_; }
+  static Tensor make(const Node* node, std::uint32_t graph_id, const Shape* retagged = nullptr) {
+    return {node, graph_id, retagged};
+  }
+};
+
+/// The structure of two functions: equal when they print the same.
+bool same_function(const GraphFunction& a, const GraphFunction& b);
+
+}  // namespace tenon

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,8 +24,9 @@ struct DeviceUrl {
   std::string address;
   std::vector<std::pair<std::string, std::string>> params;
 
-  /// scheme ":" ["//"] address ["?" key "=" value {"&" key "=" value}]; Errc::syntax, and
-  /// Errc::duplicate_name for a repeated key.
+  /// scheme ":" ["//"] address ["?" key "=" value {"&" key "=" value}] in printable ASCII, the scheme
+  /// a letter and then letters, digits, '+', '-' or '.'; Errc::syntax, and Errc::duplicate_name for a
+  /// repeated key.
   static DeviceUrl parse(std::string_view url);
 };
 
@@ -56,27 +58,35 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Errc::bad_reference when the device has no region of this name.
   MemRegion& mem_region(std::string_view name) const;
   RegRegion& reg_region(std::string_view name) const;
-  /// Errc::unsupported when the device declared none.
+  /// The one declared as the default, or else the first. Errc::unsupported when there is none.
   MemRegion& default_mem_region() const;
   RegRegion& default_reg_region() const;
 
  protected:
   explicit Device(std::string url) : url_(std::move(url)) {}
 
-  // For constructors of devices: adopt regions in dependency order, then init() runs each in order;
-  // the destructor of the concrete device calls deinit(), which runs them backwards.
+  // For constructors of devices: adopt regions in dependency order (Errc::duplicate_name for a second
+  // one of a name), then init() runs each in order; when one throws, those before it are taken back.
+  // The destructor of the concrete device calls deinit(), which runs them backwards; so does their
+  // destruction. A device that keeps chunks of its own would never end: it allocates them in its
+  // constructor, where chunks do not hold the device yet.
   MemRegion& declare(std::unique_ptr<MemRegion> region, bool is_default = false);
   RegRegion& declare(std::unique_ptr<RegRegion> region, bool is_default = false);
   void init();
   void deinit() noexcept;
 
  private:
+  struct Part {  // exactly one is set
+    MemRegion* mem;
+    RegRegion* reg;
+  };
   std::string url_;
   std::vector<std::unique_ptr<MemRegion>> mem_;
   std::vector<std::unique_ptr<RegRegion>> reg_;
+  std::vector<Part> order_;
+  std::size_t initialised_ = 0;  // the first so many of order_
   MemRegion* default_mem_ = nullptr;
   RegRegion* default_reg_ = nullptr;
-  bool initialised_ = false;
 };
 
 /// The CPU's own memory: one region "host", pointers of kind cptr, no registers.

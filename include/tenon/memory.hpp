@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -36,10 +37,11 @@ class MemPtr {
   std::uint64_t addr() const;
 
   // Arithmetic in bytes. Differences and orderings need two pointers of one kind; two of kind both
-  // must differ equally in both addresses. Errc::bad_argument otherwise.
+  // must differ equally in both addresses. Null takes no offset but 0, and no address wraps around.
+  // Errc::bad_argument otherwise.
   friend MemPtr operator+(MemPtr p, std::int64_t bytes);
   friend MemPtr operator+(std::int64_t bytes, MemPtr p) { return p + bytes; }
-  friend MemPtr operator-(MemPtr p, std::int64_t bytes) { return p + -bytes; }
+  friend MemPtr operator-(MemPtr p, std::int64_t bytes);
   friend std::int64_t operator-(MemPtr a, MemPtr b);
   friend bool operator==(const MemPtr& a, const MemPtr& b) noexcept = default;
   friend bool operator<(MemPtr a, MemPtr b) { return a - b < 0; }
@@ -56,11 +58,14 @@ class MemPtr {
 /// "cptr 0x7f..", "addr 0x100000000", "both 0x7f.. / 0x80000000".
 std::string to_string(const MemPtr& pointer);
 
-/// Called with the begin of a chunk when its memory is given back.
+/// Called with the begin of a chunk when its memory is given back. What it throws reaches the caller
+/// of free(); from the last handle's destructor it goes to the log.
 using ChunkDeleter = std::function<void(const MemPtr& begin)>;
 
 /// A contiguous piece of a region: a shared handle, made only by MemRegion. The memory goes back with
-/// the last handle when `auto_free`, through the deleter where one was given.
+/// the last handle when `auto_free`, through the deleter where one was given; without `auto_free` it
+/// stays until free(), and MemRegion::chunk() finds it again. Handles keep the device alive. What is
+/// asked of "no chunk" throws Errc::call_order.
 class MemChunk {
  public:
   MemChunk() = default;  ///< no chunk
@@ -72,6 +77,10 @@ class MemChunk {
   bool is_on(const MemRegion& region) const noexcept;
   bool auto_free() const;
   bool is_freed() const;
+  /// Whether malloc_at made it: the memory is not the region's own, and others may look at it.
+  bool is_placed() const;
+  /// What gives the memory back; empty when the region does. Valid as long as this chunk.
+  const ChunkDeleter& deleter() const;
   /// Handles that share this chunk, this one included.
   long use_count() const noexcept { return node_.use_count(); }
 
@@ -79,7 +88,8 @@ class MemChunk {
   /// Errc::stale_handle after free().
   void read(void* to, std::uint64_t offset, std::uint64_t size) const;
   void write(const void* from, std::uint64_t offset, std::uint64_t size) const;
-  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk.
+  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk; errors
+  /// as for write().
   void copy_from(const MemChunk& source) const;
   /// Gives the memory back now; Errc::call_order when that was done before.
   void free();
@@ -94,10 +104,10 @@ class MemChunk {
 };
 
 /// One independent memory of a device. The public calls check and keep account; a device implements
-/// the protected ones.
+/// the protected ones. Calls may come from any thread.
 class MemRegion {
  public:
-  explicit MemRegion(std::string name) : name_(std::move(name)) {}
+  explicit MemRegion(std::string name);
   virtual ~MemRegion();
   MemRegion(const MemRegion&) = delete;
   MemRegion& operator=(const MemRegion&) = delete;
@@ -121,8 +131,9 @@ class MemRegion {
   /// A fresh chunk. Size 0 or an alignment that is no power of two: Errc::bad_argument. No room:
   /// Errc::out_of_memory on CPU regions, Errc::out_of_device_memory on others.
   MemChunk malloc(std::uint64_t size, bool auto_free = true, std::uint64_t alignment = 64);
-  /// A chunk at a given place: reserves the range (Errc::overlap) and frees through `deleter`, or
-  /// through the region when there is none.
+  /// A chunk at a given place. Reserves the range (Errc::overlap with a chunk of the region; null or
+  /// size 0: Errc::bad_argument) and calls `deleter`, where there is one, before it gives the range
+  /// back. In CPU memory a chunk with a deleter is somebody else's memory and may overlap others.
   MemChunk malloc_at(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter = {},
                      bool auto_free = true);
 
@@ -130,6 +141,7 @@ class MemRegion {
   std::vector<MemChunk> all_chunks() const;
   std::optional<MemChunk> chunk(const MemPtr& begin, std::uint64_t size) const;
 
+  /// Memory that others own and this region only wraps (CPU chunks with a deleter) does not count.
   struct Usage {
     std::uint64_t used_bytes = 0;
     std::uint64_t peak_bytes = 0;
@@ -139,18 +151,28 @@ class MemRegion {
   virtual Usage usage() const;
 
  protected:
+  /// Fresh memory, and its return. `size` is positive and at most 2^63 - 1, `alignment` a power of two.
   virtual MemPtr allocate(std::uint64_t size, std::uint64_t alignment) = 0;
-  virtual void reserve(const MemPtr& begin, std::uint64_t size) = 0;
   virtual void release(const MemPtr& begin, std::uint64_t size) = 0;
+
+  /// A range that a chunk is placed on, and its return: a region with an allocator of its own keeps
+  /// off it meanwhile (Errc::overlap, Errc::out_of_range); others have nothing to do.
+  virtual void reserve(const MemPtr& begin, std::uint64_t size);
+  virtual void unreserve(const MemPtr& begin, std::uint64_t size) noexcept;
+
+  /// "No room for `size` bytes", with the code that suits this region.
+  [[noreturn]] void throw_no_room(std::uint64_t size, std::uint64_t alignment) const;
 
  private:
   friend class MemChunk;
   friend class Device;
   struct Ledger;
-  Ledger& ledger() const;
+  MemChunk enter(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter, bool auto_free,
+                 bool placed);
+
   std::string name_;
   Device* device_ = nullptr;
-  mutable std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<Ledger> ledger_;  // chunks hold it too, and learn from it that the region is gone
 };
 
 /// One bank of device registers, 64 bits wide at the interface.

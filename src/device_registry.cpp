@@ -1,0 +1,73 @@
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <mutex>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+DevicePtr open_cpu(const DeviceUrl& url) {
+  if (!url.address.empty()) {
+    throw Error(Errc::device_unavailable, url.text, "the CPU is one device, without an address");
+  }
+  if (!url.params.empty()) {
+    throw Error(Errc::bad_key, url.text,
+                fmt::format("the CPU knows no parameter '{}'", url.params.front().first));
+  }
+  return cpu_device();
+}
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Device::Factory, std::less<>> factories{{"cpu", open_cpu}};
+};
+
+// Made at first use and never destroyed: devices may open before main and live until after it.
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+}  // namespace
+
+DevicePtr Device::open(std::string_view url) {
+  const DeviceUrl parsed = DeviceUrl::parse(url);
+  Factory factory;
+  {
+    Registry& devices = registry();
+    const std::scoped_lock lock(devices.mutex);
+    const auto found = devices.factories.find(parsed.scheme);
+    if (found == devices.factories.end()) {
+      throw Error(Errc::device_unavailable, parsed.text,
+                  fmt::format("no device is registered for '{}:'", parsed.scheme));
+    }
+    factory = found->second;
+  }
+  DevicePtr device = factory(parsed);
+  if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
+  return device;
+}
+
+void Device::register_scheme(std::string scheme, Factory factory) {
+  if (!factory) throw Error(Errc::bad_argument, scheme, "a scheme without a factory");
+  if (const DeviceUrl url = DeviceUrl::parse(scheme + ":"); url.scheme != scheme) {
+    throw Error(Errc::syntax, scheme, "no scheme");
+  }
+  Registry& devices = registry();
+  const std::scoped_lock lock(devices.mutex);
+  if (!devices.factories.emplace(scheme, std::move(factory)).second) {
+    throw Error(Errc::duplicate_name, scheme, "the scheme is registered already");
+  }
+}
+
+std::vector<std::string> Device::schemes() {
+  Registry& devices = registry();
+  const std::scoped_lock lock(devices.mutex);
+  std::vector<std::string> names;
+  for (const auto& [scheme, factory] : devices.factories) names.push_back(scheme);
+  return names;
+}
+
+}  // namespace tenon

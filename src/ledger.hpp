@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <tenon/device.hpp>
+#include <tenon/memory.hpp>
+
+namespace tenon {
+
+/// The account of a region's chunks. Outlives the region while chunks do.
+struct MemRegion::Ledger {
+  struct Record {
+    MemPtr begin;
+    std::uint64_t size;
+    ChunkDeleter deleter;
+    bool auto_free;
+    bool placed;
+    std::weak_ptr<MemChunk::Node> node;  // expired: nobody holds a chunk that is not freed by itself
+  };
+
+  /// Wrapped memory first or second, then the address. What the region owns never overlaps, so that
+  /// neighbours in the table tell; wrapped memory may, and stays out of that half.
+  using Key = std::pair<bool, std::uint64_t>;
+  using Table = std::multimap<Key, Record>;
+
+  static Key key(bool wrapped, const MemPtr& begin) {
+    return {wrapped, begin.has_addr() ? begin.addr()
+                                      : reinterpret_cast<std::uintptr_t>(begin.cptr())};
+  }
+
+  /// Any chunk of the region's own that shares a byte with [begin, begin + size); under the mutex.
+  Table::const_iterator find_overlap(std::uint64_t begin, std::uint64_t size) const {
+    auto next = table.lower_bound(Key{false, begin});
+    if (next != table.end() && !next->first.first && next->first.second - begin < size) return next;
+    if (next == table.begin()) return table.end();
+    const auto previous = std::prev(next);
+    return begin - previous->first.second < previous->second.size ? previous : table.end();
+  }
+
+  std::shared_ptr<MemChunk::Node> node_of(Table::iterator record, const DevicePtr& device);
+
+  std::mutex mutex;
+  MemRegion* region = nullptr;  // null once the region is gone
+  Table table;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t peak_bytes = 0;
+};
+
+/// What the handles of one chunk share. begin and size repeat the record, to be read without the lock.
+struct MemChunk::Node {
+  Node(std::shared_ptr<MemRegion::Ledger> chunk_ledger, DevicePtr chunk_device,
+       MemRegion::Ledger::Table::iterator chunk_record)
+      : ledger(std::move(chunk_ledger)),
+        device(std::move(chunk_device)),
+        record(chunk_record),
+        begin(chunk_record->second.begin),
+        size(chunk_record->second.size),
+        auto_free(chunk_record->second.auto_free),
+        placed(chunk_record->second.placed) {}
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// Takes the record out of the ledger, then gives the memory back: the other way round, the same
+  /// address could be handed out and entered twice. The caller has set `freed`.
+  void give_back();
+
+  std::shared_ptr<MemRegion::Ledger> ledger;
+  DevicePtr device;  // keeps the region; null for regions of no shared device
+  MemRegion::Ledger::Table::iterator record;  // invalid once freed
+  MemPtr begin;
+  std::uint64_t size;
+  bool auto_free;
+  bool placed;
+  std::atomic<bool> freed{false};
+};
+
+}  // namespace tenon

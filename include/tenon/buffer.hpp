@@ -19,7 +19,7 @@ class Buffer {
   /// Says whether the data is there; may throw what went wrong with the work that makes it.
   using ReadyCheck = std::function<bool()>;
 
-  Buffer() = default;  ///< nothing: has_shape() and has_data() are false
+  Buffer() = default;  ///< nothing: has_data() is false
   /// A type without data yet; not ready until `check` says so, where one is given.
   explicit Buffer(const Shape& shape, ReadyCheck check = {});
   /// A type on memory. Errc::out_of_range when the chunk is too small.
@@ -29,24 +29,28 @@ class Buffer {
 
   const Shape& shape() const noexcept { return shape_; }
   bool has_data() const noexcept { return static_cast<bool>(chunk_); }
+  /// Puts the array on memory; Errc::out_of_range when the chunk is too small.
   void set_data(MemChunk chunk, std::uint64_t offset_bytes = 0);
-  Buffer& malloc_on(MemRegion& region);
+  Buffer& malloc_on(MemRegion& region);  ///< set_data() with fresh memory
 
   const MemChunk& chunk() const noexcept { return chunk_; }
   std::uint64_t offset_bytes() const noexcept { return offset_; }
-  MemPtr data() const;          ///< begin of the array; Errc::call_order without data
+  MemPtr data() const;          ///< begin of the array; Errc::call_order without data, stale_handle after free()
   MemRegion& region() const;    ///< Errc::call_order without data
   bool is_on(const MemRegion& region) const noexcept;
-  /// Whether no other handle shares the memory, so that a callee may overwrite it.
-  bool is_unique() const noexcept { return chunk_.use_count() == 1; }
+  /// Whether nobody else can see the memory, so that a callee may overwrite it: one handle, on memory
+  /// that the region gave out and takes back by itself.
+  bool is_unique() const noexcept;
 
+  /// Whether the work that fills the array has ended, well or badly: wait() will not block.
   bool is_ready() const;
   /// Polls until ready or the time is up; returns whether it is ready. Throws the error of the work.
   bool wait_for(std::chrono::nanoseconds timeout,
                 std::chrono::nanoseconds interval = std::chrono::microseconds(50)) const;
   /// As wait_for without an end.
   void wait() const;
-  /// Marks the array as failed: every later wait or read throws `error`.
+  /// Marks the array as failed, for all its handles: every later wait or read throws the first such
+  /// error.
   void poison(std::exception_ptr error);
 
   /// The array as a CPU view; waits first. Errc::bad_argument where the CPU cannot address it.

@@ -25,14 +25,17 @@ class HostBuffer {
     mapped,    ///< read-only pages of a file, unmapped with the last handle
   };
 
-  HostBuffer() = default;  ///< no array: is_empty() and nothing else may be asked
+  /// No array: is_empty() is true, and what needs an array throws Errc::call_order.
+  HostBuffer() = default;
 
   /// Fresh bytes, 64-byte aligned, set to zero. Errc::out_of_memory when there are none.
   static HostBuffer zeros(const Shape& shape);
   /// As zeros, but the bytes hold anything.
   static HostBuffer uninitialized(const Shape& shape);
 
-  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes.
+  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes, any sign. Null for elements,
+  /// or blocks that are not dense: Errc::bad_argument; strides that leave the address space:
+  /// Errc::out_of_range.
   static HostBuffer borrow(void* bytes, const Shape& shape);
   static HostBuffer borrow(void* bytes, const Shape& shape, const Strides& strides);
 
@@ -78,15 +81,24 @@ class HostBuffer {
   /// One element of a plain dtype as double; one index per axis (Errc::out_of_range).
   double at(std::initializer_list<std::int64_t> index) const;
 
-  // Views that share the bytes.
-  HostBuffer reshape(std::span<const std::int64_t> dims) const;  ///< contiguous arrays only
-  HostBuffer permute(std::span<const int> order) const;
-  HostBuffer slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const;
-  HostBuffer with_shape(const Shape& same_dims) const;  ///< other tags or layout, same bytes
+  // Views that share the bytes. Blocks stay whole and in the innermost axis (Errc::bad_argument).
 
-  /// A dense owned copy; and one converted element by element (block types dequantise to floating
-  /// types; f32 quantises to block types; Errc::unsupported_dtype otherwise).
+  /// Other sizes for as many elements (Errc::bad_shape); contiguous arrays only (Errc::bad_argument).
+  /// Tags and layout do not survive.
+  HostBuffer reshape(std::span<const std::int64_t> dims) const;
+  /// Axis i of the result is axis order[i]; Errc::bad_argument unless `order` names each axis once.
+  HostBuffer permute(std::span<const int> order) const;
+  /// Elements [begin, end) of one axis (Errc::out_of_range).
+  HostBuffer slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const;
+  /// Other tags or layout for equal sizes and dtype (Errc::shape_mismatch).
+  HostBuffer with_shape(const Shape& same_dims) const;
+
+  /// A dense owned copy.
   HostBuffer contiguous() const;
+  /// A dense owned copy converted element by element: floating types round to nearest, ties to even;
+  /// to integers as store_double and store_int64 do; anything but 0 is true. Block types dequantise to
+  /// floating types and f32 quantises to block types; other conversions of block types:
+  /// Errc::unsupported_dtype.
   HostBuffer to(DType dtype) const;
 
   /// Bytes on a device: shares them where the device's default region is this CPU memory and the
@@ -95,8 +107,11 @@ class HostBuffer {
 
  private:
   struct Storage;
+  struct KeepStorage;
   HostBuffer(std::shared_ptr<const Storage> storage, const HostView& view);
+  static HostBuffer allocate(const Shape& shape, bool zeroed);
   static HostBuffer copy_of(const Shape& shape, DType dtype, const void* values, std::size_t count);
+  void require_array() const;
   const void* checked_values(DType dtype) const;
   void* checked_mutable_values(DType dtype);
 

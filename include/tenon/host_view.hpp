@@ -13,7 +13,7 @@ namespace tenon {
 /// block_bytes per whole block.
 using Strides = std::array<std::int64_t, max_rank>;
 
-/// Strides of a dense row-major array of this (static) shape.
+/// Strides of a dense row-major array of this shape; Errc::bad_shape unless it is static.
 Strides dense_strides(const Shape& shape);
 
 /// An n-d array in CPU memory that somebody else owns: what kernels read and write.
@@ -45,7 +45,8 @@ double load_as_double(DType dtype, const std::byte* element) noexcept;
 std::int64_t load_as_int64(DType dtype, const std::byte* element) noexcept;
 
 /// Writes one element of a plain type. A double becomes an integer by truncation; NaN becomes 0 and
-/// values beyond the type's range saturate. An int64 saturates too.
+/// values beyond the type's range saturate. An int64 saturates too. Floating types round once, to
+/// nearest, ties to even. A bool is true for anything but 0, NaN included.
 void store_double(DType dtype, std::byte* element, double value) noexcept;
 void store_int64(DType dtype, std::byte* element, std::int64_t value) noexcept;
 
@@ -71,7 +72,7 @@ void for_each_index(const Shape& shape, Visit&& visit) {
 }
 
 /// Copies elements between views of equal shape and dtype, whatever their strides. Block types need
-/// dense innermost axes.
+/// dense innermost axes. The views must not overlap.
 void copy_elements(const HostView& from, const HostView& to) noexcept;
 
 }  // namespace tenon

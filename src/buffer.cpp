@@ -1,0 +1,179 @@
+#include <tenon/buffer.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "storage.hpp"
+
+namespace tenon {
+
+/// Shared by every handle of one array: settled is false until the check says true or throws, or
+/// until somebody poisons the array.
+struct Buffer::Readiness {
+  explicit Readiness(ReadyCheck ready_check)
+      : settled(!ready_check), check(std::move(ready_check)) {}
+
+  bool poll() {
+    if (settled.load(std::memory_order_acquire)) return true;
+    ReadyCheck finished;  // destroyed after the lock: it may hold the last handle of other arrays
+    const std::scoped_lock lock(mutex);
+    if (settled.load(std::memory_order_relaxed)) return true;
+    try {
+      if (!check()) return false;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finished = std::exchange(check, {});
+    settled.store(true, std::memory_order_release);
+    return true;
+  }
+
+  void poison(std::exception_ptr reason) {
+    ReadyCheck dropped;
+    const std::scoped_lock lock(mutex);
+    if (error == nullptr) error = std::move(reason);  // the first error is the cause
+    dropped = std::exchange(check, {});
+    settled.store(true, std::memory_order_release);
+  }
+
+  void rethrow() {
+    std::exception_ptr reason;
+    {
+      const std::scoped_lock lock(mutex);
+      reason = error;
+    }
+    if (reason) std::rethrow_exception(reason);
+  }
+
+  std::atomic<bool> settled;
+  std::mutex mutex;
+  ReadyCheck check;
+  std::exception_ptr error;
+};
+
+Buffer::Buffer(const Shape& shape, ReadyCheck check)
+    : shape_(shape), readiness_(std::make_shared<Readiness>(std::move(check))) {}
+
+Buffer::Buffer(const Shape& shape, MemChunk chunk, std::uint64_t offset_bytes, ReadyCheck check)
+    : Buffer(shape, std::move(check)) {
+  set_data(std::move(chunk), offset_bytes);
+}
+
+Buffer Buffer::allocate(const Shape& shape, MemRegion& region) {
+  Buffer result(shape);
+  result.malloc_on(region);
+  return result;
+}
+
+void Buffer::set_data(MemChunk chunk, std::uint64_t offset_bytes) {
+  const auto need = static_cast<std::uint64_t>(shape_.bytes());
+  const std::uint64_t have = chunk.size_bytes();
+  if (offset_bytes > have || need > have - offset_bytes) {
+    throw Error(Errc::out_of_range, "Buffer",
+                fmt::format("{} needs {} bytes, and a chunk of {} has too few from {}",
+                            to_string(shape_), need, have, offset_bytes));
+  }
+  chunk_ = std::move(chunk);
+  offset_ = offset_bytes;
+}
+
+Buffer& Buffer::malloc_on(MemRegion& region) {
+  // An array without elements still lies somewhere, so that it has a region.
+  set_data(region.malloc(static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1))));
+  return *this;
+}
+
+MemPtr Buffer::data() const {
+  if (!has_data()) {
+    throw Error(Errc::call_order, "Buffer", fmt::format("{} has no data yet", to_string(shape_)));
+  }
+  if (chunk_.is_freed()) {
+    throw Error(Errc::stale_handle, "Buffer",
+                fmt::format("the memory of {} was freed", to_string(shape_)));
+  }
+  return chunk_.begin() + static_cast<std::int64_t>(offset_);
+}
+
+MemRegion& Buffer::region() const {
+  static_cast<void>(data());
+  return chunk_.region();
+}
+
+bool Buffer::is_on(const MemRegion& region) const noexcept { return chunk_.is_on(region); }
+
+bool Buffer::is_unique() const noexcept {
+  return chunk_ && chunk_.use_count() == 1 && !chunk_.is_placed() && chunk_.auto_free();
+}
+
+bool Buffer::is_ready() const { return readiness_ == nullptr || readiness_->poll(); }
+
+bool Buffer::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds interval) const {
+  const auto start = std::chrono::steady_clock::now();
+  while (!is_ready()) {
+    const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed >= timeout) return false;
+    std::this_thread::sleep_for(std::min(interval, timeout - elapsed));
+  }
+  if (readiness_ != nullptr) readiness_->rethrow();
+  return true;
+}
+
+void Buffer::wait() const { static_cast<void>(wait_for(std::chrono::nanoseconds::max())); }
+
+void Buffer::poison(std::exception_ptr error) {
+  if (error == nullptr) throw Error(Errc::bad_argument, "Buffer", "poisoned without an error");
+  if (readiness_ == nullptr) readiness_ = std::make_shared<Readiness>(ReadyCheck());
+  readiness_->poison(std::move(error));
+}
+
+HostView Buffer::host_view() const {
+  const MemPtr begin = data();
+  wait();
+  return HostView(begin.cptr(), shape_);
+}
+
+HostBuffer Buffer::to_host() const {
+  const MemPtr begin = data();
+  wait();
+  if (!begin.has_cptr()) {
+    HostBuffer copy = HostBuffer::uninitialized(shape_);
+    chunk_.read(copy.view_.data, offset_, static_cast<std::uint64_t>(shape_.bytes()));
+    return copy;
+  }
+  const HostView view(begin.cptr(), shape_);
+  if (const auto* keep = chunk_.deleter().target<HostBuffer::KeepStorage>()) {
+    return {keep->storage, view};
+  }
+  auto storage = std::make_shared<HostBuffer::Storage>();
+  storage->chunk = chunk_;
+  return {std::move(storage), view};
+}
+
+Buffer Buffer::to(MemRegion& region) const {
+  const MemPtr begin = data();
+  if (is_on(region)) return *this;
+  wait();
+  Buffer result = allocate(shape_, region);
+  const auto bytes = static_cast<std::uint64_t>(shape_.bytes());
+  if (bytes > 0) region.copy(result.data(), chunk_.region(), begin, bytes);
+  return result;
+}
+
+Buffer Buffer::with_shape(const Shape& shape) const {
+  if (shape.bytes() != shape_.bytes()) {
+    throw Error(Errc::shape_mismatch, "Buffer",
+                fmt::format("{} and {} differ in bytes", to_string(shape_), to_string(shape)));
+  }
+  Buffer result = *this;
+  result.shape_ = shape;
+  return result;
+}
+
+}  // namespace tenon

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <tenon/dtype.hpp>
+
+/// How one element of a plain type becomes one of another; the rules of HostBuffer::to.
+namespace tenon::element {
+
+template <class T>
+inline constexpr bool is_small_float = std::same_as<T, half> || std::same_as<T, bfloat16>;
+
+/// The float next to `value` on the side of zero, its last bit set when that lost anything: rounding
+/// the result to fewer than 23 bits gives what rounding `value` at once would give
+/// (Boldo and Melquiond, "When double rounding is odd", 2005).
+inline float round_to_odd(double value) noexcept {
+  float nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;  // towards zero
+  return std::bit_cast<float>(bits | 1u);
+}
+
+/// As above for integers that a double may not hold.
+inline float round_to_odd(std::int64_t value) noexcept {
+  const std::uint64_t magnitude =
+      value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+  const int shift = static_cast<int>(std::bit_width(magnitude)) - 24;
+  if (shift <= 0) return static_cast<float>(value);
+  const std::uint64_t kept = magnitude >> shift;
+  const bool lost = (kept << shift) != magnitude;
+  const float result = std::ldexp(static_cast<float>(kept | (lost ? 1u : 0u)), shift);
+  return value < 0 ? -result : result;
+}
+
+/// Truncates; NaN becomes 0 and values beyond the range saturate.
+template <std::integral To, std::floating_point From>
+To truncate(From value) noexcept {
+  // Both bounds are exact: a power of two, and one that is at most the true minimum.
+  constexpr From above = static_cast<From>(std::uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
+  constexpr From lowest = std::is_signed_v<To> ? -above : From{0};
+  if (std::isnan(value)) return 0;
+  if (value >= above) return std::numeric_limits<To>::max();
+  if (value <= lowest) return std::numeric_limits<To>::min();
+  return static_cast<To>(value);
+}
+
+template <std::integral To, std::integral From>
+To saturate(From value) noexcept {
+  if (std::cmp_less(value, std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+  if (std::cmp_greater(value, std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+  return static_cast<To>(value);
+}
+
+template <class To>
+To narrow(float value) noexcept {
+  if constexpr (std::same_as<To, half>) {
+    return to_half(value);
+  } else {
+    return to_bfloat16(value);
+  }
+}
+
+/// One element as the type `To` has it. Anything but zero is true, NaN included.
+template <class To, class From>
+To convert(From value) noexcept {
+  if constexpr (is_small_float<From>) {
+    if constexpr (std::same_as<To, From>) {
+      return value;
+    } else {
+      return convert<To>(to_float(value));
+    }
+  } else if constexpr (std::same_as<To, From>) {
+    return value;
+  } else if constexpr (std::same_as<To, bool>) {
+    return value != From{0};
+  } else if constexpr (std::same_as<From, bool>) {
+    return convert<To>(static_cast<std::int32_t>(value));
+  } else if constexpr (is_small_float<To>) {
+    if constexpr (std::same_as<From, float>) {
+      return narrow<To>(value);
+    } else if constexpr (std::floating_point<From>) {
+      return narrow<To>(round_to_odd(value));
+    } else {
+      return narrow<To>(round_to_odd(static_cast<std::int64_t>(value)));
+    }
+  } else if constexpr (std::floating_point<To>) {
+    return static_cast<To>(value);
+  } else if constexpr (std::floating_point<From>) {
+    return truncate<To>(value);
+  } else {
+    return saturate<To>(value);
+  }
+}
+
+/// Elements need not be aligned. A bool is any byte but 0, as files have it.
+template <class T>
+T load(const std::byte* from) noexcept {
+  if constexpr (std::same_as<T, bool>) {
+    return *from != std::byte{0};
+  } else {
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
+  }
+}
+
+template <class T>
+void store(std::byte* to, T value) noexcept {
+  std::memcpy(to, &value, sizeof(T));
+}
+
+/// Calls `visit(std::type_identity<T>{})` for the C++ type of a plain dtype; `visit` must return the
+/// same type for each.
+template <class Visit>
+auto visit_plain(DType dtype, Visit&& visit) {
+  switch (dtype) {
+    case DType::boolean: return visit(std::type_identity<bool>{});
+    case DType::i8: return visit(std::type_identity<std::int8_t>{});
+    case DType::i16: return visit(std::type_identity<std::int16_t>{});
+    case DType::i32: return visit(std::type_identity<std::int32_t>{});
+    case DType::i64: return visit(std::type_identity<std::int64_t>{});
+    case DType::u8: return visit(std::type_identity<std::uint8_t>{});
+    case DType::u16: return visit(std::type_identity<std::uint16_t>{});
+    case DType::u32: return visit(std::type_identity<std::uint32_t>{});
+    case DType::f16: return visit(std::type_identity<half>{});
+    case DType::bf16: return visit(std::type_identity<bfloat16>{});
+    case DType::f64: return visit(std::type_identity<double>{});
+    default: return visit(std::type_identity<float>{});
+  }
+}
+
+}  // namespace tenon::element

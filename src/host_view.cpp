@@ -1,0 +1,151 @@
+#include <tenon/host_view.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include "element.hpp"
+
+namespace tenon {
+namespace {
+
+/// A copy reduced to as few axes as possible, outermost first.
+struct CopyPlan {
+  int rank = 0;
+  std::array<std::int64_t, max_rank> dims{};
+  Strides from{};
+  Strides to{};
+};
+
+/// Sizes in units of `unit` bytes; drops axes of size 1 and joins neighbours that step as one.
+CopyPlan plan_copy(const HostView& from, const HostView& to, std::int64_t block) {
+  CopyPlan plan;
+  const int rank = from.shape.rank();
+  for (int i = 0; i < rank; ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    const std::int64_t size = i == rank - 1 ? from.shape[i] / block : from.shape[i];
+    if (size == 1) continue;
+    if (plan.rank > 0) {
+      const auto outer = static_cast<std::size_t>(plan.rank - 1);
+      if (plan.from[outer] == size * from.strides[axis] && plan.to[outer] == size * to.strides[axis]) {
+        plan.dims[outer] *= size;
+        plan.from[outer] = from.strides[axis];
+        plan.to[outer] = to.strides[axis];
+        continue;
+      }
+    }
+    const auto next = static_cast<std::size_t>(plan.rank++);
+    plan.dims[next] = size;
+    plan.from[next] = from.strides[axis];
+    plan.to[next] = to.strides[axis];
+  }
+  return plan;
+}
+
+template <std::size_t size>
+void copy_row_of(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
+                 std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * to_step, from + i * from_step, size);
+  }
+}
+
+void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
+              std::int64_t count, std::int64_t unit) noexcept {
+  if (from_step == unit && to_step == unit) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * unit));
+    return;
+  }
+  switch (unit) {
+    case 1: return copy_row_of<1>(from, from_step, to, to_step, count);
+    case 2: return copy_row_of<2>(from, from_step, to, to_step, count);
+    case 4: return copy_row_of<4>(from, from_step, to, to_step, count);
+    case 8: return copy_row_of<8>(from, from_step, to, to_step, count);
+    default:
+      for (std::int64_t i = 0; i < count; ++i) {
+        std::memcpy(to + i * to_step, from + i * from_step, static_cast<std::size_t>(unit));
+      }
+  }
+}
+
+void copy_axes(const CopyPlan& plan, int axis, const std::byte* from, std::byte* to,
+               std::int64_t unit) noexcept {
+  const auto i = static_cast<std::size_t>(axis);
+  if (axis == plan.rank - 1) {
+    return copy_row(from, plan.from[i], to, plan.to[i], plan.dims[i], unit);
+  }
+  for (std::int64_t n = 0; n < plan.dims[i]; ++n) {
+    copy_axes(plan, axis + 1, from + n * plan.from[i], to + n * plan.to[i], unit);
+  }
+}
+
+}  // namespace
+
+Strides dense_strides(const Shape& shape) {
+  static_cast<void>(shape.elements());  // refuses shapes that are not static
+  Strides strides{};
+  std::int64_t step = block_bytes(shape.dtype());
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    strides[static_cast<std::size_t>(i)] = step;
+    const std::int64_t block = i == shape.rank() - 1 ? block_size(shape.dtype()) : 1;
+    step *= std::max<std::int64_t>(shape[i] / block, 1);
+  }
+  return strides;
+}
+
+bool HostView::is_contiguous() const noexcept {
+  std::int64_t step = block_bytes(shape.dtype());
+  bool dense = true;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    const std::int64_t block = i == shape.rank() - 1 ? block_size(shape.dtype()) : 1;
+    const std::int64_t size = shape[i] / block;
+    if (size != 1 && strides[static_cast<std::size_t>(i)] != step) dense = false;
+    step *= size;
+  }
+  return dense;
+}
+
+std::byte* HostView::at(std::span<const std::int64_t> index) const noexcept {
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) offset += index[i] * strides[i];
+  return data + offset;
+}
+
+double load_as_double(DType dtype, const std::byte* element) noexcept {
+  return element::visit_plain(dtype, [&]<class T>(std::type_identity<T>) {
+    return element::convert<double>(element::load<T>(element));
+  });
+}
+
+std::int64_t load_as_int64(DType dtype, const std::byte* element) noexcept {
+  return element::visit_plain(dtype, [&]<class T>(std::type_identity<T>) {
+    return element::convert<std::int64_t>(element::load<T>(element));
+  });
+}
+
+void store_double(DType dtype, std::byte* element, double value) noexcept {
+  element::visit_plain(dtype, [&]<class T>(std::type_identity<T>) {
+    element::store(element, element::convert<T>(value));
+  });
+}
+
+void store_int64(DType dtype, std::byte* element, std::int64_t value) noexcept {
+  element::visit_plain(dtype, [&]<class T>(std::type_identity<T>) {
+    element::store(element, element::convert<T>(value));
+  });
+}
+
+void copy_elements(const HostView& from, const HostView& to) noexcept {
+  for (const std::int64_t dim : from.shape.dims()) {
+    if (dim == 0) return;
+  }
+  const DType dtype = from.shape.dtype();
+  const CopyPlan plan = plan_copy(from, to, block_size(dtype));
+  if (plan.rank == 0) {
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(block_bytes(dtype)));
+  } else {
+    copy_axes(plan, 0, from.data, to.data, block_bytes(dtype));
+  }
+}
+
+}  // namespace tenon

@@ -25,6 +25,8 @@ struct OpTraits {
   bool reduction = false;    ///< folds axes of input 0
   bool view = false;         ///< only renames elements of input 0; see `OpDef::view`
   bool commutative = false;  ///< the first two inputs may change places
+  /// Picks entry input 1 (a scalar) along axis 0 of input 0: a view when a loop counts that index.
+  bool selects = false;
   /// The input whose storage the output takes over: the op consumes that input (a linear value) and
   /// returns it updated in place. -1: none.
   int updates_input = -1;

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/buffer.hpp>
+#include <tenon/lowered.hpp>
+
+namespace tenon {
+
+/// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
+/// binding: asked for twice under one key, made once. Thread-safe.
+class PreparedCache {
+ public:
+  using Make = std::function<std::shared_ptr<const void>()>;
+  std::shared_ptr<const void> get(const std::string& key, const Make& make);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const void>> entries_;
+};
+
+/// Weights under the names of a plan's constants.
+struct BoundConstants {
+  std::span<const Buffer> buffers;  ///< one per Lowered::constants
+  PreparedCache& prepared;
+};
+
+/// A partition with its weights in place, ready to run. Immutable: may run in several sessions at
+/// once, each with its own memory.
+class BoundPartition {
+ public:
+  virtual ~BoundPartition() = default;
+  /// Runs every step. Throws what data can cause, naming the op; outputs then hold anything.
+  virtual void run(HostFrame& frame) const = 0;
+};
+
+/// A stretch of a lowered program compiled by one backend.
+class Partition {
+ public:
+  virtual ~Partition() = default;
+  /// Working memory that a run needs at HostFrame::scratch, 64-byte aligned.
+  virtual std::int64_t scratch_bytes() const { return 0; }
+  virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
+};
+
+/// A compute resource. Per-op support is data inside; nothing here is named after an op.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const noexcept = 0;
+  /// Where its operands live.
+  virtual MemRegion& region() const = 0;
+  /// Why it cannot run this step (the clause that failed), or nothing when it can. Loops are asked
+  /// about by their body's steps.
+  virtual std::optional<std::string> refuses(const Step& step) const = 0;
+  /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
+  virtual std::unique_ptr<Partition> compile(const Lowered& program,
+                                             std::span<const Step> steps) const = 0;
+  /// Facts for people: instruction set, threads, ...
+  virtual std::map<std::string, std::string> properties() const { return {}; }
+};
+
+using BackendPtr = std::shared_ptr<const Backend>;
+
+struct BackendOptions {
+  int threads = 0;      ///< 0: one per available CPU
+  bool exact = false;   ///< keep activations in f32; no quantised intermediate values
+};
+
+/// The backends of this process by name. Those linked in statically announce themselves when their
+/// `register_*` function is called; plugins when loaded.
+using BackendFactory = BackendPtr (*)(const BackendOptions& options);
+void register_backend(std::string_view name, BackendFactory factory);  ///< Errc::duplicate_name
+std::vector<std::string> backend_names();
+/// Errc::unavailable naming the known ones.
+BackendPtr make_backend(std::string_view name, const BackendOptions& options = {});
+
+/// Version of the plugin interface; a plugin built for another major version is refused.
+inline constexpr std::uint32_t plugin_abi_version = 1;
+
+/// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it is
+/// loaded.
+struct PluginDescriptor {
+  std::uint32_t struct_bytes = sizeof(PluginDescriptor);
+  std::uint32_t abi_version = plugin_abi_version;
+  const char* name = nullptr;
+  /// Null, or why this machine cannot run the backend.
+  const char* (*unavailable)() = nullptr;
+  BackendPtr (*create)(const BackendOptions& options) = nullptr;
+};
+
+/// The one symbol of a plugin: `extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept`.
+inline constexpr const char* plugin_entry = "tenon_plugin";
+
+/// Loads a shared library and registers its backend; returns the backend's name. Loading a file
+/// twice counts up; each load needs one unload. Errors: Errc::plugin_load with the loader's text,
+/// invalid_plugin without the entry point, abi_mismatch, plugin_init, duplicate_name.
+std::string load_plugin(const std::string& path);
+/// Errc::busy while backends made by it are alive; Errc::bad_reference when it is not loaded.
+void unload_plugin(std::string_view name);
+
+}  // namespace tenon

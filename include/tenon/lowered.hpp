@@ -1,0 +1,144 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenon/host_view.hpp>
+#include <tenon/op.hpp>
+#include <tenon/program.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+/// Loops inside loops that a program may have; deeper nesting is Errc::unsupported.
+inline constexpr int max_loop_depth = 2;
+
+using LoopSteps = std::array<std::int64_t, max_loop_depth>;
+
+/// Where the bytes of an operand are while a step runs. In iteration (i0, i1) of the enclosing loops
+/// the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1]` bytes into its storage.
+struct Place {
+  enum class Kind : std::uint8_t {
+    input,       ///< input `index` of the run
+    output,      ///< output `index` of the run
+    constant,    ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1]` of the constants
+    slab,        ///< the session's activation memory
+    loop_index,  ///< an i64 scalar: the number that loop `index` (0: outermost) is at
+  };
+  Kind kind = Kind::slab;
+  std::uint32_t index = 0;
+  std::int64_t offset = 0;
+  LoopSteps byte_step{};
+  LoopSteps entry_step{};
+
+  friend bool operator==(const Place& a, const Place& b) noexcept = default;
+};
+
+struct Operand {
+  Place place;
+  Shape shape;  ///< static
+  Strides strides{};
+
+  /// The same bytes in the same order.
+  friend bool operator==(const Operand& a, const Operand& b) noexcept {
+    return a.place == b.place && a.shape == b.shape && a.strides == b.strides;
+  }
+};
+
+/// One thing to do. Views have become strides by now: only work is left.
+struct Step {
+  enum class Kind : std::uint8_t {
+    op,    ///< compute `op`
+    copy,  ///< copy inputs[0] to output, element by element
+    loop,  ///< run `body` for the numbers first .. first + count - 1
+  };
+  Kind kind = Kind::op;
+  OpInstance op;
+  std::vector<Operand> inputs;
+  Operand output;
+  std::string value;  ///< the name of the value in the program
+  SourceLine line;
+  // Loops.
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  int depth = 0;  ///< of this loop: 0 for an outermost one
+  std::vector<Step> body;
+};
+
+/// A constant that a run reads, by the name under which weights are bound.
+struct ConstantSlot {
+  std::string name;
+  Shape shape;
+};
+
+struct InputSlot {
+  std::string name;
+  Shape shape;
+  bool updated = false;  ///< a step writes to it: the caller's last handle is reused, others are copied
+};
+
+struct OutputSlot {
+  Shape shape;
+  std::optional<std::uint32_t> from_input;  ///< hands back this updated input
+};
+
+/// A program for one set of input shapes: every size known, every activation at an offset of one
+/// slab, every view resolved.
+struct Lowered {
+  std::vector<InputSlot> inputs;
+  std::vector<OutputSlot> outputs;
+  std::vector<ConstantSlot> constants;
+  std::vector<Step> steps;
+  std::int64_t slab_bytes = 0;        ///< planned
+  std::int64_t activation_bytes = 0;  ///< what the activations would take without reuse
+};
+
+/// Specialises a verified program to the shapes of its inputs. Errc::bad_input when they do not fit
+/// the declared types (naming the input), Errc::shape_mismatch when a type assertion fails.
+Lowered lower(const Program& program, std::span<const Shape> inputs);
+
+/// The addresses that turn operands into views, for one run on CPU memory.
+struct HostFrame {
+  std::span<std::byte* const> inputs;
+  std::span<std::byte* const> outputs;
+  std::span<const std::byte* const> constants;
+  std::byte* slab = nullptr;
+  std::byte* scratch = nullptr;  ///< Partition::scratch_bytes() of the partition that runs
+  LoopSteps iteration{};   ///< counted from 0
+  LoopSteps loop_index{};  ///< counted from `first`
+
+  std::byte* address(const Place& place) const noexcept {
+    std::int64_t offset = place.offset;
+    std::int64_t entry = place.index;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      offset += iteration[d] * place.byte_step[d];
+      entry += iteration[d] * place.entry_step[d];
+    }
+    switch (place.kind) {
+      case Place::Kind::input: return inputs[place.index] + offset;
+      case Place::Kind::output: return outputs[place.index] + offset;
+      case Place::Kind::constant:
+        return const_cast<std::byte*>(constants[static_cast<std::size_t>(entry)]) + offset;
+      case Place::Kind::slab: return slab + offset;
+      case Place::Kind::loop_index:
+        return reinterpret_cast<std::byte*>(
+            const_cast<std::int64_t*>(&loop_index[place.index]));
+    }
+    return nullptr;
+  }
+
+  HostView view(const Operand& operand) const noexcept {
+    HostView result;
+    result.data = address(operand.place);
+    result.shape = operand.shape;
+    result.strides = operand.strides;
+    return result;
+  }
+};
+
+}  // namespace tenon

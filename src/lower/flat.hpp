@@ -1,0 +1,88 @@
+// The intermediate form between a program and its lowered steps: functions expanded, shapes
+// concrete, views resolved, storages not yet placed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tenon/lowered.hpp>
+
+namespace tenon::lowering {
+
+using StorageId = std::uint32_t;
+inline constexpr StorageId no_storage = 0xFFFFFFFFu;
+
+/// A piece of memory that one value, or several that never live at once, occupy.
+struct Storage {
+  Place::Kind kind = Place::Kind::slab;
+  std::uint32_t index = 0;            ///< number of the input, output, constant or loop
+  std::int64_t bytes = 0;
+  std::int64_t begin = 0;             ///< time of its first definition
+  std::int64_t end = 0;               ///< time of its last use, loops included
+  std::vector<std::int64_t> reads;    ///< times of its reads
+  std::vector<std::uint32_t> loops;   ///< loops around its definition, outermost first
+  bool updated = false;               ///< an op writes to it after its definition
+  StorageId merged_into = no_storage;
+  std::int64_t slab_offset = 0;
+};
+
+/// An array in a storage.
+struct Array {
+  StorageId storage = no_storage;
+  std::int64_t offset = 0;
+  LoopSteps byte_step{};
+  LoopSteps entry_step{};
+  Shape shape;
+  Strides strides{};
+};
+
+struct FlatStep {
+  Step::Kind kind = Step::Kind::op;
+  OpInstance op;
+  std::vector<Array> inputs;
+  Array output;
+  std::string value;
+  SourceLine line;
+  std::int64_t time = 0;
+  // Copies that disappear when both sides can share one storage.
+  enum class Join : std::uint8_t { none, enter_loop, next_iteration } join = Join::none;
+  // Loops.
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  int depth = 0;
+  std::int64_t begin_time = 0;
+  std::vector<FlatStep> body;
+};
+
+struct Flat {
+  std::vector<InputSlot> inputs;
+  std::vector<ConstantSlot> constants;
+  std::vector<FlatStep> steps;
+  std::vector<Array> results;
+  std::vector<std::string> result_names;
+  std::vector<Storage> storages;
+  std::int64_t activation_bytes = 0;
+  std::int64_t end_time = 0;
+
+  /// The storage that stands for `id` after merging.
+  StorageId root(StorageId id) const {
+    while (storages[id].merged_into != no_storage) id = storages[id].merged_into;
+    return id;
+  }
+};
+
+/// Whether the array is the whole of its storage, densely.
+bool fills_storage(const Flat& flat, const Array& array);
+
+/// Expands a verified program for the shapes of its inputs.
+Flat flatten(const Program& program, std::span<const Shape> inputs);
+
+/// Lets values share storages: operands that their op may overwrite, and what loops carry. Decides
+/// which results live in output buffers, and adds copies for those that cannot.
+void share_storages(Flat& flat, std::vector<OutputSlot>& outputs);
+
+/// Places the slab storages by their live ranges; returns the slab's size in bytes.
+std::int64_t place_storages(Flat& flat);
+
+}  // namespace tenon::lowering

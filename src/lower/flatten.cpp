@@ -1,0 +1,432 @@
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+#include "lower/flat.hpp"
+
+namespace tenon::lowering {
+namespace {
+
+/// Prefixes of constant names, one for each combination of loop iterations around it.
+struct Scope {
+  std::vector<std::string> prefixes;
+  LoopSteps step{};
+};
+
+struct Item;
+using Tuple = std::vector<Item>;
+struct Item {
+  std::variant<Array, Tuple, Scope> value;
+};
+
+std::string place_text(const SourceLine& line, std::string_view name) {
+  return line.file.empty() ? std::string(name) : fmt::format("{}:{}: {}", line.file, line.line, name);
+}
+
+class Flattener {
+ public:
+  explicit Flattener(const Program& program) : program_(program) {}
+
+  Flat run(std::span<const Shape> inputs);
+
+ private:
+  using Symbols = std::map<std::int64_t, std::int64_t>;
+
+  std::vector<Item> call(const Function& function, std::vector<Item> arguments);
+  Item evaluate(const Function& function, const Instruction& instruction, std::vector<Item>& values);
+  Item apply(const Function& function, const Instruction& instruction, std::span<const Array> inputs);
+  Item repeat(const Function& function, const Instruction& instruction, std::vector<Item>& values);
+  Item constant(const Function& function, const Instruction& instruction, std::vector<Item>& values);
+  void check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
+                  const std::string& where) const;
+
+  StorageId add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes);
+  Array fresh(const Shape& shape);
+  void read(const Array& array, std::int64_t time);
+  void emit(FlatStep step);
+  void copy(const Array& from, const Array& to, FlatStep::Join join, std::string_view value,
+            const SourceLine& line);
+
+  const Program& program_;
+  Flat flat_;
+  std::int64_t clock_ = 0;
+  std::vector<FlatStep>* steps_ = nullptr;
+
+  struct Loop {
+    std::uint32_t id;
+    std::vector<StorageId> outer_uses;
+  };
+  std::vector<Loop> loops_;
+  std::vector<std::int64_t> counts_;  // of the enclosing loops
+  std::uint32_t loops_made_ = 0;
+  std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
+  std::map<std::string, Shape> constant_shapes_;
+};
+
+StorageId Flattener::add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes) {
+  Storage storage;
+  storage.kind = kind;
+  storage.index = index;
+  storage.bytes = bytes;
+  storage.begin = storage.end = clock_;
+  for (const Loop& loop : loops_) storage.loops.push_back(loop.id);
+  flat_.storages.push_back(std::move(storage));
+  return static_cast<StorageId>(flat_.storages.size() - 1);
+}
+
+Array Flattener::fresh(const Shape& shape) {
+  Array array;
+  array.storage = add_storage(Place::Kind::slab, 0, shape.bytes());
+  array.shape = shape;
+  array.strides = dense_strides(shape);
+  return array;
+}
+
+void Flattener::read(const Array& array, std::int64_t time) {
+  Storage& storage = flat_.storages[array.storage];
+  storage.reads.push_back(time);
+  storage.end = std::max(storage.end, time);
+  // Inside a loop that does not contain the definition, the value must last until the loop's end.
+  const std::size_t shared = storage.loops.size();
+  if (loops_.size() > shared) loops_[shared].outer_uses.push_back(array.storage);
+}
+
+void Flattener::emit(FlatStep step) {
+  step.time = clock_++;
+  for (const Array& input : step.inputs) read(input, step.time);
+  Storage& written = flat_.storages[step.output.storage];
+  written.end = std::max(written.end, step.time);
+  if (loops_.size() > written.loops.size()) {
+    loops_[written.loops.size()].outer_uses.push_back(step.output.storage);
+  }
+  steps_->push_back(std::move(step));
+}
+
+void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join, std::string_view value,
+                     const SourceLine& line) {
+  FlatStep step;
+  step.kind = Step::Kind::copy;
+  step.inputs = {from};
+  step.output = to;
+  step.join = join;
+  step.value = value;
+  step.line = line;
+  emit(std::move(step));
+}
+
+void Flattener::check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
+                           const std::string& where) const {
+  if (!value.shape) return;
+  const Shape& declared = *value.shape;
+  const auto mismatch = [&](const std::string& why) {
+    throw Error(code, where,
+                fmt::format("'{}' is {}, declared {}{}", value.name, to_string(actual.without_tags()),
+                            to_string(declared), why));
+  };
+  if (declared.rank() != actual.rank() || declared.dtype() != actual.dtype()) mismatch("");
+  for (int i = 0; i < declared.rank(); ++i) {
+    if (is_static(declared[i]) && declared[i] != actual[i]) mismatch("");
+    if (!is_symbol(declared[i])) continue;
+    const auto [known, added] = symbols.emplace(declared[i], actual[i]);
+    if (!added && known->second != actual[i]) {
+      mismatch(fmt::format(" with {} = {}", symbol_name(declared[i]).text(), known->second));
+    }
+  }
+}
+
+Flat Flattener::run(std::span<const Shape> inputs) {
+  const Function& main = program_.main();
+  if (inputs.size() != main.parameter_count) {
+    throw Error(Errc::bad_input, main.name,
+                fmt::format("{} inputs given, {} expected", inputs.size(), main.parameter_count));
+  }
+  Symbols symbols;
+  std::vector<Item> arguments;
+  for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
+    const Value& parameter = main.values[i];
+    if (!inputs[i].is_static()) {
+      throw Error(Errc::bad_input, main.name,
+                  fmt::format("input '{}' has open sizes: {}", parameter.name, to_string(inputs[i])));
+    }
+    const Shape shape = inputs[i].without_tags();
+    check_type(parameter, shape, symbols, Errc::bad_input, main.name);
+    flat_.inputs.push_back({parameter.name, shape, false});
+    Array array;
+    array.storage = add_storage(Place::Kind::input, i, shape.bytes());
+    array.shape = shape;
+    array.strides = dense_strides(shape);
+    arguments.push_back({array});
+  }
+  steps_ = &flat_.steps;
+  clock_ = 1;
+  const std::vector<Item> results = call(main, std::move(arguments));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto* array = std::get_if<Array>(&results[i].value);
+    if (array == nullptr) {
+      throw Error(Errc::unsupported, main.name, fmt::format("result {} is no tensor", i));
+    }
+    read(*array, clock_);
+    flat_.results.push_back(*array);
+    flat_.result_names.push_back(main.values[main.results[i]].name);
+  }
+  flat_.end_time = clock_;
+  return std::move(flat_);
+}
+
+std::vector<Item> Flattener::call(const Function& function, std::vector<Item> arguments) {
+  std::vector<Item> values(function.values.size());
+  Symbols symbols;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (const auto* array = std::get_if<Array>(&arguments[i].value)) {
+      check_type(function.values[i], array->shape, symbols, Errc::shape_mismatch, function.name);
+    }
+    values[i] = std::move(arguments[i]);
+  }
+  for (const Instruction& instruction : function.body) {
+    Item item = evaluate(function, instruction, values);
+    if (const auto* array = std::get_if<Array>(&item.value)) {
+      const Value& value = function.values[instruction.result];
+      check_type(value, array->shape, symbols, Errc::shape_mismatch,
+                 place_text(instruction.line, value.name));
+    }
+    values[instruction.result] = std::move(item);
+  }
+  std::vector<Item> results;
+  for (const ValueId id : function.results) results.push_back(values[id]);
+  return results;
+}
+
+Item Flattener::evaluate(const Function& function, const Instruction& instruction,
+                         std::vector<Item>& values) {
+  switch (instruction.kind) {
+    case Instruction::Kind::op: {
+      std::vector<Array> inputs;
+      for (const ValueId id : instruction.operands) inputs.push_back(std::get<Array>(values[id].value));
+      return apply(function, instruction, inputs);
+    }
+    case Instruction::Kind::constant: return constant(function, instruction, values);
+    case Instruction::Kind::scope: {
+      Scope scope{{instruction.text}, {}};
+      if (!instruction.operands.empty()) {
+        scope = std::get<Scope>(values[instruction.operands[0]].value);
+        for (std::string& prefix : scope.prefixes) prefix += "." + instruction.text;
+      }
+      return {std::move(scope)};
+    }
+    case Instruction::Kind::pack: {
+      Tuple tuple;
+      for (const ValueId id : instruction.operands) tuple.push_back(values[id]);
+      return {std::move(tuple)};
+    }
+    case Instruction::Kind::item:
+      return std::get<Tuple>(values[instruction.operands[0]].value)[static_cast<std::size_t>(instruction.index)];
+    case Instruction::Kind::repeat: return repeat(function, instruction, values);
+    case Instruction::Kind::call: {
+      std::vector<Item> arguments;
+      for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
+      std::vector<Item> results = call(*program_.find(instruction.function), std::move(arguments));
+      if (results.size() == 1) return std::move(results[0]);
+      return {Tuple(std::move(results))};
+    }
+  }
+  throw Error(Errc::internal, function.name, "an instruction of no kind");
+}
+
+Item Flattener::apply(const Function& function, const Instruction& instruction,
+                      std::span<const Array> inputs) {
+  const OpDef& def = *instruction.op.def();
+  const std::string& value = function.values[instruction.result].name;
+  std::vector<Shape> types;
+  for (const Array& input : inputs) types.push_back(input.shape);
+  Shape shape;
+  try {
+    shape = def.infer(instruction.op.attributes(), types).without_tags();
+  } catch (const Error& error) {
+    throw Error(error.code(), place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
+                error.message());
+  }
+
+  if (def.view != nullptr) {
+    HostView in;
+    in.shape = inputs[0].shape;
+    in.strides = inputs[0].strides;
+    ViewPlacement placement;
+    if (def.view(instruction.op.attributes(), in, shape, placement)) {
+      Array array = inputs[0];
+      array.offset += placement.offset_bytes;
+      array.shape = shape;
+      array.strides = placement.strides;
+      return {array};
+    }
+  }
+  if (def.traits.selects) {
+    const Storage& index = flat_.storages[inputs[1].storage];
+    if (index.kind == Place::Kind::loop_index) {
+      Array array = inputs[0];
+      const std::int64_t stride = array.strides[0];
+      array.offset += stride * index.bytes;  // a loop index keeps its first number in `bytes`
+      array.byte_step[index.index] += stride;
+      array.shape = shape;
+      std::copy(inputs[0].strides.begin() + 1, inputs[0].strides.end(), array.strides.begin());
+      return {array};
+    }
+  }
+
+  FlatStep step;
+  step.op = instruction.op;
+  step.inputs.assign(inputs.begin(), inputs.end());
+  step.value = value;
+  step.line = instruction.line;
+  if (def.traits.updates_input >= 0) {
+    step.output = inputs[static_cast<std::size_t>(def.traits.updates_input)];
+    flat_.storages[step.output.storage].updated = true;
+  } else {
+    step.output = fresh(shape);
+    std::int64_t runs = 1;
+    for (const std::int64_t count : counts_) runs *= std::max<std::int64_t>(count, 1);
+    flat_.activation_bytes += shape.bytes() * runs;
+  }
+  Array output = step.output;
+  emit(std::move(step));
+  return {output};
+}
+
+Item Flattener::constant(const Function& function, const Instruction& instruction,
+                         std::vector<Item>& values) {
+  const Value& value = function.values[instruction.result];
+  if (!value.shape || !value.shape->is_static()) {
+    throw Error(Errc::bad_shape, place_text(instruction.line, value.name),
+                fmt::format("constant '{}' has no fixed type; bind the weights' types first",
+                            instruction.text));
+  }
+  Scope scope{{std::string()}, {}};
+  if (!instruction.operands.empty()) scope = std::get<Scope>(values[instruction.operands[0]].value);
+  std::string joined;
+  std::vector<std::string> names;
+  for (const std::string& prefix : scope.prefixes) {
+    names.push_back(prefix.empty() ? instruction.text : prefix + "." + instruction.text);
+    joined += names.back();
+    joined += '\n';
+  }
+  const auto [run, added] =
+      constant_runs_.emplace(joined, static_cast<std::uint32_t>(flat_.constants.size()));
+  if (added) {
+    for (std::string& name : names) flat_.constants.push_back({std::move(name), *value.shape});
+  }
+  Array array;
+  array.storage = add_storage(Place::Kind::constant, run->second, value.shape->bytes());
+  array.entry_step = scope.step;
+  array.shape = *value.shape;
+  array.strides = dense_strides(array.shape);
+  return {array};
+}
+
+Item Flattener::repeat(const Function&, const Instruction& instruction, std::vector<Item>& values) {
+  if (loops_.size() == max_loop_depth) {
+    throw Error(Errc::unsupported, place_text(instruction.line, "repeat"),
+                fmt::format("more than {} loops inside each other", max_loop_depth));
+  }
+  const Function& callee = *program_.find(instruction.function);
+  const Tuple carry = std::get<Tuple>(values[instruction.operands[0]].value);
+  const Scope& outer_scope = std::get<Scope>(values[instruction.operands[1]].value);
+  const std::size_t depth = loops_.size();
+
+  // Carried arrays get a place of their own, which the loop updates.
+  std::vector<Item> arguments;
+  Tuple carried;
+  for (const Item& item : carry) {
+    const auto* init = std::get_if<Array>(&item.value);
+    if (init == nullptr) {
+      throw Error(Errc::unsupported, place_text(instruction.line, "repeat"),
+                  "carries something that is no tensor");
+    }
+    const Array own = fresh(init->shape);
+    copy(*init, own, FlatStep::Join::enter_loop, callee.values[carried.size()].name, instruction.line);
+    carried.push_back({own});
+    arguments.push_back({own});
+  }
+
+  FlatStep loop;
+  loop.kind = Step::Kind::loop;
+  loop.value = callee.name;
+  loop.line = instruction.line;
+  loop.first = instruction.first;
+  loop.count = instruction.count;
+  loop.depth = static_cast<int>(depth);
+  loop.begin_time = clock_++;
+
+  Array index;
+  index.shape = Shape(std::span<const Axis>(), i64);
+  index.storage = add_storage(Place::Kind::loop_index, static_cast<std::uint32_t>(depth), instruction.first);
+  arguments.push_back({index});
+
+  Scope scope;
+  scope.step = outer_scope.step;
+  for (std::size_t d = 0; d < depth; ++d) scope.step[d] *= instruction.count;
+  scope.step[depth] = 1;
+  for (const std::string& prefix : outer_scope.prefixes) {
+    for (std::int64_t i = 0; i < instruction.count; ++i) {
+      scope.prefixes.push_back(prefix.empty() ? fmt::format("{}", instruction.first + i)
+                                              : fmt::format("{}.{}", prefix, instruction.first + i));
+    }
+  }
+  arguments.push_back({std::move(scope)});
+  for (std::size_t i = 2; i < instruction.operands.size(); ++i) {
+    arguments.push_back(values[instruction.operands[i]]);
+  }
+
+  std::vector<FlatStep>* const outer_steps = std::exchange(steps_, &loop.body);
+  loops_.push_back({loops_made_++, {}});
+  counts_.push_back(instruction.count);
+  std::vector<Item> results = call(callee, std::move(arguments));
+
+  // Results become the next carry, all at once: one that sits in another's place, or is a view of
+  // its own, moves out first.
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Array result = std::get<Array>(results[i].value);
+    for (std::size_t j = 0; j < carried.size(); ++j) {
+      if (result.storage == std::get<Array>(carried[j].value).storage &&
+          (j != i || !fills_storage(flat_, result))) {
+        const Array moved = fresh(result.shape);
+        copy(result, moved, FlatStep::Join::none, callee.values[i].name, instruction.line);
+        results[i] = {moved};
+        break;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    copy(std::get<Array>(results[i].value), std::get<Array>(carried[i].value),
+         FlatStep::Join::next_iteration, callee.values[i].name, instruction.line);
+  }
+  for (const StorageId id : loops_.back().outer_uses) {
+    flat_.storages[id].end = std::max(flat_.storages[id].end, clock_);
+  }
+  loops_.pop_back();
+  counts_.pop_back();
+  steps_ = outer_steps;
+  loop.time = clock_++;
+  steps_->push_back(std::move(loop));
+  return {std::move(carried)};
+}
+
+}  // namespace
+
+bool fills_storage(const Flat& flat, const Array& array) {
+  HostView view;
+  view.shape = array.shape;
+  view.strides = array.strides;
+  return array.offset == 0 && array.byte_step == LoopSteps{} && array.entry_step == LoopSteps{} &&
+         view.is_contiguous() && array.shape.bytes() == flat.storages[array.storage].bytes;
+}
+
+Flat flatten(const Program& program, std::span<const Shape> inputs) {
+  return Flattener(program).run(inputs);
+}
+
+}  // namespace tenon::lowering

@@ -1,0 +1,59 @@
+#include <tenon/lowered.hpp>
+
+#include <utility>
+
+#include "lower/flat.hpp"
+
+namespace tenon {
+namespace {
+
+using namespace lowering;
+
+Operand operand(const Flat& flat, const Array& array) {
+  const Storage& storage = flat.storages[flat.root(array.storage)];
+  Operand result;
+  result.place.kind = storage.kind;
+  result.place.index = storage.index;
+  result.place.offset = array.offset + storage.slab_offset;
+  result.place.byte_step = array.byte_step;
+  result.place.entry_step = array.entry_step;
+  result.shape = array.shape;
+  result.strides = array.strides;
+  return result;
+}
+
+std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
+  std::vector<Step> result;
+  result.reserve(flat_steps.size());
+  for (FlatStep& from : flat_steps) {
+    Step step;
+    step.kind = from.kind;
+    step.op = std::move(from.op);
+    for (const Array& input : from.inputs) step.inputs.push_back(operand(flat, input));
+    if (from.kind != Step::Kind::loop) step.output = operand(flat, from.output);
+    step.value = std::move(from.value);
+    step.line = std::move(from.line);
+    step.first = from.first;
+    step.count = from.count;
+    step.depth = from.depth;
+    step.body = steps(flat, from.body);
+    result.push_back(std::move(step));
+  }
+  return result;
+}
+
+}  // namespace
+
+Lowered lower(const Program& program, std::span<const Shape> inputs) {
+  Flat flat = flatten(program, inputs);
+  Lowered lowered;
+  share_storages(flat, lowered.outputs);
+  lowered.slab_bytes = place_storages(flat);
+  lowered.activation_bytes = flat.activation_bytes;
+  lowered.steps = steps(flat, flat.steps);
+  lowered.inputs = std::move(flat.inputs);
+  lowered.constants = std::move(flat.constants);
+  return lowered;
+}
+
+}  // namespace tenon

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <optional>
+
+#include "lower/flat.hpp"
+
+namespace tenon::lowering {
+namespace {
+
+class Sharer {
+ public:
+  explicit Sharer(Flat& flat) : flat_(flat) {}
+
+  void overwrite_operands(std::vector<FlatStep>& steps);
+  void join_carries(std::vector<FlatStep>& steps);
+  void drop_joined_copies(std::vector<FlatStep>& steps);
+  void assign_outputs(std::vector<OutputSlot>& outputs);
+
+ private:
+  Storage& storage(const Array& array) { return flat_.storages[flat_.root(array.storage)]; }
+
+  /// `from` goes on as part of `to`.
+  void merge(StorageId from, StorageId to) {
+    Storage& a = flat_.storages[from];
+    Storage& b = flat_.storages[to];
+    a.merged_into = to;
+    b.begin = std::min(b.begin, a.begin);
+    b.end = std::max(b.end, a.end);
+    b.reads.insert(b.reads.end(), a.reads.begin(), a.reads.end());
+    b.updated = b.updated || a.updated;
+  }
+
+  bool try_enter(const FlatStep& copy);
+  bool try_next(const FlatStep& copy, const FlatStep& loop);
+
+  Flat& flat_;
+};
+
+/// Lets an op write over an operand that nobody reads later.
+void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
+  for (FlatStep& step : steps) {
+    overwrite_operands(step.body);
+    if (step.kind != Step::Kind::op || step.op.def()->traits.updates_input >= 0) continue;
+    const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
+    for (std::size_t i = 0; i < step.inputs.size() && i < 32; ++i) {
+      if ((allowed >> i & 1u) == 0) continue;
+      const Array& input = step.inputs[i];
+      const StorageId from = flat_.root(step.output.storage);
+      const StorageId to = flat_.root(input.storage);
+      if (from == to || flat_.storages[to].kind != Place::Kind::slab ||
+          flat_.storages[to].end != step.time || flat_.storages[to].loops != flat_.storages[from].loops ||
+          !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
+        continue;
+      }
+      // Another operand that views the same storage differently would see half-written data.
+      const bool seen_otherwise = std::ranges::any_of(step.inputs, [&](const Array& other) {
+        return flat_.root(other.storage) == to && !fills_storage(flat_, other);
+      });
+      if (seen_otherwise) continue;
+      merge(from, to);
+      break;
+    }
+  }
+}
+
+/// A loop takes over the storage of its carry's first value, when nothing needs that value later.
+bool Sharer::try_enter(const FlatStep& copy) {
+  const Array& init = copy.inputs[0];
+  const StorageId from = flat_.root(init.storage);
+  const StorageId carry = flat_.root(copy.output.storage);
+  const Storage& source = flat_.storages[from];
+  const bool may_write = source.kind == Place::Kind::slab ||
+                         (source.kind == Place::Kind::input && flat_.storages[carry].updated);
+  if (from == carry || !may_write || source.end != copy.time || !fills_storage(flat_, init) ||
+      source.loops != flat_.storages[carry].loops) {
+    return false;
+  }
+  merge(carry, from);
+  return true;
+}
+
+/// The next value of a carry is made right in the carry's place, when the old value has been read
+/// by then.
+bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
+  const Array& result = copy.inputs[0];
+  const StorageId from = flat_.root(result.storage);
+  const StorageId carry = flat_.root(copy.output.storage);
+  if (from == carry) return fills_storage(flat_, result);
+  const Storage& made = flat_.storages[from];
+  if (made.kind != Place::Kind::slab || made.end != copy.time || made.begin < loop.begin_time ||
+      !fills_storage(flat_, result)) {
+    return false;
+  }
+  std::int64_t last_read = -1;
+  for (const std::int64_t time : flat_.storages[carry].reads) {
+    if (time > loop.begin_time && time < copy.time) last_read = std::max(last_read, time);
+  }
+  if (last_read > made.begin) return false;
+  if (last_read == made.begin) {
+    // The op that makes the new value reads the old one: only where it may overwrite it.
+    const auto maker = std::ranges::find(loop.body, made.begin, &FlatStep::time);
+    if (maker == loop.body.end() || maker->kind != Step::Kind::op) return false;
+    const std::uint32_t allowed = maker->op.def()->traits.in_place_inputs;
+    for (std::size_t i = 0; i < maker->inputs.size(); ++i) {
+      const Array& input = maker->inputs[i];
+      if (flat_.root(input.storage) != carry) continue;
+      const bool fits = i < 32 && (allowed >> i & 1u) != 0 && fills_storage(flat_, input) &&
+                        input.shape == maker->output.shape;
+      if (!fits) return false;
+    }
+  }
+  merge(from, carry);
+  return true;
+}
+
+void Sharer::join_carries(std::vector<FlatStep>& steps) {
+  for (FlatStep& step : steps) {
+    if (step.join == FlatStep::Join::enter_loop && try_enter(step)) step.join = FlatStep::Join::none;
+    if (step.kind != Step::Kind::loop) continue;
+    join_carries(step.body);
+    for (const FlatStep& inner : step.body) {
+      if (inner.join == FlatStep::Join::next_iteration) try_next(inner, step);
+    }
+  }
+}
+
+void Sharer::drop_joined_copies(std::vector<FlatStep>& steps) {
+  for (FlatStep& step : steps) drop_joined_copies(step.body);
+  std::erase_if(steps, [&](const FlatStep& step) {
+    return step.kind == Step::Kind::copy &&
+           flat_.root(step.inputs[0].storage) == flat_.root(step.output.storage) &&
+           fills_storage(flat_, step.inputs[0]) && fills_storage(flat_, step.output);
+  });
+}
+
+void Sharer::assign_outputs(std::vector<OutputSlot>& outputs) {
+  for (std::size_t i = 0; i < flat_.results.size(); ++i) {
+    Array& result = flat_.results[i];
+    const StorageId id = flat_.root(result.storage);
+    Storage& place = flat_.storages[id];
+    OutputSlot slot{result.shape, std::nullopt};
+    const bool whole = fills_storage(flat_, result);
+    const bool taken = std::ranges::any_of(outputs, [&](const OutputSlot& other) {
+      return other.from_input && place.kind == Place::Kind::input && *other.from_input == place.index;
+    });
+    if (whole && place.kind == Place::Kind::input && place.updated && !taken) {
+      slot.from_input = place.index;
+    } else if (whole && place.kind == Place::Kind::slab && place.loops.empty()) {
+      place.kind = Place::Kind::output;
+      place.index = static_cast<std::uint32_t>(i);
+    } else {
+      Storage own;
+      own.kind = Place::Kind::output;
+      own.index = static_cast<std::uint32_t>(i);
+      own.bytes = result.shape.bytes();
+      FlatStep copy;
+      copy.kind = Step::Kind::copy;
+      copy.inputs = {result};
+      copy.output.shape = result.shape;
+      copy.output.strides = dense_strides(result.shape);
+      copy.output.storage = static_cast<StorageId>(flat_.storages.size());
+      copy.value = flat_.result_names[i];
+      copy.time = flat_.end_time;
+      flat_.storages.push_back(std::move(own));
+      flat_.steps.push_back(std::move(copy));
+    }
+    outputs.push_back(slot);
+  }
+}
+
+}  // namespace
+
+void share_storages(Flat& flat, std::vector<OutputSlot>& outputs) {
+  Sharer sharer(flat);
+  sharer.overwrite_operands(flat.steps);
+  sharer.join_carries(flat.steps);
+  sharer.drop_joined_copies(flat.steps);
+  sharer.assign_outputs(outputs);
+  for (const Storage& storage : flat.storages) {
+    if (storage.merged_into == no_storage && storage.kind == Place::Kind::input && storage.updated) {
+      flat.inputs[storage.index].updated = true;
+    }
+  }
+}
+
+}  // namespace tenon::lowering

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Scaled dot-product attention with grouped heads:
+///
+///   score[b, h, s, t] = cap(scale * q[b, s, h] . k[b, t, g]) + mask[b, h, s, t],  g = h / (Hq / Hkv)
+///   y[b, s, h] = sum_t softmax_t(score[b, h, s, t]) * v[b, t, g]
+///
+/// over the keys that query s may see. Query s stands at position p + s among the keys, where p is
+/// the input `position`, or T - S without one: the last query stands at the last key. It sees
+///   causal                 t <= p + s
+///   not causal             t < p + S
+///   window > 0             of these, t > p + s - window; not causal also t < p + s + window
+/// Keys and values that no query sees are not read: they may be uninitialised.
+///
+/// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; each of f16, bf16, f32 or f64,
+///           k and v of one dtype
+///           position: i32[], when has_position
+///           mask: f32, of rank <= 4 and broadcastable to [B, Hq, S, T], when has_mask; -inf hides
+/// Output    y: [B, S, Hq, Dv], dtype of q; tags of q, and of v's last axis where it has one.
+///           A query that sees no key, or whose scores are all -inf, gives zeros.
+/// Attributes scale: 0 stands for 1/sqrt(D);  softcap: cap(s) = softcap * tanh(s / softcap), 0 none
+/// Errors    C1 wrong number of inputs for the flags              Errc::bad_argument
+///           C2 q, k or v not floating, position not i32, mask not f32
+///                                                                Errc::unsupported_dtype
+///           C3 q, k or v not of rank 4, position not a scalar, mask of rank above 4
+///                                                                Errc::shape_mismatch
+///           C4 k and v differ in dtype                           Errc::shape_mismatch
+///           C5 sizes or tags of B, T, Hkv or D differ            Errc::shape_mismatch
+///           C6 Hq not a multiple of Hkv                          Errc::shape_mismatch
+///           C7 mask does not broadcast to [B, Hq, S, T]          Errc::shape_mismatch
+///           C8 window negative; softcap negative; scale or softcap not finite
+///                                                                Errc::bad_attribute
+///           C9 two axes of the result with one tag               Errc::shape_mismatch
+///           when run: position < 0 or position + S > T           Errc::out_of_range
+/// Numerics  reference in f64
+/// Source    Vaswani et al., Attention Is All You Need (2017); grouped heads: Ainslie et al. (2023);
+///           soft cap: Gemma Team, Gemma 2 (2024), section 2
+struct Attention {
+  static constexpr std::string_view name = "attention";
+  static constexpr int min_inputs = 3, max_inputs = 5;
+  bool causal = false;
+  std::int64_t window = 0;
+  double scale = 0;
+  double softcap = 0;
+  bool has_position = false;
+  bool has_mask = false;
+  static constexpr auto fields = std::tuple{
+      field("causal", &Attention::causal),
+      field("window", &Attention::window),
+      field("scale", &Attention::scale),
+      field("softcap", &Attention::softcap),
+      field("has_position", &Attention::has_position),
+      field("has_mask", &Attention::has_mask)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+
+  /// The keys [begin, end) that the query at position p + s sees; queries = S, keys = T.
+  struct KeyRange {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  KeyRange visible_keys(std::int64_t p, std::int64_t s, std::int64_t queries,
+                        std::int64_t keys) const noexcept;
+};
+TENON_DECLARE_OP(Attention);
+
+/// `attention(q, k, v, {.causal = true}, position)`. Sets has_position and has_mask itself; an empty
+/// tensor is none.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options = {},
+                 const Tensor& position = {}, const Tensor& mask = {},
+                 const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

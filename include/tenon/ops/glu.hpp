@@ -1,0 +1,41 @@
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Gated linear unit: y = activation(gate) * up, element by element.
+///
+/// Inputs    gate, up: one shape and dtype; f16, bf16, f32 or f64
+/// Output    y: that shape and dtype; may share either buffer
+/// Attribute activation: silu     g * sigmoid(g)
+///                       gelu     g * (1 + erf(g / sqrt 2)) / 2
+///                       gelu_tanh  g * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g^3))) / 2
+///                       relu     max(g, 0), NaN for NaN
+///                       sigmoid  1 / (1 + exp(-g))
+/// Errors    C1 another word, or none                 Errc::bad_attribute
+///           C2 a dtype that is not floating          Errc::unsupported_dtype
+///           C3 shapes, dtypes or tags that differ    Errc::shape_mismatch
+/// Source    Shazeer, GLU Variants Improve Transformer (2020); GELU: Hendrycks and Gimpel (2016)
+struct Glu {
+  static constexpr std::string_view name = "glu";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 0b11};
+  Name activation;
+  static constexpr auto fields = std::tuple{field("activation", &Glu::activation)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Glu);
+
+Tensor glu(const Tensor& gate, const Tensor& up, Name activation = "silu",
+           const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Matrix product with numpy's rules: c[..., m, n] = sum_k a[..., m, k] * b[..., k, n].
+///
+/// Inputs    a: [..., M, K], b: [..., K, N]; integer or floating, one dtype for both. The leading
+///           axes broadcast. A vector a is [1, K] and a vector b is [K, 1], and the axis of size 1
+///           is dropped from the result.
+/// Output    c: [..., M, N] of the same dtype; the tags that the kept axes have
+/// Errors    C1 an operand of bool or of a block type     Errc::unsupported_dtype
+///           C2 the dtypes differ                         Errc::shape_mismatch
+///           C3 an operand of rank 0                      Errc::shape_mismatch
+///           C4 sizes or tags of K differ                 Errc::shape_mismatch
+///           C5 leading axes that do not broadcast, or whose tags differ
+///                                                        Errc::shape_mismatch
+///           C6 two axes of the result with one tag       Errc::shape_mismatch
+/// Numerics  reference in f64, rounded once; integers wrap modulo 2^bits, as numpy's do. K = 0 gives
+///           exact zeros, M = 0 or N = 0 an empty result.
+struct Matmul {
+  static constexpr std::string_view name = "matmul";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Matmul);
+
+Tensor matmul(const Tensor& a, const Tensor& b,
+              const std::source_location& where = std::source_location::current());
+
+/// Sum of products over tagged axes: `dot(x, w, "in")` contracts the axis `in` of both operands.
+///
+/// Axes tagged `contract` are summed over; those tagged `batch` are walked in step. The result has
+/// the batch axes in the order given, then the rest of a, then the rest of b, with their tags; a tag
+/// that both rests have needs a rename first. Composed of permutations, axes of size 1 and `matmul`.
+///
+/// Errors: a tag that an operand lacks, Errc::axis_out_of_range; one named twice, Errc::bad_argument;
+/// sizes that differ, a tag left in both rests, more than 8 axes in between, Errc::shape_mismatch.
+/// The text shows both operands with their tags.
+Tensor dot(const Tensor& a, const Tensor& b, Name contract,
+           const std::source_location& where = std::source_location::current());
+Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<Name> contract,
+           std::initializer_list<Name> batch = {},
+           const std::source_location& where = std::source_location::current());
+
+/// Two axes that `dot` brings together, each by index or tag.
+struct AxisPair {
+  AxisRef a;
+  AxisRef b;
+};
+
+/// As above for axes without tags, or of different tags: `dot(a, b, {{-1, 0}})`. A batch axis keeps
+/// the tag that either operand gives it.
+Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<AxisPair> contract,
+           std::initializer_list<AxisPair> batch = {},
+           const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

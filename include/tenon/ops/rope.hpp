@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Rotary position embedding. With n = dims and the angle a_i = position * f_i, for i < n/2:
+///
+///   y[p] = m * (x[p] * cos a_i - x[q] * sin a_i),  y[q] = m * (x[q] * cos a_i + x[p] * sin a_i)
+///
+/// on the pair (p, q) = (2i, 2i + 1) if interleaved, (i, i + n/2) otherwise; elements from n on pass
+/// through. The frequencies are f_i = scaled(theta^(-2i/n)) / freq_factors[i].
+///
+/// Inputs    x: [B, S, H, D]; f16, bf16, f32 or f64
+///           positions: [S] or [B, S]; i32
+///           freq_factors: [n/2]; f32; when has_freq_factors
+/// Output    y: type of x; may share its buffer
+/// Scaling   of a frequency f with wavelength w = 2 pi / f, context c = original_context:
+///   none    f (also the empty word)
+///   linear  f / factor
+///   llama3  f for w < c/high_freq_factor, f / factor for w > c/low_freq_factor, between them
+///           (1 - s) * f / factor + s * f, s = (c/w - low_freq_factor) / (high_freq_factor -
+///           low_freq_factor)
+///   yarn    r_i * f / factor + (1 - r_i) * f, r_i = clamp((i - lo) / (hi - lo), 0, 1),
+///           lo = max(floor(turn(beta_fast)), 0), hi = min(ceil(turn(beta_slow)), n - 1), or
+///           lo + 0.001 where these are equal, turn(b) = n ln(c / (2 pi b)) / (2 ln theta)
+///   m is attention_factor; 0 stands for 1, with yarn for 0.1 ln(factor) + 1 (1 if factor <= 1).
+/// Errors    C1 wrong number of inputs for the flag                   Errc::bad_argument
+///           C2 x not of rank 4, positions of another rank, freq_factors not of rank 1
+///                                                                    Errc::shape_mismatch
+///           C3 x not floating, positions not i32, freq_factors not f32
+///                                                                    Errc::unsupported_dtype
+///           C4 positions do not match S or B, or freq_factors n/2    Errc::shape_mismatch
+///           C5 dims negative, odd or above D                         Errc::bad_attribute
+///           C6 an unknown scaling; theta or a number that the scaling uses not positive and finite;
+///              for llama3 high_freq_factor <= low_freq_factor; for yarn theta = 1
+///                                                                    Errc::bad_attribute
+/// Numerics  reference in f64
+/// Source    Su et al., RoFormer (2021); Peng et al., YaRN (2023); scaling as in Hugging Face
+///           transformers 4.5x, modeling_rope_utils.py, the pairing (i, i + n/2) as in its models
+struct Rope {
+  static constexpr std::string_view name = "rope";
+  static constexpr int min_inputs = 2, max_inputs = 3;
+  static constexpr OpTraits traits{.in_place_inputs = 1};
+  double theta = 10000;
+  std::int64_t dims = 0;  ///< 0: all of D
+  bool interleaved = false;
+  Name scaling;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_context = 0;
+  double attention_factor = 0;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool has_freq_factors = false;
+  static constexpr auto fields = std::tuple{
+      field("theta", &Rope::theta),
+      field("dims", &Rope::dims),
+      field("interleaved", &Rope::interleaved),
+      field("scaling", &Rope::scaling),
+      field("factor", &Rope::factor),
+      field("low_freq_factor", &Rope::low_freq_factor),
+      field("high_freq_factor", &Rope::high_freq_factor),
+      field("original_context", &Rope::original_context),
+      field("attention_factor", &Rope::attention_factor),
+      field("beta_fast", &Rope::beta_fast),
+      field("beta_slow", &Rope::beta_slow),
+      field("has_freq_factors", &Rope::has_freq_factors)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+
+  /// f_i for i < rotated_dims / 2, before freq_factors; the attributes must be valid. Every backend
+  /// takes its frequencies from here.
+  std::vector<double> frequencies(std::int64_t rotated_dims) const;
+  /// m: what the rotated pairs are multiplied with.
+  double magnitude() const;
+};
+TENON_DECLARE_OP(Rope);
+
+/// `rope(q, positions, {.theta = 1e6})`. Sets has_freq_factors itself; an empty tensor is none.
+Tensor rope(const Tensor& x, const Tensor& positions, const Rope& options = {},
+            const Tensor& freq_factors = {},
+            const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// One slice along the first axis, chosen by data: y = x[index].
+///
+/// Inputs    x: [L, ...], rank >= 1, any dtype (of a block type: rank >= 2)
+///           index: i32[] or i64[]
+/// Output    y: [...], x without its first axis
+/// Errors    C1 x of rank 0, or of rank 1 and a block type    Errc::shape_mismatch
+///           C2 index not a scalar                            Errc::shape_mismatch
+///           C3 index neither i32 nor i64                     Errc::unsupported_dtype
+///           when run: index outside [0, L)                   Errc::out_of_range
+struct Select {
+  static constexpr std::string_view name = "select";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  /// Where the run's driver knows the index before it runs the op (the counter of a repeat), the
+  /// result may be the slice itself instead of a copy: its bytes lie densely whenever x's do. Not
+  /// `traits.view`, which promises a placement that depends on shapes alone.
+  static constexpr bool is_view_of_known_index = true;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Select);
+
+Tensor select(const Tensor& x, const Tensor& index,
+              const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

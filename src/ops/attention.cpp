@@ -1,0 +1,202 @@
+#include <tenon/ops/attention.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/rows.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(attention, Attention);
+
+namespace {
+
+void check_mask(const Shape& mask, const std::array<std::int64_t, 4>& scores,
+                const std::string& operands) {
+  if (mask.rank() > 4) {
+    fail(Errc::shape_mismatch, Attention::name, fmt::format("mask has rank above 4: {}", operands));
+  }
+  for (int i = 0; i < mask.rank(); ++i) {
+    const std::int64_t score_size = scores[static_cast<std::size_t>(4 - mask.rank() + i)];
+    if (mask[i] != 1 && !sizes_agree(mask[i], score_size)) {
+      fail(Errc::shape_mismatch, Attention::name,
+           fmt::format("mask does not broadcast to [B, Hq, S, T]: {}", operands));
+    }
+  }
+}
+
+/// Byte step of the mask along each axis of the scores; 0 where it broadcasts.
+std::array<std::int64_t, 4> mask_strides(const HostView& mask) {
+  std::array<std::int64_t, 4> strides{};
+  const int skipped = 4 - mask.shape.rank();
+  for (int i = 0; i < mask.shape.rank(); ++i) {
+    if (mask.shape[i] != 1) {
+      strides[static_cast<std::size_t>(skipped + i)] = mask.strides[static_cast<std::size_t>(i)];
+    }
+  }
+  return strides;
+}
+
+/// Turns scores into weights that sum to one; false where every key is hidden.
+bool normalise(std::vector<double>& scores) {
+  constexpr double hidden = -std::numeric_limits<double>::infinity();
+  double peak = hidden;
+  bool sees = false;
+  for (const double score : scores) {
+    peak = std::max(peak, score);
+    sees = sees || score != hidden;  // a NaN is seen, and spreads
+  }
+  if (!sees) return false;
+  double sum = 0;
+  for (double& score : scores) {
+    score = score == hidden ? 0 : std::exp(score - peak);
+    sum += score;
+  }
+  for (double& score : scores) score /= sum;
+  return true;
+}
+
+}  // namespace
+
+Attention::KeyRange Attention::visible_keys(std::int64_t p, std::int64_t s, std::int64_t queries,
+                                            std::int64_t keys) const noexcept {
+  std::int64_t begin = 0;
+  std::int64_t end = std::min(keys, p + (causal ? s + 1 : queries));
+  // A window beyond every key hides none; below that, the sums cannot overflow.
+  if (window > 0 && window <= keys + queries) {
+    begin = std::max(begin, p + s - window + 1);
+    if (!causal) end = std::min(end, p + s + window);
+  }
+  return {begin, std::max(begin, end)};
+}
+
+Shape Attention::infer(std::span<const Shape> in) const {
+  const std::size_t expected = 3 + std::size_t{has_position} + std::size_t{has_mask};
+  if (in.size() != expected) {  // C1
+    fail(Errc::bad_argument, name, fmt::format("{} inputs, needs {}", in.size(), expected));
+  }
+  const Shape& q = in[0];
+  const Shape& k = in[1];
+  const Shape& v = in[2];
+  std::vector<std::string_view> names{"q", "k", "v"};
+  if (has_position) names.push_back("position");
+  if (has_mask) names.push_back("mask");
+  const std::string operands = operands_text(names, in);
+
+  for (int i = 0; i < 3; ++i) require_floating(name, in[static_cast<std::size_t>(i)]);  // C2
+  require_rank(name, "q", q, 4);  // C3
+  require_rank(name, "k", k, 4);
+  require_rank(name, "v", v, 4);
+  if (has_position) {
+    require_rank(name, "position", in[3], 0);
+    require_dtype(name, "position", in[3], DType::i32);
+  }
+  if (k.dtype() != v.dtype()) {  // C4
+    fail(Errc::shape_mismatch, name, fmt::format("dtypes of k and v differ: {}", operands));
+  }
+  const Axis batch = common_axis(name, q, 0, k, 0, "the batch", operands);  // C5
+  common_axis(name, k, 0, v, 0, "the batch", operands);
+  common_axis(name, q, 0, v, 0, "the batch", operands);
+  common_axis(name, k, 1, v, 1, "the number of keys", operands);
+  common_axis(name, k, 2, v, 2, "the number of key heads", operands);
+  common_axis(name, q, 3, k, 3, "the head's size", operands);
+  const std::int64_t kv_heads = known_size(k[2], v[2]);
+  if (is_static(q[2]) && is_static(kv_heads) &&  // C6
+      (kv_heads == 0 ? q[2] != 0 : q[2] % kv_heads != 0)) {
+    fail(Errc::shape_mismatch, name,
+         fmt::format("{} heads are not a multiple of {} key heads: {}", q[2], kv_heads, operands));
+  }
+  if (has_mask) {  // C7
+    require_dtype(name, "mask", in.back(), DType::f32);
+    check_mask(in.back(), {batch.size, q[2], q[1], known_size(k[1], v[1])}, operands);
+  }
+  if (window < 0 || !(softcap >= 0) || !std::isfinite(softcap) || !std::isfinite(scale)) {  // C8
+    fail(Errc::bad_attribute, name,
+         fmt::format("window {} or softcap {} is negative, or scale {} is not finite", window,
+                     softcap, scale));
+  }
+  std::vector<Axis> axes{batch, q.axis_at(1), q.axis_at(2), v.axis_at(3)};
+  if (axes[3].tag.empty()) axes[3].tag = q.tag(3);
+  require_distinct_tags(name, axes, operands);  // C9
+  return {std::span<const Axis>(axes), q.dtype()};
+}
+
+void Attention::reference(std::span<const HostView> in, const HostView& out) const {
+  const HostView& q = in[0];
+  const HostView& k = in[1];
+  const HostView& v = in[2];
+  const std::int64_t queries = q.shape[1];
+  const std::int64_t keys = k.shape[1];
+  const std::int64_t head_dim = q.shape[3];
+  const std::int64_t value_dim = v.shape[3];
+  if (out.shape.elements() == 0) return;
+  const std::int64_t group = q.shape[2] / k.shape[2];
+
+  std::int64_t past = keys - queries;
+  if (has_position) {
+    past = load_as_int64(DType::i32, in[3].data);
+    if (past < 0 || past + queries > keys) {
+      fail(Errc::out_of_range, name,
+           fmt::format("positions [{}, {}) outside [0, {})", past, past + queries, keys));
+    }
+  }
+  const double factor =
+      scale != 0 || head_dim == 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim));
+  const HostView* mask = has_mask ? &in.back() : nullptr;
+  const auto mask_step = mask != nullptr ? mask_strides(*mask) : std::array<std::int64_t, 4>{};
+
+  std::vector<double> query(static_cast<std::size_t>(head_dim));
+  std::vector<double> key(query.size());
+  std::vector<double> value(static_cast<std::size_t>(value_dim));
+  std::vector<double> sum(value.size());
+  std::vector<double> scores;
+  for_each_index(q.shape.without_tags().without_axis(3), [&](std::span<const std::int64_t> index) {
+    const std::int64_t b = index[0];
+    const std::int64_t s = index[1];
+    const std::int64_t h = index[2];
+    const auto [begin, end] = visible_keys(past, s, queries, keys);
+    read_row(q.shape.dtype(), slice_at(q, index), q.strides[3], query);
+    scores.clear();
+    for (std::int64_t t = begin; t < end; ++t) {
+      read_row(k.shape.dtype(), slice_at(k, std::array{b, t, h / group}), k.strides[3], key);
+      double score = factor * dot_product(query.data(), key.data(), head_dim);
+      if (softcap > 0) score = softcap * std::tanh(score / softcap);
+      if (mask != nullptr) {
+        score += load_as_double(DType::f32, mask->data + b * mask_step[0] + h * mask_step[1] +
+                                                s * mask_step[2] + t * mask_step[3]);
+      }
+      scores.push_back(score);
+    }
+
+    std::fill(sum.begin(), sum.end(), 0.0);
+    if (normalise(scores)) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const double weight = scores[static_cast<std::size_t>(t - begin)];
+        if (weight == 0) continue;  // a hidden key's value may be anything, NaN included
+        read_row(v.shape.dtype(), slice_at(v, std::array{b, t, h / group}), v.strides[3], value);
+        for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
+      }
+    }
+    std::byte* to = slice_at(out, index);
+    for (const double element : sum) {
+      store_double(out.shape.dtype(), to, element);
+      to += out.strides[3];
+    }
+  });
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,
+                 const Tensor& position, const Tensor& mask, const std::source_location& where) {
+  Attention op = options;
+  op.has_position = !position.is_empty();
+  op.has_mask = !mask.is_empty();
+  std::vector<Tensor> inputs{q, k, v};
+  if (op.has_position) inputs.push_back(position);
+  if (op.has_mask) inputs.push_back(mask);
+  return record(op, std::span<const Tensor>(inputs), where);
+}
+
+}  // namespace tenon

@@ -1,0 +1,84 @@
+#include <tenon/ops/glu.hpp>
+
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include "ops/rows.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(glu, Glu);
+
+namespace {
+
+using Activation = double (*)(double);
+
+double sigmoid_of(double g) { return 1 / (1 + std::exp(-g)); }
+
+struct NamedActivation {
+  std::string_view word;
+  Activation function;
+};
+
+constexpr NamedActivation activations[] = {
+    // g * sigmoid(g) would be -inf * 0 at -inf.
+    {"silu", [](double g) { return std::isinf(g) && g < 0 ? 0.0 : g * sigmoid_of(g); }},
+    {"gelu",
+     [](double g) {
+       return std::isinf(g) && g < 0 ? 0.0 : g * std::erfc(-g / std::numbers::sqrt2) / 2;
+     }},
+    {"gelu_tanh",
+     [](double g) {
+       const double slope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+       return std::isinf(g) && g < 0 ? 0.0
+                                     : g * (1 + std::tanh(slope * (g + 0.044715 * g * g * g))) / 2;
+     }},
+    {"relu", [](double g) { return g < 0 ? 0.0 : g; }},
+    {"sigmoid", sigmoid_of},
+};
+
+Activation find_activation(Name word) {
+  for (const NamedActivation& activation : activations) {
+    if (activation.word == word.text()) return activation.function;
+  }
+  fail(Errc::bad_attribute, Glu::name,
+       fmt::format("activation '{}' is none of silu, gelu, gelu_tanh, relu, sigmoid", word.text()));
+}
+
+}  // namespace
+
+Shape Glu::infer(std::span<const Shape> in) const {
+  find_activation(activation);  // C1
+  constexpr std::array<std::string_view, 2> names{"gate", "up"};
+  const std::string operands = operands_text(names, in);
+  require_floating(name, in[0]);  // C2
+  require_floating(name, in[1]);
+  if (in[0].rank() != in[1].rank() || in[0].dtype() != in[1].dtype()) {  // C3
+    fail(Errc::shape_mismatch, name, fmt::format("gate and up differ: {}", operands));
+  }
+  std::vector<Axis> axes;
+  for (int i = 0; i < in[0].rank(); ++i) {
+    axes.push_back(common_axis(name, in[0], i, in[1], i, fmt::format("axis {}", i), operands));
+  }
+  require_distinct_tags(name, axes, operands);
+  return {std::span<const Axis>(axes), in[0].dtype()};
+}
+
+void Glu::reference(std::span<const HostView> in, const HostView& out) const {
+  const Activation function = find_activation(activation);
+  const DType dtype = out.shape.dtype();
+  for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+    const double gate = load_as_double(dtype, in[0].at(index));
+    const double up = load_as_double(dtype, in[1].at(index));
+    store_double(dtype, out.at(index), function(gate) * up);
+  });
+}
+
+Tensor glu(const Tensor& gate, const Tensor& up, Name activation,
+           const std::source_location& where) {
+  return record(Glu{.activation = activation}, {gate, up}, where);
+}
+
+}  // namespace tenon

@@ -1,5 +1,7 @@
 #include "strict_json.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -7,8 +9,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon {
 namespace {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <tenon/text/tokenizer.hpp>
+
 #include <cstdint>
 #include <string>
-
-#include <tenon/text/tokenizer.hpp>
 
 namespace tenon::text {
 

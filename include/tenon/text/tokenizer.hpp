@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tenon/text/vocabulary.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,8 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tenon/text/vocabulary.hpp>
 
 namespace tenon::text {
 
@@ -54,8 +54,9 @@ class Tokenizer {
 
   /// Reads a Hugging Face tokenizer.json. Its truncation and padding settings are left to callers.
   ///
-  /// Errors: those above, syntax, duplicate_name, depth_limit (malformed JSON), not_found, io_error,
-  /// limit_exceeded (a file beyond 256 MiB), unsupported (a component that is not implemented).
+  /// Errors: those above, syntax, duplicate_name, depth_limit (malformed JSON), not_found,
+  /// io_error, limit_exceeded (a file beyond 256 MiB), unsupported (a component that is not
+  /// implemented).
   static Tokenizer from_json(const std::filesystem::path& file);
   static Tokenizer from_json_text(std::string_view json, std::string_view where = "tokenizer.json");
 

@@ -63,7 +63,7 @@ struct Vocabulary {
   TokenizerModel model = TokenizerModel::bpe;  ///< [model]
   std::string pretokenizer = "default";        ///< [pre]; bpe only, see pretokenizer_names()
 
-  std::vector<std::string_view> tokens;  ///< [tokens] in id order, no text twice
+  std::vector<std::string_view> tokens;  ///< [tokens] in id order, no text twice; empty: no token
   std::vector<float> scores;             ///< [scores]; spm without merges needs one per token
   std::vector<TokenType> types;          ///< [token_type]; one per token, or empty: all normal
   std::vector<Merge> merges;             ///< [merges], best first

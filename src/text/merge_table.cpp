@@ -1,0 +1,44 @@
+#include "merge_table.hpp"
+
+#include <tenon/error.hpp>
+
+#include <bit>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace tenon::text {
+
+MergeTable::MergeTable(const Recipe& recipe, const TokenIndex& index) {
+  const auto& merges = recipe.vocabulary.merges;
+  if (merges.size() > std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(Errc::bad_tokenizer, "tokenizer", "more merges than ranks can number");
+  }
+  slots_.resize(std::bit_ceil(merges.size() * 2 + 2));
+  mask_ = slots_.size() - 1;
+
+  const auto find_token = [&](std::string_view text, std::size_t rank) {
+    const std::int32_t id = index.find(text);
+    if (id < 0) {
+      throw Error(
+          Errc::bad_tokenizer, "tokenizer",
+          fmt::format("merge {} needs \"{}\", which is no token", rank, text.substr(0, 80)));
+    }
+    return id;
+  };
+  std::string whole;
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    const auto& [left, right] = merges[rank];
+    whole.assign(left).append(right);
+    const std::int32_t result = find_token(whole, rank);
+    const std::uint64_t key = pack(find_token(left, rank), find_token(right, rank));
+    if (!recipe.is_ordinary(result)) continue;
+    std::size_t at = mix(key) & mask_;
+    while (slots_[at].id >= 0 && slots_[at].key != key) at = (at + 1) & mask_;
+    if (slots_[at].id < 0) slots_[at] = {key, static_cast<std::uint32_t>(rank), result};
+  }
+}
+
+}  // namespace tenon::text

@@ -1,0 +1,117 @@
+#include "recipe.hpp"
+
+#include <tenon/error.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::text {
+namespace {
+
+[[noreturn]] void fail(std::string message) {
+  throw Error(Errc::bad_tokenizer, "tokenizer", std::move(message));
+}
+
+void check_length(std::string_view name, std::size_t length, std::size_t tokens) {
+  if (length != 0 && length != tokens) {
+    fail(fmt::format("{} {} for {} tokens", length, name, tokens));
+  }
+}
+
+void check_id(std::string_view name, std::optional<std::uint32_t> id, std::size_t tokens) {
+  if (id && *id >= tokens) {
+    fail(fmt::format("{} token {} is outside the vocabulary of {}", name, *id, tokens));
+  }
+}
+
+/// The ids that frame a text: `wanted` (or its default) decides whether `id` is added.
+void frame(std::vector<std::int32_t>& ids, std::optional<bool> wanted, bool wanted_by_default,
+           std::optional<std::uint32_t> id, std::string_view name) {
+  if (!wanted.value_or(wanted_by_default && id.has_value())) return;
+  if (!id) fail(fmt::format("add_{0} is set but there is no {0} token", name));
+  ids.push_back(static_cast<std::int32_t>(*id));
+}
+
+}  // namespace
+
+Merge parse_merge(std::string_view line) {
+  // A token may begin with a space of its own, so the one that separates comes later.
+  const std::size_t space = line.find(' ', 1);
+  if (space == std::string_view::npos || space + 1 == line.size()) {
+    fail(fmt::format("merge \"{}\" does not name two tokens", line.substr(0, 80)));
+  }
+  return {line.substr(0, space), line.substr(space + 1)};
+}
+
+void check_vocabulary(const Vocabulary& v) {
+  const std::size_t size = v.tokens.size();
+  if (size == 0) fail("the vocabulary is empty");
+  if (size > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+    fail(fmt::format("{} tokens are more than ids can number", size));
+  }
+  check_length("scores", v.scores.size(), size);
+  check_length("token types", v.types.size(), size);
+  if (v.model == TokenizerModel::spm && v.scores.empty() && v.merges.empty()) {
+    fail("neither scores nor merges say which tokens to form first");
+  }
+  for (std::size_t i = 0; i < v.scores.size(); ++i) {
+    if (std::isnan(v.scores[i])) fail(fmt::format("the score of token {} is not a number", i));
+  }
+  for (std::size_t i = 0; i < v.types.size(); ++i) {
+    const auto type = static_cast<std::int32_t>(v.types[i]);
+    if (type < 1 || type > 6) fail(fmt::format("token {} has type {}, not 1 to 6", i, type));
+  }
+  check_id("bos", v.bos, size);
+  check_id("eos", v.eos, size);
+  check_id("eot", v.eot, size);
+  check_id("unknown", v.unk, size);
+  check_id("separator", v.sep, size);
+  check_id("padding", v.pad, size);
+  check_id("classifier", v.cls, size);
+  check_id("mask", v.mask, size);
+  for (const std::uint32_t id : v.eog) check_id("end-of-generation", id, size);
+  for (const AddedToken& added : v.added) check_id("added", added.id, size);
+  if (v.model == TokenizerModel::wordpiece && !v.unk) fail("WordPiece needs an unknown token");
+}
+
+Recipe complete(Vocabulary vocabulary) {
+  Recipe recipe;
+  recipe.vocabulary = std::move(vocabulary);
+  const Vocabulary& v = recipe.vocabulary;
+  switch (v.model) {
+    case TokenizerModel::bpe: {
+      const auto pretokenizer = find_pretokenizer(v.pretokenizer);
+      if (!pretokenizer) {
+        throw Error(Errc::unsupported, "tokenizer",
+                    fmt::format("pre-tokenizer \"{}\" is not known",
+                                std::string_view(v.pretokenizer).substr(0, 80)));
+      }
+      recipe.stages.assign(pretokenizer->stages.begin(), pretokenizer->stages.end());
+      recipe.composes = pretokenizer->composes;
+      recipe.ignores_merges = v.ignore_merges.value_or(pretokenizer->ignores_merges);
+      if (v.add_space_prefix.value_or(false)) recipe.prefix = SpacePrefix::unless_space;
+      frame(recipe.before, v.add_bos, pretokenizer->adds_bos, v.bos, "bos");
+      frame(recipe.after, v.add_eos, false, v.eos, "eos");
+      break;
+    }
+    case TokenizerModel::spm: {
+      const bool adds_space = v.add_space_prefix.value_or(true);
+      recipe.prefix = adds_space ? SpacePrefix::always : SpacePrefix::never;
+      recipe.strips_decoded_space = adds_space;
+      frame(recipe.before, v.add_bos, true, v.bos, "bos");
+      frame(recipe.after, v.add_eos, false, v.eos, "eos");
+      break;
+    }
+    case TokenizerModel::wordpiece:
+      frame(recipe.before, v.add_bos, true, v.cls ? v.cls : v.bos, "bos");
+      frame(recipe.after, v.add_eos, true, v.sep ? v.sep : v.eos, "eos");
+      break;
+  }
+  return recipe;
+}
+
+}  // namespace tenon::text

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "pretokenizer.hpp"
+
+#include <tenon/text/vocabulary.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::text {
+
+/// Where a text gets the space that makes its first word look like any other.
+enum class SpacePrefix {
+  never,
+  always,              ///< before every part between special tokens
+  unless_space,        ///< the same, but not before a part that has one
+  first_unless_space,  ///< only where the text begins
+};
+
+/// A vocabulary and everything its names and flags stand for: what GGUF metadata leaves to the
+/// reader and a tokenizer.json spells out.
+struct Recipe {
+  Vocabulary vocabulary;
+
+  std::vector<Scanner> stages;  ///< bpe: how text is split into words
+  bool composes = false;        ///< bpe: NFC first
+  bool ignores_merges = false;  ///< bpe: a word that is a token is never taken apart
+  bool drops_unknown = true;    ///< bpe: a byte without a token vanishes rather than become unk
+  SpacePrefix prefix = SpacePrefix::never;
+
+  bool escapes_spaces = true;    ///< spm: a space is written "▁"
+  bool splits_at_space = false;  ///< spm: no token crosses into the next word
+  bool byte_fallback = true;     ///< spm: unknown characters become their bytes' tokens
+  bool fuses_unknown = true;     ///< spm: neighbouring unknown characters become one token
+
+  bool strips_decoded_space = false;  ///< decode() drops one leading space
+  bool cleans_up_decoded = true;      ///< wordpiece: no space before "." and the like
+
+  std::vector<std::int32_t> before;  ///< ids that add_special puts in front
+  std::vector<std::int32_t> after;   ///< and behind
+
+  TokenType type(std::int32_t id) const {
+    const auto& types = vocabulary.types;
+    return types.empty() ? TokenType::normal : types[static_cast<std::size_t>(id)];
+  }
+  std::string_view token(std::int32_t id) const {
+    return vocabulary.tokens[static_cast<std::size_t>(id)];
+  }
+  /// Whether ordinary text may become this token. Never control: what a user types must not be able
+  /// to spell the model's structure.
+  bool is_ordinary(std::int32_t id) const {
+    const TokenType t = type(id);
+    return t == TokenType::normal || t == TokenType::user_defined;
+  }
+};
+
+/// Completes a vocabulary by its model's and its pre-tokenizer's rules.
+///
+/// Errors: unsupported (an unknown pre-tokenizer), bad_tokenizer (add_bos or add_eos without the
+/// token). Expects a vocabulary that check_vocabulary() accepts.
+Recipe complete(Vocabulary vocabulary);
+
+/// Errors: bad_tokenizer, as the constructor of Tokenizer documents; texts are compared later.
+void check_vocabulary(const Vocabulary& vocabulary);
+
+}  // namespace tenon::text

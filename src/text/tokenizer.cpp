@@ -1,0 +1,308 @@
+#include "tokenizer_impl.hpp"
+#include "utf8.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/text/tokenizer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::text {
+namespace {
+
+constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
+
+// Control tokens by which published chat models close a turn or a text, whatever their eos is.
+constexpr std::array<std::string_view, 12> closing_spellings{
+    "<|im_end|>", "<|endoftext|>",   "<|end_of_text|>", "<|eot_id|>",
+    "<|eom_id|>", "<|end|>",         "<end_of_turn>",   "</s>",
+    "<|eot|>",    "<|end_of_turn|>", "<EOT>",           "<|END_OF_TURN_TOKEN|>"};
+
+std::unique_ptr<SubwordModel> make_model(const Recipe& recipe, const TokenIndex& index) {
+  switch (recipe.vocabulary.model) {
+    case TokenizerModel::bpe:
+      return make_byte_bpe(recipe, index);
+    case TokenizerModel::spm:
+      return make_character_bpe(recipe, index);
+    case TokenizerModel::wordpiece:
+      return make_wordpiece(recipe, index);
+  }
+  throw Error(Errc::bad_tokenizer, "tokenizer", "the model is none of bpe, spm and wordpiece");
+}
+
+/// The control and user-defined tokens, with the refinements that the vocabulary gives some.
+std::vector<MatchedToken> matched_tokens(const Recipe& recipe, bool normalized,
+                                         const SubwordModel& model) {
+  std::unordered_map<std::uint32_t, const AddedToken*> refined;
+  for (const AddedToken& added : recipe.vocabulary.added) refined[added.id] = &added;
+  std::vector<MatchedToken> tokens;
+  for (std::size_t i = 0; i < recipe.vocabulary.types.size(); ++i) {
+    const TokenType type = recipe.vocabulary.types[i];
+    const bool is_control = type == TokenType::control || type == TokenType::unknown;
+    if (!is_control && type != TokenType::user_defined) continue;
+    MatchedToken token;
+    token.options.id = static_cast<std::uint32_t>(i);
+    if (const auto found = refined.find(token.options.id); found != refined.end()) {
+      token.options = *found->second;
+    }
+    if (token.options.normalized != normalized) continue;
+    token.is_control = is_control;
+    token.text = normalized ? model.normalize(recipe.vocabulary.tokens[i])
+                            : std::string(recipe.vocabulary.tokens[i]);
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+std::vector<std::int32_t> closing_tokens(const Recipe& recipe, const TokenIndex& index) {
+  std::vector<std::int32_t> ids;
+  const Vocabulary& v = recipe.vocabulary;
+  for (const auto& id : {v.eos, v.eot}) {
+    if (id) ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  for (const std::uint32_t id : v.eog) ids.push_back(static_cast<std::int32_t>(id));
+  for (const std::string_view spelling : closing_spellings) {
+    const std::int32_t id = index.find(spelling);
+    if (id >= 0 && recipe.type(id) == TokenType::control) ids.push_back(id);
+  }
+  std::ranges::sort(ids);
+  const auto repeated = std::ranges::unique(ids);
+  ids.erase(repeated.begin(), repeated.end());
+  return ids;
+}
+
+bool is_valid_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    if (!c.is_valid) return false;
+    i += c.length;
+  }
+  return true;
+}
+
+/// A text with U+FFFD for what is not UTF-8, and the ranges of the old one moved along.
+struct Repaired {
+  std::string text;
+  std::vector<TextRange> plain;
+};
+
+Repaired repair(std::string_view text, std::span<const TextRange> plain) {
+  Repaired repaired{{}, {plain.begin(), plain.end()}};
+  std::size_t begins = 0;
+  std::size_t ends = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    i += c.length;
+    for (; begins < plain.size() && plain[begins].begin < i; ++begins) {
+      repaired.plain[begins].begin = repaired.text.size();
+    }
+    repaired.text.append(c.is_valid ? text.substr(i - c.length, c.length) : replacement_character);
+    for (; ends < plain.size() && plain[ends].end <= i; ++ends) {
+      repaired.plain[ends].end = repaired.text.size();
+    }
+  }
+  for (; ends < plain.size(); ++ends) repaired.plain[ends].end = repaired.text.size();
+  return repaired;
+}
+
+std::optional<std::int32_t> as_id(std::optional<std::uint32_t> id) {
+  if (!id) return std::nullopt;
+  return static_cast<std::int32_t>(*id);
+}
+
+/// Hugging Face's clean-up of a decoded WordPiece token: no space before most punctuation.
+void clean_up(std::string& piece) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> replacements{{
+      {" .", "."},
+      {" ?", "?"},
+      {" !", "!"},
+      {" ,", ","},
+      {" ' ", "'"},
+      {" n't", "n't"},
+      {" 'm", "'m"},
+      {" do not", " don't"},
+      {" 's", "'s"},
+      {" 've", "'ve"},
+      {" 're", "'re"},
+  }};
+  for (const auto& [from, to] : replacements) {
+    for (std::size_t at = piece.find(from); at != std::string::npos;
+         at = piece.find(from, at + to.size())) {
+      piece.replace(at, from.size(), to);
+    }
+  }
+}
+
+}  // namespace
+
+Tokenizer::Impl::Impl(Recipe completed)
+    : recipe(std::move(completed)),
+      index(recipe.vocabulary.tokens),
+      model(make_model(recipe, index)),
+      raw_tokens(matched_tokens(recipe, false, *model)),
+      normalized_tokens(matched_tokens(recipe, true, *model)),
+      ends_generation(closing_tokens(recipe, index)) {}
+
+void Tokenizer::Impl::check(std::int32_t id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= recipe.vocabulary.tokens.size()) {
+    throw Error(Errc::out_of_range, "tokenizer",
+                fmt::format("token {} is outside the vocabulary of {}", id,
+                            recipe.vocabulary.tokens.size()));
+  }
+}
+
+void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
+                                     const DecodeOptions& options, bool& at_start) const {
+  check(id);
+  const TokenType type = recipe.type(id);
+  const bool is_control = type == TokenType::control || type == TokenType::unknown;
+  if (is_control && options.skip_special) return;
+  const bool is_wordpiece = recipe.vocabulary.model == TokenizerModel::wordpiece;
+  std::string piece;
+  if (is_wordpiece || type == TokenType::normal || type == TokenType::byte ||
+      type == TokenType::unused) {
+    model->append_piece(piece, id);
+  } else {
+    piece = recipe.token(id);
+  }
+  const bool strips = is_wordpiece || recipe.strips_decoded_space;
+  if (at_start && strips && piece.starts_with(' ')) piece.erase(0, 1);
+  at_start = false;
+  if (is_wordpiece && recipe.cleans_up_decoded) clean_up(piece);
+  out.append(piece);
+}
+
+Tokenizer::Tokenizer(Vocabulary vocabulary) {
+  check_vocabulary(vocabulary);
+  impl_ = std::make_shared<const Impl>(complete(std::move(vocabulary)));
+}
+
+Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
+                                            const EncodeOptions& options) const {
+  if (text.size() >= max_text_bytes) {
+    throw Error(
+        Errc::limit_exceeded, "tokenizer",
+        fmt::format("a text of {} bytes; at most {} go at once", text.size(), max_text_bytes - 1));
+  }
+  std::span<const TextRange> plain = options.plain;
+  Repaired repaired;
+  if (options.invalid_utf8 == InvalidUtf8::replace && !is_valid_utf8(text)) {
+    repaired = repair(text, plain);
+    text = repaired.text;
+    plain = repaired.plain;
+  }
+
+  const Impl& impl = *impl_;
+  std::vector<std::int32_t> ids;
+  ids.reserve(text.size() / 4 + 8);
+  if (options.add_special) ids = impl.recipe.before;
+  Scratch scratch;
+  for (const Fragment& raw : impl.raw_tokens.cut(text, {options.parse_special, plain})) {
+    if (raw.id >= 0) {
+      ids.push_back(raw.id);
+      continue;
+    }
+    const std::string part = impl.model->normalize(text.substr(raw.begin, raw.end - raw.begin));
+    if (impl.normalized_tokens.empty()) {
+      impl.model->encode(part, raw.begin == 0, scratch, ids);
+      continue;
+    }
+    // Offsets are lost in normalisation, so plain text anywhere in the part rules control out.
+    const bool touches_plain = std::ranges::any_of(plain, [&](const TextRange& range) {
+      return range.begin < raw.end && raw.begin < range.end;
+    });
+    const ControlPolicy control{options.parse_special && !touches_plain, {}};
+    for (const Fragment& fragment : impl.normalized_tokens.cut(part, control)) {
+      if (fragment.id >= 0) {
+        ids.push_back(fragment.id);
+      } else {
+        const std::string_view ordinary(part);
+        impl.model->encode(ordinary.substr(fragment.begin, fragment.end - fragment.begin),
+                           raw.begin == 0 && fragment.begin == 0, scratch, ids);
+      }
+    }
+  }
+  if (options.add_special) {
+    ids.insert(ids.end(), impl.recipe.after.begin(), impl.recipe.after.end());
+  }
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids,
+                              const DecodeOptions& options) const {
+  std::string out;
+  bool at_start = true;
+  for (const std::int32_t id : ids) impl_->append_decoded(out, id, options, at_start);
+  return out;
+}
+
+std::string Tokenizer::piece(std::int32_t id) const {
+  std::string out;
+  bool at_start = false;
+  impl_->append_decoded(out, id, {.skip_special = false}, at_start);
+  return out;
+}
+
+std::string_view Tokenizer::token(std::int32_t id) const {
+  impl_->check(id);
+  return impl_->recipe.token(id);
+}
+
+TokenType Tokenizer::type(std::int32_t id) const {
+  impl_->check(id);
+  return impl_->recipe.type(id);
+}
+
+std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
+  const std::int32_t id = impl_->index.find(token);
+  if (id < 0) return std::nullopt;
+  return id;
+}
+
+std::size_t Tokenizer::vocab_size() const noexcept {
+  return impl_->recipe.vocabulary.tokens.size();
+}
+
+TokenizerModel Tokenizer::model() const noexcept { return impl_->recipe.vocabulary.model; }
+
+std::optional<std::int32_t> Tokenizer::bos() const noexcept {
+  return as_id(impl_->recipe.vocabulary.bos);
+}
+std::optional<std::int32_t> Tokenizer::eos() const noexcept {
+  return as_id(impl_->recipe.vocabulary.eos);
+}
+std::optional<std::int32_t> Tokenizer::eot() const noexcept {
+  return as_id(impl_->recipe.vocabulary.eot);
+}
+std::optional<std::int32_t> Tokenizer::unk() const noexcept {
+  return as_id(impl_->recipe.vocabulary.unk);
+}
+std::optional<std::int32_t> Tokenizer::sep() const noexcept {
+  return as_id(impl_->recipe.vocabulary.sep);
+}
+std::optional<std::int32_t> Tokenizer::pad() const noexcept {
+  return as_id(impl_->recipe.vocabulary.pad);
+}
+std::optional<std::int32_t> Tokenizer::cls() const noexcept {
+  return as_id(impl_->recipe.vocabulary.cls);
+}
+std::optional<std::int32_t> Tokenizer::mask() const noexcept {
+  return as_id(impl_->recipe.vocabulary.mask);
+}
+
+bool Tokenizer::adds_bos() const noexcept {
+  const auto& before = impl_->recipe.before;
+  return bos() && std::ranges::find(before, *bos()) != before.end();
+}
+
+bool Tokenizer::is_eog(std::int32_t id) const noexcept {
+  return std::ranges::binary_search(impl_->ends_generation, id);
+}
+
+}  // namespace tenon::text

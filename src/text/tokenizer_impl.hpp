@@ -1,0 +1,38 @@
+#pragma once
+
+#include "recipe.hpp"
+#include "subword_model.hpp"
+#include "token_index.hpp"
+#include "token_matcher.hpp"
+
+#include <tenon/text/tokenizer.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::text {
+
+/// What a tokenizer shares between its copies. Addresses are taken of its members: never moved.
+struct Tokenizer::Impl {
+  explicit Impl(Recipe completed);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void check(std::int32_t id) const;
+
+  /// Appends a token's bytes. `at_start` says that nothing was decoded yet, and is cleared.
+  void append_decoded(std::string& out, std::int32_t id, const DecodeOptions& options,
+                      bool& at_start) const;
+
+  Recipe recipe;
+  TokenIndex index;
+  std::unique_ptr<SubwordModel> model;
+  TokenMatcher raw_tokens;                    ///< looked for in the text as it comes
+  TokenMatcher normalized_tokens;             ///< looked for after normalisation
+  std::vector<std::int32_t> ends_generation;  ///< sorted
+};
+
+}  // namespace tenon::text

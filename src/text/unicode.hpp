@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::text {
+
+/// What tokenizers ask about a character; bits.
+enum Trait : std::uint8_t {
+  trait_letter = 1,       ///< \p{L}
+  trait_number = 2,       ///< \p{N}
+  trait_space = 4,        ///< White_Space
+  trait_punctuation = 8,  ///< \p{P}
+  trait_symbol = 16,      ///< \p{S}
+  trait_mark = 32,        ///< \p{M}
+  trait_nonspacing = 64,  ///< \p{Mn}
+  trait_other = 128,      ///< \p{C}: control, format, surrogate, private use, unassigned
+};
+
+namespace detail {
+/// Traits of the Basic Multilingual Plane, computed once.
+const std::uint8_t* basic_plane_traits();
+std::uint8_t compute_traits(char32_t value) noexcept;
+}  // namespace detail
+
+inline std::uint8_t traits(char32_t value) noexcept {
+  static const std::uint8_t* const basic_plane = detail::basic_plane_traits();
+  return value < 0x10000 ? basic_plane[value] : detail::compute_traits(value);
+}
+
+inline bool has(char32_t value, unsigned wanted) noexcept { return (traits(value) & wanted) != 0; }
+
+/// Whether a character is ASCII punctuation (all of !-/ :-@ [-` {-~) or \p{P}.
+inline bool is_punctuation(char32_t value) noexcept {
+  if (value < 0x80) {
+    return (value >= '!' && value <= '/') || (value >= ':' && value <= '@') ||
+           (value >= '[' && value <= '`') || (value >= '{' && value <= '~');
+  }
+  return has(value, trait_punctuation);
+}
+
+/// Appends the full lower-case mapping of one character, context aside.
+void append_lowercase(std::vector<char32_t>& out, char32_t value);
+
+/// Canonical decomposition (NFD), in place. Time O(n log n) for any input.
+void decompose(std::vector<char32_t>& characters);
+
+/// Canonical composition (NFC) of a text; ill-formed bytes stay and nothing composes across them.
+std::string compose(std::string_view text);
+
+}  // namespace tenon::text

@@ -52,6 +52,10 @@ function(tenon_library name)
   set_property(GLOBAL APPEND PROPERTY TENON_LIBRARIES tenon_${name})
 endfunction()
 
+if(TENON_TESTS)
+  add_custom_target(tenon_thread_tests COMMENT "The tests that run threads")
+endif()
+
 # tenon_test(ops SOURCES ... LIBRARIES ... [THREADS]): Catch2 program test_ops, run by CTest under the
 # label ops. THREADS adds the label threads: the thread sanitizer's stage builds and runs only these.
 function(tenon_test name)
@@ -64,10 +68,7 @@ function(tenon_test name)
   set(labels ${name})
   if(ARG_THREADS)
     list(APPEND labels threads)
-    if(NOT TARGET thread_tests)
-      add_custom_target(thread_tests)
-    endif()
-    add_dependencies(thread_tests test_${name})
+    add_dependencies(tenon_thread_tests test_${name})
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77)
 endfunction()

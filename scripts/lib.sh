@@ -1,0 +1,101 @@
+# Shared by demo.sh and test.sh: sourced, not run.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${TENON_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/tenon}
+builds=${TENON_BUILDS:-$root/build}
+
+# What each step needs of Debian 12.
+# shellcheck disable=SC2034  # read by the scripts that source this
+{
+  build_packages=(
+    ccache cmake g++ ninja-build
+    libcli11-dev libeigen3-dev libfmt-dev libhwy-dev libopenblas-dev libspdlog-dev libutf8proc-dev
+    libxxhash-dev nlohmann-json3-dev
+  )
+  model_packages=(ca-certificates python3 python3-pip)
+  test_packages=(catch2 pkg-config python3-venv)
+  lint_packages=(clang-format-19)
+  sanitizer_packages=(clang-19 libclang-rt-19-dev)
+}
+
+say() { printf '%s\n' "== $*" >&2; }
+
+die() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then
+    "$@"
+  elif command -v sudo > /dev/null; then
+    sudo "$@"
+  else
+    say "this needs root, and there is no sudo: $*"
+    return 1
+  fi
+}
+
+# Names, of those given, the packages that are not installed.
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2> /dev/null |
+      grep -qx installed || printf '%s\n' "$package"
+  done
+}
+
+# Installs those of the named Debian packages that are missing; with none missing, touches nothing.
+install_packages() {
+  local missing
+  if ! command -v dpkg-query > /dev/null; then
+    say "not a Debian system: assuming that what these packages hold is here: $*"
+    return 0
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -eq 0 ] && return 0
+  say "installing ${missing[*]}"
+  if [ -z "${apt_lists_are_fresh:-}" ]; then
+    as_root apt-get update -qq || say "apt-get update failed; trying with the lists that are here"
+    apt_lists_are_fresh=1
+  fi
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}" > /dev/null
+}
+
+# As many compilations at once as there are processors and 1.5 GB of memory for each.
+jobs() {
+  local processors memory
+  processors=$(nproc)
+  memory=$(awk '/^MemAvailable:/ {print int($2 / 1500000)}' /proc/meminfo)
+  [ "$memory" -lt 1 ] && memory=1
+  printf '%s\n' $((memory < processors ? memory : processors))
+}
+
+# configure PRESET [CMake arguments]: into $builds/PRESET, through ccache where that is installed.
+configure() {
+  local preset=$1
+  shift
+  if command -v ccache > /dev/null; then
+    set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
+  fi
+  (cd "$root" && cmake --preset "$preset" -B "$builds/$preset" "$@" > "$builds/$preset.log" 2>&1) || {
+    cat "$builds/$preset.log" >&2
+    return 1
+  }
+}
+
+# build PRESET [TARGET ...]
+build() {
+  local preset=$1
+  shift
+  cmake --build "$builds/$preset" --parallel "$(jobs)" ${1+--target "$@"}
+}
+
+# fetch_models MODEL ...: into $cache/models; fails when one cannot be had.
+fetch_models() {
+  python3 "$root/scripts/fetch_models.py" --dir "$cache/models" "$@"
+}
+
+mkdir -p "$cache" "$builds"

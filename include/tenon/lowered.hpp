@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -98,9 +99,13 @@ struct Lowered {
   std::int64_t activation_bytes = 0;  ///< what the activations would take without reuse
 };
 
+/// Type of a constant by its full name; nothing when the name is unknown.
+using ConstantTypes = std::function<std::optional<Shape>(const std::string& name)>;
+
 /// Specialises a verified program to the shapes of its inputs. Errc::bad_input when they do not fit
-/// the declared types (naming the input), Errc::shape_mismatch when a type assertion fails.
-Lowered lower(const Program& program, std::span<const Shape> inputs);
+/// the declared types (naming the input), Errc::shape_mismatch when a type assertion fails,
+/// Errc::bad_reference for a constant whose type neither the program nor `types` tells.
+Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types = {});
 
 /// The addresses that turn operands into views, for one run on CPU memory.
 struct HostFrame {

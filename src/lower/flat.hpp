@@ -76,7 +76,7 @@ struct Flat {
 bool fills_storage(const Flat& flat, const Array& array);
 
 /// Expands a verified program for the shapes of its inputs.
-Flat flatten(const Program& program, std::span<const Shape> inputs);
+Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types);
 
 /// Lets values share storages: operands that their op may overwrite, and what loops carry. Decides
 /// which results live in output buffers, and adds copies for those that cannot.

@@ -31,7 +31,8 @@ std::string place_text(const SourceLine& line, std::string_view name) {
 
 class Flattener {
  public:
-  explicit Flattener(const Program& program) : program_(program) {}
+  Flattener(const Program& program, const ConstantTypes& types)
+      : program_(program), types_(types) {}
 
   Flat run(std::span<const Shape> inputs);
 
@@ -43,6 +44,8 @@ class Flattener {
   Item apply(const Function& function, const Instruction& instruction, std::span<const Array> inputs);
   Item repeat(const Function& function, const Instruction& instruction, std::vector<Item>& values);
   Item constant(const Function& function, const Instruction& instruction, std::vector<Item>& values);
+  Shape constant_type(const Value& value, const Instruction& instruction,
+                      std::span<const std::string> names) const;
   void check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
                   const std::string& where) const;
 
@@ -54,6 +57,7 @@ class Flattener {
             const SourceLine& line);
 
   const Program& program_;
+  const ConstantTypes& types_;
   Flat flat_;
   std::int64_t clock_ = 0;
   std::vector<FlatStep>* steps_ = nullptr;
@@ -66,7 +70,6 @@ class Flattener {
   std::vector<std::int64_t> counts_;  // of the enclosing loops
   std::uint32_t loops_made_ = 0;
   std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
-  std::map<std::string, Shape> constant_shapes_;
 };
 
 StorageId Flattener::add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes) {
@@ -299,12 +302,6 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
 
 Item Flattener::constant(const Function& function, const Instruction& instruction,
                          std::vector<Item>& values) {
-  const Value& value = function.values[instruction.result];
-  if (!value.shape || !value.shape->is_static()) {
-    throw Error(Errc::bad_shape, place_text(instruction.line, value.name),
-                fmt::format("constant '{}' has no fixed type; bind the weights' types first",
-                            instruction.text));
-  }
   Scope scope{{std::string()}, {}};
   if (!instruction.operands.empty()) scope = std::get<Scope>(values[instruction.operands[0]].value);
   std::string joined;
@@ -314,17 +311,39 @@ Item Flattener::constant(const Function& function, const Instruction& instructio
     joined += names.back();
     joined += '\n';
   }
+  const Shape type = constant_type(function.values[instruction.result], instruction, names);
   const auto [run, added] =
       constant_runs_.emplace(joined, static_cast<std::uint32_t>(flat_.constants.size()));
   if (added) {
-    for (std::string& name : names) flat_.constants.push_back({std::move(name), *value.shape});
+    for (std::string& name : names) flat_.constants.push_back({std::move(name), type});
   }
   Array array;
-  array.storage = add_storage(Place::Kind::constant, run->second, value.shape->bytes());
+  array.storage = add_storage(Place::Kind::constant, run->second, type.bytes());
   array.entry_step = scope.step;
-  array.shape = *value.shape;
-  array.strides = dense_strides(array.shape);
+  array.shape = type;
+  array.strides = dense_strides(type);
   return {array};
+}
+
+Shape Flattener::constant_type(const Value& value, const Instruction& instruction,
+                               std::span<const std::string> names) const {
+  if (value.shape && value.shape->is_static()) return *value.shape;
+  const std::string where = place_text(instruction.line, value.name);
+  std::optional<Shape> type;
+  for (const std::string& name : names) {
+    const std::optional<Shape> known = types_ ? types_(name) : std::nullopt;
+    if (!known) {
+      throw Error(Errc::bad_reference, where,
+                  fmt::format("the type of constant '{}' is not known", name));
+    }
+    if (type && !(*type == *known)) {
+      throw Error(Errc::shape_mismatch, where,
+                  fmt::format("constant '{}' is {}, '{}' is {}: one loop needs one type", names[0],
+                              to_string(*type), name, to_string(*known)));
+    }
+    type = known->without_tags();
+  }
+  return type.value_or(Shape());
 }
 
 Item Flattener::repeat(const Function&, const Instruction& instruction, std::vector<Item>& values) {
@@ -425,8 +444,8 @@ bool fills_storage(const Flat& flat, const Array& array) {
          view.is_contiguous() && array.shape.bytes() == flat.storages[array.storage].bytes;
 }
 
-Flat flatten(const Program& program, std::span<const Shape> inputs) {
-  return Flattener(program).run(inputs);
+Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {
+  return Flattener(program, types).run(inputs);
 }
 
 }  // namespace tenon::lowering

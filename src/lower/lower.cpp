@@ -44,8 +44,8 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
 
 }  // namespace
 
-Lowered lower(const Program& program, std::span<const Shape> inputs) {
-  Flat flat = flatten(program, inputs);
+Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {
+  Flat flat = flatten(program, inputs, types);
   Lowered lowered;
   share_storages(flat, lowered.outputs);
   lowered.slab_bytes = place_storages(flat);

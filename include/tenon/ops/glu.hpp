@@ -14,15 +14,11 @@ namespace tenon {
 ///
 /// Inputs    gate, up: one shape and dtype; f16, bf16, f32 or f64
 /// Output    y: that shape and dtype; may share either buffer
-/// Attribute activation: silu     g * sigmoid(g)
-///                       gelu     g * (1 + erf(g / sqrt 2)) / 2
-///                       gelu_tanh  g * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g^3))) / 2
-///                       relu     max(g, 0), NaN for NaN
-///                       sigmoid  1 / (1 + exp(-g))
+/// Attribute activation: silu, gelu, gelu_tanh, relu or sigmoid, as the ops of these names compute
 /// Errors    C1 another word, or none                 Errc::bad_attribute
 ///           C2 a dtype that is not floating          Errc::unsupported_dtype
 ///           C3 shapes, dtypes or tags that differ    Errc::shape_mismatch
-/// Source    Shazeer, GLU Variants Improve Transformer (2020); GELU: Hendrycks and Gimpel (2016)
+/// Source    Shazeer, GLU Variants Improve Transformer (2020)
 struct Glu {
   static constexpr std::string_view name = "glu";
   static constexpr int min_inputs = 2, max_inputs = 2;

@@ -1,0 +1,97 @@
+#include <tenon/backends/reference.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+
+namespace tenon {
+namespace {
+
+class ReferencePartition final : public Partition, public BoundPartition {
+ public:
+  explicit ReferencePartition(std::span<const Step> steps) : steps_(steps) {}
+
+  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override {
+    return std::make_unique<ReferencePartition>(steps_);
+  }
+
+  void run(HostFrame& frame) const override { run_steps(steps_, frame); }
+
+ private:
+  static void run_steps(std::span<const Step> steps, HostFrame& frame) {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        run_loop(step, frame);
+      } else {
+        run_step(step, frame);
+      }
+    }
+  }
+
+  static void run_loop(const Step& loop, HostFrame& frame) {
+    const auto depth = static_cast<std::size_t>(loop.depth);
+    for (std::int64_t i = 0; i < loop.count; ++i) {
+      frame.iteration[depth] = i;
+      frame.loop_index[depth] = loop.first + i;
+      run_steps(loop.body, frame);
+    }
+    frame.iteration[depth] = 0;
+  }
+
+  static void run_step(const Step& step, const HostFrame& frame) {
+    std::vector<HostView> inputs;
+    for (const Operand& input : step.inputs) inputs.push_back(frame.view(input));
+    const HostView output = frame.view(step.output);
+    if (step.kind == Step::Kind::copy) {
+      copy_elements(inputs[0], output);
+      return;
+    }
+    // A reference kernel reads its inputs after it has begun to write: where the plan shares their
+    // memory, it gets a copy. An updated input is meant to share.
+    std::vector<HostBuffer> copies;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (static_cast<int>(i) == step.op.def()->traits.updates_input) continue;
+      if (inputs[i].data != output.data) continue;
+      copies.push_back(HostBuffer::uninitialized(inputs[i].shape));
+      copy_elements(inputs[i], copies.back().view());
+      inputs[i] = copies.back().view();
+    }
+    try {
+      step.op.def()->reference(step.op.attributes(), inputs, output);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", step.value, error.where()), error.message());
+    }
+  }
+
+  std::span<const Step> steps_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string_view name() const noexcept override { return "reference"; }
+  MemRegion& region() const override { return cpu_device()->default_mem_region(); }
+  std::optional<std::string> refuses(const Step& step) const override {
+    if (step.kind == Step::Kind::op && step.op.def()->reference == nullptr) {
+      return fmt::format("{} has no reference kernel", step.op.def()->name);
+    }
+    return std::nullopt;
+  }
+  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step> steps) const override {
+    return std::make_unique<ReferencePartition>(steps);
+  }
+};
+
+}  // namespace
+
+void register_reference_backend() {
+  register_backend("reference", [](const BackendOptions&) -> BackendPtr {
+    return std::make_shared<const ReferenceBackend>();
+  });
+}
+
+}  // namespace tenon

@@ -1,0 +1,9 @@
+#pragma once
+
+namespace tenon {
+
+/// Registers the backend "reference", which runs any op through its reference kernel: the meaning
+/// that others are measured against. Call once or more often, from any thread.
+void register_reference_backend();
+
+}  // namespace tenon

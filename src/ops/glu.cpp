@@ -1,9 +1,10 @@
 #include <tenon/ops/glu.hpp>
 
 #include <array>
-#include <cmath>
-#include <numbers>
 #include <string_view>
+#include <vector>
+
+#include <tenon/ops/activation.hpp>
 
 #include "ops/rows.hpp"
 
@@ -13,9 +14,7 @@ TENON_DEFINE_OP(glu, Glu);
 
 namespace {
 
-using Activation = double (*)(double);
-
-double sigmoid_of(double g) { return 1 / (1 + std::exp(-g)); }
+using Activation = double (*)(double) noexcept;
 
 struct NamedActivation {
   std::string_view word;
@@ -23,20 +22,8 @@ struct NamedActivation {
 };
 
 constexpr NamedActivation activations[] = {
-    // g * sigmoid(g) would be -inf * 0 at -inf.
-    {"silu", [](double g) { return std::isinf(g) && g < 0 ? 0.0 : g * sigmoid_of(g); }},
-    {"gelu",
-     [](double g) {
-       return std::isinf(g) && g < 0 ? 0.0 : g * std::erfc(-g / std::numbers::sqrt2) / 2;
-     }},
-    {"gelu_tanh",
-     [](double g) {
-       const double slope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
-       return std::isinf(g) && g < 0 ? 0.0
-                                     : g * (1 + std::tanh(slope * (g + 0.044715 * g * g * g))) / 2;
-     }},
-    {"relu", [](double g) { return g < 0 ? 0.0 : g; }},
-    {"sigmoid", sigmoid_of},
+    {"silu", Silu::of},   {"gelu", Gelu::of},       {"gelu_tanh", GeluTanh::of},
+    {"relu", Relu::of},   {"sigmoid", Sigmoid::of},
 };
 
 Activation find_activation(Name word) {

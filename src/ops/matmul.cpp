@@ -1,9 +1,9 @@
 #include <tenon/ops/matmul.hpp>
 
 #include <array>
-#include <cstring>
 #include <vector>
 
+#include "ops/pointwise.hpp"
 #include "ops/rows.hpp"
 
 namespace tenon {
@@ -83,13 +83,7 @@ void load_line(DType dtype, const std::byte* first, std::int64_t step,
 void store(DType dtype, std::byte* element, double value) { store_double(dtype, element, value); }
 
 void store(DType dtype, std::byte* element, std::uint64_t value) {
-  const auto put = [element](auto low_bits) { std::memcpy(element, &low_bits, sizeof low_bits); };
-  switch (block_bytes(dtype)) {
-    case 1: return put(static_cast<std::uint8_t>(value));
-    case 2: return put(static_cast<std::uint16_t>(value));
-    case 4: return put(static_cast<std::uint32_t>(value));
-    default: return put(value);
-  }
+  store_int64(dtype, element, wrap_to(dtype, static_cast<std::int64_t>(value)));
 }
 
 /// T: double, or uint64_t for integers, whose arithmetic wraps.

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// Convolution of images (a cross-correlation, as in every deep-learning framework):
+///
+///   y[n, o, i, j] = bias[o] + sum over c, r, s of
+///                   x[n, g * Cg + c, i * stride + r * dilation - top, j * ... - left] * w[o, c, r, s]
+///
+/// with Cg = C / groups, g the group of output channel o, and zeros outside x.
+///
+/// Inputs    x: [N, C, H, W]; w: [O, Cg, KH, KW]; bias: [O], when has_bias; one floating dtype
+/// Output    y: [N, O, H', W'], H' = (H + top + bottom - (dilation * (KH - 1) + 1)) / stride + 1
+/// Attributes lists of rows, columns; empty: 1, 0 and 1
+///   stride, dilation  two values, each at least 1
+///   padding           four values top, bottom, left, right, or two for both sides of each axis
+///   groups            divides C and O
+/// Errors    C1 wrong number of inputs for the flag                   Errc::bad_argument
+///           C2 a dtype that is not floating                          Errc::unsupported_dtype
+///           C3 x or w not of rank 4, bias not of rank 1, dtypes differ
+///                                                                    Errc::shape_mismatch
+///           C4 groups < 1, or no divisor of C or of O                Errc::bad_attribute
+///           C5 C / groups differs from w, bias from O                Errc::shape_mismatch
+///           C6 a list of another length; stride or dilation < 1; padding negative or not smaller
+///              than the kernel's extent                              Errc::bad_attribute
+///           C7 KH or KW is 0; the kernel exceeds the padded input    Errc::bad_shape
+///           C8 two axes of the result with one tag                   Errc::shape_mismatch
+/// Numerics  reference in f64, rounded once
+/// Source    ONNX operator Conv; Dumoulin and Visin, A guide to convolution arithmetic (2016)
+struct Conv2d {
+  static constexpr std::string_view name = "conv2d";
+  static constexpr int min_inputs = 2, max_inputs = 3;
+  IntList stride;
+  IntList padding;
+  IntList dilation;
+  std::int64_t groups = 1;
+  bool has_bias = false;
+  static constexpr auto fields = std::tuple{
+      field("stride", &Conv2d::stride), field("padding", &Conv2d::padding),
+      field("dilation", &Conv2d::dilation), field("groups", &Conv2d::groups),
+      field("has_bias", &Conv2d::has_bias)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Conv2d);
+
+/// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. Sets has_bias itself; an empty tensor
+/// is none.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv2d& options = {},
+              const std::source_location& where = std::source_location::current());
+
+/// The same along one axis: x [N, C, W], w [O, C / groups, KW]; a conv2d of one row.
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding_left = 0;
+  std::int64_t padding_right = 0;
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv1dOptions& options = {},
+              const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,110 @@
+#include <tenon/ops/conv2d.hpp>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "ops/rows.hpp"
+#include "ops/window.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(conv2d, Conv2d);
+
+namespace {
+
+Window window_of(const Conv2d& op, const Shape& w) {
+  return read_window(Conv2d::name, {w[2], w[3]}, op.stride, op.padding, op.dilation);
+}
+
+void check_groups(const Conv2d& op, const Shape& x, const Shape& w, const std::string& operands) {
+  const bool divides = op.groups >= 1 && (!is_static(x[1]) || x[1] % op.groups == 0) &&
+                       (!is_static(w[0]) || w[0] % op.groups == 0);
+  if (!divides) {
+    fail(Errc::bad_attribute, Conv2d::name,
+         fmt::format("{} groups do not divide the channels: {}", op.groups, operands));
+  }
+}
+
+}  // namespace
+
+Shape Conv2d::infer(std::span<const Shape> in) const {
+  const std::size_t expected = has_bias ? 3 : 2;
+  if (in.size() != expected) {  // C1
+    fail(Errc::bad_argument, name, fmt::format("{} inputs, needs {}", in.size(), expected));
+  }
+  const Shape& x = in[0];
+  const Shape& w = in[1];
+  constexpr std::array<std::string_view, 3> names{"x", "w", "bias"};
+  const std::string operands = operands_text(names, in);
+  for (const Shape& operand : in) require_floating(name, operand);  // C2
+  require_rank(name, "x", x, 4);                                    // C3
+  require_rank(name, "w", w, 4);
+  if (has_bias) require_rank(name, "bias", in[2], 1);
+  for (const Shape& operand : in) {
+    if (operand.dtype() != x.dtype()) {
+      fail(Errc::shape_mismatch, name, fmt::format("dtypes differ: {}", operands));
+    }
+  }
+  check_groups(*this, x, w, operands);  // C4
+  if (is_static(x[1]) && !sizes_agree(x[1] / groups, w[1])) {  // C5
+    fail(Errc::shape_mismatch, name,
+         fmt::format("w has {} channels a group, x has {} / {}: {}", w[1], x[1], groups, operands));
+  }
+  Axis channels = w.axis_at(0);
+  if (has_bias) channels = common_axis(name, w, 0, in[2], 0, "the output axis", operands);
+
+  if (w[2] == 0 || w[3] == 0) {  // C7
+    fail(Errc::bad_shape, name, fmt::format("the kernel has no elements: {}", operands));
+  }
+  const Window window = window_of(*this, w);  // C6
+  if (channels.tag.empty()) channels.tag = x.tag(1);
+  const std::vector<Axis> axes{
+      x.axis_at(0), channels,
+      {x.tag(2), window_outputs(name, window[0], x[2], operands)},
+      {x.tag(3), window_outputs(name, window[1], x[3], operands)}};
+  require_distinct_tags(name, axes, operands);  // C8
+  return {std::span<const Axis>(axes), x.dtype()};
+}
+
+void Conv2d::reference(std::span<const HostView> in, const HostView& out) const {
+  const Shape& x = in[0].shape;
+  const Shape& w = in[1].shape;
+  if (out.shape.elements() == 0) return;
+  const auto [rows, columns] = window_of(*this, w);
+  const std::vector<double> image = read_rows(in[0]);
+  const std::vector<double> weights = read_rows(in[1]);
+  const std::vector<double> bias =
+      has_bias ? read_rows(in[2]) : std::vector<double>(static_cast<std::size_t>(w[0]));
+  const std::int64_t group_outputs = w[0] / groups;
+
+  std::byte* next = out.data;
+  for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+    const std::int64_t first_channel = index[1] / group_outputs * w[1];
+    double sum = bias[static_cast<std::size_t>(index[1])];
+    const auto down = rows.taps_inside(index[2], x[2]);
+    const auto across = columns.taps_inside(index[3], x[3]);
+    for (std::int64_t c = 0; c < w[1]; ++c) {
+      for (std::int64_t r = down.begin; r < down.end; ++r) {
+        const double* taps = weights.data() + ((index[1] * w[1] + c) * w[2] + r) * w[3];
+        const double* line =
+            image.data() + ((index[0] * x[1] + first_channel + c) * x[2] +
+                            rows.input(index[2], r)) * x[3];
+        for (std::int64_t s = across.begin; s < across.end; ++s) {
+          sum += line[columns.input(index[3], s)] * taps[s];
+        }
+      }
+    }
+    store_double(out.shape.dtype(), next, sum);
+    next += block_bytes(out.shape.dtype());
+  });
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d& options,
+              const std::source_location& where) {
+  Conv2d op = options;
+  op.has_bias = !bias.is_empty();
+  return op.has_bias ? record(op, {x, w, bias}, where) : record(op, {x, w}, where);
+}
+
+}  // namespace tenon

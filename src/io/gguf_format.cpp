@@ -1,0 +1,60 @@
+#include "gguf_format.hpp"
+
+#include <bit>
+
+namespace tenon::io::gguf {
+namespace {
+
+struct TypeId {
+  std::uint32_t id;
+  DType dtype;
+};
+
+constexpr TypeId type_ids[] = {
+    {0, DType::f32},   {1, DType::f16},     {2, DType::q4_0},    {3, DType::q4_1},
+    {6, DType::q5_0},  {7, DType::q5_1},    {8, DType::q8_0},    {10, DType::q2_k},
+    {11, DType::q3_k}, {12, DType::q4_k},   {13, DType::q5_k},   {14, DType::q6_k},
+    {15, DType::q8_k}, {20, DType::iq4_nl}, {23, DType::iq4_xs}, {24, DType::i8},
+    {25, DType::i16},  {26, DType::i32},    {27, DType::i64},    {28, DType::f64},
+    {30, DType::bf16},
+};
+
+struct ForeignId {
+  std::uint32_t id;
+  std::string_view name;
+};
+
+constexpr ForeignId foreign_ids[] = {
+    {4, "q4_2 (removed)"}, {5, "q4_3 (removed)"}, {9, "q8_1"},   {16, "iq2_xxs"}, {17, "iq2_xs"},
+    {18, "iq3_xxs"},       {19, "iq1_s"},         {21, "iq3_s"}, {22, "iq2_s"},   {29, "iq1_m"},
+    {34, "tq1_0"},         {35, "tq2_0"},         {39, "mxfp4"}, {40, "nvfp4"},   {41, "q1_0"},
+};
+
+}  // namespace
+
+std::optional<DType> find_dtype(std::uint32_t id) noexcept {
+  for (const TypeId& type : type_ids) {
+    if (type.id == id) return type.dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint32_t> find_id(DType dtype) noexcept {
+  for (const TypeId& type : type_ids) {
+    if (type.dtype == dtype) return type.id;
+  }
+  return std::nullopt;
+}
+
+std::string_view foreign_name(std::uint32_t id) noexcept {
+  for (const ForeignId& type : foreign_ids) {
+    if (type.id == id) return type.name;
+  }
+  return {};
+}
+
+bool is_alignment(std::uint64_t alignment, std::uint64_t most) noexcept {
+  return std::has_single_bit(alignment) && alignment >= least_alignment && alignment <= most;
+}
+
+}  // namespace tenon::io::gguf

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <tenon/io/input_file.hpp>
+#include <tenon/io/metadata.hpp>
+#include <tenon/io/options.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::io {
+
+/// The part that a GGUF file is of a split model (keys `split.no`, `split.count`).
+struct Split {
+  std::uint64_t number = 0;  ///< from 0
+  std::uint64_t count = 0;
+};
+
+/// The file's part, or nothing where the model is whole. Errc::bad_split for numbers that cannot
+/// be.
+std::optional<Split> find_split(const Metadata& metadata, const InputFile& file,
+                                const Limits& limits);
+
+/// Paths of all shards in order: `name-00001-of-0000N.gguf`. Errc::bad_split when the file itself
+/// is not named so, Errc::missing_shard for the first one that does not exist.
+std::vector<std::filesystem::path> shard_paths(const Split& split, const InputFile& file);
+
+/// Errc::bad_split when a file is not the shard `number` of the same split.
+void check_shard(const Split& split, std::uint64_t number, const Metadata& metadata,
+                 const InputFile& file, const Limits& limits);
+
+/// Errc::bad_split when the shards together hold another number of tensors than the first
+/// announces.
+void check_tensor_count(const Metadata& metadata, std::size_t found, const std::string& where);
+
+/// Whether a file is named as a shard other than the first.
+bool is_later_shard(const std::filesystem::path& path);
+
+}  // namespace tenon::io

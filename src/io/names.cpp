@@ -1,0 +1,145 @@
+#include "names.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace tenon::io {
+namespace {
+
+// Bytes of the well-formed sequence at the beginning of `text`, 0 when there is none.
+std::size_t sequence_length(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto within = [&](std::size_t i, unsigned low, unsigned high) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return within(1, 0x80, 0xBF) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF) {
+    const unsigned low = lead == 0xE0 ? 0xA0 : 0x80;   // shorter forms exist below
+    const unsigned high = lead == 0xED ? 0x9F : 0xBF;  // surrogates above
+    return within(1, low, high) && within(2, 0x80, 0xBF) ? 3 : 0;
+  }
+  if (lead >= 0xF0 && lead <= 0xF4) {
+    const unsigned low = lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xF4 ? 0x8F : 0xBF;  // U+10FFFF is the last
+    return within(1, low, high) && within(2, 0x80, 0xBF) && within(3, 0x80, 0xBF) ? 4 : 0;
+  }
+  return 0;
+}
+
+// Edit distance with adjacent cost 1, cut off at `limit`.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    std::size_t best = row[0];
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+      best = std::min(best, row[j]);
+    }
+    if (best > limit) return limit + 1;
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const std::size_t length = sequence_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string quote_name(std::string_view name) {
+  constexpr std::size_t shown_bytes = 120;
+  std::string result = "'";
+  std::string_view rest = name.substr(0, shown_bytes);
+  while (!rest.empty()) {
+    const std::size_t length = sequence_length(rest);
+    const auto byte = static_cast<unsigned char>(rest[0]);
+    if (length > 1 || (length == 1 && byte >= 0x20 && byte != 0x7F)) {
+      result += rest.substr(0, length);
+      rest.remove_prefix(length);
+    } else {
+      result += fmt::format("\\x{:02x}", byte);
+      rest.remove_prefix(1);
+    }
+  }
+  if (name.size() > shown_bytes) return result + fmt::format("...' ({} bytes)", name.size());
+  return result + "'";
+}
+
+void check_name(std::string_view name, std::string_view kind, std::uint64_t limit,
+                std::string_view where) {
+  if (name.empty()) throw Error(Errc::bad_key, std::string(where), fmt::format("empty {}", kind));
+  if (name.size() > limit) {
+    throw Error(Errc::limit_exceeded, std::string(where),
+                fmt::format("{} of {} bytes, at most {} are allowed", kind, name.size(), limit));
+  }
+  if (name.find('\0') != std::string_view::npos) {
+    throw Error(Errc::bad_encoding, std::string(where),
+                fmt::format("{} {} holds a NUL byte", kind, quote_name(name)));
+  }
+  if (!is_utf8(name)) {
+    throw Error(Errc::bad_encoding, std::string(where),
+                fmt::format("{} {} is not valid UTF-8", kind, quote_name(name)));
+  }
+}
+
+std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> names) {
+  std::vector<std::uint32_t> positions(names.size());
+  std::iota(positions.begin(), positions.end(), std::uint32_t{0});
+  std::sort(positions.begin(), positions.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const int order = names[a].compare(names[b]);
+    return order != 0 ? order < 0 : a < b;
+  });
+  return positions;
+}
+
+std::optional<std::pair<std::uint32_t, std::uint32_t>> find_duplicate(
+    std::span<const std::string_view> names, std::span<const std::uint32_t> sorted) {
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    if (names[sorted[i - 1]] == names[sorted[i]]) return std::pair{sorted[i - 1], sorted[i]};
+  }
+  return std::nullopt;
+}
+
+std::string suggestion(std::string_view wanted, std::span<const std::string_view> names) {
+  // Bounds the work for a name and a list that may both be a stranger's.
+  constexpr std::size_t most_names = 20'000;
+  constexpr std::size_t most_bytes = 256;
+  constexpr std::size_t most_shown = 3;
+  if (names.size() > most_names || wanted.size() > most_bytes) return {};
+  const std::size_t limit = std::clamp<std::size_t>(wanted.size() / 4, 1, 6);
+  std::vector<std::pair<std::size_t, std::string_view>> close;
+  for (const std::string_view name : names) {
+    const std::size_t distance = edit_distance(wanted, name, limit);
+    if (distance <= limit) close.emplace_back(distance, name);
+  }
+  if (close.empty()) return {};
+  std::ranges::sort(close);
+  if (close.size() > most_shown) close.resize(most_shown);
+  std::string text = "; did you mean ";
+  for (std::size_t i = 0; i < close.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + quote_name(close[i].second);
+  }
+  return text + "?";
+}
+
+}  // namespace tenon::io

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tenon::io {
+
+/// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7: shortest form, no surrogates).
+bool is_utf8(std::string_view text) noexcept;
+
+/// A name as a message shows it: quoted, long ones abbreviated, bytes that are not printable ASCII
+/// nor part of valid UTF-8 as \xNN.
+std::string quote_name(std::string_view name);
+
+/// Throws bad_key for an empty name, limit_exceeded beyond `limit` bytes, and bad_encoding for one
+/// that holds a NUL or is not UTF-8. `kind` says what is named: "key", "tensor name".
+void check_name(std::string_view name, std::string_view kind, std::uint64_t limit,
+                std::string_view where);
+
+/// Positions of names, ordered by name. Sorting instead of hashing keeps the time of n log n for
+/// names that a stranger has chosen to collide.
+std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> names);
+
+/// Two positions with equal names, the lower one first, if there are any.
+std::optional<std::pair<std::uint32_t, std::uint32_t>> find_duplicate(
+    std::span<const std::string_view> names, std::span<const std::uint32_t> sorted);
+
+/// "; did you mean 'a', 'b'?" with at most three names close to `wanted`, or nothing.
+std::string suggestion(std::string_view wanted, std::span<const std::string_view> names);
+
+}  // namespace tenon::io

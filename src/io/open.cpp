@@ -1,0 +1,202 @@
+#include "gguf_format.hpp"
+#include "gguf_split.hpp"
+#include "names.hpp"
+#include "parsed_file.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view index_suffix = ".safetensors.index.json";
+
+bool has_suffix(const fs::path& path, std::string_view suffix) {
+  return path.filename().string().ends_with(suffix);
+}
+
+void append(File::State& state, std::shared_ptr<const InputFile> file, ParsedFile parsed) {
+  state.shards.push_back(std::move(file));
+  if (state.tensors.empty()) {
+    state.tensors = std::move(parsed.tensors);
+  } else {
+    std::ranges::move(parsed.tensors, std::back_inserter(state.tensors));
+  }
+}
+
+File finish(std::shared_ptr<File::State> state) {
+  std::vector<std::string_view> names;
+  names.reserve(state->tensors.size());
+  for (const TensorEntry& tensor : state->tensors) names.push_back(tensor.name);
+  state->by_name = sorted_positions(names);
+  if (const auto pair = find_duplicate(names, state->by_name)) {
+    throw Error(Errc::duplicate_name, state->tensors[pair->second].file->name(),
+                fmt::format("tensor {} stands in {} already", quote_name(names[pair->first]),
+                            state->tensors[pair->first].file->name()));
+  }
+  return File(std::move(state));
+}
+
+File open_gguf(std::shared_ptr<const InputFile> file, const OpenOptions& options) {
+  auto state = std::make_shared<File::State>();
+  state->path = file->path();
+  state->format = Format::gguf;
+  ParsedFile parsed = read_gguf(file, options.limits);
+  const auto split = find_split(parsed.metadata, *file, options.limits);
+  if (!split) {
+    state->metadata = std::move(parsed.metadata);
+    append(*state, std::move(file), std::move(parsed));
+    return finish(std::move(state));
+  }
+  const std::vector<fs::path> paths = shard_paths(*split, *file);
+  state->path = paths.front();
+  for (std::uint64_t i = 0; i < split->count; ++i) {
+    std::shared_ptr<const InputFile> shard = file;
+    ParsedFile part;
+    if (i == split->number) {
+      part = std::move(parsed);
+    } else {
+      shard = InputFile::open(paths[i], options.access);
+      part = read_gguf(shard, options.limits);
+    }
+    check_shard(*split, i, part.metadata, *shard, options.limits);
+    if (i == 0) state->metadata = std::move(part.metadata);
+    append(*state, std::move(shard), std::move(part));
+  }
+  check_tensor_count(state->metadata, state->tensors.size(), state->path.filename().string());
+  return finish(std::move(state));
+}
+
+File open_safetensors(std::shared_ptr<const InputFile> file, const OpenOptions& options) {
+  auto state = std::make_shared<File::State>();
+  state->path = file->path();
+  state->format = Format::safetensors;
+  ParsedFile parsed = read_safetensors(file, options.limits);
+  state->metadata = std::move(parsed.metadata);
+  append(*state, std::move(file), std::move(parsed));
+  return finish(std::move(state));
+}
+
+// The shard's path; a link may not lead out of the index's folder unless the caller allows it.
+fs::path confine(const fs::path& folder, const std::string& shard, bool follow_links,
+                 const std::string& where) {
+  const fs::path path = folder / shard;
+  std::error_code failure;
+  if (!fs::exists(path, failure)) {
+    throw Error(Errc::missing_shard, where, fmt::format("shard {} does not exist", path.string()));
+  }
+  if (follow_links) return path;
+  const fs::path real = fs::canonical(path, failure);
+  const fs::path root = failure ? fs::path() : fs::canonical(folder, failure);
+  const auto apart = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
+  if (failure || apart.first != root.end()) {
+    throw Error(Errc::path_escape, where,
+                fmt::format("shard {} is a link out of the folder; "
+                            "OpenOptions::follow_links_outside allows that",
+                            quote_name(shard)));
+  }
+  return path;
+}
+
+File open_index(const std::shared_ptr<const InputFile>& file, const OpenOptions& options) {
+  auto state = std::make_shared<File::State>();
+  state->path = file->path();
+  state->format = Format::safetensors_sharded;
+  const fs::path parent = file->path().parent_path();
+  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  const ShardIndex index = read_safetensors_index(file, options.limits);
+  std::vector<fs::path> paths;
+  for (const ShardIndex::Shard& shard : index.shards) {
+    paths.push_back(confine(folder, shard.file_name, options.follow_links_outside, file->name()));
+  }
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    auto shard = InputFile::open(paths[i], options.access);
+    ParsedFile parsed = read_safetensors(shard, options.limits);
+    std::vector<std::string_view> present;
+    for (const TensorEntry& tensor : parsed.tensors) present.push_back(tensor.name);
+    std::ranges::sort(present);
+    for (const std::string& expected : index.shards[i].tensors) {
+      if (std::ranges::binary_search(present, std::string_view(expected))) continue;
+      throw Error(Errc::bad_reference, file->name(),
+                  fmt::format("tensor {} is not in its shard {}", quote_name(expected),
+                              quote_name(index.shards[i].file_name)));
+    }
+    if (i == 0) state->metadata = std::move(parsed.metadata);
+    append(*state, std::move(shard), std::move(parsed));
+  }
+  return finish(std::move(state));
+}
+
+// The one model in a folder: an index before single files, and the first shard for all of a split.
+fs::path find_model(const fs::path& folder) {
+  std::vector<fs::path> indices;
+  std::vector<fs::path> models;
+  std::error_code failure;
+  fs::directory_iterator entries(folder, failure);
+  if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
+  for (; entries != fs::directory_iterator(); entries.increment(failure)) {
+    const fs::path& path = entries->path();
+    if (has_suffix(path, index_suffix)) {
+      indices.push_back(path);
+    } else if (has_suffix(path, ".safetensors") ||
+               (has_suffix(path, ".gguf") && !is_later_shard(path))) {
+      models.push_back(path);
+    }
+  }
+  if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
+  std::vector<fs::path>& found = indices.empty() ? models : indices;
+  if (found.size() == 1) return found.front();
+  if (const fs::path usual = folder / "model.safetensors"; std::ranges::count(found, usual) == 1) {
+    return usual;
+  }
+  if (found.empty()) {
+    throw Error(Errc::not_found, folder.string(),
+                "no .safetensors.index.json, .safetensors or .gguf file in this folder");
+  }
+  std::ranges::sort(found);
+  std::string names;
+  for (const fs::path& path : found)
+    names += (names.empty() ? "" : ", ") + path.filename().string();
+  throw Error(Errc::bad_argument, folder.string(), "several models in this folder: " + names);
+}
+
+bool begins_as_gguf(const InputFile& file) {
+  if (file.size() < gguf::magic.size()) return false;
+  std::array<char, 4> found{};
+  file.read(0, std::as_writable_bytes(std::span(found)));
+  return std::string_view(found.data(), found.size()) == gguf::magic;
+}
+
+// Whether the first byte of a header stands where safetensors has it.
+bool begins_as_safetensors(const InputFile& file) {
+  if (file.size() < 10) return false;
+  std::array<char, 9> found{};
+  file.read(0, std::as_writable_bytes(std::span(found)));
+  return found[8] == '{';
+}
+
+}  // namespace
+
+File open(const fs::path& path, const OpenOptions& options) {
+  std::error_code failure;
+  const bool is_folder = fs::is_directory(path, failure);
+  auto file = InputFile::open(is_folder ? find_model(path) : path, options.access);
+  if (begins_as_gguf(*file)) return open_gguf(std::move(file), options);
+  if (has_suffix(file->path(), ".json")) return open_index(file, options);
+  if (has_suffix(file->path(), ".safetensors")) return open_safetensors(std::move(file), options);
+  if (!has_suffix(file->path(), ".gguf") && begins_as_safetensors(*file)) {
+    return open_safetensors(std::move(file), options);
+  }
+  return open_gguf(std::move(file), options);  // which says what the magic is
+}
+
+}  // namespace tenon::io

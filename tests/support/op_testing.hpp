@@ -16,6 +16,8 @@
 #include <tenon/op.hpp>
 #include <tenon/shape.hpp>
 
+#include "support/expect_error.hpp"
+
 namespace tenon::testing {
 
 /// infer + allocate + reference. The output starts as garbage, so an element that the op forgets
@@ -47,21 +49,6 @@ HostBuffer strided(const HostBuffer& dense);
 
 /// The elements of an array, in row-major order, as double.
 std::vector<double> elements(const HostBuffer& array);
-
-/// Checks that `call` throws tenon::Error with this code; returns its what().
-template <class Call>
-std::string expect_error(Errc code, Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    CHECK(spelling(error.code()) == spelling(code));
-    INFO(error.what());
-    CHECK(error.code() == code);
-    return error.what();
-  }
-  FAIL_CHECK("no error, expected " << spelling(code));
-  return {};
-}
 
 /// Checks the elements in row-major order: |got - want| <= eps * max(1, |want|); NaN equals NaN, and
 /// infinities equal themselves.

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// The elements as another plain type. Real to integer truncates and saturates, NaN gives 0; integer
+/// to integer saturates; to a floating type rounds to nearest, ties to even; to bool is x != 0. The
+/// rules of HostBuffer::to.
+///
+/// Input     x: any plain type
+/// Output    y: shape and tags of x, `dtype`
+/// Errors    C1 dtype of x is a block type    Errc::unsupported_dtype (see dequantize)
+///           C2 `dtype` is a block type       Errc::unsupported_dtype (see quantize)
+struct Cast {
+  static constexpr std::string_view name = "cast";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr OpTraits traits{.pointwise = true};
+  DType dtype = f32;
+  static constexpr auto fields = std::tuple{field("dtype", &Cast::dtype)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Cast);
+
+/// x itself when it has that dtype.
+Tensor cast(const Tensor& x, DType dtype,
+            const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

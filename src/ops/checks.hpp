@@ -1,0 +1,59 @@
+// Further checks that several ops make, in the words of their numbered constraints.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon {
+
+/// Ops that look at single elements cannot take block types.
+inline void require_plain(std::string_view op, const Shape& shape) {
+  if (is_block(shape.dtype())) {
+    fail(Errc::unsupported_dtype, op, fmt::format("takes no block type, got {}", to_string(shape)));
+  }
+}
+
+inline void require_bool(std::string_view op, const Shape& shape) {
+  if (shape.dtype() != boolean) {
+    fail(Errc::unsupported_dtype, op, fmt::format("needs bool, got {}", to_string(shape)));
+  }
+}
+
+inline void require_number(std::string_view op, const Shape& shape) {
+  if (!is_floating(shape.dtype()) && !is_integer(shape.dtype())) {
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("needs a floating or integer type, got {}", to_string(shape)));
+  }
+}
+
+/// Indices are i32 or i64.
+inline void require_index(std::string_view op, const Shape& shape) {
+  if (shape.dtype() != i32 && shape.dtype() != i64) {
+    fail(Errc::unsupported_dtype, op, fmt::format("needs i32 or i64 indices, got {}", to_string(shape)));
+  }
+}
+
+/// "f32[8, 64], f32[d=3] and i32[]": shapes as error messages list them.
+inline std::string list_shapes(std::span<const Shape> shapes) {
+  std::string text;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    if (i > 0) text += i + 1 == shapes.size() ? " and " : ", ";
+    text += to_string(shapes[i]);
+  }
+  return text;
+}
+
+inline void require_same_dtype(std::string_view op, std::span<const Shape> in) {
+  for (const Shape& shape : in) {
+    if (shape.dtype() != in[0].dtype()) {
+      fail(Errc::shape_mismatch, op, fmt::format("dtypes of {} differ", list_shapes(in)));
+    }
+  }
+}
+
+}  // namespace tenon

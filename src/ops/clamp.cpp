@@ -1,0 +1,36 @@
+#include <tenon/ops/clamp.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "element.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(clamp, Clamp);
+
+Shape Clamp::infer(std::span<const Shape> in) const {
+  require_number(name, in[0]);  // C1
+  if (!(min <= max)) {          // C2; also when one is a NaN
+    fail(Errc::bad_attribute, name,
+         fmt::format("min {} is not at most max {}, for {}", min, max, to_string(in[0])));
+  }
+  return in[0];
+}
+
+void Clamp::reference(std::span<const HostView> in, const HostView& out) const {
+  if (is_integer(in[0].shape.dtype())) {
+    const auto low = element::truncate<std::int64_t>(std::ceil(min));
+    const auto high = element::truncate<std::int64_t>(std::floor(max));
+    return map_integers(in[0], out, [=](std::int64_t x) { return std::min(std::max(x, low), high); });
+  }
+  map_reals(in[0], out, [this](double x) { return x < min ? min : x > max ? max : x; });
+}
+
+Tensor clamp(const Tensor& x, double min, double max, const std::source_location& where) {
+  return record(Clamp{.min = min, .max = max}, {x}, where);
+}
+
+}  // namespace tenon

@@ -1,0 +1,91 @@
+#include <tenon/ops/unary.hpp>
+
+#include <cmath>
+
+#include "ops/unary_op.hpp"
+
+namespace tenon {
+
+double Neg::of(double x) noexcept { return -x; }
+std::int64_t Neg::of_integer(std::int64_t x) noexcept { return wrapping_subtract(0, x); }
+TENON_DEFINE_UNARY(neg, Neg);
+
+double Abs::of(double x) noexcept { return std::fabs(x); }
+std::int64_t Abs::of_integer(std::int64_t x) noexcept { return x < 0 ? wrapping_subtract(0, x) : x; }
+TENON_DEFINE_UNARY(abs, Abs);
+
+double Sign::of(double x) noexcept { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
+std::int64_t Sign::of_integer(std::int64_t x) noexcept { return (x > 0) - (x < 0); }
+TENON_DEFINE_UNARY(sign, Sign);
+
+double Square::of(double x) noexcept { return x * x; }
+std::int64_t Square::of_integer(std::int64_t x) noexcept { return wrapping_multiply(x, x); }
+TENON_DEFINE_UNARY(square, Square);
+
+double Sqrt::of(double x) noexcept { return std::sqrt(x); }
+TENON_DEFINE_UNARY(sqrt, Sqrt);
+
+double Rsqrt::of(double x) noexcept { return 1.0 / std::sqrt(x); }
+TENON_DEFINE_UNARY(rsqrt, Rsqrt);
+
+double Reciprocal::of(double x) noexcept { return 1.0 / x; }
+TENON_DEFINE_UNARY(reciprocal, Reciprocal);
+
+double Exp::of(double x) noexcept { return std::exp(x); }
+TENON_DEFINE_UNARY(exp, Exp);
+
+double Exp2::of(double x) noexcept { return std::exp2(x); }
+TENON_DEFINE_UNARY(exp2, Exp2);
+
+double Expm1::of(double x) noexcept { return std::expm1(x); }
+TENON_DEFINE_UNARY(expm1, Expm1);
+
+double Log::of(double x) noexcept { return std::log(x); }
+TENON_DEFINE_UNARY(log, Log);
+
+double Log2::of(double x) noexcept { return std::log2(x); }
+TENON_DEFINE_UNARY(log2, Log2);
+
+double Log1p::of(double x) noexcept { return std::log1p(x); }
+TENON_DEFINE_UNARY(log1p, Log1p);
+
+double Sin::of(double x) noexcept { return std::sin(x); }
+TENON_DEFINE_UNARY(sin, Sin);
+
+double Cos::of(double x) noexcept { return std::cos(x); }
+TENON_DEFINE_UNARY(cos, Cos);
+
+double Tan::of(double x) noexcept { return std::tan(x); }
+TENON_DEFINE_UNARY(tan, Tan);
+
+double Asin::of(double x) noexcept { return std::asin(x); }
+TENON_DEFINE_UNARY(asin, Asin);
+
+double Acos::of(double x) noexcept { return std::acos(x); }
+TENON_DEFINE_UNARY(acos, Acos);
+
+double Atan::of(double x) noexcept { return std::atan(x); }
+TENON_DEFINE_UNARY(atan, Atan);
+
+double Tanh::of(double x) noexcept { return std::tanh(x); }
+TENON_DEFINE_UNARY(tanh, Tanh);
+
+double Erf::of(double x) noexcept { return std::erf(x); }
+TENON_DEFINE_UNARY(erf, Erf);
+
+double Floor::of(double x) noexcept { return std::floor(x); }
+TENON_DEFINE_UNARY(floor, Floor);
+
+double Ceil::of(double x) noexcept { return std::ceil(x); }
+TENON_DEFINE_UNARY(ceil, Ceil);
+
+double Trunc::of(double x) noexcept { return std::trunc(x); }
+TENON_DEFINE_UNARY(trunc, Trunc);
+
+// Not nearbyint: that depends on the thread's rounding mode. remainder(x, 1) is exact.
+double Round::of(double x) noexcept {
+  return std::isfinite(x) ? std::copysign(x - std::remainder(x, 1.0), x) : x;
+}
+TENON_DEFINE_UNARY(round, Round);
+
+}  // namespace tenon

@@ -118,7 +118,15 @@ Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
 Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
   Graph::Impl& owner = live_graph(tensor);
   const Node& node = GraphAccess::node(tensor);
-  if (&owner != this) return constant(node.name, tensor.shape(), node.where);
+  if (&owner != this) {
+    if (admitted && !admitted->contains(node.name)) {
+      throw Error(Errc::bad_reference, std::string(op),
+                  fmt::format("the model uses weight '{}' of {}, but no field lists it; add the member "
+                              "that holds it to TENON_FIELDS",
+                              node.name, owner.origin));
+    }
+    return constant(node.name, tensor.shape(), node.where);
+  }
   auto* own = const_cast<Node*>(&node);  // nodes of this graph are ours to link to
   if (own->function == current) return own;
   if (own->kind == Node::Kind::constant && !own->scoped) {
@@ -181,6 +189,11 @@ Tensor Graph::constant(std::string_view name, const Shape& shape, const std::sou
   return impl_->handle(impl_->constant(name, shape, where));
 }
 
+void Graph::admit_only(std::vector<std::string> names) {
+  impl_->admitted.emplace(std::make_move_iterator(names.begin()),
+                          std::make_move_iterator(names.end()));
+}
+
 Graph::Recording::Recording(Graph& graph) noexcept : outer_(recording) { recording = &graph; }
 Graph::Recording::~Recording() { recording = outer_; }
 
@@ -196,9 +209,10 @@ Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> i
   std::vector<Node*> nodes;
   types.reserve(inputs.size());
   nodes.reserve(inputs.size());
+  const std::string place = fmt::format("{}: {}", to_string(where), op.name);
   for (const Tensor& input : inputs) {
     types.push_back(input.shape());
-    nodes.push_back(graph.import(input, op.name));
+    nodes.push_back(graph.import(input, place));
   }
   try {
     const Shape shape = op.infer(attributes, types);
@@ -212,8 +226,7 @@ Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> i
                                       .where = where}));
   } catch (const Error& error) {
     if (error.code() == Errc::out_of_arena) throw;
-    throw Error(error.code(), fmt::format("{}: {}", to_string(where), op.name),
-                error.message() + operand_list(inputs));
+    throw Error(error.code(), place, error.message() + operand_list(inputs));
   }
 }
 

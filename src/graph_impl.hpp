@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string>
@@ -70,7 +73,7 @@ struct Graph::Impl {
   GraphFunction* current;
   bool declares_only = false;  ///< holds weights of a file: its constants join other graphs
   std::string origin;          ///< of a declaring graph: the file
-  std::uint32_t functions = 0;  ///< made so far, for their names
+  std::optional<std::set<std::string, std::less<>>> admitted;  ///< weights that may join
 };
 
 /// What the library's own sources may reach inside a Tensor.

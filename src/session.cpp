@@ -290,6 +290,14 @@ Session Session::fork() const {
   return other;
 }
 
+Session Session::fork(const Session& other) const {
+  Session made;
+  made.shared_ = shared_;
+  made.bound_ = bound_;
+  made.activations_ = other.activations_;
+  return made;
+}
+
 std::vector<Buffer> Session::forward(std::vector<Buffer> inputs) { return run(inputs, {}); }
 
 void Session::forward(std::vector<Buffer> inputs, std::span<Buffer> outputs) {

@@ -37,6 +37,10 @@ class Graph {
   Tensor constant(std::string_view name, const Shape& shape,
                   const std::source_location& where = std::source_location::current());
 
+  /// From now on a weight of a file may join only if its name is in `names`: recording any other is
+  /// Errc::bad_reference naming it. This is how a model whose fields do not list a weight is caught.
+  void admit_only(std::vector<std::string> names);
+
   /// While one exists, this thread records ops without inputs (iota, full) and ops on weights alone
   /// into `graph`. Nests.
   class Recording {

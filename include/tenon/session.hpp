@@ -76,6 +76,8 @@ class Session {
 
   /// A session of its own activations on the same plans and weights.
   Session fork() const;
+  /// The same, but on the activation memory of `other`: the two run one at a time.
+  Session fork(const Session& other) const;
 
  private:
   struct Shared;

@@ -1,0 +1,41 @@
+#include <algorithm>
+
+#include <tenon/exe.hpp>
+
+namespace tenon::detail {
+
+namespace {
+constexpr std::size_t max_sessions = 64;
+}
+
+SessionCache::SessionCache(Trace trace, CompileOptions options)
+    : trace_(std::move(trace)), options_(std::move(options)) {
+  if (options_.backends.empty()) {
+    const auto names = backend_names();
+    for (const std::string& name : names) {
+      if (name != "reference" && name != "null") {
+        options_.backends.push_back(make_backend(name, options_.backend));
+      }
+    }
+    if (std::ranges::find(names, "reference") != names.end()) {
+      options_.backends.push_back(make_backend("reference", options_.backend));
+    }
+  }
+}
+
+Session SessionCache::session(std::span<const Shape> inputs) {
+  const std::scoped_lock lock(mutex_);
+  for (auto known = sessions_.begin(); known != sessions_.end(); ++known) {
+    if (!std::ranges::equal(known->first, inputs)) continue;
+    sessions_.splice(sessions_.begin(), sessions_, known);
+    return known->second;
+  }
+  Program program = trace_(inputs);
+  if (options_.optimize) optimize(program);
+  Session session(std::move(program), {.backends = options_.backends, .plan_limit = 1});
+  if (sessions_.size() == max_sessions) sessions_.pop_back();
+  sessions_.emplace_front(std::vector<Shape>(inputs.begin(), inputs.end()), session);
+  return session;
+}
+
+}  // namespace tenon::detail

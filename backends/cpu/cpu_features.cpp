@@ -1,0 +1,136 @@
+#include "cpu_features.hpp"
+
+#include <tenon/error.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::array<std::string_view, isa_count> isa_names = {
+    "portable", "avx2", "avx_vnni", "avx512", "avx512_vnni", "amx"};
+
+#if defined(__x86_64__)
+
+struct Registers {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+Registers cpuid(unsigned leaf, unsigned subleaf) {
+  Registers r;
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  return r;
+}
+
+bool bit(unsigned word, int index) { return (word >> index & 1u) != 0; }
+
+// Register files that the operating system saves on a context switch (XCR0).
+std::uint64_t saved_state() {
+  unsigned low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return static_cast<std::uint64_t>(high) << 32 | low;
+}
+
+// Linux hands out the 8 KiB of tile registers only to processes that ask (since 5.16).
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;               // XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+// Feature bits: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID.
+std::array<bool, isa_count> detect() {
+  std::array<bool, isa_count> has{};
+  has[static_cast<int>(Isa::portable)] = true;
+
+  const Registers basic = cpuid(1, 0);
+  const Registers extended = cpuid(7, 0);
+  const Registers extended1 = cpuid(7, 1);
+  const bool os_saves = bit(basic.ecx, 27);
+  const std::uint64_t state = os_saves ? saved_state() : 0;
+  const bool ymm = (state & 0x06) == 0x06;
+  const bool zmm = (state & 0xE6) == 0xE6;
+  const bool tiles = (state & 0x60000) == 0x60000;
+
+  const bool fma = bit(basic.ecx, 12), f16c = bit(basic.ecx, 29), avx = bit(basic.ecx, 28);
+  const bool avx2 = ymm && avx && fma && f16c && bit(extended.ebx, 5);
+  const bool avx512 = avx2 && zmm && bit(extended.ebx, 16) && bit(extended.ebx, 17) &&
+                      bit(extended.ebx, 30) && bit(extended.ebx, 31);
+  const bool vnni = avx512 && bit(extended.ecx, 11);
+  const bool bf16 = bit(extended1.eax, 5);
+  const bool amx = vnni && bf16 && tiles && bit(extended.edx, 22) && bit(extended.edx, 24);
+
+  has[static_cast<int>(Isa::avx2)] = avx2;
+  has[static_cast<int>(Isa::avx_vnni)] = avx2 && bit(extended1.eax, 4);
+  has[static_cast<int>(Isa::avx512)] = avx512;
+  has[static_cast<int>(Isa::avx512_vnni)] = vnni;
+  has[static_cast<int>(Isa::amx)] = amx && may_use_tiles();
+  return has;
+}
+
+#else
+
+std::array<bool, isa_count> detect() { return {true}; }
+
+#endif
+
+const std::array<bool, isa_count>& supported() {
+  static const std::array<bool, isa_count> levels = detect();
+  return levels;
+}
+
+Isa choose() {
+  if (const char* wanted = std::getenv("TENON_CPU_ISA")) {
+    const auto isa = find_isa(wanted);
+    if (isa && supports(*isa)) return *isa;
+  }
+  for (int i = isa_count - 1; i > 0; --i) {
+    if (supports(static_cast<Isa>(i))) return static_cast<Isa>(i);
+  }
+  return Isa::portable;
+}
+
+std::atomic<Isa>& active() {
+  static std::atomic<Isa> isa = choose();
+  return isa;
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) noexcept { return isa_names[static_cast<std::size_t>(isa)]; }
+
+std::optional<Isa> find_isa(std::string_view name) noexcept {
+  for (int i = 0; i < isa_count; ++i) {
+    if (isa_names[static_cast<std::size_t>(i)] == name) return static_cast<Isa>(i);
+  }
+  return std::nullopt;
+}
+
+bool supports(Isa isa) noexcept { return supported()[static_cast<std::size_t>(isa)]; }
+
+Isa active_isa() noexcept { return active().load(std::memory_order_relaxed); }
+
+void set_active_isa(Isa isa) {
+  if (!supports(isa)) {
+    throw Error(Errc::unavailable, "set_active_isa",
+                "this machine does not run " + std::string(name(isa)));
+  }
+  active().store(isa, std::memory_order_relaxed);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,177 @@
+// Linear layers of block types on bf16 rows, by AMX tiles: y = x W^T with products of bf16 numbers
+// summed in f32.
+//
+// A scale per 32 elements would make integer tiles stop for a rescaling after every instruction.
+// Widening the weights to bf16 once per block of rows costs less, keeps the sums in the tiles, and is
+// closer to the f32 result than eight-bit activations are.
+#include "simd_avx512.hpp"
+
+#include "panel_body.hpp"
+
+#include <type_traits>
+
+namespace tenon::cpu::amx {
+namespace {
+
+constexpr std::int64_t stretch = 512;      // elements of k between visits to the sums
+constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
+
+struct TileScratch {
+  alignas(64) std::uint16_t weights[2 * 16 * stretch];  // two panels, tiles of 32 elements of k
+  alignas(64) float sums[max_block_rows * 32];
+};
+
+// Tile registers: sums 0 to 3, rows of x 4 and 5, weights 6 and 7; all 16 rows of 64 bytes.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+
+/// Lanes of two f32 vectors as pairs (even, odd) of bf16.
+TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512bh both = _mm512_cvtne2ps_pbh(odd, even);
+  return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
+}
+
+/// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
+template <DType dtype>
+void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t first,
+                 std::int64_t last, std::uint16_t* out) {
+  using Packed = PackedPanel<dtype>;
+  constexpr int subs = 32 / Packed::group;
+  const auto* start = reinterpret_cast<const std::uint8_t*>(bytes);
+  const Packed packed{start, start + job.scale_bytes, 0};
+  for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
+    const auto record = packed.record(g);
+    for (int i = 0; i < Packed::groups_per_record; ++i) {
+      const std::uint8_t* codes = packed.codes(g + i);
+      std::uint16_t* tile = out + (g + i - first / 32) * tile_elements;
+      unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+        const Float scale = record.scale(i * subs + sub);
+        Float base;
+        if constexpr (Packed::has_min) {
+          base = record.min(i * subs + sub);
+        } else {
+          base = Simd::mul(scale, _mm512_set1_ps(-static_cast<float>(Packed::offset)));
+        }
+        unroll<8 / subs>([&]<int q>() __attribute__((always_inline)) {
+          constexpr int j = sub * (8 / subs) + q;
+          const Int v = Packed::template vector<j>(codes);
+          const Float w0 = Simd::fma(Simd::byte_to_float<0>(v), scale, base);
+          const Float w1 = Simd::fma(Simd::byte_to_float<1>(v), scale, base);
+          const Float w2 = Simd::fma(Simd::byte_to_float<2>(v), scale, base);
+          const Float w3 = Simd::fma(Simd::byte_to_float<3>(v), scale, base);
+          Simd::store(tile + 64 * j, pair(w0, w1));
+          Simd::store(tile + 64 * j + 32, pair(w2, w3));
+        });
+      });
+    }
+  }
+}
+
+void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
+                 std::int64_t last, std::uint16_t* out) {
+  switch (job.dtype) {
+    case DType::q4_0: return widen_panel<DType::q4_0>(job, panel, first, last, out);
+    case DType::q4_1: return widen_panel<DType::q4_1>(job, panel, first, last, out);
+    case DType::q5_0: return widen_panel<DType::q5_0>(job, panel, first, last, out);
+    case DType::q5_1: return widen_panel<DType::q5_1>(job, panel, first, last, out);
+    case DType::q8_0: return widen_panel<DType::q8_0>(job, panel, first, last, out);
+    case DType::q2_k: return widen_panel<DType::q2_k>(job, panel, first, last, out);
+    case DType::q3_k: return widen_panel<DType::q3_k>(job, panel, first, last, out);
+    case DType::q4_k: return widen_panel<DType::q4_k>(job, panel, first, last, out);
+    case DType::q5_k: return widen_panel<DType::q5_k>(job, panel, first, last, out);
+    case DType::q6_k: return widen_panel<DType::q6_k>(job, panel, first, last, out);
+    case DType::iq4_nl: return widen_panel<DType::iq4_nl>(job, panel, first, last, out);
+    case DType::iq4_xs: return widen_panel<DType::iq4_xs>(job, panel, first, last, out);
+    default: return;
+  }
+}
+
+/// sums[32][32] (+)= 32 rows of x times two panels, over `steps` groups of 32 elements of k.
+/// The second row block and the second panel follow the first after the given strides.
+void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
+                std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums) {
+  constexpr int sum_stride = 32 * sizeof(float);
+  if (accumulate) {
+    _tile_loadd(0, sums, sum_stride);
+    _tile_loadd(1, sums + 16, sum_stride);
+    _tile_loadd(2, sums + 16 * 32, sum_stride);
+    _tile_loadd(3, sums + 16 * 32 + 16, sum_stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t s = 0; s < steps; ++s) {
+    _tile_loadd(4, x + s * tile_elements, 64);
+    _tile_loadd(6, w + s * tile_elements, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, w + w_step + s * tile_elements, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, x + x_step + s * tile_elements, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, sum_stride);
+  _tile_stored(1, sums + 16, sum_stride);
+  _tile_stored(2, sums + 16 * 32, sum_stride);
+  _tile_stored(3, sums + 16 * 32 + 16, sum_stride);
+}
+
+}  // namespace
+
+void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
+  TileScratch scratch;
+  const TileConfiguration configuration;
+  _tile_loadconfig(&configuration);
+  const std::int64_t groups = job.inputs / 32;
+  const std::int64_t row_block = groups * tile_elements;
+  const std::int64_t rows = block.last_row - block.first_row;
+  for (std::int64_t p = block.first_panel; p < block.last_panel; p += 2) {
+    const std::byte* first = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
+    const bool two = p + 1 < block.last_panel;
+    for (std::int64_t k = 0; k == 0 || k < job.inputs; k += stretch) {
+      const std::int64_t last = smaller(k + stretch, job.inputs);
+      widen_panel(job, first, k, last, scratch.weights);
+      // A single panel is multiplied twice; its second result is not read.
+      const std::int64_t w_step = two ? 16 * stretch : 0;
+      if (two) widen_panel(job, first + job.panel_bytes, k, last, scratch.weights + w_step);
+      for (std::int64_t r = 0; r < rows; r += 32) {
+        const std::uint16_t* x =
+            job.tiles + (block.first_row + r) / 16 * row_block + k / 32 * tile_elements;
+        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0,
+                   scratch.sums + r * 32);
+      }
+    }
+    write_rows(job, p, block.first_row, rows, scratch.sums, 32);
+    if (two) write_rows(job, p + 1, block.first_row, rows, scratch.sums + 16, 32);
+  }
+  _tile_release();
+}
+
+void round_rows(const float* x, std::int64_t stride, std::int64_t count, std::int64_t inputs,
+                std::uint16_t* tiles) noexcept {
+  const std::int64_t row_block = inputs / 32 * tile_elements;
+  for (std::int64_t r = 0; r < 32; ++r) {
+    std::uint16_t* out = tiles + r / 16 * row_block + r % 16 * 32;
+    for (std::int64_t k = 0; k < inputs; k += 32) {
+      __m512i rounded = _mm512_setzero_si512();
+      if (r < count) {
+        const float* p = x + r * stride + k;
+        rounded = reinterpret_cast<__m512i>(
+            _mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)));
+      }
+      Simd::store(out + k / 32 * tile_elements, rounded);
+    }
+  }
+}
+
+}  // namespace tenon::cpu::amx

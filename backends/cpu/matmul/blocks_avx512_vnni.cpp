@@ -1,0 +1,11 @@
+#include "simd_avx512.hpp"
+
+#include "blocks_body.hpp"
+
+namespace tenon::cpu::avx512_vnni {
+
+void linear_blocks(const LinearJob& job, const LinearBlock& block) noexcept {
+  run_blocks(job, block);
+}
+
+}  // namespace tenon::cpu::avx512_vnni

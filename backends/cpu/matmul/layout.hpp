@@ -1,0 +1,74 @@
+#pragma once
+
+#include <tenon/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// Bytes of a packed panel: 16 rows of W, k outermost.
+///
+/// A panel of a plain type is [K][16] elements.
+///
+/// A panel of a block type is a scale section followed by a code section, each starting at a
+/// multiple of 64 bytes.
+///
+/// Scales, one level (q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl), per 32 elements of k:
+///   f16 d[16], and f16 m[16] if the type has mins.
+/// Scales, two levels (q2_k ... q6_k, iq4_xs), per 256 elements:
+///   f16 d[16], and f16 dmin[16] if the type has mins, then per sub-block (32 or 16 elements)
+///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high nibble).
+///
+/// Codes, per 32 elements of k: eight vectors of 64 bytes, vector j holding elements 4 j to 4 j + 3 of
+/// row r in bytes 4 r to 4 r + 3 - what integer dot-product instructions of any width take. Codes are
+/// unsigned, `offset` above their value, and are split into bit planes:
+///   8 bits  eight vectors as they are
+///   4 bits  byte i of line l is vector l in the low and vector l + 4 in the high nibble; l in 0..3
+///   2 bits  bits 2 (j % 4) and up of line j / 4 are vector j
+///   1 bit   bit j of the one line is vector j
+/// A 5-bit code is a 4-bit plane and then a 1-bit plane, 6-bit 4 + 2, 3-bit 2 + 1.
+namespace tenon::cpu {
+
+struct BlockFormat {
+  int low_bits;     ///< bits of the first plane: 2, 4 or 8
+  int high_bits;    ///< bits of the second plane: 0, 1 or 2
+  int offset;       ///< value of a code is code - offset (after the codebook, if there is one)
+  int group;        ///< elements that share a scale: 32 or 16
+  bool two_levels;  ///< i8 scales under an f16 per 256 elements
+  bool has_min;     ///< w = scale * code + min (one level) or - min (two levels)
+  bool codebook;    ///< codes index iq4's sixteen values, which are then offset by 128
+
+  constexpr int bits() const { return codebook ? 8 : low_bits + high_bits; }
+  constexpr int code_bytes() const { return 64 * (low_bits + high_bits); }  ///< per 32 elements
+  /// Elements that one scale record describes, and its bytes.
+  constexpr int scale_span() const { return two_levels ? 256 : 32; }
+  constexpr int scale_bytes() const {
+    const int first = has_min ? 64 : 32;
+    if (!two_levels) return first;
+    const bool shared_byte = low_bits == 2 && has_min;
+    return first + 256 / group * (has_min && !shared_byte ? 32 : 16);
+  }
+};
+
+constexpr BlockFormat block_format(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0: return {4, 0, 8, 32, false, false, false};
+    case DType::q4_1: return {4, 0, 0, 32, false, true, false};
+    case DType::q5_0: return {4, 1, 16, 32, false, false, false};
+    case DType::q5_1: return {4, 1, 0, 32, false, true, false};
+    case DType::q8_0: return {8, 0, 128, 32, false, false, false};
+    case DType::q2_k: return {2, 0, 0, 16, true, true, false};
+    case DType::q3_k: return {2, 1, 4, 16, true, false, false};
+    case DType::q4_k: return {4, 0, 0, 32, true, true, false};
+    case DType::q5_k: return {4, 1, 0, 32, true, true, false};
+    case DType::q6_k: return {4, 2, 32, 16, true, false, false};
+    case DType::iq4_nl: return {4, 0, 128, 32, false, false, true};
+    case DType::iq4_xs: return {4, 0, 128, 32, true, false, true};
+    default: return {};
+  }
+}
+
+/// iq4's values, 128 added.
+inline constexpr std::uint8_t iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                               129, 141, 153, 166, 181, 197, 217, 241};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,252 @@
+#include "layout.hpp"
+#include "pack.hpp"
+
+// Byte layouts of GGUF's block types: dependency-free facts that the library's own dequantisation
+// reads too.
+#include "quant/blocks.hpp"
+#include "quant/codes.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+using namespace quant;
+
+// A record of 32 or 256 elements in terms of layout.hpp.
+struct Record {
+  std::uint8_t codes[256];
+  std::uint8_t scales[16];  // two levels: i8 scale (q2_k: scale and min) of each group
+  std::uint8_t mins[16];
+  std::uint16_t d = 0;
+  std::uint16_t dmin = 0;
+};
+
+void unpack_high(const std::uint8_t (&high)[4], std::uint8_t* codes) {
+  for (int e = 0; e < 32; ++e) {
+    codes[e] = static_cast<std::uint8_t>(codes[e] | ((high[e / 8] >> (e % 8)) & 1) << 4);
+  }
+}
+
+void read(const BlockQ4_0& b, Record& r) {
+  r.d = b.d;
+  unpack_nibbles<16>(b.nibbles, r.codes);
+}
+void read(const BlockQ4_1& b, Record& r) {
+  r.d = b.d;
+  r.dmin = b.m;
+  unpack_nibbles<16>(b.nibbles, r.codes);
+}
+void read(const BlockQ5_0& b, Record& r) {
+  r.d = b.d;
+  unpack_nibbles<16>(b.nibbles, r.codes);
+  unpack_high(b.high, r.codes);
+}
+void read(const BlockQ5_1& b, Record& r) {
+  r.d = b.d;
+  r.dmin = b.m;
+  unpack_nibbles<16>(b.nibbles, r.codes);
+  unpack_high(b.high, r.codes);
+}
+void read(const BlockQ8_0& b, Record& r) {
+  r.d = b.d;
+  for (int e = 0; e < 32; ++e) r.codes[e] = static_cast<std::uint8_t>(b.q[e] + 128);
+}
+void read(const BlockIQ4NL& b, Record& r) {
+  r.d = b.d;
+  unpack_nibbles<16>(b.nibbles, r.codes);
+}
+void read(const BlockQ2K& b, Record& r) {
+  r.d = b.d;
+  r.dmin = b.dmin;
+  std::memcpy(r.scales, b.scales, 16);
+  unpack_codes(b, r.codes);
+}
+void read(const BlockQ3K& b, Record& r) {
+  r.d = b.d;
+  std::int8_t scales[16];
+  unpack_scales_q3k(b.scales, scales);
+  std::memcpy(r.scales, scales, 16);
+  unpack_codes(b, r.codes);
+}
+template <class Block>
+void read_q4k_like(const Block& b, Record& r) {
+  r.d = b.d;
+  r.dmin = b.dmin;
+  std::uint8_t scales[8], mins[8];
+  unpack_scales_q4k(b.scales, scales, mins);
+  std::memcpy(r.scales, scales, 8);
+  std::memcpy(r.mins, mins, 8);
+  unpack_codes(b, r.codes);
+}
+void read(const BlockQ4K& b, Record& r) { read_q4k_like(b, r); }
+void read(const BlockQ5K& b, Record& r) { read_q4k_like(b, r); }
+void read(const BlockQ6K& b, Record& r) {
+  r.d = b.d;
+  std::memcpy(r.scales, b.scales, 16);
+  unpack_codes(b, r.codes);
+}
+void read(const BlockIQ4XS& b, Record& r) {
+  r.d = b.d;
+  std::int8_t scales[8];
+  unpack_scales_iq4xs(b, scales);
+  std::memcpy(r.scales, scales, 8);
+  for (int s = 0; s < 8; ++s) unpack_nibbles<16>(b.nibbles + 16 * s, r.codes + 32 * s);
+}
+
+// Eight vectors of 64 bytes from 32 codes of each of 16 rows.
+void transpose(const Record (&rows)[16], int first, std::uint8_t (&vectors)[8][64]) {
+  for (int r = 0; r < 16; ++r) {
+    for (int j = 0; j < 8; ++j) std::memcpy(vectors[j] + 4 * r, rows[r].codes + first + 4 * j, 4);
+  }
+}
+
+template <int bits>
+std::uint8_t* write_plane(const std::uint8_t (&vectors)[8][64], int shift, std::uint8_t* out) {
+  constexpr int per_line = 8 / bits;
+  constexpr unsigned mask = (1u << bits) - 1u;
+  for (int line = 0; line < bits; ++line) {
+    for (int b = 0; b < 64; ++b) {
+      unsigned byte = 0;
+      for (int i = 0; i < per_line; ++i) {
+        // Nibbles pair vectors l and l + 4; narrower planes keep neighbours together.
+        const int vector = bits == 4 ? line + 4 * i : line * per_line + i;
+        byte |= ((static_cast<unsigned>(vectors[vector][b]) >> shift) & mask) << (bits * i);
+      }
+      out[64 * line + b] = static_cast<std::uint8_t>(byte);
+    }
+  }
+  return out + 64 * bits;
+}
+
+template <int low, int high>
+std::uint8_t* write_codes(const std::uint8_t (&vectors)[8][64], std::uint8_t* out) {
+  out = write_plane<low>(vectors, 0, out);
+  if constexpr (high != 0) out = write_plane<high>(vectors, low, out);
+  return out;
+}
+
+template <class Block>
+void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_bytes,
+          std::byte* code_bytes) {
+  auto* scales = reinterpret_cast<std::uint8_t*>(scale_bytes);
+  auto* codes = reinterpret_cast<std::uint8_t*>(code_bytes);
+  Record rows[16] = {};
+  std::uint8_t vectors[8][64];
+  const bool shared_byte = format.low_bits == 2;
+  // A row that is not there gets the codes of zeros too, so that panels have one well-defined content.
+  for (int r = source.count; r < 16; ++r) {
+    std::fill_n(rows[r].codes, 256, static_cast<std::uint8_t>(format.codebook ? 0 : format.offset));
+  }
+  for (std::int64_t block = 0; block < source.inputs / Block::size; ++block) {
+    for (int r = 0; r < source.count; ++r) {
+      Block b;
+      std::memcpy(&b,
+                  source.rows + static_cast<std::size_t>(r) * source.row_bytes +
+                      static_cast<std::size_t>(block) * sizeof(Block),
+                  sizeof b);
+      read(b, rows[r]);
+    }
+    for (int r = 0; r < 16; ++r) std::memcpy(scales + 2 * r, &rows[r].d, 2);
+    scales += 32;
+    if (format.has_min) {
+      for (int r = 0; r < 16; ++r) std::memcpy(scales + 2 * r, &rows[r].dmin, 2);
+      scales += 32;
+    }
+    if (format.two_levels) {
+      for (int g = 0; g < 256 / format.group; ++g) {
+        for (int r = 0; r < 16; ++r) *scales++ = rows[r].scales[g];
+        if (!format.has_min || shared_byte) continue;
+        for (int r = 0; r < 16; ++r) *scales++ = rows[r].mins[g];
+      }
+    }
+    for (int first = 0; first < Block::size; first += 32) {
+      transpose(rows, first, vectors);
+      switch (format.low_bits * 10 + format.high_bits) {
+        case 20: codes = write_codes<2, 0>(vectors, codes); break;
+        case 21: codes = write_codes<2, 1>(vectors, codes); break;
+        case 40: codes = write_codes<4, 0>(vectors, codes); break;
+        case 41: codes = write_codes<4, 1>(vectors, codes); break;
+        case 42: codes = write_codes<4, 2>(vectors, codes); break;
+        default:
+          std::memcpy(codes, vectors, sizeof vectors);
+          codes += sizeof vectors;
+      }
+    }
+  }
+}
+
+int read_plane(const std::uint8_t* plane, int bits, int vector, int byte) {
+  const int per_line = 8 / bits;
+  const int line = bits == 4 ? vector % 4 : vector / per_line;
+  const int slot = bits == 4 ? vector / 4 : vector % per_line;
+  return (plane[64 * line + byte] >> (bits * slot)) & ((1 << bits) - 1);
+}
+
+float f16_at(const std::uint8_t* bytes) {
+  half value;
+  std::memcpy(&value.bits, bytes, 2);
+  return to_float(value);
+}
+
+}  // namespace
+
+void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
+                      std::byte* codes) noexcept {
+  const BlockFormat format = block_format(dtype);
+  switch (dtype) {
+    case DType::q4_0: return pack<BlockQ4_0>(format, source, scales, codes);
+    case DType::q4_1: return pack<BlockQ4_1>(format, source, scales, codes);
+    case DType::q5_0: return pack<BlockQ5_0>(format, source, scales, codes);
+    case DType::q5_1: return pack<BlockQ5_1>(format, source, scales, codes);
+    case DType::q8_0: return pack<BlockQ8_0>(format, source, scales, codes);
+    case DType::q2_k: return pack<BlockQ2K>(format, source, scales, codes);
+    case DType::q3_k: return pack<BlockQ3K>(format, source, scales, codes);
+    case DType::q4_k: return pack<BlockQ4K>(format, source, scales, codes);
+    case DType::q5_k: return pack<BlockQ5K>(format, source, scales, codes);
+    case DType::q6_k: return pack<BlockQ6K>(format, source, scales, codes);
+    case DType::iq4_nl: return pack<BlockIQ4NL>(format, source, scales, codes);
+    case DType::iq4_xs: return pack<BlockIQ4XS>(format, source, scales, codes);
+    default: return;
+  }
+}
+
+void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte* code_bytes,
+                      int lane, std::int64_t inputs, float* out) noexcept {
+  const BlockFormat format = block_format(dtype);
+  const bool shared_byte = format.low_bits == 2 && format.has_min;
+  for (std::int64_t k = 0; k < inputs; ++k) {
+    const auto* record = reinterpret_cast<const std::uint8_t*>(scale_bytes) +
+                         k / format.scale_span() * format.scale_bytes();
+    float scale = f16_at(record + 2 * lane);
+    float min = format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f;
+    if (format.two_levels) {
+      const std::uint8_t* sub = record + (format.has_min ? 64 : 32) +
+                                k % 256 / format.group *
+                                    (format.has_min && !shared_byte ? 32 : 16) + lane;
+      if (shared_byte) {
+        min *= static_cast<float>(sub[0] >> 4);
+        scale *= static_cast<float>(sub[0] & 15);
+      } else {
+        if (format.has_min) min *= static_cast<float>(sub[16]);
+        scale *= static_cast<float>(static_cast<std::int8_t>(sub[0]));
+      }
+    }
+    const auto* group = reinterpret_cast<const std::uint8_t*>(code_bytes) +
+                        k / 32 * format.code_bytes();
+    const int vector = static_cast<int>(k % 32 / 4);
+    const int byte = 4 * lane + static_cast<int>(k % 4);
+    int code = format.low_bits == 8 ? group[64 * vector + byte]
+                                    : read_plane(group, format.low_bits, vector, byte);
+    if (format.high_bits != 0) {
+      code |= read_plane(group + 64 * format.low_bits, format.high_bits, vector, byte)
+              << format.low_bits;
+    }
+    if (format.codebook) code = iq4_codes[code];
+    const float value = static_cast<float>(code - format.offset) * scale;
+    out[k] = !format.has_min ? value : format.two_levels ? value - min : value + min;
+  }
+}
+
+}  // namespace tenon::cpu

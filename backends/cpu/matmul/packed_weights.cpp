@@ -1,0 +1,126 @@
+#include "packed_weights.hpp"
+
+#include "../thread_pool.hpp"
+#include "layout.hpp"
+#include "pack.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::cpu {
+namespace {
+
+bool is_plain(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::size_t scale_section_bytes(const BlockFormat& format, std::int64_t inputs) {
+  return round_to_line(static_cast<std::size_t>(inputs / format.scale_span()) *
+                       static_cast<std::size_t>(format.scale_bytes()));
+}
+
+// Requires checked arguments.
+std::size_t bytes_of_panel(DType dtype, std::int64_t inputs) {
+  const auto k = static_cast<std::size_t>(inputs);
+  if (is_plain(dtype)) return round_to_line(k * 16 * static_cast<std::size_t>(block_bytes(dtype)));
+  const BlockFormat format = block_format(dtype);
+  return scale_section_bytes(format, inputs) +
+         k / 32 * static_cast<std::size_t>(format.code_bytes());
+}
+
+std::size_t checked_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs) {
+  constexpr std::int64_t limit = std::int64_t{1} << 62;
+  if (!PackedWeights::is_packable(dtype)) {
+    throw Error(Errc::unsupported_dtype, "PackedWeights",
+                fmt::format("no packed form for {}", name(dtype)));
+  }
+  if (outputs < 0 || inputs < 0 || inputs % block_size(dtype) != 0) {
+    throw Error(Errc::bad_shape, "PackedWeights",
+                fmt::format("[{}, {}] of {}, whose blocks hold {} elements", outputs, inputs,
+                            name(dtype), block_size(dtype)));
+  }
+  // A packed element takes less than 5 bytes and a panel at most 15 rows of padding.
+  if (outputs > limit / 8 || inputs > limit / 8 / (outputs + 15)) {
+    throw Error(Errc::bad_shape, "PackedWeights",
+                fmt::format("[{}, {}] does not fit into memory", outputs, inputs));
+  }
+  const auto panels = static_cast<std::size_t>((outputs + panel_rows - 1) / panel_rows);
+  return panels * bytes_of_panel(dtype, inputs);
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(DType dtype, std::int64_t outputs, std::int64_t inputs)
+    : owned_(checked_bytes(dtype, outputs, inputs)),
+      bytes_(owned_.data()),
+      size_(owned_.size_bytes()),
+      panel_bytes_(bytes_of_panel(dtype, inputs)),
+      outputs_(outputs),
+      inputs_(inputs),
+      dtype_(dtype) {}
+
+PackedWeights PackedWeights::borrow(DType dtype, std::int64_t outputs, std::int64_t inputs,
+                                    std::span<const std::byte> bytes) {
+  const std::size_t size = checked_bytes(dtype, outputs, inputs);
+  if (bytes.size() != size) {
+    throw Error(Errc::bad_shape, "PackedWeights::borrow",
+                fmt::format("{} bytes given, [{}, {}] of {} takes {}", bytes.size(), outputs, inputs,
+                            name(dtype), size));
+  }
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 64 != 0) {
+    throw Error(Errc::bad_alignment, "PackedWeights::borrow", "packed bytes must be 64-byte aligned");
+  }
+  PackedWeights result;
+  result.bytes_ = bytes.data();
+  result.size_ = size;
+  result.panel_bytes_ = bytes_of_panel(dtype, inputs);
+  result.outputs_ = outputs;
+  result.inputs_ = inputs;
+  result.dtype_ = dtype;
+  return result;
+}
+
+bool PackedWeights::is_packable(DType dtype) noexcept {
+  return is_plain(dtype) || block_format(dtype).low_bits != 0;
+}
+
+std::size_t PackedWeights::packed_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs) {
+  return checked_bytes(dtype, outputs, inputs);
+}
+
+std::size_t PackedWeights::scale_bytes() const noexcept {
+  return is_plain(dtype_) ? 0 : scale_section_bytes(block_format(dtype_), inputs_);
+}
+
+void PackedWeights::pack(const std::byte* rows, int thread, int threads) noexcept {
+  const auto row_bytes = static_cast<std::size_t>(inputs_ / block_size(dtype_) * block_bytes(dtype_));
+  const Range range = split(panels(), thread, threads);
+  for (std::int64_t p = range.begin; p < range.end; ++p) {
+    const std::int64_t first = p * panel_rows;
+    const PanelSource source{rows + static_cast<std::size_t>(first) * row_bytes, row_bytes,
+                             static_cast<int>(std::min(panel_rows, outputs_ - first)), inputs_};
+    std::byte* panel = owned_.data() + static_cast<std::size_t>(p) * panel_bytes_;
+    if (is_plain(dtype_)) {
+      pack_plain_panel(dtype_, source, panel);
+    } else {
+      pack_block_panel(dtype_, source, panel, panel + scale_bytes());
+    }
+  }
+}
+
+void PackedWeights::dequantize_row(std::int64_t row, float* out) const noexcept {
+  const std::byte* start = panel(row / panel_rows);
+  const int lane = static_cast<int>(row % panel_rows);
+  if (is_plain(dtype_)) {
+    unpack_plain_row(dtype_, start, lane, inputs_, out);
+  } else {
+    unpack_block_row(dtype_, start, start + scale_bytes(), lane, inputs_, out);
+  }
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,135 @@
+// How kernel bodies read packed panels. Included after a simd_*.hpp, by the sources of one
+// instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp gives.
+#include "kernels.hpp"
+#include "layout.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+using Int = Simd::Int;
+using Float = Simd::Float;
+
+constexpr int parts = 16 / Simd::lanes;  // vectors that hold one value of every row of a panel
+
+TENON_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+/// Vector `j` of the plane of `bits` bits at `plane`, moved up by `up`.
+template <int bits, int j, int up>
+TENON_INLINE Int plane_vector(const std::uint8_t* plane) {
+  constexpr int per_line = 8 / bits;
+  constexpr int line = bits == 4 ? j % 4 : j / per_line;
+  constexpr int down = bits * (bits == 4 ? j / 4 : j % per_line) - up;
+  Int v = Simd::load(plane + 64 * line);
+  if constexpr (down > 0) v = Simd::template shift_right<down>(v);
+  if constexpr (down < 0) v = Simd::template shift_left<-down>(v);
+  return Simd::bit_and(v, Simd::set1(((1 << bits) - 1) << up));
+}
+
+/// Reads a packed panel of a block type. `part` selects 16 / parts of its rows.
+template <DType dtype>
+struct PackedPanel {
+  static constexpr BlockFormat format = block_format(dtype);
+  static constexpr int bits = format.bits();
+  static constexpr int offset = format.offset;
+  static constexpr int group = format.group;
+  static constexpr bool has_min = format.has_min;
+  static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
+
+  const std::uint8_t* scales;
+  const std::uint8_t* code_bytes;
+  int part;
+
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
+    return code_bytes + g * format.code_bytes() + part * (4 * Simd::lanes);
+  }
+
+  /// Codes 4 j to 4 j + 3 of a group.
+  template <int j>
+  TENON_INLINE static Int vector(const std::uint8_t* codes) {
+    if constexpr (format.low_bits == 8) {
+      return Simd::load(codes + 64 * j);
+    } else {
+      const Int low = plane_vector<format.low_bits, j, 0>(codes);
+      if constexpr (format.codebook) return Simd::look_up(Simd::load_table(iq4_codes), low);
+      if constexpr (format.high_bits == 0) return low;
+      return Simd::bit_or(low, plane_vector<format.high_bits == 0 ? 1 : format.high_bits, j,
+                                            format.low_bits>(codes + 64 * format.low_bits));
+    }
+  }
+
+  /// Scale and min of the groups of one record.
+  struct Record {
+    Float d;
+    Float dmin;
+    const std::uint8_t* subs;
+
+    /// Index i counts groups of `group` elements from the start of the record.
+    TENON_INLINE Float scale(int i) const {
+      if constexpr (!format.two_levels) return d;
+      constexpr int stride = has_min && group == 32 ? 32 : 16;
+      if constexpr (has_min && group == 16) {
+        return Simd::mul(d, Simd::load_low_nibbles(subs + stride * i));
+      }
+      return Simd::mul(d, Simd::load_i8(subs + stride * i));
+    }
+    TENON_INLINE Float min(int i) const {
+      if constexpr (!format.two_levels) return dmin;
+      if constexpr (group == 16) return Simd::mul(dmin, Simd::load_high_nibbles(subs + 16 * i));
+      return Simd::mul(dmin, Simd::load_u8(subs + 32 * i + 16));
+    }
+  };
+
+  TENON_INLINE Record record(std::int64_t g) const {
+    const std::uint8_t* p = scales + g / groups_per_record * format.scale_bytes();
+    Record r;
+    r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
+    r.dmin = r.d;
+    if constexpr (has_min) {
+      r.dmin = Simd::load_f16(p + 32 + part * (2 * Simd::lanes));
+      if constexpr (format.two_levels) r.dmin = Simd::sub(Simd::zero_float(), r.dmin);
+    }
+    r.subs = p + (has_min ? 64 : 32) + part * Simd::lanes;
+    return r;
+  }
+};
+
+/// Calls f.template operator()<j>() for j = 0 .. count - 1.
+template <int count, int first = 0, class F>
+TENON_INLINE void unroll(F&& f) {
+  if constexpr (first < count) {
+    f.template operator()<first>();
+    unroll<count, first + 1>(f);
+  }
+}
+
+/// y = sums + bias + residual for one panel; `sums` are [rows][width] with this panel's 16 at the start.
+TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int64_t first_row,
+                             std::int64_t rows, const float* sums, std::int64_t width) {
+  const std::int64_t n = 16 * panel;
+  const std::int64_t count = smaller(16, job.outputs - n);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* y = job.y + (first_row + r) * job.y_stride + n;
+    const float* c = sums + r * width;
+    const float* residual =
+        job.residual == nullptr ? nullptr : job.residual + (first_row + r) * job.residual_stride + n;
+    if (count == 16) {
+      for (int part = 0; part < parts; ++part) {
+        const int at = part * Simd::lanes;
+        Float v = Simd::load_float(c + at);
+        if (job.bias != nullptr) v = Simd::add(v, Simd::load_float(job.bias + n + at));
+        if (residual != nullptr) v = Simd::add(v, Simd::load_float(residual + at));
+        Simd::store_float(y + at, v);
+      }
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        float v = c[i];
+        if (job.bias != nullptr) v += job.bias[n + i];
+        if (residual != nullptr) v += residual[i];
+        y[i] = v;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,140 @@
+// 256-bit vectors for the kernel bodies. Included once by each AVX2 source, nowhere else.
+#include <cstdint>
+
+#include <immintrin.h>
+
+#define TENON_INLINE [[gnu::always_inline]] inline
+
+namespace tenon::cpu {
+namespace {
+
+struct Simd {
+  static constexpr int lanes = 8;
+  static constexpr int tile_rows = 4;
+  static constexpr int dense_rows = 6;
+  static constexpr int dense_panels = 1;
+  using Int = __m256i;
+  using Float = __m256;
+
+  TENON_INLINE static Int load(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  TENON_INLINE static void store(void* p, Int v) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), v);
+  }
+  TENON_INLINE static Int set1(int byte) { return _mm256_set1_epi8(static_cast<char>(byte)); }
+  TENON_INLINE static Int bit_and(Int a, Int b) { return _mm256_and_si256(a, b); }
+  TENON_INLINE static Int bit_or(Int a, Int b) { return _mm256_or_si256(a, b); }
+  template <int n>
+  TENON_INLINE static Int shift_right(Int a) { return _mm256_srli_epi16(a, n); }
+  template <int n>
+  TENON_INLINE static Int shift_left(Int a) { return _mm256_slli_epi16(a, n); }
+  TENON_INLINE static Int load_table(const void* p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  TENON_INLINE static Int look_up(Int table, Int index) {
+    return _mm256_shuffle_epi8(table, index);
+  }
+
+  /// Four bytes in every lane.
+  TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
+    int quad;
+    __builtin_memcpy(&quad, p, 4);
+    return _mm256_set1_epi32(quad);
+  }
+  /// offset * *p in every lane; offset is 0 or a power of two.
+  template <int offset>
+  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+    if constexpr (offset == 0) return _mm256_setzero_si256();
+    return _mm256_slli_epi32(_mm256_set1_epi32(*p),
+                             __builtin_ctz(static_cast<unsigned>(offset)));
+  }
+
+  TENON_INLINE static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
+  TENON_INLINE static Float zero_float() { return _mm256_setzero_ps(); }
+  TENON_INLINE static Float broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+  TENON_INLINE static Float load_float(const float* p) { return _mm256_loadu_ps(p); }
+  TENON_INLINE static void store_float(float* p, Float v) { _mm256_storeu_ps(p, v); }
+  TENON_INLINE static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
+  TENON_INLINE static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+  TENON_INLINE static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+  TENON_INLINE static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  TENON_INLINE static Float load_f16(const void* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    const Int wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  }
+  TENON_INLINE static Float load_i8(const void* p) {
+    return to_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+  }
+  TENON_INLINE static Float load_u8(const void* p) {
+    return to_float(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+  }
+  TENON_INLINE static Float load_low_nibbles(const void* p) {
+    const __m128i v = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+    return to_float(_mm256_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15))));
+  }
+  TENON_INLINE static Float load_high_nibbles(const void* p) {
+    const __m128i v = _mm_srli_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(p)), 4);
+    return to_float(_mm256_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15))));
+  }
+  /// Byte `byte` of every lane's four, as a number.
+  template <int byte>
+  TENON_INLINE static Float byte_to_float(Int v) {
+    return to_float(_mm256_and_si256(_mm256_srli_epi32(v, 8 * byte), _mm256_set1_epi32(255)));
+  }
+};
+
+#if defined(__AVXVNNI__)
+
+/// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
+/// offset * negative_sum.
+template <int bits, int offset, int steps>
+struct Dot {
+  __m256i sum;
+  TENON_INLINE void start(const std::int32_t* negative_sum) {
+    sum = Simd::broadcast_times<offset>(negative_sum);
+  }
+  template <int step>
+  TENON_INLINE void add(__m256i codes, const std::int8_t* x) {
+    sum = _mm256_dpbusd_avx_epi32(sum, codes, Simd::broadcast_quad(x));
+  }
+  TENON_INLINE __m256i total() const { return sum; }
+};
+
+#else
+
+/// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
+/// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
+template <int bits, int offset, int steps>
+struct Dot {
+  static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+  __m256i sum;
+  __m256i pairs;
+  TENON_INLINE void start(const std::int32_t* negative_sum) {
+    sum = bits == 8 ? _mm256_setzero_si256() : Simd::broadcast_times<offset>(negative_sum);
+  }
+  template <int step>
+  TENON_INLINE void add(__m256i codes, const std::int8_t* x) {
+    const __m256i quad = Simd::broadcast_quad(x);
+    __m256i product;
+    if constexpr (bits == 8) {
+      const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+      product = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(quad, w));
+    } else {
+      product = _mm256_maddubs_epi16(codes, quad);
+    }
+    pairs = step % span == 0 ? product : _mm256_add_epi16(pairs, product);
+    if constexpr (step % span == span - 1 || step == steps - 1) {
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+  }
+  TENON_INLINE __m256i total() const { return sum; }
+};
+
+#endif
+
+}  // namespace
+}  // namespace tenon::cpu

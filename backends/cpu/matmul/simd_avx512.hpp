@@ -1,0 +1,136 @@
+// 512-bit vectors for the kernel bodies. Included once by each AVX-512 source, nowhere else.
+#include <cstdint>
+
+#include <immintrin.h>
+
+#define TENON_INLINE [[gnu::always_inline]] inline
+
+namespace tenon::cpu {
+namespace {
+
+struct Simd {
+  static constexpr int lanes = 16;
+  static constexpr int tile_rows = 8;     // rows of x that an integer tile takes at once
+  static constexpr int dense_rows = 12;   // the same for f32 tiles of two panels
+  static constexpr int dense_panels = 2;
+  using Int = __m512i;
+  using Float = __m512;
+
+  TENON_INLINE static Int load(const void* p) { return _mm512_loadu_si512(p); }
+  TENON_INLINE static void store(void* p, Int v) { _mm512_storeu_si512(p, v); }
+  TENON_INLINE static Int set1(int byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
+  TENON_INLINE static Int bit_and(Int a, Int b) { return _mm512_and_si512(a, b); }
+  TENON_INLINE static Int bit_or(Int a, Int b) { return _mm512_or_si512(a, b); }
+  template <int n>
+  TENON_INLINE static Int shift_right(Int a) { return _mm512_srli_epi16(a, n); }
+  template <int n>
+  TENON_INLINE static Int shift_left(Int a) { return _mm512_slli_epi16(a, n); }
+  TENON_INLINE static Int load_table(const void* p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  TENON_INLINE static Int look_up(Int table, Int index) { return _mm512_shuffle_epi8(table, index); }
+
+  /// Four bytes in every lane.
+  TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
+    int quad;
+    __builtin_memcpy(&quad, p, 4);
+    return _mm512_set1_epi32(quad);
+  }
+  /// offset * *p in every lane; offset is 0 or a power of two.
+  template <int offset>
+  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+    if constexpr (offset == 0) return _mm512_setzero_si512();
+    return _mm512_slli_epi32(_mm512_set1_epi32(*p), __builtin_ctz(static_cast<unsigned>(offset)));
+  }
+
+  TENON_INLINE static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+  TENON_INLINE static Float zero_float() { return _mm512_setzero_ps(); }
+  TENON_INLINE static Float broadcast(const float* p) { return _mm512_set1_ps(*p); }
+  TENON_INLINE static Float load_float(const float* p) { return _mm512_loadu_ps(p); }
+  TENON_INLINE static void store_float(float* p, Float v) { _mm512_storeu_ps(p, v); }
+  TENON_INLINE static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+  TENON_INLINE static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+  TENON_INLINE static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+  TENON_INLINE static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  TENON_INLINE static Float load_f16(const void* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
+  TENON_INLINE static Float load_i8(const void* p) {
+    return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+  }
+  TENON_INLINE static Float load_u8(const void* p) {
+    return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+  }
+  TENON_INLINE static Float load_low_nibbles(const void* p) {
+    const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return to_float(_mm512_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15))));
+  }
+  TENON_INLINE static Float load_high_nibbles(const void* p) {
+    const __m128i v = _mm_srli_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)), 4);
+    return to_float(_mm512_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15))));
+  }
+  /// Byte `byte` of every lane's four, as a number.
+  template <int byte>
+  TENON_INLINE static Float byte_to_float(Int v) {
+    if constexpr (byte == 3) return to_float(_mm512_srli_epi32(v, 24));
+    return to_float(_mm512_and_si512(_mm512_srli_epi32(v, 8 * byte), _mm512_set1_epi32(255)));
+  }
+};
+
+#if defined(__AVX512VNNI__)
+
+/// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
+/// offset * negative_sum.
+template <int bits, int offset, int steps>
+struct Dot {
+  __m512i sum;
+  TENON_INLINE void start(const std::int32_t* negative_sum) {
+    sum = Simd::broadcast_times<offset>(negative_sum);
+  }
+  template <int step>
+  TENON_INLINE void add(__m512i codes, const std::int8_t* x) {
+    sum = _mm512_dpbusd_epi32(sum, codes, Simd::broadcast_quad(x));
+  }
+  TENON_INLINE __m512i total() const { return sum; }
+};
+
+#else
+
+/// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
+/// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
+template <int bits, int offset, int steps>
+struct Dot {
+  static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+  __m512i sum;
+  __m512i pairs;
+  TENON_INLINE void start(const std::int32_t* negative_sum) {
+    sum = bits == 8 ? _mm512_setzero_si512() : Simd::broadcast_times<offset>(negative_sum);
+  }
+  template <int step>
+  TENON_INLINE void add(__m512i codes, const std::int8_t* x) {
+    const __m512i quad = Simd::broadcast_quad(x);
+    __m512i product;
+    if constexpr (bits == 8) {
+      const __m512i w = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
+      const __m512i signed_quad = _mm512_mask_sub_epi8(quad, _mm512_movepi8_mask(w),
+                                                       _mm512_setzero_si512(), quad);
+      product = _mm512_maddubs_epi16(_mm512_abs_epi8(w), signed_quad);
+    } else {
+      product = _mm512_maddubs_epi16(codes, quad);
+    }
+    pairs = step % span == 0 ? product : _mm512_add_epi16(pairs, product);
+    if constexpr (step % span == span - 1 || step == steps - 1) {
+      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    }
+  }
+  TENON_INLINE __m512i total() const { return sum; }
+};
+
+#endif
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,128 @@
+// 128-bit vectors for the kernel bodies in the vector extension that GCC and Clang share: what they
+// make of it is the baseline's own instructions. Included once by each portable source.
+#include <cstdint>
+
+#define TENON_INLINE [[gnu::always_inline]] inline
+
+namespace tenon::cpu {
+namespace {
+
+using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
+using Halves8 = std::int16_t __attribute__((vector_size(16)));
+using Halves4 = std::uint16_t __attribute__((vector_size(8)));
+using Words4 = std::int32_t __attribute__((vector_size(16)));
+using UnsignedWords4 = std::uint32_t __attribute__((vector_size(16)));
+using Floats4 = float __attribute__((vector_size(16)));
+using SmallBytes4 = std::uint8_t __attribute__((vector_size(4)));
+using SignedBytes4 = std::int8_t __attribute__((vector_size(4)));
+
+template <class T>
+TENON_INLINE T load_as(const void* p) {
+  T v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+struct Simd {
+  static constexpr int lanes = 4;
+  static constexpr int tile_rows = 4;
+  static constexpr int dense_rows = 3;
+  static constexpr int dense_panels = 1;
+  using Int = Bytes16;
+  using Float = Floats4;
+
+  TENON_INLINE static Int load(const void* p) { return load_as<Int>(p); }
+  TENON_INLINE static void store(void* p, Int v) { __builtin_memcpy(p, &v, sizeof v); }
+  TENON_INLINE static Int set1(int byte) { return Int{} + static_cast<std::uint8_t>(byte); }
+  TENON_INLINE static Int bit_and(Int a, Int b) { return a & b; }
+  TENON_INLINE static Int bit_or(Int a, Int b) { return a | b; }
+  // By 16 bits like the other instruction sets: callers mask what comes over from the neighbour.
+  template <int n>
+  TENON_INLINE static Int shift_right(Int a) {
+    return reinterpret_cast<Int>(reinterpret_cast<Halves8>(a) >> n);
+  }
+  template <int n>
+  TENON_INLINE static Int shift_left(Int a) {
+    return reinterpret_cast<Int>(reinterpret_cast<Halves8>(a) << n);
+  }
+  TENON_INLINE static Int load_table(const void* p) { return load_as<Int>(p); }
+  TENON_INLINE static Int look_up(Int table, Int index) {
+    Int v;
+    for (int i = 0; i < 16; ++i) v[i] = table[index[i]];
+    return v;
+  }
+
+  TENON_INLINE static Float to_float(Words4 v) { return __builtin_convertvector(v, Float); }
+  TENON_INLINE static Float zero_float() { return Float{}; }
+  TENON_INLINE static Float broadcast(const float* p) { return Float{*p, *p, *p, *p}; }
+  TENON_INLINE static Float load_float(const float* p) { return load_as<Float>(p); }
+  TENON_INLINE static void store_float(float* p, Float v) { __builtin_memcpy(p, &v, sizeof v); }
+  TENON_INLINE static Float mul(Float a, Float b) { return a * b; }
+  TENON_INLINE static Float add(Float a, Float b) { return a + b; }
+  TENON_INLINE static Float sub(Float a, Float b) { return a - b; }
+  TENON_INLINE static Float fma(Float a, Float b, Float c) { return a * b + c; }
+  TENON_INLINE static Float load_f16(const void* p) {
+    const auto h = __builtin_convertvector(load_as<Halves4>(p), UnsignedWords4);
+    const UnsignedWords4 magnitude = (h & 0x7FFFu) << 13;
+    // A product with 2^112 moves the exponent's bias, exactly, for subnormals too.
+    const Float finite = reinterpret_cast<Float>(magnitude) * 0x1p112f;
+    const auto special = reinterpret_cast<UnsignedWords4>(magnitude >= (31u << 23)) & 0x7F800000u;
+    return reinterpret_cast<Float>(reinterpret_cast<UnsignedWords4>(finite) | special |
+                                   (h & 0x8000u) << 16);
+  }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    return reinterpret_cast<Float>(__builtin_convertvector(load_as<Halves4>(p), UnsignedWords4)
+                                   << 16);
+  }
+  TENON_INLINE static Float load_i8(const void* p) {
+    return to_float(__builtin_convertvector(load_as<SignedBytes4>(p), Words4));
+  }
+  TENON_INLINE static Float load_u8(const void* p) {
+    return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4));
+  }
+  TENON_INLINE static Float load_low_nibbles(const void* p) {
+    return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4) & 15);
+  }
+  TENON_INLINE static Float load_high_nibbles(const void* p) {
+    return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4) >> 4);
+  }
+  /// Byte `byte` of every lane's four, as a number.
+  template <int byte>
+  TENON_INLINE static Float byte_to_float(Int v) {
+    return to_float((reinterpret_cast<Words4>(v) >> (8 * byte)) & 255);
+  }
+};
+
+/// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
+/// offset * negative_sum.
+template <int bits, int offset, int steps>
+struct Dot {
+  Words4 sum;
+
+  TENON_INLINE void start(const std::int32_t* negative_sum) {
+    sum = Words4{} + offset * *negative_sum;
+  }
+  // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
+  template <int step>
+  TENON_INLINE void add(Bytes16 codes, const std::int8_t* x) {
+    const auto pairs = reinterpret_cast<Halves8>(codes);
+    const Halves8 even = (pairs & 255) * Halves8{x[0], x[2], x[0], x[2], x[0], x[2], x[0], x[2]};
+    const Halves8 odd = ((pairs >> 8) & 255) *
+                        Halves8{x[1], x[3], x[1], x[3], x[1], x[3], x[1], x[3]};
+    if constexpr (bits == 8) {
+      sum += both_halves(even) + both_halves(odd);
+    } else {
+      sum += both_halves(even + odd);
+    }
+  }
+  TENON_INLINE Words4 total() const { return sum; }
+
+ private:
+  TENON_INLINE static Words4 both_halves(Halves8 v) {
+    const auto words = reinterpret_cast<Words4>(v);
+    return (words >> 16) + ((words << 16) >> 16);
+  }
+};
+
+}  // namespace
+}  // namespace tenon::cpu

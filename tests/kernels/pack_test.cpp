@@ -1,0 +1,94 @@
+#include "kernels/support.hpp"
+
+#include <tenon/error.hpp>
+
+#include <cstring>
+#include <functional>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::test;
+using cpu::PackedWeights;
+
+namespace {
+
+Errc code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  FAIL("no error");
+  return Errc::internal;
+}
+
+bool same_bits(const float* a, const float* b, std::size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("packed weights: rows come back bit for bit") {
+  Random random;
+  CAPTURE(random.seed());
+  std::vector<DType> types = block_types();
+  types.insert(types.end(), {DType::f32, DType::f16, DType::bf16});
+  for (const DType dtype : types) {
+    for (const std::int64_t outputs : {1, 15, 16, 17, 40}) {
+      const std::int64_t inputs = is_block(dtype) ? 3 * block_size(dtype) : 37;
+      const Weights w = random_weights(random, dtype, outputs, inputs);
+      const PackedWeights p = packed(w, 3);
+      std::vector<float> row(static_cast<std::size_t>(inputs));
+      for (std::int64_t n = 0; n < outputs; ++n) {
+        p.dequantize_row(n, row.data());
+        CAPTURE(name(dtype), outputs, n);
+        REQUIRE(same_bits(row.data(), w.values.data() + n * inputs, row.size()));
+      }
+    }
+  }
+}
+
+TEST_CASE("packed weights: at most 7 % larger than the file") {
+  for (const DType dtype : block_types()) {
+    const double file = 576.0 * 1536.0 / static_cast<double>(block_size(dtype)) *
+                        static_cast<double>(block_bytes(dtype));
+    CAPTURE(name(dtype));
+    CHECK(static_cast<double>(PackedWeights::packed_bytes(dtype, 576, 1536)) <= 1.07 * file);
+  }
+}
+
+TEST_CASE("packed weights: borrowed bytes are used where they lie") {
+  Random random;
+  CAPTURE(random.seed());
+  const Weights w = random_weights(random, DType::q4_1, 33, 64);
+  const PackedWeights own = packed(w);
+  const auto borrowed = PackedWeights::borrow(DType::q4_1, 33, 64, own.bytes());
+  CHECK(own.owns_bytes());
+  CHECK_FALSE(borrowed.owns_bytes());
+  CHECK(borrowed.panel(2) == own.panel(2));
+  std::vector<float> row(64);
+  borrowed.dequantize_row(32, row.data());
+  CHECK(same_bits(row.data(), w.values.data() + 32 * 64, 64));
+}
+
+TEST_CASE("packed weights: errors") {
+  CHECK(code_of([] { PackedWeights(DType::i32, 4, 32); }) == Errc::unsupported_dtype);
+  CHECK(code_of([] { PackedWeights(DType::q8_k, 4, 256); }) == Errc::unsupported_dtype);
+  CHECK(code_of([] { PackedWeights(DType::q4_0, 4, 48); }) == Errc::bad_shape);
+  CHECK(code_of([] { PackedWeights(DType::q4_k, 4, 128); }) == Errc::bad_shape);
+  CHECK(code_of([] { PackedWeights(DType::f32, -1, 1); }) == Errc::bad_shape);
+  CHECK(code_of([] { PackedWeights(DType::f32, std::int64_t{1} << 40, std::int64_t{1} << 40); }) ==
+        Errc::bad_shape);
+  CHECK(code_of([] { PackedWeights(DType::f32, std::int64_t{1} << 25, std::int64_t{1} << 25); }) ==
+        Errc::out_of_memory);
+  const PackedWeights w(DType::q4_0, 16, 32);
+  CHECK(code_of([&] { PackedWeights::borrow(DType::q4_0, 17, 32, w.bytes()); }) == Errc::bad_shape);
+  std::vector<std::byte> odd(w.bytes().size() + 65);
+  const auto start = reinterpret_cast<std::uintptr_t>(odd.data());
+  const std::size_t shift = start % 64 == 1 ? 1 : 0;  // somewhere that is no multiple of 64
+  const std::size_t at = (start + shift) % 64 == 0 ? 1 : shift;
+  CHECK(code_of([&] {
+          PackedWeights::borrow(DType::q4_0, 16, 32, {odd.data() + at, w.bytes().size()});
+        }) == Errc::bad_alignment);
+}

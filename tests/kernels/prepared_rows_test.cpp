@@ -1,0 +1,91 @@
+#include "kernels/support.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::test;
+using cpu::RowForm;
+
+TEST_CASE("int8 rows: codes, scales and sums of a worked example") {
+  // One group whose largest magnitude is 127: the codes are the rounded numbers.
+  std::vector<float> x(32, 0.0f);
+  x[0] = -127.0f;
+  x[1] = 2.5f;   // ties to even
+  x[2] = 3.5f;
+  x[31] = 10.4f;
+  for (const cpu::Isa isa : supported_isas()) {
+    CAPTURE(name(isa));
+    const OwnedRows q = prepared(x, 1, 32, RowForm::int8, isa);
+    CHECK(q.rows.scales(0)[0] == 1.0f);
+    CHECK(q.rows.codes(0)[0] == -127);
+    CHECK(q.rows.codes(0)[1] == 2);
+    CHECK(q.rows.codes(0)[2] == 4);
+    CHECK(q.rows.codes(0)[31] == 10);
+    CHECK(q.rows.sums(0)[0] == -111.0f);
+    CHECK(q.rows.negative_sums(0)[0] == 111);
+    CHECK(q.rows.half_sums(0)[0] == -121.0f);
+    CHECK(q.rows.half_sums(0)[1] == 10.0f);
+    CHECK(q.rows.negative_half_sums(0)[1] == -10);
+  }
+}
+
+TEST_CASE("int8 rows: every level and number of threads gives the same bits") {
+  Random random;
+  CAPTURE(random.seed());
+  const std::int64_t rows = 7, inputs = 96;
+  std::vector<float> x = random.normals(rows * inputs, 3.0f);
+  x[40] = 1e30f;
+  for (int i = 0; i < 32; ++i) x[static_cast<std::size_t>(inputs + i)] = 0.0f;
+  for (int i = 0; i < 32; ++i) x[static_cast<std::size_t>(2 * inputs + i)] *= 1e-38f;
+  const OwnedRows expected = prepared(x, rows, inputs, RowForm::int8, cpu::Isa::portable);
+  for (const cpu::Isa isa : supported_isas()) {
+    for (const int threads : {1, 2, 5, 16}) {
+      CAPTURE(name(isa), threads);
+      const OwnedRows q = prepared(x, rows, inputs, RowForm::int8, isa, threads);
+      CHECK(std::equal(q.rows.codes(0), q.rows.codes(rows), expected.rows.codes(0)));
+      CHECK(std::equal(q.rows.scales(0), q.rows.scales(rows), expected.rows.scales(0)));
+      CHECK(std::equal(q.rows.sums(0), q.rows.sums(rows), expected.rows.sums(0)));
+      CHECK(std::equal(q.rows.negative_half_sums(0), q.rows.negative_half_sums(rows),
+                       expected.rows.negative_half_sums(0)));
+    }
+  }
+}
+
+TEST_CASE("int8 rows: what is not finite stays not finite") {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                          std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    std::vector<float> x(64, 1.0f);
+    x[5] = bad;
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), bad);
+      const OwnedRows q = prepared(x, 1, 64, RowForm::int8, isa);
+      CHECK_FALSE(std::isfinite(q.rows.scales(0)[0]));
+      CHECK(q.rows.scales(0)[1] == 1.0f / 127.0f);
+    }
+  }
+}
+
+TEST_CASE("bf16 rows: tiles of 16 rows by 32 elements, padded with zeros") {
+  if (!cpu::supports(cpu::Isa::amx)) {
+    WARN("skipped: this machine has no AMX");
+    return;
+  }
+  Random random;
+  CAPTURE(random.seed());
+  const std::int64_t rows = 21, inputs = 64;
+  const std::vector<float> x = random.normals(rows * inputs);
+  const OwnedRows q = prepared(x, rows, inputs, RowForm::bf16, cpu::Isa::amx, 2);
+  for (std::int64_t r = 0; r < 32; ++r) {
+    for (std::int64_t k = 0; k < inputs; ++k) {
+      const std::uint16_t expected =
+          r < rows ? to_bfloat16(x[static_cast<std::size_t>(r * inputs + k)]).bits : 0;
+      REQUIRE(q.rows.tile(r / 16, k / 32)[r % 16 * 32 + k % 32] == expected);
+    }
+  }
+}

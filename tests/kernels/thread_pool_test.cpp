@@ -1,0 +1,131 @@
+#include "backends/cpu/thread_pool.hpp"
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using tenon::cpu::Barrier;
+using tenon::cpu::ThreadPool;
+using tenon::cpu::Worker;
+
+TEST_CASE("thread pool: every thread of a region runs once") {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    REQUIRE(pool.threads() == threads);
+    std::vector<int> calls(static_cast<std::size_t>(threads), 0);
+    for (int round = 0; round < 100; ++round) {
+      pool.run([&](Worker& w) {
+        CHECK_FALSE(w.threads != threads);
+        ++calls[static_cast<std::size_t>(w.thread)];
+      });
+    }
+    for (const int count : calls) CHECK(count == 100);
+  }
+}
+
+TEST_CASE("thread pool: sizes out of range are clamped") {
+  CHECK(ThreadPool(0).threads() == ThreadPool::available_cpus());
+  CHECK(ThreadPool(-5).threads() == ThreadPool::available_cpus());
+  ThreadPool many(1000);
+  CHECK(many.threads() <= ThreadPool::max_threads);
+  std::atomic<int> ran{0};
+  many.run([&](Worker&) { ++ran; });
+  CHECK(ran == many.threads());
+  many.run([&](Worker& w) { CHECK_FALSE(w.threads != 2); }, 2);
+  many.run([&](Worker& w) { CHECK_FALSE(w.threads != 1); }, -3);
+}
+
+TEST_CASE("thread pool: the barrier orders what lies before and after it") {
+  for (const int threads : {2, 4, 9}) {
+    ThreadPool pool(threads);
+    std::vector<std::int64_t> values(static_cast<std::size_t>(threads), 0);
+    std::atomic<int> wrong{0};
+    pool.run([&](Worker& w) {
+      const auto self = static_cast<std::size_t>(w.thread);
+      for (std::int64_t step = 1; step <= 300; ++step) {
+        values[self] = step;
+        w.barrier.wait();
+        for (const std::int64_t v : values) wrong += v != step;
+        w.barrier.wait();
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("thread pool: the shared counter hands out every item once") {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> taken(1000);
+  pool.run([&](Worker& w) {
+    for (std::int64_t i; (i = w.next.fetch_add(1)) < 1000;) ++taken[static_cast<std::size_t>(i)];
+  });
+  for (const auto& count : taken) REQUIRE(count == 1);
+}
+
+TEST_CASE("thread pool: the exception of the lowest thread reaches the caller") {
+  ThreadPool pool(4);
+  for (int round = 0; round < 20; ++round) {
+    std::string message;
+    try {
+      pool.run([](Worker& w) {
+        if (w.thread >= 1) throw std::runtime_error("thread " + std::to_string(w.thread));
+      });
+    } catch (const std::runtime_error& error) {
+      message = error.what();
+    }
+    REQUIRE(message == "thread 1");
+  }
+  int ran = 0;
+  pool.run([&](Worker& w) { ran += w.thread == 0; });
+  CHECK(ran == 1);
+}
+
+TEST_CASE("thread pool: a nested region runs on its caller alone") {
+  ThreadPool pool(3);
+  std::atomic<int> inner{0};
+  pool.run([&](Worker&) {
+    pool.run([&](Worker& w) { inner += w.threads == 1; });
+  });
+  CHECK(inner == 3);
+}
+
+TEST_CASE("thread pool: callers on different threads take turns") {
+  ThreadPool pool(3);
+  std::atomic<int> inside{0}, overlaps{0}, ran{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        pool.run([&](Worker& w) {
+          if (w.thread == 0) overlaps += inside.fetch_add(1) != 0;
+          w.barrier.wait();
+          ++ran;
+          w.barrier.wait();
+          if (w.thread == 0) --inside;
+        });
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  CHECK(overlaps == 0);
+  CHECK(ran == 4 * 50 * 3);
+}
+
+TEST_CASE("split: contiguous parts that cover everything") {
+  for (const int threads : {1, 2, 7}) {
+    for (const std::int64_t count : {0, 1, 5, 100}) {
+      std::int64_t at = 0;
+      for (int t = 0; t < threads; ++t) {
+        const auto range = tenon::cpu::split(count, t, threads);
+        CHECK(range.begin == at);
+        CHECK(range.end - range.begin <= count / threads + 1);
+        at = range.end;
+      }
+      CHECK(at == count);
+    }
+  }
+}

@@ -87,7 +87,7 @@ Strides dense_strides(const Shape& shape) {
   for (int i = shape.rank() - 1; i >= 0; --i) {
     strides[static_cast<std::size_t>(i)] = step;
     const std::int64_t block = i == shape.rank() - 1 ? block_size(shape.dtype()) : 1;
-    step *= std::max<std::int64_t>(shape[i] / block, 1);
+    step = checked_multiply(step, std::max<std::int64_t>(shape[i] / block, 1));
   }
   return strides;
 }

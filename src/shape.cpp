@@ -98,7 +98,7 @@ void Shape::check() const {
                               name(dtype_), block_size(dtype_)));
     }
   }
-  if (counted) checked_multiply(count / block_size(dtype_) + 1, block_bytes(dtype_));
+  if (counted) checked_multiply(count / block_size(dtype_), block_bytes(dtype_));
 }
 
 bool Shape::has_tags() const noexcept {

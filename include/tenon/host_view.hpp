@@ -13,7 +13,8 @@ namespace tenon {
 /// block_bytes per whole block.
 using Strides = std::array<std::int64_t, max_rank>;
 
-/// Strides of a dense row-major array of this shape; Errc::bad_shape unless it is static.
+/// Strides of a dense row-major array of this shape; Errc::bad_shape unless it is static,
+/// Errc::shape_overflow where an empty array of blocks would need strides above 2^63 - 1.
 Strides dense_strides(const Shape& shape);
 
 /// An n-d array in CPU memory that somebody else owns: what kernels read and write.

@@ -1,0 +1,107 @@
+#include <array>
+
+#include <tenon/ops/cache_update.hpp>
+
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+
+namespace tenon::testing {
+namespace {
+
+const CacheUpdate op{};
+const Shape cache_type({2, 1, 2, 4, 3}, f16);  // layers, batch, heads, positions, size
+const Shape layer_type({}, i64);
+const Shape x_type({1, 2, 2, 3}, f32);  // batch, steps, heads, size
+const Shape position_type({}, i32);
+
+TEST_CASE("cache_update: steps move behind the heads, other elements stay") {
+  const HostBuffer cache = floats({2, 1, 2, 3, 1}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const HostBuffer x = floats({1, 2, 2, 1}, {20, 30, 21, 31});
+  const HostBuffer y = apply(op, {cache, longs({}, {1}), x, ints({}, {1})});
+  expect_equal(y, {0, 1, 2, 3, 4, 5, 6, 20, 21, 9, 30, 31});
+}
+
+TEST_CASE("cache_update: writes into the cache itself when the output is its storage") {
+  HostBuffer cache = floats({1, 1, 1, 3, 1}, {1, 2, 3});
+  const HostBuffer layer = longs({}, {0}), x = floats({1, 1, 1, 1}, {9}), position = ints({}, {2});
+  op.reference(std::array{cache.view(), layer.view(), x.view(), position.view()}, cache.view());
+  expect_equal(cache, {1, 2, 9});
+}
+
+TEST_CASE("cache_update: converts to the cache's dtype") {
+  const HostBuffer cache = floats({1, 1, 1, 1, 2}, {0, 0}).to(f16);
+  const HostBuffer y =
+      apply(op, {cache, longs({}, {0}), floats({1, 1, 1, 2}, {0.1f, 65520}), ints({}, {0})});
+  expect_equal(y, {0.0999755859375, std::numeric_limits<double>::infinity()});
+}
+
+TEST_CASE("cache_update: no steps, no heads") {
+  const HostBuffer cache = floats({1, 1, 1, 2, 1}, {1, 2});
+  expect_equal(apply(op, {cache, longs({}, {0}), floats({1, 0, 1, 1}, {}), ints({}, {2})}), {1, 2});
+  const HostBuffer none = floats({1, 1, 0, 2, 1}, {});
+  expect_type(apply(op, {none, longs({}, {0}), floats({1, 1, 0, 1}, {}), ints({}, {0})}).shape(),
+              "f32[1, 1, 0, 2, 1]");
+}
+
+TEST_CASE("cache_update: keeps the cache's tags; sizes may be symbolic") {
+  const Shape tagged = cache_type.with_tag(3, "t");
+  expect_type(infer(op, {tagged, layer_type, x_type.with_dim(1, symbol("S")), position_type}),
+              "f16[2, 1, 2, t=4, 3]");
+}
+
+TEST_CASE("cache_update: C1 ranks") {
+  expect_error(Errc::shape_mismatch, [] {
+    infer(op, {Shape({1, 2, 4, 3}, f16), layer_type, x_type, position_type});
+  });
+  expect_error(Errc::shape_mismatch, [] {
+    infer(op, {cache_type, layer_type, Shape({2, 2, 3}, f32), position_type});
+  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {cache_type, Shape({1}, i64), x_type, position_type}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {cache_type, layer_type, x_type, Shape({2}, i32)}); });
+}
+
+TEST_CASE("cache_update: C2 dtypes") {
+  expect_error(Errc::unsupported_dtype, [] {
+    infer(op, {Shape({2, 1, 2, 4, 3}, i8), layer_type, x_type, position_type});
+  });
+  expect_error(Errc::unsupported_dtype, [] {
+    infer(op, {cache_type, layer_type, Shape({1, 2, 2, 3}, i32), position_type});
+  });
+  expect_error(Errc::unsupported_dtype,
+               [] { infer(op, {cache_type, Shape({}, i32), x_type, position_type}); });
+  expect_error(Errc::unsupported_dtype,
+               [] { infer(op, {cache_type, layer_type, x_type, Shape({}, i64)}); });
+}
+
+TEST_CASE("cache_update: C3 batch, heads or size differ") {
+  for (const int axis : {0, 2, 3}) {
+    expect_error(Errc::shape_mismatch, [axis] {
+      infer(op, {cache_type, layer_type, x_type.with_dim(axis, 5), position_type});
+    });
+  }
+}
+
+TEST_CASE("cache_update: C4 more steps than positions") {
+  expect_error(Errc::shape_mismatch, [] {
+    infer(op, {cache_type, layer_type, x_type.with_dim(1, 5), position_type});
+  });
+}
+
+TEST_CASE("cache_update: out of range, and then the cache is untouched") {
+  HostBuffer cache = floats({2, 1, 1, 2, 1}, {1, 2, 3, 4});
+  const HostBuffer x = floats({1, 1, 1, 1}, {9});
+  const auto update = [&](std::int64_t layer, std::int32_t position) {
+    const HostBuffer at = longs({}, {layer}), from = ints({}, {position});
+    op.reference(std::array{cache.view(), at.view(), x.view(), from.view()}, cache.view());
+  };
+  expect_error(Errc::out_of_range, [&] { update(-1, 0); });
+  expect_error(Errc::out_of_range, [&] { update(2, 0); });
+  expect_error(Errc::out_of_range, [&] { update(0, -1); });
+  expect_error(Errc::out_of_range, [&] { update(0, 2); });
+  expect_equal(cache, {1, 2, 3, 4});
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,0 +1,58 @@
+#include <tenon/ops/select.hpp>
+
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+
+namespace tenon::testing {
+namespace {
+
+const Select op{};
+
+TEST_CASE("select: one slice of the first axis") {
+  const HostBuffer x = floats({3, 2}, {1, 2, 3, 4, 5, 6});
+  expect_equal(apply(op, {x, longs({}, {1})}), {3, 4});
+  expect_equal(apply(op, {x, ints({}, {2})}), {5, 6});
+  expect_type(apply(op, {floats({2}, {7, 8}), longs({}, {0})}).shape(), "f32[]");
+}
+
+TEST_CASE("select: any dtype, block types included") {
+  expect_equal(apply(op, {ints({2, 2}, {1, 2, 3, 4}), ints({}, {1})}), {3, 4});
+  Random random;
+  const HostBuffer rows = random.uniform(Shape({3, 64}, f32)).to(DType::q8_0);
+  const HostBuffer row = apply(op, {rows, longs({}, {2})});
+  CHECK(row.shape().dtype() == DType::q8_0);
+  expect_close(row.to(f32), apply(op, {rows.to(f32), longs({}, {2})}), 0, 0);
+}
+
+TEST_CASE("select: sizes of zero") {
+  expect_type(apply(op, {floats({2, 0}, {}), longs({}, {1})}).shape(), "f32[0]");
+  expect_error(Errc::out_of_range, [] { apply(op, {floats({0, 2}, {}), longs({}, {0})}); });
+}
+
+TEST_CASE("select: tags pass through") {
+  expect_type(infer(op, {Shape({{"l", 3}, {"b", symbol("B")}, 4}, f16), Shape({}, i64)}),
+              "f16[b=B, 4]");
+}
+
+TEST_CASE("select: C1 nothing to select from") {
+  expect_error(Errc::shape_mismatch, [] { infer(op, {Shape({}, f32), Shape({}, i64)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(op, {Shape({32}, DType::q8_0), Shape({}, i64)}); });
+}
+
+TEST_CASE("select: C2 index not a scalar") {
+  expect_error(Errc::shape_mismatch, [] { infer(op, {Shape({2}, f32), Shape({1}, i64)}); });
+}
+
+TEST_CASE("select: C3 index of another type") {
+  expect_error(Errc::unsupported_dtype, [] { infer(op, {Shape({2}, f32), Shape({}, f32)}); });
+}
+
+TEST_CASE("select: an index out of range") {
+  const HostBuffer x = floats({3}, {1, 2, 3});
+  for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{3}, std::int64_t{1} << 62}) {
+    expect_error(Errc::out_of_range, [&] { apply(op, {x, longs({}, {index})}); });
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,11 +1,11 @@
 #include "scanners.hpp"
 
+#include "intervals.hpp"
 #include "unicode.hpp"
 #include "utf8.hpp"
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <vector>
 
 namespace tenon::text::scan {
@@ -154,11 +154,6 @@ bool is_space_before(std::string_view text, std::size_t position) {
   return false;
 }
 
-struct Interval {
-  char32_t first;
-  char32_t last;
-};
-
 // The cased letters of scripts with case, as DeepSeek's tokenizers list them, in code point order.
 constexpr std::array deepseek_letter_intervals{
     Interval{0x41, 0x5A},       Interval{0x61, 0x7A},       Interval{0xB5, 0xB5},
@@ -191,12 +186,7 @@ constexpr std::array deepseek_letter_intervals{
     Interval{0x10CC0, 0x10CF2}, Interval{0x118A0, 0x118DF}, Interval{0x1E900, 0x1E943},
 };
 
-bool is_deepseek_letter(char32_t value) {
-  const auto* const after =
-      std::upper_bound(deepseek_letter_intervals.begin(), deepseek_letter_intervals.end(), value,
-                       [](char32_t v, const Interval& interval) { return v < interval.first; });
-  return after != deepseek_letter_intervals.begin() && value <= std::prev(after)->last;
-}
+bool is_deepseek_letter(char32_t value) { return lies_in(deepseek_letter_intervals, value); }
 
 bool is_deepseek_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '~') || (c >= 0xFF01 && c <= 0xFF0F) ||
@@ -328,7 +318,9 @@ std::size_t numeric_bytes(std::string_view text, std::size_t position) {
     return (byte >= '0' && byte <= '9') || byte == 0xB2 || byte == 0xB3 || byte == 0xB9 ||
            byte == 0xBC || byte == 0xBD || byte == 0xBE;
   };
-  while (position < text.size() && is_numeric(text[position])) ++position;
+  if (position == text.size()) return position;
+  const bool kind = is_numeric(text[position]);
+  while (position < text.size() && is_numeric(text[position]) == kind) ++position;
   return position;
 }
 

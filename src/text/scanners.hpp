@@ -21,7 +21,7 @@ std::size_t newline(std::string_view text, std::size_t position);       ///< [\r
 std::size_t number(std::string_view text, std::size_t position);        ///< \p{N}
 std::size_t numbers(std::string_view text, std::size_t position);       ///< \p{N}+
 std::size_t three_digits(std::string_view text, std::size_t position);  ///< [0-9][0-9][0-9]
-std::size_t punctuation(std::string_view text, std::size_t position);   ///< [!-/:-@[-`{-~\p{P}]+
+std::size_t punctuation(std::string_view text, std::size_t position);  ///< runs of is_punctuation()
 std::size_t marked_punctuation(std::string_view text, std::size_t position);  ///< [\p{P}$+<=>^~|]+
 std::size_t spaced_letters(std::string_view text, std::size_t position);      ///< \s?\p{L}+
 std::size_t spaced_punctuation(std::string_view text, std::size_t position);  ///< \s?\p{P}+
@@ -37,8 +37,9 @@ bool is_deepseek_letter_pattern(std::string_view regex);
 /// \s?[!-/:-~！-／：-～‘-‟　-。]+
 std::size_t deepseek_punctuation(std::string_view text, std::size_t position);
 
-/// Runs of bytes that look numeric once each byte is written as a character of the byte alphabet:
-/// 0-9 and ² ³ ¹ ¼ ½ ¾. Falcon splits so because its digit rule comes after the alphabet.
+/// Runs of bytes that look numeric once each byte is written as a character of the byte alphabet
+/// (0-9 and ² ³ ¹ ¼ ½ ¾), and the runs between them. Falcon splits so, even inside characters,
+/// because its digit rule comes after the alphabet.
 std::size_t numeric_bytes(std::string_view text, std::size_t position);
 
 }  // namespace tenon::text::scan

@@ -1,5 +1,6 @@
 #include "unicode.hpp"
 
+#include "unicode_ages.hpp"
 #include "utf8.hpp"
 
 #include <algorithm>
@@ -21,6 +22,7 @@ bool is_white_space(char32_t c) noexcept {
 }
 
 utf8proc_propval_t combining_class(char32_t value) noexcept {
+  if (lies_in(newer_combining, value)) return 0;
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
 }
 
@@ -64,8 +66,13 @@ std::uint8_t compute_traits(char32_t value) noexcept {
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
       return space;
-    default:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
       return with(trait_other);
+    default:
+      return space;
   }
 }
 
@@ -80,6 +87,16 @@ const std::uint8_t* basic_plane_traits() {
 }
 
 }  // namespace detail
+
+bool is_punctuation(char32_t value) noexcept {
+  if (value < 0x80) {
+    return (value >= '!' && value <= '/') || (value >= ':' && value <= '@') ||
+           (value >= '[' && value <= '`') || (value >= '{' && value <= '~');
+  }
+  // U+166D and U+111C9 changed their categories since.
+  return value == 0x166D || value == 0x111C9 ||
+         (has(value, trait_punctuation) && !lies_in(newer_punctuation, value));
+}
 
 void append_lowercase(std::vector<char32_t>& out, char32_t value) {
   if (value < 0x80) {

@@ -16,7 +16,7 @@ enum Trait : std::uint8_t {
   trait_symbol = 16,      ///< \p{S}
   trait_mark = 32,        ///< \p{M}
   trait_nonspacing = 64,  ///< \p{Mn}
-  trait_other = 128,      ///< \p{C}: control, format, surrogate, private use, unassigned
+  trait_other = 128,      ///< \p{C} but for unassigned: control, format, surrogate, private use
 };
 
 namespace detail {
@@ -32,14 +32,9 @@ inline std::uint8_t traits(char32_t value) noexcept {
 
 inline bool has(char32_t value, unsigned wanted) noexcept { return (traits(value) & wanted) != 0; }
 
-/// Whether a character is ASCII punctuation (all of !-/ :-@ [-` {-~) or \p{P}.
-inline bool is_punctuation(char32_t value) noexcept {
-  if (value < 0x80) {
-    return (value >= '!' && value <= '/') || (value >= ':' && value <= '@') ||
-           (value >= '[' && value <= '`') || (value >= '{' && value <= '~');
-  }
-  return has(value, trait_punctuation);
-}
+/// What Hugging Face's rules split at as punctuation: all of !-/ :-@ [-` {-~, and what was \p{P} in
+/// Unicode 8.
+bool is_punctuation(char32_t value) noexcept;
 
 /// Appends the full lower-case mapping of one character, context aside.
 void append_lowercase(std::vector<char32_t>& out, char32_t value);

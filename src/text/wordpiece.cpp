@@ -1,25 +1,31 @@
 #include "subword_model.hpp"
 #include "unicode.hpp"
+#include "unicode_ages.hpp"
 #include "utf8.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 namespace tenon::text {
 namespace {
 
-/// The blocks that BERT sets apart character by character. The fifth begins where Google's
-/// tokenization.py has it, 0x2B820; see is_chinese in Hugging Face's bert.rs for the same list.
-bool is_chinese(char32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
-         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
-         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
-}
+/// The blocks that BERT sets apart character by character. The gap before 0x2B920 is a slip of
+/// Hugging Face's, whose results these are.
+constexpr std::array chinese{
+    Interval{0x3400, 0x4DBF},   Interval{0x4E00, 0x9FFF},   Interval{0xF900, 0xFAFF},
+    Interval{0x20000, 0x2A6DF}, Interval{0x2A700, 0x2B81F}, Interval{0x2B920, 0x2CEAF},
+    Interval{0x2F800, 0x2FA1F},
+};
 
 bool is_removed(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
-  return c == 0 || c == 0xFFFD || has(c, trait_other);
+  return c == 0 || c == 0xFFFD || (has(c, trait_other) && !lies_in(newer_format, c));
+}
+
+bool is_accent(char32_t c) {
+  // U+1734 became a spacing mark after Unicode 8.
+  return c == 0x1734 || (has(c, trait_nonspacing) && !lies_in(newer_nonspacing, c));
 }
 
 /// BERT's WordPiece: words are cleaned, then cut into the longest pieces that the vocabulary has,
@@ -36,7 +42,7 @@ class WordPiece final : public SubwordModel {
     std::vector<char32_t> characters = cleaned(text);
     if (options_.strip_accents.value_or(options_.lowercase)) {
       decompose(characters);
-      std::erase_if(characters, [](char32_t c) { return has(c, trait_nonspacing); });
+      std::erase_if(characters, is_accent);
     }
     std::string out;
     out.reserve(text.size());
@@ -96,7 +102,7 @@ class WordPiece final : public SubwordModel {
         if (is_removed(value)) continue;
         if (has(value, trait_space)) value = ' ';
       }
-      if (options_.split_chinese && is_chinese(value)) {
+      if (options_.split_chinese && lies_in(chinese, value)) {
         out.insert(out.end(), {U' ', value, U' '});
       } else {
         out.push_back(value);

@@ -17,7 +17,7 @@ endfunction()
 function(build_consumer)
   file(REMOVE_RECURSE ${WORK}/${STEP})
   run(${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/${STEP} -G ${GENERATOR}
-      -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_COMPILER=${COMPILER}
+      -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER}
       -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} "-D TENON_COMPONENTS=${component_list}" ${ARGV})
   run(${CMAKE_COMMAND} --build ${WORK}/${STEP} --target consumer)
   run(${WORK}/${STEP}/consumer)
@@ -58,7 +58,8 @@ elseif(STEP STREQUAL "missing_component")
     message(FATAL_ERROR "a missing component went unnoticed (${status}): ${text}")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
-  build_consumer(-D TENON_SOURCE=${SOURCE})
+  # With the flags of the surrounding build, ccache has every object already.
+  build_consumer(-D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR})
 elseif(STEP STREQUAL "pkg_config")
   find_program(pkg_config pkg-config REQUIRED)
   set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)

@@ -51,10 +51,14 @@ void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
           !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
         continue;
       }
-      // Another operand that views the same storage differently would see half-written data.
-      const bool seen_otherwise = std::ranges::any_of(step.inputs, [&](const Array& other) {
-        return flat_.root(other.storage) == to && !fills_storage(flat_, other);
-      });
+      // Another operand in the same storage would see half-written data, unless the op may
+      // overwrite it just as well.
+      bool seen_otherwise = false;
+      for (std::size_t j = 0; j < step.inputs.size(); ++j) {
+        const Array& other = step.inputs[j];
+        const bool overwritable = j < 32 && (allowed >> j & 1u) != 0 && fills_storage(flat_, other);
+        seen_otherwise = seen_otherwise || (flat_.root(other.storage) == to && !overwritable);
+      }
       if (seen_otherwise) continue;
       merge(from, to);
       break;

@@ -22,10 +22,8 @@ namespace tenon {
 struct Select {
   static constexpr std::string_view name = "select";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  /// Where the run's driver knows the index before it runs the op (the counter of a repeat), the
-  /// result may be the slice itself instead of a copy: its bytes lie densely whenever x's do. Not
-  /// `traits.view`, which promises a placement that depends on shapes alone.
-  static constexpr bool is_view_of_known_index = true;
+  /// Where the index counts a loop, the result is the slice itself and costs nothing.
+  static constexpr OpTraits traits{.selects = true};
   static constexpr std::tuple<> fields{};
 
   Shape infer(std::span<const Shape> in) const;

@@ -1,0 +1,76 @@
+#include <tenon/backends/cpu.hpp>
+
+#include <memory>
+#include <string>
+
+#include <tenon/backend.hpp>
+#include <tenon/ops.hpp>
+
+#include "cpu_features.hpp"
+#include "partition.hpp"
+#include "task.hpp"
+#include "thread_pool.hpp"
+
+namespace tenon {
+namespace cpu {
+
+#define CPU_KERNEL(id, Struct) extern const Kernel id##_kernel;
+#include "kernels.def"
+#undef CPU_KERNEL
+
+namespace {
+
+constinit const Kernel* const kernel_list[] = {
+#define CPU_KERNEL(id, Struct) &id##_kernel,
+#include "kernels.def"
+#undef CPU_KERNEL
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const BackendOptions& options)
+      : pool_(std::make_shared<ThreadPool>(options.threads)), exact_(options.exact) {}
+
+  std::string_view name() const noexcept override { return "cpu"; }
+  MemRegion& region() const override { return cpu_device()->default_mem_region(); }
+
+  std::optional<std::string> refuses(const Step& step) const override {
+    if (step.kind == Step::Kind::copy) return std::nullopt;
+    const Kernel* kernel = kernel_of(step.op.def());
+    if (kernel == nullptr) return "no kernel for " + std::string(step.op.def()->name);
+    return kernel->refuses(step);
+  }
+
+  std::unique_ptr<Partition> compile(const Lowered& program, std::span<const Step> steps) const override {
+    return compile_partition(program, steps, pool_, exact_);
+  }
+
+  std::map<std::string, std::string> properties() const override {
+    return {{"isa", std::string(cpu::name(active_isa()))},
+            {"threads", std::to_string(pool_->threads())},
+            {"precision", exact_ ? "exact" : "fast"}};
+  }
+
+ private:
+  std::shared_ptr<ThreadPool> pool_;
+  bool exact_;
+};
+
+}  // namespace
+
+const Kernel* kernel_of(const OpDef* op) noexcept {
+  for (const Kernel* kernel : kernel_list) {
+    if (&kernel->op() == op) return kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace cpu
+
+void register_cpu_backend() {
+  register_backend("cpu", [](const BackendOptions& options) -> BackendPtr {
+    return std::make_shared<const cpu::CpuBackend>(options);
+  });
+}
+
+}  // namespace tenon

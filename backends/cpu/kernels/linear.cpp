@@ -1,0 +1,98 @@
+#include <tenon/ops/linear.hpp>
+
+#include "../matmul/matmul.hpp"
+#include "../task.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+struct LinearShape {
+  std::int64_t rows;
+  std::int64_t inputs;
+  std::int64_t outputs;
+};
+
+LinearShape linear_shape(const Step& step) {
+  return {row_count(step.inputs[0].shape), row_size(step.inputs[0].shape), step.inputs[1].shape[0]};
+}
+
+class LinearTask final : public Task {
+ public:
+  LinearTask(const Step& step, Compiler& compiler)
+      : shape_(linear_shape(step)), x_(step.inputs[0]), weights_(step.inputs[1]), y_(step.output) {
+    const auto* op = step.op.as<Linear>();
+    std::size_t next = 2;
+    if (op->has_bias) bias_ = step.inputs[next++];
+    if (op->has_residual) residual_ = step.inputs[next];
+    compiler.pack(weights_);
+    x_step_ = *even_row_step(x_);
+    // Weights that are integers meet activations that are.
+    if (is_block(weights_.shape.dtype()) && !compiler.exact()) {
+      form_ = PreparedRows::preferred_form(shape_.rows);
+      integer_ = true;
+      compiler.prepare_rows_of(x_, shape_.rows, shape_.inputs);
+    }
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    LinearArgs args;
+    PreparedRows rows;
+    args.weights = context.packed_weights(weights_);
+    if (integer_) {
+      rows = PreparedRows(form_, shape_.rows, shape_.inputs, context.prepared);
+      args.prepared = &rows;
+    } else {
+      args.x = context.pointer<const float>(x_);
+      args.x_stride = x_step_;
+    }
+    args.rows = shape_.rows;
+    args.y = context.pointer<float>(y_);
+    args.y_stride = shape_.outputs;
+    if (bias_) args.bias = context.pointer<const float>(*bias_);
+    if (residual_) {
+      args.residual = context.pointer<const float>(*residual_);
+      args.residual_stride = shape_.outputs;
+    }
+    linear(args, context.worker.thread, context.worker.threads);
+  }
+
+ private:
+  LinearShape shape_;
+  Operand x_, weights_, y_;
+  std::optional<Operand> bias_, residual_;
+  bool integer_ = false;
+  RowForm form_ = RowForm::int8;
+  std::int64_t x_step_ = 0;
+};
+
+std::optional<std::string> refuses(const Step& step) {
+  const auto* op = step.op.as<Linear>();
+  if (auto why = needs_dtype(step.inputs[0], DType::f32, "x")) return why;
+  const Operand& weights = step.inputs[1];
+  if (weights.place.kind != Place::Kind::constant) return "w is no constant";
+  if (!PackedWeights::is_packable(weights.shape.dtype())) {
+    return "no packed form for " + std::string(tenon::name(weights.shape.dtype()));
+  }
+  if (!is_dense(weights)) return "w is strided";
+  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
+  if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
+  std::size_t next = 2;
+  if (op->has_bias) {
+    if (auto why = needs_dtype(step.inputs[next], DType::f32, "bias")) return why;
+    if (auto why = needs_dense(step.inputs[next++], "bias")) return why;
+  }
+  if (op->has_residual) {
+    if (auto why = needs_dense(step.inputs[next], "residual")) return why;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+extern const Kernel linear_kernel;
+constinit const Kernel linear_kernel{op_def<Linear>, refuses,
+                           [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+                             return std::make_unique<LinearTask>(step, compiler);
+                           }};
+
+}  // namespace tenon::cpu

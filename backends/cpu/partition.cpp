@@ -1,0 +1,327 @@
+#include "partition.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+#include "matmul/prepared_rows.hpp"
+#include "task.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t alignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// Bytes that an operand may touch, in the address space of its place's kind and index. What moves
+/// with a loop counts as the whole of its storage.
+struct Touch {
+  Place::Kind kind;
+  std::uint32_t index;
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+constexpr std::int64_t everything = std::int64_t{1} << 62;
+
+Touch touch_of(const Operand& operand) {
+  const Place& place = operand.place;
+  Touch touch{place.kind, place.kind == Place::Kind::slab ? 0 : place.index, place.offset, place.offset};
+  if (place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{}) {
+    return {place.kind, touch.index, 0, everything};
+  }
+  std::int64_t low = 0, high = block_bytes(operand.shape.dtype());
+  for (int i = 0; i < operand.shape.rank(); ++i) {
+    std::int64_t count = operand.shape[i];
+    if (i + 1 == operand.shape.rank()) count /= block_size(operand.shape.dtype());
+    const std::int64_t reach = (count - 1) * operand.strides[static_cast<std::size_t>(i)];
+    (reach < 0 ? low : high) += reach;
+  }
+  touch.begin += low;
+  touch.end += high;
+  return touch;
+}
+
+bool overlap(const Touch& a, const Touch& b) {
+  return a.kind == b.kind && a.index == b.index && a.begin < b.end && b.begin < a.end;
+}
+
+/// Tasks in order, with the barriers between them and the loops around them.
+struct Node {
+  std::unique_ptr<Task> task;   // null for loops
+  bool barrier_before = false;  // waits for every thread to finish what came before
+  std::int64_t first = 0, count = 0;
+  int depth = 0;
+  std::vector<Node> body;
+};
+
+class CopyTask final : public Task {
+ public:
+  explicit CopyTask(const Step& step) : from_(step.inputs[0]), to_(step.output) {
+    rows_ = to_.shape.rank() > 0 ? to_.shape[0] : 1;
+  }
+  void run(const TaskContext& context) const noexcept override {
+    HostView from = context.frame.view(from_);
+    HostView to = context.frame.view(to_);
+    if (to_.shape.rank() == 0) {
+      if (context.worker.thread == 0) copy_elements(from, to);
+      return;
+    }
+    const Range rows = context.share(rows_);
+    if (rows.begin >= rows.end) return;
+    from.data += rows.begin * from.strides[0];
+    to.data += rows.begin * to.strides[0];
+    from.shape = from.shape.with_dim(0, rows.end - rows.begin);
+    to.shape = from.shape;
+    copy_elements(from, to);
+  }
+
+ private:
+  Operand from_, to_;
+  std::int64_t rows_;
+};
+
+class PrepareTask final : public Task {
+ public:
+  PrepareTask(const Operand& x, std::int64_t rows, std::int64_t inputs, std::int64_t x_step)
+      : x_(x), rows_(rows), inputs_(inputs), x_step_(x_step) {}
+  void run(const TaskContext& context) const noexcept override {
+    PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_, context.prepared);
+    prepare_rows(context.pointer<const float>(x_), x_step_, rows, context.worker.thread, context.worker.threads);
+  }
+
+ private:
+  Operand x_;
+  std::int64_t rows_, inputs_, x_step_;
+};
+
+class PartitionCompiler final : public Compiler {
+ public:
+  PartitionCompiler(bool exact, std::size_t constants) : exact_(exact), packed_(constants, false) {}
+
+  std::vector<Node> compile(std::span<const Step> steps) {
+    std::vector<Node> nodes;
+    std::vector<Node>* const outer = std::exchange(nodes_, &nodes);
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        add_loop(step);
+      } else {
+        add_step(step);
+      }
+    }
+    nodes_ = outer;
+    return nodes;
+  }
+
+  bool exact() const noexcept override { return exact_; }
+  std::int64_t scratch(std::int64_t bytes) override {
+    return std::exchange(scratch_bytes_, aligned(scratch_bytes_ + bytes));
+  }
+  std::int64_t zeroed_scratch(std::int64_t bytes) override {
+    return std::exchange(zeroed_bytes_, aligned(zeroed_bytes_ + bytes));
+  }
+  void pack(const Operand& weights) override {
+    std::vector<std::int64_t> entries{weights.place.index};
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      if (weights.place.entry_step[d] == 0) continue;
+      std::vector<std::int64_t> all;
+      for (const std::int64_t entry : entries) {
+        for (std::int64_t i = 0; i < counts_[d]; ++i) all.push_back(entry + i * weights.place.entry_step[d]);
+      }
+      entries = std::move(all);
+    }
+    for (const std::int64_t entry : entries) packed_[static_cast<std::size_t>(entry)] = true;
+  }
+  void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) override {
+    reads_prepared_ = true;
+    if (prepared_ && *prepared_ == x) return;
+    const RowForm form = PreparedRows::preferred_form(rows);
+    prepared_bytes_ = std::max(
+        prepared_bytes_, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
+    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), {touch_of(x)}, {prepared_touch});
+    prepared_ = x;
+  }
+
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  std::int64_t zeroed_bytes() const { return zeroed_bytes_; }
+  std::int64_t prepared_bytes() const { return prepared_bytes_; }
+  const std::vector<bool>& packed() const { return packed_; }
+
+ private:
+  /// Stands for the memory of the prepared rows.
+  static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, 0, 1};
+
+  void add_step(const Step& step) {
+    std::vector<Touch> reads;
+    for (const Operand& input : step.inputs) {
+      if (input.place.kind != Place::Kind::constant && input.place.kind != Place::Kind::loop_index) {
+        reads.push_back(touch_of(input));
+      }
+    }
+    const Touch write = touch_of(step.output);
+    reads_prepared_ = false;
+    std::unique_ptr<Task> task = step.kind == Step::Kind::copy
+                                     ? std::make_unique<CopyTask>(step)
+                                     : kernel_of(step.op.def())->make(step, *this);
+    if (reads_prepared_) reads.push_back(prepared_touch);
+    add_task(std::move(task), reads, {write});
+    if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
+  }
+
+  /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.
+  void add_task(std::unique_ptr<Task> task, const std::vector<Touch>& reads, const std::vector<Touch>& writes) {
+    const auto clash = [](const std::vector<Touch>& a, const std::vector<Touch>& b) {
+      return std::ranges::any_of(a, [&](const Touch& x) {
+        return std::ranges::any_of(b, [&](const Touch& y) { return overlap(x, y); });
+      });
+    };
+    Node node;
+    node.barrier_before = clash(reads, written_) || clash(writes, written_) || clash(writes, read_);
+    if (node.barrier_before) forget_touches();
+    read_.insert(read_.end(), reads.begin(), reads.end());
+    written_.insert(written_.end(), writes.begin(), writes.end());
+    node.task = std::move(task);
+    nodes_->push_back(std::move(node));
+  }
+
+  /// Every iteration begins behind a barrier, and so does what follows the loop.
+  void add_loop(const Step& step) {
+    Node node;
+    node.first = step.first;
+    node.count = step.count;
+    node.depth = step.depth;
+    counts_[static_cast<std::size_t>(step.depth)] = step.count;
+    prepared_.reset();
+    forget_touches();
+    node.body = compile(step.body);
+    prepared_.reset();
+    forget_touches();
+    nodes_->push_back(std::move(node));
+  }
+
+  void forget_touches() {
+    written_.clear();
+    read_.clear();
+  }
+
+  bool exact_;
+  std::vector<bool> packed_;
+  std::vector<Node>* nodes_ = nullptr;
+  LoopSteps counts_{};
+  std::int64_t scratch_bytes_ = 0;
+  std::int64_t zeroed_bytes_ = 0;
+  std::int64_t prepared_bytes_ = 0;
+  std::optional<Operand> prepared_;  // whose rows are prepared at this point
+  bool reads_prepared_ = false;
+  std::vector<Touch> written_, read_;  // since the last barrier
+};
+
+/// What a partition is made of, shared by its bindings.
+struct Compiled {
+  std::vector<Node> nodes;
+  std::vector<bool> packed;  // by constant
+  std::vector<ConstantSlot> constants;
+  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
+  std::shared_ptr<ThreadPool> pool;
+};
+
+class CpuBoundPartition final : public BoundPartition {
+ public:
+  CpuBoundPartition(std::shared_ptr<const Compiled> compiled,
+                    std::vector<std::shared_ptr<const PackedWeights>> packed)
+      : compiled_(std::move(compiled)), owned_(std::move(packed)) {
+    for (const auto& weights : owned_) packed_.push_back(weights.get());
+  }
+
+  void run(HostFrame& shared) const override {
+    std::byte* const zeroed = shared.scratch;
+    std::byte* const prepared = zeroed + compiled_->zeroed_bytes;
+    std::byte* const scratch = prepared + compiled_->prepared_bytes;
+    if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
+    Fault fault;
+    compiled_->pool->run([&](Worker& worker) {
+      HostFrame frame = shared;  // iterations are each thread's own
+      const TaskContext context{frame, worker, packed_, fault, scratch, zeroed, prepared};
+      run_nodes(compiled_->nodes, frame, context);
+    });
+    if (fault.reported()) {
+      throw Error(fault.code(), "cpu",
+                  fmt::format("{} {} outside [0, {})", fault.op(), fault.value(), fault.limit()));
+    }
+  }
+
+ private:
+  static void run_nodes(const std::vector<Node>& nodes, HostFrame& frame, const TaskContext& context) noexcept {
+    for (const Node& node : nodes) {
+      if (node.task) {
+        if (node.barrier_before) context.worker.barrier.wait();
+        node.task->run(context);
+        continue;
+      }
+      const auto depth = static_cast<std::size_t>(node.depth);
+      for (std::int64_t i = 0; i < node.count; ++i) {
+        context.worker.barrier.wait();
+        frame.iteration[depth] = i;
+        frame.loop_index[depth] = node.first + i;
+        run_nodes(node.body, frame, context);
+      }
+      frame.iteration[depth] = 0;
+      context.worker.barrier.wait();
+    }
+  }
+
+  std::shared_ptr<const Compiled> compiled_;
+  std::vector<std::shared_ptr<const PackedWeights>> owned_;
+  std::vector<const PackedWeights*> packed_;
+};
+
+class CpuPartition final : public Partition {
+ public:
+  explicit CpuPartition(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+
+  std::int64_t scratch_bytes() const override {
+    return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes;
+  }
+
+  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+    std::vector<std::shared_ptr<const PackedWeights>> packed(compiled_->constants.size());
+    for (std::size_t i = 0; i < packed.size(); ++i) {
+      if (!compiled_->packed[i]) continue;
+      const ConstantSlot& slot = compiled_->constants[i];
+      packed[i] = std::static_pointer_cast<const PackedWeights>(
+          constants.prepared.get("cpu/packed/" + slot.name, [&]() -> std::shared_ptr<const void> {
+            auto weights = std::make_shared<PackedWeights>(slot.shape.dtype(), slot.shape[0], slot.shape[1]);
+            const std::byte* rows = constants.buffers[i].host_view().data;
+            compiled_->pool->run([&](Worker& worker) { weights->pack(rows, worker.thread, worker.threads); });
+            return weights;
+          }));
+    }
+    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed));
+  }
+
+ private:
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+}  // namespace
+
+std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
+                                             std::shared_ptr<ThreadPool> pool, bool exact) {
+  PartitionCompiler compiler(exact, program.constants.size());
+  auto compiled = std::make_shared<Compiled>();
+  compiled->nodes = compiler.compile(steps);
+  compiled->packed = compiler.packed();
+  compiled->constants = program.constants;
+  compiled->scratch_bytes = compiler.scratch_bytes();
+  compiled->zeroed_bytes = compiler.zeroed_bytes();
+  compiled->prepared_bytes = compiler.prepared_bytes();
+  compiled->pool = std::move(pool);
+  return std::make_unique<CpuPartition>(std::move(compiled));
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <tenon/backend.hpp>
+
+#include "thread_pool.hpp"
+
+namespace tenon::cpu {
+
+/// Compiles steps that every kernel accepts. `program` and the pool outlive the partition.
+std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
+                                             std::shared_ptr<ThreadPool> pool, bool exact);
+
+}  // namespace tenon::cpu

@@ -1,0 +1,124 @@
+// What a lowered step becomes on the CPU: a task that every thread of the region runs its share of.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+#include <tenon/lowered.hpp>
+
+#include "matmul/packed_weights.hpp"
+#include "thread_pool.hpp"
+
+namespace tenon::cpu {
+
+/// What tasks report when data is at fault. The first report wins; the region runs to its end.
+class Fault {
+ public:
+  void report(Errc code, const char* op, std::int64_t value, std::int64_t limit) noexcept {
+    bool none = false;
+    if (!reported_.compare_exchange_strong(none, true)) return;
+    code_ = code;
+    op_ = op;
+    value_ = value;
+    limit_ = limit;
+  }
+  bool reported() const noexcept { return reported_.load(); }
+  Errc code() const noexcept { return code_; }
+  const char* op() const noexcept { return op_; }
+  std::int64_t value() const noexcept { return value_; }
+  std::int64_t limit() const noexcept { return limit_; }
+
+ private:
+  std::atomic<bool> reported_{false};
+  Errc code_ = Errc::internal;
+  const char* op_ = "";
+  std::int64_t value_ = 0;
+  std::int64_t limit_ = 0;
+};
+
+/// What a task sees while it runs on one thread.
+struct TaskContext {
+  const HostFrame& frame;
+  Worker& worker;
+  /// Packed weights by constant entry; null where a constant is read as it is in the file.
+  std::span<const PackedWeights* const> packed;
+  Fault& fault;
+  std::byte* scratch_base;
+  std::byte* zeroed_base;
+  std::byte* prepared;
+
+  template <class T>
+  T* pointer(const Operand& operand) const noexcept {
+    return reinterpret_cast<T*>(frame.address(operand.place));
+  }
+  const PackedWeights* packed_weights(const Operand& operand) const noexcept {
+    std::int64_t entry = operand.place.index;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      entry += frame.iteration[d] * operand.place.entry_step[d];
+    }
+    return packed[static_cast<std::size_t>(entry)];
+  }
+  /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave, and the prepared rows.
+  std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
+  std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
+  /// This thread's part of `count` items.
+  Range share(std::int64_t count) const noexcept { return split(count, worker.thread, worker.threads); }
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Computes this thread's share. Barriers between tasks are the runner's.
+  virtual void run(const TaskContext& context) const noexcept = 0;
+};
+
+/// What kernels may ask for while a partition is compiled.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+  virtual bool exact() const noexcept = 0;
+  /// Memory of the task's own for as long as a run lasts; and such that is zero when a run begins.
+  /// Offsets for TaskContext::scratch and TaskContext::zeroed.
+  virtual std::int64_t scratch(std::int64_t bytes) = 0;
+  virtual std::int64_t zeroed_scratch(std::int64_t bytes) = 0;
+  /// Asks for constants to be packed at bind time.
+  virtual void pack(const Operand& weights) = 0;
+  /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
+  /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
+  virtual void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) = 0;
+};
+
+/// A kernel's entry in kernels.def: for which steps, and how.
+struct Kernel {
+  const OpDef& (*op)() noexcept;
+  /// The clause that fails for this step, or nothing.
+  std::optional<std::string> (*refuses)(const Step& step);
+  std::unique_ptr<Task> (*make)(const Step& step, Compiler& compiler);
+};
+
+/// The kernel that kernels.def lists for an op, or null.
+const Kernel* kernel_of(const OpDef* op) noexcept;
+
+// Clauses that many kernels share: nothing when they hold.
+std::optional<std::string> needs_f32(const Step& step);           ///< every input and the output
+std::optional<std::string> needs_dense(const Operand& operand, std::string_view what);
+std::optional<std::string> needs_dtype(const Operand& operand, DType dtype, std::string_view what);
+/// The last axis steps by one element (or has at most one).
+std::optional<std::string> needs_dense_rows(const Operand& operand, std::string_view what);
+
+bool is_dense(const Operand& operand) noexcept;
+/// Elements of all axes but the last; of the last.
+std::int64_t row_count(const Shape& shape) noexcept;
+std::int64_t row_size(const Shape& shape) noexcept;
+/// Step between rows in elements when rows lie evenly: [.., M, K] with one stride for all of "..M".
+std::optional<std::int64_t> even_row_step(const Operand& operand) noexcept;
+
+}  // namespace tenon::cpu

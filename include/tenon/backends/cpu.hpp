@@ -1,0 +1,9 @@
+#pragma once
+
+namespace tenon {
+
+/// Registers the backend "cpu": SIMD kernels for the instruction sets that this machine has, on a
+/// pool of threads. Call once or more often, from any thread.
+void register_cpu_backend();
+
+}  // namespace tenon

@@ -1,3 +1,5 @@
+#pragma once
+
 // Linear layers of block types on int8 rows: y = x W^T by integer dot products, one per group of 32
 // or 16 elements, scaled and summed in f32 in the order of k. Included after a simd_*.hpp.
 //

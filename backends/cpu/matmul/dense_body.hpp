@@ -1,9 +1,12 @@
+#pragma once
+
 // f32 products: linear layers on f32 rows with weights of any type, and strided matrix products.
 // Included after a simd_*.hpp.
 //
 // Tiles go over stretches of k that keep the weights in level-one cache. Each output is one chain of
 // multiply-adds in the order of k, carried through memory between stretches, so its bits depend on
 // neither the tile it falls into nor M.
+#include "dense_tile.hpp"
 #include "panel_body.hpp"
 
 #include <type_traits>
@@ -11,88 +14,12 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int dense_panels = Simd::dense_panels;
-constexpr int dense_width = 16 * dense_panels;
 constexpr std::int64_t stretch = 256;  // elements of k
 
 struct DenseScratch {
   alignas(64) float weights[dense_panels * stretch * 16];
   alignas(64) float sums[max_block_rows * dense_width];
 };
-
-struct F32Weights {
-  using Element = float;
-  TENON_INLINE static Float load(const float* p) { return Simd::load_float(p); }
-};
-struct F16Weights {
-  using Element = std::uint16_t;
-  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_f16(p); }
-};
-struct Bf16Weights {
-  using Element = std::uint16_t;
-  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_bf16(p); }
-};
-
-/// Rows of the left operand.
-struct Left {
-  const float* at;
-  std::int64_t row;
-  std::int64_t column;
-};
-
-/// sums[rows][dense_width] (+)= x w over `count` elements of k; panels of w are `panel_step` elements
-/// apart. Rows go by threes: x86 addresses base, base + s and base + 2 s from two registers.
-template <int rows, int panels, class Weights>
-void dense_tile(const Left& x, const typename Weights::Element* w, std::int64_t panel_step,
-                std::int64_t count, bool accumulate, float* sums) {
-  constexpr auto vectors = static_cast<std::size_t>(panels * parts);
-  constexpr auto row_count = static_cast<std::size_t>(rows);
-  constexpr auto bases = static_cast<std::size_t>((rows + 2) / 3);
-  Float y[row_count][vectors];
-  for (std::size_t r = 0; r < row_count; ++r) {
-    for (std::size_t v = 0; v < vectors; ++v) {
-      y[r][v] = accumulate ? Simd::load_float(sums + r * dense_width + v * Simd::lanes)
-                           : Simd::zero_float();
-    }
-  }
-  const float* base[bases];
-  for (std::size_t b = 0; b < bases; ++b) base[b] = x.at + static_cast<std::int64_t>(3 * b) * x.row;
-  for (std::int64_t k = 0; k < count; ++k) {
-    Float wv[vectors];
-    for (int p = 0; p < panels; ++p) {
-      for (int part = 0; part < parts; ++part) {
-        wv[static_cast<std::size_t>(p * parts + part)] =
-            Weights::load(w + p * panel_step + 16 * k + part * Simd::lanes);
-      }
-    }
-    for (std::size_t r = 0; r < row_count; ++r) {
-      const Float xv = Simd::broadcast(base[r / 3] + static_cast<std::int64_t>(r % 3) * x.row);
-      for (std::size_t v = 0; v < vectors; ++v) y[r][v] = Simd::fma(xv, wv[v], y[r][v]);
-    }
-    for (std::size_t b = 0; b < bases; ++b) base[b] += x.column;
-  }
-  for (std::size_t r = 0; r < row_count; ++r) {
-    for (std::size_t v = 0; v < vectors; ++v) {
-      Simd::store_float(sums + r * dense_width + v * Simd::lanes, y[r][v]);
-    }
-  }
-}
-
-template <int panels, class Weights>
-void dense_tiles(Left x, std::int64_t rows, const typename Weights::Element* w,
-                 std::int64_t panel_step, std::int64_t count, bool accumulate, float* sums) {
-  std::int64_t r = 0;
-  const auto run = [&]<int tile_rows>() {
-    for (; rows - r >= tile_rows; r += tile_rows) {
-      dense_tile<tile_rows, panels, Weights>({x.at + r * x.row, x.row, x.column}, w, panel_step,
-                                             count, accumulate, sums + r * dense_width);
-    }
-  };
-  if constexpr (Simd::dense_rows > 6) run.template operator()<Simd::dense_rows>();
-  if constexpr (Simd::dense_rows >= 6) run.template operator()<6>();
-  run.template operator()<3>();
-  run.template operator()<1>();
-}
 
 /// A stretch [first, last) of k of a block type's panel as f32 [k][16], the very bits of
 /// dequantisation: a product of scale and code is exact or rounded once.

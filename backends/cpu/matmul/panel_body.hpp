@@ -1,5 +1,8 @@
+#pragma once
+
 // How kernel bodies read packed panels. Included after a simd_*.hpp, by the sources of one
 // instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp gives.
+#include "dense_tile.hpp"
 #include "kernels.hpp"
 #include "layout.hpp"
 
@@ -7,9 +10,6 @@ namespace tenon::cpu {
 namespace {
 
 using Int = Simd::Int;
-using Float = Simd::Float;
-
-constexpr int parts = 16 / Simd::lanes;  // vectors that hold one value of every row of a panel
 
 TENON_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 

@@ -1,3 +1,5 @@
+#pragma once
+
 // 256-bit vectors for the kernel bodies. Included once by each AVX2 source, nowhere else.
 #include <cstdint>
 
@@ -58,7 +60,21 @@ struct Simd {
   TENON_INLINE static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   TENON_INLINE static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
   TENON_INLINE static Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+  TENON_INLINE static Float div(Float a, Float b) { return _mm256_div_ps(a, b); }
   TENON_INLINE static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  /// The second operand where one is NaN.
+  TENON_INLINE static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  TENON_INLINE static Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
+  TENON_INLINE static float sum(Float a) {
+    __m128 v = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_add_ss(v, _mm_shuffle_ps(v, v, 1)));
+  }
+  /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
+  TENON_INLINE static Float power_of_two(Float a) {
+    const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(a), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+  }
   TENON_INLINE static Float load_f16(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }

@@ -1,3 +1,5 @@
+#pragma once
+
 // 512-bit vectors for the kernel bodies. Included once by each AVX-512 source, nowhere else.
 #include <cstdint>
 
@@ -51,7 +53,17 @@ struct Simd {
   TENON_INLINE static Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
   TENON_INLINE static Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
   TENON_INLINE static Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+  TENON_INLINE static Float div(Float a, Float b) { return _mm512_div_ps(a, b); }
   TENON_INLINE static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  /// The second operand where one is NaN.
+  TENON_INLINE static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  TENON_INLINE static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
+  TENON_INLINE static float sum(Float a) { return _mm512_reduce_add_ps(a); }
+  /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
+  TENON_INLINE static Float power_of_two(Float a) {
+    const __m512i biased = _mm512_add_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
+  }
   TENON_INLINE static Float load_f16(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   }

@@ -1,3 +1,5 @@
+#pragma once
+
 // 128-bit vectors for the kernel bodies in the vector extension that GCC and Clang share: what they
 // make of it is the baseline's own instructions. Included once by each portable source.
 #include <cstdint>
@@ -60,7 +62,16 @@ struct Simd {
   TENON_INLINE static Float mul(Float a, Float b) { return a * b; }
   TENON_INLINE static Float add(Float a, Float b) { return a + b; }
   TENON_INLINE static Float sub(Float a, Float b) { return a - b; }
+  TENON_INLINE static Float div(Float a, Float b) { return a / b; }
   TENON_INLINE static Float fma(Float a, Float b, Float c) { return a * b + c; }
+  /// The second operand where one is NaN.
+  TENON_INLINE static Float max(Float a, Float b) { return a > b ? a : b; }
+  TENON_INLINE static Float min(Float a, Float b) { return a < b ? a : b; }
+  TENON_INLINE static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+  /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
+  TENON_INLINE static Float power_of_two(Float a) {
+    return reinterpret_cast<Float>((reinterpret_cast<UnsignedWords4>(a) + 127u) << 23);
+  }
   TENON_INLINE static Float load_f16(const void* p) {
     const auto h = __builtin_convertvector(load_as<Halves4>(p), UnsignedWords4);
     const UnsignedWords4 magnitude = (h & 0x7FFFu) << 13;

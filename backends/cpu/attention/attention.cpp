@@ -1,0 +1,210 @@
+#include "attention.hpp"
+
+#include "../thread_pool.hpp"
+#include "kernels.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+namespace tenon::cpu {
+namespace {
+
+static_assert(max_dim == max_head_dim);
+
+constexpr AttentionKernels by_isa[isa_count] = {
+    {portable::attention_part, portable::attention_tile, 16},
+    {avx2::attention_part, avx2::attention_tile, 16},
+    {avx2::attention_part, avx2::attention_tile, 16},
+    {avx512::attention_part, avx512::attention_tile, 32},
+    {avx512::attention_part, avx512::attention_tile, 32},
+    {avx512::attention_part, avx512::attention_tile, 32},
+};
+
+// A tile does the work of 16 or 32 queries however many it holds, faster per query than parts.
+constexpr std::int64_t most_single_queries = 6;
+
+std::int64_t value_dim_of(const AttentionArgs& args) {
+  return args.value_dim == 0 ? args.head_dim : args.value_dim;
+}
+
+AttentionJob job_of(const AttentionArgs& args) {
+  AttentionJob job{};
+  job.queries = args.queries;
+  job.keys = args.keys;
+  job.group = args.heads / args.kv_heads;
+  job.head_dim = args.head_dim;
+  job.value_dim = value_dim_of(args);
+  job.q = args.q;
+  job.q_row = args.q_row;
+  job.q_head = args.q_head;
+  job.k = static_cast<const std::byte*>(args.k);
+  job.k_row = args.k_row;
+  job.k_head = args.k_head;
+  job.v = static_cast<const std::byte*>(args.v);
+  job.v_row = args.v_row;
+  job.v_head = args.v_head;
+  job.half_kv = args.kv_dtype == DType::f16;
+  job.out = args.out;
+  job.out_row = args.out_row;
+  job.out_head = args.out_head;
+  job.scale = args.scale;
+  job.soft_cap = args.soft_cap;
+  job.causal = args.causal;
+  job.past = args.past;
+  job.window = args.window;
+  job.mask = args.mask;
+  job.mask_head = args.mask_head;
+  job.mask_row = args.mask_row;
+  return job;
+}
+
+KeyRange visible(const AttentionArgs& args, std::int64_t query) {
+  const std::int64_t position = args.past + query;
+  KeyRange range{0, args.keys};
+  if (args.causal) range.end = std::min(range.end, position + 1);
+  if (args.window > 0) {
+    range.begin = std::max(range.begin, position - args.window + 1);
+    range.end = std::min(range.end, position + args.window);
+  }
+  range.begin = std::min(range.begin, args.keys);
+  range.end = std::max(range.end, range.begin);
+  return range;
+}
+
+// How the work is divided, and what lies where in the workspace of the undivided queries' parts:
+// a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum, a sum and
+// the values.
+struct Plan {
+  bool tiles;
+  std::int64_t tile_queries;
+  std::int64_t tile_count;  // per head
+  std::int64_t parts;       // most parts a query can have
+  std::int64_t items;
+  std::int64_t counters;    // bytes before the partials
+  std::int64_t stride;      // floats per partial
+};
+
+Plan plan_of(const AttentionArgs& args) {
+  Plan plan{};
+  plan.tile_queries = by_isa[static_cast<int>(args.isa)].tile_queries;
+  plan.tiles = args.queries > most_single_queries;
+  if (args.heads == 0 || args.kv_heads == 0 || args.queries == 0) return plan;
+  if (plan.tiles) {
+    plan.tile_count = (args.queries + plan.tile_queries - 1) / plan.tile_queries;
+    plan.items = args.heads * plan.tile_count;
+    return plan;
+  }
+  plan.parts = std::max<std::int64_t>(1, (args.keys + decode_keys - 1) / decode_keys);
+  plan.items = args.queries * args.kv_heads * plan.parts;
+  plan.counters = (args.queries * args.kv_heads * 4 + 63) / 64 * 64;
+  plan.stride = (value_dim_of(args) + 2 + 15) / 16 * 16;
+  return plan;
+}
+
+void run_tile(const AttentionArgs& args, const AttentionJob& job, const Plan& plan,
+              std::int64_t item) {
+  // The last queries see the most keys: handed out first, they leave the short tiles for the end.
+  const std::int64_t tile = plan.tile_count - 1 - item / args.heads;
+  const std::int64_t head = item % args.heads;
+  const std::int64_t first = tile * plan.tile_queries;
+  const std::int64_t last = std::min(first + plan.tile_queries, args.queries);
+  KeyRange ranges[max_tile_queries];
+  for (std::int64_t i = first; i < last; ++i) ranges[i - first] = visible(args, i);
+  by_isa[static_cast<int>(args.isa)].tile(job, head, first, last, ranges);
+}
+
+// Sums up the parts of a query's heads in the order of their keys.
+void combine(const AttentionArgs& args, const AttentionJob& job, const Plan& plan,
+             std::int64_t query, std::int64_t kv_head, std::int64_t parts, float* partials) {
+  for (std::int64_t h = 0; h < job.group; ++h) {
+    const float* first = partials + h * plan.parts * plan.stride;
+    float* out = args.out + query * args.out_row + (kv_head * job.group + h) * args.out_head;
+    float max = -std::numeric_limits<float>::infinity();
+    for (std::int64_t p = 0; p < parts; ++p) max = std::max(max, first[p * plan.stride]);
+    const float origin = std::isinf(max) && max < 0 ? 0.0f : max;
+    std::fill_n(out, job.value_dim, 0.0f);
+    float sum = 0.0f;
+    for (std::int64_t p = 0; p < parts; ++p) {
+      const float* partial = first + p * plan.stride;
+      const float weight = std::exp(partial[0] - origin);
+      sum += weight * partial[1];
+      for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] += weight * partial[2 + d];
+    }
+    const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+    for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] *= factor;
+  }
+}
+
+void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& plan,
+              std::int64_t item) {
+  const std::int64_t part = item % plan.parts;
+  const std::int64_t pair = item / plan.parts;  // of query and kv_head
+  const std::int64_t query = pair / args.kv_heads, kv_head = pair % args.kv_heads;
+  const KeyRange range = visible(args, query);
+  // Parts are numbered from the one that holds the first visible key.
+  const std::int64_t first = range.begin / decode_keys;
+  const std::int64_t parts =
+      std::max<std::int64_t>(1, (range.end + decode_keys - 1) / decode_keys - first);
+  if (part >= parts) return;
+
+  float* partials = reinterpret_cast<float*>(args.workspace + plan.counters) +
+                    pair * job.group * plan.parts * plan.stride;
+  const KeyRange keys{std::max(range.begin, (first + part) * decode_keys),
+                      std::min(range.end, (first + part + 1) * decode_keys)};
+  for (std::int64_t h = 0; h < job.group; h += max_part_heads) {
+    AttentionPartial wanted[max_part_heads];
+    const std::int64_t heads = std::min(job.group - h, max_part_heads);
+    for (std::int64_t i = 0; i < heads; ++i) {
+      wanted[i].values = partials + ((h + i) * plan.parts + part) * plan.stride + 2;
+    }
+    by_isa[static_cast<int>(args.isa)].part(job, query, kv_head, h, heads, keys, wanted);
+    for (std::int64_t i = 0; i < heads; ++i) {
+      wanted[i].values[-2] = wanted[i].max;
+      wanted[i].values[-1] = wanted[i].sum;
+    }
+  }
+
+  // Whoever finishes last combines, so no barrier is needed; the order of sums is fixed all the same.
+  auto* counter = reinterpret_cast<std::int32_t*>(args.workspace) + pair;
+  const std::atomic_ref finished(*counter);
+  if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts) {
+    combine(args, job, plan, query, kv_head, parts, partials);
+    finished.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+std::size_t attention_workspace_bytes(const AttentionArgs& args) noexcept {
+  const Plan plan = plan_of(args);
+  if (plan.tiles) return 0;
+  return static_cast<std::size_t>(plan.counters + 4 * args.queries * args.heads * plan.parts *
+                                                      plan.stride);
+}
+
+std::int64_t attention_items(const AttentionArgs& args) noexcept { return plan_of(args).items; }
+
+void attention_range(const AttentionArgs& args, std::int64_t begin, std::int64_t end) noexcept {
+  if (begin >= end) return;
+  const Plan plan = plan_of(args);
+  const AttentionJob job = job_of(args);
+  for (std::int64_t item = begin; item < end; ++item) {
+    if (plan.tiles) {
+      run_tile(args, job, plan, item);
+    } else {
+      run_part(args, job, plan, item);
+    }
+  }
+}
+
+void attention(const AttentionArgs& args, int thread, int threads) noexcept {
+  const std::int64_t items = attention_items(args);
+  // Neighbouring items cost about the same, distant ones do not: deal them out in turn.
+  for (std::int64_t item = thread; item < items; item += threads) {
+    attention_range(args, item, item + 1);
+  }
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,19 @@
+#include "../matmul/simd_portable.hpp"
+
+#include "part_body.hpp"
+#include "tile_body.hpp"
+
+namespace tenon::cpu::portable {
+
+void attention_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
+                    std::int64_t first, std::int64_t count, KeyRange keys,
+                    AttentionPartial* partials) noexcept {
+  run_part(job, query, kv_head, first, count, keys, partials);
+}
+
+void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t first,
+                    std::int64_t last, const KeyRange* ranges) noexcept {
+  run_tile(job, head, first, last, ranges);
+}
+
+}  // namespace tenon::cpu::portable

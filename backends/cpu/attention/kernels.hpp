@@ -1,0 +1,81 @@
+#pragma once
+
+#include "../cpu_features.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+/// What attention.cpp hands to the files compiled for one instruction set: plain data only, for the
+/// reason that matmul/kernels.hpp gives.
+namespace tenon::cpu {
+
+/// Fields as in AttentionArgs.
+struct AttentionJob {
+  std::int64_t queries, keys;
+  std::int64_t group;  ///< heads per kv_head
+  std::int64_t head_dim, value_dim;
+  const float* q;
+  std::int64_t q_row, q_head;
+  const std::byte* k;
+  std::int64_t k_row, k_head;
+  const std::byte* v;
+  std::int64_t v_row, v_head;
+  bool half_kv;  ///< k and v are f16, else f32
+  float* out;
+  std::int64_t out_row, out_head;
+  float scale, soft_cap;
+  bool causal;
+  std::int64_t past, window;
+  const float* mask;
+  std::int64_t mask_head, mask_row;
+};
+
+/// Softmax over some of a query's keys: `values` is the sum of exp(s - max) v.
+struct AttentionPartial {
+  float max;
+  float sum;
+  float* values;
+};
+
+/// Keys [begin, end) that query i may see.
+struct KeyRange {
+  std::int64_t begin, end;
+};
+
+/// One query, heads [first, first + count) of one kv_head's group, keys [begin, end), all of which the
+/// query may see; count <= max_part_heads, end - begin <= decode_keys. Fills one partial per head.
+using AttentionPartKernel = void (*)(const AttentionJob&, std::int64_t query, std::int64_t kv_head,
+                                     std::int64_t first, std::int64_t count, KeyRange keys,
+                                     AttentionPartial* partials) noexcept;
+
+/// Queries [first, last), at most `tile_queries` of the level, of one head. ranges[i - first] is what
+/// query i sees.
+using AttentionTileKernel = void (*)(const AttentionJob&, std::int64_t head, std::int64_t first,
+                                     std::int64_t last, const KeyRange* ranges) noexcept;
+
+struct AttentionKernels {
+  AttentionPartKernel part;
+  AttentionTileKernel tile;
+  std::int64_t tile_queries;
+};
+
+/// Keys per partial when few queries are spread over many threads.
+inline constexpr std::int64_t decode_keys = 256;
+
+inline constexpr std::int64_t max_part_heads = 16;
+inline constexpr std::int64_t max_tile_queries = 32;
+inline constexpr std::int64_t max_dim = 512;
+
+#define TENON_CPU_ISA_KERNELS(isa)                                                          \
+  namespace isa {                                                                           \
+  void attention_part(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
+                      std::int64_t, KeyRange, AttentionPartial*) noexcept;                  \
+  void attention_tile(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
+                      const KeyRange*) noexcept;                                            \
+  }
+TENON_CPU_ISA_KERNELS(portable)
+TENON_CPU_ISA_KERNELS(avx2)
+TENON_CPU_ISA_KERNELS(avx512)
+#undef TENON_CPU_ISA_KERNELS
+
+}  // namespace tenon::cpu

@@ -1,0 +1,182 @@
+#pragma once
+
+// Attention of one query: scores as dot products along the head dimension, for all heads of a
+// kv_head at a time so that a key is read once.
+#include "kernels.hpp"
+#include "softmax_body.hpp"
+
+#include <tenon/dtype.hpp>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int lanes = Simd::lanes;
+
+struct HalfRows {
+  using Element = std::uint16_t;
+  TENON_INLINE static Simd::Float load(const Element* p) { return Simd::load_f16(p); }
+  TENON_INLINE static float one(Element e) { return to_float(half{e}); }
+};
+struct FloatRows {
+  using Element = float;
+  TENON_INLINE static Simd::Float load(const Element* p) { return Simd::load_float(p); }
+  TENON_INLINE static float one(Element e) { return e; }
+};
+
+/// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim].
+template <class Rows, int heads>
+void dot_products(const float* q, const typename Rows::Element* k, std::int64_t k_row,
+                  std::int64_t dim, std::int64_t keys, float* scores) {
+  constexpr auto count = static_cast<std::size_t>(heads);
+  const std::int64_t whole = dim / lanes * lanes;
+  for (std::int64_t j = 0; j < keys; ++j, k += k_row) {
+    Simd::Float sum[count];
+    for (std::size_t h = 0; h < count; ++h) sum[h] = Simd::zero_float();
+    for (std::int64_t d = 0; d < whole; d += lanes) {
+      const Simd::Float kv = Rows::load(k + d);
+      for (std::size_t h = 0; h < count; ++h) {
+        const float* row = q + static_cast<std::int64_t>(h) * dim;
+        sum[h] = Simd::fma(Simd::load_float(row + d), kv, sum[h]);
+      }
+    }
+    for (std::size_t h = 0; h < count; ++h) {
+      const auto at = static_cast<std::int64_t>(h);
+      float s = Simd::sum(sum[h]);
+      for (std::int64_t d = whole; d < dim; ++d) s += q[at * dim + d] * Rows::one(k[d]);
+      scores[at * decode_keys + j] = s;
+    }
+  }
+}
+
+/// values[h] = sum_j p[h][j] v[j], `width` vectors of d at a time.
+template <class Rows, int heads, int width>
+TENON_INLINE void weighted_columns(const float* p, const typename Rows::Element* v,
+                                   std::int64_t v_row, std::int64_t keys, std::int64_t d,
+                                   const AttentionPartial* partials) {
+  constexpr auto count = static_cast<std::size_t>(heads);
+  constexpr auto vectors = static_cast<std::size_t>(width);
+  Simd::Float sum[count][vectors];
+  for (auto& row : sum) {
+    for (auto& s : row) s = Simd::zero_float();
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const typename Rows::Element* row = v + j * v_row + d;
+    Simd::Float vv[vectors];
+    for (std::size_t i = 0; i < vectors; ++i) vv[i] = Rows::load(row + static_cast<std::int64_t>(i) * lanes);
+    for (std::size_t h = 0; h < count; ++h) {
+      const Simd::Float weight = Simd::broadcast(p + static_cast<std::int64_t>(h) * decode_keys + j);
+      for (std::size_t i = 0; i < vectors; ++i) sum[h][i] = Simd::fma(weight, vv[i], sum[h][i]);
+    }
+  }
+  for (std::size_t h = 0; h < count; ++h) {
+    for (std::size_t i = 0; i < vectors; ++i) {
+      Simd::store_float(partials[h].values + d + static_cast<std::int64_t>(i) * lanes, sum[h][i]);
+    }
+  }
+}
+
+template <class Rows, int heads>
+void weighted_sum(const float* p, const typename Rows::Element* v, std::int64_t v_row,
+                  std::int64_t dim, std::int64_t keys, const AttentionPartial* partials) {
+  std::int64_t d = 0;
+  for (; d + 4 * lanes <= dim; d += 4 * lanes) {
+    weighted_columns<Rows, heads, 4>(p, v, v_row, keys, d, partials);
+  }
+  for (; d + lanes <= dim; d += lanes) {
+    weighted_columns<Rows, heads, 1>(p, v, v_row, keys, d, partials);
+  }
+  for (; d < dim; ++d) {
+    for (int h = 0; h < heads; ++h) {
+      float sum = 0.0f;
+      for (std::int64_t j = 0; j < keys; ++j) sum += p[h * decode_keys + j] * Rows::one(v[j * v_row + d]);
+      partials[h].values[d] = sum;
+    }
+  }
+}
+
+/// Scores of one head to weights exp(s - max); returns max and their sum. The row is padded to whole
+/// vectors with scores that weigh nothing.
+TENON_INLINE void weigh(const AttentionJob& job, float* scores, std::int64_t keys, const float* mask,
+                        AttentionPartial& partial) {
+  const std::int64_t padded = (keys + lanes - 1) / lanes * lanes;
+  for (std::int64_t j = keys; j < padded; ++j) scores[j] = minus_infinity;
+  Simd::Float largest = set(minus_infinity);
+  for (std::int64_t j = 0; j < padded; j += lanes) {
+    Simd::Float s = Simd::load_float(scores + j);
+    if (job.soft_cap > 0.0f) s = capped(s, job.soft_cap);
+    Simd::store_float(scores + j, s);
+  }
+  for (std::int64_t j = keys; j < padded; ++j) scores[j] = minus_infinity;
+  if (mask != nullptr) {
+    for (std::int64_t j = 0; j < keys; ++j) scores[j] += mask[j];
+  }
+  for (std::int64_t j = 0; j < padded; j += lanes) {
+    largest = Simd::max(largest, Simd::load_float(scores + j));
+  }
+  float lane[16];
+  Simd::store_float(lane, largest);
+  float max = minus_infinity;
+  for (int i = 0; i < lanes; ++i) max = lane[i] > max ? lane[i] : max;
+  const Simd::Float origin = set(max == minus_infinity ? 0.0f : max);
+  Simd::Float sum = Simd::zero_float();
+  for (std::int64_t j = 0; j < padded; j += lanes) {
+    const Simd::Float p = exponential(Simd::sub(Simd::load_float(scores + j), origin));
+    Simd::store_float(scores + j, p);
+    sum = Simd::add(sum, p);
+  }
+  partial.max = max;
+  partial.sum = Simd::sum(sum);
+}
+
+template <class Rows, int heads>
+void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
+                   std::int64_t first_head, KeyRange keys, AttentionPartial* partials) {
+  alignas(64) float scores[static_cast<std::size_t>(heads) * decode_keys];
+  alignas(64) float q[static_cast<std::size_t>(heads) * max_dim];
+  using Element = typename Rows::Element;
+  const std::int64_t dim = job.head_dim, count = keys.end - keys.begin;
+  for (int h = 0; h < heads; ++h) {
+    const float* row = job.q + query * job.q_row + (first_head + h) * job.q_head;
+    for (std::int64_t d = 0; d < dim; ++d) q[h * dim + d] = row[d] * job.scale;
+  }
+  const Element* k = reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head +
+                     keys.begin * job.k_row;
+  const Element* v = reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head +
+                     keys.begin * job.v_row;
+  dot_products<Rows, heads>(q, k, job.k_row, dim, count, scores);
+  for (int h = 0; h < heads; ++h) {
+    const float* mask = job.mask == nullptr ? nullptr
+                                            : job.mask + (first_head + h) * job.mask_head +
+                                                  query * job.mask_row + keys.begin;
+    weigh(job, scores + h * decode_keys, count, mask, partials[h]);
+  }
+  weighted_sum<Rows, heads>(scores, v, job.v_row, job.value_dim, count, partials);
+}
+
+template <class Rows>
+void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
+              std::int64_t first, std::int64_t count, KeyRange keys, AttentionPartial* partials) {
+  std::int64_t h = 0;
+  const std::int64_t head = kv_head * job.group + first;
+  const auto run = [&]<int heads>() {
+    for (; count - h >= heads; h += heads) {
+      part_of_heads<Rows, heads>(job, query, kv_head, head + h, keys, partials + h);
+    }
+  };
+  run.template operator()<4>();
+  run.template operator()<3>();
+  run.template operator()<2>();
+  run.template operator()<1>();
+}
+
+void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
+              std::int64_t first, std::int64_t count, KeyRange keys, AttentionPartial* partials) {
+  if (job.half_kv) {
+    run_part<HalfRows>(job, query, kv_head, first, count, keys, partials);
+  } else {
+    run_part<FloatRows>(job, query, kv_head, first, count, keys, partials);
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,166 @@
+#pragma once
+
+// Attention of many queries of one head. Vector lanes are queries: with scores and outputs held as
+// [key][query] and [d][query] the softmax needs no sums across lanes, and neither keys nor values
+// are transposed.
+#include "../matmul/dense_tile.hpp"
+#include "kernels.hpp"
+#include "softmax_body.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t tile_queries = dense_width;
+constexpr int tile_vectors = dense_width / Simd::lanes;
+constexpr std::int64_t tile_keys = 64;
+constexpr std::int64_t chunk = 128;  // of a head dimension, widened to f32 at a time
+
+struct TileScratch {
+  alignas(64) float q[max_dim * tile_queries];       // [d][query], scaled
+  alignas(64) float out[max_dim * tile_queries];     // [d][query]
+  alignas(64) float scores[tile_keys * tile_queries];  // [key][query]
+  alignas(64) float widened[tile_keys * chunk];
+  alignas(64) float max[tile_queries];
+  alignas(64) float sum[tile_queries];
+};
+
+struct Rows {
+  const float* at;
+  std::int64_t row;
+};
+
+/// Columns [d, d + width) of `count` rows as f32: where they lie, or widened.
+TENON_INLINE Rows widen(const AttentionJob& job, const std::byte* base, std::int64_t row,
+                        std::int64_t first, std::int64_t count, std::int64_t d, std::int64_t width,
+                        float* buffer) {
+  if (!job.half_kv) return {reinterpret_cast<const float*>(base) + first * row + d, row};
+  const auto* source = reinterpret_cast<const std::uint16_t*>(base) + first * row + d;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const std::uint16_t* in = source + j * row;
+    float* out = buffer + j * chunk;
+    std::int64_t i = 0;
+    for (; i + Simd::lanes <= width; i += Simd::lanes) Simd::store_float(out + i, Simd::load_f16(in + i));
+    if (i < width) {
+      std::uint16_t rest[16] = {};
+      __builtin_memcpy(rest, in + i, static_cast<std::size_t>(width - i) * sizeof rest[0]);
+      float wide[16];
+      Simd::store_float(wide, Simd::load_f16(rest));
+      __builtin_memcpy(out + i, wide, static_cast<std::size_t>(width - i) * sizeof wide[0]);
+    }
+  }
+  return {buffer, chunk};
+}
+
+/// Cap, additive mask and visibility.
+TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_t first_query,
+                         std::int64_t queries, const KeyRange* ranges, KeyRange keys,
+                         bool all_visible, float* scores) {
+  const std::int64_t count = keys.end - keys.begin;
+  if (job.soft_cap > 0.0f) {
+    for (std::int64_t i = 0; i < count * tile_queries; i += Simd::lanes) {
+      Simd::store_float(scores + i, capped(Simd::load_float(scores + i), job.soft_cap));
+    }
+  }
+  if (job.mask != nullptr) {
+    for (std::int64_t i = 0; i < queries; ++i) {
+      const float* mask = job.mask + head * job.mask_head + (first_query + i) * job.mask_row;
+      for (std::int64_t j = 0; j < count; ++j) scores[j * tile_queries + i] += mask[keys.begin + j];
+    }
+  }
+  if (all_visible) return;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      const std::int64_t key = keys.begin + j;
+      if (key < ranges[i].begin || key >= ranges[i].end) scores[j * tile_queries + i] = minus_infinity;
+    }
+  }
+}
+
+/// Scores to weights; brings sums and outputs so far to the new maximum.
+TENON_INLINE void weigh_block(TileScratch& s, std::int64_t count, std::int64_t value_dim) {
+  for (int v = 0; v < tile_vectors; ++v) {
+    const std::int64_t at = v * Simd::lanes;
+    const Simd::Float old = Simd::load_float(s.max + at);
+    Simd::Float largest = old;
+    for (std::int64_t j = 0; j < count; ++j) {
+      largest = Simd::max(largest, Simd::load_float(s.scores + j * tile_queries + at));
+    }
+    Simd::store_float(s.max + at, largest);
+    // The origin must be a number where nothing has been seen yet.
+    const Simd::Float origin = Simd::max(set(-__FLT_MAX__), largest);
+    const Simd::Float shrink = exponential(Simd::sub(old, origin));
+    Simd::Float sum = Simd::mul(Simd::load_float(s.sum + at), shrink);
+    for (std::int64_t j = 0; j < count; ++j) {
+      float* score = s.scores + j * tile_queries + at;
+      const Simd::Float p = exponential(Simd::sub(Simd::load_float(score), origin));
+      Simd::store_float(score, p);
+      sum = Simd::add(sum, p);
+    }
+    Simd::store_float(s.sum + at, sum);
+    for (std::int64_t d = 0; d < value_dim; ++d) {
+      float* out = s.out + d * tile_queries + at;
+      Simd::store_float(out, Simd::mul(Simd::load_float(out), shrink));
+    }
+  }
+}
+
+void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, std::int64_t last,
+              const KeyRange* ranges) {
+  TileScratch s;
+  const std::int64_t queries = last - first, kv_head = head / job.group;
+  const std::size_t width = job.half_kv ? 2 : 4;
+  const std::byte* k = job.k + static_cast<std::size_t>(kv_head * job.k_head) * width;
+  const std::byte* v = job.v + static_cast<std::size_t>(kv_head * job.v_head) * width;
+
+  for (std::int64_t d = 0; d < job.head_dim; ++d) {
+    for (std::int64_t i = 0; i < tile_queries; ++i) {
+      s.q[d * tile_queries + i] =
+          i < queries ? job.scale * job.q[(first + i) * job.q_row + head * job.q_head + d] : 0.0f;
+    }
+  }
+  __builtin_memset(s.out, 0, static_cast<std::size_t>(job.value_dim * tile_queries) * sizeof(float));
+  KeyRange seen = ranges[0];   // by any query
+  KeyRange common = ranges[0];  // by all of them
+  for (std::int64_t i = 0; i < tile_queries; ++i) {
+    s.max[i] = minus_infinity;
+    s.sum[i] = 0.0f;
+    if (i >= queries) continue;
+    if (ranges[i].begin < seen.begin) seen.begin = ranges[i].begin;
+    if (ranges[i].end > seen.end) seen.end = ranges[i].end;
+    if (ranges[i].begin > common.begin) common.begin = ranges[i].begin;
+    if (ranges[i].end < common.end) common.end = ranges[i].end;
+  }
+
+  // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
+  for (std::int64_t block = seen.begin / tile_keys * tile_keys; block < seen.end; block += tile_keys) {
+    const std::int64_t begin = block < seen.begin ? seen.begin : block;
+    const std::int64_t end = block + tile_keys < seen.end ? block + tile_keys : seen.end;
+    const std::int64_t count = end - begin;
+    for (std::int64_t d = 0; d == 0 || d < job.head_dim; d += chunk) {
+      const std::int64_t columns = job.head_dim - d < chunk ? job.head_dim - d : chunk;
+      const Rows rows = widen(job, k, job.k_row, begin, count, d, columns, s.widened);
+      dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, rows.row, 1}, count,
+                                                         s.q + d * tile_queries, 16, columns,
+                                                         d != 0, s.scores);
+    }
+    const bool all_visible = common.begin <= begin && end <= common.end;
+    adjust(job, head, first, queries, ranges, {begin, end}, all_visible, s.scores);
+    weigh_block(s, count, job.value_dim);
+    for (std::int64_t d = 0; d < job.value_dim; d += chunk) {
+      const std::int64_t columns = job.value_dim - d < chunk ? job.value_dim - d : chunk;
+      const Rows rows = widen(job, v, job.v_row, begin, count, d, columns, s.widened);
+      dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, 1, rows.row}, columns, s.scores,
+                                                         16, count, true,
+                                                         s.out + d * tile_queries);
+    }
+  }
+
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const float factor = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
+    float* out = job.out + (first + i) * job.out_row + head * job.out_head;
+    for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] = s.out[d * tile_queries + i] * factor;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

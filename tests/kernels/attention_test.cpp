@@ -1,0 +1,288 @@
+#include "backends/cpu/attention/attention.hpp"
+
+#include "backends/cpu/thread_pool.hpp"
+#include "kernels/support.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::test;
+using cpu::AttentionArgs;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+struct Case {
+  AttentionArgs args;
+  std::vector<float> q, k, v, mask;
+  std::vector<std::uint16_t> half_k, half_v;
+
+  // Strides leave gaps, which must neither be read as data nor be written.
+  Case(Random& random, std::int64_t queries, std::int64_t keys, std::int64_t heads,
+       std::int64_t kv_heads, std::int64_t dim, std::int64_t value_dim, DType kv) {
+    args.queries = queries;
+    args.keys = keys;
+    args.heads = heads;
+    args.kv_heads = kv_heads;
+    args.head_dim = dim;
+    args.value_dim = value_dim;
+    args.q_head = dim + 1;
+    args.q_row = heads * args.q_head + 2;
+    args.k_row = dim + 3;
+    args.k_head = (keys + 1) * args.k_row;
+    args.v_row = value_dim + 1;
+    args.v_head = (keys + 2) * args.v_row;
+    args.out_head = value_dim + 2;
+    args.out_row = heads * args.out_head + 1;
+    args.kv_dtype = kv;
+    args.scale = 1.0f / std::sqrt(static_cast<float>(dim));
+    q = random.normals(queries * args.q_row, 2.0f);
+    k = random.normals(kv_heads * args.k_head, 2.0f);
+    v = random.normals(kv_heads * args.v_head);
+    if (kv == DType::f16) {
+      const auto round = [](std::vector<float>& values, std::vector<std::uint16_t>& halves) {
+        for (float& x : values) {
+          halves.push_back(to_half(x).bits);
+          x = to_float(to_half(x));
+        }
+      };
+      round(k, half_k);
+      round(v, half_v);
+    }
+    args.causal = false;
+  }
+
+  void add_mask(Random& random, bool per_head) {
+    args.mask_row = args.keys + 1;
+    args.mask_head = per_head ? args.queries * args.mask_row : 0;
+    mask = random.normals((per_head ? args.heads : 1) * args.queries * args.mask_row);
+    for (float& m : mask) m = random.below(5) == 0 ? -infinity : m;
+  }
+
+  std::vector<float> run(cpu::Isa isa, int threads = 1, bool fast = false) {
+    AttentionArgs a = args;
+    a.isa = isa;
+    a.fast = fast;
+    a.q = q.data();
+    a.k = a.kv_dtype == DType::f16 ? static_cast<const void*>(half_k.data()) : k.data();
+    a.v = a.kv_dtype == DType::f16 ? static_cast<const void*>(half_v.data()) : v.data();
+    a.mask = mask.empty() ? nullptr : mask.data();
+    std::vector<float> out(static_cast<std::size_t>(a.queries * a.out_row), 77.0f);
+    a.out = out.data();
+    const std::size_t bytes = cpu::attention_workspace_bytes(a);
+    cpu::AlignedBuffer workspace(bytes);
+    std::fill_n(workspace.data(), bytes, std::byte{0});
+    a.workspace = workspace.data();
+    for (int round = 0; round < 2; ++round) {  // the workspace stays usable
+      for (int t = threads; t-- > 0;) cpu::attention(a, t, threads);
+    }
+    return out;
+  }
+
+  bool sees(std::int64_t i, std::int64_t j) const {
+    const std::int64_t p = args.past + i;
+    if (args.causal && j > p) return false;
+    return args.window == 0 || (j > p - args.window && j < p + args.window);
+  }
+
+  // By definition, in f64.
+  std::vector<double> reference() const {
+    std::vector<double> out(static_cast<std::size_t>(args.queries * args.out_row), 77.0);
+    std::vector<double> scores(static_cast<std::size_t>(args.keys));
+    for (std::int64_t i = 0; i < args.queries; ++i) {
+      for (std::int64_t h = 0; h < args.heads; ++h) {
+        const std::int64_t g = h / (args.heads / args.kv_heads);
+        double max = -static_cast<double>(infinity);
+        for (std::int64_t j = 0; j < args.keys; ++j) {
+          double s = 0.0;
+          for (std::int64_t d = 0; d < args.head_dim; ++d) {
+            s += static_cast<double>(q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)]) *
+                 static_cast<double>(k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]);
+          }
+          s *= static_cast<double>(args.scale);
+          if (args.soft_cap > 0.0f) {
+            s = static_cast<double>(args.soft_cap) * std::tanh(s / static_cast<double>(args.soft_cap));
+          }
+          if (!mask.empty()) {
+            s += static_cast<double>(mask[static_cast<std::size_t>(h * args.mask_head + i * args.mask_row + j)]);
+          }
+          if (!sees(i, j)) s = -static_cast<double>(infinity);
+          scores[static_cast<std::size_t>(j)] = s;
+          max = std::max(max, s);
+        }
+        double sum = 0.0;
+        for (double& s : scores) {
+          s = std::isinf(max) ? 0.0 : std::exp(s - max);
+          sum += s;
+        }
+        for (std::int64_t d = 0; d < args.value_dim; ++d) {
+          double y = 0.0;
+          for (std::int64_t j = 0; j < args.keys; ++j) {
+            y += scores[static_cast<std::size_t>(j)] *
+                 static_cast<double>(v[static_cast<std::size_t>(g * args.v_head + j * args.v_row + d)]);
+          }
+          out[static_cast<std::size_t>(i * args.out_row + h * args.out_head + d)] =
+              sum == 0.0 ? 0.0 : y / sum;
+        }
+      }
+    }
+    return out;
+  }
+};
+
+double largest_difference(const std::vector<float>& a, const std::vector<double>& b) {
+  double worst = a.size() == b.size() ? 0.0 : 1e9;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(static_cast<double>(a[i]) - b[i]);
+    worst = std::isnan(difference) ? 1e9 : std::max(worst, difference);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("attention: a worked example") {
+  // Two keys, the second scoring ln 3 more: weights 1/4 and 3/4.
+  const float q[] = {1, 0}, k[] = {0, 5, 1.0986123f, 5}, v[] = {4, 0, 0, 8};
+  for (const cpu::Isa isa : supported_isas()) {
+    float out[2] = {};
+    alignas(64) std::byte workspace[4096] = {};
+    AttentionArgs a;
+    a.queries = 1;
+    a.keys = 2;
+    a.heads = a.kv_heads = 1;
+    a.head_dim = 2;
+    a.q = q;
+    a.k = k;
+    a.v = v;
+    a.k_row = a.v_row = 2;
+    a.kv_dtype = DType::f32;
+    a.out = out;
+    a.past = 1;
+    a.workspace = workspace;
+    a.isa = isa;
+    REQUIRE(cpu::attention_workspace_bytes(a) <= sizeof workspace);
+    cpu::attention(a, 0, 1);
+    CAPTURE(name(isa));
+    CHECK(out[0] == Approx(1.0));
+    CHECK(out[1] == Approx(6.0));
+  }
+}
+
+TEST_CASE("attention: every variant against f64") {
+  Random random;
+  CAPTURE(random.seed());
+  for (int round = 0; round < 120; ++round) {
+    const std::int64_t kv_heads = 1 + random.below(3);
+    const std::int64_t group = 1 + random.below(5) * (1 + random.below(2) * 4);
+    // Few queries take the split kernel, many the tiles.
+    const std::int64_t queries = random.below(2) == 0 ? 1 + random.below(6) : 7 + random.below(60);
+    const std::int64_t past = random.below(3) == 0 ? 0 : random.below(600);
+    const std::int64_t keys = past + queries;
+    const std::int64_t dim = round % 10 == 0 ? 256 : 1 + random.below(100);
+    const std::int64_t value_dim = random.below(2) == 0 ? dim : 1 + random.below(140);
+    Case c(random, queries, keys, kv_heads * group, kv_heads, dim, value_dim,
+           random.below(2) == 0 ? DType::f16 : DType::f32);
+    c.args.past = past;
+    c.args.causal = random.below(4) != 0;
+    if (random.below(3) == 0) c.args.window = 1 + random.below(300);
+    if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
+    if (random.below(3) == 0) c.add_mask(random, random.below(2) == 0);
+    const std::vector<double> expected = c.reference();
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), queries, keys, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
+      CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size());
+      const std::vector<float> out = c.run(isa);
+      CHECK(largest_difference(out, expected) < 2e-5);
+      CHECK(c.run(isa, 3) == out);
+    }
+  }
+}
+
+TEST_CASE("attention: keys far above the rest do not overflow") {
+  Random random;
+  CAPTURE(random.seed());
+  for (const std::int64_t queries : {1, 20}) {
+    Case c(random, queries, 300, 2, 1, 16, 16, DType::f32);
+    for (float& x : c.q) x *= 200.0f;
+    const std::vector<double> expected = c.reference();
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), queries);
+      CHECK(largest_difference(c.run(isa), expected) < 2e-3);
+    }
+  }
+}
+
+TEST_CASE("attention: a query that sees nothing gives zeros") {
+  Random random;
+  CAPTURE(random.seed());
+  for (const std::int64_t queries : {2, 40}) {
+    Case c(random, queries, 70, 3, 1, 8, 8, DType::f16);
+    c.args.mask_row = 70;
+    c.mask.assign(static_cast<std::size_t>(queries * 70), 0.0f);
+    std::fill_n(c.mask.begin() + 70, 70, -infinity);          // query 1
+    std::fill_n(c.mask.begin(), 70, -std::numeric_limits<float>::max());  // query 0: all alike
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), queries);
+      const std::vector<float> out = c.run(isa);
+      double mean = 0.0;
+      for (std::size_t j = 0; j < 70; ++j) {
+        mean += static_cast<double>(c.v[j * static_cast<std::size_t>(c.args.v_row)]) / 70.0;
+      }
+      CHECK(static_cast<double>(out[0]) == Approx(mean).margin(1e-4));
+      for (std::int64_t d = 0; d < 8; ++d) {
+        CHECK(out[static_cast<std::size_t>(c.args.out_row + d)] == 0.0f);
+      }
+    }
+  }
+  // No keys at all.
+  Case none(random, 3, 0, 2, 2, 4, 4, DType::f32);
+  for (const cpu::Isa isa : supported_isas()) {
+    CHECK(none.run(isa)[0] == 0.0f);
+    CHECK(Case(random, 0, 4, 2, 2, 4, 4, DType::f32).run(isa).empty());
+  }
+}
+
+TEST_CASE("attention: a NaN key spoils the queries that see it") {
+  Random random;
+  CAPTURE(random.seed());
+  for (const std::int64_t queries : {4, 30}) {
+    Case c(random, queries, queries, 1, 1, 8, 8, DType::f32);
+    c.args.causal = true;
+    c.k[static_cast<std::size_t>(2 * c.args.k_row)] = std::nanf("");
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), queries);
+      const std::vector<float> out = c.run(isa);
+      CHECK(std::isfinite(out[static_cast<std::size_t>(c.args.out_row)]));
+      CHECK(std::isnan(out[static_cast<std::size_t>(2 * c.args.out_row)]));
+      CHECK(std::isnan(out[static_cast<std::size_t>(3 * c.args.out_row)]));
+    }
+  }
+}
+
+TEST_CASE("attention: parts of one query finish on different threads") {
+  Random random;
+  CAPTURE(random.seed());
+  Case c(random, 2, 3000, 6, 2, 64, 64, DType::f16);
+  c.args.past = 2998;
+  c.args.causal = true;
+  c.args.q = c.q.data();
+  c.args.k = c.half_k.data();
+  c.args.v = c.half_v.data();
+  const std::vector<float> expected = c.run(cpu::active_isa());
+  cpu::AlignedBuffer workspace(cpu::attention_workspace_bytes(c.args));
+  std::fill_n(workspace.data(), workspace.size_bytes(), std::byte{0});
+  c.args.workspace = workspace.data();
+  cpu::ThreadPool pool(4);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<float> out(expected.size(), 77.0f);
+    c.args.out = out.data();
+    pool.run([&](cpu::Worker& w) { cpu::attention(c.args, w.thread, w.threads); });
+    REQUIRE(out == expected);
+  }
+}

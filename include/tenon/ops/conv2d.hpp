@@ -39,9 +39,9 @@ namespace tenon {
 struct Conv2d {
   static constexpr std::string_view name = "conv2d";
   static constexpr int min_inputs = 2, max_inputs = 3;
-  IntList stride;
-  IntList padding;
-  IntList dilation;
+  IntList stride{};
+  IntList padding{};
+  IntList dilation{};
   std::int64_t groups = 1;
   bool has_bias = false;
   static constexpr auto fields = std::tuple{

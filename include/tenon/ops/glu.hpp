@@ -23,7 +23,7 @@ struct Glu {
   static constexpr std::string_view name = "glu";
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 0b11};
-  Name activation;
+  Name activation{};
   static constexpr auto fields = std::tuple{field("activation", &Glu::activation)};
 
   Shape infer(std::span<const Shape> in) const;

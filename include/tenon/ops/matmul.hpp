@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <source_location>
 #include <span>
 #include <string_view>
@@ -39,32 +38,5 @@ TENON_DECLARE_OP(Matmul);
 
 Tensor matmul(const Tensor& a, const Tensor& b,
               const std::source_location& where = std::source_location::current());
-
-/// Sum of products over tagged axes: `dot(x, w, "in")` contracts the axis `in` of both operands.
-///
-/// Axes tagged `contract` are summed over; those tagged `batch` are walked in step. The result has
-/// the batch axes in the order given, then the rest of a, then the rest of b, with their tags; a tag
-/// that both rests have needs a rename first. Composed of permutations, axes of size 1 and `matmul`.
-///
-/// Errors: a tag that an operand lacks, Errc::axis_out_of_range; one named twice, Errc::bad_argument;
-/// sizes that differ, a tag left in both rests, more than 8 axes in between, Errc::shape_mismatch.
-/// The text shows both operands with their tags.
-Tensor dot(const Tensor& a, const Tensor& b, Name contract,
-           const std::source_location& where = std::source_location::current());
-Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<Name> contract,
-           std::initializer_list<Name> batch = {},
-           const std::source_location& where = std::source_location::current());
-
-/// Two axes that `dot` brings together, each by index or tag.
-struct AxisPair {
-  AxisRef a;
-  AxisRef b;
-};
-
-/// As above for axes without tags, or of different tags: `dot(a, b, {{-1, 0}})`. A batch axis keeps
-/// the tag that either operand gives it.
-Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<AxisPair> contract,
-           std::initializer_list<AxisPair> batch = {},
-           const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

@@ -32,10 +32,10 @@ namespace tenon {
 struct MaxPool2d {
   static constexpr std::string_view name = "max_pool2d";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  IntList kernel;
-  IntList stride;
-  IntList padding;
-  IntList dilation;
+  IntList kernel{};
+  IntList stride{};
+  IntList padding{};
+  IntList dilation{};
   static constexpr auto fields = std::tuple{
       field("kernel", &MaxPool2d::kernel), field("stride", &MaxPool2d::stride),
       field("padding", &MaxPool2d::padding), field("dilation", &MaxPool2d::dilation)};
@@ -54,9 +54,9 @@ TENON_DECLARE_OP(MaxPool2d);
 struct AvgPool2d {
   static constexpr std::string_view name = "avg_pool2d";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  IntList kernel;
-  IntList stride;
-  IntList padding;
+  IntList kernel{};
+  IntList stride{};
+  IntList padding{};
   bool count_include_pad = false;
   static constexpr auto fields = std::tuple{
       field("kernel", &AvgPool2d::kernel), field("stride", &AvgPool2d::stride),

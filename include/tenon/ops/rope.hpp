@@ -53,7 +53,7 @@ struct Rope {
   double theta = 10000;
   std::int64_t dims = 0;  ///< 0: all of D
   bool interleaved = false;
-  Name scaling;
+  Name scaling{};
   double factor = 1;
   double low_freq_factor = 1;
   double high_freq_factor = 4;

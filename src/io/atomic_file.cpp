@@ -44,9 +44,10 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (exists) {
     if (auto real = std::filesystem::canonical(path_, failure); !failure) path_ = std::move(real);
   }
+  folder_ = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
   constexpr int attempts = 100;
   for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
-    temporary_ = (path_.parent_path() / fmt::format(".{}.{}-{}.tmp", path_.filename().string(),
+    temporary_ = (folder_ / fmt::format(".{}.{}-{}.tmp", path_.filename().string(),
                                                     ::getpid(), files_made.fetch_add(1)))
                      .string();
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, default_mode);
@@ -103,7 +104,7 @@ void AtomicFile::commit() {
   if (result != 0) fail("cannot be flushed to the device");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed");
   ::close(std::exchange(descriptor_, -1));
-  flush_folder(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+  flush_folder(folder_);  // from the rename on nothing may fail: the new file is there
 }
 
 void AtomicFile::fail(std::string_view step) const {

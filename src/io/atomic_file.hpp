@@ -39,6 +39,7 @@ class AtomicFile {
   [[noreturn]] void fail(std::string_view step) const;
 
   std::filesystem::path path_;
+  std::filesystem::path folder_;
   std::string temporary_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;

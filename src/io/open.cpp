@@ -1,5 +1,6 @@
 #include "gguf_format.hpp"
 #include "gguf_split.hpp"
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "parsed_file.hpp"
 
@@ -184,9 +185,7 @@ bool begins_as_safetensors(const InputFile& file) {
   return found[8] == '{';
 }
 
-}  // namespace
-
-File open(const fs::path& path, const OpenOptions& options) {
+File open_any(const fs::path& path, const OpenOptions& options) {
   std::error_code failure;
   const bool is_folder = fs::is_directory(path, failure);
   auto file = InputFile::open(is_folder ? find_model(path) : path, options.access);
@@ -197,6 +196,12 @@ File open(const fs::path& path, const OpenOptions& options) {
     return open_safetensors(std::move(file), options);
   }
   return open_gguf(std::move(file), options);  // which says what the magic is
+}
+
+}  // namespace
+
+File open(const fs::path& path, const OpenOptions& options) {
+  return with_memory_errors(path, [&] { return open_any(path, options); });
 }
 
 }  // namespace tenon::io

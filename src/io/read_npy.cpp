@@ -1,3 +1,4 @@
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "npy_format.hpp"
 #include "npy_header.hpp"
@@ -56,9 +57,7 @@ void swap_bytes(std::span<std::byte> bytes, std::size_t size) {
   }
 }
 
-}  // namespace
-
-HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits) {
+HostBuffer read(const std::filesystem::path& path, const Limits& limits) {
   const auto file = InputFile::open(path, Access::read);
   const Frame frame = read_frame(*file, limits);
   if (frame.header_bytes > file->size() - frame.header_begin) {
@@ -94,6 +93,12 @@ HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits) {
   std::vector<int> order;
   for (int axis = stored.rank() - 1; axis >= 0; --axis) order.push_back(axis);
   return array.permute(order).contiguous();
+}
+
+}  // namespace
+
+HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits) {
+  return with_memory_errors(path, [&] { return read(path, limits); });
 }
 
 }  // namespace tenon::io

@@ -119,8 +119,10 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool end_object() override {
     --depth_;
-    if (depth_ == 1 && !in_metadata_) end_tensor();
-    if (depth_ == 1) in_metadata_ = false;
+    if (depth_ == 1 && !skipping()) {
+      if (!in_metadata_) end_tensor();
+      in_metadata_ = false;
+    }
     return ascend();
   }
 

@@ -1,5 +1,6 @@
 #include "atomic_file.hpp"
 #include "gguf_format.hpp"
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "write_tensors.hpp"
 
@@ -85,10 +86,8 @@ void write_description(AtomicFile& file, const NamedTensor& tensor, std::int64_t
   file.write_number(offset);
 }
 
-}  // namespace
-
-void save_gguf(const std::filesystem::path& path, const Metadata& metadata,
-               std::span<const NamedTensor> tensors) {
+void save(const std::filesystem::path& path, const Metadata& metadata,
+          std::span<const NamedTensor> tensors) {
   const auto alignment = static_cast<std::int64_t>(find_alignment(metadata));
   check_tensor_names(tensors, caller);
   std::ranges::for_each(tensors, check_tensor);
@@ -117,6 +116,13 @@ void save_gguf(const std::filesystem::path& path, const Metadata& metadata,
     file.write_zeros(static_cast<std::size_t>(padding(tensor.data.shape().bytes())));
   }
   file.commit();
+}
+
+}  // namespace
+
+void save_gguf(const std::filesystem::path& path, const Metadata& metadata,
+               std::span<const NamedTensor> tensors) {
+  with_memory_errors(path, [&] { save(path, metadata, tensors); });
 }
 
 }  // namespace tenon::io

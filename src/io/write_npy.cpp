@@ -1,4 +1,5 @@
 #include "atomic_file.hpp"
+#include "memory_errors.hpp"
 #include "npy_format.hpp"
 #include "write_tensors.hpp"
 
@@ -11,7 +12,9 @@
 
 namespace tenon::io {
 
-void write_npy(const std::filesystem::path& path, const HostBuffer& array) {
+namespace {
+
+void save(const std::filesystem::path& path, const HostBuffer& array) {
   if (array.is_empty()) throw Error(Errc::bad_argument, "write_npy", "no array");
   const Shape& shape = array.shape();
   const std::string_view code = npy::dtype_code(shape.dtype());
@@ -36,6 +39,12 @@ void write_npy(const std::filesystem::path& path, const HostBuffer& array) {
   file.write(header);
   write_array(file, array);
   file.commit();
+}
+
+}  // namespace
+
+void write_npy(const std::filesystem::path& path, const HostBuffer& array) {
+  with_memory_errors(path, [&] { save(path, array); });
 }
 
 }  // namespace tenon::io

@@ -1,4 +1,5 @@
 #include "atomic_file.hpp"
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "safetensors_format.hpp"
 #include "write_tensors.hpp"
@@ -69,10 +70,8 @@ std::string header_text(std::span<const NamedTensor> tensors, std::span<const st
   return text;
 }
 
-}  // namespace
-
-void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                      const std::map<std::string, std::string>& metadata) {
+void save(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+          const std::map<std::string, std::string>& metadata) {
   check_tensor_names(tensors, caller);
   for (const NamedTensor& tensor : tensors) {
     if (tensor.name == safetensors::metadata_key) {
@@ -93,6 +92,13 @@ void save_safetensors(const std::filesystem::path& path, std::span<const NamedTe
   file.write(header);
   for (const std::uint32_t i : order) write_array(file, tensors[i].data);
   file.commit();
+}
+
+}  // namespace
+
+void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  with_memory_errors(path, [&] { save(path, tensors, metadata); });
 }
 
 }  // namespace tenon::io

@@ -27,7 +27,7 @@ struct Limits {
 };
 
 struct OpenOptions {
-  Limits limits;
+  Limits limits = {};
   Access access = Access::map;
   /// Whether the shards that an index names may be links that lead out of the index's folder (as in
   /// the download cache of the Hugging Face hub). Otherwise such a link is Errc::path_escape.

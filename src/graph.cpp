@@ -197,9 +197,10 @@ void Graph::admit_only(std::vector<std::string> names) {
 Graph::Recording::Recording(Graph& graph) noexcept : outer_(recording) { recording = &graph; }
 Graph::Recording::~Recording() { recording = outer_; }
 
-Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
-              const std::source_location& where) {
-  Graph::Impl& graph = graph_of(op, inputs, where);
+namespace {
+
+Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
+                   std::span<const Tensor> inputs, const std::source_location& where) {
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || count > op.max_inputs) {
     throw Error(Errc::bad_argument, fmt::format("{}: {}", to_string(where), op.name),
@@ -228,6 +229,18 @@ Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> i
     if (error.code() == Errc::out_of_arena) throw;
     throw Error(error.code(), place, error.message() + operand_list(inputs));
   }
+}
+
+}  // namespace
+
+Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
+              const std::source_location& where) {
+  return record_into(graph_of(op, inputs, where), op, attributes, inputs, where);
+}
+
+Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
+                     const std::source_location& where) {
+  return record_into(graph_of(op, {&neighbour, 1}, where), op, attributes, {}, where);
 }
 
 const Node& Tensor::node() const {

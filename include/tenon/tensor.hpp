@@ -60,6 +60,11 @@ class Tensor {
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where);
 
+/// Records an op without inputs in the graph that an op on `neighbour` would belong to: how `x + 1`
+/// places its 1. Errors as for record().
+Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
+                     const std::source_location& where);
+
 template <OpStruct Op>
 Tensor record(const Op& op, std::initializer_list<Tensor> inputs, const std::source_location& where) {
   return record(op_def<Op>(), &op, std::span<const Tensor>(inputs.begin(), inputs.size()), where);

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// x repeated along axes of size 1 and along new outer axes, without copying.
+///
+/// Input     x: any plain type
+/// Output    y: `dims`, where -1 keeps x's size; a view. Axes keep x's tags
+/// Errors    C1 fewer dims than axes, or a size of x neither 1 nor the one asked    Errc::shape_mismatch
+///           C2 a size below -1, or -1 for a new axis                               Errc::bad_shape
+///           C3 a block type                                                        Errc::unsupported_dtype
+struct BroadcastTo {
+  static constexpr std::string_view name = "broadcast_to";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr OpTraits traits{.view = true};
+  IntList dims;
+  static constexpr auto fields = std::tuple{field("dims", &BroadcastTo::dims)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
+};
+TENON_DECLARE_OP(BroadcastTo);
+
+/// `broadcast_to(x, {4, -1})`; tags written beside sizes replace x's.
+Tensor broadcast_to(const Tensor& x, std::initializer_list<Axis> dims,
+                    const std::source_location& where = std::source_location::current());
+Tensor broadcast_to(const Tensor& x, std::span<const std::int64_t> dims,
+                    const std::source_location& where = std::source_location::current());
+
+/// Each element `count` times in a row along an axis: [a, b] gives [a, a, b, b].
+Tensor repeat_interleave(const Tensor& x, std::int64_t count, const AxisRef& axis,
+                         const std::source_location& where = std::source_location::current());
+
+/// The whole array `count` times one after the other along an axis: [a, b] gives [a, b, a, b].
+Tensor tile(const Tensor& x, std::int64_t count, const AxisRef& axis,
+            const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// An array of one value.
+///
+/// Output    y: `dims`, `dtype`
+/// Errors    C1 a negative size                                       Errc::bad_shape
+///           C2 a block type                                          Errc::unsupported_dtype
+///           C3 an integer type or bool that cannot hold `value`      Errc::bad_attribute
+/// Numerics  `value` is rounded to the dtype; integers beyond 2^53 need iota
+struct Full {
+  static constexpr std::string_view name = "full";
+  static constexpr int min_inputs = 0, max_inputs = 0;
+  static constexpr OpTraits traits{};
+  double value = 0;
+  IntList dims;
+  DType dtype = f32;
+  static constexpr auto fields = std::tuple{field("value", &Full::value), field("dims", &Full::dims),
+                                            field("dtype", &Full::dtype)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Full);
+
+/// A vector of evenly spaced integers: y_i = start + i * step.
+///
+/// Output    y: [size], `dtype`
+/// Errors    C1 a negative size                                       Errc::bad_shape
+///           C2 dtype neither integer nor floating                    Errc::unsupported_dtype
+///           C3 an integer type that cannot hold every element        Errc::bad_attribute
+/// Numerics  integers are exact; floating types round each element
+struct Iota {
+  static constexpr std::string_view name = "iota";
+  static constexpr int min_inputs = 0, max_inputs = 0;
+  static constexpr OpTraits traits{};
+  std::int64_t size = 0;
+  std::int64_t start = 0;
+  std::int64_t step = 1;
+  DType dtype = i32;
+  static constexpr auto fields = std::tuple{field("size", &Iota::size), field("start", &Iota::start),
+                                            field("step", &Iota::step), field("dtype", &Iota::dtype)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(Iota);
+
+/// Into the graph that is recording (Graph::Recording).
+Tensor full(double value, const Shape& shape,
+            const std::source_location& where = std::source_location::current());
+Tensor iota(std::int64_t size, DType dtype = i32, std::int64_t start = 0, std::int64_t step = 1,
+            const std::source_location& where = std::source_location::current());
+
+/// A scalar of x's dtype, in x's graph: what operators turn `x + 1` into.
+Tensor scalar_like(const Tensor& x, double value,
+                   const std::source_location& where = std::source_location::current());
+
+/// `value` in the sizes of x (which must be known), with x's dtype and tags, in x's graph.
+Tensor full_like(const Tensor& x, double value,
+                 const std::source_location& where = std::source_location::current());
+
+/// 1 where `ids` names the position along a new last axis of `classes`, 0 elsewhere: i32[b] gives
+/// [b, classes]. An id outside [0, classes) gives a row of zeros.
+Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = f32,
+               const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

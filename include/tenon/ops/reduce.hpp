@@ -1,0 +1,94 @@
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/axis_list.hpp>
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// What the ops share that fold axes into one element.
+///
+/// Input     x: see each op
+/// Output    y: x without `axes`, or with size 1 there when `keep_dims`; other axes keep their tags
+/// Errors    C1 an axis outside [0, rank)                  Errc::axis_out_of_range
+///           C2 an axis named twice                        Errc::bad_argument
+///           C3 a dtype the op does not take               Errc::unsupported_dtype
+///           C4 max and min of an axis of size 0           Errc::bad_shape
+/// Numerics  reference in f64, in row-major order, rounded once; integers in i64, modulo 2^bits
+/// With no axes, each element is folded alone.
+template <class Op>
+struct ReduceOp {
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr OpTraits traits{.reduction = true};
+  IntList axes;
+  bool keep_dims = false;
+  static constexpr auto fields =
+      std::tuple{field("axes", &ReduceOp::axes), field("keep_dims", &ReduceOp::keep_dims)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+
+/// The sum; 0 of nothing. Takes any plain type; integers and bool give i64.
+struct Sum : ReduceOp<Sum> {
+  static constexpr std::string_view name = "sum";
+};
+TENON_DECLARE_OP(Sum);
+
+/// The arithmetic mean; NaN of nothing. Floating types only.
+struct Mean : ReduceOp<Mean> {
+  static constexpr std::string_view name = "mean";
+};
+TENON_DECLARE_OP(Mean);
+
+/// The product; 1 of nothing. Takes any plain type; integers and bool give i64.
+struct Prod : ReduceOp<Prod> {
+  static constexpr std::string_view name = "prod";
+};
+TENON_DECLARE_OP(Prod);
+
+/// The largest element; NaN if any is NaN. Floating and integer types, kept.
+struct Max : ReduceOp<Max> {
+  static constexpr std::string_view name = "max";
+};
+TENON_DECLARE_OP(Max);
+
+/// The smallest element; NaN if any is NaN. Floating and integer types, kept.
+struct Min : ReduceOp<Min> {
+  static constexpr std::string_view name = "min";
+};
+TENON_DECLARE_OP(Min);
+
+/// Whether any element is true; false of nothing. bool only.
+struct Any : ReduceOp<Any> {
+  static constexpr std::string_view name = "any";
+};
+TENON_DECLARE_OP(Any);
+
+/// Whether all elements are true; true of nothing. bool only.
+struct All : ReduceOp<All> {
+  static constexpr std::string_view name = "all";
+};
+TENON_DECLARE_OP(All);
+
+Tensor sum(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+           const std::source_location& where = std::source_location::current());
+Tensor mean(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+            const std::source_location& where = std::source_location::current());
+Tensor prod(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+            const std::source_location& where = std::source_location::current());
+Tensor max(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+           const std::source_location& where = std::source_location::current());
+Tensor min(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+           const std::source_location& where = std::source_location::current());
+Tensor any(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+           const std::source_location& where = std::source_location::current());
+Tensor all(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+           const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon {
+
+/// The same elements, in row-major order, under other sizes. At most one size is -1 and follows from
+/// the others. Prefer split_axis and merge_axes: they leave other axes as they are, so a program
+/// stays open in their sizes.
+///
+/// Input     x: any shape, any type
+/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. A -1 is a symbol when
+///           that is all that x's known sizes leave, and not known yet when x's sizes are not
+/// Errors    C1 a size below -1, or two of -1                       Errc::bad_shape
+///           C2 element counts differ                               Errc::bad_shape
+///           C3 -1 beside a size of 0 (0 elements fit any size)     Errc::bad_shape
+///           C4 the innermost size of a block type changes          Errc::bad_shape
+struct Reshape {
+  static constexpr std::string_view name = "reshape";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr OpTraits traits{.view = true};
+  IntList dims;
+  static constexpr auto fields = std::tuple{field("dims", &Reshape::dims)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
+};
+TENON_DECLARE_OP(Reshape);
+
+/// `reshape(x, {2, -1})`, or with tags `reshape(x, {{"b", 2}, {"d", -1}})`.
+Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims,
+               const std::source_location& where = std::source_location::current());
+Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims,
+               const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,36 @@
+#include <tenon/ops/log_softmax.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/builder.hpp"
+#include "ops/support.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(log_softmax, LogSoftmax);
+
+Shape LogSoftmax::infer(std::span<const Shape> in) const {
+  checked_axis(name, axis, in[0]);  // C1
+  require_floating(name, in[0]);    // C2
+  return in[0];
+}
+
+void LogSoftmax::reference(std::span<const HostView> in, const HostView& out) const {
+  const std::int64_t n = in[0].shape[static_cast<int>(axis)];
+  for_each_lane(in[0], out, static_cast<int>(axis), [n](Lane x, Lane y) {
+    double peak = -std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; i < n; ++i) peak = std::max(peak, x.load(i));
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x.load(i) - peak);
+    const double shift = std::log(sum);
+    for (std::int64_t i = 0; i < n; ++i) y.store(i, x.load(i) - peak - shift);
+  });
+}
+
+Tensor log_softmax(const Tensor& x, const AxisRef& axis, const std::source_location& where) {
+  return record(LogSoftmax{.axis = axis_of(x, axis, LogSoftmax::name, where)}, {x}, where);
+}
+
+}  // namespace tenon

@@ -1,0 +1,207 @@
+#include <tenon/ops/reduce.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
+#include "ops/support.hpp"
+
+namespace tenon {
+namespace {
+
+using Flags = std::array<bool, max_rank>;
+
+Flags folded_axes(const IntList& axes) {
+  Flags folded{};
+  for (const std::int64_t axis : axes) folded[static_cast<std::size_t>(axis)] = true;
+  return folded;
+}
+
+Shape reduced_shape(std::string_view op, const Shape& in, const IntList& axes, bool keep_dims, DType dtype) {
+  Flags folded{};
+  for (const std::int64_t axis : axes) {
+    auto& flag = folded[static_cast<std::size_t>(checked_axis(op, axis, in))];  // C1
+    if (flag) fail(Errc::bad_argument, op, fmt::format("axis {} of {} twice", axis, to_string(in)));  // C2
+    flag = true;
+  }
+  std::vector<Axis> kept;
+  for (int i = 0; i < in.rank(); ++i) {
+    if (!folded[static_cast<std::size_t>(i)]) {
+      kept.push_back(in.axis_at(i));
+    } else if (keep_dims) {
+      kept.emplace_back(in.tag(i), 1);
+    }
+  }
+  return {std::span<const Axis>(kept), dtype};
+}
+
+/// Calls visit(output element, input view of the elements folded into it).
+template <class Visit>
+void for_each_fold(const HostView& in, const HostView& out, const IntList& axes, Visit&& visit) {
+  const Flags folded = folded_axes(axes);
+  const bool keeps_dims = out.shape.rank() == in.shape.rank();
+  Shape outer = in.shape, inner = in.shape;
+  Strides steps{};  // of the output, along the input's axes
+  int next = 0;
+  for (int i = 0; i < in.shape.rank(); ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    if (folded[axis]) {
+      outer = outer.with_dim(i, 1);
+      if (keeps_dims) ++next;
+    } else {
+      inner = inner.with_dim(i, 1);
+      steps[axis] = out.strides[static_cast<std::size_t>(next++)];
+    }
+  }
+  const HostView results(out.data, outer.with_dtype(out.shape.dtype()), steps);
+  for_each_index(outer, [&](std::span<const std::int64_t> index) {
+    visit(results.at(index), HostView(in.at(index), inner, in.strides));
+  });
+}
+
+/// Each op as a fold: where it starts, how it takes an element, and the result after `count`.
+template <class Op>
+struct Fold;
+
+template <>
+struct Fold<Sum> {
+  static constexpr double start = 0;
+  static constexpr std::int64_t integer_start = 0;
+  static double take(double sum, double x) noexcept { return sum + x; }
+  static std::int64_t take_integer(std::int64_t sum, std::int64_t x) noexcept { return wrapping_add(sum, x); }
+  static double finish(double sum, std::int64_t) noexcept { return sum; }
+};
+
+template <>
+struct Fold<Mean> {
+  static constexpr double start = 0;
+  static double take(double sum, double x) noexcept { return sum + x; }
+  static double finish(double sum, std::int64_t count) noexcept { return sum / static_cast<double>(count); }
+};
+
+template <>
+struct Fold<Prod> {
+  static constexpr double start = 1;
+  static constexpr std::int64_t integer_start = 1;
+  static double take(double product, double x) noexcept { return product * x; }
+  static std::int64_t take_integer(std::int64_t product, std::int64_t x) noexcept {
+    return wrapping_multiply(product, x);
+  }
+  static double finish(double product, std::int64_t) noexcept { return product; }
+};
+
+template <>
+struct Fold<Max> {
+  static constexpr double start = -std::numeric_limits<double>::infinity();
+  static constexpr std::int64_t integer_start = std::numeric_limits<std::int64_t>::min();
+  static double take(double most, double x) noexcept { return std::isnan(most) || x <= most ? most : x; }
+  static std::int64_t take_integer(std::int64_t most, std::int64_t x) noexcept { return std::max(most, x); }
+  static double finish(double most, std::int64_t) noexcept { return most; }
+};
+
+template <>
+struct Fold<Min> {
+  static constexpr double start = std::numeric_limits<double>::infinity();
+  static constexpr std::int64_t integer_start = std::numeric_limits<std::int64_t>::max();
+  static double take(double least, double x) noexcept { return std::isnan(least) || x >= least ? least : x; }
+  static std::int64_t take_integer(std::int64_t least, std::int64_t x) noexcept { return std::min(least, x); }
+  static double finish(double least, std::int64_t) noexcept { return least; }
+};
+
+template <>
+struct Fold<Any> {
+  static constexpr std::int64_t integer_start = 0;
+  static std::int64_t take_integer(std::int64_t found, std::int64_t x) noexcept { return found | x; }
+};
+
+template <>
+struct Fold<All> {
+  static constexpr std::int64_t integer_start = 1;
+  static std::int64_t take_integer(std::int64_t held, std::int64_t x) noexcept { return held & x; }
+};
+
+template <class Op>
+concept FoldsReals = requires { Fold<Op>::start; };
+template <class Op>
+concept FoldsIntegers = requires { Fold<Op>::integer_start; };
+
+/// C3 and C4, and the dtype of the result.
+template <class Op>
+DType result_dtype(const Op& op, const Shape& in) {
+  if constexpr (!FoldsReals<Op>) {
+    require_bool(Op::name, in);
+    return boolean;
+  } else if constexpr (!FoldsIntegers<Op>) {
+    require_floating(Op::name, in);
+    return in.dtype();
+  } else if constexpr (std::same_as<Op, Max> || std::same_as<Op, Min>) {
+    require_number(Op::name, in);
+    for (const std::int64_t axis : op.axes) {
+      if (in[checked_axis(Op::name, axis, in)] == 0) {
+        fail(Errc::bad_shape, Op::name, fmt::format("axis {} of {} is empty", axis, to_string(in)));
+      }
+    }
+    return in.dtype();
+  } else {
+    require_plain(Op::name, in);
+    return is_floating(in.dtype()) ? in.dtype() : i64;
+  }
+}
+
+}  // namespace
+
+template <class Op>
+Shape ReduceOp<Op>::infer(std::span<const Shape> in) const {
+  const DType dtype = result_dtype(static_cast<const Op&>(*this), in[0]);
+  return reduced_shape(Op::name, in[0], axes, keep_dims, dtype);
+}
+
+template <class Op>
+void ReduceOp<Op>::reference(std::span<const HostView> in, const HostView& out) const {
+  const DType from = in[0].shape.dtype(), to = out.shape.dtype();
+  for_each_fold(in[0], out, axes, [&](std::byte* result, const HostView& part) {
+    if constexpr (FoldsReals<Op>) {
+      if (is_floating(from)) {
+        double folded = Fold<Op>::start;
+        for_each_index(part.shape, [&](std::span<const std::int64_t> index) {
+          folded = Fold<Op>::take(folded, load_as_double(from, part.at(index)));
+        });
+        return store_double(to, result, Fold<Op>::finish(folded, part.shape.elements()));
+      }
+    }
+    if constexpr (FoldsIntegers<Op>) {
+      std::int64_t folded = Fold<Op>::integer_start;
+      for_each_index(part.shape, [&](std::span<const std::int64_t> index) {
+        folded = Fold<Op>::take_integer(folded, load_as_int64(from, part.at(index)));
+      });
+      store_int64(to, result, wrap_to(to, folded));
+    }
+  });
+}
+
+#define TENON_DEFINE_REDUCE(id, Struct)                                     \
+  template struct ReduceOp<Struct>;                                         \
+  TENON_DEFINE_OP(id, Struct);                                              \
+  Tensor id(const Tensor& x, const AxisList& axes, bool keep_dims,          \
+            const std::source_location& where) {                            \
+    Struct op;                                                              \
+    op.axes = axes_of(x, axes, Struct::name, where);                        \
+    op.keep_dims = keep_dims;                                               \
+    return record(op, {x}, where);                                          \
+  }                                                                         \
+  static_assert(true, "lets the use end in a semicolon")
+
+TENON_DEFINE_REDUCE(sum, Sum);
+TENON_DEFINE_REDUCE(mean, Mean);
+TENON_DEFINE_REDUCE(prod, Prod);
+TENON_DEFINE_REDUCE(max, Max);
+TENON_DEFINE_REDUCE(min, Min);
+TENON_DEFINE_REDUCE(any, Any);
+TENON_DEFINE_REDUCE(all, All);
+
+}  // namespace tenon

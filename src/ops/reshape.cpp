@@ -1,0 +1,149 @@
+#include <tenon/ops/reshape.hpp>
+
+#include <array>
+#include <vector>
+
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/view.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(reshape, Reshape);
+
+namespace {
+
+std::string dims_text(const IntList& dims) { return fmt::format("[{}]", fmt::join(dims.span(), ", ")); }
+
+/// The product of the known sizes, and the only size that is not known: 0 when there is none,
+/// unknown_dim when there are several.
+struct Count {
+  std::int64_t known = 1;
+  std::int64_t open = 0;
+};
+
+Count count_elements(const Shape& shape) {
+  Count count;
+  for (const std::int64_t dim : shape.dims()) {
+    if (is_static(dim)) {
+      count.known = checked_multiply(count.known, dim);
+    } else {
+      count.open = count.open == 0 ? dim : unknown_dim;
+    }
+  }
+  return count;
+}
+
+/// What -1 stands for when the other sizes of the result multiply to `others`.
+std::int64_t deduce(const IntList& dims, const Shape& in, std::int64_t others) {
+  if (others == 0) {  // C3
+    fail(Errc::bad_shape, Reshape::name,
+         fmt::format("{} to {}: -1 beside a size of 0 can be anything", to_string(in), dims_text(dims)));
+  }
+  const Count count = count_elements(in);
+  if (count.open != 0) return count.known == others ? count.open : unknown_dim;
+  if (count.known % others != 0) {  // C2
+    fail(Errc::bad_shape, Reshape::name,
+         fmt::format("{} does not divide into {}", to_string(in), dims_text(dims)));
+  }
+  return count.known / others;
+}
+
+}  // namespace
+
+Shape Reshape::infer(std::span<const Shape> in) const {
+  std::int64_t others = 1;
+  std::vector<Axis> axes;
+  int deduced = -1;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < -1 || (dims[i] == -1 && deduced >= 0)) {  // C1
+      fail(Errc::bad_shape, name,
+           fmt::format("{} to {}: sizes are at least 0, and at most one is -1", to_string(in[0]), dims_text(dims)));
+    }
+    if (dims[i] == -1) {
+      deduced = static_cast<int>(i);
+    } else {
+      others = checked_multiply(others, dims[i]);
+    }
+    axes.emplace_back(dims[i] == -1 ? unknown_dim : dims[i]);
+  }
+  if (deduced >= 0) {
+    axes[static_cast<std::size_t>(deduced)].size = deduce(dims, in[0], others);
+  } else if (in[0].is_static() && in[0].elements() != others) {  // C2
+    fail(Errc::bad_shape, name,
+         fmt::format("{} has {} elements, {} has {}", to_string(in[0]), in[0].elements(), dims_text(dims), others));
+  }
+  const std::int64_t inner_in = in[0].rank() == 0 ? 1 : in[0][in[0].rank() - 1];
+  const std::int64_t inner_out = axes.empty() ? 1 : axes.back().size;
+  if (is_block(in[0].dtype()) && inner_in != inner_out) {  // C4
+    fail(Errc::bad_shape, name,
+         fmt::format("{} to {}: blocks run along the innermost axis", to_string(in[0]), dims_text(dims)));
+  }
+  return {std::span<const Axis>(axes), in[0].dtype()};
+}
+
+void Reshape::reference(std::span<const HostView> in, const HostView& out) const {
+  copy_reshaped(in[0], out);
+}
+
+bool Reshape::view(const HostView& in, const Shape& out, ViewPlacement& placement) const {
+  return place_reshaped(in, out, placement);
+}
+
+bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placement) {
+  placement = {};
+  if (in.is_contiguous()) {
+    placement.strides = dense_strides(out);
+    return true;
+  }
+  // Runs of evenly spaced elements, innermost first: neighbouring axes that step as one are one run.
+  struct Run {
+    std::int64_t size, step;
+  };
+  std::array<Run, max_rank> runs{};
+  int count = 0;
+  for (int i = in.shape.rank() - 1; i >= 0; --i) {
+    const std::int64_t block = i == in.shape.rank() - 1 ? block_size(out.dtype()) : 1;
+    const Run axis{in.shape[i] / block, in.strides[static_cast<std::size_t>(i)]};
+    if (axis.size == 1) continue;
+    if (count > 0 && axis.step == runs[static_cast<std::size_t>(count - 1)].size *
+                                      runs[static_cast<std::size_t>(count - 1)].step) {
+      runs[static_cast<std::size_t>(count - 1)].size *= axis.size;
+    } else {
+      runs[static_cast<std::size_t>(count++)] = axis;
+    }
+  }
+  // Each run must be cut into whole axes of the result.
+  int used = 0;
+  std::int64_t taken = 1;
+  for (int i = out.rank() - 1; i >= 0; --i) {
+    const std::int64_t block = i == out.rank() - 1 ? block_size(out.dtype()) : 1;
+    const std::int64_t size = out[i] / block;
+    auto& step = placement.strides[static_cast<std::size_t>(i)];
+    if (size == 1) {
+      step = block_bytes(out.dtype());
+      continue;
+    }
+    const Run& run = runs[static_cast<std::size_t>(used)];
+    step = run.step * taken;
+    taken *= size;
+    if (run.size % taken != 0) return false;
+    if (run.size == taken) {
+      ++used;
+      taken = 1;
+    }
+  }
+  return true;
+}
+
+Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims, const std::source_location& where) {
+  return record(Reshape{.dims = located(where, Reshape::name, [&] { return IntList(dims); })}, {x}, where);
+}
+
+Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims, const std::source_location& where) {
+  std::vector<std::int64_t> sizes;
+  for (const Axis& axis : dims) sizes.push_back(axis.size);
+  return tagged(reshape(x, sizes, where), {dims.begin(), dims.size()}, Reshape::name, where);
+}
+
+}  // namespace tenon

@@ -1,0 +1,135 @@
+#include <tenon/ops/slice.hpp>
+
+#include <algorithm>
+
+#include "ops/builder.hpp"
+#include "ops/support.hpp"
+#include "ops/view.hpp"
+
+namespace tenon {
+
+TENON_DEFINE_OP(slice, Slice);
+
+namespace {
+
+std::string range_text(const Slice& op) {
+  const std::string end = op.end == to_end ? "" : fmt::format("{}", op.end);
+  return op.step == 1 ? fmt::format("[{}:{}]", op.begin, end) : fmt::format("[{}:{}:{}]", op.begin, end, op.step);
+}
+
+struct Range {
+  std::int64_t begin, end;
+  std::int64_t count(std::int64_t step) const noexcept { return end > begin ? (end - begin - 1) / step + 1 : 0; }
+};
+
+Range resolve(const Slice& op, std::int64_t size) noexcept {
+  const auto from_end = [size](std::int64_t index) { return index < 0 ? index + size : index; };
+  return {from_end(op.begin), op.end == to_end ? size : from_end(op.end)};
+}
+
+/// The size of a slice of an axis whose own size is not known yet: known all the same when both ends
+/// count from one side.
+std::int64_t open_size(const Slice& op, std::int64_t size) {
+  if (op.begin == 0 && op.end == to_end) return op.step == 1 ? size : unknown_dim;
+  const bool begins_from_end = op.begin < 0;
+  const bool ends_from_end = op.end < 0 || op.end == to_end;
+  if (begins_from_end != ends_from_end) return unknown_dim;
+  const std::int64_t end = op.end == to_end ? 0 : op.end;
+  if (op.begin < -to_end || end < op.begin) {  // C2
+    fail(Errc::out_of_range, Slice::name, fmt::format("{} is no range", range_text(op)));
+  }
+  return Range{op.begin, end}.count(op.step);
+}
+
+}  // namespace
+
+Shape Slice::infer(std::span<const Shape> in) const {
+  const int at = checked_axis(name, axis, in[0]);  // C1
+  if (step < 1) {                                  // C3
+    fail(Errc::bad_attribute, name, fmt::format("step {} along axis {} of {}", step, axis, to_string(in[0])));
+  }
+  const std::int64_t size = in[0][at];
+  const std::int64_t block = at == in[0].rank() - 1 ? block_size(in[0].dtype()) : 1;
+  if (!is_static(size)) {
+    if (block > 1 && !(begin == 0 && end == to_end && step == 1)) {  // C4
+      fail(Errc::unsupported_dtype, name, fmt::format("{} of blocks of {}", range_text(*this), to_string(in[0])));
+    }
+    return in[0].with_dim(at, open_size(*this, size));
+  }
+  const Range range = resolve(*this, size);
+  if (range.begin < 0 || range.begin > range.end || range.end > size) {  // C2
+    fail(Errc::out_of_range, name,
+         fmt::format("{} out of range for axis {} of {}", range_text(*this), axis, to_string(in[0])));
+  }
+  if (block > 1 && (step != 1 || range.begin % block != 0 || range.end % block != 0)) {  // C4
+    fail(Errc::unsupported_dtype, name,
+         fmt::format("{} cuts blocks of {} along axis {} of {}", range_text(*this), block, axis, to_string(in[0])));
+  }
+  return in[0].with_dim(at, range.count(step));
+}
+
+void Slice::reference(std::span<const HostView> in, const HostView& out) const {
+  copy_through_view(*this, in[0], out);
+}
+
+bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement) const {
+  const auto at = static_cast<std::size_t>(axis);
+  const bool innermost = axis == in.shape.rank() - 1;
+  placement = {0, in.strides};
+  placement.strides[at] *= step;
+  const std::int64_t begins = resolve(*this, in.shape[static_cast<int>(axis)]).begin;
+  if (out[static_cast<int>(axis)] > 0) {  // an empty slice may begin past the last element
+    placement.offset_bytes = begins / (innermost ? block_size(out.dtype()) : 1) * in.strides[at];
+  }
+  return true;
+}
+
+Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int64_t end, std::int64_t step,
+             const std::source_location& where) {
+  return record(Slice{.axis = axis_of(x, axis, Slice::name, where), .begin = begin, .end = end, .step = step},
+                {x}, where);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, const AxisRef& axis,
+                          const std::source_location& where) {
+  return split(x, std::span<const std::int64_t>(sizes.begin(), sizes.size()), axis, where);
+}
+
+std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, const AxisRef& axis,
+                          const std::source_location& where) {
+  const int at = axis_of(x, axis, "split", where);
+  std::int64_t total = 0;
+  bool whole = !sizes.empty();
+  for (const std::int64_t size : sizes) {
+    whole = whole && size >= 0;
+    if (whole) total = located(where, "split", [&] { return checked_add(total, size); });
+  }
+  if (!whole || !sizes_agree(total, x.shape()[at])) {
+    fail_at(where, Errc::bad_argument, "split",
+            fmt::format("axis {} of {} into sizes [{}]", at, to_string(x.shape()), fmt::join(sizes, ", ")));
+  }
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(slice(x, at, begin, begin + size, 1, where));
+    begin += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& axis,
+                          const std::source_location& where) {
+  const int at = axis_of(x, axis, "chunk", where);
+  const std::int64_t size = x.shape()[at];
+  if (parts < 1 || !is_static(size)) {
+    fail_at(where, Errc::bad_argument, "chunk",
+            fmt::format("axis {} of {} into {} parts", at, to_string(x.shape()), parts));
+  }
+  const std::int64_t each = std::max<std::int64_t>(1, size / parts + (size % parts != 0 ? 1 : 0));
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t begin = 0; begin < size; begin += each) sizes.push_back(std::min(each, size - begin));
+  if (sizes.empty()) sizes.push_back(0);
+  return split(x, sizes, at, where);
+}
+
+}  // namespace tenon

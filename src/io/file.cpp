@@ -34,7 +34,7 @@ std::string_view name(Format format) noexcept {
 }
 
 HostBuffer TensorEntry::data() const {
-  if (file->is_mapped()) {
+  if (file->is_mapped() && size_bytes > 0) {
     const std::byte* const bytes = file->mapped().data() + offset_bytes;
     if (is_aligned(bytes, shape.dtype())) {
       file->check_unchanged();
@@ -52,7 +52,7 @@ void TensorEntry::read(std::span<std::byte> to) const {
                 fmt::format("tensor {} has {} bytes, the memory given has {}", quote_name(name),
                             size_bytes, to.size()));
   }
-  file->read(offset_bytes, to);
+  if (size_bytes > 0) file->read(offset_bytes, to);  // nothing may lie behind the file's last byte
 }
 
 File::File(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}

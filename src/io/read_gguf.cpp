@@ -295,7 +295,7 @@ class GgufParser {
       TensorEntry& tensor = tensors[i];
       tensor.offset_bytes += static_cast<std::uint64_t>(data_begin);
       const std::uint64_t end = tensor.offset_bytes + tensor.size_bytes;
-      if (end <= reader_.file_size()) continue;
+      if (end <= reader_.file_size() || tensor.size_bytes == 0) continue;
       throw Error(Errc::truncated, reader_.where_at(tensor.offset_bytes),
                   fmt::format("tensor {} ends at byte {}, the file after {}",
                               quote_name(tensor.name), end, reader_.file_size()));

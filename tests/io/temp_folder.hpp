@@ -32,6 +32,8 @@ class TempFolder {
   std::filesystem::path write(std::string_view name, std::string_view bytes) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
+    // A fresh file: ext4 flushes one that was cut to nothing and written again to the device.
+    std::filesystem::remove(path);
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     if (!file.flush()) throw std::runtime_error("cannot write " + path.string());

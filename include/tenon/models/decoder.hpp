@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tenon/fields.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/nn.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+
+namespace tenon::models {
+
+/// What distinguishes one decoder-only transformer from another, as GGUF metadata tells it.
+struct DecoderConfig {
+  std::string architecture;          ///< llama, qwen2, qwen3 or gemma3
+  std::int64_t layers = 0;
+  std::int64_t width = 0;            ///< of the residual stream
+  std::int64_t hidden = 0;           ///< of the feed-forward part
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t context_length = 0;   ///< positions the model was trained for
+  double norm_eps = 1e-5;
+  Name activation = "silu";
+  double embedding_scale = 1;        ///< multiplies the embeddings (Gemma: sqrt(width))
+  double attention_scale = 0;        ///< 0: 1 / sqrt(head_dim)
+  Rope rope;                         ///< of layers that see everything
+  Rope local_rope;                   ///< of layers with a window
+  std::int64_t window = 0;           ///< 0: none
+  std::int64_t global_every = 0;     ///< layer i has no window when (i + 1) % this == 0; 0: none has one
+
+  bool is_local(std::int64_t layer) const noexcept {
+    return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
+  }
+
+  /// Errors: unsupported (another architecture or rope scaling), bad_hyperparameter naming the key,
+  /// its value and what is allowed.
+  static DecoderConfig from(const io::File& file);
+};
+
+/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)); where the file has norms after
+/// the two parts (Gemma), these act before each sum.
+template <class T = Tensor>
+struct DecoderLayer {
+  nn::RmsNorm<T> attention_norm;
+  nn::MultiHeadAttention<T> attention;
+  std::optional<nn::RmsNorm<T>> post_attention_norm;
+  nn::RmsNorm<T> feed_forward_norm;
+  nn::FeedForward<T> feed_forward;
+  std::optional<nn::RmsNorm<T>> post_feed_forward_norm;
+  TENON_FIELDS(attention_norm, attention, post_attention_norm, feed_forward_norm, feed_forward,
+               post_feed_forward_norm)
+
+  static DecoderLayer init(const WeightsView& view, const DecoderConfig& config, std::int64_t index);
+};
+
+/// A decoder's inputs are ids [B, S] (i32), past (i32[], how many positions the cache holds) and the
+/// cache; it gives logits and the cache with this input's positions added.
+template <class T = Tensor>
+struct DecoderState {
+  T logits;
+  nn::KvCache<T> cache;
+  TENON_FIELDS(logits, cache)
+};
+
+template <class T = Tensor>
+struct Decoder {
+  nn::Embedding<T> tokens;
+  std::vector<DecoderLayer<T>> layers;
+  nn::RmsNorm<T> norm;
+  std::optional<nn::Linear<T>> head;  ///< none: the embedding's table is the head too
+  TENON_FIELDS(tokens, layers, norm, head)
+  DecoderConfig config;
+
+  /// Declares the weights by their GGUF names.
+  static Decoder init(const WeightsView& view, const DecoderConfig& config);
+
+  /// Logits of the last position: f32 [B, vocabulary].
+  DecoderState<Tensor> next(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, updated] = hidden(ids, past, cache);
+    const Tensor last = squeeze(slice(x, 1, ids.dim(1) - 1, ids.dim(1)), 1);
+    return {logits(last), updated};
+  }
+
+  /// Logits of every position: f32 [B, S, vocabulary].
+  DecoderState<Tensor> all(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, updated] = hidden(ids, past, cache);
+    return {logits(x), updated};
+  }
+
+ private:
+  struct Hidden {
+    Tensor x;
+    nn::KvCache<Tensor> cache;
+    TENON_FIELDS(x, cache)
+  };
+
+  Hidden hidden(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor x = tokens.forward(ids);
+    if (config.embedding_scale != 1) x = x * config.embedding_scale;
+    const nn::Position position{past, iota(ids.dim(1), i32) + past};
+    return repeat(layers, Hidden{x, cache},
+                  [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
+                    auto [mixed, next] = layer.attention.forward(layer.attention_norm.forward(carry.x), position,
+                                                                 index, carry.cache);
+                    if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
+                    const Tensor middle = mixed + carry.x;
+                    Tensor fed = layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
+                    if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
+                    return Hidden{fed + middle, next};
+                  });
+  }
+
+  Tensor logits(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor normed = norm.forward(x);
+    return head ? head->forward(normed) : linear(normed, tokens.weight);
+  }
+};
+
+template <>
+DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view, const DecoderConfig& config,
+                                                std::int64_t index);
+template <>
+Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConfig& config);
+
+/// Types of the cache for one sequence of up to `capacity` positions.
+nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype);
+
+}  // namespace tenon::models

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <tenon/nn/attention.hpp>
+#include <tenon/nn/conv.hpp>
+#include <tenon/nn/embedding.hpp>
+#include <tenon/nn/feed_forward.hpp>
+#include <tenon/nn/kv_cache.hpp>
+#include <tenon/nn/linear.hpp>
+#include <tenon/nn/norm.hpp>
+#include <tenon/nn/pooling.hpp>
+#include <tenon/nn/sampler.hpp>

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+
+#include <tenon/fields.hpp>
+#include <tenon/nn/kv_cache.hpp>
+#include <tenon/nn/linear.hpp>
+#include <tenon/nn/norm.hpp>
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/cache_update.hpp>
+#include <tenon/ops/permute.hpp>
+#include <tenon/ops/rope.hpp>
+#include <tenon/ops/select.hpp>
+
+namespace tenon::nn {
+
+/// Where queries stand: needed by positions that rotate and by caches.
+struct Position {
+  Tensor past;       ///< i32[]: how many keys came before
+  Tensor positions;  ///< i32[S]: past, past + 1, ...
+};
+
+/// Multi-head attention with projections, grouped key-value heads, optional normalisation of queries
+/// and keys, and optional rotary embedding.
+template <class T = Tensor>
+struct MultiHeadAttention {
+  Linear<T> query;
+  Linear<T> key;
+  Linear<T> value;
+  Linear<T> output;
+  std::optional<RmsNorm<T>> query_norm;
+  std::optional<RmsNorm<T>> key_norm;
+  std::optional<T> rope_factors;  ///< f32[head_dim / 2]
+  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors)
+
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 1;
+  Attention options;              ///< causal, window, scale, softcap
+  std::optional<Rope> rope;
+
+  struct Cached {
+    Tensor y;
+    KvCache<Tensor> cache;
+  };
+
+  /// Self-attention over x [B, S, width] and what the cache holds for `layer` (i64[]); appends this
+  /// x's keys and values. -> y [B, S, width].
+  Cached forward(const Tensor& x, const Position& position, const Tensor& layer, const KvCache<Tensor>& cache,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const auto [q, k, v] = project(x, &position, where);
+    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, where),
+                               cache_update(cache.values, layer, v, position.past, where)};
+    // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads, ...].
+    const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
+    const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
+    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(), where);
+    return {output.forward(merge_axes(mixed, 2, 3, {}, where), where), next};
+  }
+
+  /// Self-attention within x [B, S, width]; `mask` (may be empty) is added to the scores and
+  /// broadcasts to [B, heads, S, S].
+  Tensor forward(const Tensor& x, const Tensor& mask,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const auto [q, k, v] = project(x, nullptr, where);
+    const Tensor mixed = tenon::attention(q, k, v, options, Tensor(), mask, where);
+    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
+  }
+
+ private:
+  struct Projected {
+    Tensor q, k, v;  // [B, S, heads, head_dim]
+  };
+  Projected project(const Tensor& x, const Position* position, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor q = split_axis(query.forward(x, where), -1, {heads, head_dim}, where);
+    Tensor k = split_axis(key.forward(x, where), -1, {kv_heads, head_dim}, where);
+    const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
+    if (query_norm) q = query_norm->forward(q, where);
+    if (key_norm) k = key_norm->forward(k, where);
+    if (rope && position != nullptr) {
+      const Tensor factors = rope_factors.value_or(Tensor());
+      q = tenon::rope(q, position->positions, *rope, factors, where);
+      k = tenon::rope(k, position->positions, *rope, factors, where);
+    }
+    return {q, k, v};
+  }
+};
+
+}  // namespace tenon::nn

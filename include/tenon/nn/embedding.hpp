@@ -1,0 +1,30 @@
+#pragma once
+
+#include <source_location>
+
+#include <tenon/fields.hpp>
+#include <tenon/ops/embedding.hpp>
+#include <tenon/weights_view.hpp>
+
+namespace tenon::nn {
+
+/// Rows of a table [entries, width], dense or of a block type.
+template <class T = Tensor>
+struct Embedding {
+  T weight;
+  TENON_FIELDS(weight)
+
+  static Embedding init(const WeightsView& view,
+                        const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where)};
+  }
+
+  /// ids [...] (i32 or i64) -> f32 [..., width].
+  Tensor forward(const Tensor& ids, const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return embedding(ids, weight, DType::f32, where);
+  }
+};
+
+}  // namespace tenon::nn

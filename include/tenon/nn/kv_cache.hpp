@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include <tenon/fields.hpp>
+#include <tenon/shape.hpp>
+
+namespace tenon::nn {
+
+/// Keys and values of past positions, of all layers: [layers, batch, kv_heads, capacity, head_dim].
+/// State: goes into forward and comes out updated, in place where the caller lets go of it.
+template <class T = Tensor>
+struct KvCache {
+  T keys;
+  T values;
+  TENON_FIELDS(keys, values)
+};
+
+/// Types of a cache; f16 halves the memory of f32.
+inline KvCache<Shape> kv_cache_shape(std::int64_t layers, std::int64_t batch, std::int64_t kv_heads,
+                                     std::int64_t capacity, std::int64_t head_dim, DType dtype) {
+  const Shape shape({layers, batch, kv_heads, capacity, head_dim}, dtype);
+  return {shape, shape};
+}
+
+}  // namespace tenon::nn

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <source_location>
+
+#include <tenon/tensor.hpp>
+
+namespace tenon::nn {
+
+/// Mean over the positions that `mask` keeps. x [B, S, D], mask f32 [B, S] of 0 and 1 -> [B, D].
+Tensor mean_pool(const Tensor& x, const Tensor& mask,
+                 const std::source_location& where = std::source_location::current());
+
+/// The first position of each sequence: x [B, S, D] -> [B, D].
+Tensor first_pool(const Tensor& x, const std::source_location& where = std::source_location::current());
+
+/// Rows scaled to Euclidean length 1: x / max(|x|, eps). x [..., D].
+Tensor normalize(const Tensor& x, double eps = 1e-12,
+                 const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon::nn

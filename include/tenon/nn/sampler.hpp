@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace tenon::nn {
+
+/// How the next token is drawn. Steps in this order: repetition penalty, temperature, top-k, top-p,
+/// min-p, draw. Temperature 0 is greedy: the most likely token, the lowest id on ties.
+struct SamplerOptions {
+  double temperature = 0;
+  std::int64_t top_k = 0;           ///< 0: all
+  double top_p = 1;                 ///< keeps the most likely tokens until their sum reaches this
+  double min_p = 0;                 ///< drops tokens less likely than this times the most likely one
+  double repetition_penalty = 1;    ///< divides positive, multiplies negative logits of seen tokens
+  std::int64_t repetition_window = 64;  ///< how many of the last tokens count as seen
+  std::uint64_t seed = 0;
+};
+
+/// Draws tokens; the same options and logits give the same tokens on every machine.
+class Sampler {
+ public:
+  /// Errc::bad_argument for numbers out of range (temperature < 0, top_p outside (0, 1], ...).
+  explicit Sampler(const SamplerOptions& options);
+
+  /// `logits`: one per token of the vocabulary; `history`: the tokens so far, oldest first.
+  /// Errc::bad_input when there are no logits or none is a number.
+  std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
+
+ private:
+  SamplerOptions options_;
+  std::mt19937_64 random_;
+  std::vector<std::pair<float, std::int32_t>> candidates_;
+};
+
+}  // namespace tenon::nn

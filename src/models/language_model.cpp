@@ -1,0 +1,246 @@
+#include <tenon/models/language_model.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/models/vocabulary.hpp>
+#include <tenon/text/stream_decoder.hpp>
+
+namespace tenon::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t default_context = 4096;
+// Logits of every position are large: rows at once so that they take at most this much.
+constexpr std::int64_t all_logits_bytes = std::int64_t{64} << 20;
+
+Shape ids_shape(std::int64_t count) { return Shape({1, count}, i32); }
+
+Buffer ids_buffer(std::span<const std::int32_t> tokens) {
+  return HostBuffer::of(ids_shape(static_cast<std::int64_t>(tokens.size())), tokens).to_device(cpu_device());
+}
+
+}  // namespace
+
+using NextExe = Exe<&Decoder<>::next>;
+using AllExe = Exe<&Decoder<>::all>;
+
+struct LanguageModel::Impl {
+  Impl(io::File opened, const LanguageModelOptions& chosen)
+      : file(std::move(opened)),
+        options(chosen),
+        config(DecoderConfig::from(file)),
+        view(io::view(file)),
+        decoder(Decoder<>::init(view, config)),
+        tokenizer(load_tokenizer(file)) {
+    if (options.context == 0) options.context = std::min(config.context_length, default_context);
+    if (options.context < 1 || options.chunk < 1) {
+      throw Error(Errc::bad_argument, "LanguageModel", "context and chunk must be positive");
+    }
+    if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocabulary) {
+      throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), config.vocabulary));
+    }
+  }
+
+  NextExe::Shapes shapes(std::int64_t tokens) const {
+    return {ids_shape(tokens), Shape(std::span<const Axis>(), i32), cache_shapes()};
+  }
+  nn::KvCache<Shape> cache_shapes() const {
+    return cache_shape(config, options.context, options.backend.exact ? f32 : f16);
+  }
+  CompileOptions compile_options() const {
+    CompileOptions result;
+    result.backends = backends;
+    return result;
+  }
+
+  io::File file;
+  LanguageModelOptions options;
+  DecoderConfig config;
+  WeightsView view;
+  Decoder<> decoder;
+  text::Tokenizer tokenizer;
+  std::vector<BackendPtr> backends;
+  std::optional<NextExe> next;
+  std::optional<Bufferized<Decoder<>>> weights;
+  std::optional<BoundExe<&Decoder<>::next>> bound;
+  std::chrono::nanoseconds load_time{};
+};
+
+struct Conversation::Impl {
+  std::shared_ptr<LanguageModel::Impl> model;
+  BoundExe<&Decoder<>::next> next;
+  std::optional<BoundExe<&Decoder<>::all>> all;
+  nn::KvCache<Buffer> cache;
+  std::int64_t position = 0;
+  HostBuffer logits;
+
+  void check(std::span<const std::int32_t> tokens) const {
+    if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
+    const auto capacity = model->options.context;
+    if (static_cast<std::int64_t>(tokens.size()) > capacity - position) {
+      throw Error(Errc::limit_exceeded, "Conversation",
+                  fmt::format("{} tokens after {} do not fit a context of {}", tokens.size(), position, capacity));
+    }
+    for (const std::int32_t token : tokens) {
+      if (token < 0 || token >= model->config.vocabulary) {
+        throw Error(Errc::out_of_range, "Conversation",
+                    fmt::format("token {} outside [0, {})", token, model->config.vocabulary));
+      }
+    }
+  }
+
+  template <class Bound>
+  HostBuffer step(Bound& exe, std::span<const std::int32_t> tokens) {
+    const Buffer past = HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32),
+                                                     {static_cast<std::int32_t>(position)})
+                            .to_device(cpu_device());
+    auto state = exe(ids_buffer(tokens), past, std::move(cache));
+    cache = std::move(state.cache);
+    position += static_cast<std::int64_t>(tokens.size());
+    return state.logits.to_host();
+  }
+};
+
+LanguageModel LanguageModel::load(const std::filesystem::path& path, const LanguageModelOptions& options) {
+  const auto start = Clock::now();
+  register_cpu_backend();
+  register_reference_backend();
+  auto impl = std::make_shared<Impl>(io::open(path), options);
+  impl->backends = {make_backend("cpu", options.backend), make_backend("reference", options.backend)};
+  auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
+  impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
+  impl->weights = loading.get();
+  impl->bound.emplace(impl->next->bind(*impl->weights));
+  impl->load_time = Clock::now() - start;
+  return LanguageModel(std::move(impl));
+}
+
+const DecoderConfig& LanguageModel::config() const noexcept { return impl_->config; }
+const text::Tokenizer& LanguageModel::tokenizer() const noexcept { return impl_->tokenizer; }
+const io::File& LanguageModel::file() const noexcept { return impl_->file; }
+std::int64_t LanguageModel::context() const noexcept { return impl_->options.context; }
+std::chrono::nanoseconds LanguageModel::load_time() const noexcept { return impl_->load_time; }
+const Program& LanguageModel::program() const { return impl_->next->program(); }
+PlanReport LanguageModel::plan() const { return impl_->next->report(); }
+
+std::optional<text::ChatFormat> LanguageModel::chat_format() const {
+  return load_chat_format(impl_->file, impl_->tokenizer);
+}
+
+Conversation LanguageModel::conversation() const {
+  const auto zeroed = [&](const Shape& shape) { return HostBuffer::zeros(shape).to_device(cpu_device()); };
+  const nn::KvCache<Shape> shapes = impl_->cache_shapes();
+  return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
+      impl_, impl_->bound->fork(), std::nullopt, {zeroed(shapes.keys), zeroed(shapes.values)}, 0, {}}));
+}
+
+std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {
+  impl_->check(tokens);
+  const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
+  while (!tokens.empty()) {
+    const auto piece = tokens.first(std::min(chunk, tokens.size()));
+    impl_->logits = impl_->step(impl_->next, piece);
+    tokens = tokens.subspan(piece.size());
+  }
+  return impl_->logits.values<float>();
+}
+
+void Conversation::read_all(std::span<const std::int32_t> tokens,
+                            const std::function<void(std::span<const float>, std::int64_t)>& take) {
+  impl_->check(tokens);
+  const LanguageModel::Impl& model = *impl_->model;
+  const std::int64_t rows = std::clamp<std::int64_t>(all_logits_bytes / (model.config.vocabulary * 4), 1,
+                                                     model.options.chunk);
+  if (!impl_->all) {
+    const AllExe exe(model.decoder, model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
+                     model.compile_options());
+    impl_->all.emplace(exe.bind(*model.weights));
+  }
+  while (!tokens.empty()) {
+    const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
+    const HostBuffer logits = impl_->step(*impl_->all, piece);
+    take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
+    tokens = tokens.subspan(piece.size());
+  }
+}
+
+std::int64_t Conversation::position() const noexcept { return impl_->position; }
+std::int64_t Conversation::capacity() const noexcept { return impl_->model->options.context; }
+
+void Conversation::rewind(std::int64_t position) {
+  if (position < 0 || position > impl_->position) {
+    throw Error(Errc::out_of_range, "Conversation::rewind",
+                fmt::format("to {} of {} tokens", position, impl_->position));
+  }
+  impl_->position = position;
+}
+
+namespace {
+
+double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
+  return time.count() > 0 ? static_cast<double>(count) * 1e9 / static_cast<double>(time.count()) : 0;
+}
+
+}  // namespace
+
+double Generated::prefill_tokens_per_second() const noexcept { return per_second(prompt_tokens, prefill_time); }
+double Generated::decode_tokens_per_second() const noexcept {
+  return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0), decode_time);
+}
+
+Generated generate(const LanguageModel& model, Conversation& conversation, std::span<const std::int32_t> prompt,
+                   const GenerateOptions& options, const std::function<void(std::string_view)>& emit) {
+  Generated result;
+  result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  nn::Sampler sampler(options.sampler);
+  text::StreamDecoder decoder(model.tokenizer());
+  std::vector<std::int32_t> history(prompt.begin(), prompt.end());
+  std::vector<std::int32_t> stops;
+  for (const std::string& spelling : options.stop) {
+    if (const auto id = model.tokenizer().find(spelling)) stops.push_back(*id);
+  }
+  const auto put = [&](std::string text) {
+    if (text.empty()) return;
+    if (emit) emit(text);
+    result.text += text;
+  };
+
+  const auto start = Clock::now();
+  std::span<const float> logits = conversation.read(prompt);
+  const auto read_until = Clock::now();
+  result.prefill_time = read_until - start;
+  while (static_cast<std::int64_t>(result.tokens.size()) < options.max_tokens) {
+    if (options.cancel.stop_requested()) {
+      result.end = Generated::End::cancelled;
+      break;
+    }
+    // The vocabulary may have rows for no token: only tokens can be drawn.
+    const std::int32_t token = sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
+    if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
+      result.end = Generated::End::token;
+      break;
+    }
+    history.push_back(token);
+    result.tokens.push_back(token);
+    put(decoder.push(token));
+    if (static_cast<std::int64_t>(result.tokens.size()) == options.max_tokens) break;
+    if (conversation.position() == conversation.capacity()) {
+      result.end = Generated::End::context;
+      break;
+    }
+    logits = conversation.read(std::span(&token, 1));
+    result.decode_time = Clock::now() - read_until;
+  }
+  put(decoder.finish());
+  return result;
+}
+
+}  // namespace tenon::models

@@ -164,7 +164,8 @@ void expect_equal(const HostBuffer& got, std::initializer_list<double> want) {
 }
 
 void expect_close(const HostBuffer& got, const HostBuffer& want, double absolute, double relative) {
-  REQUIRE(to_string(got.shape().without_tags()) == to_string(want.shape().without_tags()));
+  CHECK(to_string(got.shape().without_tags()) == to_string(want.shape().without_tags()));
+  if (!(got.shape() == want.shape())) return;
   check_elements(got, elements(want),
                  [=](double value) { return absolute + relative * std::abs(value); });
 }

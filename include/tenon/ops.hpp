@@ -14,6 +14,7 @@
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/ops/cumsum.hpp>
+#include <tenon/ops/dot.hpp>
 #include <tenon/ops/embedding.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include <tenon/ops/axes.hpp>
+
 #include "ops/rows.hpp"
 #include "ops/window.hpp"
 
@@ -46,7 +48,7 @@ Shape Conv2d::infer(std::span<const Shape> in) const {
       fail(Errc::shape_mismatch, name, fmt::format("dtypes differ: {}", operands));
     }
   }
-  check_groups(*this, x, w, operands);  // C4
+  check_groups(*this, x, w, operands);                         // C4
   if (is_static(x[1]) && !sizes_agree(x[1] / groups, w[1])) {  // C5
     fail(Errc::shape_mismatch, name,
          fmt::format("w has {} channels a group, x has {} / {}: {}", w[1], x[1], groups, operands));
@@ -59,10 +61,10 @@ Shape Conv2d::infer(std::span<const Shape> in) const {
   }
   const Window window = window_of(*this, w);  // C6
   if (channels.tag.empty()) channels.tag = x.tag(1);
-  const std::vector<Axis> axes{
-      x.axis_at(0), channels,
-      {x.tag(2), window_outputs(name, window[0], x[2], operands)},
-      {x.tag(3), window_outputs(name, window[1], x[3], operands)}};
+  const std::vector<Axis> axes{x.axis_at(0),
+                               channels,
+                               {x.tag(2), window_outputs(name, window[0], x[2], operands)},
+                               {x.tag(3), window_outputs(name, window[1], x[3], operands)}};
   require_distinct_tags(name, axes, operands);  // C8
   return {std::span<const Axis>(axes), x.dtype()};
 }
@@ -88,8 +90,8 @@ void Conv2d::reference(std::span<const HostView> in, const HostView& out) const 
       for (std::int64_t r = down.begin; r < down.end; ++r) {
         const double* taps = weights.data() + ((index[1] * w[1] + c) * w[2] + r) * w[3];
         const double* line =
-            image.data() + ((index[0] * x[1] + first_channel + c) * x[2] +
-                            rows.input(index[2], r)) * x[3];
+            image.data() +
+            ((index[0] * x[1] + first_channel + c) * x[2] + rows.input(index[2], r)) * x[3];
         for (std::int64_t s = across.begin; s < across.end; ++s) {
           sum += line[columns.input(index[3], s)] * taps[s];
         }
@@ -105,6 +107,17 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   Conv2d op = options;
   op.has_bias = !bias.is_empty();
   return op.has_bias ? record(op, {x, w, bias}, where) : record(op, {x, w}, where);
+}
+
+Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1dOptions& options,
+              const std::source_location& where) {
+  const Conv2d op{.stride = {1, options.stride},
+                  .padding = {0, 0, options.padding_left, options.padding_right},
+                  .dilation = {1, options.dilation},
+                  .groups = options.groups};
+  const Tensor y =
+      conv2d(unsqueeze(x, -2, {}, where), unsqueeze(w, -2, {}, where), bias, op, where);
+  return squeeze(y, 2, where);
 }
 
 }  // namespace tenon

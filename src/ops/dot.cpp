@@ -27,10 +27,9 @@ struct Roles {
 };
 
 /// Puts `tensor`'s axes into `order` and takes their tags off: dot knows the roles from here on.
-Tensor arranged(const Tensor& tensor, const Axes& order,
-                const std::source_location& where) {
-  const std::vector<Name> no_tags(order.size());
-  Tensor plain = tensor.shape().has_tags() ? tensor.with_tags(std::span<const Name>(no_tags)) : tensor;
+Tensor arranged(const Tensor& tensor, const Axes& order, const std::source_location& where) {
+  const Tensor plain =
+      tensor.shape().has_tags() ? tensor.with_tags(std::span<const Name>()) : tensor;
   const bool is_identity = std::ranges::is_sorted(order, {}, &AxisRef::index);
   return is_identity ? plain : permute(plain, std::span<const AxisRef>(order), where);
 }
@@ -101,8 +100,9 @@ class Dot {
     a = with_ones(a, batch + lead_a, lead_b, where_);
 
     const auto columns = roles_b_.rest.begin() + lead_b;
-    Tensor b = arranged(b_, joined({roles_b_.batch, Axes(roles_b_.rest.begin(), columns),
-                                    roles_b_.contract, Axes(columns, roles_b_.rest.end())}),
+    Tensor b = arranged(b_,
+                        joined({roles_b_.batch, Axes(roles_b_.rest.begin(), columns),
+                                roles_b_.contract, Axes(columns, roles_b_.rest.end())}),
                         where_);
     b = with_one_contracted(b, batch + lead_b, contracted, where_);
     if (rest_b == 0) b = with_ones(b, batch + 1, 1, where_);
@@ -143,8 +143,7 @@ class Dot {
     return a.empty() ? b : a;
   }
 
-  void gather_rest(const Tensor& tensor, const std::array<bool, max_rank>& used,
-                   Axes& rest) {
+  void gather_rest(const Tensor& tensor, const std::array<bool, max_rank>& used, Axes& rest) {
     for (int i = 0; i < tensor.rank(); ++i) {
       if (used[static_cast<std::size_t>(i)]) continue;
       rest.emplace_back(i);

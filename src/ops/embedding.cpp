@@ -26,7 +26,8 @@ Shape Embedding::infer(std::span<const Shape> in) const {
   }
   require_rank(name, "the table", table, 2);  // C3
   if (ids.rank() == max_rank) {               // C4
-    fail(Errc::bad_shape, name, fmt::format("the result's rank exceeds {}: {}", max_rank, operands));
+    fail(Errc::bad_shape, name,
+         fmt::format("the result's rank exceeds {}: {}", max_rank, operands));
   }
   std::vector<Axis> axes;
   for (int i = 0; i < ids.rank(); ++i) axes.push_back(ids.axis_at(i));

@@ -22,8 +22,8 @@ struct NamedActivation {
 };
 
 constexpr NamedActivation activations[] = {
-    {"silu", Silu::of},   {"gelu", Gelu::of},       {"gelu_tanh", GeluTanh::of},
-    {"relu", Relu::of},   {"sigmoid", Sigmoid::of},
+    {"silu", Silu::of}, {"gelu", Gelu::of},       {"gelu_tanh", GeluTanh::of},
+    {"relu", Relu::of}, {"sigmoid", Sigmoid::of},
 };
 
 Activation find_activation(Name word) {

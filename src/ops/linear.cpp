@@ -25,7 +25,9 @@ Shape Linear::infer(std::span<const Shape> in) const {
     fail(Errc::unsupported_dtype, name,
          fmt::format("w needs a floating or a block type: {}", operands));
   }
-  if (x.rank() < 1) fail(Errc::shape_mismatch, name, fmt::format("x is a scalar: {}", operands));  // C3
+  if (x.rank() < 1) {  // C3
+    fail(Errc::shape_mismatch, name, fmt::format("x is a scalar: {}", operands));
+  }
   require_rank(name, "w", w, 2);
   const int last = x.rank() - 1;
   common_axis(name, x, last, w, 1, "the contracted axis", operands);  // C4

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <tenon/ops/reduce.hpp>
+
 #include "ops/support.hpp"
 #include "ops/window.hpp"
 
@@ -31,7 +33,8 @@ Shape infer_pool(const Pool& op, const Shape& x) {
   }
   const auto [rows, columns] = window_of(op);  // C3
   const std::string operands = "x " + to_string(x);
-  return x.with_dim(2, window_outputs(Pool::name, rows, x[2], operands))  // C4
+  return x
+      .with_dim(2, window_outputs(Pool::name, rows, x[2], operands))  // C4
       .with_dim(3, window_outputs(Pool::name, columns, x[3], operands));
 }
 
@@ -88,6 +91,14 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2d& options, const std::source_l
 
 Tensor avg_pool2d(const Tensor& x, const AvgPool2d& options, const std::source_location& where) {
   return record(options, {x}, where);
+}
+
+Tensor global_avg_pool2d(const Tensor& x, const std::source_location& where) {
+  return mean(x, {-2, -1}, true, where);
+}
+
+Tensor global_max_pool2d(const Tensor& x, const std::source_location& where) {
+  return max(x, {-2, -1}, true, where);
 }
 
 }  // namespace tenon

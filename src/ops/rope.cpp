@@ -53,8 +53,7 @@ double scale_llama3(const Rope& op, double frequency) {
   const double turns = static_cast<double>(op.original_context) * frequency / full_turn;  // c / w
   if (turns > op.high_freq_factor) return frequency;
   if (turns < op.low_freq_factor) return frequency / op.factor;
-  const double share =
-      (turns - op.low_freq_factor) / (op.high_freq_factor - op.low_freq_factor);
+  const double share = (turns - op.low_freq_factor) / (op.high_freq_factor - op.low_freq_factor);
   return (1 - share) * frequency / op.factor + share * frequency;
 }
 
@@ -149,10 +148,9 @@ void Rope::reference(std::span<const HostView> in, const HostView& out) const {
   std::vector<double> row(static_cast<std::size_t>(x.shape[3]));
   const Shape heads = x.shape.without_tags().without_axis(3);
   for_each_index(heads, [&](std::span<const std::int64_t> index) {
-    const auto position = static_cast<double>(
-        load_as_int64(DType::i32, positions.at(positions.shape.rank() == 1
-                                                   ? index.subspan(1, 1)
-                                                   : index.first(2))));
+    const auto position = static_cast<double>(load_as_int64(
+        DType::i32,
+        positions.at(positions.shape.rank() == 1 ? index.subspan(1, 1) : index.first(2))));
     read_row(dtype, slice_at(x, index), x.strides[3], row);
     for (std::int64_t i = 0; i < pairs; ++i) {
       const double angle = position * frequency[static_cast<std::size_t>(i)];

@@ -51,8 +51,8 @@ inline void require_distinct_tags(std::string_view op, std::span<const Axis> axe
     for (std::size_t j = 0; j < i; ++j) {
       if (!axes[i].tag.empty() && axes[i].tag == axes[j].tag) {
         fail(Errc::shape_mismatch, op,
-             fmt::format("two axes of the result would be '{}', rename one: {}",
-                         axes[i].tag.text(), operands));
+             fmt::format("two axes of the result would be '{}', rename one: {}", axes[i].tag.text(),
+                         operands));
       }
     }
   }
@@ -111,8 +111,8 @@ inline std::vector<double> read_rows(const HostView& view) {
   if (values.empty()) return values;
   std::size_t row = 0;
   for_each_index(outer, [&](std::span<const std::int64_t> index) {
-    read_row(view.shape.dtype(), slice_at(view, index), view.strides[static_cast<std::size_t>(last)],
-             std::span(values).subspan(row, columns));
+    read_row(view.shape.dtype(), slice_at(view, index),
+             view.strides[static_cast<std::size_t>(last)], std::span(values).subspan(row, columns));
     row += columns;
   });
   return values;

@@ -25,9 +25,7 @@ struct WindowAxis {
   std::int64_t after = 0;
 
   /// Input elements from the first tap to the last, both counted.
-  std::int64_t extent() const {
-    return checked_add(checked_multiply(taps - 1, dilation), 1);
-  }
+  std::int64_t extent() const { return checked_add(checked_multiply(taps - 1, dilation), 1); }
   std::int64_t input(std::int64_t output, std::int64_t tap) const noexcept {
     return output * stride + tap * dilation - before;
   }
@@ -40,8 +38,7 @@ struct WindowAxis {
   Taps taps_inside(std::int64_t output, std::int64_t size) const noexcept {
     const std::int64_t first = input(output, 0);
     const std::int64_t begin = first >= 0 ? 0 : (-first - 1) / dilation + 1;
-    const std::int64_t end =
-        first >= size ? 0 : std::min(taps, (size - 1 - first) / dilation + 1);
+    const std::int64_t end = first >= size ? 0 : std::min(taps, (size - 1 - first) / dilation + 1);
     return {begin, std::max(begin, end)};
   }
 };
@@ -61,8 +58,8 @@ inline std::array<std::int64_t, 2> pair_of(std::string_view op, std::string_view
   return {values[0], values[1]};
 }
 
-/// Reads the attributes; Errc::bad_attribute for lists of another length, a stride or dilation below
-/// 1, a negative padding, and a padding that hides a whole window.
+/// Reads the attributes; Errc::bad_attribute for lists of another length, a stride or dilation
+/// below 1, a negative padding, and a padding that hides a whole window.
 inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
                           const IntList& stride, const IntList& padding, const IntList& dilation,
                           std::array<std::int64_t, 2> default_stride = {1, 1}) {
@@ -80,7 +77,8 @@ inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
     WindowAxis& axis = window[i];
     axis = {taps[i], strides[i], dilations[i], pads[2 * i], pads[2 * i + 1]};
     if (axis.before < 0 || axis.after < 0) {
-      fail(Errc::bad_attribute, op, fmt::format("padding {} or {} is negative", axis.before, axis.after));
+      fail(Errc::bad_attribute, op,
+           fmt::format("padding {} or {} is negative", axis.before, axis.after));
     }
     if (!is_static(axis.taps)) continue;  // a symbolic kernel: checked again once it is known
     if (axis.before >= axis.extent() || axis.after >= axis.extent()) {

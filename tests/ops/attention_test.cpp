@@ -132,8 +132,8 @@ const Shape v_type({2, 5, 2, 6}, f16);
 TEST_CASE("attention: tags and symbols pass through") {
   expect_type(infer(Attention{}, {q_type, k_type, v_type}), "f32[b=2, s=3, h=4, d=6]");
   const Shape tagged({2, {"t", symbol("T")}, {"g", 2}, {"dv", 6}}, f16);
-  expect_type(infer(Attention{}, {q_type.with_dim(1, symbol("S")), k_type.with_dim(1, symbol("T")),
-                                  tagged}),
+  expect_type(infer(Attention{},
+                    {q_type.with_dim(1, symbol("S")), k_type.with_dim(1, symbol("T")), tagged}),
               "f32[b=2, s=S, h=4, dv=6]");
 }
 
@@ -183,19 +183,16 @@ TEST_CASE("attention: C5 sizes and tags that differ") {
 }
 
 TEST_CASE("attention: C6 heads that do not group") {
-  expect_error(Errc::shape_mismatch, [] {
-    infer(Attention{}, {q_type, k_type.with_dim(2, 3), v_type.with_dim(2, 3)});
-  });
-  expect_error(Errc::shape_mismatch, [] {
-    infer(Attention{}, {q_type, k_type.with_dim(2, 0), v_type.with_dim(2, 0)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(Attention{}, {q_type, k_type.with_dim(2, 3), v_type.with_dim(2, 3)}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(Attention{}, {q_type, k_type.with_dim(2, 0), v_type.with_dim(2, 0)}); });
 }
 
 TEST_CASE("attention: C7 mask that does not broadcast") {
   for (const Shape& mask : {Shape({4, 5}, f32), Shape({3, 4}, f32), Shape({2, 1, 5}, f32)}) {
-    expect_error(Errc::shape_mismatch, [&mask] {
-      infer(Attention{.has_mask = true}, {q_type, k_type, v_type, mask});
-    });
+    expect_error(Errc::shape_mismatch,
+                 [&mask] { infer(Attention{.has_mask = true}, {q_type, k_type, v_type, mask}); });
   }
 }
 

@@ -50,12 +50,10 @@ TEST_CASE("cache_update: keeps the cache's tags; sizes may be symbolic") {
 }
 
 TEST_CASE("cache_update: C1 ranks") {
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {Shape({1, 2, 4, 3}, f16), layer_type, x_type, position_type});
-  });
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {cache_type, layer_type, Shape({2, 2, 3}, f32), position_type});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {Shape({1, 2, 4, 3}, f16), layer_type, x_type, position_type}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {cache_type, layer_type, Shape({2, 2, 3}, f32), position_type}); });
   expect_error(Errc::shape_mismatch,
                [] { infer(op, {cache_type, Shape({1}, i64), x_type, position_type}); });
   expect_error(Errc::shape_mismatch,
@@ -63,9 +61,8 @@ TEST_CASE("cache_update: C1 ranks") {
 }
 
 TEST_CASE("cache_update: C2 dtypes") {
-  expect_error(Errc::unsupported_dtype, [] {
-    infer(op, {Shape({2, 1, 2, 4, 3}, i8), layer_type, x_type, position_type});
-  });
+  expect_error(Errc::unsupported_dtype,
+               [] { infer(op, {Shape({2, 1, 2, 4, 3}, i8), layer_type, x_type, position_type}); });
   expect_error(Errc::unsupported_dtype, [] {
     infer(op, {cache_type, layer_type, Shape({1, 2, 2, 3}, i32), position_type});
   });
@@ -84,9 +81,8 @@ TEST_CASE("cache_update: C3 batch, heads or size differ") {
 }
 
 TEST_CASE("cache_update: C4 more steps than positions") {
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {cache_type, layer_type, x_type.with_dim(1, 5), position_type});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {cache_type, layer_type, x_type.with_dim(1, 5), position_type}); });
 }
 
 TEST_CASE("cache_update: out of range, and then the cache is untouched") {

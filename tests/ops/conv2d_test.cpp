@@ -44,7 +44,8 @@ TEST_CASE("conv2d: channels, groups and images") {
 
 TEST_CASE("conv2d: every floating type, rounded once") {
   for (const DType dtype : {f16, bf16, f32, f64}) {
-    const HostBuffer y = apply(Conv2d{}, {image().to(dtype), floats({1, 1, 1, 1}, {0.5f}).to(dtype)});
+    const HostBuffer y =
+        apply(Conv2d{}, {image().to(dtype), floats({1, 1, 1, 1}, {0.5f}).to(dtype)});
     CHECK(y.shape().dtype() == dtype);
     expect_equal(y, {0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5});
   }
@@ -53,8 +54,8 @@ TEST_CASE("conv2d: every floating type, rounded once") {
 TEST_CASE("conv2d: sizes of zero") {
   const HostBuffer w = floats({2, 1, 1, 1}, {1, 2});
   expect_type(apply(Conv2d{}, {floats({0, 1, 2, 2}, {}), w}).shape(), "f32[0, 2, 2, 2]");
-  expect_equal(apply(Conv2d{.has_bias = true}, {floats({1, 0, 1, 1}, {}), floats({2, 0, 1, 1}, {}),
-                                                floats({2}, {3, 4})}),
+  expect_equal(apply(Conv2d{.has_bias = true},
+                     {floats({1, 0, 1, 1}, {}), floats({2, 0, 1, 1}, {}), floats({2}, {3, 4})}),
                {3, 4});
   const HostBuffer no_outputs = floats({0, 1, 1, 1}, {});
   expect_type(apply(Conv2d{}, {image(), no_outputs}).shape(), "f32[1, 0, 3, 3]");
@@ -83,9 +84,8 @@ TEST_CASE("conv2d: C2 integers") {
 TEST_CASE("conv2d: C3 ranks and mixed dtypes") {
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{}, {Shape({4, 8, 8}, f32), w_type}); });
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{}, {x_type, Shape({6, 4, 3}, f32)}); });
-  expect_error(Errc::shape_mismatch, [] {
-    infer(Conv2d{.has_bias = true}, {x_type, w_type, Shape({1, 6}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(Conv2d{.has_bias = true}, {x_type, w_type, Shape({1, 6}, f32)}); });
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{}, {x_type, w_type.with_dtype(f16)}); });
 }
 
@@ -94,25 +94,29 @@ TEST_CASE("conv2d: C4 groups that divide nothing") {
     expect_error(Errc::bad_attribute,
                  [groups] { infer(Conv2d{.groups = groups}, {x_type, w_type}); });
   }
-  expect_error(Errc::bad_attribute, [] {
-    infer(Conv2d{.groups = 4}, {x_type, Shape({6, 1, 3, 3}, f32)});
-  });
+  expect_error(Errc::bad_attribute,
+               [] { infer(Conv2d{.groups = 4}, {x_type, Shape({6, 1, 3, 3}, f32)}); });
 }
 
 TEST_CASE("conv2d: C5 channels that differ") {
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{}, {x_type, Shape({6, 3, 3, 3}, f32)}); });
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{.groups = 2}, {x_type, w_type}); });
-  expect_error(Errc::shape_mismatch, [] {
-    infer(Conv2d{.has_bias = true}, {x_type, w_type, Shape({5}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(Conv2d{.has_bias = true}, {x_type, w_type, Shape({5}, f32)}); });
 }
 
 TEST_CASE("conv2d: C6 lists") {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
   for (const Conv2d& op : {
-           Conv2d{.stride = {0, 1}}, Conv2d{.stride = {1}}, Conv2d{.stride = {1, -1}},
-           Conv2d{.dilation = {0, 1}}, Conv2d{.dilation = {1, 1, 1}}, Conv2d{.padding = {-1, 0}},
-           Conv2d{.padding = {0, 0, 0}}, Conv2d{.padding = {3, 0}}, Conv2d{.padding = {0, 0, 0, huge}},
+           Conv2d{.stride = {0, 1}},
+           Conv2d{.stride = {1}},
+           Conv2d{.stride = {1, -1}},
+           Conv2d{.dilation = {0, 1}},
+           Conv2d{.dilation = {1, 1, 1}},
+           Conv2d{.padding = {-1, 0}},
+           Conv2d{.padding = {0, 0, 0}},
+           Conv2d{.padding = {3, 0}},
+           Conv2d{.padding = {0, 0, 0, huge}},
        }) {
     expect_error(Errc::bad_attribute, [&op] { infer(op, {x_type, w_type}); });
   }

@@ -41,8 +41,9 @@ TEST_CASE("embedding: sizes of zero") {
 }
 
 TEST_CASE("embedding: tags and symbols pass through") {
-  expect_type(infer(op, {Shape({{"b", 1}, {"s", symbol("S")}}, i32), Shape({{"v", 9}, {"d", 4}}, f32)}),
-              "f32[b=1, s=S, d=4]");
+  expect_type(
+      infer(op, {Shape({{"b", 1}, {"s", symbol("S")}}, i32), Shape({{"v", 9}, {"d", 4}}, f32)}),
+      "f32[b=1, s=S, d=4]");
 }
 
 TEST_CASE("embedding: C1 dtypes") {
@@ -71,8 +72,8 @@ TEST_CASE("embedding: C5 one tag twice") {
 
 TEST_CASE("embedding: an id outside the table names itself and the limit") {
   for (const std::int32_t id : {-1, 3, std::numeric_limits<std::int32_t>::min()}) {
-    const std::string text = expect_error(
-        Errc::out_of_range, [id] { apply(op, {ints({2}, {0, id}), table()}); });
+    const std::string text =
+        expect_error(Errc::out_of_range, [id] { apply(op, {ints({2}, {0, id}), table()}); });
     CHECK(text.find(std::to_string(id)) != std::string::npos);
     CHECK(text.find("[0, 3)") != std::string::npos);
   }

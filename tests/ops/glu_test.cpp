@@ -22,8 +22,8 @@ TEST_CASE("glu: each activation times the other half") {
 
 TEST_CASE("glu: every floating type, any shape") {
   for (const DType dtype : {f16, bf16, f32, f64}) {
-    const HostBuffer y = apply(glu_of("relu"), {floats({1, 2}, {3, -1}).to(dtype),
-                                                floats({1, 2}, {0.5f, 4}).to(dtype)});
+    const HostBuffer y = apply(
+        glu_of("relu"), {floats({1, 2}, {3, -1}).to(dtype), floats({1, 2}, {0.5f, 4}).to(dtype)});
     CHECK(y.shape().dtype() == dtype);
     expect_equal(y, {1.5, 0});
   }
@@ -38,8 +38,9 @@ TEST_CASE("glu: a NaN stays a NaN") {
 }
 
 TEST_CASE("glu: tags of either operand") {
-  expect_type(infer(glu_of("silu"), {Shape({{"s", symbol("S")}, 4}, f32), Shape({3, {"f", 4}}, f32)}),
-              "f32[s=3, f=4]");
+  expect_type(
+      infer(glu_of("silu"), {Shape({{"s", symbol("S")}, 4}, f32), Shape({3, {"f", 4}}, f32)}),
+      "f32[s=3, f=4]");
 }
 
 TEST_CASE("glu: C1 an unknown activation") {
@@ -58,9 +59,8 @@ TEST_CASE("glu: C3 operands that differ") {
   expect_error(Errc::shape_mismatch, [&] { infer(glu_of("silu"), {type, Shape({2, 1}, f32)}); });
   expect_error(Errc::shape_mismatch, [&] { infer(glu_of("silu"), {type, Shape({4}, f32)}); });
   expect_error(Errc::shape_mismatch, [&] { infer(glu_of("silu"), {type, Shape({2, 4}, f16)}); });
-  expect_error(Errc::shape_mismatch, [&] {
-    infer(glu_of("silu"), {Shape({{"a", 2}}, f32), Shape({{"b", 2}}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [&] { infer(glu_of("silu"), {Shape({{"a", 2}}, f32), Shape({{"b", 2}}, f32)}); });
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ TEST_CASE("linear: the output has the dtype of x, whatever w and bias are") {
 
 TEST_CASE("linear: weights of every block type act as their decoded values") {
   Random random;
-  for (const DType dtype : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
-                            DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k,
-                            DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
+  for (const DType dtype :
+       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
+        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
     INFO(name(dtype));
     const HostBuffer x = random.uniform(Shape({3, 512}, f32));
     const HostBuffer w = random.uniform(Shape({5, 512}, f32)).to(dtype);
@@ -80,8 +80,9 @@ TEST_CASE("linear: tags and symbols pass through") {
   const Shape x({{"b", 2}, {"s", symbol("S")}, {"d", 8}}, f32);
   expect_type(infer(plain, {x, Shape({{"out", 4}, {"d", 8}}, f32)}), "f32[b=2, s=S, out=4]");
   expect_type(infer(plain, {x, Shape({4, 8}, f32)}), "f32[b=2, s=S, 4]");
-  expect_type(infer(with_residual, {x, Shape({4, 8}, f32), Shape({{"b", 2}, {"s", 3}, {"e", 4}}, f32)}),
-              "f32[b=2, s=3, e=4]");
+  expect_type(
+      infer(with_residual, {x, Shape({4, 8}, f32), Shape({{"b", 2}, {"s", 3}, {"e", 4}}, f32)}),
+      "f32[b=2, s=3, e=4]");
 }
 
 const Shape x_type({2, 8}, f32);
@@ -107,12 +108,11 @@ TEST_CASE("linear: C3 ranks") {
 }
 
 TEST_CASE("linear: C4 contracted axes that differ are shown") {
-  const std::string text = expect_error(
-      Errc::shape_mismatch, [] { infer(plain, {x_type, Shape({4, 7}, f32)}); });
+  const std::string text =
+      expect_error(Errc::shape_mismatch, [] { infer(plain, {x_type, Shape({4, 7}, f32)}); });
   CHECK(text.find("x f32[2, 8], w f32[4, 7]") != std::string::npos);
-  expect_error(Errc::shape_mismatch, [] {
-    infer(plain, {Shape({2, {"d", 8}}, f32), Shape({4, {"in", 8}}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(plain, {Shape({2, {"d", 8}}, f32), Shape({4, {"in", 8}}, f32)}); });
 }
 
 TEST_CASE("linear: C5 bias of another size") {
@@ -129,9 +129,8 @@ TEST_CASE("linear: C6 residual of another type") {
 }
 
 TEST_CASE("linear: C7 one tag twice") {
-  expect_error(Errc::shape_mismatch, [] {
-    infer(plain, {Shape({{"d", 2}, 8}, f32), Shape({{"d", 4}, 8}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(plain, {Shape({{"d", 2}, 8}, f32), Shape({{"d", 4}, 8}, f32)}); });
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ TEST_CASE("matmul: integers wrap as numpy's do") {
 
 TEST_CASE("matmul: every floating type, rounded once") {
   for (const DType dtype : {f16, bf16, f32, f64}) {
-    const HostBuffer c = apply(op, {floats({1, 2}, {0.5f, 3}).to(dtype),
-                                    floats({2, 1}, {4, -1}).to(dtype)});
+    const HostBuffer c =
+        apply(op, {floats({1, 2}, {0.5f, 3}).to(dtype), floats({2, 1}, {4, -1}).to(dtype)});
     CHECK(c.shape().dtype() == dtype);
     expect_equal(c, {-1});
   }
@@ -67,8 +67,9 @@ TEST_CASE("matmul: sizes of zero") {
 
 TEST_CASE("matmul: tags and symbols pass through") {
   const std::int64_t s = symbol("S");
-  expect_type(infer(op, {Shape({{"b", 2}, {"s", s}, {"k", 8}}, f32), Shape({{"k", 8}, {"n", 4}}, f32)}),
-              "f32[b=2, s=S, n=4]");
+  expect_type(
+      infer(op, {Shape({{"b", 2}, {"s", s}, {"k", 8}}, f32), Shape({{"k", 8}, {"n", 4}}, f32)}),
+      "f32[b=2, s=S, n=4]");
   expect_type(infer(op, {Shape({1, s, 8}, f32), Shape({{"b", symbol("B")}, 8, 4}, f32)}),
               "f32[b=B, S, 4]");
   // A symbol against a number may turn out to be one that stretches; two symbols tell nothing.
@@ -95,22 +96,20 @@ TEST_CASE("matmul: C4 inner sizes differ") {
   const std::string text = expect_error(
       Errc::shape_mismatch, [] { infer(op, {Shape({2, 3}, f32), Shape({4, 2}, f32)}); });
   CHECK(text.find("a f32[2, 3], b f32[4, 2]") != std::string::npos);
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {Shape({2, {"x", 3}}, f32), Shape({{"y", 3}, 2}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {Shape({2, {"x", 3}}, f32), Shape({{"y", 3}, 2}, f32)}); });
 }
 
 TEST_CASE("matmul: C5 leading axes that do not broadcast") {
-  expect_error(Errc::shape_mismatch, [] { infer(op, {Shape({2, 1, 1}, f32), Shape({3, 1, 1}, f32)}); });
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {Shape({{"a", 2}, 1, 1}, f32), Shape({{"b", 2}, 1, 1}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {Shape({2, 1, 1}, f32), Shape({3, 1, 1}, f32)}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {Shape({{"a", 2}, 1, 1}, f32), Shape({{"b", 2}, 1, 1}, f32)}); });
 }
 
 TEST_CASE("matmul: C6 one tag twice") {
-  expect_error(Errc::shape_mismatch, [] {
-    infer(op, {Shape({{"s", 2}, 3}, f32), Shape({3, {"s", 2}}, f32)});
-  });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(op, {Shape({{"s", 2}, 3}, f32), Shape({3, {"s", 2}}, f32)}); });
 }
 
 }  // namespace

@@ -21,8 +21,9 @@ TEST_CASE("max_pool2d: the largest of each window") {
 
 TEST_CASE("max_pool2d: padding never wins, dilation skips") {
   const HostBuffer below = floats({1, 1, 1, 2}, {-3, -2});
-  expect_equal(apply(MaxPool2d{.kernel = {1, 2}, .stride = {1, 1}, .padding = {0, 0, 1, 1}}, {below}),
-               {-3, -2, -2});
+  expect_equal(
+      apply(MaxPool2d{.kernel = {1, 2}, .stride = {1, 1}, .padding = {0, 0, 1, 1}}, {below}),
+      {-3, -2, -2});
   expect_equal(apply(MaxPool2d{.kernel = {2, 2}, .dilation = {2, 2}}, {image()}), {7});
   // Taps at -1 and 1 of one column: nothing to take the maximum of.
   expect_equal(apply(MaxPool2d{.kernel = {1, 2}, .padding = {0, 1}, .dilation = {1, 2}},
@@ -31,18 +32,23 @@ TEST_CASE("max_pool2d: padding never wins, dilation skips") {
 }
 
 TEST_CASE("max_pool2d: a NaN fills its windows") {
-  expect_equal(apply(MaxPool2d{.kernel = {1, 2}, .stride = {1, 1}}, {floats({1, 1, 1, 4}, {1, nan, 5, 6})}),
-               {nan, nan, 6});
+  expect_equal(
+      apply(MaxPool2d{.kernel = {1, 2}, .stride = {1, 1}}, {floats({1, 1, 1, 4}, {1, nan, 5, 6})}),
+      {nan, nan, 6});
 }
 
 TEST_CASE("avg_pool2d: the mean of each window, with and without the padding") {
   expect_equal(apply(AvgPool2d{.kernel = {2, 2}, .stride = {1, 1}}, {image()}), {3, 4, 6, 2.5});
   const HostBuffer row = floats({1, 1, 1, 2}, {2, 4});
   const IntList sides{0, 0, 1, 1};
-  expect_equal(apply(AvgPool2d{.kernel = {1, 2}, .stride = {1, 1}, .padding = sides}, {row}), {2, 3, 4});
-  expect_equal(apply(AvgPool2d{.kernel = {1, 2}, .stride = {1, 1}, .padding = sides,
-                               .count_include_pad = true}, {row}),
-               {1, 3, 2});
+  expect_equal(apply(AvgPool2d{.kernel = {1, 2}, .stride = {1, 1}, .padding = sides}, {row}),
+               {2, 3, 4});
+  expect_equal(
+      apply(
+          AvgPool2d{
+              .kernel = {1, 2}, .stride = {1, 1}, .padding = sides, .count_include_pad = true},
+          {row}),
+      {1, 3, 2});
 }
 
 TEST_CASE("pool2d: every floating type, images and channels apart") {
@@ -56,8 +62,10 @@ TEST_CASE("pool2d: every floating type, images and channels apart") {
 }
 
 TEST_CASE("pool2d: sizes of zero") {
-  expect_type(apply(MaxPool2d{.kernel = {2, 2}}, {floats({0, 3, 4, 4}, {})}).shape(), "f32[0, 3, 2, 2]");
-  expect_type(apply(AvgPool2d{.kernel = {2, 2}}, {floats({2, 0, 4, 4}, {})}).shape(), "f32[2, 0, 2, 2]");
+  expect_type(apply(MaxPool2d{.kernel = {2, 2}}, {floats({0, 3, 4, 4}, {})}).shape(),
+              "f32[0, 3, 2, 2]");
+  expect_type(apply(AvgPool2d{.kernel = {2, 2}}, {floats({2, 0, 4, 4}, {})}).shape(),
+              "f32[2, 0, 2, 2]");
   const HostBuffer nothing = floats({1, 1, 0, 1}, {});
   expect_equal(apply(MaxPool2d{.kernel = {2, 1}, .padding = {1, 0}}, {nothing}), {-inf});
   expect_equal(apply(AvgPool2d{.kernel = {2, 1}, .padding = {1, 0}}, {nothing}), {nan});
@@ -80,20 +88,25 @@ TEST_CASE("pool2d: C1 integers") {
 }
 
 TEST_CASE("pool2d: C2 rank") {
-  expect_error(Errc::shape_mismatch, [] { infer(MaxPool2d{.kernel = {2, 2}}, {Shape({8, 8}, f32)}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(MaxPool2d{.kernel = {2, 2}}, {Shape({8, 8}, f32)}); });
 }
 
 TEST_CASE("pool2d: C3 attributes") {
   for (const MaxPool2d& op : {
-           MaxPool2d{}, MaxPool2d{.kernel = {2}}, MaxPool2d{.kernel = {0, 1}},
-           MaxPool2d{.kernel = {2, 2}, .stride = {0, 1}}, MaxPool2d{.kernel = {2, 2}, .padding = {2, 0}},
+           MaxPool2d{},
+           MaxPool2d{.kernel = {2}},
+           MaxPool2d{.kernel = {0, 1}},
+           MaxPool2d{.kernel = {2, 2}, .stride = {0, 1}},
+           MaxPool2d{.kernel = {2, 2}, .padding = {2, 0}},
            MaxPool2d{.kernel = {2, 2}, .padding = {0, 0, -1, 0}},
            MaxPool2d{.kernel = {2, 2}, .dilation = {1, 0}},
        }) {
     expect_error(Errc::bad_attribute, [&op] { infer(op, {x_type}); });
   }
   for (const AvgPool2d& op : {
-           AvgPool2d{}, AvgPool2d{.kernel = {2, 2}, .stride = {1}},
+           AvgPool2d{},
+           AvgPool2d{.kernel = {2, 2}, .stride = {1}},
            AvgPool2d{.kernel = {2, 2}, .padding = {0, 2}},
        }) {
     expect_error(Errc::bad_attribute, [&op] { infer(op, {x_type}); });
@@ -105,7 +118,8 @@ TEST_CASE("pool2d: C4 windows that do not fit") {
   expect_error(Errc::bad_shape,
                [] { infer(AvgPool2d{.kernel = {1, 12}, .padding = {0, 1}}, {x_type}); });
   const std::int64_t huge = std::int64_t{1} << 40;
-  expect_error(Errc::shape_overflow, [huge] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
+  expect_error(Errc::shape_overflow,
+               [huge] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
 }
 
 }  // namespace

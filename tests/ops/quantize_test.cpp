@@ -10,7 +10,8 @@ namespace {
 
 HostBuffer ramp() {
   std::vector<float> values(64);
-  for (int i = 0; i < 64; ++i) values[static_cast<std::size_t>(i)] = static_cast<float>(i % 32 - 16);
+  for (int i = 0; i < 64; ++i)
+    values[static_cast<std::size_t>(i)] = static_cast<float>(i % 32 - 16);
   return HostBuffer::of<float>(Shape({2, 32}, f32), std::span<const float>(values));
 }
 
@@ -22,9 +23,9 @@ TEST_CASE("quantize: there and back") {
 
 TEST_CASE("quantize: the bytes that quant.hpp gives, for every block type") {
   Random random;
-  for (const DType dtype : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
-                            DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k,
-                            DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
+  for (const DType dtype :
+       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
+        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
     INFO(name(dtype));
     const HostBuffer x = random.uniform(Shape({3, 256}, f32));
     const HostBuffer y = apply(Quantize{.dtype = dtype}, {x});
@@ -34,7 +35,8 @@ TEST_CASE("quantize: the bytes that quant.hpp gives, for every block type") {
     std::vector<float> decoded(3 * 256);
     dequantize(dtype, bytes.data(), decoded.data(), 3 * 256);
     expect_close(apply(Dequantize{}, {y}),
-                 HostBuffer::of<float>(Shape({3, 256}, f32), std::span<const float>(decoded)), 0, 0);
+                 HostBuffer::of<float>(Shape({3, 256}, f32), std::span<const float>(decoded)), 0,
+                 0);
   }
 }
 

@@ -54,7 +54,8 @@ TEST_CASE("rope: attention_factor scales what is turned") {
 void expect_frequencies(const Rope& op, std::int64_t dims, std::initializer_list<double> want) {
   const std::vector<double> got = op.frequencies(dims);
   REQUIRE(got.size() == want.size());
-  for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want.begin()[i]).epsilon(1e-12));
+  for (std::size_t i = 0; i < got.size(); ++i)
+    CHECK(got[i] == Approx(want.begin()[i]).epsilon(1e-12));
 }
 
 TEST_CASE("rope: frequencies without and with linear scaling") {
@@ -65,7 +66,10 @@ TEST_CASE("rope: frequencies without and with linear scaling") {
 
 TEST_CASE("rope: llama3 keeps short waves, stretches long ones, blends between") {
   // Context of 4 turns at f = 1: f = 1, 1/2, 1/4, 1/8 makes 4, 2, 1, 1/2 turns.
-  const Rope op{.theta = 16, .scaling = "llama3", .factor = 8, .low_freq_factor = 1,
+  const Rope op{.theta = 16,
+                .scaling = "llama3",
+                .factor = 8,
+                .low_freq_factor = 1,
                 .high_freq_factor = 3,
                 .original_context = 25};  // 8 pi = 25.13: all slightly below those counts
   const double c = 25;
@@ -78,8 +82,12 @@ TEST_CASE("rope: llama3 keeps short waves, stretches long ones, blends between")
 
 TEST_CASE("rope: yarn interpolates from the pair that turns beta_fast times on") {
   // turn(b) = 8 ln(c / (2 pi b)) / (2 ln 16): 1.4 for b = 4, 4.3 for b = 1/2 with this c.
-  const Rope op{.theta = 16, .scaling = "yarn", .factor = 4,
-                .original_context = 64, .beta_fast = 4, .beta_slow = 0.5};
+  const Rope op{.theta = 16,
+                .scaling = "yarn",
+                .factor = 4,
+                .original_context = 64,
+                .beta_fast = 4,
+                .beta_slow = 0.5};
   const double low = 1, high = 5;
   const auto blend = [&](double i, double f) {
     const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
@@ -120,7 +128,8 @@ TEST_CASE("rope: C1 number of inputs") {
 }
 
 TEST_CASE("rope: C2 ranks") {
-  expect_error(Errc::shape_mismatch, [] { infer(Rope{}, {Shape({3, 4, 8}, f32), positions_type}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(Rope{}, {Shape({3, 4, 8}, f32), positions_type}); });
   expect_error(Errc::shape_mismatch, [] { infer(Rope{}, {x_type, Shape({}, i32)}); });
   expect_error(Errc::shape_mismatch, [] {
     infer(Rope{.has_freq_factors = true}, {x_type, positions_type, Shape({1, 4}, f32)});

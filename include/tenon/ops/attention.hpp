@@ -13,18 +13,19 @@ namespace tenon {
 
 /// Scaled dot-product attention with grouped heads:
 ///
-///   score[b, h, s, t] = cap(scale * q[b, s, h] . k[b, t, g]) + mask[b, h, s, t],  g = h / (Hq / Hkv)
+///   score[b, h, s, t] = cap(scale * q[b, s, h] . k[b, t, g]) + mask[b, h, s, t]
 ///   y[b, s, h] = sum_t softmax_t(score[b, h, s, t]) * v[b, t, g]
 ///
-/// over the keys that query s may see. Query s stands at position p + s among the keys, where p is
-/// the input `position`, or T - S without one: the last query stands at the last key. It sees
+/// with g = h / (Hq / Hkv), over the keys that query s may see. Query s stands at position p + s
+/// among the keys, where p is the input `position`, or T - S without one: the last query stands at
+/// the last key. It sees
 ///   causal                 t <= p + s
 ///   not causal             t < p + S
 ///   window > 0             of these, t > p + s - window; not causal also t < p + s + window
 /// Keys and values that no query sees are not read: they may be uninitialised.
 ///
-/// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; each of f16, bf16, f32 or f64,
-///           k and v of one dtype
+/// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; f16, bf16, f32 or f64, one
+///           dtype for k and v
 ///           position: i32[], when has_position
 ///           mask: f32, of rank <= 4 and broadcastable to [B, Hq, S, T], when has_mask; -inf hides
 /// Output    y: [B, S, Hq, Dv], dtype of q; tags of q, and of v's last axis where it has one.
@@ -44,8 +45,8 @@ namespace tenon {
 ///           C9 two axes of the result with one tag               Errc::shape_mismatch
 ///           when run: position < 0 or position + S > T           Errc::out_of_range
 /// Numerics  reference in f64
-/// Source    Vaswani et al., Attention Is All You Need (2017); grouped heads: Ainslie et al. (2023);
-///           soft cap: Gemma Team, Gemma 2 (2024), section 2
+/// Source    Vaswani et al., Attention Is All You Need (2017); grouped heads: Ainslie et al.
+///           (2023); soft cap: Gemma Team, Gemma 2 (2024), section 2
 struct Attention {
   static constexpr std::string_view name = "attention";
   static constexpr int min_inputs = 3, max_inputs = 5;
@@ -55,13 +56,12 @@ struct Attention {
   double softcap = 0;
   bool has_position = false;
   bool has_mask = false;
-  static constexpr auto fields = std::tuple{
-      field("causal", &Attention::causal),
-      field("window", &Attention::window),
-      field("scale", &Attention::scale),
-      field("softcap", &Attention::softcap),
-      field("has_position", &Attention::has_position),
-      field("has_mask", &Attention::has_mask)};
+  static constexpr auto fields = std::tuple{field("causal", &Attention::causal),
+                                            field("window", &Attention::window),
+                                            field("scale", &Attention::scale),
+                                            field("softcap", &Attention::softcap),
+                                            field("has_position", &Attention::has_position),
+                                            field("has_mask", &Attention::has_mask)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -76,8 +76,8 @@ struct Attention {
 };
 TENON_DECLARE_OP(Attention);
 
-/// `attention(q, k, v, {.causal = true}, position)`. Sets has_position and has_mask itself; an empty
-/// tensor is none.
+/// `attention(q, k, v, {.causal = true}, position)`. Sets has_position and has_mask itself; an
+/// empty tensor is none.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options = {},
                  const Tensor& position = {}, const Tensor& mask = {},
                  const std::source_location& where = std::source_location::current());

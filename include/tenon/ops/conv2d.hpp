@@ -14,7 +14,7 @@ namespace tenon {
 /// Convolution of images (a cross-correlation, as in every deep-learning framework):
 ///
 ///   y[n, o, i, j] = bias[o] + sum over c, r, s of
-///                   x[n, g * Cg + c, i * stride + r * dilation - top, j * ... - left] * w[o, c, r, s]
+///                   x[n, g * Cg + c, i * stride + r * dilation - top, j * ...] * w[o, c, r, s]
 ///
 /// with Cg = C / groups, g the group of output channel o, and zeros outside x.
 ///
@@ -44,20 +44,19 @@ struct Conv2d {
   IntList dilation{};
   std::int64_t groups = 1;
   bool has_bias = false;
-  static constexpr auto fields = std::tuple{
-      field("stride", &Conv2d::stride), field("padding", &Conv2d::padding),
-      field("dilation", &Conv2d::dilation), field("groups", &Conv2d::groups),
-      field("has_bias", &Conv2d::has_bias)};
+  static constexpr auto fields =
+      std::tuple{field("stride", &Conv2d::stride), field("padding", &Conv2d::padding),
+                 field("dilation", &Conv2d::dilation), field("groups", &Conv2d::groups),
+                 field("has_bias", &Conv2d::has_bias)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 TENON_DECLARE_OP(Conv2d);
 
-/// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. Sets has_bias itself; an empty tensor
-/// is none.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
-              const Conv2d& options = {},
+/// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. Sets has_bias itself; an empty
+/// tensor is none.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2d& options = {},
               const std::source_location& where = std::source_location::current());
 
 /// The same along one axis: x [N, C, W], w [O, C / groups, KW]; a conv2d of one row.

@@ -32,13 +32,13 @@ namespace tenon {
 struct Linear {
   static constexpr std::string_view name = "linear";
   static constexpr int min_inputs = 2, max_inputs = 4;
-  /// Bit 2 is the residual when there is no bias. A bias has the type of y only for x of rank 1, and
-  /// is then read element by element just as the residual is, so it may be overwritten too.
+  /// Bit 2 is the residual when there is no bias. A bias has the type of y only for x of rank 1,
+  /// and is then read element by element just as the residual is, so it may be overwritten too.
   static constexpr OpTraits traits{.in_place_inputs = 0b1100};
   bool has_bias = false;
   bool has_residual = false;
-  static constexpr auto fields =
-      std::tuple{field("has_bias", &Linear::has_bias), field("has_residual", &Linear::has_residual)};
+  static constexpr auto fields = std::tuple{field("has_bias", &Linear::has_bias),
+                                            field("has_residual", &Linear::has_residual)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

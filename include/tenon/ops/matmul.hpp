@@ -24,8 +24,8 @@ namespace tenon {
 ///           C5 leading axes that do not broadcast, or whose tags differ
 ///                                                        Errc::shape_mismatch
 ///           C6 two axes of the result with one tag       Errc::shape_mismatch
-/// Numerics  reference in f64, rounded once; integers wrap modulo 2^bits, as numpy's do. K = 0 gives
-///           exact zeros, M = 0 or N = 0 an empty result.
+/// Numerics  reference in f64, rounded once; integers wrap modulo 2^bits, as numpy's do. K = 0
+///           gives exact zeros, M = 0 or N = 0 an empty result.
 struct Matmul {
   static constexpr std::string_view name = "matmul";
   static constexpr int min_inputs = 2, max_inputs = 2;

@@ -27,8 +27,8 @@ namespace tenon {
 ///           C3 a list of another length; a value below 1; padding negative or not smaller than the
 ///              window's extent                                       Errc::bad_attribute
 ///           C4 the window exceeds the padded input                   Errc::bad_shape
-/// Numerics  exact; a NaN fills its windows; a window without elements (its dilated taps all fall on
-///           padding) gives -inf
+/// Numerics  exact; a NaN fills its windows; a window without elements (its dilated taps all fall
+///           on padding) gives -inf
 struct MaxPool2d {
   static constexpr std::string_view name = "max_pool2d";
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -36,9 +36,9 @@ struct MaxPool2d {
   IntList stride{};
   IntList padding{};
   IntList dilation{};
-  static constexpr auto fields = std::tuple{
-      field("kernel", &MaxPool2d::kernel), field("stride", &MaxPool2d::stride),
-      field("padding", &MaxPool2d::padding), field("dilation", &MaxPool2d::dilation)};
+  static constexpr auto fields =
+      std::tuple{field("kernel", &MaxPool2d::kernel), field("stride", &MaxPool2d::stride),
+                 field("padding", &MaxPool2d::padding), field("dilation", &MaxPool2d::dilation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -49,8 +49,8 @@ TENON_DECLARE_OP(MaxPool2d);
 /// dilation. A window is divided by the number of its taps inside x, or, with count_include_pad, by
 /// all of them.
 ///
-/// Numerics  reference in f64, rounded once; the mean of a window without elements (x has no rows or
-///           no columns) is NaN
+/// Numerics  reference in f64, rounded once; the mean of a window without elements (x has no rows
+///           or no columns) is NaN
 struct AvgPool2d {
   static constexpr std::string_view name = "avg_pool2d";
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -58,10 +58,10 @@ struct AvgPool2d {
   IntList stride{};
   IntList padding{};
   bool count_include_pad = false;
-  static constexpr auto fields = std::tuple{
-      field("kernel", &AvgPool2d::kernel), field("stride", &AvgPool2d::stride),
-      field("padding", &AvgPool2d::padding),
-      field("count_include_pad", &AvgPool2d::count_include_pad)};
+  static constexpr auto fields =
+      std::tuple{field("kernel", &AvgPool2d::kernel), field("stride", &AvgPool2d::stride),
+                 field("padding", &AvgPool2d::padding),
+                 field("count_include_pad", &AvgPool2d::count_include_pad)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -16,8 +16,8 @@ namespace tenon {
 ///
 ///   y[p] = m * (x[p] * cos a_i - x[q] * sin a_i),  y[q] = m * (x[q] * cos a_i + x[p] * sin a_i)
 ///
-/// on the pair (p, q) = (2i, 2i + 1) if interleaved, (i, i + n/2) otherwise; elements from n on pass
-/// through. The frequencies are f_i = scaled(theta^(-2i/n)) / freq_factors[i].
+/// on the pair (p, q) = (2i, 2i + 1) if interleaved, (i, i + n/2) otherwise; elements from n on
+/// pass through. The frequencies are f_i = scaled(theta^(-2i/n)) / freq_factors[i].
 ///
 /// Inputs    x: [B, S, H, D]; f16, bf16, f32 or f64
 ///           positions: [S] or [B, S]; i32
@@ -40,12 +40,13 @@ namespace tenon {
 ///                                                                    Errc::unsupported_dtype
 ///           C4 positions do not match S or B, or freq_factors n/2    Errc::shape_mismatch
 ///           C5 dims negative, odd or above D                         Errc::bad_attribute
-///           C6 an unknown scaling; theta or a number that the scaling uses not positive and finite;
-///              for llama3 high_freq_factor <= low_freq_factor; for yarn theta = 1
+///           C6 an unknown scaling; theta or a number that the scaling uses not positive and
+///              finite; for llama3 high_freq_factor <= low_freq_factor; for yarn theta = 1
 ///                                                                    Errc::bad_attribute
 /// Numerics  reference in f64
-/// Source    Su et al., RoFormer (2021); Peng et al., YaRN (2023); scaling as in Hugging Face
-///           transformers 4.5x, modeling_rope_utils.py, the pairing (i, i + n/2) as in its models
+/// Source    Su et al., RoFormer (2021); Peng et al., YaRN (2023); scaling as in
+///           modeling_rope_utils.py of Hugging Face transformers, the pairing
+///           (i, i + n/2) as in its models
 struct Rope {
   static constexpr std::string_view name = "rope";
   static constexpr int min_inputs = 2, max_inputs = 3;
@@ -62,19 +63,18 @@ struct Rope {
   double beta_fast = 32;
   double beta_slow = 1;
   bool has_freq_factors = false;
-  static constexpr auto fields = std::tuple{
-      field("theta", &Rope::theta),
-      field("dims", &Rope::dims),
-      field("interleaved", &Rope::interleaved),
-      field("scaling", &Rope::scaling),
-      field("factor", &Rope::factor),
-      field("low_freq_factor", &Rope::low_freq_factor),
-      field("high_freq_factor", &Rope::high_freq_factor),
-      field("original_context", &Rope::original_context),
-      field("attention_factor", &Rope::attention_factor),
-      field("beta_fast", &Rope::beta_fast),
-      field("beta_slow", &Rope::beta_slow),
-      field("has_freq_factors", &Rope::has_freq_factors)};
+  static constexpr auto fields = std::tuple{field("theta", &Rope::theta),
+                                            field("dims", &Rope::dims),
+                                            field("interleaved", &Rope::interleaved),
+                                            field("scaling", &Rope::scaling),
+                                            field("factor", &Rope::factor),
+                                            field("low_freq_factor", &Rope::low_freq_factor),
+                                            field("high_freq_factor", &Rope::high_freq_factor),
+                                            field("original_context", &Rope::original_context),
+                                            field("attention_factor", &Rope::attention_factor),
+                                            field("beta_fast", &Rope::beta_fast),
+                                            field("beta_slow", &Rope::beta_slow),
+                                            field("has_freq_factors", &Rope::has_freq_factors)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -1,0 +1,282 @@
+#include "program/findings.hpp"
+
+#include <tenon/error.hpp>
+
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+// An op with OpTraits::updates_input overwrites that operand and returns it. In the text that is a
+// new value; the old one, and whatever shares its storage, must not be read afterwards. Storage has
+// a version, which each update raises; every value knows the version that it is.
+
+namespace tenon::checking {
+namespace {
+
+using Kind = Instruction::Kind;
+
+/// Storage that values of a function share.
+struct Root {
+  enum class Origin : std::uint8_t { parameter, constant, made };
+
+  Origin origin = Origin::made;
+  int parameter = -1;
+  int version = 0;
+  ValueId latest = 0;            ///< the whole value at this version
+  int consumer = Spot::nowhere;  ///< the instruction that made this version
+};
+
+struct Holder {
+  int root = -1;  ///< -1: a tuple or a scope
+  int version = 0;
+  bool whole = true;  ///< not a view of it
+};
+
+/// What a call does to its arguments and where its results lie.
+struct Summary {
+  std::vector<bool> consumes;  ///< per parameter
+  struct Result {
+    int parameter = -1;  ///< whose storage it shares; -1: none
+    bool whole = true;
+    bool constant = false;
+  };
+  std::vector<Result> results;
+};
+
+class LinearityChecker {
+ public:
+  LinearityChecker(const Function& function, int index,
+                   const std::unordered_map<std::string_view, const Summary*>& callees,
+                   Findings& findings)
+      : function_(function), index_(index), callees_(callees), findings_(findings) {}
+
+  Summary run();
+
+ private:
+  using Tuple = std::vector<Holder>;
+
+  void step(const Instruction& instruction, int i);
+  void step_op(const Instruction& instruction, int i);
+  void step_call(const Instruction& instruction, int i);
+  void step_repeat(const Instruction& instruction, int i);
+
+  Holder fresh(ValueId id, Root::Origin origin, int parameter = -1) {
+    roots_.push_back({origin, parameter, 0, id, Spot::nowhere});
+    return {static_cast<int>(roots_.size() - 1), 0, true};
+  }
+  Root& root(const Holder& holder) { return roots_[static_cast<std::size_t>(holder.root)]; }
+  const std::string& name(ValueId id) const { return function_.values[id].name; }
+
+  /// Complains when a value is out of date.
+  void read(const Holder& holder, ValueId id, int i, int operand);
+  /// Raises the version; false, with a complaint, when the value cannot be overwritten.
+  bool consume(const Holder& holder, ValueId id, int i, int operand);
+  void complain(int i, int operand, std::string message) {
+    findings_.add(Errc::alias, {index_, i, operand}, std::move(message));
+  }
+
+  const Function& function_;
+  int index_;
+  const std::unordered_map<std::string_view, const Summary*>& callees_;
+  Findings& findings_;
+  std::vector<Root> roots_;
+  std::vector<Holder> holders_;
+  std::unordered_map<ValueId, Tuple> tuples_;
+};
+
+void LinearityChecker::read(const Holder& holder, ValueId id, int i, int operand) {
+  if (holder.root < 0) return;
+  const Root& storage = root(holder);
+  if (holder.version == storage.version) return;
+  const Instruction& consumer = function_.body[static_cast<std::size_t>(storage.consumer)];
+  const std::string at =
+      consumer.line.line > 0 ? fmt::format(" at line {}", consumer.line.line) : std::string();
+  const bool in_tuple = function_.values[storage.latest].kind == ValueKind::tuple;
+  complain(i, operand,
+           fmt::format("'{}' was consumed{} by {}; use {}'{}'", name(id), at, spelling(consumer),
+                       in_tuple ? "an item of " : "", name(storage.latest)));
+}
+
+bool LinearityChecker::consume(const Holder& holder, ValueId id, int i, int operand) {
+  Root& storage = root(holder);
+  if (holder.version != storage.version) return false;  // `read` has complained
+  if (storage.origin == Root::Origin::constant) {
+    complain(i, operand, fmt::format("'{}' is a constant and cannot be updated", name(id)));
+    return false;
+  }
+  if (!holder.whole) {
+    complain(i, operand,
+             fmt::format("'{}' is a view of '{}'; only a whole value can be updated", name(id),
+                         name(storage.latest)));
+    return false;
+  }
+  ++storage.version;
+  storage.consumer = i;
+  return true;
+}
+
+Summary LinearityChecker::run() {
+  holders_.resize(function_.values.size());
+  for (ValueId id = 0; id < function_.parameter_count; ++id) {
+    if (function_.values[id].kind == ValueKind::tensor) {
+      holders_[id] = fresh(id, Root::Origin::parameter, static_cast<int>(id));
+    }
+  }
+  for (std::size_t i = 0; i < function_.body.size(); ++i)
+    step(function_.body[i], static_cast<int>(i));
+  Summary summary;
+  summary.consumes.resize(function_.parameter_count);
+  for (const Root& storage : roots_) {
+    if (storage.parameter >= 0 && storage.version > 0) {
+      summary.consumes[static_cast<std::size_t>(storage.parameter)] = true;
+    }
+  }
+  for (std::size_t k = 0; k < function_.results.size(); ++k) {
+    const ValueId id = function_.results[k];
+    const Holder& holder = holders_[id];
+    read(holder, id, Spot::in_return, static_cast<int>(k));
+    const Root& storage = root(holder);
+    summary.results.push_back(
+        {storage.parameter, holder.whole, storage.origin == Root::Origin::constant});
+  }
+  return summary;
+}
+
+void LinearityChecker::step(const Instruction& instruction, int i) {
+  for (std::size_t k = 0; k < instruction.operands.size(); ++k) {
+    const ValueId id = instruction.operands[k];
+    read(holders_[id], id, i, static_cast<int>(k));
+  }
+  switch (instruction.kind) {
+    case Kind::op:
+      return step_op(instruction, i);
+    case Kind::constant:
+      holders_[instruction.result] = fresh(instruction.result, Root::Origin::constant);
+      return;
+    case Kind::scope:
+      return;
+    case Kind::pack: {
+      Tuple& tuple = tuples_[instruction.result];
+      for (const ValueId id : instruction.operands) tuple.push_back(holders_[id]);
+      return;
+    }
+    case Kind::item: {
+      const Holder& holder =
+          tuples_[instruction.operands[0]][static_cast<std::size_t>(instruction.index)];
+      read(holder, instruction.operands[0], i, 0);
+      holders_[instruction.result] = holder;
+      Root& storage = root(holder);
+      if (holder.version == storage.version && holder.whole) storage.latest = instruction.result;
+      return;
+    }
+    case Kind::repeat:
+      return step_repeat(instruction, i);
+    case Kind::call:
+      return step_call(instruction, i);
+  }
+}
+
+void LinearityChecker::step_op(const Instruction& instruction, int i) {
+  const OpDef& def = *instruction.op.def();
+  Holder& result = holders_[instruction.result];
+  const int updated = def.traits.updates_input;
+  if (updated >= 0 && static_cast<std::size_t>(updated) < instruction.operands.size()) {
+    const ValueId id = instruction.operands[static_cast<std::size_t>(updated)];
+    for (std::size_t k = 0; k < instruction.operands.size(); ++k) {
+      if (static_cast<int>(k) == updated ||
+          holders_[instruction.operands[k]].root != holders_[id].root)
+        continue;
+      complain(i, static_cast<int>(k),
+               fmt::format("'{}' is updated here and read as well", name(instruction.operands[k])));
+      result = fresh(instruction.result, Root::Origin::made);
+      return;
+    }
+    if (consume(holders_[id], id, i, updated)) {
+      Root& storage = root(holders_[id]);
+      storage.latest = instruction.result;
+      result = {holders_[id].root, storage.version, true};
+      return;
+    }
+  } else if ((def.traits.view || def.view != nullptr || def.traits.selects) &&
+             !instruction.operands.empty()) {
+    result = holders_[instruction.operands[0]];
+    result.whole = false;
+    return;
+  }
+  result = fresh(instruction.result, Root::Origin::made);
+}
+
+void LinearityChecker::step_call(const Instruction& instruction, int i) {
+  const Summary& callee = *callees_.at(instruction.function);
+  const std::vector<ValueId>& operands = instruction.operands;
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    if (!callee.consumes[k]) continue;
+    for (std::size_t j = 0; j < operands.size(); ++j) {
+      if (j == k || holders_[operands[j]].root < 0 ||
+          holders_[operands[j]].root != holders_[operands[k]].root)
+        continue;
+      complain(i, static_cast<int>(j),
+               fmt::format("'{}' shares its storage with '{}', which '{}' updates",
+                           name(operands[j]), name(operands[k]), instruction.function));
+    }
+    if (consume(holders_[operands[k]], operands[k], i, static_cast<int>(k))) {
+      root(holders_[operands[k]]).latest = instruction.result;
+    }
+  }
+  Tuple results;
+  for (const Summary::Result& result : callee.results) {
+    if (result.parameter < 0) {
+      results.push_back(
+          fresh(instruction.result, result.constant ? Root::Origin::constant : Root::Origin::made));
+      continue;
+    }
+    const Holder& argument = holders_[operands[static_cast<std::size_t>(result.parameter)]];
+    results.push_back({argument.root, root(argument).version, argument.whole && result.whole});
+  }
+  if (results.size() == 1) {
+    holders_[instruction.result] = results[0];
+  } else {
+    tuples_[instruction.result] = std::move(results);
+  }
+}
+
+void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
+  const Summary& callee = *callees_.at(instruction.function);
+  const Tuple carry = tuples_[instruction.operands[0]];
+  for (std::size_t k = 0; k < carry.size(); ++k) {
+    read(carry[k], instruction.operands[0], i, 0);
+    // The loop works on storage of its own: what cannot be overwritten is copied there.
+    const Root& storage = root(carry[k]);
+    if (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant)
+      continue;
+    consume(carry[k], storage.latest, i, 0);
+    root(carry[k]).latest = instruction.result;
+  }
+  for (std::size_t k = carry.size(); k < callee.consumes.size(); ++k) {
+    if (!callee.consumes[k]) continue;
+    const std::size_t operand = k - carry.size();
+    complain(i, operand >= 2 ? static_cast<int>(operand) : Spot::nowhere,
+             fmt::format("'{}' updates a value that every repetition reads; carry it",
+                         instruction.function));
+  }
+  Tuple& results = tuples_[instruction.result];
+  for (std::size_t k = 0; k < carry.size(); ++k) {
+    results.push_back(fresh(instruction.result, Root::Origin::made));
+  }
+}
+
+}  // namespace
+
+void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings) {
+  std::vector<Summary> summaries(program.functions.size());
+  std::unordered_map<std::string_view, const Summary*> callees;
+  for (const int index : order) {
+    if (findings.full()) return;
+    const Function& function = program.functions[static_cast<std::size_t>(index)];
+    Summary& summary = summaries[static_cast<std::size_t>(index)];
+    summary = LinearityChecker(function, index, callees, findings).run();
+    callees.emplace(function.name, &summary);
+  }
+}
+
+}  // namespace tenon::checking

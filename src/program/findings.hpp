@@ -1,0 +1,72 @@
+#pragma once
+
+#include "program/limits.hpp"
+
+#include <tenon/program.hpp>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace tenon::checking {
+
+/// A spot of a program: an operand of an instruction of a function, or less than that.
+struct Spot {
+  static constexpr int nowhere = -1;
+  static constexpr int in_return = -2;  ///< as `instruction`: the function's results
+
+  int function = nowhere;
+  int instruction = nowhere;  ///< nowhere: the function's head; `operand` is then a parameter
+  int operand = nowhere;
+
+  friend auto operator<=>(const Spot&, const Spot&) = default;
+};
+
+struct Finding {
+  Errc code;
+  Spot spot;
+  std::string message;
+};
+
+/// Collects findings: one for each spot, and no more than anyone reads.
+class Findings {
+ public:
+  void add(Errc code, Spot spot, std::string message) {
+    if (full() || !spots_.insert(spot).second) return;
+    list_.push_back({code, spot, std::move(message)});
+  }
+  bool full() const noexcept { return list_.size() >= program_limits::errors; }
+  bool empty() const noexcept { return list_.empty(); }
+  std::size_t size() const noexcept { return list_.size(); }
+  std::vector<Finding> take() { return std::move(list_); }
+
+ private:
+  std::vector<Finding> list_;
+  std::set<Spot> spots_;
+};
+
+/// The checks, in the order in which each may rely on those before.
+
+/// Names, ids in order, operands of the right number and kind, each function by itself.
+void check_structure(const Program& program, Findings& findings);
+
+/// Recursion, nesting and the size of what the program becomes when calls are inlined. Returns the
+/// functions, callees first; of no use when something was found.
+std::vector<int> check_calls(const Program& program, Findings& findings);
+
+/// Nothing reads a value that an instruction before has updated in place.
+void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings);
+
+/// Types agree. With `fill`, values without a type get the one that follows.
+void check_types(Program& program, bool fill, Findings& findings);
+
+/// All of them, as far as they make sense.
+std::vector<Finding> check(Program& program, bool fill);
+
+/// How an instruction is spelled in the text: an op's name, "const", "pack", or the callee's name.
+std::string_view spelling(const Instruction& instruction) noexcept;
+
+}  // namespace tenon::checking

@@ -43,8 +43,8 @@ function(tenon_dependencies target out)
     set(row "${tenon_known_dependencies}")
     list(FILTER row INCLUDE REGEX "^${link}\\|")
     if(NOT row)
-      message(WARNING "${target} links ${link}: add it to cmake/TenonDependencies.cmake, "
-                      "or the installed package cannot find it")
+      message(FATAL_ERROR "${target} links ${link}: add it to cmake/TenonDependencies.cmake, "
+                      "since the installed package must find it too")
       continue()
     endif()
     string(REPLACE "|" ";" row "${row}")

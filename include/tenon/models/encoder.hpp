@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/backend.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/nn.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
+#include <tenon/text/tokenizer.hpp>
+
+namespace tenon::models {
+
+/// A BERT encoder's sizes, from the config.json beside its weights.
+struct BertConfig {
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t max_tokens = 0;  ///< longer texts are cut; sentence_bert_config.json, or max_positions
+  double norm_eps = 1e-12;
+  Name activation = "gelu";
+
+  /// Errors: not_found (no config.json), bad_key, bad_type, bad_hyperparameter, unsupported.
+  static BertConfig from(const io::File& file);
+};
+
+template <class T = Tensor>
+struct BertLayer {
+  nn::MultiHeadAttention<T> attention;
+  nn::LayerNorm<T> attention_norm;
+  nn::FeedForward<T> feed_forward;
+  nn::LayerNorm<T> output_norm;
+  TENON_FIELDS(attention, attention_norm, feed_forward, output_norm)
+};
+
+/// BERT (Devlin et al., 2018) as a sentence encoder: hidden states, mean pooling, length 1.
+template <class T = Tensor>
+struct Bert {
+  nn::Embedding<T> words;
+  T positions;                ///< [max_positions, width]
+  T types;                    ///< [token types, width]; every token is of the first
+  nn::LayerNorm<T> norm;
+  std::vector<BertLayer<T>> layers;
+  TENON_FIELDS(words, positions, types, norm, layers)
+
+  /// Declares the weights by their Hugging Face names.
+  static Bert init(const WeightsView& view, const BertConfig& config);
+
+  /// ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding -> f32 [B, S, width].
+  Tensor hidden(const Tensor& ids, const Tensor& mask) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor embedded = words.forward(ids) + slice(positions, 0, 0, ids.dim(1)) + slice(types, 0, 0, 1);
+    // Added to the scores: 0 for tokens, a large negative number for padding.
+    const Tensor hide = unsqueeze(unsqueeze((mask - 1.0) * 1e9, 1), 1);
+    return repeat(layers, norm.forward(embedded),
+                  [&](const BertLayer<Tensor>& layer, const Tensor&, const Tensor& x) {
+                    const Tensor middle = layer.attention_norm.forward(layer.attention.forward(x, hide) + x);
+                    return layer.output_norm.forward(layer.feed_forward.forward(middle) + middle);
+                  });
+  }
+
+  /// Sentence embeddings: f32 [B, width], each of Euclidean length 1.
+  Tensor embed(const Tensor& ids, const Tensor& mask) const
+    requires std::same_as<T, Tensor>
+  {
+    return nn::normalize(nn::mean_pool(hidden(ids, mask), mask));
+  }
+};
+
+template <>
+Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& config);
+
+/// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A handle;
+/// one thread at a time (Errc::busy).
+class SentenceEncoder {
+ public:
+  static SentenceEncoder load(const std::filesystem::path& path, const BackendOptions& backend = {});
+
+  const BertConfig& config() const noexcept;
+  const text::Tokenizer& tokenizer() const noexcept;
+  const io::File& file() const noexcept;
+
+  /// Ids of a text with its special tokens, cut to the model's own length.
+  std::vector<std::int32_t> tokens(std::string_view text) const;
+
+  /// One embedding per text: f32 [texts, width]. Errc::bad_argument for no texts.
+  HostBuffer embed(std::span<const std::string> texts) const;
+
+  const Program& program() const;
+  PlanReport plan() const;
+
+ private:
+  struct Impl;
+  explicit SentenceEncoder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+/// Dot product of two rows of embeddings of length 1.
+double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b);
+
+}  // namespace tenon::models

@@ -1,0 +1,216 @@
+#include <tenon/models/encoder.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/io/load.hpp>
+#include <tenon/models/vocabulary.hpp>
+
+#include "json_file.hpp"
+
+namespace tenon::models {
+namespace {
+
+constexpr std::int64_t max_size = 1 << 20;
+// Texts of like length run together: as many rows at once as make about this many tokens.
+constexpr std::int64_t batch_tokens = 2048;
+
+std::int64_t integer(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) throw Error(Errc::bad_key, "config.json", fmt::format("no key '{}'", key));
+  if (!found->is_number_integer()) {
+    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not an integer", key, found->type_name()));
+  }
+  const auto value = found->get<std::int64_t>();
+  if (value < 1 || value > max_size) {
+    throw Error(Errc::bad_hyperparameter, "config.json",
+                fmt::format("'{}' is {}, allowed: 1 to {}", key, value, max_size));
+  }
+  return value;
+}
+
+double real_or(const nlohmann::json& json, const char* key, double fallback) {
+  const auto found = json.find(key);
+  if (found == json.end()) return fallback;
+  if (!found->is_number()) {
+    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not a number", key, found->type_name()));
+  }
+  return found->get<double>();
+}
+
+std::string text_or(const nlohmann::json& json, const char* key, const char* fallback) {
+  const auto found = json.find(key);
+  if (found == json.end()) return fallback;
+  if (!found->is_string()) {
+    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not a string", key, found->type_name()));
+  }
+  return found->get<std::string>();
+}
+
+CompileOptions with_backends(std::vector<BackendPtr> backends) {
+  CompileOptions options;
+  options.backends = std::move(backends);
+  return options;
+}
+
+}  // namespace
+
+BertConfig BertConfig::from(const io::File& file) {
+  const auto path = file.sibling("config.json");
+  if (!path) throw Error(Errc::not_found, file.path().filename().string(), "no config.json beside the model");
+  const nlohmann::json json = read_json(*path);
+  if (!json.is_object()) throw Error(Errc::bad_type, "config.json", "is no object");
+  const std::string type = text_or(json, "model_type", "");
+  if (type != "bert") {
+    throw Error(Errc::unsupported, "config.json", fmt::format("model_type '{}'; known is bert", type));
+  }
+  BertConfig config;
+  config.layers = integer(json, "num_hidden_layers");
+  config.width = integer(json, "hidden_size");
+  config.hidden = integer(json, "intermediate_size");
+  config.heads = integer(json, "num_attention_heads");
+  config.vocabulary = integer(json, "vocab_size");
+  config.max_positions = integer(json, "max_position_embeddings");
+  config.norm_eps = real_or(json, "layer_norm_eps", 1e-12);
+  config.activation = Name(text_or(json, "hidden_act", "gelu"));
+  if (config.width % config.heads != 0) {
+    throw Error(Errc::bad_hyperparameter, "config.json",
+                fmt::format("'num_attention_heads' is {}, allowed: divisors of {}", config.heads, config.width));
+  }
+  config.max_tokens = config.max_positions;
+  if (const auto sentence = file.sibling("sentence_bert_config.json")) {
+    config.max_tokens = std::min(config.max_positions, integer(read_json(*sentence), "max_seq_length"));
+  }
+  return config;
+}
+
+template <>
+Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& config) {
+  // Some files put everything below "bert.".
+  const WeightsView view = whole.contains("embeddings.word_embeddings.weight") ? whole : whole["bert"];
+  Bert bert;
+  const WeightsView embeddings = view["embeddings"];
+  bert.words = nn::Embedding<>::init(embeddings["word_embeddings"]);
+  bert.positions = embeddings["position_embeddings"].tensor("weight");
+  bert.types = embeddings["token_type_embeddings"].tensor("weight");
+  bert.norm = nn::LayerNorm<>::init(embeddings["LayerNorm"], config.norm_eps);
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const WeightsView layer = view["encoder"]["layer"][i];
+    const WeightsView attention = layer["attention"];
+    BertLayer<> made;
+    made.attention.query = nn::Linear<>::init(attention["self"]["query"]);
+    made.attention.key = nn::Linear<>::init(attention["self"]["key"]);
+    made.attention.value = nn::Linear<>::init(attention["self"]["value"]);
+    made.attention.output = nn::Linear<>::init(attention["output"]["dense"]);
+    made.attention.heads = made.attention.kv_heads = config.heads;
+    made.attention.head_dim = config.width / config.heads;
+    made.attention_norm = nn::LayerNorm<>::init(attention["output"]["LayerNorm"], config.norm_eps);
+    made.feed_forward.up = nn::Linear<>::init(layer["intermediate"]["dense"]);
+    made.feed_forward.down = nn::Linear<>::init(layer["output"]["dense"]);
+    made.feed_forward.activation = config.activation;
+    made.output_norm = nn::LayerNorm<>::init(layer["output"]["LayerNorm"], config.norm_eps);
+    bert.layers.push_back(std::move(made));
+  }
+  return bert;
+}
+
+struct SentenceEncoder::Impl {
+  Impl(io::File opened, std::vector<BackendPtr> chosen)
+      : file(std::move(opened)),
+        config(BertConfig::from(file)),
+        view(io::view(file)),
+        bert(Bert<>::init(view, config)),
+        tokenizer(load_tokenizer(file)),
+        exe(bert, {Shape({1, 16}, i32), Shape({1, 16}, f32)}, with_backends(std::move(chosen))),
+        bound(exe.bind(io::load(bert, file, cpu_device()))) {}
+
+  io::File file;
+  BertConfig config;
+  WeightsView view;
+  Bert<> bert;
+  text::Tokenizer tokenizer;
+  Exe<&Bert<>::embed> exe;
+  BoundExe<&Bert<>::embed> bound;
+};
+
+SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path, const BackendOptions& backend) {
+  register_cpu_backend();
+  register_reference_backend();
+  return SentenceEncoder(std::make_shared<Impl>(
+      io::open(path), std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
+}
+
+const BertConfig& SentenceEncoder::config() const noexcept { return impl_->config; }
+const text::Tokenizer& SentenceEncoder::tokenizer() const noexcept { return impl_->tokenizer; }
+const io::File& SentenceEncoder::file() const noexcept { return impl_->file; }
+const Program& SentenceEncoder::program() const { return impl_->exe.program(); }
+PlanReport SentenceEncoder::plan() const { return impl_->exe.report(); }
+
+std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
+  std::vector<std::int32_t> ids = impl_->tokenizer.encode(text);
+  const auto limit = static_cast<std::size_t>(impl_->config.max_tokens);
+  if (ids.size() > limit) {
+    // The cut keeps the separator that ends the text.
+    const std::int32_t last = ids.back();
+    ids.resize(limit);
+    if (impl_->tokenizer.sep() == last) ids.back() = last;
+  }
+  return ids;
+}
+
+HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
+  if (texts.empty()) throw Error(Errc::bad_argument, "SentenceEncoder::embed", "no texts");
+  std::vector<std::vector<std::int32_t>> ids;
+  for (const std::string& text : texts) ids.push_back(tokens(text));
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return ids[a].size() < ids[b].size(); });
+
+  const auto width = static_cast<std::size_t>(impl_->config.width);
+  HostBuffer result = HostBuffer::zeros(Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
+  const std::int32_t pad = impl_->tokenizer.pad().value_or(0);
+  for (std::size_t begin = 0; begin < order.size();) {
+    // Lengths ascend: the last text of a batch sets its padded length.
+    std::size_t end = begin + 1;
+    while (end < order.size() &&
+           static_cast<std::int64_t>((end + 1 - begin) * ids[order[end]].size()) <= batch_tokens) {
+      ++end;
+    }
+    const auto rows = static_cast<std::int64_t>(end - begin);
+    const auto columns = static_cast<std::int64_t>(std::max<std::size_t>(ids[order[end - 1]].size(), 1));
+    HostBuffer batch = HostBuffer::zeros(Shape({rows, columns}, i32));
+    HostBuffer mask = HostBuffer::zeros(Shape({rows, columns}, f32));
+    std::ranges::fill(batch.mutable_values<std::int32_t>(), pad);
+    for (std::size_t row = begin; row < end; ++row) {
+      const auto offset = static_cast<std::ptrdiff_t>(row - begin) * columns;
+      std::ranges::copy(ids[order[row]], batch.mutable_values<std::int32_t>().begin() + offset);
+      std::fill_n(mask.mutable_values<float>().begin() + offset, ids[order[row]].size(), 1.0f);
+    }
+    const HostBuffer embeddings =
+        impl_->bound(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
+    for (std::size_t row = begin; row < end; ++row) {
+      std::copy_n(embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width), width,
+                  result.mutable_values<float>().begin() + static_cast<std::ptrdiff_t>(order[row] * width));
+    }
+    begin = end;
+  }
+  return result;
+}
+
+double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b) {
+  const auto values = embeddings.values<float>();
+  const auto width = static_cast<std::size_t>(embeddings.shape().dim(1));
+  const auto x = values.subspan(static_cast<std::size_t>(a) * width, width);
+  const auto y = values.subspan(static_cast<std::size_t>(b) * width, width);
+  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+}
+
+}  // namespace tenon::models

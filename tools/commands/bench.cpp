@@ -1,0 +1,100 @@
+#include <memory>
+#include <random>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+#include "tool.hpp"
+
+namespace tenon::tool {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::int64_t prefill = 512;
+  std::int64_t decode = 128;
+  int repetitions = 5;
+};
+
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {
+  std::mt19937 random(1);  // NOLINT: the same tokens in every run
+  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(vocabulary - 1));
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(draw(random));
+  return tokens;
+}
+
+void run(Tool& tool, const Options& options) {
+  if (tool.context == 0) tool.context = std::max<std::int64_t>({options.prefill, options.decode, 1});
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+  auto conversation = model.conversation();
+  const auto tokens = random_tokens(std::max<std::int64_t>({options.prefill, options.decode, 1}), model.config().vocabulary);
+
+  // The first token after a start with a one-token prompt: what a user waits for at least.
+  conversation.read(std::span(tokens).first(1));
+  const double first_token = seconds(Clock::now() - tool.started);
+
+  const auto prefill_once = [&] {
+    conversation.rewind(0);
+    const auto start = Clock::now();
+    conversation.read(std::span(tokens).first(static_cast<std::size_t>(options.prefill)));
+    return static_cast<double>(options.prefill) / seconds(Clock::now() - start);
+  };
+  const auto decode_once = [&] {
+    conversation.rewind(0);
+    const auto start = Clock::now();
+    for (std::int64_t i = 0; i < options.decode; ++i) {
+      conversation.read(std::span(tokens).subspan(static_cast<std::size_t>(i), 1));
+    }
+    return static_cast<double>(options.decode) / seconds(Clock::now() - start);
+  };
+  std::vector<double> prefill;
+  std::vector<double> decode;
+  // One run of each warms up; then they take turns, so that a noisy moment hits both.
+  if (options.prefill > 0) prefill_once();
+  if (options.decode > 0) decode_once();
+  for (int i = 0; i < options.repetitions; ++i) {
+    if (options.prefill > 0) prefill.push_back(prefill_once());
+    if (options.decode > 0) decode.push_back(decode_once());
+  }
+  if (tool.json) {
+    tool.print({{"prefill_tokens", options.prefill},
+                {"decode_tokens", options.decode},
+                {"prefill_tok_s", median(prefill)},
+                {"decode_tok_s", median(decode)},
+                {"load_s", seconds(model.load_time())},
+                {"first_token_s", first_token},
+                {"peak_bytes", peak_bytes()},
+                {"runs", {{"prefill_tok_s", prefill}, {"decode_tok_s", decode}}}});
+    return;
+  }
+  if (options.prefill > 0) fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(prefill));
+  if (options.decode > 0) fmt::print("decode  {:5} tokens  {:9.1f} tokens/s\n", options.decode, median(decode));
+  fmt::print("load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} runs\n",
+             seconds(model.load_time()), first_token, static_cast<double>(peak_bytes()) / 1048576, options.repetitions);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Tool& tool) {
+  CLI::App& command = *app.add_subcommand("bench", "Time a language model on random tokens");
+  auto options = std::make_shared<Options>();
+  add_model(command, tool);
+  command.add_option("-p,--prefill", options->prefill, "Tokens read at once; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command.add_option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command.add_option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  add_compute(command, tool);
+  add_context(command, tool);
+  add_json(command, tool);
+  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <tenon/error.hpp>
+
+#include "tool.hpp"
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  std::string system;
+  models::GenerateOptions generate{.max_tokens = 512, .sampler = {}, .stop = {}, .cancel = {}};
+};
+
+/// A conversation that rereads only what changed since the last turn.
+class Chat {
+ public:
+  Chat(const models::LanguageModel& model, const text::ChatFormat& format, models::GenerateOptions options)
+      : model_(model), format_(format), options_(std::move(options)), conversation_(model.conversation()) {
+    options_.stop = format.stop_tokens();
+  }
+
+  void add(std::string role, std::string content) { messages_.push_back({std::move(role), std::move(content)}); }
+  const std::vector<text::ChatMessage>& messages() const { return messages_; }
+
+  models::Generated answer(const std::function<void(std::string_view)>& emit) {
+    const std::vector<std::int32_t> ids = format_.format(messages_).encode(model_.tokenizer());
+    const auto [end, unused] = std::ranges::mismatch(read_, ids);
+    auto kept = static_cast<std::size_t>(end - read_.begin());
+    kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
+    conversation_.rewind(static_cast<std::int64_t>(kept));
+    auto result = models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit);
+    read_ = ids;
+    read_.insert(read_.end(), result.tokens.begin(), result.tokens.end());
+    read_.resize(static_cast<std::size_t>(conversation_.position()));
+    add("assistant", result.text);
+    return result;
+  }
+
+ private:
+  const models::LanguageModel& model_;
+  const text::ChatFormat& format_;
+  models::GenerateOptions options_;
+  models::Conversation conversation_;
+  std::vector<text::ChatMessage> messages_;
+  std::vector<std::int32_t> read_;
+};
+
+void run(const Tool& tool, const Options& options) {
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+  const auto format = model.chat_format();
+  if (!format) {
+    throw Error(Errc::template_error, tool.model, "the file has no chat template; `tenon generate` goes on with raw text");
+  }
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (!tool.json) fmt::print(stderr, "model loaded in {:.2f} s\n", seconds(model.load_time()));
+  Chat chat(model, *format, options.generate);
+  if (!options.system.empty()) chat.add("system", options.system);
+  const auto print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  Json turns = Json::array();
+  std::string line;
+  while (true) {
+    if (terminal && !tool.json) fmt::print(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) continue;
+    chat.add("user", line);
+    const auto result = chat.answer(tool.json ? std::function<void(std::string_view)>() : print);
+    if (tool.json) {
+      turns.push_back({{"user", line},
+                       {"assistant", result.text},
+                       {"prompt_tokens", result.prompt_tokens},
+                       {"tokens", result.tokens.size()},
+                       {"prefill_tok_s", result.prefill_tokens_per_second()},
+                       {"decode_tok_s", result.decode_tokens_per_second()}});
+      continue;
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+    fmt::print(stderr, "[prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s]\n", result.prompt_tokens,
+               result.prefill_tokens_per_second(), result.tokens.size(), result.decode_tokens_per_second());
+  }
+  if (tool.json) tool.print({{"load_s", seconds(model.load_time())}, {"turns", turns}});
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Tool& tool) {
+  CLI::App& command = *app.add_subcommand("chat", "Talk to a model: one message a line on standard input");
+  auto options = std::make_shared<Options>();
+  add_model(command, tool);
+  command.add_option("--system", options->system, "A system message; the template's own without it");
+  command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  add_sampling(command, options->generate.sampler);
+  add_compute(command, tool);
+  add_context(command, tool);
+  add_json(command, tool);
+  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+}
+
+}  // namespace tenon::tool

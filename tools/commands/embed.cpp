@@ -1,0 +1,98 @@
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+#include <tenon/io/npy.hpp>
+#include <tenon/models/encoder.hpp>
+
+#include "tool.hpp"
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  std::vector<std::string> texts;
+  std::string file;
+  std::string out;
+};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) end = text.size();
+    std::string line = text.substr(begin, end - begin);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(std::move(line));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+void run(const Tool& tool, const Options& options) {
+  const std::vector<std::string> texts = options.file.empty() ? options.texts : lines_of(read_text(options.file));
+  const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
+  const HostBuffer embeddings = encoder.embed(texts);
+  if (!options.out.empty()) io::write_npy(options.out, embeddings);
+  const auto count = static_cast<std::int64_t>(texts.size());
+  // A matrix of similarities is for reading: of a few texts, not of a file of them.
+  const bool compares = count >= 2 && count <= 16;
+  if (tool.json) {
+    Json rows = Json::array();
+    Json similarities = Json::array();
+    const auto values = embeddings.values<float>();
+    const auto width = static_cast<std::size_t>(encoder.config().width);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto row = values.subspan(i * width, width);
+      if (options.out.empty()) rows.push_back(std::vector<float>(row.begin(), row.end()));
+    }
+    Json result{{"count", count}, {"width", width}};
+    if (options.out.empty()) {
+      result["embeddings"] = std::move(rows);
+    } else {
+      result["out"] = options.out;
+    }
+    if (compares) {
+      for (std::int64_t a = 0; a < count; ++a) {
+        Json line = Json::array();
+        for (std::int64_t b = 0; b < count; ++b) line.push_back(models::similarity(embeddings, a, b));
+        similarities.push_back(std::move(line));
+      }
+      result["similarity"] = std::move(similarities);
+    }
+    tool.print(result);
+    return;
+  }
+  fmt::print("{} embeddings of {} numbers{}\n", count, encoder.config().width,
+             options.out.empty() ? "" : " in " + options.out);
+  if (compares) {
+    for (std::int64_t a = 0; a < count; ++a) {
+      for (std::int64_t b = 0; b < count; ++b) fmt::print("{:7.4f}", models::similarity(embeddings, a, b));
+      fmt::print("   {}\n", texts[static_cast<std::size_t>(a)]);
+    }
+  } else if (options.out.empty()) {
+    fmt::print("{}\n", to_string(embeddings));
+  }
+}
+
+}  // namespace
+
+void add_embed(CLI::App& app, Tool& tool) {
+  CLI::App& command = *app.add_subcommand("embed", "Embeddings of sentences, and how alike they are");
+  auto options = std::make_shared<Options>();
+  add_model(command, tool);
+  auto* texts = command.add_option("TEXT", options->texts, "The texts");
+  auto* file = command.add_option("--file", options->file, "A file with a text a line; - for standard input");
+  texts->excludes(file);
+  command.add_option("--out", options->out, "Write the embeddings, f32 [texts, width], to this .npy file");
+  add_compute(command, tool);
+  add_json(command, tool);
+  command.callback([&tool, options, texts, file] {
+    if (texts->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
+    tool.run = [&tool, options] { run(tool, *options); };
+  });
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,70 @@
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/models/encoder.hpp>
+
+#include "draw_program.hpp"
+#include "tool.hpp"
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  bool dot = false;
+  bool svg = false;
+  bool text = false;
+};
+
+struct Described {
+  Program program;
+  PlanReport plan;
+};
+
+Described describe(const Tool& tool) {
+  if (io::open(tool.model).format() == io::Format::gguf) {
+    const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+    return {model.program(), model.plan()};
+  }
+  const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
+  return {encoder.program(), encoder.plan()};
+}
+
+void run(const Tool& tool, const Options& options) {
+  const auto [program, plan] = describe(tool);
+  const std::string drawing = options.dot ? dot(program) : options.svg ? svg(program) : print(program);
+  if (!tool.json) {
+    fmt::print("{}", drawing);
+    return;
+  }
+  Json parts = Json::array();
+  for (const auto& part : plan.parts) parts.push_back({{"backend", part.backend}, {"values", part.values}});
+  tool.print({{"form", options.dot ? "dot" : options.svg ? "svg" : "text"},
+              {"graph", drawing},
+              {"planned_bytes", plan.slab_bytes},
+              {"activation_bytes", plan.activation_bytes},
+              {"parts", parts},
+              {"copies", plan.copies}});
+}
+
+}  // namespace
+
+void add_graph(CLI::App& app, Tool& tool) {
+  CLI::App& command = *app.add_subcommand("graph", "The program that one step of a model runs");
+  auto options = std::make_shared<Options>();
+  add_model(command, tool);
+  auto* dot = command.add_flag("--dot", options->dot, "As a Graphviz digraph");
+  auto* svg = command.add_flag("--svg", options->svg, "As a picture");
+  auto* text = command.add_flag("--text", options->text, "As program text (the default)");
+  dot->excludes(svg);
+  dot->excludes(text);
+  svg->excludes(text);
+  add_compute(command, tool);
+  add_context(command, tool);
+  add_json(command, tool);
+  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,102 @@
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/models/vocabulary.hpp>
+
+#include "tool.hpp"
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::size_t long_text = 200;
+
+Json number_or_text(const io::MetaValue& value) {
+  return std::visit(
+      [](const auto& held) -> Json {
+        using T = std::remove_cvref_t<decltype(held)>;
+        if constexpr (std::is_same_v<T, io::MetaArray>) {
+          return {{"array_of", std::string(io::name(held.element_type()))}, {"count", held.size()}};
+        } else if constexpr (std::is_same_v<T, std::string_view>) {
+          return held.size() <= long_text ? std::string(held)
+                                          : fmt::format("{}... ({} bytes)", held.substr(0, long_text), held.size());
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+struct TypeTotal {
+  std::int64_t tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+void run(const Tool& tool) {
+  const io::File file = io::open(tool.model);
+  std::map<std::string, TypeTotal> types;
+  std::int64_t parameters = 0;
+  std::uint64_t bytes = 0;
+  for (const io::TensorEntry& entry : file.tensors()) {
+    TypeTotal& total = types[std::string(name(entry.shape.dtype()))];
+    ++total.tensors;
+    total.bytes += entry.size_bytes;
+    parameters += entry.shape.elements();
+    bytes += entry.size_bytes;
+  }
+  std::string tokenizer = "none";
+  try {
+    const auto loaded = models::load_tokenizer(file);
+    tokenizer = fmt::format("{} tokens", loaded.vocab_size());
+    if (file.format() == io::Format::gguf) {
+      tokenizer += ", chat format ";
+      const auto format = models::load_chat_format(file, loaded);
+      tokenizer += format ? std::string(spelling(format->family())) : std::string("none");
+    }
+  } catch (const Error& error) {
+    tokenizer = error.what();
+  }
+  if (tool.json) {
+    Json metadata = Json::object();
+    for (const auto& entry : file.metadata().entries()) metadata[std::string(entry.key)] = number_or_text(entry.value);
+    Json tensors = Json::array();
+    for (const io::TensorEntry& entry : file.tensors()) {
+      tensors.push_back({{"name", entry.name},
+                         {"dtype", std::string(name(entry.shape.dtype()))},
+                         {"shape", std::vector<std::int64_t>(entry.shape.dims().begin(), entry.shape.dims().end())},
+                         {"bytes", entry.size_bytes}});
+    }
+    tool.print({{"path", file.path().string()},
+                {"format", std::string(io::name(file.format()))},
+                {"parameters", parameters},
+                {"tensor_bytes", bytes},
+                {"tokenizer", tokenizer},
+                {"metadata", metadata},
+                {"tensors", tensors}});
+    return;
+  }
+  fmt::print("{}: {}, {} tensors, {:.1f} M parameters, {:.1f} MiB\n", file.path().filename().string(),
+             io::name(file.format()), file.tensors().size(), static_cast<double>(parameters) * 1e-6,
+             static_cast<double>(bytes) / 1048576);
+  for (const auto& [type, total] : types) {
+    fmt::print("  {:<6} {:5} tensors {:9.1f} MiB\n", type, total.tensors, static_cast<double>(total.bytes) / 1048576);
+  }
+  fmt::print("tokenizer: {}\n", tokenizer);
+  for (const auto& entry : file.metadata().entries()) {
+    fmt::print("  {} = {}\n", entry.key, number_or_text(entry.value).dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Tool& tool) {
+  CLI::App& command = *app.add_subcommand("info", "What a model file holds");
+  add_model(command, tool);
+  add_json(command, tool);
+  command.callback([&tool] { tool.run = [&tool] { run(tool); }; });
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include <tenon/program.hpp>
+
+namespace tenon::tool {
+
+/// A program as a Graphviz digraph: a cluster per function, a node per value.
+std::string dot(const Program& program);
+
+/// The same as a picture: a column per function, a row per value, lines from operands to users.
+std::string svg(const Program& program);
+
+}  // namespace tenon::tool

@@ -1,0 +1,87 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+#include "tool.hpp"
+
+namespace {
+
+using tenon::Errc;
+using tenon::Error;
+using tenon::tool::Json;
+using tenon::tool::Tool;
+
+/// One line on stderr, with --json an object on stdout too.
+int report(const Tool& tool, const Error& error) {
+  std::string line = error.what();
+  for (char& c : line) {
+    if (c == '\n') c = ' ';
+  }
+  fmt::print(stderr, "tenon: {}\n", line);
+  if (tool.json) {
+    tool.print({{"error",
+                 {{"code", std::string(spelling(error.code()))},
+                  {"message", error.message()},
+                  {"where", error.where()}}}});
+  }
+  return exit_status(error.code());
+}
+
+bool asks_for_json(int count, char** arguments) {
+  for (int i = 1; i < count; ++i) {
+    if (std::string_view(arguments[i]) == "--json") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  Tool tool;
+  CLI::App app(
+      "Runs language models and sentence encoders on this machine.\n\n"
+      "  tenon chat MODEL.gguf                      talk to an instruction-tuned model\n"
+      "  tenon generate MODEL.gguf --prompt TEXT    go on with a text\n"
+      "  tenon embed MODEL_FOLDER TEXT TEXT         compare sentences\n"
+      "  tenon info MODEL                           what a file holds",
+      "tenon");
+  app.require_subcommand(1);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
+  tenon::tool::add_chat(app, tool);
+  tenon::tool::add_generate(app, tool);
+  tenon::tool::add_embed(app, tool);
+  tenon::tool::add_info(app, tool);
+  tenon::tool::add_tokenize(app, tool);
+  tenon::tool::add_score(app, tool);
+  tenon::tool::add_bench(app, tool);
+  tenon::tool::add_graph(app, tool);
+  tenon::tool::add_devices(app, tool);
+  app.footer("`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong call, 3 malformed file,\n"
+             "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 a fault of tenon's own.");
+  try {
+    app.parse(count, arguments);
+    tool.run();
+    return 0;
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    tool.json = asks_for_json(count, arguments);
+    return report(tool, Error(Errc::bad_argument, "command line",
+                              std::string(error.what()) + " (see `tenon --help`)"));
+  } catch (const Error& error) {
+    return report(tool, error);
+  } catch (const std::bad_alloc&) {
+    return report(tool, Error(Errc::out_of_memory, "tenon", "this machine has not enough memory"));
+  } catch (const std::exception& error) {
+    return report(tool, Error(Errc::internal, "tenon", error.what()));
+  }
+}

@@ -1,0 +1,110 @@
+#include "tool.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+namespace tenon::tool {
+
+void Tool::print(const Json& object) const {
+  // Texts may end inside a character or hold any bytes: those become U+FFFD.
+  fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
+
+models::LanguageModelOptions Tool::language_model() const {
+  models::LanguageModelOptions options;
+  options.context = context;
+  options.backend = backend();
+  options.load = progress_bar();
+  return options;
+}
+
+io::LoadOptions Tool::progress_bar() const {
+  io::LoadOptions options;
+  if (isatty(STDERR_FILENO) == 0) return options;
+  options.progress = [last = -1](const io::LoadProgress& progress) mutable {
+    const auto percent = static_cast<int>(100 * progress.done_bytes / std::max<std::uint64_t>(progress.total_bytes, 1));
+    if (percent == last) return;
+    last = percent;
+    fmt::print(stderr, "\rloading {:3}% [{:<25}]{}", percent, std::string(static_cast<std::size_t>(percent / 4), '='),
+               percent == 100 ? "\r\033[K" : "");
+    std::fflush(stderr);
+  };
+  return options;
+}
+
+void add_model(CLI::App& command, Tool& tool) {
+  command.add_option("MODEL", tool.model, "A model file (.gguf, .safetensors) or a model's folder")->required();
+}
+
+void add_json(CLI::App& command, Tool& tool) {
+  command.add_flag("--json", tool.json, "Print one JSON object on standard output and nothing else");
+}
+
+void add_compute(CLI::App& command, Tool& tool) {
+  command.add_option("-t,--threads", tool.threads, "Threads; 0: one per CPU")->check(CLI::Range(0, 256))->capture_default_str();
+  command.add_option("--precision", tool.precision, "fast, or exact: activations and cache in f32")
+      ->check(CLI::IsMember({"fast", "exact"}))
+      ->capture_default_str();
+}
+
+void add_context(CLI::App& command, Tool& tool) {
+  command.add_option("--ctx", tool.context, "Positions the context holds; 0: the model's own, at most 4096")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
+      ->capture_default_str();
+}
+
+void add_sampling(CLI::App& command, nn::SamplerOptions& sampler) {
+  command.add_option("--temp", sampler.temperature, "Temperature; 0: always the most likely token")->capture_default_str();
+  command.add_option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all")->capture_default_str();
+  command.add_option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability")->capture_default_str();
+  command.add_option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest")->capture_default_str();
+  command.add_option("--repeat-penalty", sampler.repetition_penalty, "Above 1: recent tokens become less likely")
+      ->capture_default_str();
+  command.add_option("--seed", sampler.seed, "Seed of the draws")->capture_default_str();
+}
+
+std::string read_text(const std::string& path) {
+  constexpr std::size_t limit = std::size_t{1} << 30;
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  } else {
+    std::ifstream in(path, std::ios::binary);
+    if (!in) throw Error(Errc::not_found, path, std::strerror(errno));
+    text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    if (in.bad()) throw Error(Errc::io_error, path, "cannot be read");
+  }
+  if (text.size() > limit) throw Error(Errc::limit_exceeded, path, "more than 1 GiB of text");
+  return text;
+}
+
+double seconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) * 1e-9; }
+
+std::int64_t peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+}  // namespace tenon::tool

@@ -47,8 +47,8 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   folder_ = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
   constexpr int attempts = 100;
   for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
-    temporary_ = (folder_ / fmt::format(".{}.{}-{}.tmp", path_.filename().string(),
-                                                    ::getpid(), files_made.fetch_add(1)))
+    temporary_ = (folder_ / fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(),
+                                        files_made.fetch_add(1)))
                      .string();
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, default_mode);
     if (descriptor_ < 0 && errno != EEXIST && errno != EINTR) break;

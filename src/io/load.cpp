@@ -1,6 +1,5 @@
-#include <tenon/io/load.hpp>
-
 #include <tenon/error.hpp>
+#include <tenon/io/load.hpp>
 
 namespace tenon::io {
 
@@ -21,7 +20,8 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
   std::map<std::string, Buffer> buffers;
   for (const auto& [name, entry] : entries) {
     if (options.stop.stop_requested()) {
-      throw Error(Errc::cancelled, file.path().filename().string(), "loading was cancelled before '" + name + "'");
+      throw Error(Errc::cancelled, file.path().filename().string(),
+                  "loading was cancelled before '" + name + "'");
     }
     buffers.emplace(name, entry->data().to_device(device));
     progress.done_bytes += entry->size_bytes;

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <tenon/error.hpp>
+
 #include <filesystem>
 #include <new>
 #include <utility>
-
-#include <tenon/error.hpp>
 
 namespace tenon::io {
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -108,8 +109,8 @@ ParsedFile read_safetensors(const std::shared_ptr<const InputFile>& file, const 
 
   std::vector<std::uint32_t> order(header.tensors.size());
   std::iota(order.begin(), order.end(), std::uint32_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) {
-    return std::pair{header.tensors[i].begin, header.tensors[i].end};
+  std::ranges::sort(order, {}, [&](std::uint32_t i) {
+    return std::tuple{header.tensors[i].begin, header.tensors[i].end, i};
   });
   check_coverage(*file, header.tensors, order, file->size() - data_begin);
 

@@ -1,11 +1,11 @@
 // Each limit of io::Limits at its value, and one beyond.
-#include <catch2/catch.hpp>
-
-#include <tenon/io/npy.hpp>
-
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
 #include "safetensors_maker.hpp"
+
+#include <tenon/io/npy.hpp>
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -87,7 +87,8 @@ TEST_CASE("limits: name_bytes") {
     GgufMaker tensor;
     tensor.tensor({long_name, {1}, gguf_f32, 0});
     tensor.data.assign(4, 'x');
-    const std::string declared = safetensors("{" + declare(long_name, "U8", "[1]", "[0,1]") + "}", 1);
+    const std::string declared =
+        safetensors("{" + declare(long_name, "U8", "[1]", "[0,1]") + "}", 1);
     if (fits) {
       accept_gguf(key.bytes(), limits);
       accept_gguf(tensor.bytes(), limits);

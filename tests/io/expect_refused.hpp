@@ -1,17 +1,17 @@
 #pragma once
 
+#include "memory_watch.hpp"
+#include "support/expect_error.hpp"
+#include "temp_folder.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+
 #include <chrono>
 #include <string>
 #include <string_view>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/error.hpp>
-#include <tenon/io/file.hpp>
-
-#include "memory_watch.hpp"
-#include "support/expect_error.hpp"
-#include "temp_folder.hpp"
 
 namespace tenon::testing {
 

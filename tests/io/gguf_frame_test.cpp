@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -63,7 +63,10 @@ TEST_CASE("G01: a file cut at every byte") {
 
 TEST_CASE("G02: magics of other formats") {
   GgufMaker maker = two_tensors();
-  for (const char* magic : {"FUGG", "FGUU", "GGUf", "\x7f" "ELF", "PK\x03\x04"}) {
+  for (const char* magic : {"FUGG", "FGUU", "GGUf",
+                            "\x7f"
+                            "ELF",
+                            "PK\x03\x04"}) {
     maker.magic = magic;
     CHECK(contains(refused_gguf(Errc::bad_magic, maker.bytes()), "expected 'GGUF'"));
   }

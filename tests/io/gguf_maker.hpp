@@ -1,18 +1,24 @@
 #pragma once
 
+#include "byte_writer.hpp"
+
+#include <tenon/io/metadata.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <tenon/io/metadata.hpp>
-
-#include "byte_writer.hpp"
-
 namespace tenon::testing {
 
 /// Type ids of GGUF tensors that the tests name.
-enum GgufType : std::uint32_t { gguf_f32 = 0, gguf_q8_0 = 8, gguf_q4_k = 12, gguf_i8 = 24, gguf_i64 = 27 };
+enum GgufType : std::uint32_t {
+  gguf_f32 = 0,
+  gguf_q8_0 = 8,
+  gguf_q4_k = 12,
+  gguf_i8 = 24,
+  gguf_i64 = 27
+};
 
 /// Writes GGUF files that need not be right: every count, offset and type can be anything.
 struct GgufMaker {
@@ -81,7 +87,8 @@ struct GgufMaker {
   }
 };
 
-/// Two tensors with data and a few keys of several types; valid, and ends with its last byte of data.
+/// Two tensors with data and a few keys of several types; valid, and ends with its last byte of
+/// data.
 inline GgufMaker two_tensors() {
   GgufMaker file;
   file.key_text("general.architecture", "llama").key_u32("llama.block_count", 2);

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -59,8 +59,7 @@ TEST_CASE("G29: a shard is missing") {
 
 TEST_CASE("G29: a count of 65535 and one file") {
   const TempFolder folder;
-  expect_refused(Errc::missing_shard,
-                 folder.write(shard_name(0, 65535), shard(0, 65535).bytes()));
+  expect_refused(Errc::missing_shard, folder.write(shard_name(0, 65535), shard(0, 65535).bytes()));
   expect_refused(Errc::bad_split, folder.write("model.gguf", shard(0, 65535).bytes()));
 }
 

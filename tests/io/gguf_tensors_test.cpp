@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -26,16 +26,16 @@ TEST_CASE("G08: numbers of dimensions") {
     CHECK(file.at("scalar").shape == Shape({}, f32));
     CHECK(file.at("scalar").size_bytes == 4);
   });
-  accepted(one({"four", {4, 1, 2, 2}, gguf_f32, 0}).bytes(), "model.gguf", [](const io::File& file) {
-    CHECK(file.at("four").shape == Shape({2, 2, 1, 4}, f32));
-  });
+  accepted(one({"four", {4, 1, 2, 2}, gguf_f32, 0}).bytes(), "model.gguf",
+           [](const io::File& file) { CHECK(file.at("four").shape == Shape({2, 2, 1, 4}, f32)); });
   refused_gguf(Errc::bad_shape, one({"five", {1, 1, 1, 1, 1}, gguf_f32, 0}).bytes());
   refused_gguf(Errc::bad_shape, one({"many", {1}, gguf_f32, 0, 0xFFFFFFFFu}).bytes());
 }
 
 TEST_CASE("G09: negative sizes") {
   for (const std::uint64_t size : {~std::uint64_t{0}, two_to(63), two_to(63) + 1}) {
-    const std::string words = refused_gguf(Errc::bad_shape, one({"t", {4, size}, gguf_f32, 0}).bytes());
+    const std::string words =
+        refused_gguf(Errc::bad_shape, one({"t", {4, size}, gguf_f32, 0}).bytes());
     CHECK(contains(words, "'t'"));
     CHECK(contains(words, "axis 1"));
   }
@@ -60,8 +60,8 @@ TEST_CASE("G10: a size of zero on any axis is an empty array") {
 TEST_CASE("G11: element counts that overflow") {
   refused_gguf(Errc::shape_overflow, one({"t", {two_to(32), two_to(32)}, gguf_f32, 0}).bytes());
   refused_gguf(Errc::shape_overflow, one({"t", {two_to(62), 4}, gguf_i8, 0}).bytes());
-  const std::string words = refused_gguf(
-      Errc::shape_overflow, one({"t", {two_to(62), 2, 2, 2}, gguf_i8, 0}).bytes());
+  const std::string words =
+      refused_gguf(Errc::shape_overflow, one({"t", {two_to(62), 2, 2, 2}, gguf_i8, 0}).bytes());
   CHECK(contains(words, "'t'"));
 }
 
@@ -85,11 +85,13 @@ TEST_CASE("G13: sums of sizes that overflow") {
 
 TEST_CASE("G17: element types that do not exist, and those that Tenon lacks") {
   for (const std::uint32_t type : {0xFFFFFFFFu, 42u, 0x7FFFFFFFu, 31u}) {
-    const std::string words = refused_gguf(Errc::unsupported_dtype, one({"t", {32}, type, 0}).bytes());
+    const std::string words =
+        refused_gguf(Errc::unsupported_dtype, one({"t", {32}, type, 0}).bytes());
     CHECK(contains(words, std::to_string(type)));
     CHECK(contains(words, "does not exist"));
   }
-  CHECK(contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 16, 0}).bytes()), "iq2_xxs"));
+  CHECK(
+      contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 16, 0}).bytes()), "iq2_xxs"));
 }
 
 TEST_CASE("gguf: every element type by its id, with its size") {
@@ -129,25 +131,24 @@ TEST_CASE("G22: offsets that overlap, leave a gap, change the order or are not a
     maker.data.assign(256, 'x');
     return maker.bytes();
   };
-  accepted(with_offsets(0, 32), "model.gguf", [](const io::File& file) {
-    CHECK(file.tensors().size() == 2);
-  });
+  accepted(with_offsets(0, 32), "model.gguf",
+           [](const io::File& file) { CHECK(file.tensors().size() == 2); });
   refused_gguf(Errc::overlap, with_offsets(0, 0));
-  refused_gguf(Errc::bad_offset, with_offsets(0, 64));   // a gap
-  refused_gguf(Errc::bad_offset, with_offsets(32, 0));   // the other order
-  refused_gguf(Errc::bad_offset, with_offsets(0, 16));   // not aligned
+  refused_gguf(Errc::bad_offset, with_offsets(0, 64));  // a gap
+  refused_gguf(Errc::bad_offset, with_offsets(32, 0));  // the other order
+  refused_gguf(Errc::bad_offset, with_offsets(0, 16));  // not aligned
   refused_gguf(Errc::bad_offset, with_offsets(0, 33));
   refused_gguf(Errc::bad_offset, with_offsets(0, two_to(63)));
   refused_gguf(Errc::bad_offset, with_offsets(~std::uint64_t{0}, 32));
 }
 
 TEST_CASE("G23: tensors that end beyond the file") {
-  const std::string words = refused_gguf(Errc::truncated, one({"t", {17}, gguf_f32, 0}, 64).bytes());
+  const std::string words =
+      refused_gguf(Errc::truncated, one({"t", {17}, gguf_f32, 0}, 64).bytes());
   CHECK(contains(words, "'t'"));
   refused_gguf(Errc::truncated, one({"t", {1}, gguf_f32, 0}, 0).bytes());
-  accepted(one({"t", {16}, gguf_f32, 0}, 64).bytes(), "model.gguf", [](const io::File& file) {
-    CHECK(file.at("t").data().values<float>().size() == 16);
-  });
+  accepted(one({"t", {16}, gguf_f32, 0}, 64).bytes(), "model.gguf",
+           [](const io::File& file) { CHECK(file.at("t").data().values<float>().size() == 16); });
 }
 
 }  // namespace tenon::testing

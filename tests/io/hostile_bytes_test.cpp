@@ -1,13 +1,14 @@
-// Files that were right until something changed them: whatever comes out is a file or a typed error.
+// Files that were right until something changed them: whatever comes out is a file or a typed
+// error.
+#include "expect_refused.hpp"
+#include "gguf_maker.hpp"
+#include "safetensors_maker.hpp"
+
+#include <tenon/io/npy.hpp>
+
 #include <random>
 
 #include <catch2/catch.hpp>
-
-#include "expect_refused.hpp"
-#include <tenon/io/npy.hpp>
-
-#include "gguf_maker.hpp"
-#include "safetensors_maker.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -15,8 +16,8 @@ namespace {
 constexpr std::uint64_t seed = 20260917;
 
 std::string valid_safetensors() {
-  return safetensors("{\"__metadata__\":{\"k\":\"v\"}," + declare("a", "F32", "[2]", "[0,8]") + "," +
-                         declare("b", "I8", "[2,2]", "[8,12]") + "}",
+  return safetensors("{\"__metadata__\":{\"k\":\"v\"}," + declare("a", "F32", "[2]", "[0,8]") +
+                         "," + declare("b", "I8", "[2,2]", "[8,12]") + "}",
                      12);
 }
 
@@ -105,9 +106,15 @@ TEST_CASE("files: bytes replaced, inserted, removed and repeated at random") {
           case 0:
             for (std::size_t i = 0; i < length; ++i) bytes[at + i] = static_cast<char>(random());
             break;
-          case 1: bytes.insert(at, std::string(length, static_cast<char>(random()))); break;
-          case 2: bytes.erase(at, length); break;
-          default: bytes.insert(at, bytes.substr(below(bytes.size()), length)); break;
+          case 1:
+            bytes.insert(at, std::string(length, static_cast<char>(random())));
+            break;
+          case 2:
+            bytes.erase(at, length);
+            break;
+          default:
+            bytes.insert(at, bytes.substr(below(bytes.size()), length));
+            break;
         }
         if (bytes.empty()) bytes = "x";
       }

@@ -1,7 +1,9 @@
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "expect_refused.hpp"
+#include "gguf_maker.hpp"
+#include "safetensors_maker.hpp"
+
+#include <tenon/io/file.hpp>
+#include <tenon/log.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -9,13 +11,10 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/io/file.hpp>
-#include <tenon/log.hpp>
-
-#include "expect_refused.hpp"
-#include "gguf_maker.hpp"
-#include "safetensors_maker.hpp"
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -83,12 +82,13 @@ TEST_CASE("input file: what is no regular file") {
 TEST_CASE("A04: a file that cannot be mapped is read") {
   const TempFolder folder;
   constexpr std::uint64_t data_bytes = std::uint64_t{1} << 30;
-  const auto path = folder.write(
-      "large.safetensors",
-      safetensors("{" + declare("a", "U8", "[4]", "[0,4]") + "," +
-                  declare("b", "U8", "[" + std::to_string(data_bytes - 4) + "]",
-                          "[4," + std::to_string(data_bytes) + "]") +
-                  "}", 4));
+  const auto path =
+      folder.write("large.safetensors",
+                   safetensors("{" + declare("a", "U8", "[4]", "[0,4]") + "," +
+                                   declare("b", "U8", "[" + std::to_string(data_bytes - 4) + "]",
+                                           "[4," + std::to_string(data_bytes) + "]") +
+                                   "}",
+                               4));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4 + data_bytes);  // a hole
 
   std::vector<std::string> warnings;
@@ -132,7 +132,8 @@ TEST_CASE("A06: a file cut short after it was opened") {
     expect_error(Errc::io_error, [&] { file.at("b.weight").data(); });
     std::vector<std::byte> to(file.at("b.weight").size_bytes);
     expect_error(Errc::io_error, [&] { file.at("b.weight").read(to); });
-    if (access == io::Access::map) expect_error(Errc::io_error, [&] { file.at("a.weight").data(); });
+    if (access == io::Access::map)
+      expect_error(Errc::io_error, [&] { file.at("a.weight").data(); });
     // What the reader keeps of its own accord is still there.
     CHECK(file.tensors().size() == 2);
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include <tenon/io/file.hpp>
+
+#include <string>
 
 namespace tenon::testing {
 

@@ -1,13 +1,13 @@
 #include "memory_watch.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <limits>
 #include <new>
+
+#include <malloc.h>
 
 namespace tenon::testing {
 namespace {
@@ -48,7 +48,8 @@ void release(void* memory) noexcept {
 
 void* allocate(std::size_t size, std::size_t alignment) noexcept {
   if (must_fail()) return nullptr;
-  const std::size_t rounded = (std::max<std::size_t>(size, 1) + alignment - 1) / alignment * alignment;
+  const std::size_t rounded =
+      (std::max<std::size_t>(size, 1) + alignment - 1) / alignment * alignment;
   if (rounded < size) return nullptr;
   return count(alignment <= alignof(std::max_align_t) ? std::malloc(rounded)
                                                       : std::aligned_alloc(alignment, rounded));
@@ -100,8 +101,12 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 void* operator new[](std::size_t size, std::align_val_t alignment) {
   return or_throw(allocate(size, static_cast<std::size_t>(alignment)));
 }
-void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate(size, plain); }
-void* operator new[](std::size_t size, const std::nothrow_t&) noexcept { return allocate(size, plain); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size, plain);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return allocate(size, plain);
+}
 void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   return allocate(size, static_cast<std::size_t>(alignment));
 }

@@ -12,8 +12,8 @@ class MemoryWatch {
   MemoryWatch(const MemoryWatch&) = delete;
   MemoryWatch& operator=(const MemoryWatch&) = delete;
 
-  std::ptrdiff_t live_bytes() const noexcept;   ///< given out and not returned yet
-  std::ptrdiff_t peak_bytes() const noexcept;   ///< the most that live_bytes() has been
+  std::ptrdiff_t live_bytes() const noexcept;  ///< given out and not returned yet
+  std::ptrdiff_t peak_bytes() const noexcept;  ///< the most that live_bytes() has been
   std::size_t allocations() const noexcept;
 
   /// Makes the allocation number `at` (from 0) fail, and all later ones too where `for_ever`.

@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
+#include "support/expect_error.hpp"
 
 #include <tenon/io/metadata.hpp>
 
-#include "support/expect_error.hpp"
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -70,8 +70,9 @@ TEST_CASE("metadata: errors name the key, the type found and the one expected") 
 
 TEST_CASE("metadata: integers that do not fit") {
   const io::Metadata keys = example();
-  CHECK(expect_error(Errc::bad_type, [&] { keys.get<std::int64_t>("large"); }).find("9223372036854775808") !=
-        std::string::npos);
+  CHECK(expect_error(Errc::bad_type, [&] {
+          keys.get<std::int64_t>("large");
+        }).find("9223372036854775808") != std::string::npos);
   expect_error(Errc::bad_type, [&] { keys.get<std::uint32_t>("negative"); });
   expect_error(Errc::bad_type, [&] { keys.get<std::uint64_t>("negative"); });
   expect_error(Errc::bad_type, [&] { keys.get<std::vector<std::int32_t>>("counts"); });

@@ -1,4 +1,8 @@
 // The real models. What is expected of them was read with the packages `gguf` and `safetensors`.
+#include "listing.hpp"
+
+#include <tenon/io/file.hpp>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,10 +12,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/io/file.hpp>
-
-#include "listing.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -61,7 +61,8 @@ TEST_CASE("models: Gemma 3 270M") {
   for (int i = 0; i < 5; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     io::open(path);
-    const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double, std::milli> elapsed =
+        std::chrono::steady_clock::now() - begin;
     best_ms = std::min(best_ms, elapsed.count());
   }
   INFO("opened in " << best_ms << " ms");
@@ -71,8 +72,9 @@ TEST_CASE("models: Gemma 3 270M") {
   const io::File file = io::open(path);
   CHECK(file.tensors().size() == 236);
   CHECK(file.metadata().size() == 33);
-  CHECK(dtype_counts(file) == std::map<std::string_view, int>{
-                                  {"f32", 109}, {"q5_0", 81}, {"q4_k", 27}, {"q8_0", 10}, {"q6_k", 9}});
+  CHECK(dtype_counts(file) ==
+        std::map<std::string_view, int>{
+            {"f32", 109}, {"q5_0", 81}, {"q4_k", 27}, {"q8_0", 10}, {"q6_k", 9}});
   CHECK(file.tensors().front().name == "output_norm.weight");
   CHECK(file.tensors().front().offset_bytes == 6'525'120);
   CHECK(file.tensors().back().offset_bytes == 253'110'464);

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
-
-#include <tenon/io/npy.hpp>
-
 #include "byte_writer.hpp"
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
+
+#include <tenon/io/npy.hpp>
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -76,17 +76,25 @@ TEST_CASE("npy: scalars, vectors, empty arrays and views") {
 }
 
 TEST_CASE("npy: column-major and big-endian files, and all versions") {
-  const std::string data = ByteWriter().number(1.0f).number(2.0f).number(3.0f)
-                               .number(4.0f).number(5.0f).number(6.0f).bytes;
+  const std::string data = ByteWriter()
+                               .number(1.0f)
+                               .number(2.0f)
+                               .number(3.0f)
+                               .number(4.0f)
+                               .number(5.0f)
+                               .number(6.0f)
+                               .bytes;
   const HostBuffer columns = read(npy(header("'<f4'", "True", "(2, 3)"), data));
   CHECK(columns.shape() == Shape({2, 3}, f32));
   const float expected[] = {1, 3, 5, 2, 4, 6};
   CHECK(std::ranges::equal(columns.values<float>(), expected));
-  CHECK(read(npy(header("'>i2'", "False", "(2,)"), four_bytes + "")).values<std::int16_t>()[0] == 257);
+  CHECK(read(npy(header("'>i2'", "False", "(2,)"), four_bytes + "")).values<std::int16_t>()[0] ==
+        257);
   CHECK(read(npy(header("'>i4'", "False", "()"), std::string("\x00\x00\x01\x02", 4)))
             .values<std::int32_t>()[0] == 258);
   for (const int version : {1, 2, 3}) {
-    CHECK(read(npy(header("\"<i4\"", "False", "()"), four_bytes, version)).shape() == Shape({}, i32));
+    CHECK(read(npy(header("\"<i4\"", "False", "()"), four_bytes, version)).shape() ==
+          Shape({}, i32));
   }
 }
 

@@ -1,10 +1,10 @@
-#include <thread>
-
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
 #include "safetensors_maker.hpp"
+
+#include <thread>
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 

@@ -1,18 +1,18 @@
 // Files that the packages `gguf`, `safetensors` and `numpy` wrote, against what they read in them,
 // and files of ours that they read. See python/tests/io_oracle.py.
+#include "listing.hpp"
+#include "temp_folder.hpp"
+
+#include <tenon/io/file.hpp>
+#include <tenon/io/npy.hpp>
+#include <tenon/io/save.hpp>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <random>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/io/file.hpp>
-#include <tenon/io/npy.hpp>
-#include <tenon/io/save.hpp>
-
-#include "listing.hpp"
-#include "temp_folder.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -107,7 +107,8 @@ TEST_CASE("oracle: fresh random files, both ways") {
   run(script + "list" + names);
   for (const fs::path& path : model_files(folder.path())) {
     INFO(path.filename().string());
-    CHECK(read_bytes(listing_of(copies / path.filename().string())) == read_bytes(listing_of(path)));
+    CHECK(read_bytes(listing_of(copies / path.filename().string())) ==
+          read_bytes(listing_of(path)));
   }
 }
 

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "safetensors_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -62,7 +62,8 @@ TEST_CASE("S03: white space around the header is padding; other things are not")
     accepted(safetensors(header), "m.safetensors",
              [](const io::File& file) { CHECK(file.tensors().empty()); });
   }
-  CHECK(contains(refused_safetensors(Errc::syntax, safetensors("\xEF\xBB\xBF{}")), "byte order mark"));
+  CHECK(contains(refused_safetensors(Errc::syntax, safetensors("\xEF\xBB\xBF{}")),
+                 "byte order mark"));
   for (const std::string header :
        {"[]", "null", "1", "\"x\"", "[{}]", "   ", "{", "{}}", "{},", "{} {}", "// {}", "{\"a\":}",
         "{'a':1}", "{\"__metadata__\":{},}"}) {
@@ -88,10 +89,11 @@ TEST_CASE("S04: encodings") {
 }
 
 TEST_CASE("S05: names that occur twice") {
-  const std::string twice = "{" + declare("x", "F32", "[2]", "[0,8]") + "," +
-                            declare("x", "F32", "[2]", "[8,16]") + "}";
+  const std::string twice =
+      "{" + declare("x", "F32", "[2]", "[0,8]") + "," + declare("x", "F32", "[2]", "[8,16]") + "}";
   CHECK(contains(refused_safetensors(Errc::duplicate_name, safetensors(twice, 16)), "'x'"));
-  refused_safetensors(Errc::duplicate_name, safetensors(R"({"__metadata__":{},"__metadata__":{}})"));
+  refused_safetensors(Errc::duplicate_name,
+                      safetensors(R"({"__metadata__":{},"__metadata__":{}})"));
   refused_safetensors(Errc::duplicate_name, safetensors(R"({"__metadata__":{"a":"1","a":"2"}})"));
   for (const char* field : {R"("dtype":"F32")", R"("shape":[2])", R"("data_offsets":[0,8])"}) {
     const std::string header =

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "safetensors_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -9,9 +9,8 @@ namespace {
 constexpr std::string_view index_name = "model.safetensors.index.json";
 
 std::string shard(std::string_view tensor) {
-  return safetensors("{\"__metadata__\":{\"format\":\"pt\"}," +
-                         declare(tensor, "U8", "[4]", "[0,4]") + "}",
-                     4);
+  return safetensors(
+      "{\"__metadata__\":{\"format\":\"pt\"}," + declare(tensor, "U8", "[4]", "[0,4]") + "}", 4);
 }
 
 std::string index_of(std::string_view pairs) {
@@ -50,8 +49,7 @@ TEST_CASE("S21: shard paths that leave the folder") {
        {"../x", "/etc/passwd", "a/../../x", "a/..", "./one.safetensors", ".", "..", "", "a//b",
         "one.safetensors/", "..\\\\x", "C:\\\\x", "a\\u0000b"}) {
     INFO(shard_path);
-    expect_refused(Errc::path_escape,
-                   folder.index(std::string(R"("a":")") + shard_path + "\""));
+    expect_refused(Errc::path_escape, folder.index(std::string(R"("a":")") + shard_path + "\""));
   }
 }
 
@@ -89,10 +87,9 @@ TEST_CASE("S21: a tensor in two shards, or in none") {
   folder.write("two.safetensors", shard("a"));
   expect_refused(Errc::bad_reference,
                  folder.index(R"("a":"one.safetensors","b":"two.safetensors")"));
-  folder.write("two.safetensors",
-               safetensors("{" + declare("a", "U8", "[2]", "[0,2]") + "," +
-                               declare("b", "U8", "[2]", "[2,4]") + "}",
-                           4));
+  folder.write("two.safetensors", safetensors("{" + declare("a", "U8", "[2]", "[0,2]") + "," +
+                                                  declare("b", "U8", "[2]", "[2,4]") + "}",
+                                              4));
   expect_refused(Errc::duplicate_name,
                  folder.index(R"("a":"one.safetensors","b":"two.safetensors")"));
 }

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "byte_writer.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "byte_writer.hpp"
 
 namespace tenon::testing {
 

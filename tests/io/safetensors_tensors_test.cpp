@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
-
 #include "expect_refused.hpp"
 #include "safetensors_maker.hpp"
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -19,9 +19,8 @@ std::string pair(std::string_view a_offsets, std::string_view b_offsets, std::si
 }  // namespace
 
 TEST_CASE("S07: every byte belongs to exactly one tensor") {
-  accepted(pair("[8,16]", "[0,8]", 16), "m.safetensors", [](const io::File& file) {
-    CHECK(file.tensors()[0].name == "b");
-  });
+  accepted(pair("[8,16]", "[0,8]", 16), "m.safetensors",
+           [](const io::File& file) { CHECK(file.tensors()[0].name == "b"); });
   refused_safetensors(Errc::overlap, pair("[0,8]", "[4,12]", 12));
   refused_safetensors(Errc::overlap, pair("[0,8]", "[0,8]", 8));
   refused_safetensors(Errc::hole, pair("[0,8]", "[9,17]", 17));
@@ -76,23 +75,23 @@ TEST_CASE("S10: bytes that are not what the shape takes") {
 }
 
 TEST_CASE("S11: shapes that overflow") {
-  for (const char* shape : {"[2,18446744073709551614]", "[2,9223372036854775807]",
-                            "[4294967296,4294967296]", "[18446744073709551616]",
-                            "[2305843009213693952]"}) {
+  for (const char* shape :
+       {"[2,18446744073709551614]", "[2,9223372036854775807]", "[4294967296,4294967296]",
+        "[18446744073709551616]", "[2305843009213693952]"}) {
     INFO(shape);
     refused_safetensors(Errc::shape_overflow, safetensors(one_tensor(shape, "[0,8]"), 8));
   }
   refused_safetensors(Errc::bad_shape, safetensors(one_tensor("[-2]", "[0,8]"), 8));
-  refused_safetensors(Errc::bad_shape, safetensors(one_tensor("[-99999999999999999999]", "[0,8]"), 8));
   refused_safetensors(Errc::bad_shape,
-                      safetensors(one_tensor("[1,1,1,1,1,1,1,1,2]", "[0,8]"), 8));
+                      safetensors(one_tensor("[-99999999999999999999]", "[0,8]"), 8));
+  refused_safetensors(Errc::bad_shape, safetensors(one_tensor("[1,1,1,1,1,1,1,1,2]", "[0,8]"), 8));
 }
 
 TEST_CASE("S13: element types") {
   for (const char* dtype : {"F128", "f32", "", "F8_E4M3", "U64", "C64"}) {
     INFO(dtype);
-    const std::string words =
-        refused_safetensors(Errc::unsupported_dtype, safetensors(one_tensor("[2]", "[0,8]", dtype), 8));
+    const std::string words = refused_safetensors(
+        Errc::unsupported_dtype, safetensors(one_tensor("[2]", "[0,8]", dtype), 8));
     CHECK(contains(words, "'x'"));
     CHECK(contains(words, std::string("'") + dtype + "'"));
   }
@@ -111,15 +110,23 @@ TEST_CASE("safetensors: every element type by its word") {
     const char* word;
     DType dtype;
   };
-  const Word words[] = {{"BOOL", DType::boolean}, {"U8", u8},   {"I8", i8},   {"I16", i16},
-                        {"U16", u16},             {"F16", f16}, {"BF16", bf16}, {"I32", i32},
-                        {"U32", u32},             {"F32", f32}, {"F64", f64}, {"I64", i64}};
+  const Word words[] = {{"BOOL", DType::boolean},
+                        {"U8", u8},
+                        {"I8", i8},
+                        {"I16", i16},
+                        {"U16", u16},
+                        {"F16", f16},
+                        {"BF16", bf16},
+                        {"I32", i32},
+                        {"U32", u32},
+                        {"F32", f32},
+                        {"F64", f64},
+                        {"I64", i64}};
   for (const Word& word : words) {
     const auto size = static_cast<std::size_t>(3 * block_bytes(word.dtype));
     const std::string header = one_tensor("[3]", "[0," + std::to_string(size) + "]", word.word);
-    accepted(safetensors(header, size), "m.safetensors", [&](const io::File& file) {
-      CHECK(file.at("x").shape == Shape({3}, word.dtype));
-    });
+    accepted(safetensors(header, size), "m.safetensors",
+             [&](const io::File& file) { CHECK(file.at("x").shape == Shape({3}, word.dtype)); });
   }
 }
 
@@ -140,12 +147,14 @@ TEST_CASE("S15: scalars, empty arrays and empty files") {
 }
 
 TEST_CASE("safetensors: fields that are missing, misplaced or unknown") {
-  refused_safetensors(Errc::bad_key, safetensors(R"({"x":{"dtype":"F32","data_offsets":[0,8]}})", 8));
+  refused_safetensors(Errc::bad_key,
+                      safetensors(R"({"x":{"dtype":"F32","data_offsets":[0,8]}})", 8));
   refused_safetensors(Errc::bad_key, safetensors(R"({"x":{"dtype":"F32","shape":[2]}})", 8));
   for (const char* value : {"1", "null", "\"text\"", "[]", "true"}) {
     refused_safetensors(Errc::bad_type, safetensors(std::string("{\"x\":") + value + "}"));
   }
-  for (const char* shape : {"2", "\"2\"", "null", "{}", "[\"2\"]", "[null]", "[[2]]", "[{}]", "[true]"}) {
+  for (const char* shape :
+       {"2", "\"2\"", "null", "{}", "[\"2\"]", "[null]", "[[2]]", "[{}]", "[true]"}) {
     INFO(shape);
     refused_safetensors(Errc::bad_type, safetensors(one_tensor(shape, "[0,8]"), 8));
     refused_safetensors(Errc::bad_type, safetensors(one_tensor("[2]", shape), 8));
@@ -154,9 +163,8 @@ TEST_CASE("safetensors: fields that are missing, misplaced or unknown") {
   const std::string header =
       R"({"x":{"new":{"shape":[{"dtype":1}],"deep":[[0.5],"\u00e4"]},"dtype":"F32","other":-0.5,)"
       R"("list":[1,-1,[null]],"shape":[2],"data_offsets":[0,8]}})";
-  accepted(safetensors(header, 8), "m.safetensors", [](const io::File& file) {
-    CHECK(file.at("x").shape == Shape({2}, f32));
-  });
+  accepted(safetensors(header, 8), "m.safetensors",
+           [](const io::File& file) { CHECK(file.at("x").shape == Shape({2}, f32)); });
 }
 
 TEST_CASE("safetensors: elements that lie unaligned are copied") {

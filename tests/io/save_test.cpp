@@ -1,22 +1,21 @@
+#include "memory_watch.hpp"
+#include "support/expect_error.hpp"
+#include "temp_folder.hpp"
+
+#include <tenon/io/file.hpp>
+#include <tenon/io/npy.hpp>
+#include <tenon/io/save.hpp>
+
+#include <atomic>
+#include <thread>
+
+#include <catch2/catch.hpp>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <thread>
-
-#include <catch2/catch.hpp>
-
-#include <tenon/io/file.hpp>
-#include <tenon/io/npy.hpp>
-#include <tenon/io/save.hpp>
-
-#include "memory_watch.hpp"
-#include "support/expect_error.hpp"
-#include "temp_folder.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -46,7 +45,8 @@ void check_equal(const io::File& file, std::span<const io::NamedTensor> expected
 enum class Writer { safetensors, gguf };
 constexpr Writer every_writer[] = {Writer::safetensors, Writer::gguf};
 
-void save(Writer writer, const std::filesystem::path& path, std::span<const io::NamedTensor> tensors) {
+void save(Writer writer, const std::filesystem::path& path,
+          std::span<const io::NamedTensor> tensors) {
   if (writer == Writer::safetensors) {
     io::save_safetensors(path, tensors, {{"format", "pt"}});
   } else {
@@ -194,7 +194,7 @@ TEST_CASE("save: a link stays a link, and the file keeps its permissions") {
   save(Writer::gguf, folder / "link", tensors_of(2.0f));
   CHECK(std::filesystem::is_symlink(folder / "link"));
   check_equal(io::open(folder / "real"), tensors_of(2.0f));
-  struct stat status {};
+  struct stat status{};
   REQUIRE(::stat((folder / "real").c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0640);
 }
@@ -256,7 +256,8 @@ TEST_CASE("N07: killed at any moment of a save") {
 TEST_CASE("N08: readers see one whole version while writers replace it") {
   const TempFolder folder;
   const auto path = folder / "model";
-  const std::vector<io::NamedTensor> versions[] = {tensors_of(1.0f, 20'000), tensors_of(2.0f, 20'000)};
+  const std::vector<io::NamedTensor> versions[] = {tensors_of(1.0f, 20'000),
+                                                   tensors_of(2.0f, 20'000)};
   save(Writer::gguf, path, versions[0]);
   std::atomic<bool> stop{false};
   std::atomic<int> torn{0};
@@ -290,8 +291,8 @@ TEST_CASE("N08: readers see one whole version while writers replace it") {
 
 TEST_CASE("C08: signals that interrupt system calls") {
   const TempFolder folder;
-  struct sigaction action {};
-  struct sigaction before {};
+  struct sigaction action{};
+  struct sigaction before{};
   action.sa_handler = [](int) {};  // without SA_RESTART: calls return EINTR
   ::sigaction(SIGALRM, &action, &before);
   const itimerval storm{{0, 200}, {0, 200}};

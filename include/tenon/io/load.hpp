@@ -1,5 +1,10 @@
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/weights_view.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -10,11 +15,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <tenon/device.hpp>
-#include <tenon/fields.hpp>
-#include <tenon/io/file.hpp>
-#include <tenon/weights_view.hpp>
 
 namespace tenon::io {
 
@@ -34,32 +34,36 @@ struct LoadOptions {
 
 /// Buffers of these tensors on a device. On the CPU they are the file's own pages, read ahead.
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
-                                           const DevicePtr& device, const LoadOptions& options = {});
+                                           const DevicePtr& device,
+                                           const LoadOptions& options = {});
 
 /// Loads a model's weights on another thread: runs in parallel with compile. Tied weights (one name
 /// in two fields) are loaded once. The model's tensors must come from view(file).
 template <class Model>
-std::future<Bufferized<Model>> load_async(const Model& model, const File& file, const DevicePtr& device,
-                                          LoadOptions options = {}) {
+std::future<Bufferized<Model>> load_async(const Model& model, const File& file,
+                                          const DevicePtr& device, LoadOptions options = {}) {
   // Names are taken here: the model may be gone when the thread runs.
-  auto names = map_fields<Shape>(model, [](const std::string&, const Tensor& tensor) { return tensor.shape(); });
+  auto names = map_fields<Shape>(
+      model, [](const std::string&, const Tensor& tensor) { return tensor.shape(); });
   std::vector<std::string> order;
-  visit_fields(model, [&](const std::string&, const Tensor& tensor) { order.emplace_back(tensor.name()); });
-  return std::async(std::launch::async,
-                    [form = std::move(names), order = std::move(order), file, device, options = std::move(options)] {
-                      const auto buffers = load_buffers(file, order, device, options);
-                      Bufferized<Model> weights;
-                      std::size_t next = 0;
-                      transform_fields(form, weights, [&](const std::string&, const Shape&, Buffer& to) {
-                        to = buffers.at(order[next++]);
-                      });
-                      return weights;
-                    });
+  visit_fields(
+      model, [&](const std::string&, const Tensor& tensor) { order.emplace_back(tensor.name()); });
+  return std::async(std::launch::async, [form = std::move(names), order = std::move(order), file,
+                                         device, options = std::move(options)] {
+    const auto buffers = load_buffers(file, order, device, options);
+    Bufferized<Model> weights;
+    std::size_t next = 0;
+    transform_fields(form, weights, [&](const std::string&, const Shape&, Buffer& to) {
+      to = buffers.at(order[next++]);
+    });
+    return weights;
+  });
 }
 
 /// As load_async, on this thread.
 template <class Model>
-Bufferized<Model> load(const Model& model, const File& file, const DevicePtr& device, LoadOptions options = {}) {
+Bufferized<Model> load(const Model& model, const File& file, const DevicePtr& device,
+                       LoadOptions options = {}) {
   return load_async(model, file, device, std::move(options)).get();
 }
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace tenon::testing {
+
+/// A file in memory with these bytes, opened through either kind of access.
+std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,
+                                                 io::Access access);
+
+/// Touches every byte that metadata and tensors announce.
+std::uint64_t sum_of(const io::Metadata& metadata, std::span<const io::TensorEntry> tensors);
+
+[[noreturn]] void fail(const char* why);
+
+/// Feeds `bytes` to `parse(file) -> sum` through both kinds of access: each must end in a value or
+/// a tenon::Error, and both in the same one.
+template <class Parse>
+void compare_access(std::span<const std::uint8_t> bytes, Parse&& parse) {
+  struct Outcome {
+    std::uint64_t sum = 0;
+    std::optional<Errc> code;
+    bool operator==(const Outcome&) const = default;
+  };
+  const auto run = [&](io::Access access) -> Outcome {
+    try {
+      return {parse(memory_file(bytes, access)), {}};
+    } catch (const Error& error) {
+      if (error.code() == Errc::internal) fail("an internal error");
+      return {0, error.code()};
+    }
+  };
+  // Reading copies into blocks of exact size: what lies behind their end is poisoned.
+  if (run(io::Access::read) != run(io::Access::map)) fail("mapping and reading disagree");
+}
+
+}  // namespace tenon::testing

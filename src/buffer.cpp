@@ -1,3 +1,5 @@
+#include "storage.hpp"
+
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 
@@ -9,8 +11,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "storage.hpp"
 
 namespace tenon {
 

@@ -8,8 +8,8 @@
 namespace tenon {
 namespace {
 
-/// Beyond what any x86-64 process can address; refused here because allocators differ on whether such
-/// a request fails or ends the process.
+/// Beyond what any x86-64 process can address; refused here because allocators differ on whether
+/// such a request fails or ends the process.
 constexpr std::uint64_t address_space = std::uint64_t{1} << 47;
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 30;
 

@@ -102,7 +102,9 @@ void Device::deinit() noexcept {
 MemRegion& Device::mem_region(std::string_view name) const { return find_region(mem_, name, url_); }
 RegRegion& Device::reg_region(std::string_view name) const { return find_region(reg_, name, url_); }
 
-MemRegion& Device::default_mem_region() const { return default_region(default_mem_, "memory", url_); }
+MemRegion& Device::default_mem_region() const {
+  return default_region(default_mem_, "memory", url_);
+}
 RegRegion& Device::default_reg_region() const {
   return default_region(default_reg_, "register", url_);
 }

@@ -26,7 +26,8 @@ DeviceUrl DeviceUrl::parse(std::string_view url) {
   if (url.size() > max_length) refuse(max_length, fmt::format("a URL of {} bytes", url.size()));
   for (std::size_t i = 0; i < url.size(); ++i) {
     if (!is_printable(url[i])) {
-      refuse(i, fmt::format("byte {:#04x} is not printable ASCII", static_cast<unsigned char>(url[i])));
+      refuse(i, fmt::format("byte {:#04x} is not printable ASCII",
+                            static_cast<unsigned char>(url[i])));
     }
   }
   DeviceUrl result;

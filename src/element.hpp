@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tenon/dtype.hpp>
+
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -10,17 +12,15 @@
 #include <type_traits>
 #include <utility>
 
-#include <tenon/dtype.hpp>
-
 /// How one element of a plain type becomes one of another; the rules of HostBuffer::to.
 namespace tenon::element {
 
 template <class T>
 inline constexpr bool is_small_float = std::same_as<T, half> || std::same_as<T, bfloat16>;
 
-/// The float next to `value` on the side of zero, its last bit set when that lost anything: rounding
-/// the result to fewer than 23 bits gives what rounding `value` at once would give
-/// (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// The float next to `value` on the side of zero, its last bit set when that lost anything:
+/// rounding the result to fewer than 23 bits gives what rounding `value` at once would give (Boldo
+/// and Melquiond, "When double rounding is odd", 2005).
 inline float round_to_odd(double value) noexcept {
   float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
@@ -45,7 +45,8 @@ inline float round_to_odd(std::int64_t value) noexcept {
 template <std::integral To, std::floating_point From>
 To truncate(From value) noexcept {
   // Both bounds are exact: a power of two, and one that is at most the true minimum.
-  constexpr From above = static_cast<From>(std::uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
+  constexpr From above =
+      static_cast<From>(std::uint64_t{1} << (std::numeric_limits<To>::digits - 1)) * 2;
   constexpr From lowest = std::is_signed_v<To> ? -above : From{0};
   if (std::isnan(value)) return 0;
   if (value >= above) return std::numeric_limits<To>::max();
@@ -56,7 +57,8 @@ To truncate(From value) noexcept {
 template <std::integral To, std::integral From>
 To saturate(From value) noexcept {
   if (std::cmp_less(value, std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
-  if (std::cmp_greater(value, std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+  if (std::cmp_greater(value, std::numeric_limits<To>::max()))
+    return std::numeric_limits<To>::max();
   return static_cast<To>(value);
 }
 
@@ -118,23 +120,35 @@ void store(std::byte* to, T value) noexcept {
   std::memcpy(to, &value, sizeof(T));
 }
 
-/// Calls `visit(std::type_identity<T>{})` for the C++ type of a plain dtype; `visit` must return the
-/// same type for each.
+/// Calls `visit(std::type_identity<T>{})` for the C++ type of a plain dtype; `visit` must return
+/// the same type for each.
 template <class Visit>
 auto visit_plain(DType dtype, Visit&& visit) {
   switch (dtype) {
-    case DType::boolean: return visit(std::type_identity<bool>{});
-    case DType::i8: return visit(std::type_identity<std::int8_t>{});
-    case DType::i16: return visit(std::type_identity<std::int16_t>{});
-    case DType::i32: return visit(std::type_identity<std::int32_t>{});
-    case DType::i64: return visit(std::type_identity<std::int64_t>{});
-    case DType::u8: return visit(std::type_identity<std::uint8_t>{});
-    case DType::u16: return visit(std::type_identity<std::uint16_t>{});
-    case DType::u32: return visit(std::type_identity<std::uint32_t>{});
-    case DType::f16: return visit(std::type_identity<half>{});
-    case DType::bf16: return visit(std::type_identity<bfloat16>{});
-    case DType::f64: return visit(std::type_identity<double>{});
-    default: return visit(std::type_identity<float>{});
+    case DType::boolean:
+      return visit(std::type_identity<bool>{});
+    case DType::i8:
+      return visit(std::type_identity<std::int8_t>{});
+    case DType::i16:
+      return visit(std::type_identity<std::int16_t>{});
+    case DType::i32:
+      return visit(std::type_identity<std::int32_t>{});
+    case DType::i64:
+      return visit(std::type_identity<std::int64_t>{});
+    case DType::u8:
+      return visit(std::type_identity<std::uint8_t>{});
+    case DType::u16:
+      return visit(std::type_identity<std::uint16_t>{});
+    case DType::u32:
+      return visit(std::type_identity<std::uint32_t>{});
+    case DType::f16:
+      return visit(std::type_identity<half>{});
+    case DType::bf16:
+      return visit(std::type_identity<bfloat16>{});
+    case DType::f64:
+      return visit(std::type_identity<double>{});
+    default:
+      return visit(std::type_identity<float>{});
   }
 }
 

@@ -1,3 +1,5 @@
+#include "storage.hpp"
+
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
@@ -7,15 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "storage.hpp"
-
 namespace tenon {
 namespace {
 
 constexpr std::size_t alignment = 64;
 
-/// Beyond what a process can address; refused here because allocators differ on whether such a request
-/// fails or ends the process.
+/// Beyond what a process can address; refused here because allocators differ on whether such a
+/// request fails or ends the process.
 constexpr std::int64_t address_space = std::int64_t{1} << 47;
 
 [[noreturn]] void throw_no_memory(const Shape& shape) {
@@ -33,8 +33,9 @@ void check_strides(const Shape& shape, const Strides& strides) {
   if (shape.elements() == 0) return;
   if (is_block(shape.dtype()) &&
       strides[static_cast<std::size_t>(shape.rank() - 1)] != block_bytes(shape.dtype())) {
-    throw Error(Errc::bad_argument, "HostBuffer",
-                fmt::format("the blocks of {} must be dense in the innermost axis", to_string(shape)));
+    throw Error(
+        Errc::bad_argument, "HostBuffer",
+        fmt::format("the blocks of {} must be dense in the innermost axis", to_string(shape)));
   }
   std::int64_t span = 0;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -58,15 +59,16 @@ HostBuffer::HostBuffer(std::shared_ptr<const Storage> storage, const HostView& v
 HostBuffer HostBuffer::allocate(const Shape& shape, bool zeroed) try {
   const std::int64_t bytes = shape.bytes();
   if (bytes > address_space) throw_no_memory(shape);
-  // calloc over-allocates and aligns by hand: unlike aligned allocation followed by memset, it leaves
-  // the pages of large arrays untouched until somebody writes them.
+  // calloc over-allocates and aligns by hand: unlike aligned allocation followed by memset, it
+  // leaves the pages of large arrays untouched until somebody writes them.
   const std::size_t room = static_cast<std::size_t>(bytes) + alignment;
   auto storage = std::make_shared<Storage>();
   storage->allocation.reset(zeroed ? std::calloc(room, 1) : std::malloc(room));
   if (!storage->allocation) throw_no_memory(shape);
   const auto address = reinterpret_cast<std::uintptr_t>(storage->allocation.get());
   const HostView view(
-      static_cast<std::byte*>(storage->allocation.get()) + (alignment - address % alignment), shape);
+      static_cast<std::byte*>(storage->allocation.get()) + (alignment - address % alignment),
+      shape);
   return {std::move(storage), view};
 } catch (const std::bad_alloc&) {
   throw_no_memory(shape);

@@ -1,3 +1,5 @@
+#include "element.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/quant.hpp>
@@ -6,8 +8,6 @@
 #include <array>
 
 #include <fmt/format.h>
-
-#include "element.hpp"
 
 namespace tenon {
 namespace {

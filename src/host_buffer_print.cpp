@@ -77,7 +77,8 @@ class Printer {
     }
   }
 
-  /// Rows start on a line of their own below their bracket; matrices are a blank line apart, and so on.
+  /// Rows start on a line of their own below their bracket; matrices are a blank line apart, and so
+  /// on.
   void put_separator(int axis) {
     const int inner_axes = view_.shape.rank() - 1 - axis;
     if (inner_axes == 0) return put(", ");

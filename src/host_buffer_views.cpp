@@ -24,8 +24,9 @@ HostBuffer HostBuffer::permute(std::span<const int> order) const {
   require_array();
   const int rank = shape().rank();
   const auto refuse = [&](std::string_view why) {
-    throw Error(Errc::bad_argument, "permute",
-                fmt::format("order [{}] for {}: {}", fmt::join(order, ", "), to_string(shape()), why));
+    throw Error(
+        Errc::bad_argument, "permute",
+        fmt::format("order [{}] for {}: {}", fmt::join(order, ", "), to_string(shape()), why));
   };
   if (std::cmp_not_equal(order.size(), rank)) refuse("one entry per axis is needed");
   std::array<Axis, max_rank> axes{0, 0, 0, 0, 0, 0, 0, 0};
@@ -55,8 +56,9 @@ HostBuffer HostBuffer::slice(const AxisRef& axis, std::int64_t begin, std::int64
   }
   const std::int64_t block = i == shape().rank() - 1 ? block_size(shape().dtype()) : 1;
   if (begin % block != 0 || end % block != 0) {
-    throw Error(Errc::bad_argument, "slice",
-                fmt::format("[{}, {}) cuts blocks of {} of {}", begin, end, block, to_string(shape())));
+    throw Error(
+        Errc::bad_argument, "slice",
+        fmt::format("[{}, {}) cuts blocks of {} of {}", begin, end, block, to_string(shape())));
   }
   const Shape part = shape().with_dim(i, end - begin);
   // An empty slice keeps the address: it may lie one past the end, and nothing is read there.

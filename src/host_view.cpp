@@ -1,9 +1,9 @@
+#include "element.hpp"
+
 #include <tenon/host_view.hpp>
 
 #include <algorithm>
 #include <cstring>
-
-#include "element.hpp"
 
 namespace tenon {
 namespace {
@@ -26,7 +26,8 @@ CopyPlan plan_copy(const HostView& from, const HostView& to, std::int64_t block)
     if (size == 1) continue;
     if (plan.rank > 0) {
       const auto outer = static_cast<std::size_t>(plan.rank - 1);
-      if (plan.from[outer] == size * from.strides[axis] && plan.to[outer] == size * to.strides[axis]) {
+      if (plan.from[outer] == size * from.strides[axis] &&
+          plan.to[outer] == size * to.strides[axis]) {
         plan.dims[outer] *= size;
         plan.from[outer] = from.strides[axis];
         plan.to[outer] = to.strides[axis];
@@ -56,10 +57,14 @@ void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std:
     return;
   }
   switch (unit) {
-    case 1: return copy_row_of<1>(from, from_step, to, to_step, count);
-    case 2: return copy_row_of<2>(from, from_step, to, to_step, count);
-    case 4: return copy_row_of<4>(from, from_step, to, to_step, count);
-    case 8: return copy_row_of<8>(from, from_step, to, to_step, count);
+    case 1:
+      return copy_row_of<1>(from, from_step, to, to_step, count);
+    case 2:
+      return copy_row_of<2>(from, from_step, to, to_step, count);
+    case 4:
+      return copy_row_of<4>(from, from_step, to, to_step, count);
+    case 8:
+      return copy_row_of<8>(from, from_step, to, to_step, count);
     default:
       for (std::int64_t i = 0; i < count; ++i) {
         std::memcpy(to + i * to_step, from + i * from_step, static_cast<std::size_t>(unit));

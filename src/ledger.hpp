@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/memory.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <iterator>
@@ -7,9 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-
-#include <tenon/device.hpp>
-#include <tenon/memory.hpp>
 
 namespace tenon {
 
@@ -21,7 +21,8 @@ struct MemRegion::Ledger {
     ChunkDeleter deleter;
     bool auto_free;
     bool placed;
-    std::weak_ptr<MemChunk::Node> node;  // expired: nobody holds a chunk that is not freed by itself
+    std::weak_ptr<MemChunk::Node>
+        node;  // expired: nobody holds a chunk that is not freed by itself
   };
 
   /// Wrapped memory first or second, then the address. What the region owns never overlaps, so that
@@ -30,8 +31,8 @@ struct MemRegion::Ledger {
   using Table = std::multimap<Key, Record>;
 
   static Key key(bool wrapped, const MemPtr& begin) {
-    return {wrapped, begin.has_addr() ? begin.addr()
-                                      : reinterpret_cast<std::uintptr_t>(begin.cptr())};
+    return {wrapped,
+            begin.has_addr() ? begin.addr() : reinterpret_cast<std::uintptr_t>(begin.cptr())};
   }
 
   /// Any chunk of the region's own that shares a byte with [begin, begin + size); under the mutex.
@@ -52,7 +53,8 @@ struct MemRegion::Ledger {
   std::uint64_t peak_bytes = 0;
 };
 
-/// What the handles of one chunk share. begin and size repeat the record, to be read without the lock.
+/// What the handles of one chunk share. begin and size repeat the record, to be read without the
+/// lock.
 struct MemChunk::Node {
   Node(std::shared_ptr<MemRegion::Ledger> chunk_ledger, DevicePtr chunk_device,
        MemRegion::Ledger::Table::iterator chunk_record)

@@ -1,3 +1,5 @@
+#include "ledger.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/log.hpp>
 #include <tenon/memory.hpp>
@@ -5,8 +7,6 @@
 #include <exception>
 
 #include <fmt/format.h>
-
-#include "ledger.hpp"
 
 namespace tenon {
 namespace {

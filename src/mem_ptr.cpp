@@ -44,9 +44,12 @@ MemPtr offset(const MemPtr& p, std::int64_t bytes, bool forward) {
         static_cast<std::uintptr_t>(moved(number(p.cptr()), bytes, forward)));
   };
   switch (p.kind()) {
-    case MemPtr::Kind::cptr: return MemPtr(cptr());
-    case MemPtr::Kind::addr: return MemPtr(moved(p.addr(), bytes, forward));
-    case MemPtr::Kind::both: break;
+    case MemPtr::Kind::cptr:
+      return MemPtr(cptr());
+    case MemPtr::Kind::addr:
+      return MemPtr(moved(p.addr(), bytes, forward));
+    case MemPtr::Kind::both:
+      break;
   }
   return {cptr(), moved(p.addr(), bytes, forward)};
 }
@@ -80,9 +83,12 @@ std::int64_t operator-(MemPtr a, MemPtr b) {
 
 std::string to_string(const MemPtr& pointer) {
   switch (pointer.kind()) {
-    case MemPtr::Kind::cptr: return fmt::format("cptr {:#x}", number(pointer.cptr()));
-    case MemPtr::Kind::addr: return fmt::format("addr {:#x}", pointer.addr());
-    case MemPtr::Kind::both: break;
+    case MemPtr::Kind::cptr:
+      return fmt::format("cptr {:#x}", number(pointer.cptr()));
+    case MemPtr::Kind::addr:
+      return fmt::format("addr {:#x}", pointer.addr());
+    case MemPtr::Kind::both:
+      break;
   }
   return fmt::format("both {:#x} / {:#x}", number(pointer.cptr()), pointer.addr());
 }

@@ -1,3 +1,5 @@
+#include "ledger.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/memory.hpp>
 
@@ -7,8 +9,6 @@
 #include <new>
 
 #include <fmt/format.h>
-
-#include "ledger.hpp"
 
 namespace tenon {
 namespace {
@@ -62,7 +62,8 @@ void MemRegion::copy(const MemPtr& to, const MemRegion& source, const MemPtr& fr
 MemChunk MemRegion::malloc(std::uint64_t size, bool auto_free, std::uint64_t alignment) {
   if (size == 0) throw Error(Errc::bad_argument, name_, "a chunk of 0 bytes");
   if (!std::has_single_bit(alignment)) {
-    throw Error(Errc::bad_argument, name_, fmt::format("alignment {} is no power of two", alignment));
+    throw Error(Errc::bad_argument, name_,
+                fmt::format("alignment {} is no power of two", alignment));
   }
   if (size > max_bytes || alignment > max_bytes) throw_no_room(size, alignment);
   const MemPtr begin = allocate(size, alignment);
@@ -145,7 +146,7 @@ std::vector<MemChunk> MemRegion::all_chunks() const {
       if (auto node = ledger_->node_of(record, device)) chunks.push_back(MemChunk(std::move(node)));
     }
   }
-  std::ranges::stable_sort(chunks, {}, [](const MemChunk& chunk) {
+  std::ranges::sort(chunks, {}, [](const MemChunk& chunk) {
     return Ledger::key(false, chunk.node_->begin).second;
   });
   return chunks;

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <tenon/host_buffer.hpp>
+#include <tenon/memory.hpp>
+
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-
-#include <tenon/host_buffer.hpp>
-#include <tenon/memory.hpp>
 
 namespace tenon {
 

@@ -1,14 +1,14 @@
 #pragma once
 
-#include <chrono>
-#include <exception>
-#include <functional>
-#include <memory>
-
 #include <tenon/device.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/memory.hpp>
 #include <tenon/shape.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
 
 namespace tenon {
 
@@ -35,16 +35,18 @@ class Buffer {
 
   const MemChunk& chunk() const noexcept { return chunk_; }
   std::uint64_t offset_bytes() const noexcept { return offset_; }
-  MemPtr data() const;          ///< begin of the array; Errc::call_order without data, stale_handle after free()
-  MemRegion& region() const;    ///< Errc::call_order without data
+  MemPtr data()
+      const;  ///< begin of the array; Errc::call_order without data, stale_handle after free()
+  MemRegion& region() const;  ///< Errc::call_order without data
   bool is_on(const MemRegion& region) const noexcept;
-  /// Whether nobody else can see the memory, so that a callee may overwrite it: one handle, on memory
-  /// that the region gave out and takes back by itself.
+  /// Whether nobody else can see the memory, so that a callee may overwrite it: one handle, on
+  /// memory that the region gave out and takes back by itself.
   bool is_unique() const noexcept;
 
   /// Whether the work that fills the array has ended, well or badly: wait() will not block.
   bool is_ready() const;
-  /// Polls until ready or the time is up; returns whether it is ready. Throws the error of the work.
+  /// Polls until ready or the time is up; returns whether it is ready. Throws the error of the
+  /// work.
   bool wait_for(std::chrono::nanoseconds timeout,
                 std::chrono::nanoseconds interval = std::chrono::microseconds(50)) const;
   /// As wait_for without an end.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tenon/memory.hpp>
+
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -8,8 +10,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <tenon/memory.hpp>
 
 namespace tenon {
 
@@ -24,9 +24,9 @@ struct DeviceUrl {
   std::string address;
   std::vector<std::pair<std::string, std::string>> params;
 
-  /// scheme ":" ["//"] address ["?" key "=" value {"&" key "=" value}] in printable ASCII, the scheme
-  /// a letter and then letters, digits, '+', '-' or '.'; Errc::syntax, and Errc::duplicate_name for a
-  /// repeated key.
+  /// scheme ":" ["//"] address ["?" key "=" value {"&" key "=" value}] in printable ASCII, the
+  /// scheme a letter and then letters, digits, '+', '-' or '.'; Errc::syntax, and
+  /// Errc::duplicate_name for a repeated key.
   static DeviceUrl parse(std::string_view url);
 };
 
@@ -38,7 +38,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Device& operator=(const Device&) = delete;
 
   /// Opens through the factory registered for the URL's scheme. Errc::device_unavailable when none
-  /// is, Errc::bad_key naming a parameter that the device does not know. "cpu:" is one shared device.
+  /// is, Errc::bad_key naming a parameter that the device does not know. "cpu:" is one shared
+  /// device.
   static DevicePtr open(std::string_view url);
 
   /// Makes a device for a parsed URL; registered once per scheme (Errc::duplicate_name).
@@ -47,9 +48,9 @@ class Device : public std::enable_shared_from_this<Device> {
   static std::vector<std::string> schemes();
 
   const std::string& url() const noexcept { return url_; }
-  virtual std::string protocol() const = 0;                         ///< "cpu", "sim", ...
-  virtual std::map<std::string, std::string> version() const = 0;   ///< component -> version
-  virtual std::map<std::string, std::string> params() const = 0;    ///< every effective parameter
+  virtual std::string protocol() const = 0;                        ///< "cpu", "sim", ...
+  virtual std::map<std::string, std::string> version() const = 0;  ///< component -> version
+  virtual std::map<std::string, std::string> params() const = 0;   ///< every effective parameter
   virtual void reset(int level = 0) = 0;
 
   /// In declaration order; a region may depend on the ones before it.
@@ -65,11 +66,11 @@ class Device : public std::enable_shared_from_this<Device> {
  protected:
   explicit Device(std::string url) : url_(std::move(url)) {}
 
-  // For constructors of devices: adopt regions in dependency order (Errc::duplicate_name for a second
-  // one of a name), then init() runs each in order; when one throws, those before it are taken back.
-  // The destructor of the concrete device calls deinit(), which runs them backwards; so does their
-  // destruction. A device that keeps chunks of its own would never end: it allocates them in its
-  // constructor, where chunks do not hold the device yet.
+  // For constructors of devices: adopt regions in dependency order (Errc::duplicate_name for a
+  // second one of a name), then init() runs each in order; when one throws, those before it are
+  // taken back. The destructor of the concrete device calls deinit(), which runs them backwards; so
+  // does their destruction. A device that keeps chunks of its own would never end: it allocates
+  // them in its constructor, where chunks do not hold the device yet.
   MemRegion& declare(std::unique_ptr<MemRegion> region, bool is_default = false);
   RegRegion& declare(std::unique_ptr<RegRegion> region, bool is_default = false);
   void init();

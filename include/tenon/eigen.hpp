@@ -1,5 +1,10 @@
 #pragma once
 
+#include <tenon/dtype.hpp>
+#include <tenon/error.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/host_view.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,19 +12,14 @@
 
 #include <Eigen/Core>
 
-#include <tenon/dtype.hpp>
-#include <tenon/error.hpp>
-#include <tenon/host_buffer.hpp>
-#include <tenon/host_view.hpp>
-
 /// Arrays as Eigen expressions that share the bytes, whatever the strides:
 ///
 ///   auto w = as_matrix<float>(weights);           // const: reads
 ///   as_mutable_vector<float>(y) = w * as_vector<float>(x);
 ///
 /// Maps live no longer than the array. Eigen::half and Eigen::bfloat16 view f16 and bf16.
-/// Errors: Errc::bad_type for another dtype, Errc::bad_shape for another rank, Errc::bad_argument for
-/// strides or addresses that Eigen cannot map (negative, or no multiple of the element) and for
+/// Errors: Errc::bad_type for another dtype, Errc::bad_shape for another rank, Errc::bad_argument
+/// for strides or addresses that Eigen cannot map (negative, or no multiple of the element) and for
 /// writing to a read-only array.
 namespace tenon {
 

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include <fmt/format.h>
-
 #include <tenon/dtype.hpp>
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
@@ -12,8 +7,13 @@
 #include <tenon/name.hpp>
 #include <tenon/shape.hpp>
 
-/// fmt support: fmt::format("{:>20} in {}", shape, dtype). Each takes the format of a string; the text
-/// is that of to_string, name or spelling.
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+/// fmt support: fmt::format("{:>20} in {}", shape, dtype). Each takes the format of a string; the
+/// text is that of to_string, name or spelling.
 
 template <>
 struct fmt::formatter<tenon::DType> : fmt::formatter<std::string_view> {

@@ -1,15 +1,15 @@
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/host_view.hpp>
+#include <tenon/shape.hpp>
+
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <tenon/device.hpp>
-#include <tenon/host_view.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -33,17 +33,18 @@ class HostBuffer {
   /// As zeros, but the bytes hold anything.
   static HostBuffer uninitialized(const Shape& shape);
 
-  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes, any sign. Null for elements,
-  /// or blocks that are not dense: Errc::bad_argument; strides that leave the address space:
-  /// Errc::out_of_range.
+  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes, any sign. Null for
+  /// elements, or blocks that are not dense: Errc::bad_argument; strides that leave the address
+  /// space: Errc::out_of_range.
   static HostBuffer borrow(void* bytes, const Shape& shape);
   static HostBuffer borrow(void* bytes, const Shape& shape, const Strides& strides);
 
   /// Wraps bytes that `keeper` keeps alive, e.g. a mapped file; such arrays are read-only.
-  static HostBuffer mapped(const void* bytes, const Shape& shape, std::shared_ptr<const void> keeper);
+  static HostBuffer mapped(const void* bytes, const Shape& shape,
+                           std::shared_ptr<const void> keeper);
 
-  /// A copy of `values`, one per element, row-major; dtype_of<T>() must be the shape's dtype and the
-  /// count the shape's (Errc::shape_mismatch).
+  /// A copy of `values`, one per element, row-major; dtype_of<T>() must be the shape's dtype and
+  /// the count the shape's (Errc::shape_mismatch).
   template <class T>
   static HostBuffer of(const Shape& shape, std::span<const T> values) {
     return copy_of(shape, dtype_of<T>(), values.data(), values.size());
@@ -83,8 +84,8 @@ class HostBuffer {
 
   // Views that share the bytes. Blocks stay whole and in the innermost axis (Errc::bad_argument).
 
-  /// Other sizes for as many elements (Errc::bad_shape); contiguous arrays only (Errc::bad_argument).
-  /// Tags and layout do not survive.
+  /// Other sizes for as many elements (Errc::bad_shape); contiguous arrays only
+  /// (Errc::bad_argument). Tags and layout do not survive.
   HostBuffer reshape(std::span<const std::int64_t> dims) const;
   /// Axis i of the result is axis order[i]; Errc::bad_argument unless `order` names each axis once.
   HostBuffer permute(std::span<const int> order) const;
@@ -95,10 +96,10 @@ class HostBuffer {
 
   /// A dense owned copy.
   HostBuffer contiguous() const;
-  /// A dense owned copy converted element by element: floating types round to nearest, ties to even;
-  /// to integers as store_double and store_int64 do; anything but 0 is true. Block types dequantise to
-  /// floating types and f32 quantises to block types; other conversions of block types:
-  /// Errc::unsupported_dtype.
+  /// A dense owned copy converted element by element: floating types round to nearest, ties to
+  /// even; to integers as store_double and store_int64 do; anything but 0 is true. Block types
+  /// dequantise to floating types and f32 quantises to block types; other conversions of block
+  /// types: Errc::unsupported_dtype.
   HostBuffer to(DType dtype) const;
 
   /// Bytes on a device: shares them where the device's default region is this CPU memory and the

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <tenon/shape.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -25,7 +25,9 @@ struct HostView {
 
   HostView() = default;
   HostView(void* bytes, const Shape& dense_shape)
-      : data(static_cast<std::byte*>(bytes)), shape(dense_shape), strides(dense_strides(dense_shape)) {}
+      : data(static_cast<std::byte*>(bytes)),
+        shape(dense_shape),
+        strides(dense_strides(dense_shape)) {}
   HostView(void* bytes, const Shape& view_shape, const Strides& view_strides)
       : data(static_cast<std::byte*>(bytes)), shape(view_shape), strides(view_strides) {}
 

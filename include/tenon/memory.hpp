@@ -20,7 +20,7 @@ class MemPtr {
  public:
   enum class Kind : std::uint8_t { cptr, addr, both };
 
-  MemPtr() noexcept = default;  ///< null
+  MemPtr() noexcept = default;        ///< null
   MemPtr(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
   explicit MemPtr(void* cptr) noexcept : cptr_(static_cast<std::byte*>(cptr)) {}
   explicit MemPtr(std::uint64_t addr) noexcept : addr_(addr), kind_(Kind::addr) {}
@@ -58,14 +58,14 @@ class MemPtr {
 /// "cptr 0x7f..", "addr 0x100000000", "both 0x7f.. / 0x80000000".
 std::string to_string(const MemPtr& pointer);
 
-/// Called with the begin of a chunk when its memory is given back. What it throws reaches the caller
-/// of free(); from the last handle's destructor it goes to the log.
+/// Called with the begin of a chunk when its memory is given back. What it throws reaches the
+/// caller of free(); from the last handle's destructor it goes to the log.
 using ChunkDeleter = std::function<void(const MemPtr& begin)>;
 
-/// A contiguous piece of a region: a shared handle, made only by MemRegion. The memory goes back with
-/// the last handle when `auto_free`, through the deleter where one was given; without `auto_free` it
-/// stays until free(), and MemRegion::chunk() finds it again. Handles keep the device alive. What is
-/// asked of "no chunk" throws Errc::call_order.
+/// A contiguous piece of a region: a shared handle, made only by MemRegion. The memory goes back
+/// with the last handle when `auto_free`, through the deleter where one was given; without
+/// `auto_free` it stays until free(), and MemRegion::chunk() finds it again. Handles keep the
+/// device alive. What is asked of "no chunk" throws Errc::call_order.
 class MemChunk {
  public:
   MemChunk() = default;  ///< no chunk
@@ -88,13 +88,15 @@ class MemChunk {
   /// Errc::stale_handle after free().
   void read(void* to, std::uint64_t offset, std::uint64_t size) const;
   void write(const void* from, std::uint64_t offset, std::uint64_t size) const;
-  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk; errors
-  /// as for write().
+  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk;
+  /// errors as for write().
   void copy_from(const MemChunk& source) const;
   /// Gives the memory back now; Errc::call_order when that was done before.
   void free();
 
-  friend bool operator==(const MemChunk& a, const MemChunk& b) noexcept { return a.node_ == b.node_; }
+  friend bool operator==(const MemChunk& a, const MemChunk& b) noexcept {
+    return a.node_ == b.node_;
+  }
 
  private:
   friend class MemRegion;
@@ -126,14 +128,16 @@ class MemRegion {
   /// Within the region.
   virtual void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) = 0;
   /// From another region; the default goes through CPU memory in bounded pieces.
-  virtual void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from, std::uint64_t size);
+  virtual void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from,
+                    std::uint64_t size);
 
   /// A fresh chunk. Size 0 or an alignment that is no power of two: Errc::bad_argument. No room:
   /// Errc::out_of_memory on CPU regions, Errc::out_of_device_memory on others.
   MemChunk malloc(std::uint64_t size, bool auto_free = true, std::uint64_t alignment = 64);
-  /// A chunk at a given place. Reserves the range (Errc::overlap with a chunk of the region; null or
-  /// size 0: Errc::bad_argument) and calls `deleter`, where there is one, before it gives the range
-  /// back. In CPU memory a chunk with a deleter is somebody else's memory and may overlap others.
+  /// A chunk at a given place. Reserves the range (Errc::overlap with a chunk of the region; null
+  /// or size 0: Errc::bad_argument) and calls `deleter`, where there is one, before it gives the
+  /// range back. In CPU memory a chunk with a deleter is somebody else's memory and may overlap
+  /// others.
   MemChunk malloc_at(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter = {},
                      bool auto_free = true);
 
@@ -151,7 +155,8 @@ class MemRegion {
   virtual Usage usage() const;
 
  protected:
-  /// Fresh memory, and its return. `size` is positive and at most 2^63 - 1, `alignment` a power of two.
+  /// Fresh memory, and its return. `size` is positive and at most 2^63 - 1, `alignment` a power of
+  /// two.
   virtual MemPtr allocate(std::uint64_t size, std::uint64_t alignment) = 0;
   virtual void release(const MemPtr& begin, std::uint64_t size) = 0;
 

@@ -1,3 +1,9 @@
+#include "support/catch_chunk.hpp"
+#include "support/expect_error.hpp"
+#include "support/fake_device.hpp"
+
+#include <tenon/buffer.hpp>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,12 +15,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/buffer.hpp>
-
-#include "support/catch_chunk.hpp"
-#include "support/expect_error.hpp"
-#include "support/fake_device.hpp"
 
 namespace tenon {
 namespace {
@@ -143,9 +143,8 @@ TEST_CASE("Buffer: waiting for another thread") {
 }
 
 TEST_CASE("Buffer: failed work surfaces at the wait, in every handle, again and again") {
-  Buffer buffer(Shape({2}, f32), host().malloc(8), 0, []() -> bool {
-    throw Error(Errc::device_error, "softmax", "the kernel faulted");
-  });
+  Buffer buffer(Shape({2}, f32), host().malloc(8), 0,
+                []() -> bool { throw Error(Errc::device_error, "softmax", "the kernel faulted"); });
   const Buffer copy = buffer;
   for (int i = 0; i < 2; ++i) {
     CHECK(copy.is_ready());  // there is nothing to wait for
@@ -222,16 +221,16 @@ TEST_CASE("Buffer: memory that only the device addresses") {
 
 TEST_CASE("Buffer: a copy waits for the data, and fails with it") {
   const auto fake = std::make_shared<FakeDevice>();
-  Buffer failed(Shape({2}, f32), fake->dram().malloc(8), 0, []() -> bool {
-    throw Error(Errc::device_error, "matmul", "bad");
-  });
+  Buffer failed(Shape({2}, f32), fake->dram().malloc(8), 0,
+                []() -> bool { throw Error(Errc::device_error, "matmul", "bad"); });
   expect_error(Errc::device_error, [&] { failed.to(host()); });
 }
 
 TEST_CASE("Buffer: an array outlives its device's handle") {
   HostBuffer array;
   {
-    const Buffer buffer = ramp(10).to_device(std::make_shared<FakeDevice>()).with_shape(Shape({2, 5}, f32));
+    const Buffer buffer =
+        ramp(10).to_device(std::make_shared<FakeDevice>()).with_shape(Shape({2, 5}, f32));
     array = buffer.to_host();
   }
   CHECK(array.at({1, 4}) == 9);

@@ -1,14 +1,14 @@
+#include "support/expect_error.hpp"
+#include "support/fake_device.hpp"
+
+#include <tenon/device.hpp>
+
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/device.hpp>
-
-#include "support/expect_error.hpp"
-#include "support/fake_device.hpp"
 
 namespace tenon {
 namespace {
@@ -131,7 +131,9 @@ TEST_CASE("Device: registers by address, absolute or relative") {
 
 TEST_CASE("Device: regions begin in order and end in reverse, registers between memories too") {
   std::vector<std::string> journal;
-  { const auto fake = std::make_shared<FakeDevice>(&journal); }
+  {
+    const auto fake = std::make_shared<FakeDevice>(&journal);
+  }
   CHECK(journal == std::vector<std::string>{"init xchg", "init npu", "init dram", "deinit dram",
                                             "deinit npu", "deinit xchg"});
 }
@@ -151,9 +153,8 @@ TEST_CASE("Device: what cannot be declared") {
   expect_error(Errc::unsupported, [&] { device.default_mem_region(); });
   device.declare(std::make_unique<testing::FakeRegion>("a", 0, 64, false));
   CHECK(device.default_mem_region().name() == "a");
-  expect_error(Errc::duplicate_name, [&] {
-    device.declare(std::make_unique<testing::FakeRegion>("a", 64, 64, false));
-  });
+  expect_error(Errc::duplicate_name,
+               [&] { device.declare(std::make_unique<testing::FakeRegion>("a", 64, 64, false)); });
   expect_error(Errc::bad_argument, [&] { device.declare(std::unique_ptr<MemRegion>()); });
   testing::FakeRegion loose("loose", 0, 64, false);
   expect_error(Errc::call_order, [&] { loose.device(); });

@@ -1,3 +1,5 @@
+#include <tenon/dtype.hpp>
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -6,8 +8,6 @@
 #include <string>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/dtype.hpp>
 
 namespace tenon {
 namespace {
@@ -50,7 +50,8 @@ void for_interesting_floats(const Check& check) {
   const std::uint32_t seed = std::random_device()();
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  for (int i = 0; i < 1'000'000; ++i) check(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (int i = 0; i < 1'000'000; ++i)
+    check(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ TEST_CASE("dtype: half widens to the value its bits define, all 65536") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto stored = static_cast<std::uint16_t>(bits);
-    if (!same(static_cast<double>(to_float(half{stored})), value_by_definition(stored, 5, 10))) ++wrong;
+    if (!same(static_cast<double>(to_float(half{stored})), value_by_definition(stored, 5, 10)))
+      ++wrong;
     if (!same(static_cast<double>(to_float(bfloat16{stored})), value_by_definition(stored, 8, 7))) {
       ++wrong;
     }
@@ -106,7 +108,8 @@ TEST_CASE("dtype: what a 16-bit float widens to narrows back to its bits, NaNs q
     const bool half_nan = (bits & 0x7FFF) > 0x7C00;
     if (to_half(to_float(half{stored})).bits != (half_nan ? (bits | 0x200) : bits)) ++wrong;
     const bool bfloat_nan = (bits & 0x7FFF) > 0x7F80;
-    if (to_bfloat16(to_float(bfloat16{stored})).bits != (bfloat_nan ? (bits | 0x40) : bits)) ++wrong;
+    if (to_bfloat16(to_float(bfloat16{stored})).bits != (bfloat_nan ? (bits | 0x40) : bits))
+      ++wrong;
   }
   CHECK(wrong == 0);
 }
@@ -135,7 +138,7 @@ TEST_CASE("dtype: roundings worth knowing") {
   CHECK(to_half(0x1p-25f).bits == 0x0000);  // a tie between 0 and the least subnormal
   CHECK(to_half(0x1.8p-25f).bits == 0x0001);
   CHECK(to_half(-0.0f).bits == 0x8000);
-  CHECK(to_half(1.00048828125f).bits == 0x3C00);  // 1 + 2^-11, a tie
+  CHECK(to_half(1.00048828125f).bits == 0x3C00);   // 1 + 2^-11, a tie
   CHECK(to_bfloat16(1.00390625f).bits == 0x3F80);  // 1 + 2^-8, a tie
   CHECK(to_bfloat16(1.01171875f).bits == 0x3F82);  // 1 + 3 * 2^-8, the other way
 }

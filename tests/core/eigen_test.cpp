@@ -1,12 +1,12 @@
+#include "support/expect_error.hpp"
+
+#include <tenon/eigen.hpp>
+
 #include <array>
 #include <memory>
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/eigen.hpp>
-
-#include "support/expect_error.hpp"
 
 namespace tenon {
 
@@ -53,12 +53,10 @@ TEST_CASE("eigen: what cannot be mapped") {
   expect_error(Errc::bad_argument, [&] {
     as_vector<float>(HostBuffer::borrow(bytes.data() + 8, vector, Strides{-4}));
   });
-  expect_error(Errc::bad_argument, [&] {
-    as_vector<float>(HostBuffer::borrow(bytes.data(), vector, Strides{6}));
-  });
-  expect_error(Errc::bad_argument, [&] {
-    as_vector<float>(HostBuffer::borrow(bytes.data() + 2, vector));
-  });
+  expect_error(Errc::bad_argument,
+               [&] { as_vector<float>(HostBuffer::borrow(bytes.data(), vector, Strides{6})); });
+  expect_error(Errc::bad_argument,
+               [&] { as_vector<float>(HostBuffer::borrow(bytes.data() + 2, vector)); });
   HostBuffer mapped = HostBuffer::mapped(bytes.data(), vector, std::make_shared<int>(0));
   CHECK(as_vector<float>(mapped).size() == 3);
   expect_error(Errc::bad_argument, [&] { as_mutable_vector<float>(mapped); });

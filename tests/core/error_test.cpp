@@ -1,9 +1,10 @@
+#include <tenon/error.hpp>
+
 #include <set>
 #include <string>
+#include <string_view>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/error.hpp>
 
 namespace tenon {
 
@@ -22,16 +23,26 @@ TEST_CASE("error: the place may be a line of the user's source") {
   CHECK(error.where() == "error_test.cpp:" + std::to_string(here.line()));
 }
 
-TEST_CASE("error: spellings are unique, numbers are those of device runtimes") {
-  std::set<std::string_view> spellings;
-#define TENON_ERRC(id, spelling_text, code_number, kind)  \
-  CHECK(spelling(Errc::id) == spelling_text);             \
-  CHECK(spellings.insert(spelling(Errc::id)).second);     \
-  CHECK(error_class(Errc::id) == ErrorClass::kind);       \
-  CHECK((number(Errc::id) == 11002 || number(Errc::id) == 11003 || \
-         (number(Errc::id) >= 11010 && number(Errc::id) <= 11015)));
+TEST_CASE("error: every code has its own spelling, a class, and a number of device runtimes") {
+  struct Code {
+    Errc code;
+    std::string_view text;
+    ErrorClass kind;
+  };
+  const Code codes[] = {
+#define TENON_ERRC(id, text, code_number, kind) {Errc::id, text, ErrorClass::kind},
 #include <tenon/error_codes.def>
 #undef TENON_ERRC
+  };
+  std::set<std::string_view> spellings;
+  for (const Code& code : codes) {
+    INFO(code.text);
+    CHECK(spelling(code.code) == code.text);
+    CHECK(spellings.insert(code.text).second);
+    CHECK(error_class(code.code) == code.kind);
+    const int n = number(code.code);
+    CHECK((n == 11002 || n == 11003 || (n >= 11010 && n <= 11015)));
+  }
 }
 
 TEST_CASE("error: whose problem it is decides a program's exit status") {

@@ -1,6 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include <tenon/format.hpp>
+
+#include <catch2/catch.hpp>
 
 namespace tenon {
 

@@ -1,3 +1,9 @@
+#include "support/expect_error.hpp"
+
+#include <tenon/buffer.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/quant.hpp>
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -11,12 +17,6 @@
 
 #include <catch2/catch.hpp>
 
-#include <tenon/buffer.hpp>
-#include <tenon/host_buffer.hpp>
-#include <tenon/quant.hpp>
-
-#include "support/expect_error.hpp"
-
 namespace tenon {
 namespace {
 
@@ -26,7 +26,9 @@ using Ownership = HostBuffer::Ownership;
 HostBuffer counting(const Shape& shape) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(shape.elements()));
   std::iota(values.begin(), values.end(), 0);
-  return HostBuffer::of<std::int32_t>(shape.with_dtype(i32), values).to(shape.dtype()).with_shape(shape);
+  return HostBuffer::of<std::int32_t>(shape.with_dtype(i32), values)
+      .to(shape.dtype())
+      .with_shape(shape);
 }
 
 std::vector<double> elements(const HostBuffer& array) {
@@ -115,19 +117,16 @@ TEST_CASE("HostBuffer: what cannot be borrowed") {
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
   expect_error(Errc::bad_argument, [] { HostBuffer::borrow(nullptr, Shape({1}, f32)); });
   CHECK_NOTHROW(HostBuffer::borrow(nullptr, Shape({0}, f32)));
-  expect_error(Errc::out_of_range, [&] {
-    HostBuffer::borrow(data.data(), Shape({3}, f32), Strides{most});
-  });
-  expect_error(Errc::out_of_range, [&] {
-    HostBuffer::borrow(data.data(), Shape({3}, f32), Strides{least});
-  });
+  expect_error(Errc::out_of_range,
+               [&] { HostBuffer::borrow(data.data(), Shape({3}, f32), Strides{most}); });
+  expect_error(Errc::out_of_range,
+               [&] { HostBuffer::borrow(data.data(), Shape({3}, f32), Strides{least}); });
   expect_error(Errc::out_of_range, [&] {
     HostBuffer::borrow(data.data(), Shape({2, 2, 2}, f32), Strides{least / 2, most / 2, most / 2});
   });
   CHECK_NOTHROW(HostBuffer::borrow(data.data(), Shape({1}, f32), Strides{least}));
-  expect_error(Errc::bad_argument, [&] {
-    HostBuffer::borrow(data.data(), Shape({64}, DType::q8_0), Strides{36});
-  });
+  expect_error(Errc::bad_argument,
+               [&] { HostBuffer::borrow(data.data(), Shape({64}, DType::q8_0), Strides{36}); });
 }
 
 TEST_CASE("HostBuffer: mapped memory is kept alive and cannot be written") {
@@ -164,7 +163,8 @@ TEST_CASE("HostBuffer: one element") {
   expect_error(Errc::out_of_range, [&] { array.at({0, -1}); });
   expect_error(Errc::out_of_range, [&] { array.at({0}); });
   expect_error(Errc::out_of_range, [&] { array.at({0, 0, 0}); });
-  expect_error(Errc::unsupported_dtype, [] { HostBuffer::zeros(Shape({32}, DType::q4_0)).at({0}); });
+  expect_error(Errc::unsupported_dtype,
+               [] { HostBuffer::zeros(Shape({32}, DType::q4_0)).at({0}); });
 }
 
 TEST_CASE("HostBuffer: reshape") {
@@ -228,10 +228,10 @@ TEST_CASE("HostBuffer: other names for the same sizes") {
 }
 
 TEST_CASE("HostBuffer: every plain type to every other, as one element at a time would") {
-  const std::vector<double> samples{0,    1,     -1,     0.5,      -0.5,          2.5,   127,  128,
-                                    -129, 255,   256,    65504,    65520,         -1e5,  1e10, -1e10,
-                                    1e20, 1e-30, 1e300,  0x1p-25,  1 + 0x1p-11,   3.999, NAN,  INFINITY,
-                                    -INFINITY};
+  const std::vector<double> samples{0,     1,     -1,       0.5,      -0.5,  2.5,     127,
+                                    128,   -129,  255,      256,      65504, 65520,   -1e5,
+                                    1e10,  -1e10, 1e20,     1e-30,    1e300, 0x1p-25, 1 + 0x1p-11,
+                                    3.999, NAN,   INFINITY, -INFINITY};
   const Shape shape({static_cast<std::int64_t>(samples.size())}, f64);
   const HostBuffer doubles = HostBuffer::of<double>(shape, samples);
   for (int from = 0; from <= static_cast<int>(DType::f64); ++from) {
@@ -252,8 +252,8 @@ TEST_CASE("HostBuffer: every plain type to every other, as one element at a time
         const double wanted = load_as_double(dtype, want.data());
         const double got = target.at({i});
         if (!(got == wanted || (std::isnan(got) && std::isnan(wanted)))) {
-          FAIL_CHECK(name(source.shape().dtype()) << " to " << name(dtype) << ", element " << i << ": "
-                                                  << got << ", not " << wanted);
+          FAIL_CHECK(name(source.shape().dtype()) << " to " << name(dtype) << ", element " << i
+                                                  << ": " << got << ", not " << wanted);
         }
       }
     }
@@ -353,7 +353,8 @@ TEST_CASE("HostBuffer: more than 2^31 elements") {
   CHECK(tail.at({19}) == 42);
   CHECK(tail.to(f32).at({19}) == 42);
   const std::array<std::int64_t, 2> columns{(size - 1) / 2, 2};
-  CHECK(array.slice(0, 1, size).reshape(columns).slice(0, columns[0] - 1, columns[0]).at({0, 1}) == 42);
+  CHECK(array.slice(0, 1, size).reshape(columns).slice(0, columns[0] - 1, columns[0]).at({0, 1}) ==
+        42);
 }
 
 TEST_CASE("HostBuffer: a whole copy of more than 2^31 elements", "[.large]") {
@@ -375,7 +376,8 @@ TEST_CASE("HostBuffer: text") {
   CHECK(to_string(counting(Shape({{"b", 2}, {"d", 2}}, i8))) == "[[0, 1],\n [2, 3]] i8[b=2, d=2]");
   CHECK(to_string(counting(Shape({2, 1, 2}, i8))) == "[[[0, 1]],\n\n [[2, 3]]] i8[2, 1, 2]");
   CHECK(to_string(counting(Shape({100}, i32))) == "[ 0,  1,  2, ..., 97, 98, 99] i32[100]");
-  CHECK(to_string(counting(Shape({100, 2}, i32)), 1) == "[[  0,   1],\n ...,\n [198, 199]] i32[100, 2]");
+  CHECK(to_string(counting(Shape({100, 2}, i32)), 1) ==
+        "[[  0,   1],\n ...,\n [198, 199]] i32[100, 2]");
   CHECK(to_string(HostBuffer::of<bool>(Shape({2}, boolean), {true, false})) ==
         "[ true, false] bool[2]");
   CHECK(to_string(HostBuffer::zeros(Shape())) == "0 f32[]");

@@ -1,3 +1,7 @@
+#include "support/expect_error.hpp"
+
+#include <tenon/host_view.hpp>
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -7,10 +11,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/host_view.hpp>
-
-#include "support/expect_error.hpp"
 
 namespace tenon {
 namespace {
@@ -55,9 +55,8 @@ TEST_CASE("dense_strides: bytes, innermost last") {
   CHECK(dense_strides(Shape({2, 0, 4}, f32)) == Strides{16, 16, 4});
   CHECK(dense_strides(Shape()) == Strides{});
   // No bytes, but strides that no address could be stepped by.
-  testing::expect_error(Errc::shape_overflow, [] {
-    dense_strides(Shape({2, std::int64_t{1} << 62, 0}, DType::q8_0));
-  });
+  testing::expect_error(Errc::shape_overflow,
+                        [] { dense_strides(Shape({2, std::int64_t{1} << 62, 0}, DType::q8_0)); });
   testing::expect_error(Errc::bad_shape, [] { dense_strides(Shape({symbol("S"), 2}, f32)); });
 }
 
@@ -69,9 +68,9 @@ TEST_CASE("HostView: contiguity") {
   CHECK(contiguous(Shape({2, 3}, f32), {12, 4}));
   CHECK_FALSE(contiguous(Shape({2, 3}, f32), {4, 8}));
   CHECK_FALSE(contiguous(Shape({2, 3}, f32), {16, 4}));
-  CHECK(contiguous(Shape({1, 3}, f32), {999, 4}));       // an axis of 1 is never stepped along
+  CHECK(contiguous(Shape({1, 3}, f32), {999, 4}));  // an axis of 1 is never stepped along
   CHECK(contiguous(Shape({3, 1}, f32), {4, -7}));
-  CHECK(contiguous(Shape({0, 3}, f32), {1, 1}));         // nothing is dense
+  CHECK(contiguous(Shape({0, 3}, f32), {1, 1}));  // nothing is dense
   CHECK_FALSE(contiguous(Shape({3}, f32), {-4}));
   CHECK(contiguous(Shape({2, 64}, DType::q8_0), {68, 34}));
   CHECK_FALSE(contiguous(Shape({2, 64}, DType::q8_0), {70, 34}));
@@ -102,7 +101,8 @@ TEST_CASE("store_double: bool is whether it is not 0") {
 }
 
 TEST_CASE("store_double: small floats round once") {
-  // By way of float, these ties would be broken before the last rounding sees what lies beyond them.
+  // By way of float, these ties would be broken before the last rounding sees what lies beyond
+  // them.
   CHECK(stored<half>(1 + 0x1p-11 + 0x1p-40).bits == 0x3C01);
   CHECK(stored<half>(1 + 0x1p-11).bits == 0x3C00);
   CHECK(stored<half>(1 + 3 * 0x1p-11 - 0x1p-40).bits == 0x3C01);
@@ -154,7 +154,9 @@ TEST_CASE("load: as double and as int64") {
 
 TEST_CASE("for_each_index: row-major, and nothing for an empty shape") {
   std::vector<std::vector<std::int64_t>> seen;
-  const auto visit = [&](std::span<const std::int64_t> i) { seen.emplace_back(i.begin(), i.end()); };
+  const auto visit = [&](std::span<const std::int64_t> i) {
+    seen.emplace_back(i.begin(), i.end());
+  };
   for_each_index(Shape({2, 1, 2}, f32), visit);
   CHECK(seen == std::vector<std::vector<std::int64_t>>{{0, 0, 0}, {0, 0, 1}, {1, 0, 0}, {1, 0, 1}});
   seen.clear();
@@ -170,7 +172,8 @@ TEST_CASE("copy_elements: any strides to any strides, every element size") {
     const auto size = block_bytes(dtype);
     const Shape shape({2, 3, 1, 4}, dtype);
     std::vector<std::byte> from_bytes(static_cast<std::size_t>(24 * size));
-    for (std::size_t i = 0; i < from_bytes.size(); ++i) from_bytes[i] = static_cast<std::byte>(i * 7);
+    for (std::size_t i = 0; i < from_bytes.size(); ++i)
+      from_bytes[i] = static_cast<std::byte>(i * 7);
     // Stored with the axes in the order 3, 1, 0, axis 1 backwards; written with gaps.
     HostView from(from_bytes.data() + 4 * size, shape, {size, -2 * size, 0, 6 * size});
     std::vector<std::byte> to_bytes(static_cast<std::size_t>(96 * size), std::byte{0xEE});

@@ -1,3 +1,5 @@
+#include <tenon/log.hpp>
+
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -5,8 +7,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/log.hpp>
 
 namespace tenon {
 namespace {
@@ -32,7 +32,8 @@ TEST_CASE("log: silent until somebody listens") {
 
   std::vector<std::pair<LogLevel, std::string>> heard;
   {
-    const ScopedSink sink([&](LogLevel level, std::string_view text) { heard.emplace_back(level, text); });
+    const ScopedSink sink(
+        [&](LogLevel level, std::string_view text) { heard.emplace_back(level, text); });
     CHECK(log_enabled());
     log(LogLevel::warning, "to the sink");
   }

@@ -1,3 +1,11 @@
+#include "support/catch_chunk.hpp"
+#include "support/expect_error.hpp"
+#include "support/fake_device.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/log.hpp>
+#include <tenon/memory.hpp>
+
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -9,14 +17,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/device.hpp>
-#include <tenon/log.hpp>
-#include <tenon/memory.hpp>
-
-#include "support/catch_chunk.hpp"
-#include "support/expect_error.hpp"
-#include "support/fake_device.hpp"
 
 namespace tenon {
 namespace {
@@ -65,7 +65,8 @@ TEST_CASE("MemPtr: three kinds") {
 
 TEST_CASE("MemPtr: arithmetic and order") {
   char bytes[64];
-  for (const MemPtr& p : {MemPtr(bytes), MemPtr(std::uint64_t{0x40000000}), MemPtr(bytes, 0x40000000)}) {
+  for (const MemPtr& p :
+       {MemPtr(bytes), MemPtr(std::uint64_t{0x40000000}), MemPtr(bytes, 0x40000000)}) {
     const MemPtr q = 40 + p;
     CHECK(q.kind() == p.kind());
     CHECK(q - p == 40);
@@ -87,9 +88,8 @@ TEST_CASE("MemPtr: what cannot be computed") {
   expect_error(Errc::bad_argument, [&] { static_cast<void>(c - a); });
   expect_error(Errc::bad_argument, [&] { static_cast<void>(c < MemPtr(bytes, 0x1000)); });
   // Two of kind both from different mappings.
-  expect_error(Errc::bad_argument, [&] {
-    static_cast<void>(MemPtr(bytes + 4, 0x1000) - MemPtr(bytes, 0x1000));
-  });
+  expect_error(Errc::bad_argument,
+               [&] { static_cast<void>(MemPtr(bytes + 4, 0x1000) - MemPtr(bytes, 0x1000)); });
   // No wrapping, no offset from null, no negation of the least number.
   constexpr auto least = std::numeric_limits<std::int64_t>::min();
   expect_error(Errc::bad_argument, [&] { a - 0x1001; });
@@ -262,18 +262,19 @@ TEST_CASE("MemRegion: chunks at a given place") {
   testing::FakeRegion& dram = fake->dram();
   int deleted = 0;
   {
-    const MemChunk placed = dram.malloc_at(dram.pointer(0), 4096, [&](const MemPtr&) { ++deleted; });
+    const MemChunk placed =
+        dram.malloc_at(dram.pointer(0), 4096, [&](const MemPtr&) { ++deleted; });
     CHECK(dram.malloc(64).begin() >= dram.pointer(4096));  // the region keeps off the range
     expect_error(Errc::overlap, [&] { dram.malloc_at(dram.pointer(4095), 1); });
-    expect_error(Errc::overlap, [&] { dram.malloc_at(dram.pointer(100), 8, [](const MemPtr&) {}); });
+    expect_error(Errc::overlap,
+                 [&] { dram.malloc_at(dram.pointer(100), 8, [](const MemPtr&) {}); });
     const MemChunk next = dram.malloc_at(dram.pointer(4096), 64);
     CHECK(dram.used_ranges() == 2);
   }
   CHECK(deleted == 1);
   CHECK(dram.used_ranges() == 0);
-  expect_error(Errc::out_of_range, [&] {
-    dram.malloc_at(dram.pointer(FakeDevice::region_bytes - 4), 8);
-  });
+  expect_error(Errc::out_of_range,
+               [&] { dram.malloc_at(dram.pointer(FakeDevice::region_bytes - 4), 8); });
   expect_error(Errc::bad_argument, [&] { dram.malloc_at(dram.pointer(0), 0); });
   expect_error(Errc::bad_argument, [&] { dram.malloc_at(MemPtr(), 8); });
   expect_error(Errc::bad_argument, [&] { dram.malloc_at(MemPtr(~std::uint64_t{0} - 3), 8); });

@@ -1,3 +1,7 @@
+#include "support/expect_error.hpp"
+
+#include <tenon/name.hpp>
+
 #include <set>
 #include <string>
 #include <thread>
@@ -5,10 +9,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/name.hpp>
-
-#include "support/expect_error.hpp"
 
 namespace tenon {
 

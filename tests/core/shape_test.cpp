@@ -1,13 +1,13 @@
+#include "support/expect_error.hpp"
+
+#include <tenon/shape.hpp>
+
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/shape.hpp>
-
-#include "support/expect_error.hpp"
 
 namespace tenon {
 namespace {
@@ -16,7 +16,9 @@ using testing::expect_error;
 
 constexpr std::int64_t max64 = std::numeric_limits<std::int64_t>::max();
 
-Shape of_dims(const std::vector<std::int64_t>& dims, DType dtype) { return {std::span(dims), dtype}; }
+Shape of_dims(const std::vector<std::int64_t>& dims, DType dtype) {
+  return {std::span(dims), dtype};
+}
 
 }  // namespace
 
@@ -55,8 +57,8 @@ TEST_CASE("shape: axes by index, from the end, and by tag") {
   CHECK(shape.axis(-1) == 2);
   CHECK(shape.axis("seq") == 1);
   CHECK(shape.dim("b") == 2);
-  for (const std::int64_t bad : {std::int64_t{3}, std::int64_t{-4}, max64,
-                                 std::numeric_limits<std::int64_t>::min()}) {
+  for (const std::int64_t bad :
+       {std::int64_t{3}, std::int64_t{-4}, max64, std::numeric_limits<std::int64_t>::min()}) {
     const std::string what = expect_error(Errc::axis_out_of_range, [&] { shape.axis(bad); });
     CHECK(what.find("f16[b=2, seq=7, 64]") != std::string::npos);
   }
@@ -111,14 +113,14 @@ TEST_CASE("shape: what is no shape") {
   expect_error(Errc::bad_shape, [] { Shape({{"b", 1}, {"b", 1}}, f32); });
   expect_error(Errc::bad_shape, [] { of_dims(std::vector<std::int64_t>(9, 1), f32); });
   CHECK(of_dims(std::vector<std::int64_t>(8, 2), f32).elements() == 256);
-  expect_error(Errc::bad_shape, [] {
-    of_dims(std::vector<std::int64_t>(8, 1), f32).with_axis(0, 1);
-  });
+  expect_error(Errc::bad_shape,
+               [] { of_dims(std::vector<std::int64_t>(8, 1), f32).with_axis(0, 1); });
 }
 
 TEST_CASE("shape: byte counts beyond 2^63 - 1") {
   expect_error(Errc::shape_overflow, [] { of_dims({max64, 2}, i8); });
-  expect_error(Errc::shape_overflow, [] { of_dims({std::int64_t{1} << 32, std::int64_t{1} << 31}, i8); });
+  expect_error(Errc::shape_overflow,
+               [] { of_dims({std::int64_t{1} << 32, std::int64_t{1} << 31}, i8); });
   expect_error(Errc::shape_overflow, [] { of_dims({max64}, f32); });
   // A zero elsewhere does not hide it: strides use the products.
   expect_error(Errc::shape_overflow, [] { of_dims({0, max64, 2}, i8); });

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <tenon/memory.hpp>
+
 #include <type_traits>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/memory.hpp>
 
 /// Lets CHECK print a MemChunk, which has a begin() and is no range.
 template <>

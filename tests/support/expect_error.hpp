@@ -1,10 +1,10 @@
 #pragma once
 
+#include <tenon/error.hpp>
+
 #include <string>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/error.hpp>
 
 namespace tenon::testing {
 

@@ -1,6 +1,9 @@
 // A device whose memory the CPU cannot address: proof that nothing above it assumes otherwise.
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -10,9 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <tenon/device.hpp>
-#include <tenon/error.hpp>
 
 namespace tenon::testing {
 
@@ -52,7 +52,8 @@ class FakeRegion : public MemRegion {
   }
 
   MemPtr pointer(std::uint64_t offset) const {
-    return cpu_addressable_ ? MemPtr(cells_.data() + offset, base_ + offset) : MemPtr(base_ + offset);
+    return cpu_addressable_ ? MemPtr(cells_.data() + offset, base_ + offset)
+                            : MemPtr(base_ + offset);
   }
   std::size_t used_ranges() const {
     const std::scoped_lock lock(mutex_);
@@ -92,7 +93,9 @@ class FakeRegion : public MemRegion {
     if (hits_next || hits_previous) throw Error(Errc::overlap, name(), "the range is in use");
     used_.emplace(at, size);
   }
-  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override { release(begin, size); }
+  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override {
+    release(begin, size);
+  }
 
  private:
   std::byte* cells(const MemPtr& at, std::uint64_t size) const {

@@ -1,0 +1,49 @@
+#include "passes/function_editor.hpp"
+#include "passes/rewrites.hpp"
+
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
+
+#include <cmath>
+#include <optional>
+
+// Only what keeps every bit: x + 0 would not, since it turns -0 into 0.
+
+namespace tenon::passes {
+namespace {
+
+/// The operand that the result equals, if there is one.
+std::optional<ValueId> equal_operand(const FunctionEditor& editor, const Instruction& instruction) {
+  const OpInstance& op = instruction.op;
+  const std::vector<ValueId>& in = instruction.operands;
+  if (op.as<Cast>() != nullptr) return in[0];
+  const bool mul = op.as<Mul>() != nullptr;
+  if (mul && editor.constant_value(in[0]) == 1.0) return in[1];
+  if ((mul || op.as<Div>() != nullptr) && editor.constant_value(in[1]) == 1.0) return in[0];
+  if (op.as<Sub>() != nullptr) {
+    // x - (-0) is x + 0.
+    const std::optional<double> subtrahend = editor.constant_value(in[1]);
+    if (subtrahend == 0.0 && !std::signbit(*subtrahend)) return in[0];
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int rewrite_drop_identity(Program&, Function& function) {
+  FunctionEditor editor(function);
+  int applied = 0;
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    const Instruction& instruction = editor.at(i);
+    const ValueId result = instruction.result;
+    if (instruction.kind != Instruction::Kind::op || editor.uses(result) == 0) continue;
+    const std::optional<ValueId> same = equal_operand(editor, instruction);
+    if (!same || !same_type(editor.type(result), editor.type(*same))) continue;
+    if (!editor.movable(*same) || !editor.movable(result)) continue;
+    editor.forward(result, *same);
+    ++applied;
+  }
+  return applied;
+}
+
+}  // namespace tenon::passes

@@ -1,0 +1,125 @@
+#include "passes/function_editor.hpp"
+
+#include <tenon/ops/fill.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::passes {
+
+using Kind = Instruction::Kind;
+
+FunctionEditor::FunctionEditor(Function& function)
+    : function_(function), uses_(function.values.size()), updated_(updated_values(function)) {
+  for (const Instruction& instruction : function.body) {
+    for (const ValueId id : instruction.operands) ++uses_[id];
+  }
+  for (const ValueId id : function.results) ++uses_[id];
+}
+
+const Instruction* FunctionEditor::definition(ValueId id) const noexcept {
+  return id < function_.parameter_count ? nullptr : &function_.body[id - function_.parameter_count];
+}
+
+std::optional<double> FunctionEditor::constant_value(ValueId id) const noexcept {
+  const Full* full = made_by<Full>(id);
+  return full != nullptr ? std::optional(full->value) : std::nullopt;
+}
+
+void FunctionEditor::replace(std::size_t i, OpInstance op, std::vector<ValueId> operands) {
+  Instruction& instruction = function_.body[i];
+  for (const ValueId id : operands) ++uses_[id];
+  for (const ValueId id : instruction.operands) --uses_[id];
+  instruction.op = std::move(op);
+  instruction.operands = std::move(operands);
+}
+
+void FunctionEditor::forward(ValueId from, ValueId to) {
+  for (Instruction& instruction : function_.body)
+    std::ranges::replace(instruction.operands, from, to);
+  std::ranges::replace(function_.results, from, to);
+  uses_[to] += std::exchange(uses_[from], 0);
+}
+
+bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept {
+  return a && b && *a == *b &&
+         std::ranges::none_of(a->dims(), [](std::int64_t dim) { return dim == unknown_dim; });
+}
+
+std::vector<bool> updated_values(const Function& function) {
+  // Values of one storage form a tree; its root says whether anything updates it.
+  std::vector<ValueId> parent(function.values.size());
+  std::iota(parent.begin(), parent.end(), ValueId{0});
+  std::vector<bool> updated(function.values.size());
+  const auto root = [&](ValueId id) {
+    while (parent[id] != id) id = parent[id] = parent[parent[id]];
+    return id;
+  };
+  const auto join = [&](ValueId a, ValueId b) {
+    a = root(a);
+    b = root(b);
+    if (a == b) return;
+    parent[a] = b;
+    updated[b] = updated[a] || updated[b];
+  };
+  for (const Instruction& instruction : function.body) {
+    switch (instruction.kind) {
+      case Kind::op: {
+        const OpDef& def = *instruction.op.def();
+        if (instruction.operands.empty()) break;
+        if (const int input = def.traits.updates_input; input >= 0) {
+          join(instruction.result, instruction.operands[static_cast<std::size_t>(input)]);
+          updated[root(instruction.result)] = true;
+        } else if (def.traits.view || def.view != nullptr || def.traits.selects) {
+          join(instruction.result, instruction.operands[0]);
+        }
+        break;
+      }
+      case Kind::pack:
+      case Kind::call:
+        for (const ValueId id : instruction.operands) join(instruction.result, id);
+        updated[root(instruction.result)] = true;
+        break;
+      case Kind::item: {
+        const Instruction* tuple =
+            instruction.operands[0] < function.parameter_count
+                ? nullptr
+                : &function.body[instruction.operands[0] - function.parameter_count];
+        // What a loop returns is storage of its own.
+        if (tuple == nullptr || tuple->kind != Kind::repeat)
+          join(instruction.result, instruction.operands[0]);
+        break;
+      }
+      case Kind::constant:
+      case Kind::scope:
+      case Kind::repeat:
+        break;
+    }
+  }
+  std::vector<bool> result(function.values.size());
+  for (ValueId id = 0; id < result.size(); ++id) result[id] = updated[root(id)];
+  return result;
+}
+
+void keep_instructions(Function& function, const std::vector<bool>& keep) {
+  std::vector<ValueId> number(function.values.size());
+  std::iota(number.begin(), number.begin() + function.parameter_count, ValueId{0});
+  ValueId next = function.parameter_count;
+  std::vector<Instruction> body;
+  for (std::size_t i = 0; i < function.body.size(); ++i) {
+    if (!keep[i]) continue;
+    Instruction& instruction = function.body[i];
+    number[instruction.result] = next;
+    if (next != instruction.result) {
+      function.values[next] = std::move(function.values[instruction.result]);
+    }
+    instruction.result = next++;
+    for (ValueId& id : instruction.operands) id = number[id];
+    body.push_back(std::move(instruction));
+  }
+  function.values.resize(next);
+  function.body = std::move(body);
+  for (ValueId& id : function.results) id = number[id];
+}
+
+}  // namespace tenon::passes

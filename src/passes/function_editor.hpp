@@ -1,0 +1,67 @@
+#pragma once
+
+#include <tenon/program.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tenon::passes {
+
+/// A function as a pass sees it: who defines a value, who uses it, and changes that keep both
+/// right.
+///
+/// Changes leave instructions where they are, so an operand that a match found further up is read
+/// later than before. That is only right for storage that nothing updates in between: `movable`.
+class FunctionEditor {
+ public:
+  explicit FunctionEditor(Function& function);
+
+  Function& function() const noexcept { return function_; }
+  std::size_t size() const noexcept { return function_.body.size(); }
+  const Instruction& at(std::size_t i) const noexcept { return function_.body[i]; }
+
+  /// The instruction that makes a value; null for parameters.
+  const Instruction* definition(ValueId id) const noexcept;
+  /// The attributes of the op that makes a value, when it is an `Op`.
+  template <OpStruct Op>
+  const Op* made_by(ValueId id) const noexcept {
+    const Instruction* instruction = definition(id);
+    return instruction != nullptr && instruction->kind == Instruction::Kind::op
+               ? instruction->op.as<Op>()
+               : nullptr;
+  }
+
+  /// Operands and results that name the value.
+  std::size_t uses(ValueId id) const noexcept { return uses_[id]; }
+  /// Whether no update can touch the storage of the value, so that it may be read at any time and
+  /// stand in for an equal one.
+  bool movable(ValueId id) const noexcept { return !updated_[id]; }
+  /// The type, where known.
+  const std::optional<Shape>& type(ValueId id) const noexcept { return function_.values[id].shape; }
+  /// The number that all elements of a value have, when `full` wrote it.
+  std::optional<double> constant_value(ValueId id) const noexcept;
+
+  /// Instruction i computes its result in another way.
+  void replace(std::size_t i, OpInstance op, std::vector<ValueId> operands);
+  /// Every user of `from` uses `to` instead.
+  void forward(ValueId from, ValueId to);
+
+ private:
+  Function& function_;
+  std::vector<std::size_t> uses_;
+  std::vector<bool> updated_;
+};
+
+/// Both known, and equal whatever their open sizes come to be.
+bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept;
+
+/// Values whose storage an update, a call or a loop may overwrite: one entry per value. Calls and
+/// loops are taken to update whatever they are given.
+std::vector<bool> updated_values(const Function& function);
+
+/// Drops the instructions that `keep` does not name, with their values, and renumbers the rest.
+void keep_instructions(Function& function, const std::vector<bool>& keep);
+
+}  // namespace tenon::passes

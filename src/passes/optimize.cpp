@@ -1,0 +1,97 @@
+#include "passes/rewrites.hpp"
+
+#include <tenon/optimize.hpp>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace tenon {
+namespace {
+
+constexpr Rewrite rewrites[] = {
+#define TENON_REWRITE(file, pattern, replacement) \
+  {#file, pattern, replacement, passes::rewrite_##file},
+#include "passes/rewrites.def"
+#undef TENON_REWRITE
+};
+
+// Every rewrite makes a function smaller or an op larger, so a fixed point comes soon; the bound is
+// for rewrites that undo each other by mistake.
+constexpr int max_rounds = 32;
+
+class Optimizer {
+ public:
+  explicit Optimizer(Program& program) : program_(program) {}
+
+  OptimizeReport run() {
+    verify(program_);
+    settle();
+    for (Function& function : program_.functions)
+      count("fold_constants", fold_constants(program_, function));
+    settle();
+    drop_unused_functions();
+    return std::move(report_);
+  }
+
+ private:
+  void settle() {
+    bool changed = true;
+    for (int round = 0; changed && round < max_rounds; ++round) {
+      changed = false;
+      for (Function& function : program_.functions) changed |= round_of(function);
+    }
+  }
+
+  bool round_of(Function& function) {
+    int changes = count("remove_dead_code", remove_dead_code(function));
+    changes += count("share_common_subexpressions", share_common_subexpressions(function));
+    for (const Rewrite& rewrite : rewrites) {
+      const int applied = count(rewrite.name, rewrite.apply(program_, function));
+      // What a match has left behind would hide that other values have one user only.
+      if (applied > 0) count("remove_dead_code", remove_dead_code(function));
+      changes += applied;
+    }
+    return changes > 0;
+  }
+
+  int count(std::string_view pass, int times) {
+    if (times == 0) return 0;
+#ifndef NDEBUG
+    verify(program_);
+#endif
+    const auto found =
+        std::ranges::find(report_.applied, pass, &std::pair<std::string, int>::first);
+    if (found != report_.applied.end()) {
+      found->second += times;
+    } else {
+      report_.applied.emplace_back(pass, times);
+    }
+    return times;
+  }
+
+  void drop_unused_functions() {
+    std::unordered_set<std::string> used{program_.entry};
+    std::vector<const Function*> open{&program_.main()};
+    while (!open.empty()) {
+      const Function& function = *open.back();
+      open.pop_back();
+      for (const Instruction& instruction : function.body) {
+        if (instruction.function.empty() || !used.insert(instruction.function).second) continue;
+        open.push_back(program_.find(instruction.function));
+      }
+    }
+    std::erase_if(program_.functions,
+                  [&](const Function& function) { return !used.contains(function.name); });
+  }
+
+  Program& program_;
+  OptimizeReport report_;
+};
+
+}  // namespace
+
+std::span<const Rewrite> all_rewrites() noexcept { return rewrites; }
+
+OptimizeReport optimize(Program& program) { return Optimizer(program).run(); }
+
+}  // namespace tenon

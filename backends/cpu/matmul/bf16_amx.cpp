@@ -13,12 +13,14 @@
 namespace tenon::cpu::amx {
 namespace {
 
-constexpr std::int64_t stretch = 512;      // elements of k between visits to the sums
+// Elements of k between visits to the sums. Sums stay in tiles for all of k unless K is larger; from
+// level-two cache the widened weights come as fast as the tiles take them.
+constexpr std::int64_t stretch = 2048;
 constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
 
 struct TileScratch {
   alignas(64) std::uint16_t weights[2 * 16 * stretch];  // two panels, tiles of 32 elements of k
-  alignas(64) float sums[max_block_rows * 32];
+  alignas(64) float sums[max_tile_rows * 32];
 };
 
 // Tile registers: sums 0 to 3, rows of x 4 and 5, weights 6 and 7; all 16 rows of 64 bytes.
@@ -30,6 +32,11 @@ struct alignas(64) TileConfiguration {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 static_assert(sizeof(TileConfiguration) == 64);
+constinit const TileConfiguration tile_configuration;
+
+// GCC's tile intrinsics do not tell the compiler that they read memory: what was written there must
+// be made to happen before them.
+TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
 
 /// Lanes of two f32 vectors as pairs (even, odd) of bf16.
 TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
@@ -99,6 +106,7 @@ void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t firs
 void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
                 std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums) {
   constexpr int sum_stride = 32 * sizeof(float);
+  finish_writes();
   if (accumulate) {
     _tile_loadd(0, sums, sum_stride);
     _tile_loadd(1, sums + 16, sum_stride);
@@ -126,14 +134,21 @@ void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t
   _tile_stored(3, sums + 16 * 32 + 16, sum_stride);
 }
 
+TENON_INLINE void prefetch_rows(const LinearJob& job, std::int64_t panel, std::int64_t row,
+                                std::int64_t count) {
+  for (std::int64_t r = row; r < row + count; ++r) {
+    const float* y = job.y + r * job.y_stride + 16 * panel;
+    __builtin_prefetch(y, 1);
+    __builtin_prefetch(y + 16, 1);
+  }
+}
+
 }  // namespace
 
 void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
   TileScratch scratch;
-  const TileConfiguration configuration;
-  _tile_loadconfig(&configuration);
-  const std::int64_t groups = job.inputs / 32;
-  const std::int64_t row_block = groups * tile_elements;
+  _tile_loadconfig(&tile_configuration);
+  const std::int64_t row_block = job.inputs / 32 * tile_elements;
   const std::int64_t rows = block.last_row - block.first_row;
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += 2) {
     const std::byte* first = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
@@ -145,14 +160,18 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
       const std::int64_t w_step = two ? 16 * stretch : 0;
       if (two) widen_panel(job, first + job.panel_bytes, k, last, scratch.weights + w_step);
       for (std::int64_t r = 0; r < rows; r += 32) {
-        const std::uint16_t* x =
-            job.tiles + (block.first_row + r) / 16 * row_block + k / 32 * tile_elements;
-        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0,
-                   scratch.sums + r * 32);
+        const std::int64_t row = block.first_row + r;
+        const std::int64_t count = smaller(32, rows - r);
+        // Outputs fill a cache and more: ask for the lines to be written while the tiles work.
+        if (last == job.inputs) prefetch_rows(job, p, row, count);
+        float* sums = job.inputs <= stretch ? scratch.sums : scratch.sums + r * 32;
+        const std::uint16_t* x = job.tiles + row / 16 * row_block + k / 32 * tile_elements;
+        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0, sums);
+        if (last < job.inputs) continue;
+        write_rows(job, p, row, count, sums, 32);
+        if (two) write_rows(job, p + 1, row, count, sums + 16, 32);
       }
     }
-    write_rows(job, p, block.first_row, rows, scratch.sums, 32);
-    if (two) write_rows(job, p + 1, block.first_row, rows, scratch.sums + 16, 32);
   }
   _tile_release();
 }

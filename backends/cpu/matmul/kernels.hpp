@@ -87,6 +87,7 @@ const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 
 /// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for.
 inline constexpr std::int64_t max_block_rows = 256;
+inline constexpr std::int64_t max_tile_rows = 512;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                      \
   namespace isa {                                                       \

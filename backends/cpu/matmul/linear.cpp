@@ -12,6 +12,7 @@ namespace {
 struct Schedule {
   LinearKernel kernel;
   std::int64_t panels_per_item;
+  std::int64_t rows_per_item;
   std::int64_t panel_items;
   std::int64_t row_items;
 };
@@ -19,18 +20,20 @@ struct Schedule {
 Schedule schedule(const LinearArgs& args) {
   const MatmulKernels& kernels = matmul_kernels(args.isa);
   Schedule s{};
+  s.rows_per_item = max_block_rows;
   if (args.prepared == nullptr) {
     s.kernel = kernels.dense;
     s.panels_per_item = 2;
   } else if (args.prepared->form() == RowForm::bf16) {
     s.kernel = kernels.tiles;
+    s.rows_per_item = max_tile_rows;
     s.panels_per_item = 2;
   } else {
     s.kernel = kernels.blocks;
     s.panels_per_item = 1;
   }
   s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;
-  s.row_items = (args.rows + max_block_rows - 1) / max_block_rows;
+  s.row_items = (args.rows + s.rows_per_item - 1) / s.rows_per_item;
   return s;
 }
 
@@ -78,10 +81,10 @@ void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) 
     const std::int64_t row_item = begin / s.panel_items;
     const std::int64_t first = begin % s.panel_items;
     const std::int64_t count = std::min(end - begin, s.panel_items - first);
-    const std::int64_t row = row_item * max_block_rows;
+    const std::int64_t row = row_item * s.rows_per_item;
     s.kernel(job, {first * s.panels_per_item,
                    std::min((first + count) * s.panels_per_item, panels), row,
-                   std::min(row + max_block_rows, args.rows)});
+                   std::min(row + s.rows_per_item, args.rows)});
     begin += count;
   }
 }

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <tenon/backends/reference.hpp>
+#include <tenon/backends/cpu.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
@@ -23,7 +23,7 @@ struct Layer {
 };
 
 int main() {
-  register_reference_backend();
+  register_cpu_backend();
   const std::vector<std::pair<std::string, Shape>> declared = {{"weight", Shape({2, 3}, f32)}};
   const WeightsView view("consumer", declared);
   const Layer<> model{view.tensor("weight")};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rank_buckets.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +30,9 @@ struct Symbol {
 /// The buffers live on between words, so that short words cost no allocation. Time O(n log n).
 class Merger {
  public:
+  /// From this many symbols on, pairs wait in RankBuckets instead of one heap.
+  static constexpr std::size_t long_word = 512;
+
   std::vector<Symbol>& symbols() { return symbols_; }
 
   void clear() { symbols_.clear(); }
@@ -41,16 +46,57 @@ class Merger {
   /// `find(left, right)` gives the Candidate of two neighbouring symbols.
   template <typename Find>
   void merge(Find&& find) {
-    queue_.clear();
-    for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) {
-      const Candidate candidate = consider(find, symbols_[i], symbols_[i + 1]);
-      if (candidate.id >= 0) queue_.push_back(entry(candidate, i, symbols_[i + 1].end));
+    if (symbols_.size() < long_word) {
+      heap_.clear();
+      merge_through(heap_, find);
+    } else {
+      RankBuckets buckets;
+      merge_through(buckets, find);
     }
-    std::make_heap(queue_.begin(), queue_.end(), std::greater<>{});
-    while (!queue_.empty()) {
-      std::pop_heap(queue_.begin(), queue_.end(), std::greater<>{});
-      const Entry best = queue_.back();
-      queue_.pop_back();
+  }
+
+ private:
+  /// A binary heap with the interface of RankBuckets.
+  class Heap {
+   public:
+    void clear() { entries_.clear(); }
+
+    void push(std::uint64_t rank, const PairEntry& pair) {
+      entries_.push_back({rank, pair});
+      std::push_heap(entries_.begin(), entries_.end(), std::greater<>{});
+    }
+
+    bool pop(PairEntry& pair) {
+      if (entries_.empty()) return false;
+      std::pop_heap(entries_.begin(), entries_.end(), std::greater<>{});
+      pair = entries_.back().pair;
+      entries_.pop_back();
+      return true;
+    }
+
+   private:
+    struct Entry {
+      std::uint64_t rank;
+      PairEntry pair;
+      friend bool operator>(const Entry& a, const Entry& b) {
+        return a.rank != b.rank ? a.rank > b.rank : a.pair > b.pair;
+      }
+    };
+    std::vector<Entry> entries_;
+  };
+
+  template <typename Queue, typename Find>
+  void merge_through(Queue& queue, Find&& find) {
+    const auto consider = [&](std::size_t at) {
+      const Symbol& left = symbols_[at];
+      const Symbol& right = symbols_[static_cast<std::size_t>(left.next)];
+      if (left.id < 0 || right.id < 0) return;
+      const Candidate candidate = find(left, right);
+      if (candidate.id < 0) return;
+      queue.push(candidate.rank, {static_cast<std::uint32_t>(at), candidate.id, right.end});
+    };
+    for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) consider(i);
+    for (PairEntry best; queue.pop(best);) {
       Symbol& left = symbols_[best.at];
       // Symbols only grow, so a pair is the one that was queued if and only if it ends there still.
       if (left.end == 0 || left.next < 0) continue;
@@ -61,47 +107,15 @@ class Merger {
       left.next = right.next;
       right.end = 0;
       if (left.next >= 0) {
-        Symbol& after = symbols_[static_cast<std::size_t>(left.next)];
-        after.previous = static_cast<std::int32_t>(best.at);
-        push(consider(find, left, after), best.at, after.end);
+        symbols_[static_cast<std::size_t>(left.next)].previous = static_cast<std::int32_t>(best.at);
+        consider(best.at);
       }
-      if (left.previous >= 0) {
-        const auto before = static_cast<std::size_t>(left.previous);
-        push(consider(find, symbols_[before], left), before, left.end);
-      }
+      if (left.previous >= 0) consider(static_cast<std::size_t>(left.previous));
     }
-  }
-
- private:
-  struct Entry {
-    std::uint64_t rank;
-    std::uint32_t at;
-    std::int32_t id;
-    std::uint32_t end;
-
-    friend bool operator>(const Entry& a, const Entry& b) {
-      return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-    }
-  };
-
-  template <typename Find>
-  static Candidate consider(Find&& find, const Symbol& left, const Symbol& right) {
-    if (left.id < 0 || right.id < 0) return {};
-    return find(left, right);
-  }
-
-  static Entry entry(const Candidate& candidate, std::size_t at, std::uint32_t end) {
-    return {candidate.rank, static_cast<std::uint32_t>(at), candidate.id, end};
-  }
-
-  void push(const Candidate& candidate, std::size_t at, std::uint32_t end) {
-    if (candidate.id < 0) return;
-    queue_.push_back(entry(candidate, at, end));
-    std::push_heap(queue_.begin(), queue_.end(), std::greater<>{});
   }
 
   std::vector<Symbol> symbols_;
-  std::vector<Entry> queue_;
+  Heap heap_;
 };
 
 }  // namespace tenon::text

@@ -38,9 +38,10 @@ struct Prompt {
 
 /// What a template's variables stand for. Unset: the family's own.
 struct ChatVariables {
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
-  std::optional<std::string> date;  ///< today, as in "26 Jul 2024"; Llama 3.1 and 3.2 mention it
+  std::optional<std::string> bos_token = {};
+  std::optional<std::string> eos_token = {};
+  std::optional<std::string> date =
+      {};  ///< today, as in "26 Jul 2024"; Llama 3.1 and 3.2 mention it
 };
 
 /// Renders conversations as a model's template does, without running the template.

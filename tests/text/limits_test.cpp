@@ -1,0 +1,76 @@
+#include "text/cases.hpp"
+#include "text/small_vocabulary.hpp"
+
+#include <chrono>
+#include <string>
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+using namespace tenon;
+using namespace tenon::text;
+
+namespace {
+
+double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto ids = tokenizer.encode(text);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  CHECK_FALSE(ids.empty());
+  return seconds.count();
+}
+
+std::string repeated(std::string_view part, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += part;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bracket") {
+  // Quadratic time would be hours here; the bound leaves room for sanitizers and a busy machine.
+  constexpr double seconds_per_mb = 8;
+  const std::string name = GENERATE("bpe_gpt-2", "bpe_llama-bpe", "bpe_qwen2", "bpe_falcon",
+                                    "bpe_default", "bpe_deepseek-llm", "bpe_deepseek-coder", "spm",
+                                    "spm_prefix", "wordpiece_uncased", "json_metaspace_first");
+  const auto tokenizer = testing::read_text_cases("tests/text/data", name).tokenizer;
+  for (const char* const part :
+       {"a", " ", "\n", "'", "<", "\xCC\x95\xCC\x80", "字", " \n", "\xE3\x80\x80", "[to"}) {
+    INFO(name << " on '" << part << "'");
+    CHECK(seconds_to_encode(tokenizer, repeated(part, 1'000'000)) < seconds_per_mb);
+  }
+}
+
+TEST_CASE("131,072 equal letters are one word and still quick") {
+  const auto tokenizer = testing::read_text_cases("tests/text/data", "spm").tokenizer;
+  const std::string text(131'072, 'a');
+  CHECK(seconds_to_encode(tokenizer, text) < 1);
+  CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+}
+
+TEST_CASE("a vocabulary of 262,144 tokens is ready soon") {
+  std::string storage;
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  auto v = testing::small_spm();
+  const std::size_t own = v.tokens.size();
+  for (std::size_t i = own; i < 262'144; ++i) {
+    const std::string token = fmt::format("▁{:x}", i * 2654435761u);
+    places.emplace_back(storage.size(), token.size());
+    storage += token;
+    v.types.push_back(TokenType::normal);
+    v.scores.push_back(-static_cast<float>(i));
+  }
+  for (const auto& [at, size] : places)
+    v.tokens.push_back(std::string_view(storage).substr(at, size));
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    auto copy = v;
+    const auto start = std::chrono::steady_clock::now();
+    const Tokenizer tokenizer(std::move(copy));
+    best = std::min(
+        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    REQUIRE(tokenizer.vocab_size() == 262'144);
+  }
+  CHECK(best < 1.0);  // 0.02 s on an idle machine; room for sanitizers
+}

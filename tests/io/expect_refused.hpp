@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cpu_timer.hpp"
 #include "memory_watch.hpp"
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
@@ -7,7 +8,6 @@
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -34,7 +34,7 @@ inline std::string expect_refused(Errc code, const std::filesystem::path& path,
     std::error_code missing;
     const std::uintmax_t size = std::filesystem::file_size(path, missing);
     const std::size_t descriptors = open_descriptors();
-    const auto begin = std::chrono::steady_clock::now();
+    const CpuTimer timer;
     const MemoryWatch watch;
     try {
       io::open(path, options);
@@ -46,7 +46,7 @@ inline std::string expect_refused(Errc code, const std::filesystem::path& path,
     CHECK(open_descriptors() == descriptors);
     if (!missing && size <= small_file) {
       CHECK(peak <= static_cast<std::ptrdiff_t>(size) + slack_bytes);
-      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+      CHECK(timer.seconds() < patience);
     }
   }
   return first_words;

@@ -144,6 +144,14 @@ double largest_difference(const std::vector<float>& a, const std::vector<double>
   return worst;
 }
 
+double mean_square_difference(const std::vector<float>& a, const std::vector<double>& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  }
+  return sum / static_cast<double>(a.size());
+}
+
 }  // namespace
 
 TEST_CASE("attention: a worked example") {
@@ -202,6 +210,60 @@ TEST_CASE("attention: every variant against f64") {
       CHECK(c.run(isa, 3) == out);
     }
   }
+}
+
+TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
+  if (!cpu::supports(cpu::Isa::amx)) {
+    WARN("skipped: this machine has no AMX");
+    return;
+  }
+  Random random;
+  CAPTURE(random.seed());
+  for (int round = 0; round < 80; ++round) {
+    const std::int64_t kv_heads = 1 + random.below(3), group = 1 + random.below(6);
+    const std::int64_t queries = 7 + random.below(150);
+    const std::int64_t past = random.below(3) == 0 ? 0 : random.below(300);
+    const std::int64_t dim = round % 10 == 0 ? 300 : 1 + random.below(140);
+    const std::int64_t value_dim = random.below(2) == 0 ? dim : 1 + random.below(140);
+    Case c(random, queries, past + queries, kv_heads * group, kv_heads, dim, value_dim,
+           random.below(2) == 0 ? DType::f16 : DType::f32);
+    c.args.past = past;
+    c.args.causal = random.below(4) != 0;
+    if (random.below(3) == 0) c.args.window = 1 + random.below(100);
+    if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
+    if (random.below(3) == 0) c.add_mask(random, random.below(2) == 0);
+    CAPTURE(queries, past, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
+    CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size());
+    const std::vector<float> out = c.run(cpu::Isa::amx, 1, true);
+    // Scores of deviation 4 with both factors rounded by 2^-9, weights and values by 2^-9 too.
+    const std::vector<double> expected = c.reference();
+    CHECK(largest_difference(out, expected) < 0.12);
+    CHECK(mean_square_difference(out, expected) < 0.006 * 0.006);
+    CHECK(c.run(cpu::Isa::amx, 5, true) == out);
+  }
+}
+
+TEST_CASE("attention: bf16 tiles are exact where bf16 is") {
+  if (!cpu::supports(cpu::Isa::amx)) {
+    WARN("skipped: this machine has no AMX");
+    return;
+  }
+  Random random;
+  CAPTURE(random.seed());
+  // Small integers; weights of one or a few equal keys are powers of two.
+  Case c(random, 40, 150, 4, 2, 48, 40, DType::f16);
+  c.args.scale = 64.0f;
+  const auto small = [&](std::vector<float>& values) {
+    for (float& x : values) x = static_cast<float>(random.below(5) - 2);
+  };
+  small(c.q);
+  small(c.k);
+  small(c.v);
+  for (std::size_t i = 0; i < c.k.size(); ++i) c.half_k[i] = to_half(c.k[i]).bits;
+  for (std::size_t i = 0; i < c.v.size(); ++i) c.half_v[i] = to_half(c.v[i]).bits;
+  c.args.causal = true;
+  c.args.past = 110;
+  CHECK(largest_difference(c.run(cpu::Isa::amx, 1, true), c.reference()) < 1e-6);
 }
 
 TEST_CASE("attention: keys far above the rest do not overflow") {

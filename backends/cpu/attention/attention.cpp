@@ -13,7 +13,14 @@ namespace {
 
 static_assert(max_dim == max_head_dim);
 
-constexpr AttentionKernels by_isa[isa_count] = {
+struct Kernels {
+  AttentionPartKernel part;
+  AttentionTileKernel tile;
+  std::int64_t tile_queries;
+};
+
+// In the order of Isa.
+constexpr Kernels by_isa[isa_count] = {
     {portable::attention_part, portable::attention_tile, 16},
     {avx2::attention_part, avx2::attention_tile, 16},
     {avx2::attention_part, avx2::attention_tile, 16},
@@ -21,6 +28,25 @@ constexpr AttentionKernels by_isa[isa_count] = {
     {avx512::attention_part, avx512::attention_tile, 32},
     {avx512::attention_part, avx512::attention_tile, 32},
 };
+
+const Kernels& kernels_of(const AttentionArgs& args) {
+  return by_isa[static_cast<std::size_t>(args.isa)];
+}
+
+bool uses_amx(const AttentionArgs& args) { return args.fast && args.isa == Isa::amx; }
+
+// Queries and heads that one tile call takes. AMX turns keys into tiles first, at a cost that 96 or 128
+// rows share; its scratch memory holds 128 rows of 256 elements.
+struct TileSize {
+  std::int64_t queries;
+  std::int64_t heads;
+};
+TileSize tile_size(const AttentionArgs& args, const Kernels& kernels) {
+  if (!uses_amx(args)) return {kernels.tile_queries, 1};
+  const std::int64_t rows = std::max(args.head_dim, args.value_dim) > 256 ? 64 : 128;
+  const std::int64_t heads = std::min<std::int64_t>(args.heads / args.kv_heads, rows / 32);
+  return {rows / heads / 32 * 32, heads};
+}
 
 // A tile does the work of 16 or 32 queries however many it holds, faster per query than parts.
 constexpr std::int64_t most_single_queries = 6;
@@ -78,8 +104,9 @@ KeyRange visible(const AttentionArgs& args, std::int64_t query) {
 // the values.
 struct Plan {
   bool tiles;
-  std::int64_t tile_queries;
+  TileSize tile;
   std::int64_t tile_count;  // per head
+  std::int64_t head_sets;   // per kv_head
   std::int64_t parts;       // most parts a query can have
   std::int64_t items;
   std::int64_t counters;    // bytes before the partials
@@ -88,12 +115,14 @@ struct Plan {
 
 Plan plan_of(const AttentionArgs& args) {
   Plan plan{};
-  plan.tile_queries = by_isa[static_cast<int>(args.isa)].tile_queries;
   plan.tiles = args.queries > most_single_queries;
   if (args.heads == 0 || args.kv_heads == 0 || args.queries == 0) return plan;
   if (plan.tiles) {
-    plan.tile_count = (args.queries + plan.tile_queries - 1) / plan.tile_queries;
-    plan.items = args.heads * plan.tile_count;
+    const std::int64_t group = args.heads / args.kv_heads;
+    plan.tile = tile_size(args, kernels_of(args));
+    plan.tile_count = (args.queries + plan.tile.queries - 1) / plan.tile.queries;
+    plan.head_sets = (group + plan.tile.heads - 1) / plan.tile.heads;
+    plan.items = args.kv_heads * plan.head_sets * plan.tile_count;
     return plan;
   }
   plan.parts = std::max<std::int64_t>(1, (args.keys + decode_keys - 1) / decode_keys);
@@ -106,13 +135,18 @@ Plan plan_of(const AttentionArgs& args) {
 void run_tile(const AttentionArgs& args, const AttentionJob& job, const Plan& plan,
               std::int64_t item) {
   // The last queries see the most keys: handed out first, they leave the short tiles for the end.
-  const std::int64_t tile = plan.tile_count - 1 - item / args.heads;
-  const std::int64_t head = item % args.heads;
-  const std::int64_t first = tile * plan.tile_queries;
-  const std::int64_t last = std::min(first + plan.tile_queries, args.queries);
+  const std::int64_t sets = args.kv_heads * plan.head_sets;
+  const std::int64_t tile = plan.tile_count - 1 - item / sets;
+  const std::int64_t kv_head = item % sets / plan.head_sets;
+  const std::int64_t in_group = item % plan.head_sets * plan.tile.heads;
+  const std::int64_t heads = std::min(plan.tile.heads, job.group - in_group);
+  const std::int64_t first = tile * plan.tile.queries;
+  const std::int64_t last = std::min(first + plan.tile.queries, args.queries);
   KeyRange ranges[max_tile_queries];
   for (std::int64_t i = first; i < last; ++i) ranges[i - first] = visible(args, i);
-  by_isa[static_cast<int>(args.isa)].tile(job, head, first, last, ranges);
+  const AttentionTileKernel kernel =
+      uses_amx(args) ? amx::attention_tile : kernels_of(args).tile;
+  kernel(job, kv_head * job.group + in_group, heads, first, last, ranges);
 }
 
 // Sums up the parts of a query's heads in the order of their keys.
@@ -159,7 +193,7 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
     for (std::int64_t i = 0; i < heads; ++i) {
       wanted[i].values = partials + ((h + i) * plan.parts + part) * plan.stride + 2;
     }
-    by_isa[static_cast<int>(args.isa)].part(job, query, kv_head, h, heads, keys, wanted);
+    kernels_of(args).part(job, query, kv_head, h, heads, keys, wanted);
     for (std::int64_t i = 0; i < heads; ++i) {
       wanted[i].values[-2] = wanted[i].max;
       wanted[i].values[-1] = wanted[i].sum;

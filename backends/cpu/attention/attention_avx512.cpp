@@ -11,9 +11,9 @@ void attention_part(const AttentionJob& job, std::int64_t query, std::int64_t kv
   run_part(job, query, kv_head, first, count, keys, partials);
 }
 
-void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t first,
-                    std::int64_t last, const KeyRange* ranges) noexcept {
-  run_tile(job, head, first, last, ranges);
+void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t heads,
+                    std::int64_t first, std::int64_t last, const KeyRange* ranges) noexcept {
+  for (std::int64_t h = head; h < head + heads; ++h) run_tile(job, h, first, last, ranges);
 }
 
 }  // namespace tenon::cpu::avx512

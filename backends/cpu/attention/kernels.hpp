@@ -48,22 +48,17 @@ using AttentionPartKernel = void (*)(const AttentionJob&, std::int64_t query, st
                                      std::int64_t first, std::int64_t count, KeyRange keys,
                                      AttentionPartial* partials) noexcept;
 
-/// Queries [first, last), at most `tile_queries` of the level, of one head. ranges[i - first] is what
-/// query i sees.
-using AttentionTileKernel = void (*)(const AttentionJob&, std::int64_t head, std::int64_t first,
-                                     std::int64_t last, const KeyRange* ranges) noexcept;
-
-struct AttentionKernels {
-  AttentionPartKernel part;
-  AttentionTileKernel tile;
-  std::int64_t tile_queries;
-};
+/// Queries [first, last) of heads [head, head + heads), which share a kv_head. ranges[i - first] is
+/// what query i sees. How many queries and heads a call may bring: see TileSize.
+using AttentionTileKernel = void (*)(const AttentionJob&, std::int64_t head, std::int64_t heads,
+                                     std::int64_t first, std::int64_t last,
+                                     const KeyRange* ranges) noexcept;
 
 /// Keys per partial when few queries are spread over many threads.
 inline constexpr std::int64_t decode_keys = 256;
 
 inline constexpr std::int64_t max_part_heads = 16;
-inline constexpr std::int64_t max_tile_queries = 32;
+inline constexpr std::int64_t max_tile_queries = 128;
 inline constexpr std::int64_t max_dim = 512;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                                          \
@@ -71,11 +66,16 @@ inline constexpr std::int64_t max_dim = 512;
   void attention_part(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
                       std::int64_t, KeyRange, AttentionPartial*) noexcept;                  \
   void attention_tile(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
-                      const KeyRange*) noexcept;                                            \
+                      std::int64_t, const KeyRange*) noexcept;                              \
   }
 TENON_CPU_ISA_KERNELS(portable)
 TENON_CPU_ISA_KERNELS(avx2)
 TENON_CPU_ISA_KERNELS(avx512)
 #undef TENON_CPU_ISA_KERNELS
+
+namespace amx {
+void attention_tile(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                    const KeyRange*) noexcept;
+}
 
 }  // namespace tenon::cpu

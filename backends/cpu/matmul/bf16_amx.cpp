@@ -7,6 +7,7 @@
 #include "simd_avx512.hpp"
 
 #include "panel_body.hpp"
+#include "tiles_amx.hpp"
 
 #include <type_traits>
 
@@ -16,35 +17,11 @@ namespace {
 // Elements of k between visits to the sums. Sums stay in tiles for all of k unless K is larger; from
 // level-two cache the widened weights come as fast as the tiles take them.
 constexpr std::int64_t stretch = 2048;
-constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
 
 struct TileScratch {
   alignas(64) std::uint16_t weights[2 * 16 * stretch];  // two panels, tiles of 32 elements of k
   alignas(64) float sums[max_tile_rows * 32];
 };
-
-// Tile registers: sums 0 to 3, rows of x 4 and 5, weights 6 and 7; all 16 rows of 64 bytes.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfiguration) == 64);
-constinit const TileConfiguration tile_configuration;
-
-// GCC's tile intrinsics do not tell the compiler that they read memory: what was written there must
-// be made to happen before them.
-TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
-
-/// Lanes of two f32 vectors as pairs (even, odd) of bf16.
-TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
-                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  const __m512bh both = _mm512_cvtne2ps_pbh(odd, even);
-  return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
-}
 
 /// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
 template <DType dtype>
@@ -101,39 +78,6 @@ void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t firs
   }
 }
 
-/// sums[32][32] (+)= 32 rows of x times two panels, over `steps` groups of 32 elements of k.
-/// The second row block and the second panel follow the first after the given strides.
-void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
-                std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums) {
-  constexpr int sum_stride = 32 * sizeof(float);
-  finish_writes();
-  if (accumulate) {
-    _tile_loadd(0, sums, sum_stride);
-    _tile_loadd(1, sums + 16, sum_stride);
-    _tile_loadd(2, sums + 16 * 32, sum_stride);
-    _tile_loadd(3, sums + 16 * 32 + 16, sum_stride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  for (std::int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(4, x + s * tile_elements, 64);
-    _tile_loadd(6, w + s * tile_elements, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, w + w_step + s * tile_elements, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, x + x_step + s * tile_elements, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, sums, sum_stride);
-  _tile_stored(1, sums + 16, sum_stride);
-  _tile_stored(2, sums + 16 * 32, sum_stride);
-  _tile_stored(3, sums + 16 * 32 + 16, sum_stride);
-}
-
 TENON_INLINE void prefetch_rows(const LinearJob& job, std::int64_t panel, std::int64_t row,
                                 std::int64_t count) {
   for (std::int64_t r = row; r < row + count; ++r) {
@@ -166,7 +110,7 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
         if (last == job.inputs) prefetch_rows(job, p, row, count);
         float* sums = job.inputs <= stretch ? scratch.sums : scratch.sums + r * 32;
         const std::uint16_t* x = job.tiles + row / 16 * row_block + k / 32 * tile_elements;
-        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0, sums);
+        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0, sums, 32);
         if (last < job.inputs) continue;
         write_rows(job, p, row, count, sums, 32);
         if (two) write_rows(job, p + 1, row, count, sums + 16, 32);

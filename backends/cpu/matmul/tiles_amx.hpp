@@ -1,0 +1,75 @@
+#pragma once
+
+// Products of bf16 numbers by AMX tiles, with sums in f32. Included after simd_avx512.hpp, by AMX
+// sources only.
+#include <cstdint>
+
+#include <immintrin.h>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
+
+// Tile registers: sums 0 to 3, rows of x 4 and 5, weights 6 and 7; all 16 rows of 64 bytes.
+struct alignas(64) TileConfiguration {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfiguration) == 64);
+constinit const TileConfiguration tile_configuration;
+
+// GCC's tile intrinsics do not tell the compiler that they read memory: what was written there must
+// be made to happen before them.
+TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
+
+/// Lanes of two f32 vectors as pairs (even, odd) of bf16.
+TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512bh both = _mm512_cvtne2ps_pbh(odd, even);
+  return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
+}
+
+/// sums[32][32] (+)= 32 rows of x times 32 columns of w, over `steps` groups of 32 elements of k.
+///
+/// x and w are sequences of tiles along k. Rows 16 to 31 of x follow `x_step` elements after rows 0 to
+/// 15, columns 16 to 31 of w likewise; rows of the sums are `stride` floats apart.
+TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
+                std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums,
+                std::int64_t stride) {
+  const std::int64_t sum_stride = stride * static_cast<std::int64_t>(sizeof(float));
+  float* lower = sums + 16 * stride;
+  finish_writes();
+  if (accumulate) {
+    _tile_loadd(0, sums, sum_stride);
+    _tile_loadd(1, sums + 16, sum_stride);
+    _tile_loadd(2, lower, sum_stride);
+    _tile_loadd(3, lower + 16, sum_stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t s = 0; s < steps; ++s) {
+    _tile_loadd(4, x + s * tile_elements, 64);
+    _tile_loadd(6, w + s * tile_elements, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, w + w_step + s * tile_elements, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, x + x_step + s * tile_elements, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, sum_stride);
+  _tile_stored(1, sums + 16, sum_stride);
+  _tile_stored(2, lower, sum_stride);
+  _tile_stored(3, lower + 16, sum_stride);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

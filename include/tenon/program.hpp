@@ -78,7 +78,7 @@ struct Function {
   }
 };
 
-/// Functions of SSA instructions. Prints to and parses from text without loss (text.hpp).
+/// Functions of SSA instructions. Prints to and parses from text without loss.
 struct Program {
   std::string name = "model";
   int opset = 1;
@@ -114,9 +114,12 @@ std::vector<Diagnostic> check_program(Program& program);
 std::string print(const Program& program);
 Program parse(std::string_view text, std::string_view file = "program");
 struct ParseResult {
-  Program program;
+  Program program;  ///< empty when there are errors
   std::vector<Diagnostic> errors;
 };
 ParseResult parse_all(std::string_view text, std::string_view file = "program");
+
+/// Equal in all that the text holds: not in source lines, axis tags and the values of `folded`.
+bool same_program(const Program& a, const Program& b);
 
 }  // namespace tenon

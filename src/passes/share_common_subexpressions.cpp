@@ -1,4 +1,5 @@
 #include "passes/function_editor.hpp"
+#include "program/same.hpp"
 
 #include <tenon/optimize.hpp>
 
@@ -38,7 +39,7 @@ std::size_t hash(const Instruction& instruction) {
 }
 
 bool computes_the_same(const Instruction& a, const Instruction& b) {
-  return a.kind == b.kind && a.text == b.text && a.operands == b.operands && a.op == b.op;
+  return a.kind == b.kind && a.text == b.text && a.operands == b.operands && same_op(a.op, b.op);
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ inline constexpr std::size_t name_bytes = 255;  ///< of a value, a function or a
 inline constexpr std::size_t errors = 100;      ///< reported of one program
 
 // Of the text alone.
+inline constexpr std::size_t line_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t words = 4096;  ///< different names of sizes and words in attributes
 inline constexpr int bracket_depth = 16;
 inline constexpr std::size_t excerpt_bytes = 120;  ///< of a source line quoted in an error
 

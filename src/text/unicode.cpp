@@ -26,6 +26,21 @@ utf8proc_propval_t combining_class(char32_t value) noexcept {
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(value))->combining_class;
 }
 
+/// Sorts marks by combining class and leaves those of one class as they stand.
+void order_marks(std::vector<char32_t>::iterator begin, std::vector<char32_t>::iterator end) {
+  // Class, place and character in one number: texts have less than 2^32 characters.
+  std::vector<std::uint64_t> keys;
+  keys.reserve(static_cast<std::size_t>(end - begin));
+  for (auto mark = begin; mark != end; ++mark) {
+    const auto place = static_cast<std::uint64_t>(mark - begin);
+    keys.push_back((static_cast<std::uint64_t>(combining_class(*mark)) << 53) | (place << 21) |
+                   *mark);
+  }
+  std::ranges::sort(keys);
+  std::ranges::transform(keys, begin,
+                         [](std::uint64_t key) { return static_cast<char32_t>(key & 0x1FFFFF); });
+}
+
 }  // namespace
 
 namespace detail {
@@ -138,8 +153,7 @@ void decompose(std::vector<char32_t>& characters) {
     }
     const auto end =
         std::find_if(run, out.end(), [](char32_t c) { return combining_class(c) == 0; });
-    std::stable_sort(
-        run, end, [](char32_t a, char32_t b) { return combining_class(a) < combining_class(b); });
+    order_marks(run, end);
     run = end;
   }
   characters = std::move(out);

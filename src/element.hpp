@@ -1,5 +1,7 @@
 #pragma once
 
+#include "quant/half.hpp"
+
 #include <tenon/dtype.hpp>
 
 #include <bit>
@@ -62,12 +64,35 @@ To saturate(From value) noexcept {
   return static_cast<To>(value);
 }
 
+// The values of tenon::to_float and to_half, to_bfloat16, NaN payloads included, without branches
+// and within sight of the compiler, so that loops over them become vector code.
+
+inline float widen(half value) noexcept { return quant::widen(value.bits); }
+inline float widen(bfloat16 value) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
 template <class To>
 To narrow(float value) noexcept {
-  if constexpr (std::same_as<To, half>) {
-    return to_half(value);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr std::uint32_t infinity = 0x7F800000u;
+  if constexpr (std::same_as<To, bfloat16>) {
+    const std::uint32_t rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
+    const std::uint32_t quiet_nan = bits | 0x400000u;
+    return {static_cast<std::uint16_t>((magnitude > infinity ? quiet_nan : rounded) >> 16)};
   } else {
-    return to_bfloat16(value);
+    constexpr std::uint32_t rebias = 112u << 23;  // exponent biases 127 - 15
+    const std::uint32_t sign = (bits >> 16) & 0x8000u;
+    const std::uint32_t normal = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - rebias) >> 13;
+    // Below 2^-14 the float adder rounds to the multiples of 2^-24 that subnormals are.
+    const std::uint32_t subnormal =
+        std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000u;
+    const std::uint32_t nan = 0x7E00u | ((magnitude >> 13) & 0x3FFu);
+    const std::uint32_t special = magnitude > infinity ? nan : 0x7C00u;
+    const std::uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+    const std::uint32_t result = magnitude >= 0x477FF000u ? special : finite;  // from 65520
+    return {static_cast<std::uint16_t>(sign | result)};
   }
 }
 
@@ -78,7 +103,7 @@ To convert(From value) noexcept {
     if constexpr (std::same_as<To, From>) {
       return value;
     } else {
-      return convert<To>(to_float(value));
+      return convert<To>(widen(value));
     }
   } else if constexpr (std::same_as<To, From>) {
     return value;

@@ -3,6 +3,7 @@
 #include <tenon/host_view.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace tenon {
@@ -72,14 +73,55 @@ void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std:
   }
 }
 
-void copy_axes(const CopyPlan& plan, int axis, const std::byte* from, std::byte* to,
+/// Rows of `to` run across rows of `from`: square by square, so that the lines of both stay in
+/// cache.
+void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
+                  std::int64_t unit) noexcept {
+  constexpr std::int64_t side = 32;
+  const auto inner = static_cast<std::size_t>(plan.rank - 1);
+  const std::size_t outer = inner - 1;
+  for (std::int64_t i = 0; i < plan.dims[outer]; i += side) {
+    const std::int64_t rows = std::min(side, plan.dims[outer] - i);
+    for (std::int64_t j = 0; j < plan.dims[inner]; j += side) {
+      const std::int64_t columns = std::min(side, plan.dims[inner] - j);
+      for (std::int64_t row = i; row < i + rows; ++row) {
+        copy_row(from + row * plan.from[outer] + j * plan.from[inner], plan.from[inner],
+                 to + row * plan.to[outer] + j * plan.to[inner], plan.to[inner], columns, unit);
+      }
+    }
+  }
+}
+
+/// Moves the axis that `from` steps along most finely next to the innermost one. Returns whether
+/// that made a pair worth copying in squares.
+bool cross_axes(CopyPlan& plan) noexcept {
+  if (plan.rank < 2) return false;
+  const auto fineness = [&](int axis) {
+    return std::abs(plan.from[static_cast<std::size_t>(axis)]);
+  };
+  int finest = plan.rank - 1;
+  for (int axis = plan.rank - 2; axis >= 0; --axis) {
+    if (fineness(axis) < fineness(finest)) finest = axis;
+  }
+  if (finest == plan.rank - 1) return false;
+  const auto move_in = [&](auto& list) {
+    std::rotate(list.begin() + finest, list.begin() + finest + 1, list.begin() + plan.rank - 1);
+  };
+  move_in(plan.dims);
+  move_in(plan.from);
+  move_in(plan.to);
+  return true;
+}
+
+void copy_axes(const CopyPlan& plan, bool crossed, int axis, const std::byte* from, std::byte* to,
                std::int64_t unit) noexcept {
   const auto i = static_cast<std::size_t>(axis);
   if (axis == plan.rank - 1) {
     return copy_row(from, plan.from[i], to, plan.to[i], plan.dims[i], unit);
   }
+  if (crossed && axis == plan.rank - 2) return copy_crossed(plan, from, to, unit);
   for (std::int64_t n = 0; n < plan.dims[i]; ++n) {
-    copy_axes(plan, axis + 1, from + n * plan.from[i], to + n * plan.to[i], unit);
+    copy_axes(plan, crossed, axis + 1, from + n * plan.from[i], to + n * plan.to[i], unit);
   }
 }
 
@@ -145,11 +187,12 @@ void copy_elements(const HostView& from, const HostView& to) noexcept {
     if (dim == 0) return;
   }
   const DType dtype = from.shape.dtype();
-  const CopyPlan plan = plan_copy(from, to, block_size(dtype));
+  CopyPlan plan = plan_copy(from, to, block_size(dtype));
   if (plan.rank == 0) {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(block_bytes(dtype)));
   } else {
-    copy_axes(plan, 0, from.data, to.data, block_bytes(dtype));
+    const bool crossed = cross_axes(plan);
+    copy_axes(plan, crossed, 0, from.data, to.data, block_bytes(dtype));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <tenon/quant.hpp>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -258,6 +259,33 @@ TEST_CASE("HostBuffer: every plain type to every other, as one element at a time
       }
     }
   }
+}
+
+TEST_CASE("HostBuffer: whole arrays convert to 16-bit floats, and back, as single values do") {
+  std::vector<float> values;
+  for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
+    for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x0FFFu, 0x1000u, 0x1001u, 0x3000u, 0x7FFFu,
+                                      0x8000u, 0x8001u, 0xFFFFu}) {
+      values.push_back(std::bit_cast<float>(upper << 16 | lower));
+    }
+  }
+  const Shape shape({static_cast<std::int64_t>(values.size())}, f32);
+  const HostBuffer floats = HostBuffer::of<float>(shape, values);
+  const HostBuffer halves = floats.to(f16), bfloats = floats.to(bf16);
+  const HostBuffer half_values = halves.to(f32), bfloat_values = bfloats.to(f32);
+  const auto same_bits = [](float a, float b) {
+    return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+  };
+  int wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const half h = halves.values<half>()[i];
+    const bfloat16 b = bfloats.values<bfloat16>()[i];
+    if (h.bits != to_half(values[i]).bits) ++wrong;
+    if (b.bits != to_bfloat16(values[i]).bits) ++wrong;
+    if (!same_bits(half_values.values<float>()[i], to_float(h))) ++wrong;
+    if (!same_bits(bfloat_values.values<float>()[i], to_float(b))) ++wrong;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("HostBuffer: conversion of strided arrays keeps tags") {

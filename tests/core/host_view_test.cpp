@@ -189,6 +189,31 @@ TEST_CASE("copy_elements: any strides to any strides, every element size") {
   for (const DType dtype : {i8, f16, f32, f64}) check(dtype);
 }
 
+TEST_CASE("copy_elements: transposed axes of odd sizes") {
+  // Larger than the squares that such a copy goes by, and no multiple of them.
+  const Shape shape({3, 70, 2, 45}, i32);
+  std::vector<std::int32_t> from(3 * 70 * 2 * 45), to(from.size());
+  std::iota(from.begin(), from.end(), 0);
+  for (const std::array<std::size_t, 4>& order :
+       {std::array<std::size_t, 4>{3, 2, 1, 0}, {0, 3, 2, 1}, {1, 0, 3, 2}, {2, 3, 0, 1}}) {
+    // Axis order[k] of the view is the k-th outermost in memory.
+    Strides strides{};
+    std::int64_t step = 4;
+    for (std::size_t k = 4; k-- > 0;) {
+      strides[order[k]] = step;
+      step *= shape[static_cast<int>(order[k])];
+    }
+    const HostView source(from.data(), shape, strides);
+    const HostView target(to.data(), shape);
+    copy_elements(source, target);
+    int wrong = 0;
+    for_each_index(shape, [&](std::span<const std::int64_t> i) {
+      if (std::memcmp(source.at(i), target.at(i), 4) != 0) ++wrong;
+    });
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("copy_elements: scalars, nothing, and blocks") {
   float from = 3, to = 0;
   copy_elements(HostView(&from, Shape()), HostView(&to, Shape()));

@@ -10,6 +10,7 @@
 
 #include "graph_impl.hpp"
 #include "graph_registry.hpp"
+#include "program/words.hpp"
 
 namespace tenon {
 namespace {
@@ -19,9 +20,12 @@ namespace {
 class Namer {
  public:
   std::string unique(std::string base, bool numbered) {
+    constexpr std::size_t longest = 200;  // leaves room for a number
+    base.resize(std::min(base.size(), longest));
     for (char& c : base) {
-      if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_') c = '_';
+      if (!is_identifier(std::string_view(&c, 1)) && (c < '0' || c > '9')) c = '_';
     }
+    if (is_keyword(base)) base += '_';
     if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0])) != 0) base = "v" + base;
     std::string name = base;
     int& next = next_[base];

@@ -405,6 +405,15 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   counts_.push_back(instruction.count);
   std::vector<Item> results = call(callee, std::move(arguments));
 
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Shape& shape = std::get<Array>(results[i].value).shape;
+    const Shape& place = std::get<Array>(carried[i].value).shape;
+    if (shape == place) continue;
+    throw Error(Errc::shape_mismatch, place_text(instruction.line, "repeat"),
+                fmt::format("'{}' is carried as {}, but '{}' returns {}", callee.values[i].name, to_string(place),
+                            callee.name, to_string(shape)));
+  }
+
   // Results become the next carry, all at once: one that sits in another's place, or is a view of
   // its own, moves out first.
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -68,9 +68,3 @@ write_basic_package_version_file(${staging}/tenonConfigVersion.cmake
 file(GLOB find_modules ${PROJECT_SOURCE_DIR}/cmake/Find*.cmake)
 install(FILES ${staging}/tenonConfig.cmake ${staging}/tenonConfigVersion.cmake ${find_modules}
         DESTINATION ${package_dir})
-
-if(TARGET tenon_tool)
-  install(TARGETS tenon_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-elseif(TARGET tenon)
-  install(TARGETS tenon RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()

@@ -21,8 +21,8 @@ build release || die "cannot build"
 
 if install_packages "${model_packages[@]}" && fetch_models smollm2; then
   say "$model is asked: $question"
-  printf '%s\n' "$question" | "$builds/release/tools/tenon" chat "$cache/models/$model" -n 256
-  say "to go on: $builds/release/tools/tenon chat $cache/models/$model"
+  "$builds/release/tools/tenon" generate "$cache/models/$model" --chat --prompt "$question" -n 256
+  say "to talk to it: $builds/release/tools/tenon chat $cache/models/$model"
 else
   say "no language model to be had here; classifying handwritten digits instead"
   (cd "$root" && "$builds/release/examples/digits")

@@ -2,7 +2,10 @@
 
 #include <tenon/error.hpp>
 
+#include <cstdint>
 #include <cstdlib>
+#include <mutex>
+#include <new>
 #include <string>
 
 #if defined(__linux__)
@@ -10,30 +13,103 @@
 #endif
 
 namespace tenon::cpu {
+
+/// Memory that buffers are cut from front to back. Guarded by `slab_mutex`.
+struct Slab {
+  std::byte* data;
+  std::size_t used = 0;
+  int buffers = 0;
+};
+
 namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+constexpr std::size_t slab_bytes = std::size_t{64} << 20;  // of address space; touched as it is used
+constexpr std::size_t smallest_in_slab = std::size_t{16} << 10;
+
+// A sanitizer can watch the ends of a buffer only if it has its own allocation.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool uses_slabs = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool uses_slabs = false;
+#else
+constexpr bool uses_slabs = true;
+#endif
+#else
+constexpr bool uses_slabs = true;
+#endif
+
+std::mutex slab_mutex;
+Slab* open_slab = nullptr;  // the one that new buffers come from
+
+// Null if there is no memory.
+std::byte* allocate(std::size_t size) noexcept {
+  const std::size_t alignment = size >= huge_page ? huge_page : cache_line;
+  if (size > SIZE_MAX - alignment) return nullptr;
+  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
+#if defined(__linux__)
+  // A hint; where huge pages are off, nothing is lost.
+  if (data != nullptr && alignment == huge_page) ::madvise(data, rounded, MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
+void destroy(Slab* slab) noexcept {
+  std::free(slab->data);
+  delete slab;
+}
+
+// A place in the open slab or in a new one; null if there is no memory for one.
+std::byte* cut(std::size_t size, Slab*& owner) noexcept {
+  const std::size_t rounded = (size + cache_line - 1) / cache_line * cache_line;
+  const std::lock_guard lock(slab_mutex);
+  if (open_slab == nullptr || slab_bytes - open_slab->used < rounded) {
+    std::byte* data = allocate(slab_bytes);
+    if (data == nullptr) return nullptr;
+    auto* fresh = new (std::nothrow) Slab{data};
+    if (fresh == nullptr) {
+      std::free(data);
+      return nullptr;
+    }
+    open_slab = fresh;
+  }
+  owner = open_slab;
+  std::byte* place = open_slab->data + open_slab->used;
+  open_slab->used += rounded;
+  ++open_slab->buffers;
+  return place;
+}
+
+void give_back(Slab* slab) noexcept {
+  const std::lock_guard lock(slab_mutex);
+  if (--slab->buffers != 0) return;
+  if (slab == open_slab) open_slab = nullptr;
+  destroy(slab);
+}
 
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(std::size_t size_bytes) : size_(size_bytes) {
   if (size_bytes == 0) return;
-  const std::size_t alignment = size_bytes >= huge_page ? huge_page : cache_line;
-  if (size_bytes <= SIZE_MAX - alignment) {
-    const std::size_t rounded = (size_bytes + alignment - 1) / alignment * alignment;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-#if defined(__linux__)
-    // A hint; where huge pages are off, nothing is lost.
-    if (data_ != nullptr && alignment == huge_page) ::madvise(data_, rounded, MADV_HUGEPAGE);
-#endif
+  if (uses_slabs && size_bytes >= smallest_in_slab && size_bytes <= slab_bytes / 2) {
+    data_ = cut(size_bytes, slab_);
   }
+  if (data_ == nullptr) data_ = allocate(size_bytes);
   if (data_ == nullptr) {
     throw Error(Errc::out_of_memory, "AlignedBuffer",
                 std::to_string(size_bytes) + " bytes could not be allocated");
   }
 }
 
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+AlignedBuffer::~AlignedBuffer() {
+  if (slab_ != nullptr) {
+    give_back(slab_);
+  } else {
+    std::free(data_);
+  }
+}
 
 }  // namespace tenon::cpu

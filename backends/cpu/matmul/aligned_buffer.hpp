@@ -1,12 +1,17 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 namespace tenon::cpu {
 
-/// Owned memory aligned to 64 bytes (2 MiB and huge pages when large). Contents start undefined.
+struct Slab;
+
+/// Owned memory aligned to 64 bytes. Contents start undefined.
+///
+/// Buffers of 16 KiB and more share slabs of huge pages where the system has them: the weights of a
+/// layer are smaller than a huge page, and reading them page by small page costs a third of the
+/// memory's bandwidth. A slab's memory goes back to the system when its last buffer is gone.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
@@ -14,10 +19,13 @@ class AlignedBuffer {
   explicit AlignedBuffer(std::size_t size_bytes);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        slab_(std::exchange(other.slab_, nullptr)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(slab_, other.slab_);
     return *this;
   }
 
@@ -28,6 +36,7 @@ class AlignedBuffer {
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  Slab* slab_ = nullptr;  ///< null if the memory is the buffer's own
 };
 
 }  // namespace tenon::cpu

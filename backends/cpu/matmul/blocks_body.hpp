@@ -11,6 +11,9 @@
 namespace tenon::cpu {
 namespace {
 
+/// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
+/// prefetch alone stops at each page.
+constexpr std::int64_t prefetch_distance = 1024;
 constexpr std::int64_t direct_rows = 4;       // most rows that read packed weights
 constexpr std::int64_t stretch_groups = 32;   // groups of 32 unpacked at once: 16 KiB of codes
 
@@ -22,16 +25,18 @@ struct UnpackedPanel {
   static constexpr int group = group_;
   static constexpr bool has_min = has_min_;
   static constexpr int groups_per_record = 1;
+  static constexpr bool streams = false;  // it is in cache
+  static constexpr int code_bytes = 512;
   static constexpr int subs = 32 / group;
 
-  const std::uint8_t* code_bytes;
+  const std::uint8_t* code_section;
   const float* scales;
   const float* mins;
   int part;
   std::int64_t first_group;
 
   TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_bytes + (g - first_group) * 512 + part * (4 * Simd::lanes);
+    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
   }
   template <int j>
   TENON_INLINE static Int vector(const std::uint8_t* codes) {
@@ -78,6 +83,11 @@ void tile(const LinearJob& job, const Panel& panel, std::int64_t row, std::int64
     const auto record = panel.record(g);
     for (int i = 0; i < Panel::groups_per_record; ++i) {
       const std::uint8_t* codes = panel.codes(g + i);
+      if constexpr (Panel::streams) {
+        for (int line = 0; line < Panel::code_bytes; line += 64) {
+          __builtin_prefetch(codes + prefetch_distance + line);
+        }
+      }
       unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
         const std::int64_t s = (g + i) * subs + sub;
         Dot<Panel::bits, Panel::offset, quads> dot[count];

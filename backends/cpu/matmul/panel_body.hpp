@@ -34,13 +34,15 @@ struct PackedPanel {
   static constexpr int group = format.group;
   static constexpr bool has_min = format.has_min;
   static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
+  static constexpr bool streams = true;  // from memory, each byte once or a few times
+  static constexpr int code_bytes = format.code_bytes();
 
   const std::uint8_t* scales;
-  const std::uint8_t* code_bytes;
+  const std::uint8_t* code_section;
   int part;
 
   TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_bytes + g * format.code_bytes() + part * (4 * Simd::lanes);
+    return code_section + g * code_bytes + part * (4 * Simd::lanes);
   }
 
   /// Codes 4 j to 4 j + 3 of a group.

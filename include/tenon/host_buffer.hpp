@@ -86,6 +86,9 @@ class HostBuffer {
 
   /// Other sizes for as many elements (Errc::bad_shape); contiguous arrays only
   /// (Errc::bad_argument). Tags and layout do not survive.
+  HostBuffer reshape(std::initializer_list<std::int64_t> dims) const {
+    return reshape(std::span<const std::int64_t>(dims.begin(), dims.size()));
+  }
   HostBuffer reshape(std::span<const std::int64_t> dims) const;
   /// Axis i of the result is axis order[i]; Errc::bad_argument unless `order` names each axis once.
   HostBuffer permute(std::span<const int> order) const;

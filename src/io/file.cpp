@@ -55,6 +55,16 @@ void TensorEntry::read(std::span<std::byte> to) const {
   if (size_bytes > 0) file->read(offset_bytes, to);  // nothing may lie behind the file's last byte
 }
 
+WeightsView File::view() const {
+  std::call_once(state_->view_made, [&] {
+    std::vector<std::pair<std::string, Shape>> weights;
+    weights.reserve(state_->tensors.size());
+    for (const TensorEntry& entry : state_->tensors) weights.emplace_back(entry.name, entry.shape);
+    state_->view.emplace(state_->path.filename().string(), weights);
+  });
+  return *state_->view;
+}
+
 File::File(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
 const std::filesystem::path& File::path() const noexcept { return state_->path; }

@@ -3,12 +3,6 @@
 
 namespace tenon::io {
 
-WeightsView view(const File& file) {
-  std::vector<std::pair<std::string, Shape>> weights;
-  for (const TensorEntry& entry : file.tensors()) weights.emplace_back(entry.name, entry.shape);
-  return {file.path().filename().string(), weights};
-}
-
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
                                            const DevicePtr& device, const LoadOptions& options) {
   LoadProgress progress;

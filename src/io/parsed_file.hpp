@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +29,10 @@ struct File::State {
   std::vector<TensorEntry> tensors;
   std::vector<std::uint32_t> by_name;  // positions in tensors, ordered by name
   std::vector<std::shared_ptr<const InputFile>> shards;
+
+  // Made when first asked for; declared tensors live as long as the file.
+  mutable std::once_flag view_made;
+  mutable std::optional<WeightsView> view;
 };
 
 ParsedFile read_gguf(const std::shared_ptr<const InputFile>& file, const Limits& limits);

@@ -126,15 +126,13 @@ struct SentenceEncoder::Impl {
   Impl(io::File opened, std::vector<BackendPtr> chosen)
       : file(std::move(opened)),
         config(BertConfig::from(file)),
-        view(io::view(file)),
-        bert(Bert<>::init(view, config)),
+        bert(Bert<>::init(file.view(), config)),
         tokenizer(load_tokenizer(file)),
         exe(bert, {Shape({1, 16}, i32), Shape({1, 16}, f32)}, with_backends(std::move(chosen))),
         bound(exe.bind(io::load(bert, file, cpu_device()))) {}
 
   io::File file;
   BertConfig config;
-  WeightsView view;
   Bert<> bert;
   text::Tokenizer tokenizer;
   Exe<&Bert<>::embed> exe;

@@ -36,8 +36,7 @@ struct LanguageModel::Impl {
       : file(std::move(opened)),
         options(chosen),
         config(DecoderConfig::from(file)),
-        view(io::view(file)),
-        decoder(Decoder<>::init(view, config)),
+        decoder(Decoder<>::init(file.view(), config)),
         tokenizer(load_tokenizer(file)) {
     if (options.context == 0) options.context = std::min(config.context_length, default_context);
     if (options.context < 1 || options.chunk < 1) {
@@ -64,7 +63,6 @@ struct LanguageModel::Impl {
   io::File file;
   LanguageModelOptions options;
   DecoderConfig config;
-  WeightsView view;
   Decoder<> decoder;
   text::Tokenizer tokenizer;
   std::vector<BackendPtr> backends;

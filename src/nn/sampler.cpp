@@ -14,6 +14,17 @@ void require(bool holds, const char* what, double value) {
   if (!holds) throw Error(Errc::bad_argument, "Sampler", fmt::format("{} is {}", what, value));
 }
 
+/// The highest logit, the lowest id on ties; NaN never wins.
+std::int32_t most_likely(std::span<const float> logits) {
+  std::size_t best = logits.size();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i])) continue;
+    if (best == logits.size() || logits[i] > logits[best]) best = i;
+  }
+  if (best == logits.size()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
+  return static_cast<std::int32_t>(best);
+}
+
 }  // namespace
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
@@ -27,6 +38,7 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
+  if (options_.temperature == 0 && options_.repetition_penalty == 1) return most_likely(logits);
   candidates_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) candidates_.emplace_back(logits[i], static_cast<std::int32_t>(i));

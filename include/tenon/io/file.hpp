@@ -5,6 +5,7 @@
 #include <tenon/io/metadata.hpp>
 #include <tenon/io/options.hpp>
 #include <tenon/shape.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,10 @@ class File {
   /// GGUF's key and value pairs (of the first shard), or the strings of safetensors'
   /// `__metadata__`.
   const Metadata& metadata() const noexcept;
+
+  /// What a model struct declares its tensors from: types only, nothing is read. The tensors stay
+  /// valid as long as this file or the view lives.
+  WeightsView view() const;
 
   /// A file of this name in the same folder ("config.json"), if there is one. `name` is one path
   /// component (Errc::path_escape otherwise).

@@ -3,7 +3,6 @@
 #include <tenon/device.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/io/file.hpp>
-#include <tenon/weights_view.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -17,9 +16,6 @@
 #include <vector>
 
 namespace tenon::io {
-
-/// What a model struct declares its tensors from. Holds types only; nothing is read.
-WeightsView view(const File& file);
 
 struct LoadProgress {
   std::uint64_t done_bytes = 0;
@@ -38,7 +34,7 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
                                            const LoadOptions& options = {});
 
 /// Loads a model's weights on another thread: runs in parallel with compile. Tied weights (one name
-/// in two fields) are loaded once. The model's tensors must come from view(file).
+/// in two fields) are loaded once. The model's tensors must come from file.view().
 template <class Model>
 std::future<Bufferized<Model>> load_async(const Model& model, const File& file,
                                           const DevicePtr& device, LoadOptions options = {}) {

@@ -24,8 +24,8 @@ namespace tenon::models {
 struct LanguageModelOptions {
   std::int64_t context = 0;   ///< positions a conversation may hold; 0: the model's own, at most 4096
   std::int64_t chunk = 512;   ///< tokens of a prompt that are processed at once
-  BackendOptions backend;     ///< threads, precision; exact keeps the cache in f32 too
-  io::LoadOptions load;
+  BackendOptions backend{};   ///< threads, precision; exact keeps the cache in f32 too
+  io::LoadOptions load{};
 };
 
 /// A conversation with a model: the cache of what was read so far. One thread at a time.
@@ -84,9 +84,9 @@ class LanguageModel {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
-  nn::SamplerOptions sampler;
-  std::vector<std::string> stop;    ///< spellings of further tokens that end the text
-  std::stop_token cancel;           ///< ends early, without an error
+  nn::SamplerOptions sampler{};
+  std::vector<std::string> stop{};    ///< spellings of further tokens that end the text
+  std::stop_token cancel{};         ///< ends early, without an error
 };
 
 struct Generated {

@@ -1,0 +1,41 @@
+#pragma once
+
+// Everything, for programs that link tenon::tenon. Including it makes the CPU backend and the
+// reference backend known before main() runs.
+
+#include <tenon/backend.hpp>
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/buffer.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/io/load.hpp>
+#include <tenon/io/npy.hpp>
+#include <tenon/io/save.hpp>
+#include <tenon/log.hpp>
+#include <tenon/models/encoder.hpp>
+#include <tenon/models/language_model.hpp>
+#include <tenon/nn.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/optimize.hpp>
+#include <tenon/program.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
+#include <tenon/text/tokenizer.hpp>
+#include <tenon/weights_view.hpp>
+
+namespace tenon::detail {
+
+// Registering twice is harmless, so every translation unit may do it.
+inline const bool backends_registered = [] {
+  register_cpu_backend();
+  register_reference_backend();
+  return true;
+}();
+
+}  // namespace tenon::detail

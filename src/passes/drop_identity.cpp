@@ -12,11 +12,33 @@
 namespace tenon::passes {
 namespace {
 
+/// Whether a view shows all of its input in place: a reshape to the same sizes, a slice of
+/// everything.
+bool shows_all(const FunctionEditor& editor, const Instruction& instruction) {
+  const OpDef& def = *instruction.op.def();
+  const std::optional<Shape>& in = editor.type(instruction.operands[0]);
+  if (def.view == nullptr || !in || !in->is_static() ||
+      !same_type(in, editor.type(instruction.result)))
+    return false;
+  HostView dense;
+  dense.shape = *in;
+  dense.strides = dense_strides(*in);
+  ViewPlacement placement;
+  if (!def.view(instruction.op.attributes(), dense, *in, placement) || placement.offset_bytes != 0)
+    return false;
+  for (int i = 0; i < in->rank(); ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    if ((*in)[i] > 1 && placement.strides[axis] != dense.strides[axis]) return false;
+  }
+  return true;
+}
+
 /// The operand that the result equals, if there is one.
 std::optional<ValueId> equal_operand(const FunctionEditor& editor, const Instruction& instruction) {
   const OpInstance& op = instruction.op;
   const std::vector<ValueId>& in = instruction.operands;
-  if (op.as<Cast>() != nullptr) return in[0];
+  if (in.empty()) return std::nullopt;
+  if (op.as<Cast>() != nullptr || shows_all(editor, instruction)) return in[0];
   const bool mul = op.as<Mul>() != nullptr;
   if (mul && editor.constant_value(in[0]) == 1.0) return in[1];
   if ((mul || op.as<Div>() != nullptr) && editor.constant_value(in[1]) == 1.0) return in[0];

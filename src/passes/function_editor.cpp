@@ -1,9 +1,12 @@
 #include "passes/function_editor.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
 #include <numeric>
+
+#include <fmt/format.h>
 
 namespace tenon::passes {
 
@@ -34,6 +37,39 @@ void FunctionEditor::replace(std::size_t i, OpInstance op, std::vector<ValueId> 
   instruction.operands = std::move(operands);
 }
 
+ValueId FunctionEditor::insert(std::size_t i, std::string_view name, OpInstance op,
+                               std::vector<ValueId> operands) {
+  const ValueId added = function_.parameter_count + static_cast<ValueId>(i);
+  const auto shift = [&](ValueId& id) { id += id >= added ? 1 : 0; };
+  std::vector<Shape> inputs;
+  for (const ValueId id : operands) inputs.push_back(function_.values[id].shape.value());
+  const Shape shape = op.def()->infer(op.attributes(), inputs).without_tags();
+  for (const ValueId id : operands) ++uses_[id];
+
+  Instruction instruction;
+  instruction.op = std::move(op);
+  instruction.operands = std::move(operands);
+  instruction.result = added;
+  instruction.line = function_.body[i].line;
+  for (std::size_t k = i; k < function_.body.size(); ++k) {
+    ++function_.body[k].result;
+    std::ranges::for_each(function_.body[k].operands, shift);
+  }
+  std::ranges::for_each(function_.results, shift);
+  const auto at = [&](auto& values) { return values.begin() + static_cast<std::ptrdiff_t>(added); };
+  function_.body.insert(function_.body.begin() + static_cast<std::ptrdiff_t>(i),
+                        std::move(instruction));
+  std::string unique(name);
+  const auto taken = [&] {
+    return std::ranges::find(function_.values, unique, &Value::name) != function_.values.end();
+  };
+  for (int n = 0; taken(); ++n) unique = fmt::format("{}{}", name, n);
+  function_.values.insert(at(function_.values), {std::move(unique), ValueKind::tensor, shape});
+  uses_.insert(at(uses_), 0);
+  updated_.insert(at(updated_), false);
+  return added;
+}
+
 void FunctionEditor::forward(ValueId from, ValueId to) {
   for (Instruction& instruction : function_.body)
     std::ranges::replace(instruction.operands, from, to);
@@ -44,6 +80,20 @@ void FunctionEditor::forward(ValueId from, ValueId to) {
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept {
   return a && b && *a == *b &&
          std::ranges::none_of(a->dims(), [](std::int64_t dim) { return dim == unknown_dim; });
+}
+
+bool gives(const FunctionEditor& editor, const OpInstance& op, const std::vector<ValueId>& operands,
+           const std::optional<Shape>& type) {
+  std::vector<Shape> inputs;
+  for (const ValueId id : operands) {
+    if (!editor.type(id)) return false;
+    inputs.push_back(*editor.type(id));
+  }
+  try {
+    return same_type(op.def()->infer(op.attributes(), inputs), type);
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::vector<bool> updated_values(const Function& function) {

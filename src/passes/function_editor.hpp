@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,11 +41,20 @@ class FunctionEditor {
   bool movable(ValueId id) const noexcept { return !updated_[id]; }
   /// The type, where known.
   const std::optional<Shape>& type(ValueId id) const noexcept { return function_.values[id].shape; }
+  /// The instruction's op, when it is an `Op`.
+  template <OpStruct Op>
+  const Op* op_at(std::size_t i) const noexcept {
+    return at(i).kind == Instruction::Kind::op ? at(i).op.as<Op>() : nullptr;
+  }
   /// The number that all elements of a value have, when `full` wrote it.
   std::optional<double> constant_value(ValueId id) const noexcept;
 
   /// Instruction i computes its result in another way.
   void replace(std::size_t i, OpInstance op, std::vector<ValueId> operands);
+  /// A new instruction before instruction i, which moves to i + 1: values from there on get other
+  /// ids. Returns the new value, of the type that the op infers.
+  ValueId insert(std::size_t i, std::string_view name, OpInstance op,
+                 std::vector<ValueId> operands);
   /// Every user of `from` uses `to` instead.
   void forward(ValueId from, ValueId to);
 
@@ -56,6 +66,10 @@ class FunctionEditor {
 
 /// Both known, and equal whatever their open sizes come to be.
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept;
+
+/// Whether the op takes these operands and gives just this type: what a replacement must do.
+bool gives(const FunctionEditor& editor, const OpInstance& op, const std::vector<ValueId>& operands,
+           const std::optional<Shape>& type);
 
 /// Values whose storage an update, a call or a loop may overwrite: one entry per value. Calls and
 /// loops are taken to update whatever they are given.

@@ -26,8 +26,7 @@ int rewrite_gated_activation(Program&, Function& function) {
   FunctionEditor editor(function);
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
-    if (editor.at(i).kind != Instruction::Kind::op || editor.at(i).op.as<Mul>() == nullptr)
-      continue;
+    if (editor.op_at<Mul>(i) == nullptr) continue;
     for (const int side : {0, 1}) {
       const ValueId activated = editor.at(i).operands[static_cast<std::size_t>(side)];
       const ValueId up = editor.at(i).operands[static_cast<std::size_t>(1 - side)];

@@ -10,8 +10,7 @@ int rewrite_linear_residual(Program&, Function& function) {
   FunctionEditor editor(function);
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
-    if (editor.at(i).kind != Instruction::Kind::op || editor.at(i).op.as<Add>() == nullptr)
-      continue;
+    if (editor.op_at<Add>(i) == nullptr) continue;
     for (const int side : {1, 0}) {
       const ValueId product = editor.at(i).operands[static_cast<std::size_t>(side)];
       const ValueId residual = editor.at(i).operands[static_cast<std::size_t>(1 - side)];

@@ -1,0 +1,93 @@
+#include "passes/function_editor.hpp"
+#include "passes/rewrites.hpp"
+
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
+#include <tenon/ops/softmax.hpp>
+
+#include <array>
+#include <cmath>
+
+// A mask stays out of the pattern: where it hides every key, softmax gives NaN and attention zeros.
+
+namespace tenon::passes {
+namespace {
+
+struct Scores {
+  ValueId queries, keys;
+  double scale;
+};
+
+/// q . k^T of rank 4, with its scale.
+std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
+  double scale = 1;
+  if (const bool divided = editor.made_by<Div>(id) != nullptr;
+      divided || editor.made_by<Mul>(id) != nullptr) {
+    if (editor.uses(id) != 1) return std::nullopt;
+    const std::vector<ValueId>& in = editor.definition(id)->operands;
+    const std::size_t number = divided || editor.constant_value(in[1]) ? 1 : 0;
+    const std::optional<double> factor = editor.constant_value(in[number]);
+    if (!factor) return std::nullopt;
+    scale = divided ? 1 / *factor : *factor;
+    id = in[1 - number];
+  }
+  // 0 stands for 1 / sqrt(D) in the attribute.
+  if (!std::isfinite(scale) || scale == 0) return std::nullopt;
+  if (editor.made_by<Matmul>(id) == nullptr || editor.uses(id) != 1) return std::nullopt;
+  const std::vector<ValueId>& in = editor.definition(id)->operands;
+  const Permute* transposed = editor.made_by<Permute>(in[1]);
+  if (transposed == nullptr || !(transposed->order == IntList{0, 1, 3, 2})) return std::nullopt;
+  return Scores{in[0], editor.definition(in[1])->operands[0], scale};
+}
+
+/// Batch and heads must agree: a product broadcasts them, attention does not.
+bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
+         const std::optional<Shape>& v) {
+  if (!q || !k || !v || q->rank() != 4 || k->rank() != 4 || v->rank() != 4) return false;
+  if (!is_floating(q->dtype()) || q->dtype() != k->dtype() || k->dtype() != v->dtype())
+    return false;
+  // Composed scores of f16 overflow where the op's do not.
+  if (q->dtype() == f16) return false;
+  for (const int axis : {0, 1}) {
+    if ((*q)[axis] != (*k)[axis] || (*k)[axis] != (*v)[axis] || (*q)[axis] == unknown_dim)
+      return false;
+  }
+  // No key at all: softmax of nothing, whatever a backend makes of it.
+  return !is_static((*k)[2]) || (*k)[2] > 0;
+}
+
+}  // namespace
+
+int rewrite_attention(Program&, Function& function) {
+  FunctionEditor editor(function);
+  int applied = 0;
+  for (std::size_t i = 0; i < editor.size(); ++i) {
+    if (editor.op_at<Matmul>(i) == nullptr) continue;
+    const ValueId weights = editor.at(i).operands[0];
+    const Softmax* softmax = editor.made_by<Softmax>(weights);
+    if (softmax == nullptr || softmax->axis != 3 || editor.uses(weights) != 1) continue;
+    const std::optional<Scores> scores =
+        match_scores(editor, editor.definition(weights)->operands[0]);
+    if (!scores) continue;
+    std::array operands = {scores->queries, scores->keys, editor.at(i).operands[1]};
+    if (!fit(editor.type(operands[0]), editor.type(operands[1]), editor.type(operands[2])))
+      continue;
+    if (!editor.movable(operands[0]) || !editor.movable(operands[1])) continue;
+
+    const OpInstance heads_second(Permute{.order = {0, 2, 1, 3}});
+    std::size_t at = i;
+    for (ValueId& operand : operands)
+      operand = editor.insert(at++, "heads", heads_second, {operand});
+    const OpInstance attention(Attention{.scale = scores->scale});
+    const ValueId mixed =
+        editor.insert(at++, "attended", attention, {operands[0], operands[1], operands[2]});
+    editor.replace(at, heads_second, {mixed});
+    i = at;
+    ++applied;
+  }
+  return applied;
+}
+
+}  // namespace tenon::passes

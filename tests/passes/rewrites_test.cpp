@@ -1,0 +1,419 @@
+#include <algorithm>
+#include <string>
+
+#include <catch2/catch.hpp>
+
+#include <tenon/optimize.hpp>
+
+#include "support/program_text.hpp"
+
+using namespace tenon;
+using namespace tenon::testing;
+
+namespace {
+
+/// The only function of a text after one rewrite, applied wherever it matches, without what that
+/// leaves behind.
+std::string rewritten(std::string_view rewrite, std::string_view text) {
+  Program program = program_of(text);
+  verify(program);
+  const auto found = std::ranges::find(all_rewrites(), rewrite, &Rewrite::name);
+  REQUIRE(found != all_rewrites().end());
+  const int applied = found->apply(program, program.functions[0]);
+  const bool changed = !same_program(program, [&] {
+    Program before = program_of(text);
+    verify(before);
+    return before;
+  }());
+  CHECK((applied > 0) == changed);
+  remove_dead_code(program.functions[0]);
+  verify(program);
+  return functions_of(program);
+}
+
+/// The same without types, to compare with what a test writes.
+void expect(std::string_view rewrite, std::string_view text, std::string_view want) {
+  Program program = program_of(want);
+  verify(program);
+  INFO(rewrite);
+  CHECK(rewritten(rewrite, text) == functions_of(program));
+}
+
+void expect_unchanged(std::string_view rewrite, std::string_view text) {
+  Program program = program_of(text);
+  verify(program);
+  remove_dead_code(program.functions[0]);
+  INFO(rewrite);
+  CHECK(rewritten(rewrite, text) == functions_of(program));
+}
+
+}  // namespace
+
+TEST_CASE("drop_identity: multiplying by 1, subtracting 0, casting to the same type") {
+  expect("drop_identity", R"(
+def forward(x: f32[S, 4]):
+    one = full(value=1.0)
+    zero = full()
+    a = mul(x, one)
+    b = mul(one, a)
+    c = div(b, one)
+    d = sub(c, zero)
+    e = cast(d)
+    y = exp(e)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 4]):
+    y = exp(x)
+    return y
+)");
+  // x - (-0) is x + 0, which turns -0 into 0; f32 to f16 is no identity; [1, 4] broadcasts x.
+  expect_unchanged("drop_identity", R"(
+def forward(x: f32[4]):
+    minus_zero = full(value=-0.0)
+    zero = full()
+    ones = full(value=1.0, dims=[1, 4])
+    a = sub(x, minus_zero)
+    b = add(a, zero)
+    c = mul(b, ones)
+    d = cast(c, dtype="f16")
+    return d
+)");
+}
+
+TEST_CASE("drop_identity: views that show all of their input") {
+  expect("drop_identity", R"(
+def forward(x: f32[2, 4]):
+    a = reshape(x, dims=[2, 4])
+    b = permute(a, order=[0, 1])
+    c = slice(b, axis=1, end=4)
+    y = exp(c)
+    return y
+)",
+         R"(
+def forward(x: f32[2, 4]):
+    y = exp(x)
+    return y
+)");
+  expect_unchanged("drop_identity", R"(
+def forward(x: f32[4, 4]):
+    a = permute(x, order=[1, 0])
+    y = exp(a)
+    return y
+)");
+}
+
+TEST_CASE("drop_identity: a copy that outlives an update stays a copy") {
+  expect_unchanged("drop_identity", R"(
+def forward(kv0: f32[1, 1, 1, 4, 2], i: i64, x: f32[1, 1, 1, 2], pos: i32):
+    one = full(value=1.0)
+    before = mul(kv0, one)
+    kv1 = cache_update(kv0, i, x, pos)
+    y = sub(kv1, before)
+    return y, kv1
+)");
+}
+
+TEST_CASE("double_negation") {
+  expect("double_negation", R"(
+def forward(x: i32[3]):
+    a = neg(x)
+    b = neg(a)
+    y = abs(b)
+    return y
+)",
+         R"(
+def forward(x: i32[3]):
+    y = abs(x)
+    return y
+)");
+}
+
+TEST_CASE("permute_of_permute composes the orders") {
+  expect("permute_of_permute", R"(
+def forward(x: f32[2, 3, 4]):
+    a = permute(x, order=[1, 2, 0])
+    y = permute(a, order=[2, 1, 0])
+    return y
+)",
+         R"(
+def forward(x: f32[2, 3, 4]):
+    y = permute(x, order=[0, 2, 1])
+    return y
+)");
+}
+
+TEST_CASE("reshape_of_reshape, for known sizes") {
+  expect("reshape_of_reshape", R"(
+def forward(x: f32[2, 6]):
+    a = split_axis(x, axis=1, sizes=[3, 2])
+    b = merge_axes(a, axis=0, count=2)
+    y = unsqueeze(b, axis=0)
+    return y
+)",
+         R"(
+def forward(x: f32[2, 6]):
+    y = reshape(x, dims=[1, 6, 2])
+    return y
+)");
+  expect_unchanged("reshape_of_reshape", R"(
+def forward(x: f32[S, 6]):
+    a = split_axis(x, axis=1, sizes=[3, 2])
+    y = unsqueeze(a, axis=0)
+    return y
+)");
+}
+
+TEST_CASE("scale_of_scale, unless the middle could overflow where the end does not") {
+  expect("scale_of_scale", R"(
+def forward(x: f32[4]):
+    a = full(value=2.0)
+    b = full(value=8.0)
+    x1 = mul(x, a)
+    y = mul(b, x1)
+    return y
+)",
+         R"(
+def forward(x: f32[4]):
+    scale: f32 = full(value=16.0)
+    y = mul(x, scale)
+    return y
+)");
+  expect_unchanged("scale_of_scale", R"(
+def forward(x: f32[4]):
+    a = full(value=1e+30)
+    b = full(value=1e-30)
+    x1 = mul(x, a)
+    y = mul(x1, b)
+    return y
+)");
+}
+
+TEST_CASE("silu") {
+  expect("silu", R"(
+def forward(x: f32[4]):
+    g = sigmoid(x)
+    y = mul(x, g)
+    return y
+)",
+         R"(
+def forward(x: f32[4]):
+    y = silu(x)
+    return y
+)");
+}
+
+TEST_CASE("rms_norm, as people write it") {
+  expect("rms_norm", R"(
+def forward(x: f32[S, 8]):
+    s = square(x)
+    m = mean(s, axes=[1], keep_dims=True)
+    eps = full(value=1e-06)
+    v = add(m, eps)
+    r = rsqrt(v)
+    y = mul(x, r)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 8]):
+    y = rms_norm(x, eps=1e-06)
+    return y
+)");
+  expect("rms_norm", R"(
+def forward(x: f32[S, 8]):
+    s = mul(x, x)
+    m = mean(s, axes=[1], keep_dims=True)
+    r = sqrt(m)
+    y = div(x, r)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 8]):
+    y = rms_norm(x, eps=0.0)
+    return y
+)");
+  // Another axis; another x.
+  expect_unchanged("rms_norm", R"(
+def forward(x: f32[8, 8], z: f32[8, 8]):
+    s = square(x)
+    m = mean(s, axes=[0], keep_dims=True)
+    r = rsqrt(m)
+    y = mul(x, r)
+    n = mean(s, axes=[1], keep_dims=True)
+    q = rsqrt(n)
+    w = mul(z, q)
+    return y, w
+)");
+}
+
+TEST_CASE("layer_norm is rms_norm of what is centred") {
+  expect("layer_norm", R"(
+def forward(x: f32[S, 8], w: f32[8]):
+    m = mean(x, axes=[1], keep_dims=True)
+    d = sub(x, m)
+    y = rms_norm(d, w, eps=0.001)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 8], w: f32[8]):
+    y = layer_norm(x, w, eps=0.001)
+    return y
+)");
+}
+
+TEST_CASE("norm_weight and norm_bias") {
+  expect("norm_weight", R"(
+def forward(x: f32[S, 8], w: f32[8]):
+    n = layer_norm(x)
+    y = mul(w, n)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 8], w: f32[8]):
+    y = layer_norm(x, w)
+    return y
+)");
+  expect("norm_bias", R"(
+def forward(x: f32[S, 8], w: f32[8], b: f32[8]):
+    n = layer_norm(x, w)
+    y = add(n, b)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 8], w: f32[8], b: f32[8]):
+    y = layer_norm(x, w, b)
+    return y
+)");
+  // Not one weight per column.
+  expect_unchanged("norm_weight", R"(
+def forward(x: f32[8, 8], w: f32[8, 1]):
+    n = rms_norm(x)
+    y = mul(n, w)
+    return y
+)");
+}
+
+TEST_CASE("linear_of_matmul, for weights") {
+  expect("linear_of_matmul", R"(
+def forward(x: f32[S, 4]):
+    w: f32[3, 4] = const("w")
+    t = permute(w, order=[1, 0])
+    y = matmul(x, t)
+    return y
+)",
+         R"(
+def forward(x: f32[S, 4]):
+    w: f32[3, 4] = const("w")
+    y = linear(x, w)
+    return y
+)");
+  expect_unchanged("linear_of_matmul", R"(
+def forward(x: f32[S, 4], w: f32[3, 4]):
+    t = permute(w, order=[1, 0])
+    y = matmul(x, t)
+    return y
+)");
+}
+
+TEST_CASE("attention, composed of products and a softmax") {
+  expect("attention", R"(
+def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):
+    t = permute(k, order=[0, 1, 3, 2])
+    s = matmul(q, t)
+    c = full(value=4.0)
+    d = div(s, c)
+    p = softmax(d, axis=3)
+    y = matmul(p, v)
+    return y
+)",
+         R"(
+def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):
+    heads = permute(q, order=[0, 2, 1, 3])
+    heads0 = permute(k, order=[0, 2, 1, 3])
+    heads1 = permute(v, order=[0, 2, 1, 3])
+    attended = attention(heads, heads0, heads1, scale=0.25)
+    y = permute(attended, order=[0, 2, 1, 3])
+    return y
+)");
+  // A mask; one head of keys for all queries.
+  expect_unchanged("attention", R"(
+def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 3, 8], v: f32[1, 2, 3, 8], k1: f32[1, 1, 3, 8], m: f32[3, 3]):
+    t = permute(k, order=[0, 1, 3, 2])
+    s = matmul(q, t)
+    d = add(s, m)
+    p = softmax(d, axis=3)
+    y = matmul(p, v)
+    t1 = permute(k1, order=[0, 1, 3, 2])
+    s1 = matmul(q, t1)
+    p1 = softmax(s1, axis=3)
+    y1 = matmul(p1, k1)
+    return y, y1
+)");
+}
+
+TEST_CASE("linear_bias and linear_residual") {
+  constexpr std::string_view text = R"(
+def forward(x: f32[S, 4], r: f32[S, 3]):
+    w: f32[3, 4] = const("w")
+    b: f32[3] = const("b")
+    p = linear(x, w)
+    q = add(b, p)
+    y = add(q, r)
+    return y
+)";
+  expect("linear_bias", text, R"(
+def forward(x: f32[S, 4], r: f32[S, 3]):
+    w: f32[3, 4] = const("w")
+    b: f32[3] = const("b")
+    q = linear(x, w, b, has_bias=True)
+    y = add(q, r)
+    return y
+)");
+  Program program = program_of(text);
+  optimize(program);
+  Program want = program_of(R"(
+def forward(x: f32[S, 4], r: f32[S, 3]):
+    w: f32[3, 4] = const("w")
+    b: f32[3] = const("b")
+    y = linear(x, w, b, r, has_bias=True, has_residual=True)
+    return y
+)");
+  verify(want);
+  CHECK(functions_of(program) == functions_of(want));
+  // The product is needed by itself; the sum is larger than the product.
+  expect_unchanged("linear_residual", R"(
+def forward(x: f32[1, 4], r: f32[1, 3], z: f32[2, 3]):
+    w: f32[3, 4] = const("w")
+    p = linear(x, w)
+    y = add(p, r)
+    u: f32[3, 4] = const("u")
+    q = linear(x, u)
+    a = add(q, z)
+    return y, p, a
+)");
+}
+
+TEST_CASE("gated_activation") {
+  expect("gated_activation", R"(
+def forward(g: f32[S, 4], u: f32[S, 4]):
+    a = gelu_tanh(g)
+    y = mul(u, a)
+    return y
+)",
+         R"(
+def forward(g: f32[S, 4], u: f32[S, 4]):
+    y = glu(g, u, activation="gelu_tanh")
+    return y
+)");
+  // A gate for all columns; an activation that glu does not know; one that is read elsewhere too.
+  expect_unchanged("gated_activation", R"(
+def forward(g: f32[S, 1], h: f32[S, 4], u: f32[S, 4]):
+    a = silu(g)
+    x = mul(a, u)
+    b = mish(h)
+    y = mul(b, u)
+    c = silu(h)
+    z = mul(c, u)
+    return x, y, z, c
+)");
+}

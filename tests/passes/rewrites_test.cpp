@@ -1,11 +1,11 @@
+#include "support/program_text.hpp"
+
+#include <tenon/optimize.hpp>
+
 #include <algorithm>
 #include <string>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/optimize.hpp>
-
-#include "support/program_text.hpp"
 
 using namespace tenon;
 using namespace tenon::testing;

@@ -1,8 +1,7 @@
 #include <tenon/axis_list.hpp>
+#include <tenon/error.hpp>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon {
 

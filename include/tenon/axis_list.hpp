@@ -1,12 +1,12 @@
 #pragma once
 
+#include <tenon/attributes.hpp>
+#include <tenon/shape.hpp>
+
 #include <concepts>
 #include <initializer_list>
 #include <span>
 #include <vector>
-
-#include <tenon/attributes.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -16,11 +16,12 @@ class AxisList {
  public:
   AxisList() = default;
   template <std::integral Int>
-    requires(!std::same_as<Int, bool>)  // a flag in this place is a mistake
-  AxisList(Int index) : AxisList(AxisRef(index)) {}           // NOLINT(google-explicit-constructor)
-  AxisList(const char* tag) : AxisList(AxisRef(tag)) {}       // NOLINT(google-explicit-constructor)
-  AxisList(Name tag) : AxisList(AxisRef(tag)) {}              // NOLINT(google-explicit-constructor)
-  AxisList(const AxisRef& axis) : all_(false), axes_{axis} {} // NOLINT(google-explicit-constructor)
+    requires(!std::same_as<Int, bool>)                   // a flag in this place is a mistake
+  AxisList(Int index) : AxisList(AxisRef(index)) {}      // NOLINT(google-explicit-constructor)
+  AxisList(const char* tag) : AxisList(AxisRef(tag)) {}  // NOLINT(google-explicit-constructor)
+  AxisList(Name tag) : AxisList(AxisRef(tag)) {}         // NOLINT(google-explicit-constructor)
+  AxisList(const AxisRef& axis)
+      : all_(false), axes_{axis} {}  // NOLINT(google-explicit-constructor)
   AxisList(std::initializer_list<AxisRef> axes) : all_(false), axes_(axes) {}
   explicit AxisList(std::span<const AxisRef> axes) : all_(false), axes_(axes.begin(), axes.end()) {}
 

@@ -1,10 +1,10 @@
+#include "ops/unary_op.hpp"
+
 #include <tenon/ops/activation.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "ops/unary_op.hpp"
 
 namespace tenon {
 

@@ -1,11 +1,11 @@
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/arg_reduce.hpp>
 
 #include <cmath>
 #include <limits>
-
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 namespace {
@@ -42,7 +42,8 @@ Shape ArgReduceOp<Op>::infer(std::span<const Shape> in) const {
   const int along = checked_axis(Op::name, axis, in[0]);  // C1
   require_number(Op::name, in[0]);                        // C2
   if (dtype != i32 && dtype != i64) {                     // C3
-    fail(Errc::unsupported_dtype, Op::name, fmt::format("indices are i32 or i64, not {}", tenon::name(dtype)));
+    fail(Errc::unsupported_dtype, Op::name,
+         fmt::format("indices are i32 or i64, not {}", tenon::name(dtype)));
   }
   const std::int64_t size = in[0][along];
   if (size == 0) {  // C4
@@ -69,23 +70,24 @@ void ArgReduceOp<Op>::reference(std::span<const HostView> in, const HostView& ou
     const std::int64_t count = in[0].shape[along];
     const std::int64_t index =
         is_integer(from)
-            ? extreme_index<Op>(count, [&](std::int64_t i) { return load_as_int64(from, x.base + i * x.step); })
+            ? extreme_index<Op>(
+                  count, [&](std::int64_t i) { return load_as_int64(from, x.base + i * x.step); })
             : extreme_index<Op>(count, [&](std::int64_t i) { return x.load(i); });
     store_int64(dtype, y.base, index);
   });
 }
 
-#define TENON_DEFINE_ARG_REDUCE(id, Struct)                                            \
-  template struct ArgReduceOp<Struct>;                                                 \
-  TENON_DEFINE_OP(id, Struct);                                                         \
-  Tensor id(const Tensor& x, const AxisRef& axis, bool keep_dims, DType dtype,         \
-            const std::source_location& where) {                                       \
-    Struct op;                                                                         \
-    op.axis = axis_of(x, axis, Struct::name, where);                                   \
-    op.keep_dims = keep_dims;                                                          \
-    op.dtype = dtype;                                                                  \
-    return record(op, {x}, where);                                                     \
-  }                                                                                    \
+#define TENON_DEFINE_ARG_REDUCE(id, Struct)                                    \
+  template struct ArgReduceOp<Struct>;                                         \
+  TENON_DEFINE_OP(id, Struct);                                                 \
+  Tensor id(const Tensor& x, const AxisRef& axis, bool keep_dims, DType dtype, \
+            const std::source_location& where) {                               \
+    Struct op;                                                                 \
+    op.axis = axis_of(x, axis, Struct::name, where);                           \
+    op.keep_dims = keep_dims;                                                  \
+    op.dtype = dtype;                                                          \
+    return record(op, {x}, where);                                             \
+  }                                                                            \
   static_assert(true, "lets the use end in a semicolon")
 
 TENON_DEFINE_ARG_REDUCE(argmax, Argmax);

@@ -1,11 +1,11 @@
-#include <tenon/ops/axes.hpp>
-
-#include <vector>
-
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
 #include "ops/view.hpp"
+
+#include <tenon/ops/axes.hpp>
+
+#include <vector>
 
 namespace tenon {
 
@@ -25,13 +25,15 @@ std::vector<Axis> axes_of_shape(const Shape& shape) {
 /// Blocks run along the innermost axis: `what` would cut or join them.
 void keep_blocks(std::string_view op, const Shape& in, bool touches_innermost) {
   if (is_block(in.dtype()) && touches_innermost) {
-    fail(Errc::unsupported_dtype, op, fmt::format("blocks of {} run along its innermost axis", to_string(in)));
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("blocks of {} run along its innermost axis", to_string(in)));
   }
 }
 
 void check_rank(std::string_view op, const Shape& in, std::size_t rank) {
   if (rank > static_cast<std::size_t>(max_rank)) {
-    fail(Errc::bad_shape, op, fmt::format("{} would have rank {}, above {}", to_string(in), rank, max_rank));
+    fail(Errc::bad_shape, op,
+         fmt::format("{} would have rank {}, above {}", to_string(in), rank, max_rank));
   }
 }
 
@@ -66,15 +68,15 @@ Shape SplitAxis::infer(std::span<const Shape> in) const {
   }
   if (deduced == 1 && others == 0) {  // C4
     fail(Errc::bad_shape, name,
-         fmt::format("axis {} of {} into {}: -1 beside a size of 0 can be anything", axis, to_string(in[0]),
-                     sizes_text));
+         fmt::format("axis {} of {} into {}: -1 beside a size of 0 can be anything", axis,
+                     to_string(in[0]), sizes_text));
   }
   if (is_static(whole) && (deduced == 1 ? whole % others != 0 : whole != others)) {  // C3
     fail(Errc::bad_shape, name,
          fmt::format("axis {} of {} does not split into {}", axis, to_string(in[0]), sizes_text));
   }
-  check_rank(name, in[0], static_cast<std::size_t>(in[0].rank()) - 1 + sizes.size());    // C5
-  keep_blocks(name, in[0], at == in[0].rank() - 1 && !(sizes.size() == 1));              // C6
+  check_rank(name, in[0], static_cast<std::size_t>(in[0].rank()) - 1 + sizes.size());  // C5
+  keep_blocks(name, in[0], at == in[0].rank() - 1 && !(sizes.size() == 1));            // C6
   std::vector<Axis> axes = axes_of_shape(in[0]);
   const auto place = axes.erase(axes.begin() + at);
   std::int64_t rest = others == 1 ? whole : unknown_dim;
@@ -101,8 +103,10 @@ bool SplitAxis::view(const HostView& in, const Shape& out, ViewPlacement& placem
 }
 
 Shape MergeAxes::infer(std::span<const Shape> in) const {
-  if (count < 1) fail(Errc::bad_attribute, name, fmt::format("merges {} axes of {}", count, to_string(in[0])));  // C2
-  const int first = checked_axis(name, axis, in[0]);  // C1
+  if (count < 1)
+    fail(Errc::bad_attribute, name,
+         fmt::format("merges {} axes of {}", count, to_string(in[0])));  // C2
+  const int first = checked_axis(name, axis, in[0]);                     // C1
   if (count > in[0].rank() - first) {
     fail(Errc::axis_out_of_range, name,
          fmt::format("{} axes from axis {} on out of range for {}", count, axis, to_string(in[0])));
@@ -134,7 +138,8 @@ bool MergeAxes::view(const HostView& in, const Shape& out, ViewPlacement& placem
 
 Shape Unsqueeze::infer(std::span<const Shape> in) const {
   if (axis < 0 || axis > in[0].rank()) {  // C1
-    fail(Errc::axis_out_of_range, name, fmt::format("axis {} out of range for {}", axis, to_string(in[0])));
+    fail(Errc::axis_out_of_range, name,
+         fmt::format("axis {} out of range for {}", axis, to_string(in[0])));
   }
   check_rank(name, in[0], static_cast<std::size_t>(in[0].rank()) + 1);  // C2
   keep_blocks(name, in[0], axis == in[0].rank());                       // C3
@@ -154,7 +159,8 @@ bool Unsqueeze::view(const HostView& in, const Shape& out, ViewPlacement& placem
 Shape Squeeze::infer(std::span<const Shape> in) const {
   const int at = checked_axis(name, axis, in[0]);  // C1
   if (!sizes_agree(in[0][at], 1)) {                // C2; a block type's innermost axis is never 1
-    fail(Errc::bad_shape, name, fmt::format("axis {} of {} has not size 1", axis, to_string(in[0])));
+    fail(Errc::bad_shape, name,
+         fmt::format("axis {} of {} has not size 1", axis, to_string(in[0])));
   }
   return in[0].without_axis(at);
 }
@@ -189,7 +195,8 @@ Tensor merge_axes(const Tensor& x, const AxisRef& first, const AxisRef& last, Na
   return located(where, MergeAxes::name, [&] { return merged.rename(from, tag); });
 }
 
-Tensor flatten(const Tensor& x, const AxisRef& first, const AxisRef& last, const std::source_location& where) {
+Tensor flatten(const Tensor& x, const AxisRef& first, const AxisRef& last,
+               const std::source_location& where) {
   return x.rank() == 0 ? unsqueeze(x, 0, {}, where) : merge_axes(x, first, last, {}, where);
 }
 

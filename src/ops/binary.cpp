@@ -1,11 +1,11 @@
+#include "ops/broadcast.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
+
 #include <tenon/ops/binary.hpp>
 
 #include <algorithm>
 #include <cmath>
-
-#include "ops/broadcast.hpp"
-#include "ops/checks.hpp"
-#include "ops/pointwise.hpp"
 
 namespace tenon {
 namespace {
@@ -34,12 +34,12 @@ void BinaryOp<Op>::reference(std::span<const HostView> in, const HostView& out) 
 }
 
 /// After the formulas: the descriptor and the builder.
-#define TENON_DEFINE_BINARY(id, Struct)                                                    \
-  template struct BinaryOp<Struct>;                                                        \
-  TENON_DEFINE_OP(id, Struct);                                                             \
-  Tensor id(const Tensor& a, const Tensor& b, const std::source_location& where) {         \
-    return record(Struct{}, {a, b}, where);                                                \
-  }                                                                                        \
+#define TENON_DEFINE_BINARY(id, Struct)                                            \
+  template struct BinaryOp<Struct>;                                                \
+  TENON_DEFINE_OP(id, Struct);                                                     \
+  Tensor id(const Tensor& a, const Tensor& b, const std::source_location& where) { \
+    return record(Struct{}, {a, b}, where);                                        \
+  }                                                                                \
   static_assert(true, "lets the use end in a semicolon")
 
 double Add::of(double a, double b) noexcept { return a + b; }

@@ -1,14 +1,14 @@
 #include "ops/broadcast.hpp"
 
-#include <algorithm>
-#include <vector>
-
-#include <fmt/format.h>
+#include "ops/checks.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/op.hpp>
 
-#include "ops/checks.hpp"
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
 
 namespace tenon {
 namespace {
@@ -46,7 +46,9 @@ Shape broadcast_shapes(std::string_view op, std::span<const Shape> in, DType dty
       }
       const Name tag = shape.tag(i);
       if (!tag.empty() && !axis.tag.empty() && tag != axis.tag) {
-        refuse(op, in, fmt::format("axis {} is '{}' and '{}'", position - rank, axis.tag.text(), tag.text()));
+        refuse(
+            op, in,
+            fmt::format("axis {} is '{}' and '{}'", position - rank, axis.tag.text(), tag.text()));
       }
       if (!tag.empty()) axis.tag = tag;
     }
@@ -66,7 +68,8 @@ HostView broadcast_view(const HostView& in, const Shape& out) {
   const int added = out.rank() - in.shape.rank();
   for (int i = 0; i < in.shape.rank(); ++i) {
     const bool repeats = in.shape[i] == 1 && out[added + i] != 1;
-    strides[static_cast<std::size_t>(added + i)] = repeats ? 0 : in.strides[static_cast<std::size_t>(i)];
+    strides[static_cast<std::size_t>(added + i)] =
+        repeats ? 0 : in.strides[static_cast<std::size_t>(i)];
   }
   return {in.data, out.with_dtype(in.shape.dtype()), strides};
 }

@@ -1,14 +1,13 @@
-#include <tenon/ops/broadcast_to.hpp>
-
-#include <vector>
-
-#include <tenon/ops/axes.hpp>
-
 #include "ops/broadcast.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
 #include "ops/view.hpp"
+
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/broadcast_to.hpp>
+
+#include <vector>
 
 namespace tenon {
 
@@ -17,7 +16,8 @@ TENON_DEFINE_OP(broadcast_to, BroadcastTo);
 Shape BroadcastTo::infer(std::span<const Shape> in) const {
   require_plain(name, in[0]);  // C3
   const auto refuse = [&](Errc code, std::string_view why) {
-    fail(code, name, fmt::format("{} to [{}]: {}", to_string(in[0]), fmt::join(dims.span(), ", "), why));
+    fail(code, name,
+         fmt::format("{} to [{}]: {}", to_string(in[0]), fmt::join(dims.span(), ", "), why));
   };
   const int added = static_cast<int>(dims.size()) - in[0].rank();
   if (added < 0) refuse(Errc::shape_mismatch, "fewer sizes than axes");  // C1
@@ -47,15 +47,18 @@ bool BroadcastTo::view(const HostView& in, const Shape& out, ViewPlacement& plac
   return true;
 }
 
-Tensor broadcast_to(const Tensor& x, std::span<const std::int64_t> dims, const std::source_location& where) {
+Tensor broadcast_to(const Tensor& x, std::span<const std::int64_t> dims,
+                    const std::source_location& where) {
   const IntList sizes = located(where, BroadcastTo::name, [&] { return IntList(dims); });
   return record(BroadcastTo{.dims = sizes}, {x}, where);
 }
 
-Tensor broadcast_to(const Tensor& x, std::initializer_list<Axis> dims, const std::source_location& where) {
+Tensor broadcast_to(const Tensor& x, std::initializer_list<Axis> dims,
+                    const std::source_location& where) {
   std::vector<std::int64_t> sizes;
   for (const Axis& axis : dims) sizes.push_back(axis.size);
-  return tagged(broadcast_to(x, sizes, where), {dims.begin(), dims.size()}, BroadcastTo::name, where);
+  return tagged(broadcast_to(x, sizes, where), {dims.begin(), dims.size()}, BroadcastTo::name,
+                where);
 }
 
 namespace {
@@ -80,7 +83,8 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t count, const AxisRef& axi
   return repeat(x, count, at, at + 1, "repeat_interleave", where);
 }
 
-Tensor tile(const Tensor& x, std::int64_t count, const AxisRef& axis, const std::source_location& where) {
+Tensor tile(const Tensor& x, std::int64_t count, const AxisRef& axis,
+            const std::source_location& where) {
   const int at = axis_of(x, axis, "tile", where);
   return repeat(x, count, at, at, "tile", where);
 }

@@ -1,6 +1,10 @@
 // What builders share: their own checks name the user's line, as record() does.
 #pragma once
 
+#include <tenon/axis_list.hpp>
+#include <tenon/error.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <string>
@@ -8,10 +12,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include <tenon/axis_list.hpp>
-#include <tenon/error.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 

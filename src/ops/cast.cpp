@@ -1,7 +1,7 @@
-#include <tenon/ops/cast.hpp>
-
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
+
+#include <tenon/ops/cast.hpp>
 
 namespace tenon {
 

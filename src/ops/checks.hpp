@@ -1,13 +1,13 @@
 // Further checks that several ops make, in the words of their numbered constraints.
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <span>
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -34,7 +34,8 @@ inline void require_number(std::string_view op, const Shape& shape) {
 /// Indices are i32 or i64.
 inline void require_index(std::string_view op, const Shape& shape) {
   if (shape.dtype() != i32 && shape.dtype() != i64) {
-    fail(Errc::unsupported_dtype, op, fmt::format("needs i32 or i64 indices, got {}", to_string(shape)));
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("needs i32 or i64 indices, got {}", to_string(shape)));
   }
 }
 

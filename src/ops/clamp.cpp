@@ -1,11 +1,11 @@
+#include "element.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
+
 #include <tenon/ops/clamp.hpp>
 
 #include <algorithm>
 #include <cmath>
-
-#include "element.hpp"
-#include "ops/checks.hpp"
-#include "ops/pointwise.hpp"
 
 namespace tenon {
 
@@ -24,7 +24,8 @@ void Clamp::reference(std::span<const HostView> in, const HostView& out) const {
   if (is_integer(in[0].shape.dtype())) {
     const auto low = element::truncate<std::int64_t>(std::ceil(min));
     const auto high = element::truncate<std::int64_t>(std::floor(max));
-    return map_integers(in[0], out, [=](std::int64_t x) { return std::min(std::max(x, low), high); });
+    return map_integers(in[0], out,
+                        [=](std::int64_t x) { return std::min(std::max(x, low), high); });
   }
   map_reals(in[0], out, [this](double x) { return x < min ? min : x > max ? max : x; });
 }

@@ -1,10 +1,10 @@
-#include <tenon/ops/compare.hpp>
-
-#include <functional>
-
 #include "ops/broadcast.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
+
+#include <tenon/ops/compare.hpp>
+
+#include <functional>
 
 namespace tenon {
 namespace {
@@ -40,7 +40,8 @@ void CompareOp<Op>::reference(std::span<const HostView> in, const HostView& out)
   if (is_floating(in[0].shape.dtype())) {
     zip_reals(a, b, out, [](double x, double y) { return Order<Op>()(x, y) ? 1.0 : 0.0; });
   } else {
-    zip_integers(a, b, out, [](std::int64_t x, std::int64_t y) { return Order<Op>()(x, y) ? 1 : 0; });
+    zip_integers(a, b, out,
+                 [](std::int64_t x, std::int64_t y) { return Order<Op>()(x, y) ? 1 : 0; });
   }
 }
 

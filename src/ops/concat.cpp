@@ -1,12 +1,11 @@
-#include <tenon/ops/concat.hpp>
-
-#include <vector>
-
-#include <tenon/ops/axes.hpp>
-
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
+
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/concat.hpp>
+
+#include <vector>
 
 namespace tenon {
 
@@ -18,14 +17,16 @@ Shape Concat::infer(std::span<const Shape> in) const {
   for (const Shape& part : in.subspan(1)) {
     const Shape pair[] = {in[0], part};
     if (part.dtype() != result.dtype() || part.rank() != result.rank()) {  // C2
-      fail(Errc::shape_mismatch, name, fmt::format("types or ranks of {} differ", list_shapes(pair)));
+      fail(Errc::shape_mismatch, name,
+           fmt::format("types or ranks of {} differ", list_shapes(pair)));
     }
     for (int i = 0; i < part.rank(); ++i) {
       const Name tag = part.tag(i);
       const bool same_tag = tag.empty() || result.tag(i).empty() || tag == result.tag(i);
       if (!same_tag || (i != along && !sizes_agree(part[i], result[i]))) {  // C3
         fail(Errc::shape_mismatch, name,
-             fmt::format("{} do not join along axis {}: axis {} differs", list_shapes(pair), axis, i));
+             fmt::format("{} do not join along axis {}: axis {} differs", list_shapes(pair), axis,
+                         i));
       }
       if (!tag.empty()) result = result.with_tag(i, tag);
       if (i != along) {
@@ -51,25 +52,30 @@ void Concat::reference(std::span<const HostView> in, const HostView& out) const 
   }
 }
 
-Tensor concat(std::initializer_list<Tensor> parts, const AxisRef& axis, const std::source_location& where) {
+Tensor concat(std::initializer_list<Tensor> parts, const AxisRef& axis,
+              const std::source_location& where) {
   return concat(std::span<const Tensor>(parts.begin(), parts.size()), axis, where);
 }
 
-Tensor concat(std::span<const Tensor> parts, const AxisRef& axis, const std::source_location& where) {
+Tensor concat(std::span<const Tensor> parts, const AxisRef& axis,
+              const std::source_location& where) {
   if (parts.empty()) fail_at(where, Errc::bad_argument, Concat::name, "no arrays");
   return record(Concat{.axis = axis_of(parts[0], axis, Concat::name, where)}, parts, where);
 }
 
-Tensor stack(std::initializer_list<Tensor> parts, std::int64_t axis, Name tag, const std::source_location& where) {
+Tensor stack(std::initializer_list<Tensor> parts, std::int64_t axis, Name tag,
+             const std::source_location& where) {
   return stack(std::span<const Tensor>(parts.begin(), parts.size()), axis, tag, where);
 }
 
-Tensor stack(std::span<const Tensor> parts, std::int64_t axis, Name tag, const std::source_location& where) {
+Tensor stack(std::span<const Tensor> parts, std::int64_t axis, Name tag,
+             const std::source_location& where) {
   std::vector<Tensor> layers;
   for (const Tensor& part : parts) {
     if (part.rank() != parts[0].rank()) {
       const Shape pair[] = {parts[0].shape(), part.shape()};
-      fail_at(where, Errc::shape_mismatch, "stack", fmt::format("ranks of {} differ", list_shapes(pair)));
+      fail_at(where, Errc::shape_mismatch, "stack",
+              fmt::format("ranks of {} differ", list_shapes(pair)));
     }
     layers.push_back(unsqueeze(part, axis, tag, where));
   }

@@ -1,9 +1,9 @@
-#include <tenon/ops/cumsum.hpp>
-
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
+
+#include <tenon/ops/cumsum.hpp>
 
 namespace tenon {
 

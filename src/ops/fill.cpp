@@ -1,14 +1,13 @@
-#include <tenon/ops/fill.hpp>
-
-#include <vector>
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
+#include <tenon/ops/fill.hpp>
 
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/pointwise.hpp"
+#include <vector>
 
 namespace tenon {
 
@@ -17,7 +16,8 @@ TENON_DEFINE_OP(iota, Iota);
 
 Shape Full::infer(std::span<const Shape>) const {
   for (const std::int64_t dim : dims) {
-    if (dim < 0) fail(Errc::bad_shape, name, fmt::format("sizes [{}]", fmt::join(dims.span(), ", ")));  // C1
+    if (dim < 0)
+      fail(Errc::bad_shape, name, fmt::format("sizes [{}]", fmt::join(dims.span(), ", ")));  // C1
   }
   if (is_block(dtype)) {  // C2
     fail(Errc::unsupported_dtype, name, fmt::format("makes no {}", tenon::name(dtype)));
@@ -31,7 +31,9 @@ Shape Full::infer(std::span<const Shape>) const {
 }
 
 void Full::reference(std::span<const HostView>, const HostView& out) const {
-  for_each_index(out.shape, [&](std::span<const std::int64_t> index) { store_double(dtype, out.at(index), value); });
+  for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+    store_double(dtype, out.at(index), value);
+  });
 }
 
 Shape Iota::infer(std::span<const Shape>) const {
@@ -46,18 +48,21 @@ Shape Iota::infer(std::span<const Shape>) const {
                     (wrap_to(dtype, start) == start && wrap_to(dtype, last) == last);
   if (overflows || !fits) {  // C3
     fail(Errc::bad_attribute, name,
-         fmt::format("{} cannot hold {} values from {} in steps of {}", tenon::name(dtype), size, start, step));
+         fmt::format("{} cannot hold {} values from {} in steps of {}", tenon::name(dtype), size,
+                     start, step));
   }
   return {{Axis(size)}, dtype};
 }
 
 void Iota::reference(std::span<const HostView>, const HostView& out) const {
-  for (std::int64_t i = 0; i < size; ++i) store_int64(dtype, out.data + i * out.strides[0], start + i * step);
+  for (std::int64_t i = 0; i < size; ++i)
+    store_int64(dtype, out.data + i * out.strides[0], start + i * step);
 }
 
 Tensor full(double value, const Shape& shape, const std::source_location& where) {
-  const Tensor made = record(Full{.value = value, .dims = IntList(shape.dims()), .dtype = shape.dtype()},
-                             std::span<const Tensor>(), where);
+  const Tensor made =
+      record(Full{.value = value, .dims = IntList(shape.dims()), .dtype = shape.dtype()},
+             std::span<const Tensor>(), where);
   std::vector<Axis> axes;
   for (int i = 0; i < shape.rank(); ++i) axes.push_back(shape.axis_at(i));
   return tagged(made, axes, Full::name, where);
@@ -65,7 +70,8 @@ Tensor full(double value, const Shape& shape, const std::source_location& where)
 
 Tensor iota(std::int64_t size, DType dtype, std::int64_t start, std::int64_t step,
             const std::source_location& where) {
-  return record(Iota{.size = size, .start = start, .step = step, .dtype = dtype}, std::span<const Tensor>(), where);
+  return record(Iota{.size = size, .start = start, .step = step, .dtype = dtype},
+                std::span<const Tensor>(), where);
 }
 
 Tensor scalar_like(const Tensor& x, double value, const std::source_location& where) {
@@ -80,7 +86,8 @@ Tensor full_like(const Tensor& x, double value, const std::source_location& wher
   return tagged(record_beside(x, op_def<Full>(), &op, where), axes, Full::name, where);
 }
 
-Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype, const std::source_location& where) {
+Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype,
+               const std::source_location& where) {
   const Iota op{.size = classes, .start = 0, .step = 1, .dtype = ids.dtype()};
   const Tensor positions = record_beside(ids, op_def<Iota>(), &op, where);
   return cast(eq(unsqueeze(ids, -1, {}, where), positions, where), dtype, where);

@@ -1,11 +1,11 @@
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/gather.hpp>
 
 #include <cstring>
 #include <vector>
-
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 
@@ -19,7 +19,9 @@ std::int64_t checked_index(std::string_view op, const HostView& index, const std
                            const Shape& in, int axis) {
   const std::int64_t value = load_as_int64(index.shape.dtype(), element);
   if (value < 0 || value >= in[axis]) {
-    fail(Errc::out_of_range, op, fmt::format("index {} outside [0, {}), axis {} of {}", value, in[axis], axis, to_string(in)));
+    fail(Errc::out_of_range, op,
+         fmt::format("index {} outside [0, {}), axis {} of {}", value, in[axis], axis,
+                     to_string(in)));
   }
   return value;
 }
@@ -38,7 +40,8 @@ Shape Gather::infer(std::span<const Shape> in) const {
   try {
     return {std::span<const Axis>(axes), x.dtype()};
   } catch (const Error& error) {  // C4
-    fail(error.code(), name, fmt::format("{} along axis {}: {}", list_shapes(in), axis, error.message()));
+    fail(error.code(), name,
+         fmt::format("{} along axis {}: {}", list_shapes(in), axis, error.message()));
   }
 }
 
@@ -54,7 +57,8 @@ void Gather::reference(std::span<const HostView> in, const HostView& out) const 
     to[i] = out.strides[i < at ? i : i + picked];
   }
   for_each_index(index.shape, [&](std::span<const std::int64_t> position) {
-    const std::int64_t row = checked_index(name, index, index.at(position), x.shape, static_cast<int>(axis));
+    const std::int64_t row =
+        checked_index(name, index, index.at(position), x.shape, static_cast<int>(axis));
     std::byte* place = out.data;
     for (std::size_t i = 0; i < picked; ++i) place += position[i] * out.strides[at + i];
     copy_elements({x.data + row * x.strides[at], slice, from}, {place, slice, to});
@@ -74,7 +78,8 @@ Shape TakeAlong::infer(std::span<const Shape> in) const {
     const Name tag = x.tag(i);
     const bool same_tag = tag.empty() || index.tag(i).empty() || tag == index.tag(i);
     if (!same_tag || (i != at && !sizes_agree(x[i], index[i]))) {
-      fail(Errc::shape_mismatch, name, fmt::format("{} along axis {}: axis {} differs", list_shapes(in), axis, i));
+      fail(Errc::shape_mismatch, name,
+           fmt::format("{} along axis {}: axis {} differs", list_shapes(in), axis, i));
     }
     if (i != at) result = result.with_dim(i, known_size(x[i], index[i]));
     if (!tag.empty()) result = result.with_tag(i, tag);
@@ -87,17 +92,20 @@ void TakeAlong::reference(std::span<const HostView> in, const HostView& out) con
   const auto at = static_cast<std::size_t>(axis);
   const auto size = static_cast<std::size_t>(block_bytes(x.shape.dtype()));
   for_each_index(out.shape, [&](std::span<const std::int64_t> position) {
-    const std::int64_t row = checked_index(name, index, index.at(position), x.shape, static_cast<int>(axis));
+    const std::int64_t row =
+        checked_index(name, index, index.at(position), x.shape, static_cast<int>(axis));
     const std::byte* element = x.at(position) + (row - position[at]) * x.strides[at];
     std::memcpy(out.at(position), element, size);
   });
 }
 
-Tensor gather(const Tensor& x, const Tensor& index, const AxisRef& axis, const std::source_location& where) {
+Tensor gather(const Tensor& x, const Tensor& index, const AxisRef& axis,
+              const std::source_location& where) {
   return record(Gather{.axis = axis_of(x, axis, Gather::name, where)}, {x, index}, where);
 }
 
-Tensor take_along(const Tensor& x, const Tensor& index, const AxisRef& axis, const std::source_location& where) {
+Tensor take_along(const Tensor& x, const Tensor& index, const AxisRef& axis,
+                  const std::source_location& where) {
   return record(TakeAlong{.axis = axis_of(x, axis, TakeAlong::name, where)}, {x, index}, where);
 }
 

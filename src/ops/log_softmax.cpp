@@ -1,11 +1,11 @@
+#include "ops/builder.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/log_softmax.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "ops/builder.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 

@@ -1,10 +1,10 @@
-#include <tenon/ops/logical.hpp>
-
-#include <functional>
-
 #include "ops/broadcast.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
+
+#include <tenon/ops/logical.hpp>
+
+#include <functional>
 
 namespace tenon {
 namespace {
@@ -29,7 +29,8 @@ Shape LogicalOp<Op>::infer(std::span<const Shape> in) const {
 
 template <class Op>
 void LogicalOp<Op>::reference(std::span<const HostView> in, const HostView& out) const {
-  zip_integers(broadcast_view(in[0], out.shape), broadcast_view(in[1], out.shape), out, Truth<Op>());
+  zip_integers(broadcast_view(in[0], out.shape), broadcast_view(in[1], out.shape), out,
+               Truth<Op>());
 }
 
 #define TENON_DEFINE_LOGICAL(id, Struct)                                           \

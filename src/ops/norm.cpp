@@ -1,9 +1,9 @@
+#include "ops/checks.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/norm.hpp>
 
 #include <cmath>
-
-#include "ops/checks.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 namespace {
@@ -81,7 +81,8 @@ Tensor layer_norm(const Tensor& x, double eps, const std::source_location& where
   return record(LayerNorm{.eps = eps}, {x}, where);
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, double eps, const std::source_location& where) {
+Tensor layer_norm(const Tensor& x, const Tensor& weight, double eps,
+                  const std::source_location& where) {
   return record(LayerNorm{.eps = eps}, {x, weight}, where);
 }
 
@@ -94,7 +95,8 @@ Tensor rms_norm(const Tensor& x, double eps, const std::source_location& where) 
   return record(RmsNorm{.eps = eps}, {x}, where);
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, const std::source_location& where) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps,
+                const std::source_location& where) {
   return record(RmsNorm{.eps = eps}, {x, weight}, where);
 }
 

@@ -1,13 +1,14 @@
-#include <tenon/ops/operators.hpp>
-
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/operators.hpp>
 #include <tenon/ops/unary.hpp>
 
 namespace tenon {
 namespace {
 
-Tensor scalar(double value, const Located& beside) { return scalar_like(beside.tensor, value, beside.where); }
+Tensor scalar(double value, const Located& beside) {
+  return scalar_like(beside.tensor, value, beside.where);
+}
 
 }  // namespace
 

@@ -1,24 +1,31 @@
-// Reference kernels of ops that compute each element on its own, and the integer arithmetic that all
-// of them share.
+// Reference kernels of ops that compute each element on its own, and the integer arithmetic that
+// all of them share.
 #pragma once
+
+#include <tenon/host_view.hpp>
 
 #include <cstdint>
 #include <span>
-
-#include <tenon/host_view.hpp>
 
 namespace tenon {
 
 /// The value modulo 2^bits that an integer type can hold: how Tenon's integer arithmetic overflows.
 inline std::int64_t wrap_to(DType dtype, std::int64_t value) noexcept {
   switch (dtype) {
-    case DType::i8: return static_cast<std::int8_t>(value);
-    case DType::i16: return static_cast<std::int16_t>(value);
-    case DType::i32: return static_cast<std::int32_t>(value);
-    case DType::u8: return static_cast<std::uint8_t>(value);
-    case DType::u16: return static_cast<std::uint16_t>(value);
-    case DType::u32: return static_cast<std::uint32_t>(value);
-    default: return value;
+    case DType::i8:
+      return static_cast<std::int8_t>(value);
+    case DType::i16:
+      return static_cast<std::int16_t>(value);
+    case DType::i32:
+      return static_cast<std::int32_t>(value);
+    case DType::u8:
+      return static_cast<std::uint8_t>(value);
+    case DType::u16:
+      return static_cast<std::uint16_t>(value);
+    case DType::u32:
+      return static_cast<std::uint32_t>(value);
+    default:
+      return value;
   }
 }
 
@@ -64,8 +71,9 @@ template <class F>
 void zip_integers(const HostView& a, const HostView& b, const HostView& out, F&& f) {
   const DType from_a = a.shape.dtype(), from_b = b.shape.dtype(), to = out.shape.dtype();
   for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
-    store_int64(to, out.at(index),
-                wrap_to(to, f(load_as_int64(from_a, a.at(index)), load_as_int64(from_b, b.at(index)))));
+    store_int64(
+        to, out.at(index),
+        wrap_to(to, f(load_as_int64(from_a, a.at(index)), load_as_int64(from_b, b.at(index)))));
   });
 }
 

@@ -1,9 +1,9 @@
+#include "ops/pointwise.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/predicate.hpp>
 
 #include <cmath>
-
-#include "ops/pointwise.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 namespace {
@@ -11,11 +11,17 @@ namespace {
 template <class Op>
 bool holds(double x) noexcept;
 template <>
-bool holds<IsNan>(double x) noexcept { return std::isnan(x); }
+bool holds<IsNan>(double x) noexcept {
+  return std::isnan(x);
+}
 template <>
-bool holds<IsInf>(double x) noexcept { return std::isinf(x); }
+bool holds<IsInf>(double x) noexcept {
+  return std::isinf(x);
+}
 template <>
-bool holds<IsFinite>(double x) noexcept { return std::isfinite(x); }
+bool holds<IsFinite>(double x) noexcept {
+  return std::isfinite(x);
+}
 
 }  // namespace
 

@@ -1,3 +1,8 @@
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/pointwise.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/reduce.hpp>
 
 #include <algorithm>
@@ -5,11 +10,6 @@
 #include <cmath>
 #include <limits>
 #include <vector>
-
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/pointwise.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 namespace {
@@ -22,11 +22,13 @@ Flags folded_axes(const IntList& axes) {
   return folded;
 }
 
-Shape reduced_shape(std::string_view op, const Shape& in, const IntList& axes, bool keep_dims, DType dtype) {
+Shape reduced_shape(std::string_view op, const Shape& in, const IntList& axes, bool keep_dims,
+                    DType dtype) {
   Flags folded{};
   for (const std::int64_t axis : axes) {
     auto& flag = folded[static_cast<std::size_t>(checked_axis(op, axis, in))];  // C1
-    if (flag) fail(Errc::bad_argument, op, fmt::format("axis {} of {} twice", axis, to_string(in)));  // C2
+    if (flag)
+      fail(Errc::bad_argument, op, fmt::format("axis {} of {} twice", axis, to_string(in)));  // C2
     flag = true;
   }
   std::vector<Axis> kept;
@@ -73,7 +75,9 @@ struct Fold<Sum> {
   static constexpr double start = 0;
   static constexpr std::int64_t integer_start = 0;
   static double take(double sum, double x) noexcept { return sum + x; }
-  static std::int64_t take_integer(std::int64_t sum, std::int64_t x) noexcept { return wrapping_add(sum, x); }
+  static std::int64_t take_integer(std::int64_t sum, std::int64_t x) noexcept {
+    return wrapping_add(sum, x);
+  }
   static double finish(double sum, std::int64_t) noexcept { return sum; }
 };
 
@@ -81,7 +85,9 @@ template <>
 struct Fold<Mean> {
   static constexpr double start = 0;
   static double take(double sum, double x) noexcept { return sum + x; }
-  static double finish(double sum, std::int64_t count) noexcept { return sum / static_cast<double>(count); }
+  static double finish(double sum, std::int64_t count) noexcept {
+    return sum / static_cast<double>(count);
+  }
 };
 
 template <>
@@ -99,8 +105,12 @@ template <>
 struct Fold<Max> {
   static constexpr double start = -std::numeric_limits<double>::infinity();
   static constexpr std::int64_t integer_start = std::numeric_limits<std::int64_t>::min();
-  static double take(double most, double x) noexcept { return std::isnan(most) || x <= most ? most : x; }
-  static std::int64_t take_integer(std::int64_t most, std::int64_t x) noexcept { return std::max(most, x); }
+  static double take(double most, double x) noexcept {
+    return std::isnan(most) || x <= most ? most : x;
+  }
+  static std::int64_t take_integer(std::int64_t most, std::int64_t x) noexcept {
+    return std::max(most, x);
+  }
   static double finish(double most, std::int64_t) noexcept { return most; }
 };
 
@@ -108,15 +118,21 @@ template <>
 struct Fold<Min> {
   static constexpr double start = std::numeric_limits<double>::infinity();
   static constexpr std::int64_t integer_start = std::numeric_limits<std::int64_t>::max();
-  static double take(double least, double x) noexcept { return std::isnan(least) || x >= least ? least : x; }
-  static std::int64_t take_integer(std::int64_t least, std::int64_t x) noexcept { return std::min(least, x); }
+  static double take(double least, double x) noexcept {
+    return std::isnan(least) || x >= least ? least : x;
+  }
+  static std::int64_t take_integer(std::int64_t least, std::int64_t x) noexcept {
+    return std::min(least, x);
+  }
   static double finish(double least, std::int64_t) noexcept { return least; }
 };
 
 template <>
 struct Fold<Any> {
   static constexpr std::int64_t integer_start = 0;
-  static std::int64_t take_integer(std::int64_t found, std::int64_t x) noexcept { return found | x; }
+  static std::int64_t take_integer(std::int64_t found, std::int64_t x) noexcept {
+    return found | x;
+  }
 };
 
 template <>
@@ -184,16 +200,16 @@ void ReduceOp<Op>::reference(std::span<const HostView> in, const HostView& out) 
   });
 }
 
-#define TENON_DEFINE_REDUCE(id, Struct)                                     \
-  template struct ReduceOp<Struct>;                                         \
-  TENON_DEFINE_OP(id, Struct);                                              \
-  Tensor id(const Tensor& x, const AxisList& axes, bool keep_dims,          \
-            const std::source_location& where) {                            \
-    Struct op;                                                              \
-    op.axes = axes_of(x, axes, Struct::name, where);                        \
-    op.keep_dims = keep_dims;                                               \
-    return record(op, {x}, where);                                          \
-  }                                                                         \
+#define TENON_DEFINE_REDUCE(id, Struct)                            \
+  template struct ReduceOp<Struct>;                                \
+  TENON_DEFINE_OP(id, Struct);                                     \
+  Tensor id(const Tensor& x, const AxisList& axes, bool keep_dims, \
+            const std::source_location& where) {                   \
+    Struct op;                                                     \
+    op.axes = axes_of(x, axes, Struct::name, where);               \
+    op.keep_dims = keep_dims;                                      \
+    return record(op, {x}, where);                                 \
+  }                                                                \
   static_assert(true, "lets the use end in a semicolon")
 
 TENON_DEFINE_REDUCE(sum, Sum);

@@ -1,11 +1,11 @@
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/view.hpp"
+
 #include <tenon/ops/reshape.hpp>
 
 #include <array>
 #include <vector>
-
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/view.hpp"
 
 namespace tenon {
 
@@ -13,7 +13,9 @@ TENON_DEFINE_OP(reshape, Reshape);
 
 namespace {
 
-std::string dims_text(const IntList& dims) { return fmt::format("[{}]", fmt::join(dims.span(), ", ")); }
+std::string dims_text(const IntList& dims) {
+  return fmt::format("[{}]", fmt::join(dims.span(), ", "));
+}
 
 /// The product of the known sizes, and the only size that is not known: 0 when there is none,
 /// unknown_dim when there are several.
@@ -38,7 +40,8 @@ Count count_elements(const Shape& shape) {
 std::int64_t deduce(const IntList& dims, const Shape& in, std::int64_t others) {
   if (others == 0) {  // C3
     fail(Errc::bad_shape, Reshape::name,
-         fmt::format("{} to {}: -1 beside a size of 0 can be anything", to_string(in), dims_text(dims)));
+         fmt::format("{} to {}: -1 beside a size of 0 can be anything", to_string(in),
+                     dims_text(dims)));
   }
   const Count count = count_elements(in);
   if (count.open != 0) return count.known == others ? count.open : unknown_dim;
@@ -58,7 +61,8 @@ Shape Reshape::infer(std::span<const Shape> in) const {
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < -1 || (dims[i] == -1 && deduced >= 0)) {  // C1
       fail(Errc::bad_shape, name,
-           fmt::format("{} to {}: sizes are at least 0, and at most one is -1", to_string(in[0]), dims_text(dims)));
+           fmt::format("{} to {}: sizes are at least 0, and at most one is -1", to_string(in[0]),
+                       dims_text(dims)));
     }
     if (dims[i] == -1) {
       deduced = static_cast<int>(i);
@@ -71,13 +75,15 @@ Shape Reshape::infer(std::span<const Shape> in) const {
     axes[static_cast<std::size_t>(deduced)].size = deduce(dims, in[0], others);
   } else if (in[0].is_static() && in[0].elements() != others) {  // C2
     fail(Errc::bad_shape, name,
-         fmt::format("{} has {} elements, {} has {}", to_string(in[0]), in[0].elements(), dims_text(dims), others));
+         fmt::format("{} has {} elements, {} has {}", to_string(in[0]), in[0].elements(),
+                     dims_text(dims), others));
   }
   const std::int64_t inner_in = in[0].rank() == 0 ? 1 : in[0][in[0].rank() - 1];
   const std::int64_t inner_out = axes.empty() ? 1 : axes.back().size;
   if (is_block(in[0].dtype()) && inner_in != inner_out) {  // C4
     fail(Errc::bad_shape, name,
-         fmt::format("{} to {}: blocks run along the innermost axis", to_string(in[0]), dims_text(dims)));
+         fmt::format("{} to {}: blocks run along the innermost axis", to_string(in[0]),
+                     dims_text(dims)));
   }
   return {std::span<const Axis>(axes), in[0].dtype()};
 }
@@ -96,7 +102,8 @@ bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placeme
     placement.strides = dense_strides(out);
     return true;
   }
-  // Runs of evenly spaced elements, innermost first: neighbouring axes that step as one are one run.
+  // Runs of evenly spaced elements, innermost first: neighbouring axes that step as one are one
+  // run.
   struct Run {
     std::int64_t size, step;
   };
@@ -136,11 +143,14 @@ bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placeme
   return true;
 }
 
-Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims, const std::source_location& where) {
-  return record(Reshape{.dims = located(where, Reshape::name, [&] { return IntList(dims); })}, {x}, where);
+Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims,
+               const std::source_location& where) {
+  return record(Reshape{.dims = located(where, Reshape::name, [&] { return IntList(dims); })}, {x},
+                where);
 }
 
-Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims, const std::source_location& where) {
+Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims,
+               const std::source_location& where) {
   std::vector<std::int64_t> sizes;
   for (const Axis& axis : dims) sizes.push_back(axis.size);
   return tagged(reshape(x, sizes, where), {dims.begin(), dims.size()}, Reshape::name, where);

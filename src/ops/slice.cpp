@@ -1,10 +1,10 @@
-#include <tenon/ops/slice.hpp>
-
-#include <algorithm>
-
 #include "ops/builder.hpp"
 #include "ops/support.hpp"
 #include "ops/view.hpp"
+
+#include <tenon/ops/slice.hpp>
+
+#include <algorithm>
 
 namespace tenon {
 
@@ -14,12 +14,15 @@ namespace {
 
 std::string range_text(const Slice& op) {
   const std::string end = op.end == to_end ? "" : fmt::format("{}", op.end);
-  return op.step == 1 ? fmt::format("[{}:{}]", op.begin, end) : fmt::format("[{}:{}:{}]", op.begin, end, op.step);
+  return op.step == 1 ? fmt::format("[{}:{}]", op.begin, end)
+                      : fmt::format("[{}:{}:{}]", op.begin, end, op.step);
 }
 
 struct Range {
   std::int64_t begin, end;
-  std::int64_t count(std::int64_t step) const noexcept { return end > begin ? (end - begin - 1) / step + 1 : 0; }
+  std::int64_t count(std::int64_t step) const noexcept {
+    return end > begin ? (end - begin - 1) / step + 1 : 0;
+  }
 };
 
 Range resolve(const Slice& op, std::int64_t size) noexcept {
@@ -27,8 +30,8 @@ Range resolve(const Slice& op, std::int64_t size) noexcept {
   return {from_end(op.begin), op.end == to_end ? size : from_end(op.end)};
 }
 
-/// The size of a slice of an axis whose own size is not known yet: known all the same when both ends
-/// count from one side.
+/// The size of a slice of an axis whose own size is not known yet: known all the same when both
+/// ends count from one side.
 std::int64_t open_size(const Slice& op, std::int64_t size) {
   if (op.begin == 0 && op.end == to_end) return op.step == 1 ? size : unknown_dim;
   const bool begins_from_end = op.begin < 0;
@@ -46,24 +49,28 @@ std::int64_t open_size(const Slice& op, std::int64_t size) {
 Shape Slice::infer(std::span<const Shape> in) const {
   const int at = checked_axis(name, axis, in[0]);  // C1
   if (step < 1) {                                  // C3
-    fail(Errc::bad_attribute, name, fmt::format("step {} along axis {} of {}", step, axis, to_string(in[0])));
+    fail(Errc::bad_attribute, name,
+         fmt::format("step {} along axis {} of {}", step, axis, to_string(in[0])));
   }
   const std::int64_t size = in[0][at];
   const std::int64_t block = at == in[0].rank() - 1 ? block_size(in[0].dtype()) : 1;
   if (!is_static(size)) {
     if (block > 1 && !(begin == 0 && end == to_end && step == 1)) {  // C4
-      fail(Errc::unsupported_dtype, name, fmt::format("{} of blocks of {}", range_text(*this), to_string(in[0])));
+      fail(Errc::unsupported_dtype, name,
+           fmt::format("{} of blocks of {}", range_text(*this), to_string(in[0])));
     }
     return in[0].with_dim(at, open_size(*this, size));
   }
   const Range range = resolve(*this, size);
   if (range.begin < 0 || range.begin > range.end || range.end > size) {  // C2
     fail(Errc::out_of_range, name,
-         fmt::format("{} out of range for axis {} of {}", range_text(*this), axis, to_string(in[0])));
+         fmt::format("{} out of range for axis {} of {}", range_text(*this), axis,
+                     to_string(in[0])));
   }
   if (block > 1 && (step != 1 || range.begin % block != 0 || range.end % block != 0)) {  // C4
     fail(Errc::unsupported_dtype, name,
-         fmt::format("{} cuts blocks of {} along axis {} of {}", range_text(*this), block, axis, to_string(in[0])));
+         fmt::format("{} cuts blocks of {} along axis {} of {}", range_text(*this), block, axis,
+                     to_string(in[0])));
   }
   return in[0].with_dim(at, range.count(step));
 }
@@ -84,14 +91,15 @@ bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement)
   return true;
 }
 
-Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int64_t end, std::int64_t step,
-             const std::source_location& where) {
-  return record(Slice{.axis = axis_of(x, axis, Slice::name, where), .begin = begin, .end = end, .step = step},
-                {x}, where);
+Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int64_t end,
+             std::int64_t step, const std::source_location& where) {
+  return record(
+      Slice{.axis = axis_of(x, axis, Slice::name, where), .begin = begin, .end = end, .step = step},
+      {x}, where);
 }
 
-std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, const AxisRef& axis,
-                          const std::source_location& where) {
+std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes,
+                          const AxisRef& axis, const std::source_location& where) {
   return split(x, std::span<const std::int64_t>(sizes.begin(), sizes.size()), axis, where);
 }
 
@@ -106,7 +114,8 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
   }
   if (!whole || !sizes_agree(total, x.shape()[at])) {
     fail_at(where, Errc::bad_argument, "split",
-            fmt::format("axis {} of {} into sizes [{}]", at, to_string(x.shape()), fmt::join(sizes, ", ")));
+            fmt::format("axis {} of {} into sizes [{}]", at, to_string(x.shape()),
+                        fmt::join(sizes, ", ")));
   }
   std::vector<Tensor> parts;
   std::int64_t begin = 0;
@@ -127,7 +136,8 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& ax
   }
   const std::int64_t each = std::max<std::int64_t>(1, size / parts + (size % parts != 0 ? 1 : 0));
   std::vector<std::int64_t> sizes;
-  for (std::int64_t begin = 0; begin < size; begin += each) sizes.push_back(std::min(each, size - begin));
+  for (std::int64_t begin = 0; begin < size; begin += each)
+    sizes.push_back(std::min(each, size - begin));
   if (sizes.empty()) sizes.push_back(0);
   return split(x, sizes, at, where);
 }

@@ -1,3 +1,8 @@
+#include "ops/builder.hpp"
+#include "ops/checks.hpp"
+#include "ops/support.hpp"
+
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/topk.hpp>
 
 #include <algorithm>
@@ -5,12 +10,6 @@
 #include <limits>
 #include <numeric>
 #include <vector>
-
-#include <tenon/ops/gather.hpp>
-
-#include "ops/builder.hpp"
-#include "ops/checks.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 
@@ -21,10 +20,12 @@ Shape Topk::infer(std::span<const Shape> in) const {
   require_number(name, in[0]);                        // C2
   const std::int64_t size = in[0][along];
   if (k < 0 || (is_static(size) && k > size)) {  // C3
-    fail(Errc::out_of_range, name, fmt::format("k = {} of axis {} of {}", k, axis, to_string(in[0])));
+    fail(Errc::out_of_range, name,
+         fmt::format("k = {} of axis {} of {}", k, axis, to_string(in[0])));
   }
   if (size > std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1) {  // C4
-    fail(Errc::limit_exceeded, name, fmt::format("axis {} of {} needs i64 indices", axis, to_string(in[0])));
+    fail(Errc::limit_exceeded, name,
+         fmt::format("axis {} of {} needs i64 indices", axis, to_string(in[0])));
   }
   return in[0].with_dtype(i32).with_dim(along, k);
 }
@@ -33,15 +34,18 @@ namespace {
 
 /// Puts the indices of the k largest of `values` first, in order.
 template <class Value>
-void rank_largest(const std::vector<Value>& values, std::vector<std::int64_t>& order, std::int64_t k) {
+void rank_largest(const std::vector<Value>& values, std::vector<std::int64_t>& order,
+                  std::int64_t k) {
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](std::int64_t a, std::int64_t b) {
-    const Value x = values[static_cast<std::size_t>(a)], y = values[static_cast<std::size_t>(b)];
-    if constexpr (std::is_floating_point_v<Value>) {
-      if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
-    }
-    return x > y || (!(y > x) && a < b);
-  });
+  std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                    [&](std::int64_t a, std::int64_t b) {
+                      const Value x = values[static_cast<std::size_t>(a)],
+                                  y = values[static_cast<std::size_t>(b)];
+                      if constexpr (std::is_floating_point_v<Value>) {
+                        if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
+                      }
+                      return x > y || (!(y > x) && a < b);
+                    });
 }
 
 }  // namespace
@@ -73,7 +77,8 @@ void Topk::reference(std::span<const HostView> in, const HostView& out) const {
   });
 }
 
-TopkResult topk(const Tensor& x, std::int64_t k, const AxisRef& axis, const std::source_location& where) {
+TopkResult topk(const Tensor& x, std::int64_t k, const AxisRef& axis,
+                const std::source_location& where) {
   const int at = axis_of(x, axis, Topk::name, where);
   const Tensor indices = record(Topk{.k = k, .axis = at}, {x}, where);
   return {take_along(x, indices, at, where), indices};

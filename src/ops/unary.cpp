@@ -1,8 +1,8 @@
+#include "ops/unary_op.hpp"
+
 #include <tenon/ops/unary.hpp>
 
 #include <cmath>
-
-#include "ops/unary_op.hpp"
 
 namespace tenon {
 
@@ -11,7 +11,9 @@ std::int64_t Neg::of_integer(std::int64_t x) noexcept { return wrapping_subtract
 TENON_DEFINE_UNARY(neg, Neg);
 
 double Abs::of(double x) noexcept { return std::fabs(x); }
-std::int64_t Abs::of_integer(std::int64_t x) noexcept { return x < 0 ? wrapping_subtract(0, x) : x; }
+std::int64_t Abs::of_integer(std::int64_t x) noexcept {
+  return x < 0 ? wrapping_subtract(0, x) : x;
+}
 TENON_DEFINE_UNARY(abs, Abs);
 
 double Sign::of(double x) noexcept { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }

@@ -2,11 +2,11 @@
 // its builder.
 #pragma once
 
-#include <tenon/ops/unary.hpp>
-
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
+
+#include <tenon/ops/unary.hpp>
 
 namespace tenon {
 
@@ -37,10 +37,10 @@ void UnaryOp<Op>::reference(std::span<const HostView> in, const HostView& out) c
 }  // namespace tenon
 
 /// Inside namespace tenon, after the formula: an op without attributes, with its builder.
-#define TENON_DEFINE_UNARY(id, Struct)                                 \
-  template struct UnaryOp<Struct>;                                     \
-  TENON_DEFINE_OP(id, Struct);                                         \
-  Tensor id(const Tensor& x, const std::source_location& where) {      \
-    return record(Struct{}, {x}, where);                               \
-  }                                                                    \
+#define TENON_DEFINE_UNARY(id, Struct)                            \
+  template struct UnaryOp<Struct>;                                \
+  TENON_DEFINE_OP(id, Struct);                                    \
+  Tensor id(const Tensor& x, const std::source_location& where) { \
+    return record(Struct{}, {x}, where);                          \
+  }                                                               \
   static_assert(true, "lets the use end in a semicolon")

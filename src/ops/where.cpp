@@ -1,18 +1,18 @@
+#include "ops/broadcast.hpp"
+#include "ops/checks.hpp"
+
 #include <tenon/ops/where.hpp>
 
 #include <cstring>
-
-#include "ops/broadcast.hpp"
-#include "ops/checks.hpp"
 
 namespace tenon {
 
 TENON_DEFINE_OP(where, Where);
 
 Shape Where::infer(std::span<const Shape> in) const {
-  require_bool(name, in[0]);                            // C1
-  require_same_dtype(name, in.subspan(1));              // C2
-  require_plain(name, in[1]);                           // C3
+  require_bool(name, in[0]);                         // C1
+  require_same_dtype(name, in.subspan(1));           // C2
+  require_plain(name, in[1]);                        // C3
   return broadcast_shapes(name, in, in[1].dtype());  // C4
 }
 

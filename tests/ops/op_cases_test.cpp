@@ -1,8 +1,9 @@
 // Every case that numpy computed, through the reference of its op.
-#include <filesystem>
-
 #include "support/op_cases.hpp"
+
 #include "support/op_testing.hpp"
+
+#include <filesystem>
 
 namespace tenon::testing {
 namespace {

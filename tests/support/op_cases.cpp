@@ -29,7 +29,8 @@ class ArrayFile {
     std::memcpy(&length, bytes_.data(), sizeof length);
     if (length > bytes_.size() - sizeof length) throw std::runtime_error("short " + path.string());
     data_ = sizeof length + length;
-    header_ = Json::parse(bytes_.begin() + sizeof length, bytes_.begin() + static_cast<std::ptrdiff_t>(data_));
+    header_ = Json::parse(bytes_.begin() + sizeof length,
+                          bytes_.begin() + static_cast<std::ptrdiff_t>(data_));
   }
 
   Json cases() const {
@@ -45,7 +46,8 @@ class ArrayFile {
     const auto offsets = header_.at(entry.at("array").get<std::string>()).at("data_offsets");
     const auto begin = offsets.at(0).get<std::size_t>();
     const auto size = offsets.at(1).get<std::size_t>() - begin;
-    if (static_cast<std::int64_t>(size) != array.shape().bytes() || data_ + begin + size > bytes_.size()) {
+    if (static_cast<std::int64_t>(size) != array.shape().bytes() ||
+        data_ + begin + size > bytes_.size()) {
       throw std::runtime_error("wrong size of " + entry.dump());
     }
     std::memcpy(array.view().data, bytes_.data() + data_ + begin, size);
@@ -79,7 +81,8 @@ OpInstance read_op(const Json& entry) {
   return op;
 }
 
-std::vector<fs::path> files_like(const fs::path& folder, std::string_view start, std::string_view end) {
+std::vector<fs::path> files_like(const fs::path& folder, std::string_view start,
+                                 std::string_view end) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -115,14 +118,15 @@ std::vector<fs::path> generated_op_cases() {
   const char* python = std::getenv("TENON_ORACLE_PYTHON");
   if (python == nullptr || *python == '\0') return {};
   const char* wanted = std::getenv("TENON_TEST_SEED");
-  const std::string seed = wanted != nullptr ? wanted : std::to_string(std::random_device{}() % 1000000);
+  const std::string seed =
+      wanted != nullptr ? wanted : std::to_string(std::random_device{}() % 1000000);
   std::cout << "op cases: TENON_TEST_SEED=" << seed << '\n';
   std::vector<fs::path> made;
   for (const fs::path& script : files_like("python/tests", "op_cases_", ".py")) {
     const fs::path output =
         fs::temp_directory_path() / (script.stem().string() + "_" + seed + ".safetensors");
-    const std::string command = std::string(python) + " " + script.string() + " " + output.string() +
-                                " --seed " + seed;
+    const std::string command =
+        std::string(python) + " " + script.string() + " " + output.string() + " --seed " + seed;
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
     made.push_back(output);
   }

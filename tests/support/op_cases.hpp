@@ -1,13 +1,14 @@
-// Cases that python/tests/op_cases_*.py computed with numpy: what goes into an op, and what must come
-// out. How a case is executed is the caller's business, so every backend can run the same ones.
+// Cases that python/tests/op_cases_*.py computed with numpy: what goes into an op, and what must
+// come out. How a case is executed is the caller's business, so every backend can run the same
+// ones.
 #pragma once
+
+#include <tenon/host_buffer.hpp>
+#include <tenon/op.hpp>
 
 #include <filesystem>
 #include <string>
 #include <vector>
-
-#include <tenon/host_buffer.hpp>
-#include <tenon/op.hpp>
 
 namespace tenon::testing {
 

@@ -53,7 +53,8 @@ void check_in_place(const OpInstance& op, std::span<const HostBuffer> inputs,
 bool check_view(const OpInstance& op, const HostBuffer& input, const HostBuffer& want) {
   ViewPlacement placement;
   if (!op.def()->view(op.attributes(), input.view(), want.shape(), placement)) return false;
-  const HostView placed(input.view().data + placement.offset_bytes, want.shape(), placement.strides);
+  const HostView placed(input.view().data + placement.offset_bytes, want.shape(),
+                        placement.strides);
   const HostBuffer copy = HostBuffer::uninitialized(want.shape());
   copy_elements(placed, copy.view());
   INFO(op.def()->name << ": the view places other elements than the reference copies");
@@ -64,7 +65,8 @@ bool check_view(const OpInstance& op, const HostBuffer& input, const HostBuffer&
 std::uint64_t process_seed() {
   static const std::uint64_t seed = [] {
     const char* text = std::getenv("TENON_TEST_SEED");
-    const std::uint64_t value = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
+    const std::uint64_t value =
+        text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device{}();
     std::cout << "TENON_TEST_SEED=" << value << '\n';
     return value;
   }();

@@ -1,6 +1,13 @@
 // Running one op on literals, and saying what came out.
 #pragma once
 
+#include "support/expect_error.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <random>
@@ -10,13 +17,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include <tenon/error.hpp>
-#include <tenon/host_buffer.hpp>
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
-
-#include "support/expect_error.hpp"
 
 namespace tenon::testing {
 
@@ -43,15 +43,15 @@ Shape infer(const Op& op, std::initializer_list<Shape> inputs) {
 }
 
 /// The same elements at other places: axes in reverse storage order, gaps between elements, the
-/// first axis running backwards. Block types come back as they are. The bytes live until the program
-/// ends.
+/// first axis running backwards. Block types come back as they are. The bytes live until the
+/// program ends.
 HostBuffer strided(const HostBuffer& dense);
 
 /// The elements of an array, in row-major order, as double.
 std::vector<double> elements(const HostBuffer& array);
 
-/// Checks the elements in row-major order: |got - want| <= eps * max(1, |want|); NaN equals NaN, and
-/// infinities equal themselves.
+/// Checks the elements in row-major order: |got - want| <= eps * max(1, |want|); NaN equals NaN,
+/// and infinities equal themselves.
 void expect_near(const HostBuffer& got, std::initializer_list<double> want, double eps = 1e-6);
 /// Checks the elements exactly.
 void expect_equal(const HostBuffer& got, std::initializer_list<double> want);

@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/ops/unary.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/ops/unary.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -106,20 +106,15 @@ TENON_DECLARE_OP(Elu);
 
 Tensor sigmoid(const Tensor& x,
                const std::source_location& where = std::source_location::current());
-Tensor relu(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor relu6(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
-Tensor silu(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor gelu(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
+Tensor relu(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor relu6(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor silu(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor gelu(const Tensor& x, const std::source_location& where = std::source_location::current());
 Tensor gelu_tanh(const Tensor& x,
                  const std::source_location& where = std::source_location::current());
 Tensor softplus(const Tensor& x,
                 const std::source_location& where = std::source_location::current());
-Tensor mish(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
+Tensor mish(const Tensor& x, const std::source_location& where = std::source_location::current());
 Tensor hardsigmoid(const Tensor& x,
                    const std::source_location& where = std::source_location::current());
 Tensor hardswish(const Tensor& x,

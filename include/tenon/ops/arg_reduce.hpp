@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -28,9 +28,9 @@ struct ArgReduceOp {
   std::int64_t axis = 0;
   bool keep_dims = false;
   DType dtype = i32;
-  static constexpr auto fields = std::tuple{field("axis", &ArgReduceOp::axis),
-                                            field("keep_dims", &ArgReduceOp::keep_dims),
-                                            field("dtype", &ArgReduceOp::dtype)};
+  static constexpr auto fields =
+      std::tuple{field("axis", &ArgReduceOp::axis), field("keep_dims", &ArgReduceOp::keep_dims),
+                 field("dtype", &ArgReduceOp::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -7,13 +10,10 @@
 #include <string_view>
 #include <tuple>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
-/// One axis as several, row-major: the elements stay where they are. Other axes, with their tags and
-/// symbols, stay as they are.
+/// One axis as several, row-major: the elements stay where they are. Other axes, with their tags
+/// and symbols, stay as they are.
 ///
 /// Input     x: rank >= 1, any type
 /// Output    y: x with `axis` replaced by `sizes` (no tags); a view. One size may be -1 and follows
@@ -29,7 +29,7 @@ struct SplitAxis {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
   std::int64_t axis = 0;
-  IntList sizes;
+  IntList sizes{};
   static constexpr auto fields =
       std::tuple{field("axis", &SplitAxis::axis), field("sizes", &SplitAxis::sizes)};
 

@@ -1,19 +1,20 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
 /// What the arithmetic ops of two operands share: y_i = f(a_i, b_i) with numpy broadcasting.
 ///
-/// Inputs    a, b: same dtype, any floating or integer type; sizes are aligned at the innermost axis
+/// Inputs    a, b: same dtype, any floating or integer type; sizes are aligned at the innermost
+/// axis
 ///           and 1 stretches
 /// Output    y: the broadcast shape, same dtype; an axis keeps the tag that either input gives it;
 ///           may share the buffer of an input of its shape

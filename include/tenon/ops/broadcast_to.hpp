@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -7,23 +10,21 @@
 #include <string_view>
 #include <tuple>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
 /// x repeated along axes of size 1 and along new outer axes, without copying.
 ///
 /// Input     x: any plain type
 /// Output    y: `dims`, where -1 keeps x's size; a view. Axes keep x's tags
-/// Errors    C1 fewer dims than axes, or a size of x neither 1 nor the one asked    Errc::shape_mismatch
+/// Errors    C1 fewer dims than axes, or a size of x neither 1 nor the one asked
+/// Errc::shape_mismatch
 ///           C2 a size below -1, or -1 for a new axis                               Errc::bad_shape
-///           C3 a block type                                                        Errc::unsupported_dtype
+///           C3 a block type Errc::unsupported_dtype
 struct BroadcastTo {
   static constexpr std::string_view name = "broadcast_to";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
-  IntList dims;
+  IntList dims{};
   static constexpr auto fields = std::tuple{field("dims", &BroadcastTo::dims)};
 
   Shape infer(std::span<const Shape> in) const;

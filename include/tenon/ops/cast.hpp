@@ -1,18 +1,18 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
-/// The elements as another plain type. Real to integer truncates and saturates, NaN gives 0; integer
-/// to integer saturates; to a floating type rounds to nearest, ties to even; to bool is x != 0. The
-/// rules of HostBuffer::to.
+/// The elements as another plain type. Real to integer truncates and saturates, NaN gives 0;
+/// integer to integer saturates; to a floating type rounds to nearest, ties to even; to bool is x
+/// != 0. The rules of HostBuffer::to.
 ///
 /// Input     x: any plain type
 /// Output    y: shape and tags of x, `dtype`

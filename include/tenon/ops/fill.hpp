@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -24,10 +24,10 @@ struct Full {
   static constexpr int min_inputs = 0, max_inputs = 0;
   static constexpr OpTraits traits{};
   double value = 0;
-  IntList dims;
+  IntList dims{};
   DType dtype = f32;
-  static constexpr auto fields = std::tuple{field("value", &Full::value), field("dims", &Full::dims),
-                                            field("dtype", &Full::dtype)};
+  static constexpr auto fields = std::tuple{
+      field("value", &Full::value), field("dims", &Full::dims), field("dtype", &Full::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -49,8 +49,9 @@ struct Iota {
   std::int64_t start = 0;
   std::int64_t step = 1;
   DType dtype = i32;
-  static constexpr auto fields = std::tuple{field("size", &Iota::size), field("start", &Iota::start),
-                                            field("step", &Iota::step), field("dtype", &Iota::dtype)};
+  static constexpr auto fields =
+      std::tuple{field("size", &Iota::size), field("start", &Iota::start),
+                 field("step", &Iota::step), field("dtype", &Iota::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -1,19 +1,20 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
 /// Normalises each slice along the last axis to mean 0 and variance 1, then scales and shifts it:
 /// y_i = (x_i - mean) / sqrt(variance + eps) * w_i + b_i; the variance divides by the slice's size.
 ///
-/// Inputs    x[..., D]: rank >= 1, floating; optional w[D], then optional b[D], each of any floating
+/// Inputs    x[..., D]: rank >= 1, floating; optional w[D], then optional b[D], each of any
+/// floating
 ///           type
 /// Output    y: shape and dtype of x; may share x's buffer
 /// Errors    C1 x is a scalar                               Errc::bad_shape

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -24,11 +24,11 @@ struct Pad {
   static constexpr std::string_view name = "pad";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{};
-  IntList before;
-  IntList after;
+  IntList before{};
+  IntList after{};
   double value = 0;
-  static constexpr auto fields =
-      std::tuple{field("before", &Pad::before), field("after", &Pad::after), field("value", &Pad::value)};
+  static constexpr auto fields = std::tuple{
+      field("before", &Pad::before), field("after", &Pad::after), field("value", &Pad::value)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -39,7 +39,7 @@ TENON_DECLARE_OP(Pad);
 Tensor pad(const Tensor& x, const IntList& before, const IntList& after, double value = 0,
            const std::source_location& where = std::source_location::current());
 /// One axis.
-Tensor pad(const Tensor& x, const AxisRef& axis, std::int64_t before, std::int64_t after, double value = 0,
-           const std::source_location& where = std::source_location::current());
+Tensor pad(const Tensor& x, const AxisRef& axis, std::int64_t before, std::int64_t after,
+           double value = 0, const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

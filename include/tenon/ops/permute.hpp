@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -24,7 +24,7 @@ struct Permute {
   static constexpr std::string_view name = "permute";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
-  IntList order;
+  IntList order{};
   static constexpr auto fields = std::tuple{field("order", &Permute::order)};
 
   Shape infer(std::span<const Shape> in) const;

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/axis_list.hpp>
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/axis_list.hpp>
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -25,7 +25,7 @@ template <class Op>
 struct ReduceOp {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.reduction = true};
-  IntList axes;
+  IntList axes{};
   bool keep_dims = false;
   static constexpr auto fields =
       std::tuple{field("axes", &ReduceOp::axes), field("keep_dims", &ReduceOp::keep_dims)};

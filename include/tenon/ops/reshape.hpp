@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
@@ -7,17 +10,15 @@
 #include <string_view>
 #include <tuple>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
-/// The same elements, in row-major order, under other sizes. At most one size is -1 and follows from
-/// the others. Prefer split_axis and merge_axes: they leave other axes as they are, so a program
-/// stays open in their sizes.
+/// The same elements, in row-major order, under other sizes. At most one size is -1 and follows
+/// from the others. Prefer split_axis and merge_axes: they leave other axes as they are, so a
+/// program stays open in their sizes.
 ///
 /// Input     x: any shape, any type
-/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. A -1 is a symbol when
+/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. A -1 is a symbol
+/// when
 ///           that is all that x's known sizes leave, and not known yet when x's sizes are not
 /// Errors    C1 a size below -1, or two of -1                       Errc::bad_shape
 ///           C2 element counts differ                               Errc::bad_shape
@@ -27,7 +28,7 @@ struct Reshape {
   static constexpr std::string_view name = "reshape";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
-  IntList dims;
+  IntList dims{};
   static constexpr auto fields = std::tuple{field("dims", &Reshape::dims)};
 
   Shape infer(std::span<const Shape> in) const;

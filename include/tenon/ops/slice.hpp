@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -9,17 +12,14 @@
 #include <tuple>
 #include <vector>
 
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
 /// As the end of a slice: the axis's own end.
 inline constexpr std::int64_t to_end = std::numeric_limits<std::int64_t>::max();
 
-/// Every `step`-th element of one axis, from `begin` up to but not including `end`. Negative `begin`
-/// and `end` count from the axis's end, as in Python, and stay so in the program: x[-1:] is the last
-/// element whatever the size.
+/// Every `step`-th element of one axis, from `begin` up to but not including `end`. Negative
+/// `begin` and `end` count from the axis's end, as in Python, and stay so in the program: x[-1:] is
+/// the last element whatever the size.
 ///
 /// Input     x: rank >= 1, any type
 /// Output    y: x with `axis` shortened; a view
@@ -35,8 +35,9 @@ struct Slice {
   std::int64_t begin = 0;
   std::int64_t end = to_end;
   std::int64_t step = 1;
-  static constexpr auto fields = std::tuple{field("axis", &Slice::axis), field("begin", &Slice::begin),
-                                            field("end", &Slice::end), field("step", &Slice::step)};
+  static constexpr auto fields =
+      std::tuple{field("axis", &Slice::axis), field("begin", &Slice::begin),
+                 field("end", &Slice::end), field("step", &Slice::step)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -45,18 +46,20 @@ struct Slice {
 TENON_DECLARE_OP(Slice);
 
 Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int64_t end = to_end,
-             std::int64_t step = 1, const std::source_location& where = std::source_location::current());
+             std::int64_t step = 1,
+             const std::source_location& where = std::source_location::current());
 
-/// Consecutive slices of these sizes along an axis. Errc::bad_argument for no sizes, a negative one,
-/// or sizes that do not sum to the axis.
-std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes, const AxisRef& axis,
+/// Consecutive slices of these sizes along an axis. Errc::bad_argument for no sizes, a negative
+/// one, or sizes that do not sum to the axis.
+std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes,
+                          const AxisRef& axis,
                           const std::source_location& where = std::source_location::current());
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, const AxisRef& axis,
                           const std::source_location& where = std::source_location::current());
 
-/// `parts` slices of equal size along an axis; the last is shorter when the size does not divide, and
-/// there may be fewer parts, as in torch.chunk. Errc::bad_argument when `parts` is below 1 or the
-/// size is not known.
+/// `parts` slices of equal size along an axis; the last is shorter when the size does not divide,
+/// and there may be fewer parts, as in torch.chunk. Errc::bad_argument when `parts` is below 1 or
+/// the size is not known.
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& axis,
                           const std::source_location& where = std::source_location::current());
 

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -16,7 +16,8 @@ namespace tenon {
 /// Input     x: any shape; f16, bf16, f32 or f64; ops with `of_integer` take integer types as well
 /// Output    y: shape, tags and dtype of x; may share x's buffer
 /// Errors    C1 dtype of x not one of these    Errc::unsupported_dtype
-/// Numerics  reference in f64 (integers in i64, the result modulo 2^bits), rounded once to the dtype
+/// Numerics  reference in f64 (integers in i64, the result modulo 2^bits), rounded once to the
+/// dtype
 template <class Op>
 struct UnaryOp {
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -206,55 +207,31 @@ struct Round : UnaryOp<Round> {
 };
 TENON_DECLARE_OP(Round);
 
-Tensor neg(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor abs(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor sign(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor square(const Tensor& x,
-              const std::source_location& where = std::source_location::current());
-Tensor sqrt(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor rsqrt(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
+Tensor neg(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor abs(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor sign(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor square(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor sqrt(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor rsqrt(const Tensor& x, const std::source_location& where = std::source_location::current());
 Tensor reciprocal(const Tensor& x,
                   const std::source_location& where = std::source_location::current());
-Tensor exp(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor exp2(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor expm1(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
-Tensor log(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor log2(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor log1p(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
-Tensor sin(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor cos(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor tan(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor asin(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor acos(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor atan(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor tanh(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor erf(const Tensor& x,
-           const std::source_location& where = std::source_location::current());
-Tensor floor(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
-Tensor ceil(const Tensor& x,
-            const std::source_location& where = std::source_location::current());
-Tensor trunc(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
-Tensor round(const Tensor& x,
-             const std::source_location& where = std::source_location::current());
+Tensor exp(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor exp2(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor expm1(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor log(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor log2(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor log1p(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor sin(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor cos(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor tan(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor asin(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor acos(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor atan(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor tanh(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor erf(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor floor(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor ceil(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor trunc(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor round(const Tensor& x, const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

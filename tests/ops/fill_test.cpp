@@ -1,0 +1,78 @@
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+#include "support/valued_graph.hpp"
+
+#include <tenon/ops/fill.hpp>
+
+#include <limits>
+
+namespace tenon::testing {
+namespace {
+
+HostBuffer made(const Full& op) { return run_reference(OpInstance(op), {}); }
+HostBuffer made(const Iota& op) { return run_reference(OpInstance(op), {}); }
+
+TEST_CASE("full: one value") {
+  const HostBuffer y = made(Full{.value = 1.5, .dims = {2, 2}, .dtype = f16});
+  expect_type(y.shape(), "f16[2, 2]");
+  expect_equal(y, {1.5, 1.5, 1.5, 1.5});
+  expect_type(made(Full{.value = 1, .dims = {0, 3}, .dtype = i8}).shape(), "i8[0, 3]");
+  expect_equal(made(Full{.value = 1, .dims = {}, .dtype = boolean}), {1});
+}
+
+TEST_CASE("full: C1 .. C3") {
+  expect_error(Errc::bad_shape, [] { infer(Full{.dims = {2, -1}}, {}); });
+  expect_error(Errc::shape_overflow,
+               [] { infer(Full{.dims = {std::int64_t{1} << 40, std::int64_t{1} << 40}}, {}); });
+  expect_error(Errc::unsupported_dtype,
+               [] { infer(Full{.dims = {32}, .dtype = DType::q8_0}, {}); });
+  expect_error(Errc::bad_attribute, [] { infer(Full{.value = 1.5, .dtype = i32}, {}); });
+  expect_error(Errc::bad_attribute, [] { infer(Full{.value = 300, .dtype = i8}, {}); });
+  expect_error(Errc::bad_attribute, [] {
+    infer(Full{.value = std::numeric_limits<double>::quiet_NaN(), .dtype = i8}, {});
+  });
+  expect_error(Errc::bad_attribute, [] { infer(Full{.value = 2, .dtype = boolean}, {}); });
+}
+
+TEST_CASE("iota: evenly spaced integers") {
+  expect_equal(made(Iota{.size = 4}), {0, 1, 2, 3});
+  expect_equal(made(Iota{.size = 3, .start = 5, .step = -2, .dtype = i64}), {5, 3, 1});
+  expect_equal(made(Iota{.size = 2, .start = 7, .dtype = f32}), {7, 8});
+  expect_type(made(Iota{.size = 0}).shape(), "i32[0]");
+}
+
+TEST_CASE("iota: C1 .. C3") {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  expect_error(Errc::bad_shape, [] { infer(Iota{.size = -1}, {}); });
+  expect_error(Errc::unsupported_dtype, [] { infer(Iota{.size = 1, .dtype = boolean}, {}); });
+  expect_error(Errc::bad_attribute, [] { infer(Iota{.size = 129, .dtype = i8}, {}); });
+  expect_type(infer(Iota{.size = 128, .dtype = i8}, {}), "i8[128]");
+  expect_error(Errc::bad_attribute,
+               [] { infer(Iota{.size = 2, .start = 0, .step = -1, .dtype = u8}, {}); });
+  expect_error(Errc::bad_attribute,
+               [] { infer(Iota{.size = 3, .start = 0, .step = most, .dtype = i64}, {}); });
+  expect_error(Errc::bad_attribute,
+               [] { infer(Iota{.size = 2, .start = most, .step = 1, .dtype = f32}, {}); });
+}
+
+TEST_CASE("full and iota: need a graph that records") {
+  expect_error(Errc::call_order, [] { full(1, Shape({2}, f32)); });
+  Graph graph;
+  const Graph::Recording recording(graph);
+  expect_type(full(1, Shape({{"d", 2}}, i8)).shape(), "i8[d=2]");
+  expect_type(iota(3).shape(), "i32[3]");
+}
+
+TEST_CASE("scalar_like, full_like and one_hot: join the graph of their operand") {
+  ValuedGraph graph;
+  const Tensor x = graph.input(floats({{"d", 2}}, {1, 2}));
+  expect_equal(graph.value(scalar_like(x, 3)), {3});
+  expect_type(full_like(x, 3).shape(), "f32[d=2]");
+  expect_equal(graph.value(full_like(x, 3)), {3, 3});
+  const Tensor ids = graph.input(ints({{"b", 3}}, {2, 0, 9}));
+  expect_type(one_hot(ids, 3).shape(), "f32[b=3, 3]");
+  expect_equal(graph.value(one_hot(ids, 3)), {0, 0, 1, 1, 0, 0, 0, 0, 0});
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -65,8 +65,7 @@ Attention::KeyRange Attention::visible_keys(std::int64_t p, std::int64_t s, std:
                                             std::int64_t keys) const noexcept {
   std::int64_t begin = 0;
   std::int64_t end = std::min(keys, p + (causal ? s + 1 : queries));
-  // A window beyond every key hides none; below that, the sums cannot overflow.
-  if (window > 0 && window <= keys + queries) {
+  if (window > 0) {
     begin = std::max(begin, p + s - window + 1);
     if (!causal) end = std::min(end, p + s + window);
   }
@@ -113,10 +112,13 @@ Shape Attention::infer(std::span<const Shape> in) const {
     require_dtype(name, "mask", in.back(), DType::f32);
     check_mask(in.back(), {batch.size, q[2], q[1], known_size(k[1], v[1])}, operands);
   }
-  if (window < 0 || !(softcap >= 0) || !std::isfinite(softcap) || !std::isfinite(scale)) {  // C8
+  if (window < 0 || window > max_window) {  // C8
+    fail(Errc::bad_attribute, name, fmt::format("window {} outside [0, {}]", window, max_window));
+  }
+  if (!(softcap >= 0) || !std::isfinite(softcap) || !std::isfinite(scale)) {
     fail(Errc::bad_attribute, name,
-         fmt::format("window {} or softcap {} is negative, or scale {} is not finite", window,
-                     softcap, scale));
+         fmt::format("softcap {} is negative or not finite, or scale {} is not finite", softcap,
+                     scale));
   }
   std::vector<Axis> axes{batch, q.axis_at(1), q.axis_at(2), v.axis_at(3)};
   if (axes[3].tag.empty()) axes[3].tag = q.tag(3);

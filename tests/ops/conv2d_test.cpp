@@ -126,9 +126,9 @@ TEST_CASE("conv2d: C7 kernels that do not fit") {
   expect_error(Errc::bad_shape, [] { infer(Conv2d{}, {x_type, Shape({6, 4, 9, 1}, f32)}); });
   expect_error(Errc::bad_shape, [] { infer(Conv2d{}, {x_type, Shape({6, 4, 0, 1}, f32)}); });
   expect_error(Errc::bad_shape, [] { infer(Conv2d{.dilation = {4, 1}}, {x_type, w_type}); });
-  const std::int64_t huge = std::int64_t{1} << 62;
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
   expect_error(Errc::shape_overflow,
-               [huge] { infer(Conv2d{.dilation = {huge, 1}}, {x_type, w_type}); });
+               [] { infer(Conv2d{.dilation = {huge, 1}}, {x_type, w_type}); });
 }
 
 TEST_CASE("conv2d: C8 one tag twice") {

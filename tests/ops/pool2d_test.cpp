@@ -117,9 +117,9 @@ TEST_CASE("pool2d: C4 windows that do not fit") {
   expect_error(Errc::bad_shape, [] { infer(MaxPool2d{.kernel = {9, 1}}, {x_type}); });
   expect_error(Errc::bad_shape,
                [] { infer(AvgPool2d{.kernel = {1, 12}, .padding = {0, 1}}, {x_type}); });
-  const std::int64_t huge = std::int64_t{1} << 40;
+  constexpr std::int64_t huge = std::int64_t{1} << 40;
   expect_error(Errc::shape_overflow,
-               [huge] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
+               [] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ namespace tenon {
 ///           C5 sizes or tags of B, T, Hkv or D differ            Errc::shape_mismatch
 ///           C6 Hq not a multiple of Hkv                          Errc::shape_mismatch
 ///           C7 mask does not broadcast to [B, Hq, S, T]          Errc::shape_mismatch
-///           C8 window negative; softcap negative; scale or softcap not finite
+///           C8 window outside [0, max_window]; softcap negative; scale or softcap not finite
 ///                                                                Errc::bad_attribute
 ///           C9 two axes of the result with one tag               Errc::shape_mismatch
 ///           when run: position < 0 or position + S > T           Errc::out_of_range
@@ -50,6 +50,8 @@ namespace tenon {
 struct Attention {
   static constexpr std::string_view name = "attention";
   static constexpr int min_inputs = 3, max_inputs = 5;
+  /// Wider than any array, and small enough to add to a position.
+  static constexpr std::int64_t max_window = std::int64_t{1} << 62;
   bool causal = false;
   std::int64_t window = 0;
   double scale = 0;

@@ -22,29 +22,34 @@ struct LayerName {
   std::int64_t number = 0;
 };
 
-std::optional<LayerName> layer_name(std::span<const Tensor> weights) {
-  if (weights.empty()) return std::nullopt;
-  std::string_view common = weights[0].name();
-  for (const Tensor& weight : weights) {
-    const std::string_view other = weight.name();
-    const auto [end, unused] =
-        std::mismatch(common.begin(), common.end(), other.begin(), other.end());
-    common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
-  }
-  // The innermost whole component that is a number: a single weight's name is all common.
-  std::size_t dot = common.rfind('.');
-  while (dot != std::string_view::npos) {
-    const std::size_t before = dot == 0 ? std::string_view::npos : common.rfind('.', dot - 1);
+/// The innermost whole component of a name that is a number and has something before it.
+std::optional<LayerName> innermost_number(std::string_view name) {
+  std::size_t dot = name.rfind('.');
+  while (dot != std::string_view::npos && dot > 0) {
+    const std::size_t before = name.rfind('.', dot - 1);
     const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-    const std::string_view part = common.substr(begin, dot - begin);
+    const std::string_view part = name.substr(begin, dot - begin);
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
     if (error == std::errc() && end == part.data() + part.size() && number >= 0 && begin > 0) {
-      return LayerName{common.substr(0, begin - 1), common.substr(0, dot + 1), number};
+      return LayerName{name.substr(0, begin - 1), name.substr(0, dot + 1), number};
     }
     dot = before;
   }
   return std::nullopt;
+}
+
+/// The name of a layer; weights without a number belong to all layers and do not count.
+std::optional<LayerName> layer_name(std::span<const Tensor> weights) {
+  std::optional<std::string_view> common;
+  for (const Tensor& weight : weights) {
+    const std::string_view name = weight.name();
+    if (!innermost_number(name)) continue;
+    if (!common) common = name;
+    const auto [end, unused] = std::mismatch(common->begin(), common->end(), name.begin(), name.end());
+    common = common->substr(0, static_cast<std::size_t>(end - common->begin()));
+  }
+  return common ? innermost_number(*common) : std::nullopt;
 }
 
 using Positions = std::unordered_map<const Node*, std::size_t>;
@@ -143,7 +148,7 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
   Graph::Impl& graph = *self.graph;
   self.mark = graph.arena.used();
   self.outer_last = self.outer->last;
-  self.name = layer_name(weights).value_or(LayerName{{}, {}, self.traced});
+  self.name = layer_name(weights).value_or(LayerName{"layers", {}, self.traced});
   self.layer = graph.arena.make(GraphFunction{.name = {}, .parent = self.outer});
   self.layer->prefix = graph.arena.copy(self.name.prefix);
   self.layer->carry_count = static_cast<std::uint32_t>(self.carry.size());

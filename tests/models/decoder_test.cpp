@@ -1,0 +1,160 @@
+// Decoders on tiny models that a script made, against its f64 logits.
+#include "logits.hpp"
+#include "support/expect_error.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/language_model.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::testing;
+
+namespace {
+
+const char* const architectures[] = {"llama", "qwen2", "qwen3", "gemma3"};
+
+models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2, std::int64_t chunk = 512) {
+  models::LanguageModelOptions options;
+  options.context = 64;
+  options.chunk = chunk;
+  options.backend = {.threads = threads, .exact = exact};
+  return models::LanguageModel::load("tests/models/data/tiny_" + architecture + ".gguf", options);
+}
+
+std::vector<std::int32_t> tiny_tokens() {
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 48; ++i) tokens.push_back(7 * i % 272);
+  return tokens;
+}
+
+struct Distance {
+  double worst_log_probability = 0;
+  double mean_divergence = 0;
+};
+
+Distance distance(const std::string& architecture, std::span<const float> got) {
+  const HostBuffer reference = io::read_npy("tests/models/data/tiny_" + architecture + "_logits.npy");
+  const auto want = reference.values<float>();
+  REQUIRE(got.size() == want.size());
+  const auto width = static_cast<std::size_t>(reference.shape().dim(1));
+  Distance result;
+  for (std::size_t row = 0; row < want.size() / width; ++row) {
+    const auto p = log_softmax(want.subspan(row * width, width));
+    const auto q = log_softmax(got.subspan(row * width, width));
+    for (std::size_t i = 0; i < width; ++i) {
+      result.worst_log_probability = std::max(result.worst_log_probability, std::fabs(p[i] - q[i]));
+    }
+    result.mean_divergence += divergence(p, q) * static_cast<double>(width) / static_cast<double>(want.size());
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("decoder: exact logits of every architecture equal the f64 reference") {
+  for (const char* architecture : architectures) {
+    INFO(architecture);
+    const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));
+    CHECK(result.worst_log_probability < 1e-4);
+  }
+}
+
+TEST_CASE("decoder: fast logits stay near the reference") {
+  for (const char* architecture : architectures) {
+    INFO(architecture);
+    const auto result = distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
+    CHECK(result.mean_divergence < 2e-3);
+    CHECK(result.mean_divergence > 0);  // integers were in fact used
+  }
+}
+
+TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
+  const auto tokens = tiny_tokens();
+  for (const char* architecture : architectures) {
+    INFO(architecture);
+    const auto read = [&](std::int64_t chunk) {
+      const auto model = tiny(architecture, true, 2, chunk);
+      auto conversation = model.conversation();
+      const auto logits = conversation.read(tokens);
+      return std::vector<float>(logits.begin(), logits.end());
+    };
+    const auto whole = log_softmax(read(512));
+    for (const std::int64_t chunk : {1, 7, 16}) {
+      const auto pieces = log_softmax(read(chunk));
+      for (std::size_t i = 0; i < whole.size(); ++i) CHECK(whole[i] == Approx(pieces[i]).margin(1e-4));
+    }
+  }
+}
+
+TEST_CASE("decoder: the number of threads changes no bit") {
+  for (const bool exact : {false, true}) {
+    for (const char* architecture : architectures) {
+      INFO(architecture);
+      const auto one = all_logits(tiny(architecture, exact, 1), tiny_tokens());
+      for (const int threads : {2, 7}) {
+        const auto many = all_logits(tiny(architecture, exact, threads), tiny_tokens());
+        CHECK(std::memcmp(one.data(), many.data(), one.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("decoder: rewinding reads on as if the rest had never been") {
+  const auto model = tiny("llama", true);
+  const auto tokens = tiny_tokens();
+  auto conversation = model.conversation();
+  const auto first = conversation.read(std::span(tokens).first(20));
+  const std::vector<float> want(first.begin(), first.end());
+  conversation.read(std::span(tokens).subspan(20));
+  conversation.rewind(19);
+  const auto again = conversation.read(std::span(tokens).subspan(19, 1));
+  for (std::size_t i = 0; i < want.size(); ++i) CHECK(again[i] == Approx(want[i]).margin(1e-4));
+  expect_error(Errc::out_of_range, [&] { conversation.rewind(21); });
+}
+
+TEST_CASE("decoder: a full context and wrong tokens are refused, and the conversation goes on") {
+  const auto model = tiny("qwen3", true);
+  const auto tokens = tiny_tokens();
+  auto conversation = model.conversation();
+  conversation.read(tokens);
+  expect_error(Errc::limit_exceeded, [&] { conversation.read(tokens); });
+  const std::int32_t beyond = 272;
+  expect_error(Errc::out_of_range, [&] { conversation.read({&beyond, 1}); });
+  expect_error(Errc::bad_argument, [&] { conversation.read({}); });
+  CHECK(conversation.position() == 48);
+  CHECK_NOTHROW(conversation.read(std::span(tokens).first(16)));
+  CHECK(conversation.position() == conversation.capacity());
+}
+
+TEST_CASE("decoder: equal layers are one function that repeats, on the CPU, in planned memory") {
+  const auto model = tiny("llama", false);
+  std::int64_t layers = 0;
+  for (const Instruction& instruction : model.program().main().body) {
+    if (instruction.kind == Instruction::Kind::repeat) layers += instruction.count;
+  }
+  CHECK(layers == model.config().layers);
+  const PlanReport plan = model.plan();
+  CHECK(plan.slab_bytes < plan.activation_bytes);
+  CHECK(plan.copies.empty());
+}
+
+TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
+  const auto model = tiny("llama", true);
+  const auto prompt = model.tokenizer().encode("abc");
+  models::GenerateOptions options;
+  options.max_tokens = 12;
+  std::string streamed;
+  auto first = model.conversation();
+  const auto a = models::generate(model, first, prompt, options, [&](std::string_view text) { streamed += text; });
+  auto second = model.conversation();
+  const auto b = models::generate(model, second, prompt, options);
+  CHECK(a.tokens == b.tokens);
+  CHECK(a.text == streamed);
+  CHECK((a.tokens.size() == 12 || a.end == models::Generated::End::token));
+}

@@ -1,0 +1,125 @@
+// The published models against a numpy reference that read the same weights in f64, on more than 500
+// positions each; and against llama.cpp's distance from that reference, recorded once.
+#include "logits.hpp"
+
+#include <tenon/models/encoder.hpp>
+#include <tenon/models/language_model.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace tenon;
+using namespace tenon::testing;
+
+namespace {
+
+const std::string data = "tests/models/data/";
+
+std::string model_path(const std::string& name) {
+  const char* folder = std::getenv("TENON_TEST_MODELS");
+  if (folder == nullptr || !std::filesystem::exists(std::filesystem::path(folder) / name)) {
+    std::puts(("SKIPPED: no " + name + " in TENON_TEST_MODELS").c_str());
+    std::fflush(stdout);
+    std::_Exit(77);
+  }
+  return (std::filesystem::path(folder) / name).string();
+}
+
+nlohmann::json read_json(const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); }
+
+struct Comparison {
+  double worst = 0;           // |difference of log-probability| over the ten likeliest tokens
+  double divergence = 0;      // mean, over the ten likeliest, renormalised
+  std::int64_t disagreements = 0;  // another top token where the reference's margin exceeds 1e-3
+  std::int64_t positions = 0;
+};
+
+Comparison compare(const std::string& model, const std::string& file, const std::string& text, bool exact) {
+  const std::vector<std::int32_t> tokens = read_json(data + model + "_tokens.json").at(text);
+  const HostBuffer ids = io::read_npy(data + model + "_" + text + "_top_ids.npy");
+  const HostBuffer reference = io::read_npy(data + model + "_" + text + "_top_logp.npy");
+  models::LanguageModelOptions options;
+  options.context = static_cast<std::int64_t>(tokens.size());
+  options.backend = {.threads = 2, .exact = exact};
+  const auto loaded = models::LanguageModel::load(model_path(file), options);
+  auto conversation = loaded.conversation();
+  Comparison result;
+  const auto vocabulary = static_cast<std::size_t>(loaded.config().vocabulary);
+  conversation.read_all(tokens, [&](std::span<const float> logits, std::int64_t rows) {
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row, ++result.positions) {
+      const std::int64_t at = result.positions;
+      if (at >= ids.shape().dim(0)) continue;
+      const auto values = logits.subspan(row * vocabulary, vocabulary);
+      const auto got = log_softmax(values);
+      double p_sum = 0, q_sum = 0;
+      std::vector<double> p, q;
+      for (std::int64_t i = 0; i < 10; ++i) {
+        p.push_back(reference.at({at, i}));
+        q.push_back(got[static_cast<std::size_t>(ids.at({at, i}))]);
+        result.worst = std::max(result.worst, std::fabs(p.back() - q.back()));
+        p_sum += std::exp(p.back());
+        q_sum += std::exp(q.back());
+      }
+      for (std::size_t i = 0; i < 10; ++i) {
+        result.divergence += std::exp(p[i]) / p_sum * (p[i] - std::log(p_sum) - q[i] + std::log(q_sum));
+      }
+      const auto best = std::ranges::max_element(values) - values.begin();
+      if (best != static_cast<std::ptrdiff_t>(ids.at({at, 0})) && p[0] - p[1] > 1e-3) ++result.disagreements;
+    }
+  });
+  result.divergence /= static_cast<double>(result.positions);
+  return result;
+}
+
+void check(const std::string& model, const std::string& file) {
+  const auto figures = read_json(data + "llama_cpp_figures.json").at("models").at(model).at("texts");
+  for (const std::string text : {"passage", "passage2"}) {
+    INFO(model << ", " << text);
+    const Comparison exact = compare(model, file, text, true);
+    CHECK(exact.positions >= 500);
+    CHECK(exact.worst <= 1e-3);
+    CHECK(exact.disagreements == 0);
+    const Comparison fast = compare(model, file, text, false);
+    CHECK(fast.divergence <= figures.at(text).at("kl_top10").get<double>());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast no further from it than llama.cpp") {
+  check("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf");
+}
+
+TEST_CASE("Gemma 3 270M: exact within 1e-3 of the reference, fast no further from it than llama.cpp") {
+  check("gemma3", "gemma-3-270m-q4_k_m.gguf");
+}
+
+TEST_CASE("all-MiniLM-L6-v2: cosine with the reference is at least 0.99999 on 200 sentences") {
+  std::vector<std::string> sentences;
+  std::ifstream in(data + "sentences.txt");
+  for (std::string line; std::getline(in, line);) sentences.push_back(line);
+  REQUIRE(sentences.size() == 200);
+  const HostBuffer reference = io::read_npy(data + "minilm_embeddings.npy");
+  for (const bool exact : {true, false}) {
+    const auto encoder = models::SentenceEncoder::load(model_path("all-MiniLM-L6-v2"), {.threads = 2, .exact = exact});
+    const HostBuffer got = encoder.embed(sentences);
+    for (std::int64_t i = 0; i < 200; ++i) {
+      double dot = 0, got_length = 0, reference_length = 0;
+      for (std::int64_t j = 0; j < encoder.config().width; ++j) {
+        dot += got.at({i, j}) * reference.at({i, j});
+        got_length += got.at({i, j}) * got.at({i, j});
+        reference_length += reference.at({i, j}) * reference.at({i, j});
+      }
+      INFO(sentences[static_cast<std::size_t>(i)]);
+      CHECK(dot / std::sqrt(got_length * reference_length) >= 0.99999);
+    }
+  }
+}

@@ -69,7 +69,7 @@ TEST_CASE("decoder: fast logits stay near the reference") {
   for (const char* architecture : architectures) {
     INFO(architecture);
     const auto result = distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
-    CHECK(result.mean_divergence < 2e-3);
+    CHECK(result.mean_divergence < 5e-3);
     CHECK(result.mean_divergence > 0);  // integers were in fact used
   }
 }

@@ -271,6 +271,12 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   if (def.traits.selects) {
     const Storage& index = flat_.storages[inputs[1].storage];
     if (index.kind == Place::Kind::loop_index) {
+      const std::int64_t end = index.bytes + counts_[index.index];
+      if (counts_[index.index] > 0 && end > inputs[0].shape[0]) {
+        throw Error(Errc::out_of_range, place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
+                    fmt::format("the loop counts to {}, but {} has {} slices", end - 1,
+                                to_string(inputs[0].shape), inputs[0].shape[0]));
+      }
       Array array = inputs[0];
       const std::int64_t stride = array.strides[0];
       array.offset += stride * index.bytes;  // a loop index keeps its first number in `bytes`

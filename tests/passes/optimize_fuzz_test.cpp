@@ -28,12 +28,16 @@ using namespace tenon::testing;
 
 namespace {
 
-/// Constants by the names that a program without loops asks for, and those of its loops.
+/// Values for the constants that the program asks for; none where a loop leaves its arrays.
 std::map<std::string, Buffer> weights_of(const Program& program, RandomProgram& random,
                                          const std::vector<Shape>& inputs) {
   std::map<std::string, Buffer> weights;
-  for (const ConstantSlot& slot : lower(program, inputs).constants) {
-    weights.emplace(slot.name, random.value(slot.shape).to_device(cpu_device()));
+  try {
+    for (const ConstantSlot& slot : lower(program, inputs).constants) {
+      weights.emplace(slot.name, random.value(slot.shape).to_device(cpu_device()));
+    }
+  } catch (const Error& error) {
+    if (error.code() != Errc::out_of_range) throw;
   }
   return weights;
 }

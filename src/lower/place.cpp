@@ -19,7 +19,9 @@ std::int64_t place_storages(Flat& flat) {
       order.push_back(&storage);
     }
   }
-  std::ranges::stable_sort(order, [](const Storage* a, const Storage* b) { return a->bytes > b->bytes; });
+  std::ranges::sort(order, [](const Storage* a, const Storage* b) {
+    return a->bytes != b->bytes ? a->bytes > b->bytes : a->begin < b->begin;
+  });
 
   std::int64_t slab = 0;
   std::vector<const Storage*> placed;  // by offset

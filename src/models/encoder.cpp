@@ -170,7 +170,9 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
   for (const std::string& text : texts) ids.push_back(tokens(text));
   std::vector<std::size_t> order(texts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return ids[a].size() < ids[b].size(); });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return ids[a].size() != ids[b].size() ? ids[a].size() < ids[b].size() : a < b;
+  });
 
   const auto width = static_cast<std::size_t>(impl_->config.width);
   HostBuffer result = HostBuffer::zeros(Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));

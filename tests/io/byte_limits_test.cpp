@@ -151,4 +151,20 @@ TEST_CASE("limits: shards") {
   expect_refused(Errc::limit_exceeded, index, with(limits));
 }
 
+TEST_CASE("limits: header_bytes and tensors of an index") {
+  const TempFolder folder;
+  folder.write("a.safetensors", safetensors("{" + declare("a", "U8", "[1]", "[0,1]") + "}", 1));
+  const std::string text = R"({"weight_map":{"a":"a.safetensors"}})" + std::string(100, ' ');
+  const auto index = folder.write("model.safetensors.index.json", text);
+  io::Limits limits;
+  limits.header_bytes = text.size();
+  limits.tensors = 1;
+  CHECK(io::open(index, with(limits)).tensors().size() == 1);
+  limits.tensors = 0;
+  expect_refused(Errc::limit_exceeded, index, with(limits));
+  limits.tensors = 1;
+  limits.header_bytes -= 1;
+  expect_refused(Errc::limit_exceeded, index, with(limits));
+}
+
 }  // namespace tenon::testing

@@ -20,6 +20,12 @@ TEST_CASE("open: the beginning decides the format, then the extension") {
   expect_refused(Errc::truncated, folder.write("f.gguf", ""));
 }
 
+TEST_CASE("open: formats by name") {
+  CHECK(name(io::Format::gguf) == "gguf");
+  CHECK(name(io::Format::safetensors) == "safetensors");
+  CHECK(name(io::Format::safetensors_sharded) == "sharded safetensors");
+}
+
 TEST_CASE("open: a folder with one model") {
   const std::string tensors = safetensors(one_tensor("[2]", "[0,8]"), 8);
   const TempFolder folder;

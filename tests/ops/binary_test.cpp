@@ -49,6 +49,7 @@ TEST_CASE("binary: integers wrap, and division by zero gives 0") {
   constexpr std::int32_t lowest = std::numeric_limits<std::int32_t>::min();
   const HostBuffer a = ints({5}, {7, -7, 7, lowest, lowest}), b = ints({5}, {2, 2, 0, -1, 1});
   expect_equal(apply(Div{}, {a, b}), {3, -3, 0, double{lowest}, double{lowest}});
+  expect_equal(apply(Div{}, {ints({2}, {7, -7}), ints({2}, {-1, -2})}), {-7, 3});
   expect_equal(apply(Fmod{}, {a, b}), {1, -1, 0, 0, 0});
   expect_equal(apply(Remainder{}, {a, b}), {1, 1, 0, 0, 0});
   expect_equal(

@@ -20,6 +20,8 @@ TEST_CASE("clamp: limits reals, keeps NaN") {
 
 TEST_CASE("clamp: integers stay within the interval") {
   expect_equal(apply(Clamp{.min = -1.5, .max = 2.5}, {ints({4}, {-9, -1, 2, 9})}), {-1, -1, 2, 2});
+  expect_equal(apply(Clamp{.min = 1.5, .max = 2}, {ints({1}, {1})}), {2});
+  expect_equal(apply(Clamp{.min = -3, .max = -1.5}, {ints({1}, {0})}), {-2});
   expect_equal(apply(Clamp{.max = 0}, {ints({2}, {std::numeric_limits<std::int32_t>::min(), 7})}),
                {-2147483648.0, 0});
 }

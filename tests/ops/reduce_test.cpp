@@ -76,7 +76,6 @@ TEST_CASE("sum and prod: integers and bool count in i64") {
 }
 
 TEST_CASE("sum: small types accumulate exactly before rounding once") {
-  Random random(7);
   const HostBuffer ones =
       HostBuffer::of<float>(Shape({4096}, f32), std::vector<float>(4096, 1.0f)).to(bf16);
   expect_equal(apply(over<Sum>({0}), {ones}), {4096});  // adding in bf16 would stop at 256

@@ -52,6 +52,14 @@ Places::Spot Places::find(const checking::Spot& spot) const {
   return statements[i];
 }
 
+void check_encoding(std::string_view line) {
+  const std::size_t end = utf8_end(line);
+  if (end == line.size()) return;
+  throw Fault{
+      Errc::syntax, end,
+      fmt::format("byte 0x{:02X} is not UTF-8 here", static_cast<unsigned char>(line[end]))};
+}
+
 class Parser {
  public:
   Parser(std::string_view text, std::string_view file) : source_(text, file) {}
@@ -96,6 +104,7 @@ class Parser {
   int line_ = 0;
   bool in_function_ = false;
   bool returned_ = false;
+  bool head_is_read_ = false;  ///< else the parameters are not all known
   std::int64_t statements_ = 0;
   std::unordered_map<std::string_view, Name> names_;
   std::unordered_map<std::string_view, int> functions_;  ///< where each is defined
@@ -242,8 +251,7 @@ void Parser::line(std::string_view text) {
   const std::size_t indent = std::min(text.find_first_not_of(' '), text.size());
   if (indent == text.size()) return;
   if (text[indent] == '#') {
-    if (!is_utf8(text)) throw Fault{Errc::syntax, indent, "this comment is not UTF-8"};
-    return;
+    return check_encoding(text);
   }
   const auto fault = tokenize(text, tokens_);
   cursor_.restart();
@@ -253,8 +261,9 @@ void Parser::line(std::string_view text) {
     result_.program.functions.emplace_back();
     places_.emplace_back();
     in_function_ = true;
+    head_is_read_ = false;
   }
-  if (!is_utf8(text)) throw Fault{Errc::syntax, indent, "this line is not UTF-8"};
+  check_encoding(text);
   if (fault) {
     if (in_function_ && !tokens_.empty() && tokens_[0].kind == Token::Kind::name) {
       names_.insert_or_assign(tokens_[0].text, Name{broken, line_});
@@ -307,6 +316,7 @@ void Parser::function() {
   }
   cursor_.expect(':');
   cursor_.expect_end();
+  head_is_read_ = true;
 }
 
 void Parser::define(const Token& name, ValueId id) {
@@ -380,6 +390,7 @@ void Parser::return_statement() {
 
 void Parser::finish_function() {
   for (const Missing& missing : missing_) {
+    if (!head_is_read_) break;
     const auto later = names_.find(missing.name);
     error(Errc::bad_reference, missing.line, missing.offset,
           later != names_.end() ? fmt::format("'{}' is used before it is defined at line {}",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 namespace tenon {
@@ -14,7 +15,8 @@ bool is_keyword(std::string_view word) noexcept;
 /// ...).
 bool is_builtin(std::string_view word) noexcept;
 
-/// Well-formed UTF-8, which string literals hold.
-bool is_utf8(std::string_view text) noexcept;
+/// Where a text stops being well-formed UTF-8; its size when it does not.
+std::size_t utf8_end(std::string_view text) noexcept;
+inline bool is_utf8(std::string_view text) noexcept { return utf8_end(text) == text.size(); }
 
 }  // namespace tenon

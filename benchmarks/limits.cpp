@@ -3,14 +3,15 @@
 //
 //   bench_limits [--threads N] [--seconds S]
 
-#include "backends/cpu/cpu_features.hpp"
-#include "backends/cpu/thread_pool.hpp"
 #include "limits.hpp"
 
-#include <fmt/format.h>
+#include "backends/cpu/cpu_features.hpp"
+#include "backends/cpu/thread_pool.hpp"
 
 #include <cstdlib>
 #include <string_view>
+
+#include <fmt/format.h>
 
 int main(int argc, char** argv) {
   int threads = 0;

@@ -1,8 +1,5 @@
-#include "limits.hpp"
-
 #include "backends/cpu/matmul/aligned_buffer.hpp"
-
-#include <immintrin.h>
+#include "limits.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,6 +7,8 @@
 #include <cstring>
 #include <ctime>
 #include <vector>
+
+#include <immintrin.h>
 
 namespace tenon::bench {
 namespace {
@@ -20,7 +19,8 @@ using cpu::Isa;
 constexpr int chains = 12;
 constexpr int steps = 2000;
 
-// Keeps a vector alive without storing it. A macro, for a function would need the target of its caller.
+// Keeps a vector alive without storing it. A macro, for a function would need the target of its
+// caller.
 #define KEEP(value) asm volatile("" : "+v"(value))
 
 __attribute__((target("avx512f"))) double fma_avx512() {
@@ -135,7 +135,8 @@ double thread_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// The best rate of `work`, which returns what it did, over calls on all threads of the pool at once.
+// The best rate of `work`, which returns what it did, over calls on all threads of the pool at
+// once.
 template <class Work>
 double rate(cpu::ThreadPool& pool, double seconds, const Work& work) {
   double best = 0.0;

@@ -35,7 +35,8 @@ void pause() noexcept {
 }
 
 // Returns when `word` is no longer `old`: spins first if asked to, then parks.
-void wait_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old, bool spins) noexcept {
+void wait_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old,
+                      bool spins) noexcept {
   if (spins) {
     const auto end = std::chrono::steady_clock::now() + spin_time;
     do {

@@ -30,7 +30,7 @@ class Barrier {
 
 /// What a worker of a region knows about itself.
 struct Worker {
-  int thread;        ///< 0 is the thread that called `run`
+  int thread;  ///< 0 is the thread that called `run`
   int threads;
   Barrier& barrier;  ///< shared by all threads of the region; all must cross it equally often
 
@@ -57,9 +57,9 @@ class ThreadPool {
 
   int threads() const noexcept;
 
-  /// Calls `body` once on each of max(1, min(threads(), limit)) threads and returns when all have finished.
-  /// The caller is thread 0. If bodies throw, the exception of the lowest-numbered thread is
-  /// rethrown here after all have ended; a body must not throw while others wait at the barrier,
+  /// Calls `body` once on each of max(1, min(threads(), limit)) threads and returns when all have
+  /// finished. The caller is thread 0. If bodies throw, the exception of the lowest-numbered thread
+  /// is rethrown here after all have ended; a body must not throw while others wait at the barrier,
   /// since they would wait forever.
   template <class F>
   void run(F&& body, int limit = max_threads) {

@@ -1,13 +1,13 @@
 #include "backends/cpu/matmul/aligned_buffer.hpp"
 
+#include <tenon/error.hpp>
+
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <tenon/error.hpp>
 
 #include <catch2/catch.hpp>
 

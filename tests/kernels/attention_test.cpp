@@ -101,15 +101,19 @@ struct Case {
         for (std::int64_t j = 0; j < args.keys; ++j) {
           double s = 0.0;
           for (std::int64_t d = 0; d < args.head_dim; ++d) {
-            s += static_cast<double>(q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)]) *
-                 static_cast<double>(k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]);
+            s += static_cast<double>(
+                     q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)]) *
+                 static_cast<double>(
+                     k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]);
           }
           s *= static_cast<double>(args.scale);
           if (args.soft_cap > 0.0f) {
-            s = static_cast<double>(args.soft_cap) * std::tanh(s / static_cast<double>(args.soft_cap));
+            s = static_cast<double>(args.soft_cap) *
+                std::tanh(s / static_cast<double>(args.soft_cap));
           }
           if (!mask.empty()) {
-            s += static_cast<double>(mask[static_cast<std::size_t>(h * args.mask_head + i * args.mask_row + j)]);
+            s += static_cast<double>(
+                mask[static_cast<std::size_t>(h * args.mask_head + i * args.mask_row + j)]);
           }
           if (!sees(i, j)) s = -static_cast<double>(infinity);
           scores[static_cast<std::size_t>(j)] = s;
@@ -124,7 +128,8 @@ struct Case {
           double y = 0.0;
           for (std::int64_t j = 0; j < args.keys; ++j) {
             y += scores[static_cast<std::size_t>(j)] *
-                 static_cast<double>(v[static_cast<std::size_t>(g * args.v_head + j * args.v_row + d)]);
+                 static_cast<double>(
+                     v[static_cast<std::size_t>(g * args.v_head + j * args.v_row + d)]);
           }
           out[static_cast<std::size_t>(i * args.out_row + h * args.out_head + d)] =
               sum == 0.0 ? 0.0 : y / sum;
@@ -287,7 +292,7 @@ TEST_CASE("attention: a query that sees nothing gives zeros") {
     Case c(random, queries, 70, 3, 1, 8, 8, DType::f16);
     c.args.mask_row = 70;
     c.mask.assign(static_cast<std::size_t>(queries * 70), 0.0f);
-    std::fill_n(c.mask.begin() + 70, 70, -infinity);          // query 1
+    std::fill_n(c.mask.begin() + 70, 70, -infinity);                      // query 1
     std::fill_n(c.mask.begin(), 70, -std::numeric_limits<float>::max());  // query 0: all alike
     for (const cpu::Isa isa : supported_isas()) {
       CAPTURE(name(isa), queries);

@@ -1,5 +1,4 @@
 #include "backends/cpu/matmul/matmul.hpp"
-
 #include "backends/cpu/thread_pool.hpp"
 #include "kernels/support.hpp"
 
@@ -80,7 +79,8 @@ double worst(const Case& c, const std::vector<float>& y, Precision precision) {
           x = static_cast<double>(rows.rows.codes(m)[i]) *
               static_cast<double>(rows.rows.scales(m)[i / 32]);
         }
-        const double p = x * static_cast<double>(c.weights.values[static_cast<std::size_t>(j * k + i)]);
+        const double p =
+            x * static_cast<double>(c.weights.values[static_cast<std::size_t>(j * k + i)]);
         sum += p;
         magnitude += std::fabs(p);
       }

@@ -11,11 +11,12 @@ using namespace tenon::test;
 using cpu::MatmulArgs;
 
 TEST_CASE("matmul: a worked example") {
-  const float a[] = {1, 2, 3, 4, 5, 6};       // [2, 3]
-  const float b[] = {1, 0, 0, 1, 1, 1};       // [3, 2]
+  const float a[] = {1, 2, 3, 4, 5, 6};  // [2, 3]
+  const float b[] = {1, 0, 0, 1, 1, 1};  // [3, 2]
   for (const cpu::Isa isa : supported_isas()) {
     float c[4] = {};
-    MatmulArgs args{.m = 2, .n = 2, .k = 3, .a = a, .a_row = 3, .b = b, .b_row = 2, .c = c, .c_row = 2};
+    MatmulArgs args{
+        .m = 2, .n = 2, .k = 3, .a = a, .a_row = 3, .b = b, .b_row = 2, .c = c, .c_row = 2};
     args.isa = isa;
     cpu::matmul(args, 0, 1);
     CAPTURE(name(isa));
@@ -58,17 +59,18 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
       for (std::int64_t z = 0; z < args.batches; ++z) {
         for (std::int64_t i = 0; i < args.m; ++i) {
           for (std::int64_t j = 0; j < args.c_row; ++j) {
-            const double got =
-                static_cast<double>(c[static_cast<std::size_t>(z * args.c_batch + i * args.c_row + j)]);
+            const double got = static_cast<double>(
+                c[static_cast<std::size_t>(z * args.c_batch + i * args.c_row + j)]);
             if (j >= args.n) {
               REQUIRE(got == 7.0);  // what lies between rows is not touched
               continue;
             }
             double sum = 0.0, magnitude = 0.0;
             for (std::int64_t k = 0; k < args.k; ++k) {
-              const double p =
-                  static_cast<double>(a[static_cast<std::size_t>(z * args.a_batch + i * args.a_row + k * args.a_column)]) *
-                  static_cast<double>(b[static_cast<std::size_t>(z * args.b_batch + k * args.b_row + j * args.b_column)]);
+              const double p = static_cast<double>(a[static_cast<std::size_t>(
+                                   z * args.a_batch + i * args.a_row + k * args.a_column)]) *
+                               static_cast<double>(b[static_cast<std::size_t>(
+                                   z * args.b_batch + k * args.b_row + j * args.b_column)]);
               sum += p;
               magnitude += std::fabs(p);
             }

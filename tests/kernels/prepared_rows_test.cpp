@@ -15,7 +15,7 @@ TEST_CASE("int8 rows: codes, scales and sums of a worked example") {
   // One group whose largest magnitude is 127: the codes are the rounded numbers.
   std::vector<float> x(32, 0.0f);
   x[0] = -127.0f;
-  x[1] = 2.5f;   // ties to even
+  x[1] = 2.5f;  // ties to even
   x[2] = 3.5f;
   x[31] = 10.4f;
   for (const cpu::Isa isa : supported_isas()) {
@@ -57,9 +57,9 @@ TEST_CASE("int8 rows: every level and number of threads gives the same bits") {
 }
 
 TEST_CASE("int8 rows: what is not finite stays not finite") {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                          std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
     std::vector<float> x(64, 1.0f);
     x[5] = bad;
     for (const cpu::Isa isa : supported_isas()) {

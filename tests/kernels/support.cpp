@@ -17,9 +17,9 @@ std::vector<cpu::Isa> supported_isas() {
 }
 
 const std::vector<DType>& block_types() {
-  static const std::vector<DType> types = {
-      DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,   DType::q2_k,
-      DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+  static const std::vector<DType> types = {DType::q4_0, DType::q4_1, DType::q5_0,   DType::q5_1,
+                                           DType::q8_0, DType::q2_k, DType::q3_k,   DType::q4_k,
+                                           DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
   return types;
 }
 
@@ -39,11 +39,16 @@ std::vector<std::size_t> scale_offsets(DType dtype) {
     case DType::q4_1:
     case DType::q5_1:
     case DType::q4_k:
-    case DType::q5_k: return {0, 2};
-    case DType::q2_k: return {80, 82};
-    case DType::q3_k: return {108};
-    case DType::q6_k: return {208};
-    default: return {0};
+    case DType::q5_k:
+      return {0, 2};
+    case DType::q2_k:
+      return {80, 82};
+    case DType::q3_k:
+      return {108};
+    case DType::q6_k:
+      return {208};
+    default:
+      return {0};
   }
 }
 

@@ -35,8 +35,8 @@ const Kernels& kernels_of(const AttentionArgs& args) {
 
 bool uses_amx(const AttentionArgs& args) { return args.fast && args.isa == Isa::amx; }
 
-// Queries and heads that one tile call takes. AMX turns keys into tiles first, at a cost that 96 or 128
-// rows share; its scratch memory holds 128 rows of 256 elements.
+// Queries and heads that one tile call takes. AMX turns keys into tiles first, at a cost that 96 or
+// 128 rows share; its scratch memory holds 128 rows of 256 elements.
 struct TileSize {
   std::int64_t queries;
   std::int64_t heads;
@@ -100,8 +100,8 @@ KeyRange visible(const AttentionArgs& args, std::int64_t query) {
 }
 
 // How the work is divided, and what lies where in the workspace of the undivided queries' parts:
-// a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum, a sum and
-// the values.
+// a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum, a sum
+// and the values.
 struct Plan {
   bool tiles;
   TileSize tile;
@@ -109,8 +109,8 @@ struct Plan {
   std::int64_t head_sets;   // per kv_head
   std::int64_t parts;       // most parts a query can have
   std::int64_t items;
-  std::int64_t counters;    // bytes before the partials
-  std::int64_t stride;      // floats per partial
+  std::int64_t counters;  // bytes before the partials
+  std::int64_t stride;    // floats per partial
 };
 
 Plan plan_of(const AttentionArgs& args) {
@@ -144,8 +144,7 @@ void run_tile(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
   const std::int64_t last = std::min(first + plan.tile.queries, args.queries);
   KeyRange ranges[max_tile_queries];
   for (std::int64_t i = first; i < last; ++i) ranges[i - first] = visible(args, i);
-  const AttentionTileKernel kernel =
-      uses_amx(args) ? amx::attention_tile : kernels_of(args).tile;
+  const AttentionTileKernel kernel = uses_amx(args) ? amx::attention_tile : kernels_of(args).tile;
   kernel(job, kv_head * job.group + in_group, heads, first, last, ranges);
 }
 
@@ -200,7 +199,8 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
     }
   }
 
-  // Whoever finishes last combines, so no barrier is needed; the order of sums is fixed all the same.
+  // Whoever finishes last combines, so no barrier is needed; the order of sums is fixed all the
+  // same.
   auto* counter = reinterpret_cast<std::int32_t*>(args.workspace) + pair;
   const std::atomic_ref finished(*counter);
   if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts) {
@@ -214,8 +214,8 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
 std::size_t attention_workspace_bytes(const AttentionArgs& args) noexcept {
   const Plan plan = plan_of(args);
   if (plan.tiles) return 0;
-  return static_cast<std::size_t>(plan.counters + 4 * args.queries * args.heads * plan.parts *
-                                                      plan.stride);
+  return static_cast<std::size_t>(plan.counters +
+                                  4 * args.queries * args.heads * plan.parts * plan.stride);
 }
 
 std::int64_t attention_items(const AttentionArgs& args) noexcept { return plan_of(args).items; }

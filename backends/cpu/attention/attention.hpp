@@ -22,8 +22,8 @@ namespace tenon::cpu {
 /// queries at once use bf16 products with f32 sums. Results do not depend on the number of threads.
 ///
 ///   AttentionArgs a{.q = q, .q_row = Hq * D, .q_head = D, ...};
-///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once after allocation
-///   pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
+///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once after
+///   allocation pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
 struct AttentionArgs {
   std::int64_t queries = 0;    ///< S
   std::int64_t keys = 0;       ///< T, including those of the present queries
@@ -35,16 +35,16 @@ struct AttentionArgs {
   // Strides in elements; the innermost axis is contiguous.
   const float* q = nullptr;  ///< [S, Hq, D]
   std::int64_t q_row = 0, q_head = 0;
-  const void* k = nullptr;   ///< [Hkv, T, D] of kv_dtype
+  const void* k = nullptr;  ///< [Hkv, T, D] of kv_dtype
   std::int64_t k_row = 0, k_head = 0;
-  const void* v = nullptr;   ///< [Hkv, T, Dv] of kv_dtype
+  const void* v = nullptr;  ///< [Hkv, T, Dv] of kv_dtype
   std::int64_t v_row = 0, v_head = 0;
   DType kv_dtype = DType::f16;  ///< f16 or f32
-  float* out = nullptr;      ///< [S, Hq, Dv]; must not overlap the inputs
+  float* out = nullptr;         ///< [S, Hq, Dv]; must not overlap the inputs
   std::int64_t out_row = 0, out_head = 0;
 
   float scale = 1.0f;
-  float soft_cap = 0.0f;        ///< 0: none
+  float soft_cap = 0.0f;  ///< 0: none
   bool causal = true;
   std::int64_t past = 0;        ///< position of query 0 among the keys
   std::int64_t window = 0;      ///< 0: none
@@ -52,7 +52,7 @@ struct AttentionArgs {
   std::int64_t mask_head = 0;   ///< stride from head to head, 0 broadcasts
   std::int64_t mask_row = 0;    ///< stride from query to query, 0 broadcasts
 
-  bool fast = false;            ///< allow bf16 products where that is quicker
+  bool fast = false;  ///< allow bf16 products where that is quicker
   std::byte* workspace = nullptr;
   Isa isa = active_isa();
 };

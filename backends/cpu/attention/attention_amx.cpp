@@ -1,10 +1,9 @@
-// Attention of many queries by AMX tiles: q k^T and p v as products of bf16 numbers summed in f32, the
-// softmax between them in f32.
+// Attention of many queries by AMX tiles: q k^T and p v as products of bf16 numbers summed in f32,
+// the softmax between them in f32.
 //
-// Turning a block of keys and values into tiles costs about as much as the softmax of 32 queries, so
-// a work item takes several heads of a kv_head, or more queries, through the same tiles.
+// Turning a block of keys and values into tiles costs about as much as the softmax of 32 queries,
+// so a work item takes several heads of a kv_head, or more queries, through the same tiles.
 #include "../matmul/simd_avx512.hpp"
-
 #include "../matmul/tiles_amx.hpp"
 #include "kernels.hpp"
 #include "softmax_body.hpp"
@@ -13,17 +12,17 @@ namespace tenon::cpu::amx {
 namespace {
 
 constexpr std::int64_t block_keys = 64;
-constexpr std::int64_t max_rows = 128;          // heads times queries
+constexpr std::int64_t max_rows = 128;            // heads times queries
 constexpr std::int64_t max_elements = 128 * 256;  // rows times head dimension
 
 struct Scratch {
-  alignas(64) std::uint16_t q[max_elements];                  // tiles [row / 16][d / 32]
-  alignas(64) std::uint16_t k[block_keys * max_dim];          // tiles [key / 16][d / 32]
-  alignas(64) std::uint16_t v[block_keys * max_dim];          // tiles [d / 16][key / 32]
-  alignas(64) float scores[max_rows * block_keys];            // [row][key]
-  alignas(64) std::uint16_t weights[max_rows * block_keys];   // tiles [row / 16][key / 32]
-  alignas(64) float out[max_elements];                        // [row][d]
-  alignas(64) float sums[max_rows][16];                       // by lane
+  alignas(64) std::uint16_t q[max_elements];                 // tiles [row / 16][d / 32]
+  alignas(64) std::uint16_t k[block_keys * max_dim];         // tiles [key / 16][d / 32]
+  alignas(64) std::uint16_t v[block_keys * max_dim];         // tiles [d / 16][key / 32]
+  alignas(64) float scores[max_rows * block_keys];           // [row][key]
+  alignas(64) std::uint16_t weights[max_rows * block_keys];  // tiles [row / 16][key / 32]
+  alignas(64) float out[max_elements];                       // [row][d]
+  alignas(64) float sums[max_rows][16];                      // by lane
   float max[max_rows];
 };
 
@@ -107,7 +106,8 @@ void load_keys(const Item& item, std::int64_t begin, std::int64_t count, Scratch
   const AttentionJob& job = item.job;
   const std::size_t width = job.half_kv ? 2 : 4;
   const std::byte* base =
-      job.k + static_cast<std::size_t>(item.head / job.group * job.k_head + begin * job.k_row) * width;
+      job.k +
+      static_cast<std::size_t>(item.head / job.group * job.k_head + begin * job.k_row) * width;
   for (std::int64_t group = 0; group < block_keys; group += 16) {
     for (std::int64_t d = 0; d < item.dim; d += 32) {
       __m512i pairs[16];
@@ -131,12 +131,14 @@ void load_values(const Item& item, std::int64_t begin, std::int64_t count, Scrat
   const AttentionJob& job = item.job;
   const std::size_t width = job.half_kv ? 2 : 4;
   const std::byte* base =
-      job.v + static_cast<std::size_t>(item.head / job.group * job.v_head + begin * job.v_row) * width;
+      job.v +
+      static_cast<std::size_t>(item.head / job.group * job.v_head + begin * job.v_row) * width;
   for (std::int64_t j = 0; j < block_keys; j += 2) {
     const std::int64_t even_end = j < count ? job.value_dim : 0;
     const std::int64_t odd_end = j + 1 < count ? job.value_dim : 0;
     const std::byte* even = base + static_cast<std::size_t>(j < count ? j * job.v_row : 0) * width;
-    const std::byte* odd = base + static_cast<std::size_t>(j + 1 < count ? (j + 1) * job.v_row : 0) * width;
+    const std::byte* odd =
+        base + static_cast<std::size_t>(j + 1 < count ? (j + 1) * job.v_row : 0) * width;
     for (std::int64_t d = 0; d < item.value_dim; d += 16) {
       std::uint16_t* tile = s.v + (d / 16 * (block_keys / 32) + j / 32) * tile_elements;
       Simd::store(tile + j % 32 / 2 * 32,
@@ -219,8 +221,8 @@ void write_out(const Item& item, const Scratch& s) {
     if (query >= item.queries) continue;
     const float sum = _mm512_reduce_add_ps(_mm512_load_ps(s.sums[r]));
     const __m512 factor = _mm512_set1_ps(sum == 0.0f ? 0.0f : 1.0f / sum);
-    float* out = job.out + (item.first + query) * job.out_row +
-                 (item.head + r / item.padded) * job.out_head;
+    float* out =
+        job.out + (item.first + query) * job.out_row + (item.head + r / item.padded) * job.out_head;
     for (std::int64_t d = 0; d < job.value_dim; d += 16) {
       const __m512 v = _mm512_load_ps(s.out + r * item.value_dim + d);
       _mm512_mask_storeu_ps(out + d, first_lanes(job.value_dim - d), _mm512_mul_ps(v, factor));
@@ -253,7 +255,8 @@ void run(const Item& item) {
   // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
   for (std::int64_t begin = seen.begin / block_keys * block_keys; begin < seen.end;
        begin += block_keys) {
-    const std::int64_t end = begin + block_keys < item.job.keys ? begin + block_keys : item.job.keys;
+    const std::int64_t end =
+        begin + block_keys < item.job.keys ? begin + block_keys : item.job.keys;
     load_keys(item, begin, end - begin, s);
     multiply(s.q, item.dim / 32, s.k, item.dim / 32, item.rows(), block_keys, item.dim / 32, false,
              s.scores, block_keys);

@@ -1,5 +1,4 @@
 #include "../matmul/simd_avx512.hpp"
-
 #include "part_body.hpp"
 #include "tile_body.hpp"
 

@@ -1,5 +1,4 @@
 #include "../matmul/simd_portable.hpp"
-
 #include "part_body.hpp"
 #include "tile_body.hpp"
 

@@ -42,8 +42,9 @@ struct KeyRange {
   std::int64_t begin, end;
 };
 
-/// One query, heads [first, first + count) of one kv_head's group, keys [begin, end), all of which the
-/// query may see; count <= max_part_heads, end - begin <= decode_keys. Fills one partial per head.
+/// One query, heads [first, first + count) of one kv_head's group, keys [begin, end), all of which
+/// the query may see; count <= max_part_heads, end - begin <= decode_keys. Fills one partial per
+/// head.
 using AttentionPartKernel = void (*)(const AttentionJob&, std::int64_t query, std::int64_t kv_head,
                                      std::int64_t first, std::int64_t count, KeyRange keys,
                                      AttentionPartial* partials) noexcept;
@@ -61,12 +62,12 @@ inline constexpr std::int64_t max_part_heads = 16;
 inline constexpr std::int64_t max_tile_queries = 128;
 inline constexpr std::int64_t max_dim = 512;
 
-#define TENON_CPU_ISA_KERNELS(isa)                                                          \
-  namespace isa {                                                                           \
-  void attention_part(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
-                      std::int64_t, KeyRange, AttentionPartial*) noexcept;                  \
-  void attention_tile(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t,        \
-                      std::int64_t, const KeyRange*) noexcept;                              \
+#define TENON_CPU_ISA_KERNELS(isa)                                                                 \
+  namespace isa {                                                                                  \
+  void attention_part(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
+                      KeyRange, AttentionPartial*) noexcept;                                       \
+  void attention_tile(const AttentionJob&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
+                      const KeyRange*) noexcept;                                                   \
   }
 TENON_CPU_ISA_KERNELS(portable)
 TENON_CPU_ISA_KERNELS(avx2)

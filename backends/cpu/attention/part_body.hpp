@@ -62,9 +62,11 @@ TENON_INLINE void weighted_columns(const float* p, const typename Rows::Element*
   for (std::int64_t j = 0; j < keys; ++j) {
     const typename Rows::Element* row = v + j * v_row + d;
     Simd::Float vv[vectors];
-    for (std::size_t i = 0; i < vectors; ++i) vv[i] = Rows::load(row + static_cast<std::int64_t>(i) * lanes);
+    for (std::size_t i = 0; i < vectors; ++i)
+      vv[i] = Rows::load(row + static_cast<std::int64_t>(i) * lanes);
     for (std::size_t h = 0; h < count; ++h) {
-      const Simd::Float weight = Simd::broadcast(p + static_cast<std::int64_t>(h) * decode_keys + j);
+      const Simd::Float weight =
+          Simd::broadcast(p + static_cast<std::int64_t>(h) * decode_keys + j);
       for (std::size_t i = 0; i < vectors; ++i) sum[h][i] = Simd::fma(weight, vv[i], sum[h][i]);
     }
   }
@@ -88,16 +90,17 @@ void weighted_sum(const float* p, const typename Rows::Element* v, std::int64_t 
   for (; d < dim; ++d) {
     for (int h = 0; h < heads; ++h) {
       float sum = 0.0f;
-      for (std::int64_t j = 0; j < keys; ++j) sum += p[h * decode_keys + j] * Rows::one(v[j * v_row + d]);
+      for (std::int64_t j = 0; j < keys; ++j)
+        sum += p[h * decode_keys + j] * Rows::one(v[j * v_row + d]);
       partials[h].values[d] = sum;
     }
   }
 }
 
-/// Scores of one head to weights exp(s - max); returns max and their sum. The row is padded to whole
-/// vectors with scores that weigh nothing.
-TENON_INLINE void weigh(const AttentionJob& job, float* scores, std::int64_t keys, const float* mask,
-                        AttentionPartial& partial) {
+/// Scores of one head to weights exp(s - max); returns max and their sum. The row is padded to
+/// whole vectors with scores that weigh nothing.
+TENON_INLINE void weigh(const AttentionJob& job, float* scores, std::int64_t keys,
+                        const float* mask, AttentionPartial& partial) {
   const std::int64_t padded = (keys + lanes - 1) / lanes * lanes;
   for (std::int64_t j = keys; j < padded; ++j) scores[j] = minus_infinity;
   Simd::Float largest = set(minus_infinity);
@@ -139,10 +142,10 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
     const float* row = job.q + query * job.q_row + (first_head + h) * job.q_head;
     for (std::int64_t d = 0; d < dim; ++d) q[h * dim + d] = row[d] * job.scale;
   }
-  const Element* k = reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head +
-                     keys.begin * job.k_row;
-  const Element* v = reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head +
-                     keys.begin * job.v_row;
+  const Element* k =
+      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row;
+  const Element* v =
+      reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row;
   dot_products<Rows, heads>(q, k, job.k_row, dim, count, scores);
   for (int h = 0; h < heads; ++h) {
     const float* mask = job.mask == nullptr ? nullptr
@@ -154,8 +157,8 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
 }
 
 template <class Rows>
-void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
-              std::int64_t first, std::int64_t count, KeyRange keys, AttentionPartial* partials) {
+void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head, std::int64_t first,
+              std::int64_t count, KeyRange keys, AttentionPartial* partials) {
   std::int64_t h = 0;
   const std::int64_t head = kv_head * job.group + first;
   const auto run = [&]<int heads>() {
@@ -169,8 +172,8 @@ void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
   run.template operator()<1>();
 }
 
-void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
-              std::int64_t first, std::int64_t count, KeyRange keys, AttentionPartial* partials) {
+void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head, std::int64_t first,
+              std::int64_t count, KeyRange keys, AttentionPartial* partials) {
   if (job.half_kv) {
     run_part<HalfRows>(job, query, kv_head, first, count, keys, partials);
   } else {

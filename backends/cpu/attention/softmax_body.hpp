@@ -11,8 +11,8 @@ TENON_INLINE Simd::Float set(float value) { return Simd::broadcast(&value); }
 
 /// e^x to within 2 ulp; 0 below -87.7, largest finite power of two near 88; NaN for NaN.
 ///
-/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split into a part of 10 bits, whose product with n is
-/// exact, and a rest. e^r by its Taylor polynomial of degree 7: the first term left out is below
+/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split into a part of 10 bits, whose product with n
+/// is exact, and a rest. e^r by its Taylor polynomial of degree 7: the first term left out is below
 /// (ln 2 / 2)^8 / 8! = 5e-9.
 TENON_INLINE Simd::Float exponential(Simd::Float x) {
   using S = Simd;

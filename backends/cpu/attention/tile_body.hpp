@@ -16,8 +16,8 @@ constexpr std::int64_t tile_keys = 64;
 constexpr std::int64_t chunk = 128;  // of a head dimension, widened to f32 at a time
 
 struct TileScratch {
-  alignas(64) float q[max_dim * tile_queries];       // [d][query], scaled
-  alignas(64) float out[max_dim * tile_queries];     // [d][query]
+  alignas(64) float q[max_dim * tile_queries];         // [d][query], scaled
+  alignas(64) float out[max_dim * tile_queries];       // [d][query]
   alignas(64) float scores[tile_keys * tile_queries];  // [key][query]
   alignas(64) float widened[tile_keys * chunk];
   alignas(64) float max[tile_queries];
@@ -39,7 +39,8 @@ TENON_INLINE Rows widen(const AttentionJob& job, const std::byte* base, std::int
     const std::uint16_t* in = source + j * row;
     float* out = buffer + j * chunk;
     std::int64_t i = 0;
-    for (; i + Simd::lanes <= width; i += Simd::lanes) Simd::store_float(out + i, Simd::load_f16(in + i));
+    for (; i + Simd::lanes <= width; i += Simd::lanes)
+      Simd::store_float(out + i, Simd::load_f16(in + i));
     if (i < width) {
       std::uint16_t rest[16] = {};
       __builtin_memcpy(rest, in + i, static_cast<std::size_t>(width - i) * sizeof rest[0]);
@@ -71,7 +72,8 @@ TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_
   for (std::int64_t i = 0; i < queries; ++i) {
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t key = keys.begin + j;
-      if (key < ranges[i].begin || key >= ranges[i].end) scores[j * tile_queries + i] = minus_infinity;
+      if (key < ranges[i].begin || key >= ranges[i].end)
+        scores[j * tile_queries + i] = minus_infinity;
     }
   }
 }
@@ -118,8 +120,9 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
           i < queries ? job.scale * job.q[(first + i) * job.q_row + head * job.q_head + d] : 0.0f;
     }
   }
-  __builtin_memset(s.out, 0, static_cast<std::size_t>(job.value_dim * tile_queries) * sizeof(float));
-  KeyRange seen = ranges[0];   // by any query
+  __builtin_memset(s.out, 0,
+                   static_cast<std::size_t>(job.value_dim * tile_queries) * sizeof(float));
+  KeyRange seen = ranges[0];    // by any query
   KeyRange common = ranges[0];  // by all of them
   for (std::int64_t i = 0; i < tile_queries; ++i) {
     s.max[i] = minus_infinity;
@@ -132,16 +135,16 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
   }
 
   // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
-  for (std::int64_t block = seen.begin / tile_keys * tile_keys; block < seen.end; block += tile_keys) {
+  for (std::int64_t block = seen.begin / tile_keys * tile_keys; block < seen.end;
+       block += tile_keys) {
     const std::int64_t begin = block < seen.begin ? seen.begin : block;
     const std::int64_t end = block + tile_keys < seen.end ? block + tile_keys : seen.end;
     const std::int64_t count = end - begin;
     for (std::int64_t d = 0; d == 0 || d < job.head_dim; d += chunk) {
       const std::int64_t columns = job.head_dim - d < chunk ? job.head_dim - d : chunk;
       const Rows rows = widen(job, k, job.k_row, begin, count, d, columns, s.widened);
-      dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, rows.row, 1}, count,
-                                                         s.q + d * tile_queries, 16, columns,
-                                                         d != 0, s.scores);
+      dense_tiles<dense_panels, F32Weights, dense_width>(
+          {rows.at, rows.row, 1}, count, s.q + d * tile_queries, 16, columns, d != 0, s.scores);
     }
     const bool all_visible = common.begin <= begin && end <= common.end;
     adjust(job, head, first, queries, ranges, {begin, end}, all_visible, s.scores);
@@ -150,8 +153,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
       const std::int64_t columns = job.value_dim - d < chunk ? job.value_dim - d : chunk;
       const Rows rows = widen(job, v, job.v_row, begin, count, d, columns, s.widened);
       dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, 1, rows.row}, columns, s.scores,
-                                                         16, count, true,
-                                                         s.out + d * tile_queries);
+                                                         16, count, true, s.out + d * tile_queries);
     }
   }
 

@@ -2,7 +2,6 @@
 
 #include <tenon/error.hpp>
 
-#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -25,7 +24,10 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
-constexpr std::size_t slab_bytes = std::size_t{64} << 20;  // of address space; touched as it is used
+constexpr std::size_t slab_bytes = std::size_t{64}
+                                   << 20;  // of address space; touched as it is used
+constexpr std::size_t largest = std::size_t{1}
+                                << 39;  // half a TiB: sanitizers abort beyond, not fail
 constexpr std::size_t smallest_in_slab = std::size_t{16} << 10;
 
 // A sanitizer can watch the ends of a buffer only if it has its own allocation.
@@ -47,7 +49,7 @@ Slab* open_slab = nullptr;  // the one that new buffers come from
 // Null if there is no memory.
 std::byte* allocate(std::size_t size) noexcept {
   const std::size_t alignment = size >= huge_page ? huge_page : cache_line;
-  if (size > SIZE_MAX - alignment) return nullptr;
+  if (size > largest) return nullptr;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
 #if defined(__linux__)

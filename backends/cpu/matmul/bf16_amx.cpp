@@ -2,11 +2,10 @@
 // summed in f32.
 //
 // A scale per 32 elements would make integer tiles stop for a rescaling after every instruction.
-// Widening the weights to bf16 once per block of rows costs less, keeps the sums in the tiles, and is
-// closer to the f32 result than eight-bit activations are.
-#include "simd_avx512.hpp"
-
+// Widening the weights to bf16 once per block of rows costs less, keeps the sums in the tiles, and
+// is closer to the f32 result than eight-bit activations are.
 #include "panel_body.hpp"
+#include "simd_avx512.hpp"
 #include "tiles_amx.hpp"
 
 #include <type_traits>
@@ -14,8 +13,8 @@
 namespace tenon::cpu::amx {
 namespace {
 
-// Elements of k between visits to the sums. Sums stay in tiles for all of k unless K is larger; from
-// level-two cache the widened weights come as fast as the tiles take them.
+// Elements of k between visits to the sums. Sums stay in tiles for all of k unless K is larger;
+// from level-two cache the widened weights come as fast as the tiles take them.
 constexpr std::int64_t stretch = 2048;
 
 struct TileScratch {
@@ -62,19 +61,32 @@ void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t firs
 void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
                  std::int64_t last, std::uint16_t* out) {
   switch (job.dtype) {
-    case DType::q4_0: return widen_panel<DType::q4_0>(job, panel, first, last, out);
-    case DType::q4_1: return widen_panel<DType::q4_1>(job, panel, first, last, out);
-    case DType::q5_0: return widen_panel<DType::q5_0>(job, panel, first, last, out);
-    case DType::q5_1: return widen_panel<DType::q5_1>(job, panel, first, last, out);
-    case DType::q8_0: return widen_panel<DType::q8_0>(job, panel, first, last, out);
-    case DType::q2_k: return widen_panel<DType::q2_k>(job, panel, first, last, out);
-    case DType::q3_k: return widen_panel<DType::q3_k>(job, panel, first, last, out);
-    case DType::q4_k: return widen_panel<DType::q4_k>(job, panel, first, last, out);
-    case DType::q5_k: return widen_panel<DType::q5_k>(job, panel, first, last, out);
-    case DType::q6_k: return widen_panel<DType::q6_k>(job, panel, first, last, out);
-    case DType::iq4_nl: return widen_panel<DType::iq4_nl>(job, panel, first, last, out);
-    case DType::iq4_xs: return widen_panel<DType::iq4_xs>(job, panel, first, last, out);
-    default: return;
+    case DType::q4_0:
+      return widen_panel<DType::q4_0>(job, panel, first, last, out);
+    case DType::q4_1:
+      return widen_panel<DType::q4_1>(job, panel, first, last, out);
+    case DType::q5_0:
+      return widen_panel<DType::q5_0>(job, panel, first, last, out);
+    case DType::q5_1:
+      return widen_panel<DType::q5_1>(job, panel, first, last, out);
+    case DType::q8_0:
+      return widen_panel<DType::q8_0>(job, panel, first, last, out);
+    case DType::q2_k:
+      return widen_panel<DType::q2_k>(job, panel, first, last, out);
+    case DType::q3_k:
+      return widen_panel<DType::q3_k>(job, panel, first, last, out);
+    case DType::q4_k:
+      return widen_panel<DType::q4_k>(job, panel, first, last, out);
+    case DType::q5_k:
+      return widen_panel<DType::q5_k>(job, panel, first, last, out);
+    case DType::q6_k:
+      return widen_panel<DType::q6_k>(job, panel, first, last, out);
+    case DType::iq4_nl:
+      return widen_panel<DType::iq4_nl>(job, panel, first, last, out);
+    case DType::iq4_xs:
+      return widen_panel<DType::iq4_xs>(job, panel, first, last, out);
+    default:
+      return;
   }
 }
 

@@ -1,6 +1,5 @@
-#include "simd_avx512.hpp"
-
 #include "blocks_body.hpp"
+#include "simd_avx512.hpp"
 
 namespace tenon::cpu::avx512 {
 

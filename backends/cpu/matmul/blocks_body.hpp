@@ -14,8 +14,8 @@ namespace {
 /// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
 /// prefetch alone stops at each page.
 constexpr std::int64_t prefetch_distance = 1024;
-constexpr std::int64_t direct_rows = 4;       // most rows that read packed weights
-constexpr std::int64_t stretch_groups = 32;   // groups of 32 unpacked at once: 16 KiB of codes
+constexpr std::int64_t direct_rows = 4;      // most rows that read packed weights
+constexpr std::int64_t stretch_groups = 32;  // groups of 32 unpacked at once: 16 KiB of codes
 
 /// A stretch of a panel with codes at a byte each and scales in f32.
 template <int bits_, int offset_, int group_, bool has_min_>
@@ -145,17 +145,25 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
   const std::int64_t groups = job.inputs / 32;
   const std::int64_t rows = block.last_row - block.first_row;
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
-    const auto* start =
-        reinterpret_cast<const std::uint8_t*>(job.panels) + static_cast<std::size_t>(p) * job.panel_bytes;
+    const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
+                        static_cast<std::size_t>(p) * job.panel_bytes;
     PackedPanel<dtype> panel{start, start + job.scale_bytes, 0};
     for (int part = 0; part < parts; ++part) {
       panel.part = part;
       float* out = sums + part * Simd::lanes;
       switch (rows) {
-        case 1: tile<1>(job, panel, block.first_row, 0, groups, false, out); break;
-        case 2: tile<2>(job, panel, block.first_row, 0, groups, false, out); break;
-        case 3: tile<3>(job, panel, block.first_row, 0, groups, false, out); break;
-        default: tile<4>(job, panel, block.first_row, 0, groups, false, out); break;
+        case 1:
+          tile<1>(job, panel, block.first_row, 0, groups, false, out);
+          break;
+        case 2:
+          tile<2>(job, panel, block.first_row, 0, groups, false, out);
+          break;
+        case 3:
+          tile<3>(job, panel, block.first_row, 0, groups, false, out);
+          break;
+        default:
+          tile<4>(job, panel, block.first_row, 0, groups, false, out);
+          break;
       }
     }
     write_rows(job, p, block.first_row, rows, sums, 16);
@@ -182,13 +190,12 @@ void all_tiles(const LinearJob& job, const Panel& panel, const LinearBlock& bloc
 template <DType dtype>
 void many_rows(const LinearJob& job, const LinearBlock& block) {
   using Packed = PackedPanel<dtype>;
-  using Unpacked =
-      UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
+  using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
   Scratch scratch;
   const std::int64_t groups = job.inputs / 32;
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
-    const auto* start =
-        reinterpret_cast<const std::uint8_t*>(job.panels) + static_cast<std::size_t>(p) * job.panel_bytes;
+    const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
+                        static_cast<std::size_t>(p) * job.panel_bytes;
     if (groups == 0) __builtin_memset(scratch.sums, 0, sizeof scratch.sums);
     for (std::int64_t g = 0; g < groups; g += stretch_groups) {
       const std::int64_t end = smaller(g + stretch_groups, groups);
@@ -213,19 +220,32 @@ void run_blocks(const LinearJob& job, const LinearBlock& block) {
 
 void run_blocks(const LinearJob& job, const LinearBlock& block) {
   switch (job.dtype) {
-    case DType::q4_0: return run_blocks<DType::q4_0>(job, block);
-    case DType::q4_1: return run_blocks<DType::q4_1>(job, block);
-    case DType::q5_0: return run_blocks<DType::q5_0>(job, block);
-    case DType::q5_1: return run_blocks<DType::q5_1>(job, block);
-    case DType::q8_0: return run_blocks<DType::q8_0>(job, block);
-    case DType::q2_k: return run_blocks<DType::q2_k>(job, block);
-    case DType::q3_k: return run_blocks<DType::q3_k>(job, block);
-    case DType::q4_k: return run_blocks<DType::q4_k>(job, block);
-    case DType::q5_k: return run_blocks<DType::q5_k>(job, block);
-    case DType::q6_k: return run_blocks<DType::q6_k>(job, block);
-    case DType::iq4_nl: return run_blocks<DType::iq4_nl>(job, block);
-    case DType::iq4_xs: return run_blocks<DType::iq4_xs>(job, block);
-    default: return;
+    case DType::q4_0:
+      return run_blocks<DType::q4_0>(job, block);
+    case DType::q4_1:
+      return run_blocks<DType::q4_1>(job, block);
+    case DType::q5_0:
+      return run_blocks<DType::q5_0>(job, block);
+    case DType::q5_1:
+      return run_blocks<DType::q5_1>(job, block);
+    case DType::q8_0:
+      return run_blocks<DType::q8_0>(job, block);
+    case DType::q2_k:
+      return run_blocks<DType::q2_k>(job, block);
+    case DType::q3_k:
+      return run_blocks<DType::q3_k>(job, block);
+    case DType::q4_k:
+      return run_blocks<DType::q4_k>(job, block);
+    case DType::q5_k:
+      return run_blocks<DType::q5_k>(job, block);
+    case DType::q6_k:
+      return run_blocks<DType::q6_k>(job, block);
+    case DType::iq4_nl:
+      return run_blocks<DType::iq4_nl>(job, block);
+    case DType::iq4_xs:
+      return run_blocks<DType::iq4_xs>(job, block);
+    default:
+      return;
   }
 }
 

@@ -1,6 +1,5 @@
-#include "simd_avx2.hpp"
-
 #include "dense_body.hpp"
+#include "simd_avx2.hpp"
 
 namespace tenon::cpu::avx2 {
 

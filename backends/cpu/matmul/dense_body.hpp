@@ -3,9 +3,9 @@
 // f32 products: linear layers on f32 rows with weights of any type, and strided matrix products.
 // Included after a simd_*.hpp.
 //
-// Tiles go over stretches of k that keep the weights in level-one cache. Each output is one chain of
-// multiply-adds in the order of k, carried through memory between stretches, so its bits depend on
-// neither the tile it falls into nor M.
+// Tiles go over stretches of k that keep the weights in level-one cache. Each output is one chain
+// of multiply-adds in the order of k, carried through memory between stretches, so its bits depend
+// on neither the tile it falls into nor M.
 #include "dense_tile.hpp"
 #include "panel_body.hpp"
 
@@ -61,19 +61,32 @@ void dequantize_panel(const LinearJob& job, const std::byte* bytes, std::int64_t
 void dequantize_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
                       std::int64_t last, float* out) {
   switch (job.dtype) {
-    case DType::q4_0: return dequantize_panel<DType::q4_0>(job, panel, first, last, out);
-    case DType::q4_1: return dequantize_panel<DType::q4_1>(job, panel, first, last, out);
-    case DType::q5_0: return dequantize_panel<DType::q5_0>(job, panel, first, last, out);
-    case DType::q5_1: return dequantize_panel<DType::q5_1>(job, panel, first, last, out);
-    case DType::q8_0: return dequantize_panel<DType::q8_0>(job, panel, first, last, out);
-    case DType::q2_k: return dequantize_panel<DType::q2_k>(job, panel, first, last, out);
-    case DType::q3_k: return dequantize_panel<DType::q3_k>(job, panel, first, last, out);
-    case DType::q4_k: return dequantize_panel<DType::q4_k>(job, panel, first, last, out);
-    case DType::q5_k: return dequantize_panel<DType::q5_k>(job, panel, first, last, out);
-    case DType::q6_k: return dequantize_panel<DType::q6_k>(job, panel, first, last, out);
-    case DType::iq4_nl: return dequantize_panel<DType::iq4_nl>(job, panel, first, last, out);
-    case DType::iq4_xs: return dequantize_panel<DType::iq4_xs>(job, panel, first, last, out);
-    default: return;
+    case DType::q4_0:
+      return dequantize_panel<DType::q4_0>(job, panel, first, last, out);
+    case DType::q4_1:
+      return dequantize_panel<DType::q4_1>(job, panel, first, last, out);
+    case DType::q5_0:
+      return dequantize_panel<DType::q5_0>(job, panel, first, last, out);
+    case DType::q5_1:
+      return dequantize_panel<DType::q5_1>(job, panel, first, last, out);
+    case DType::q8_0:
+      return dequantize_panel<DType::q8_0>(job, panel, first, last, out);
+    case DType::q2_k:
+      return dequantize_panel<DType::q2_k>(job, panel, first, last, out);
+    case DType::q3_k:
+      return dequantize_panel<DType::q3_k>(job, panel, first, last, out);
+    case DType::q4_k:
+      return dequantize_panel<DType::q4_k>(job, panel, first, last, out);
+    case DType::q5_k:
+      return dequantize_panel<DType::q5_k>(job, panel, first, last, out);
+    case DType::q6_k:
+      return dequantize_panel<DType::q6_k>(job, panel, first, last, out);
+    case DType::iq4_nl:
+      return dequantize_panel<DType::iq4_nl>(job, panel, first, last, out);
+    case DType::iq4_xs:
+      return dequantize_panel<DType::iq4_xs>(job, panel, first, last, out);
+    default:
+      return;
   }
 }
 
@@ -125,10 +138,14 @@ void run_dense(const LinearJob& job, const LinearBlock& block) {
 
 void run_dense(const LinearJob& job, const LinearBlock& block) {
   switch (job.dtype) {
-    case DType::f32: return run_dense<Source::f32>(job, block);
-    case DType::f16: return run_dense<Source::f16>(job, block);
-    case DType::bf16: return run_dense<Source::bf16>(job, block);
-    default: return run_dense<Source::blocks>(job, block);
+    case DType::f32:
+      return run_dense<Source::f32>(job, block);
+    case DType::f16:
+      return run_dense<Source::f16>(job, block);
+    case DType::bf16:
+      return run_dense<Source::bf16>(job, block);
+    default:
+      return run_dense<Source::blocks>(job, block);
   }
 }
 

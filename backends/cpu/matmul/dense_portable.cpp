@@ -1,6 +1,5 @@
-#include "simd_portable.hpp"
-
 #include "dense_body.hpp"
+#include "simd_portable.hpp"
 
 namespace tenon::cpu::portable {
 

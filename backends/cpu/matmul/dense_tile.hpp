@@ -35,7 +35,8 @@ struct Left {
 };
 
 /// sums[rows][dense_width] (+)= x w over `count` elements of k. Sixteen columns of w make a panel;
-/// panels are `panel_step` elements apart, and k is `k_step` apart in one. Rows go by threes: x86 addresses base, base + s and base + 2 s from two registers.
+/// panels are `panel_step` elements apart, and k is `k_step` apart in one. Rows go by threes: x86
+/// addresses base, base + s and base + 2 s from two registers.
 template <int rows, int panels, class Weights, int k_step>
 void dense_tile(const Left& x, const typename Weights::Element* w, std::int64_t panel_step,
                 std::int64_t count, bool accumulate, float* sums) {
@@ -78,8 +79,9 @@ void dense_tiles(Left x, std::int64_t rows, const typename Weights::Element* w,
   std::int64_t r = 0;
   const auto run = [&]<int tile_rows>() {
     for (; rows - r >= tile_rows; r += tile_rows) {
-      dense_tile<tile_rows, panels, Weights, k_step>({x.at + r * x.row, x.row, x.column}, w, panel_step,
-                                             count, accumulate, sums + r * dense_width);
+      dense_tile<tile_rows, panels, Weights, k_step>({x.at + r * x.row, x.row, x.column}, w,
+                                                     panel_step, count, accumulate,
+                                                     sums + r * dense_width);
     }
   };
   run.template operator()<Simd::dense_rows>();

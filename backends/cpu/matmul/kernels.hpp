@@ -76,9 +76,9 @@ struct QuantizeJob {
 using QuantizeKernel = void (*)(const QuantizeJob&) noexcept;
 
 struct MatmulKernels {
-  LinearKernel blocks;     ///< int8 rows, block types
-  LinearKernel dense;      ///< f32 rows, any type
-  LinearKernel tiles;      ///< bf16 tiles, block types; null if the level has none
+  LinearKernel blocks;  ///< int8 rows, block types
+  LinearKernel dense;   ///< f32 rows, any type
+  LinearKernel tiles;   ///< bf16 tiles, block types; null if the level has none
   MatmulKernel matmul;
   QuantizeKernel quantize;
 };
@@ -89,12 +89,12 @@ const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 inline constexpr std::int64_t max_block_rows = 256;
 inline constexpr std::int64_t max_tile_rows = 512;
 
-#define TENON_CPU_ISA_KERNELS(isa)                                      \
-  namespace isa {                                                       \
-  void linear_blocks(const LinearJob&, const LinearBlock&) noexcept;    \
-  void linear_dense(const LinearJob&, const LinearBlock&) noexcept;     \
+#define TENON_CPU_ISA_KERNELS(isa)                                                                \
+  namespace isa {                                                                                 \
+  void linear_blocks(const LinearJob&, const LinearBlock&) noexcept;                              \
+  void linear_dense(const LinearJob&, const LinearBlock&) noexcept;                               \
   void matmul(const MatmulJob&, std::int64_t, std::int64_t, std::int64_t, std::int64_t) noexcept; \
-  void quantize(const QuantizeJob&) noexcept;                           \
+  void quantize(const QuantizeJob&) noexcept;                                                     \
   }
 TENON_CPU_ISA_KERNELS(portable)
 TENON_CPU_ISA_KERNELS(avx2)

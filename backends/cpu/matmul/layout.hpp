@@ -16,11 +16,12 @@
 ///   f16 d[16], and f16 m[16] if the type has mins.
 /// Scales, two levels (q2_k ... q6_k, iq4_xs), per 256 elements:
 ///   f16 d[16], and f16 dmin[16] if the type has mins, then per sub-block (32 or 16 elements)
-///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high nibble).
+///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high
+///   nibble).
 ///
-/// Codes, per 32 elements of k: eight vectors of 64 bytes, vector j holding elements 4 j to 4 j + 3 of
-/// row r in bytes 4 r to 4 r + 3 - what integer dot-product instructions of any width take. Codes are
-/// unsigned, `offset` above their value, and are split into bit planes:
+/// Codes, per 32 elements of k: eight vectors of 64 bytes, vector j holding elements 4 j to 4 j + 3
+/// of row r in bytes 4 r to 4 r + 3 - what integer dot-product instructions of any width take.
+/// Codes are unsigned, `offset` above their value, and are split into bit planes:
 ///   8 bits  eight vectors as they are
 ///   4 bits  byte i of line l is vector l in the low and vector l + 4 in the high nibble; l in 0..3
 ///   2 bits  bits 2 (j % 4) and up of line j / 4 are vector j
@@ -51,19 +52,32 @@ struct BlockFormat {
 
 constexpr BlockFormat block_format(DType dtype) {
   switch (dtype) {
-    case DType::q4_0: return {4, 0, 8, 32, false, false, false};
-    case DType::q4_1: return {4, 0, 0, 32, false, true, false};
-    case DType::q5_0: return {4, 1, 16, 32, false, false, false};
-    case DType::q5_1: return {4, 1, 0, 32, false, true, false};
-    case DType::q8_0: return {8, 0, 128, 32, false, false, false};
-    case DType::q2_k: return {2, 0, 0, 16, true, true, false};
-    case DType::q3_k: return {2, 1, 4, 16, true, false, false};
-    case DType::q4_k: return {4, 0, 0, 32, true, true, false};
-    case DType::q5_k: return {4, 1, 0, 32, true, true, false};
-    case DType::q6_k: return {4, 2, 32, 16, true, false, false};
-    case DType::iq4_nl: return {4, 0, 128, 32, false, false, true};
-    case DType::iq4_xs: return {4, 0, 128, 32, true, false, true};
-    default: return {};
+    case DType::q4_0:
+      return {4, 0, 8, 32, false, false, false};
+    case DType::q4_1:
+      return {4, 0, 0, 32, false, true, false};
+    case DType::q5_0:
+      return {4, 1, 16, 32, false, false, false};
+    case DType::q5_1:
+      return {4, 1, 0, 32, false, true, false};
+    case DType::q8_0:
+      return {8, 0, 128, 32, false, false, false};
+    case DType::q2_k:
+      return {2, 0, 0, 16, true, true, false};
+    case DType::q3_k:
+      return {2, 1, 4, 16, true, false, false};
+    case DType::q4_k:
+      return {4, 0, 0, 32, true, true, false};
+    case DType::q5_k:
+      return {4, 1, 0, 32, true, true, false};
+    case DType::q6_k:
+      return {4, 2, 32, 16, true, false, false};
+    case DType::iq4_nl:
+      return {4, 0, 128, 32, false, false, true};
+    case DType::iq4_xs:
+      return {4, 0, 128, 32, true, false, true};
+    default:
+      return {};
   }
 }
 

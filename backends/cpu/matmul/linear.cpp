@@ -82,9 +82,8 @@ void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) 
     const std::int64_t first = begin % s.panel_items;
     const std::int64_t count = std::min(end - begin, s.panel_items - first);
     const std::int64_t row = row_item * s.rows_per_item;
-    s.kernel(job, {first * s.panels_per_item,
-                   std::min((first + count) * s.panels_per_item, panels), row,
-                   std::min(row + s.rows_per_item, args.rows)});
+    s.kernel(job, {first * s.panels_per_item, std::min((first + count) * s.panels_per_item, panels),
+                   row, std::min(row + s.rows_per_item, args.rows)});
     begin += count;
   }
 }

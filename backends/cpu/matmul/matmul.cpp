@@ -34,11 +34,16 @@ void matmul_range(const MatmulArgs& args, std::int64_t begin, std::int64_t end) 
     const std::int64_t column = item % s.columns * item_columns;
     const std::int64_t row = item / s.columns % s.rows * max_block_rows;
     const std::int64_t batch = item / s.columns / s.rows;
-    const MatmulJob job{args.m,        args.n,
-                        args.k,        args.a + batch * args.a_batch,
-                        args.a_row,    args.a_column,
-                        args.b + batch * args.b_batch, args.b_row,
-                        args.b_column, args.c + batch * args.c_batch,
+    const MatmulJob job{args.m,
+                        args.n,
+                        args.k,
+                        args.a + batch * args.a_batch,
+                        args.a_row,
+                        args.a_column,
+                        args.b + batch * args.b_batch,
+                        args.b_row,
+                        args.b_column,
+                        args.c + batch * args.c_batch,
                         args.c_row};
     kernel(job, column, std::min(column + item_columns, args.n), row,
            std::min(row + max_block_rows, args.m));

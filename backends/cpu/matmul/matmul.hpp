@@ -15,9 +15,9 @@ namespace tenon::cpu {
 ///           products per block, f32 across blocks (bf16 tiles accumulate in f32).
 ///  * exact: `x` holds f32; W is of any packable type, widened to f32, accumulated in f32.
 ///
-/// The bits of y do not depend on how the work is split over threads. A row's result does not depend
-/// on M either, except that int8 and bf16 rows differ from each other; levels avx2 to avx512_vnni give
-/// the same bits in fast precision with int8 rows.
+/// The bits of y do not depend on how the work is split over threads. A row's result does not
+/// depend on M either, except that int8 and bf16 rows differ from each other; levels avx2 to
+/// avx512_vnni give the same bits in fast precision with int8 rows.
 ///
 ///   // Once, at bind time:
 ///   PackedWeights w(DType::q4_1, N, K);
@@ -25,23 +25,24 @@ namespace tenon::cpu {
 ///
 ///   // Each step; one region, as many layers as wanted inside:
 ///   const RowForm form = PreparedRows::preferred_form(M);
-///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte aligned
-///   pool.run([&](Worker& t) {
+///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte
+///   aligned pool.run([&](Worker& t) {
 ///     prepare_rows(x, K, rows, t.thread, t.threads);
 ///     t.barrier.wait();
-///     linear({.weights = &wq, .prepared = &rows, .rows = M, .y = q, .y_stride = Nq}, t.thread, t.threads);
-///     linear({.weights = &wk, .prepared = &rows, .rows = M, .y = k, .y_stride = Nk}, t.thread, t.threads);
+///     linear({.weights = &wq, .prepared = &rows, .rows = M, .y = q, .y_stride = Nq}, t.thread,
+///     t.threads); linear({.weights = &wk, .prepared = &rows, .rows = M, .y = k, .y_stride = Nk},
+///     t.thread, t.threads);
 ///   });
 struct LinearArgs {
-  const PackedWeights* weights = nullptr;   ///< required
-  const PreparedRows* prepared = nullptr;   ///< fast precision; rows() >= rows, inputs() == K
-  const float* x = nullptr;                 ///< exact precision
-  std::int64_t x_stride = 0;                ///< elements from row to row of x
-  std::int64_t rows = 0;                    ///< M
-  float* y = nullptr;                       ///< must not overlap x
-  std::int64_t y_stride = 0;                ///< elements from row to row, >= N
-  const float* bias = nullptr;              ///< optional
-  const float* residual = nullptr;          ///< optional; may be y itself
+  const PackedWeights* weights = nullptr;  ///< required
+  const PreparedRows* prepared = nullptr;  ///< fast precision; rows() >= rows, inputs() == K
+  const float* x = nullptr;                ///< exact precision
+  std::int64_t x_stride = 0;               ///< elements from row to row of x
+  std::int64_t rows = 0;                   ///< M
+  float* y = nullptr;                      ///< must not overlap x
+  std::int64_t y_stride = 0;               ///< elements from row to row, >= N
+  const float* bias = nullptr;             ///< optional
+  const float* residual = nullptr;         ///< optional; may be y itself
   std::int64_t residual_stride = 0;
   Isa isa = active_isa();
 };

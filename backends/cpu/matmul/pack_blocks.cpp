@@ -135,7 +135,8 @@ void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_
   Record rows[16] = {};
   std::uint8_t vectors[8][64];
   const bool shared_byte = format.low_bits == 2;
-  // A row that is not there gets the codes of zeros too, so that panels have one well-defined content.
+  // A row that is not there gets the codes of zeros too, so that panels have one well-defined
+  // content.
   for (int r = source.count; r < 16; ++r) {
     std::fill_n(rows[r].codes, 256, static_cast<std::uint8_t>(format.codebook ? 0 : format.offset));
   }
@@ -164,11 +165,21 @@ void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_
     for (int first = 0; first < Block::size; first += 32) {
       transpose(rows, first, vectors);
       switch (format.low_bits * 10 + format.high_bits) {
-        case 20: codes = write_codes<2, 0>(vectors, codes); break;
-        case 21: codes = write_codes<2, 1>(vectors, codes); break;
-        case 40: codes = write_codes<4, 0>(vectors, codes); break;
-        case 41: codes = write_codes<4, 1>(vectors, codes); break;
-        case 42: codes = write_codes<4, 2>(vectors, codes); break;
+        case 20:
+          codes = write_codes<2, 0>(vectors, codes);
+          break;
+        case 21:
+          codes = write_codes<2, 1>(vectors, codes);
+          break;
+        case 40:
+          codes = write_codes<4, 0>(vectors, codes);
+          break;
+        case 41:
+          codes = write_codes<4, 1>(vectors, codes);
+          break;
+        case 42:
+          codes = write_codes<4, 2>(vectors, codes);
+          break;
         default:
           std::memcpy(codes, vectors, sizeof vectors);
           codes += sizeof vectors;
@@ -196,19 +207,32 @@ void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
                       std::byte* codes) noexcept {
   const BlockFormat format = block_format(dtype);
   switch (dtype) {
-    case DType::q4_0: return pack<BlockQ4_0>(format, source, scales, codes);
-    case DType::q4_1: return pack<BlockQ4_1>(format, source, scales, codes);
-    case DType::q5_0: return pack<BlockQ5_0>(format, source, scales, codes);
-    case DType::q5_1: return pack<BlockQ5_1>(format, source, scales, codes);
-    case DType::q8_0: return pack<BlockQ8_0>(format, source, scales, codes);
-    case DType::q2_k: return pack<BlockQ2K>(format, source, scales, codes);
-    case DType::q3_k: return pack<BlockQ3K>(format, source, scales, codes);
-    case DType::q4_k: return pack<BlockQ4K>(format, source, scales, codes);
-    case DType::q5_k: return pack<BlockQ5K>(format, source, scales, codes);
-    case DType::q6_k: return pack<BlockQ6K>(format, source, scales, codes);
-    case DType::iq4_nl: return pack<BlockIQ4NL>(format, source, scales, codes);
-    case DType::iq4_xs: return pack<BlockIQ4XS>(format, source, scales, codes);
-    default: return;
+    case DType::q4_0:
+      return pack<BlockQ4_0>(format, source, scales, codes);
+    case DType::q4_1:
+      return pack<BlockQ4_1>(format, source, scales, codes);
+    case DType::q5_0:
+      return pack<BlockQ5_0>(format, source, scales, codes);
+    case DType::q5_1:
+      return pack<BlockQ5_1>(format, source, scales, codes);
+    case DType::q8_0:
+      return pack<BlockQ8_0>(format, source, scales, codes);
+    case DType::q2_k:
+      return pack<BlockQ2K>(format, source, scales, codes);
+    case DType::q3_k:
+      return pack<BlockQ3K>(format, source, scales, codes);
+    case DType::q4_k:
+      return pack<BlockQ4K>(format, source, scales, codes);
+    case DType::q5_k:
+      return pack<BlockQ5K>(format, source, scales, codes);
+    case DType::q6_k:
+      return pack<BlockQ6K>(format, source, scales, codes);
+    case DType::iq4_nl:
+      return pack<BlockIQ4NL>(format, source, scales, codes);
+    case DType::iq4_xs:
+      return pack<BlockIQ4XS>(format, source, scales, codes);
+    default:
+      return;
   }
 }
 
@@ -222,9 +246,9 @@ void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte
     float scale = f16_at(record + 2 * lane);
     float min = format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f;
     if (format.two_levels) {
-      const std::uint8_t* sub = record + (format.has_min ? 64 : 32) +
-                                k % 256 / format.group *
-                                    (format.has_min && !shared_byte ? 32 : 16) + lane;
+      const std::uint8_t* sub =
+          record + (format.has_min ? 64 : 32) +
+          k % 256 / format.group * (format.has_min && !shared_byte ? 32 : 16) + lane;
       if (shared_byte) {
         min *= static_cast<float>(sub[0] >> 4);
         scale *= static_cast<float>(sub[0] & 15);
@@ -233,8 +257,8 @@ void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte
         scale *= static_cast<float>(static_cast<std::int8_t>(sub[0]));
       }
     }
-    const auto* group = reinterpret_cast<const std::uint8_t*>(code_bytes) +
-                        k / 32 * format.code_bytes();
+    const auto* group =
+        reinterpret_cast<const std::uint8_t*>(code_bytes) + k / 32 * format.code_bytes();
     const int vector = static_cast<int>(k % 32 / 4);
     const int byte = 4 * lane + static_cast<int>(k % 4);
     int code = format.low_bits == 8 ? group[64 * vector + byte]

@@ -6,9 +6,9 @@
 
 #include <tenon/error.hpp>
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace tenon::cpu {
 namespace {
@@ -69,11 +69,12 @@ PackedWeights PackedWeights::borrow(DType dtype, std::int64_t outputs, std::int6
   const std::size_t size = checked_bytes(dtype, outputs, inputs);
   if (bytes.size() != size) {
     throw Error(Errc::bad_shape, "PackedWeights::borrow",
-                fmt::format("{} bytes given, [{}, {}] of {} takes {}", bytes.size(), outputs, inputs,
-                            name(dtype), size));
+                fmt::format("{} bytes given, [{}, {}] of {} takes {}", bytes.size(), outputs,
+                            inputs, name(dtype), size));
   }
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 64 != 0) {
-    throw Error(Errc::bad_alignment, "PackedWeights::borrow", "packed bytes must be 64-byte aligned");
+    throw Error(Errc::bad_alignment, "PackedWeights::borrow",
+                "packed bytes must be 64-byte aligned");
   }
   PackedWeights result;
   result.bytes_ = bytes.data();
@@ -98,7 +99,8 @@ std::size_t PackedWeights::scale_bytes() const noexcept {
 }
 
 void PackedWeights::pack(const std::byte* rows, int thread, int threads) noexcept {
-  const auto row_bytes = static_cast<std::size_t>(inputs_ / block_size(dtype_) * block_bytes(dtype_));
+  const auto row_bytes =
+      static_cast<std::size_t>(inputs_ / block_size(dtype_) * block_bytes(dtype_));
   const Range range = split(panels(), thread, threads);
   for (std::int64_t p = range.begin; p < range.end; ++p) {
     const std::int64_t first = p * panel_rows;

@@ -1,7 +1,8 @@
 #pragma once
 
 // How kernel bodies read packed panels. Included after a simd_*.hpp, by the sources of one
-// instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp gives.
+// instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp
+// gives.
 #include "dense_tile.hpp"
 #include "kernels.hpp"
 #include "layout.hpp"
@@ -35,7 +36,9 @@ struct PackedPanel {
   static constexpr bool has_min = format.has_min;
   static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
   static constexpr bool streams = true;  // from memory, each byte once or a few times
+  // Constants, so that no build calls BlockFormat's functions, which this file must not emit.
   static constexpr int code_bytes = format.code_bytes();
+  static constexpr int scale_bytes = format.scale_bytes();
 
   const std::uint8_t* scales;
   const std::uint8_t* code_section;
@@ -54,8 +57,8 @@ struct PackedPanel {
       const Int low = plane_vector<format.low_bits, j, 0>(codes);
       if constexpr (format.codebook) return Simd::look_up(Simd::load_table(iq4_codes), low);
       if constexpr (format.high_bits == 0) return low;
-      return Simd::bit_or(low, plane_vector<format.high_bits == 0 ? 1 : format.high_bits, j,
-                                            format.low_bits>(codes + 64 * format.low_bits));
+      return Simd::bit_or(low, plane_vector < format.high_bits == 0 ? 1 : format.high_bits, j,
+                          format.low_bits > (codes + 64 * format.low_bits));
     }
   }
 
@@ -82,7 +85,7 @@ struct PackedPanel {
   };
 
   TENON_INLINE Record record(std::int64_t g) const {
-    const std::uint8_t* p = scales + g / groups_per_record * format.scale_bytes();
+    const std::uint8_t* p = scales + g / groups_per_record * scale_bytes;
     Record r;
     r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
     r.dmin = r.d;
@@ -104,7 +107,8 @@ TENON_INLINE void unroll(F&& f) {
   }
 }
 
-/// y = sums + bias + residual for one panel; `sums` are [rows][width] with this panel's 16 at the start.
+/// y = sums + bias + residual for one panel; `sums` are [rows][width] with this panel's 16 at the
+/// start.
 TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int64_t first_row,
                              std::int64_t rows, const float* sums, std::int64_t width) {
   const std::int64_t n = 16 * panel;
@@ -112,8 +116,9 @@ TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int6
   for (std::int64_t r = 0; r < rows; ++r) {
     float* y = job.y + (first_row + r) * job.y_stride + n;
     const float* c = sums + r * width;
-    const float* residual =
-        job.residual == nullptr ? nullptr : job.residual + (first_row + r) * job.residual_stride + n;
+    const float* residual = job.residual == nullptr
+                                ? nullptr
+                                : job.residual + (first_row + r) * job.residual_stride + n;
     if (count == 16) {
       for (int part = 0; part < parts; ++part) {
         const int at = part * Simd::lanes;

@@ -9,7 +9,8 @@ namespace {
 // Below this 127 / a overflows: such elements count as zero.
 constexpr float smallest = 1e-36f;
 
-void quantize_group(const float* x, std::int8_t* codes, float& scale, std::int32_t (&half_sums)[2]) {
+void quantize_group(const float* x, std::int8_t* codes, float& scale,
+                    std::int32_t (&half_sums)[2]) {
   std::uint32_t largest_bits = 0;  // of |x|; as integers, NaN > infinity > numbers
   for (int i = 0; i < 32; ++i) {
     const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(x[i]) & 0x7FFFFFFFu;

@@ -28,9 +28,13 @@ struct Simd {
   TENON_INLINE static Int bit_and(Int a, Int b) { return _mm256_and_si256(a, b); }
   TENON_INLINE static Int bit_or(Int a, Int b) { return _mm256_or_si256(a, b); }
   template <int n>
-  TENON_INLINE static Int shift_right(Int a) { return _mm256_srli_epi16(a, n); }
+  TENON_INLINE static Int shift_right(Int a) {
+    return _mm256_srli_epi16(a, n);
+  }
   template <int n>
-  TENON_INLINE static Int shift_left(Int a) { return _mm256_slli_epi16(a, n); }
+  TENON_INLINE static Int shift_left(Int a) {
+    return _mm256_slli_epi16(a, n);
+  }
   TENON_INLINE static Int load_table(const void* p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
@@ -47,9 +51,12 @@ struct Simd {
   /// offset * *p in every lane; offset is 0 or a power of two.
   template <int offset>
   TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
-    if constexpr (offset == 0) return _mm256_setzero_si256();
-    return _mm256_slli_epi32(_mm256_set1_epi32(*p),
-                             __builtin_ctz(static_cast<unsigned>(offset)));
+    if constexpr (offset == 0) {
+      return _mm256_setzero_si256();
+    } else {
+      constexpr auto shift = static_cast<int>(__builtin_ctz(static_cast<unsigned>(offset)));
+      return _mm256_slli_epi32(_mm256_set1_epi32(*p), shift);
+    }
   }
 
   TENON_INLINE static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }

@@ -12,8 +12,8 @@ namespace {
 
 struct Simd {
   static constexpr int lanes = 16;
-  static constexpr int tile_rows = 8;     // rows of x that an integer tile takes at once
-  static constexpr int dense_rows = 12;   // the same for f32 tiles of two panels
+  static constexpr int tile_rows = 8;    // rows of x that an integer tile takes at once
+  static constexpr int dense_rows = 12;  // the same for f32 tiles of two panels
   static constexpr int dense_panels = 2;
   using Int = __m512i;
   using Float = __m512;
@@ -24,13 +24,19 @@ struct Simd {
   TENON_INLINE static Int bit_and(Int a, Int b) { return _mm512_and_si512(a, b); }
   TENON_INLINE static Int bit_or(Int a, Int b) { return _mm512_or_si512(a, b); }
   template <int n>
-  TENON_INLINE static Int shift_right(Int a) { return _mm512_srli_epi16(a, n); }
+  TENON_INLINE static Int shift_right(Int a) {
+    return _mm512_srli_epi16(a, n);
+  }
   template <int n>
-  TENON_INLINE static Int shift_left(Int a) { return _mm512_slli_epi16(a, n); }
+  TENON_INLINE static Int shift_left(Int a) {
+    return _mm512_slli_epi16(a, n);
+  }
   TENON_INLINE static Int load_table(const void* p) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
-  TENON_INLINE static Int look_up(Int table, Int index) { return _mm512_shuffle_epi8(table, index); }
+  TENON_INLINE static Int look_up(Int table, Int index) {
+    return _mm512_shuffle_epi8(table, index);
+  }
 
   /// Four bytes in every lane.
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
@@ -41,8 +47,12 @@ struct Simd {
   /// offset * *p in every lane; offset is 0 or a power of two.
   template <int offset>
   TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
-    if constexpr (offset == 0) return _mm512_setzero_si512();
-    return _mm512_slli_epi32(_mm512_set1_epi32(*p), __builtin_ctz(static_cast<unsigned>(offset)));
+    if constexpr (offset == 0) {
+      return _mm512_setzero_si512();
+    } else {
+      constexpr auto shift = static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(offset)));
+      return _mm512_slli_epi32(_mm512_set1_epi32(*p), shift);
+    }
   }
 
   TENON_INLINE static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
@@ -128,8 +138,8 @@ struct Dot {
     __m512i product;
     if constexpr (bits == 8) {
       const __m512i w = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
-      const __m512i signed_quad = _mm512_mask_sub_epi8(quad, _mm512_movepi8_mask(w),
-                                                       _mm512_setzero_si512(), quad);
+      const __m512i signed_quad =
+          _mm512_mask_sub_epi8(quad, _mm512_movepi8_mask(w), _mm512_setzero_si512(), quad);
       product = _mm512_maddubs_epi16(_mm512_abs_epi8(w), signed_quad);
     } else {
       product = _mm512_maddubs_epi16(codes, quad);

@@ -118,8 +118,8 @@ struct Dot {
   TENON_INLINE void add(Bytes16 codes, const std::int8_t* x) {
     const auto pairs = reinterpret_cast<Halves8>(codes);
     const Halves8 even = (pairs & 255) * Halves8{x[0], x[2], x[0], x[2], x[0], x[2], x[0], x[2]};
-    const Halves8 odd = ((pairs >> 8) & 255) *
-                        Halves8{x[1], x[3], x[1], x[3], x[1], x[3], x[1], x[3]};
+    const Halves8 odd =
+        ((pairs >> 8) & 255) * Halves8{x[1], x[3], x[1], x[3], x[1], x[3], x[1], x[3]};
     if constexpr (bits == 8) {
       sum += both_halves(even) + both_halves(odd);
     } else {

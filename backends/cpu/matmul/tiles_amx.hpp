@@ -36,11 +36,11 @@ TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
 
 /// sums[32][32] (+)= 32 rows of x times 32 columns of w, over `steps` groups of 32 elements of k.
 ///
-/// x and w are sequences of tiles along k. Rows 16 to 31 of x follow `x_step` elements after rows 0 to
-/// 15, columns 16 to 31 of w likewise; rows of the sums are `stride` floats apart.
+/// x and w are sequences of tiles along k. Rows 16 to 31 of x follow `x_step` elements after rows 0
+/// to 15, columns 16 to 31 of w likewise; rows of the sums are `stride` floats apart.
 TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
-                std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums,
-                std::int64_t stride) {
+                             std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums,
+                             std::int64_t stride) {
   const std::int64_t sum_stride = stride * static_cast<std::int64_t>(sizeof(float));
   float* lower = sums + 16 * stride;
   finish_writes();

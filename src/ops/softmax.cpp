@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/builder.hpp"
 #include "ops/support.hpp"
 
 namespace tenon {
@@ -27,7 +28,7 @@ void Softmax::reference(std::span<const HostView> in, const HostView& out) const
 }
 
 Tensor softmax(const Tensor& x, const AxisRef& axis, const std::source_location& where) {
-  return record(Softmax{.axis = resolve_axis(x.shape(), axis, Softmax::name)}, {x}, where);
+  return record(Softmax{.axis = axis_of(x, axis, Softmax::name, where)}, {x}, where);
 }
 
 }  // namespace tenon

@@ -43,15 +43,6 @@ inline std::int64_t known_size(std::int64_t a, std::int64_t b) noexcept {
   return is_symbol(a) ? a : b;
 }
 
-/// Index in the user's axis order of the axis that a builder was given.
-inline std::int64_t resolve_axis(const Shape& shape, const AxisRef& axis, std::string_view op) {
-  try {
-    return shape.axis(axis);
-  } catch (const Error& error) {
-    fail(error.code(), op, error.message());
-  }
-}
-
 /// A strided walk along one axis of a view: element i of the slice at `base`.
 struct Lane {
   std::byte* base;

@@ -134,10 +134,12 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 }
 
 Conversation LanguageModel::conversation() const {
-  const auto zeroed = [&](const Shape& shape) { return HostBuffer::zeros(shape).to_device(cpu_device()); };
+  // Positions that were not written are never read, so the memory need not be cleared.
+  MemRegion& host = cpu_device()->default_mem_region();
   const nn::KvCache<Shape> shapes = impl_->cache_shapes();
   return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
-      impl_, impl_->bound->fork(), std::nullopt, {zeroed(shapes.keys), zeroed(shapes.values)}, 0, {}}));
+      impl_, impl_->bound->fork(), std::nullopt, 
+      {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)}, 0, {}}));
 }
 
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {

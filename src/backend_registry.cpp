@@ -1,5 +1,6 @@
-#include <algorithm>
+#include <functional>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,9 +15,15 @@
 namespace tenon {
 namespace {
 
+struct Entry {
+  std::string name;
+  BackendFactory plain = nullptr;  // what register_backend was given, to know it again
+  std::function<BackendPtr(const BackendOptions&)> make;
+};
+
 struct Registry {
   std::mutex mutex;
-  std::vector<std::pair<std::string, BackendFactory>> backends;
+  std::vector<Entry> backends;
 };
 
 // Never destroyed: backends may be asked for from static destructors.
@@ -25,44 +32,52 @@ Registry& registry() {
   return *instance;
 }
 
+void add(Entry entry) {
+  Registry& all = registry();
+  const std::scoped_lock lock(all.mutex);
+  for (const Entry& known : all.backends) {
+    if (known.name != entry.name) continue;
+    if (entry.plain != nullptr && known.plain == entry.plain) return;  // announced twice
+    throw Error(Errc::duplicate_name, "register_backend",
+                fmt::format("another backend is called '{}'", entry.name));
+  }
+  all.backends.push_back(std::move(entry));
+}
+
 }  // namespace
 
 void register_backend(std::string_view name, BackendFactory factory) {
-  Registry& all = registry();
-  const std::scoped_lock lock(all.mutex);
-  for (const auto& [known, other] : all.backends) {
-    if (known != name) continue;
-    if (other == factory) return;  // announced twice
-    throw Error(Errc::duplicate_name, "register_backend",
-                fmt::format("another backend is called '{}'", name));
-  }
-  all.backends.emplace_back(std::string(name), factory);
+  add({std::string(name), factory, factory});
+}
+
+void add_backend(std::string_view name, std::function<BackendPtr(const BackendOptions&)> factory) {
+  add({std::string(name), nullptr, std::move(factory)});
 }
 
 void remove_backend(std::string_view name) noexcept {
   Registry& all = registry();
   const std::scoped_lock lock(all.mutex);
-  std::erase_if(all.backends, [&](const auto& entry) { return entry.first == name; });
+  std::erase_if(all.backends, [&](const Entry& entry) { return entry.name == name; });
 }
 
 std::vector<std::string> backend_names() {
   Registry& all = registry();
   const std::scoped_lock lock(all.mutex);
   std::vector<std::string> names;
-  for (const auto& [name, factory] : all.backends) names.push_back(name);
+  for (const Entry& entry : all.backends) names.push_back(entry.name);
   return names;
 }
 
 BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
-  BackendFactory factory = nullptr;
+  std::function<BackendPtr(const BackendOptions&)> factory;
   {
     Registry& all = registry();
     const std::scoped_lock lock(all.mutex);
-    for (const auto& [known, make] : all.backends) {
-      if (known == name) factory = make;
+    for (const Entry& entry : all.backends) {
+      if (entry.name == name) factory = entry.make;
     }
   }
-  if (factory == nullptr) {
+  if (!factory) {
     throw Error(Errc::unavailable, "make_backend",
                 fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
   }

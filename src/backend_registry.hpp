@@ -1,8 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <string_view>
 
+#include <tenon/backend.hpp>
+
 namespace tenon {
+
+/// register_backend for a factory with state, as a plugin has. Errc::duplicate_name.
+void add_backend(std::string_view name, std::function<BackendPtr(const BackendOptions&)> factory);
 
 /// Forgets a backend, as unloading a plugin does.
 void remove_backend(std::string_view name) noexcept;

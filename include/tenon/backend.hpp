@@ -101,11 +101,16 @@ struct PluginDescriptor {
 /// The one symbol of a plugin: `extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept`.
 inline constexpr const char* plugin_entry = "tenon_plugin";
 
-/// Loads a shared library and registers its backend; returns the backend's name. Loading a file
-/// twice counts up; each load needs one unload. Errors: Errc::plugin_load with the loader's text,
-/// invalid_plugin without the entry point, abi_mismatch, plugin_init, duplicate_name.
+/// Loads a shared library and registers its backend; returns the backend's name. `path` names a file;
+/// no folders are searched. Makes one backend to see that it can. Loading a file twice, under
+/// whatever path, counts up; each load needs one unload. What the backend throws arrives as Error,
+/// foreign exceptions as Errc::plugin_fault. Thread-safe.
+/// Errors: Errc::plugin_load with the loader's text, invalid_plugin without a usable entry point,
+/// abi_mismatch, unsupported when the plugin says that this machine cannot run it, plugin_init,
+/// duplicate_name.
 std::string load_plugin(const std::string& path);
-/// Errc::busy while backends made by it are alive; Errc::bad_reference when it is not loaded.
+/// Undoes one load. Errc::busy while backends made by it, their sessions, or weights they have packed
+/// are alive; Errc::bad_reference when it is not loaded.
 void unload_plugin(std::string_view name);
 
 }  // namespace tenon

@@ -1,0 +1,187 @@
+#include <tenon/backend.hpp>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <tenon/error.hpp>
+
+#include "backend_registry.hpp"
+#include "elf_file.hpp"
+#include "plugin_backend.hpp"
+
+namespace tenon {
+namespace {
+
+/// A library that the loader holds; closed with the last owner.
+class Library {
+ public:
+  explicit Library(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) {
+      const char* why = dlerror();
+      throw Error(Errc::plugin_load, path, why != nullptr ? why : "the loader gives no reason");
+    }
+  }
+  ~Library() { dlclose(handle_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void* handle() const noexcept { return handle_; }
+  void* symbol(const char* name) const noexcept { return dlsym(handle_, name); }
+
+ private:
+  void* handle_;
+};
+
+struct Plugin {
+  std::shared_ptr<const Library> library;
+  std::string path;
+  std::string name;
+  int loads = 0;
+};
+
+struct Plugins {
+  std::mutex mutex;
+  std::vector<Plugin> loaded;
+};
+
+// Never destroyed: backends of plugins may live until after main.
+Plugins& plugins() {
+  static Plugins* const instance = new Plugins;
+  return *instance;
+}
+
+/// The file itself, links resolved: opening it searches no folders, and what is no regular file (a
+/// pipe would block) is not opened.
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(path, error);
+  if (error) {
+    const auto tried = std::filesystem::absolute(path, error);
+    throw Error(Errc::plugin_load, path,
+                fmt::format("no such file; tried {}", error ? path : tried.string()));
+  }
+  if (!std::filesystem::is_regular_file(file, error)) {
+    throw Error(Errc::plugin_load, file.string(), "no regular file");
+  }
+  if (const auto why = cut_short(file.string())) throw Error(Errc::plugin_load, file.string(), *why);
+  return file.string();
+}
+
+/// The descriptor, read only as far as its own size says it goes.
+const PluginDescriptor& descriptor_of(const Library& library, const std::string& path) {
+  using Entry = const PluginDescriptor* (*)();
+  const auto entry = reinterpret_cast<Entry>(library.symbol(plugin_entry));
+  if (entry == nullptr) {
+    throw Error(Errc::invalid_plugin, path, fmt::format("no symbol '{}'", plugin_entry));
+  }
+  const PluginDescriptor* descriptor = guarded(path, entry);
+  if (descriptor == nullptr) {
+    throw Error(Errc::invalid_plugin, path, fmt::format("'{}' returns null", plugin_entry));
+  }
+  if (descriptor->abi_version != plugin_abi_version || descriptor->struct_bytes < sizeof(PluginDescriptor)) {
+    throw Error(Errc::abi_mismatch, path,
+                fmt::format("plugin interface {} with {} bytes, this library has {} with {}",
+                            descriptor->abi_version, descriptor->struct_bytes, plugin_abi_version,
+                            sizeof(PluginDescriptor)));
+  }
+  if (descriptor->name == nullptr || *descriptor->name == '\0') {
+    throw Error(Errc::invalid_plugin, path, "the backend has no name");
+  }
+  if (descriptor->create == nullptr) {
+    throw Error(Errc::invalid_plugin, path, "the descriptor makes no backends");
+  }
+  return *descriptor;
+}
+
+void check_available(const PluginDescriptor& descriptor, const std::string& path) {
+  if (descriptor.unavailable == nullptr) return;
+  const char* why = guarded(path, descriptor.unavailable);
+  if (why != nullptr) {
+    throw Error(Errc::unsupported, path, fmt::format("backend '{}': {}", descriptor.name, why));
+  }
+}
+
+BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
+                  const BackendOptions& options) {
+  const std::string name = descriptor.name;
+  BackendPtr backend = guarded(name, [&] { return descriptor.create(options); });
+  if (!backend) throw Error(Errc::plugin_init, name, "the plugin made no backend");
+  return keep_loaded(std::move(backend), library);
+}
+
+/// Makes a backend and lets it go: a plugin that cannot start is found out while loading.
+void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
+             const std::string& path) {
+  BackendPtr backend;
+  try {
+    backend = create(descriptor, library, {.threads = 1});
+  } catch (const Error& error) {
+    throw Error(Errc::plugin_init, path, error.what());
+  }
+  if (backend->name() != descriptor.name) {
+    throw Error(Errc::invalid_plugin, path,
+                fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name, backend->name()));
+  }
+}
+
+}  // namespace
+
+std::string load_plugin(const std::string& path) {
+  const std::string file = resolved(path);
+  Plugins& all = plugins();
+  const std::scoped_lock lock(all.mutex);
+  auto library = std::make_shared<const Library>(file);
+  // The system's loader knows one library under all its paths.
+  const auto known = std::ranges::find_if(all.loaded, [&](const Plugin& plugin) {
+    return plugin.library->handle() == library->handle();
+  });
+  if (known != all.loaded.end()) {
+    ++known->loads;
+    return known->name;
+  }
+
+  const PluginDescriptor& descriptor = descriptor_of(*library, file);
+  check_available(descriptor, file);
+  try_out(descriptor, library, file);
+  Plugin plugin{library, file, descriptor.name, 1};
+  all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
+  add_backend(plugin.name, [weak = std::weak_ptr(library), &descriptor](const BackendOptions& options) {
+    // Held from here on: an unload on another thread comes before this line or after the backend.
+    const std::shared_ptr<const Library> held = weak.lock();
+    if (!held) throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
+    return create(descriptor, held, options);
+  });
+  all.loaded.push_back(std::move(plugin));
+  return all.loaded.back().name;
+}
+
+void unload_plugin(std::string_view name) {
+  Plugins& all = plugins();
+  const std::scoped_lock lock(all.mutex);
+  const auto plugin = std::ranges::find(all.loaded, name, &Plugin::name);
+  if (plugin == all.loaded.end()) {
+    throw Error(Errc::bad_reference, "unload_plugin", fmt::format("no plugin '{}' is loaded", name));
+  }
+  if (plugin->loads > 1) {
+    --plugin->loads;
+    return;
+  }
+  // A backend made at this very moment keeps the library mapped by itself: then only the name goes.
+  if (plugin->library.use_count() > 1) {
+    throw Error(Errc::busy, plugin->path,
+                fmt::format("backends of '{}', or weights they have packed, are alive", name));
+  }
+  remove_backend(name);
+  all.loaded.erase(plugin);
+}
+
+}  // namespace tenon

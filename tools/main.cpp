@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -24,12 +25,16 @@ int report(const Tool& tool, const Error& error) {
   for (char& c : line) {
     if (c == '\n') c = ' ';
   }
-  fmt::print(stderr, "tenon: {}\n", line);
+  std::fputs(fmt::format("tenon: {}\n", line).c_str(), stderr);
   if (tool.json) {
-    tool.print({{"error",
-                 {{"code", std::string(spelling(error.code()))},
-                  {"message", error.message()},
-                  {"where", error.where()}}}});
+    try {
+      tool.print({{"error",
+                   {{"code", std::string(spelling(error.code()))},
+                    {"message", error.message()},
+                    {"where", error.where()}}}});
+    } catch (const std::system_error&) {
+      // Standard output is what failed: the line above has said so.
+    }
   }
   return exit_status(error.code());
 }
@@ -39,6 +44,16 @@ bool asks_for_json(int count, char** arguments) {
     if (std::string_view(arguments[i]) == "--json") return true;
   }
   return false;
+}
+
+/// What is wrong with the command line, and where to read what is right.
+std::string complaint(const CLI::App& app, const CLI::Error& error, int count, char** arguments) {
+  const auto chosen = app.get_subcommands();
+  if (!chosen.empty()) return fmt::format("{} (see `tenon {} --help`)", error.what(), chosen.front()->get_name());
+  if (count > 1 && arguments[1][0] != '-') {
+    return fmt::format("there is no command '{}' (see `tenon --help`)", arguments[1]);
+  }
+  return "a command is required (see `tenon --help`)";
 }
 
 }  // namespace
@@ -53,6 +68,7 @@ int main(int count, char** arguments) {
       "  tenon info MODEL                           what a file holds",
       "tenon");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "tenon " TENON_VERSION, "Print the version and exit");
   app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
   tenon::tool::add_chat(app, tool);
   tenon::tool::add_generate(app, tool);
@@ -68,6 +84,10 @@ int main(int count, char** arguments) {
   try {
     app.parse(count, arguments);
     tool.run();
+    // What is buffered fails to be written only now, on a full device.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw Error(Errc::io_error, "standard output", "cannot be written");
+    }
     return 0;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
@@ -75,12 +95,13 @@ int main(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     tool.json = asks_for_json(count, arguments);
-    return report(tool, Error(Errc::bad_argument, "command line",
-                              std::string(error.what()) + " (see `tenon --help`)"));
+    return report(tool, Error(Errc::bad_argument, "command line", complaint(app, error, count, arguments)));
   } catch (const Error& error) {
     return report(tool, error);
   } catch (const std::bad_alloc&) {
     return report(tool, Error(Errc::out_of_memory, "tenon", "this machine has not enough memory"));
+  } catch (const std::system_error& error) {
+    return report(tool, Error(Errc::io_error, std::ferror(stdout) != 0 ? "standard output" : "tenon", error.what()));
   } catch (const std::exception& error) {
     return report(tool, Error(Errc::internal, "tenon", error.what()));
   }

@@ -47,7 +47,9 @@ io::LoadOptions Tool::progress_bar() const {
 }
 
 void add_model(CLI::App& command, Tool& tool) {
-  command.add_option("MODEL", tool.model, "A model file (.gguf, .safetensors) or a model's folder")->required();
+  command.add_option("MODEL", tool.model, "A model file (.gguf, .safetensors) or a model's folder")
+      ->required()
+      ->check([](const std::string& path) { return path.empty() ? "the path is empty" : ""; });
 }
 
 void add_json(CLI::App& command, Tool& tool) {
@@ -74,11 +76,14 @@ void add_sampling(CLI::App& command, nn::SamplerOptions& sampler) {
   command.add_option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest")->capture_default_str();
   command.add_option("--repeat-penalty", sampler.repetition_penalty, "Above 1: recent tokens become less likely")
       ->capture_default_str();
-  command.add_option("--seed", sampler.seed, "Seed of the draws")->capture_default_str();
+  command.add_option("--seed", sampler.seed, "Seed of the draws")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 std::string read_text(const std::string& path) {
   constexpr std::size_t limit = std::size_t{1} << 30;
+  if (path.empty()) throw Error(Errc::bad_argument, "command line", "the path of a file to read is empty");
   std::string text;
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());

@@ -74,6 +74,10 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
 }  // namespace
 
 DecoderConfig DecoderConfig::from(const io::File& file) {
+  if (file.format() != io::Format::gguf) {
+    throw Error(Errc::unsupported, file.path().filename().string(),
+                fmt::format("a language model is read from a GGUF file, this is {}", io::name(file.format())));
+  }
   DecoderConfig config;
   config.architecture = file.metadata().get<std::string>("general.architecture");
   const std::string& arch = config.architecture;

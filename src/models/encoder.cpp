@@ -64,6 +64,10 @@ CompileOptions with_backends(std::vector<BackendPtr> backends) {
 }  // namespace
 
 BertConfig BertConfig::from(const io::File& file) {
+  if (file.format() == io::Format::gguf) {
+    throw Error(Errc::unsupported, file.path().filename().string(),
+                "a sentence encoder is read from a folder of safetensors and config.json, this is gguf");
+  }
   const auto path = file.sibling("config.json");
   if (!path) throw Error(Errc::not_found, file.path().filename().string(), "no config.json beside the model");
   const nlohmann::json json = read_json(*path);
@@ -100,6 +104,11 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& conf
   const WeightsView embeddings = view["embeddings"];
   bert.words = nn::Embedding<>::init(embeddings["word_embeddings"]);
   bert.positions = embeddings["position_embeddings"].tensor("weight");
+  if (config.max_tokens > bert.positions.shape().dim(0)) {
+    throw Error(Errc::bad_hyperparameter, "config.json",
+                fmt::format("'max_position_embeddings' is {}, but the file holds {} positions", config.max_tokens,
+                            bert.positions.shape().dim(0)));
+  }
   bert.types = embeddings["token_type_embeddings"].tensor("weight");
   bert.norm = nn::LayerNorm<>::init(embeddings["LayerNorm"], config.norm_eps);
   for (std::int64_t i = 0; i < config.layers; ++i) {
@@ -123,13 +132,26 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& conf
 }
 
 struct SentenceEncoder::Impl {
+  /// What the program is made for first: a short text, within what the model can read.
+  static Exe<&Bert<>::embed>::Shapes example_shapes(const BertConfig& config) {
+    const std::int64_t columns = std::min<std::int64_t>(config.max_tokens, 16);
+    return {Shape({1, columns}, i32), Shape({1, columns}, f32)};
+  }
+
   Impl(io::File opened, std::vector<BackendPtr> chosen)
       : file(std::move(opened)),
         config(BertConfig::from(file)),
         bert(Bert<>::init(file.view(), config)),
         tokenizer(load_tokenizer(file)),
-        exe(bert, {Shape({1, 16}, i32), Shape({1, 16}, f32)}, with_backends(std::move(chosen))),
-        bound(exe.bind(io::load(bert, file, cpu_device()))) {}
+        exe(bert, example_shapes(config), with_backends(std::move(chosen))),
+        bound(exe.bind(io::load(bert, file, cpu_device()))) {
+    // Ids of the tokenizer index this table.
+    const std::int64_t rows = bert.words.weight.shape().dim(0);
+    if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
+      throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
+    }
+  }
 
   io::File file;
   BertConfig config;

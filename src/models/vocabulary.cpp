@@ -55,6 +55,8 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   vocabulary.mask = metadata.get_optional<std::uint32_t>(key("mask_token_id"));
   vocabulary.add_bos = metadata.get_optional<bool>(key("add_bos_token"));
   vocabulary.add_eos = metadata.get_optional<bool>(key("add_eos_token"));
+  // GGUF keeps BERT's pieces with a mark where words begin instead of one where they go on.
+  if (vocabulary.model == text::TokenizerModel::wordpiece) vocabulary.bert.word_prefix = "▁";
   vocabulary.add_space_prefix = metadata.get_optional<bool>(key("add_space_prefix"));
   // Strings are views into the file's metadata, which stays mapped with it.
   vocabulary.storage = std::make_shared<io::File>(file);

@@ -31,8 +31,8 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-void run(const Tool& tool, const Options& options) {
-  const std::vector<std::string> texts = options.file.empty() ? options.texts : lines_of(read_text(options.file));
+void run(const Tool& tool, const Options& options, bool from_file) {
+  const std::vector<std::string> texts = from_file ? lines_of(read_text(options.file)) : options.texts;
   const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
   const HostBuffer embeddings = encoder.embed(texts);
   if (!options.out.empty()) io::write_npy(options.out, embeddings);
@@ -91,7 +91,7 @@ void add_embed(CLI::App& app, Tool& tool) {
   add_json(command, tool);
   command.callback([&tool, options, texts, file] {
     if (texts->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
-    tool.run = [&tool, options] { run(tool, *options); };
+    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
   });
 }
 

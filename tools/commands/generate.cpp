@@ -27,8 +27,8 @@ std::string_view end_word(models::Generated::End end) {
   return "";
 }
 
-void run(const Tool& tool, Options& options) {
-  const std::string prompt = options.prompt_file.empty() ? options.prompt : read_text(options.prompt_file);
+void run(const Tool& tool, Options& options, bool from_file) {
+  const std::string prompt = from_file ? read_text(options.prompt_file) : options.prompt;
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   std::vector<std::int32_t> ids;
   if (options.chat) {
@@ -83,7 +83,7 @@ void add_generate(CLI::App& app, Tool& tool) {
   add_json(command, tool);
   command.callback([&tool, options, prompt, file] {
     if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");
-    tool.run = [&tool, options] { run(tool, *options); };
+    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
   });
 }
 

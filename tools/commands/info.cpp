@@ -1,5 +1,6 @@
 #include <map>
 #include <memory>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,8 @@ Json number_or_text(const io::MetaValue& value) {
         } else if constexpr (std::is_same_v<T, std::string_view>) {
           return held.size() <= long_text ? std::string(held)
                                           : fmt::format("{}... ({} bytes)", held.substr(0, long_text), held.size());
+        } else if constexpr (std::is_same_v<T, float>) {
+          return std::stod(fmt::format("{}", held));  // 1e-06, not the 9.999999974752427e-07 it is as a double
         } else {
           return held;
         }

@@ -1,0 +1,341 @@
+"""What every command does when it is called rightly."""
+
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import tempfile
+import xml.etree.ElementTree
+
+import model_files
+from harness import LLAMA, LLAMA_VOCABULARY, DATA, SOURCE, ToolTest, read_npy
+
+COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "bench", "graph", "devices")
+
+
+def log_softmax(row):
+    peak = max(row)
+    total = math.log(sum(math.exp(x - peak) for x in row))
+    return [x - peak - total for x in row]
+
+
+class Folder(ToolTest):
+    def setUp(self):
+        super().setUp()
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+
+class Help(ToolTest):
+    def test_every_command_has_help(self):
+        overview = self.tenon("--help").stdout.decode()
+        for command in COMMANDS:
+            self.assertRegex(overview, rf"(?m)^  {command} ")
+            done = self.tenon(command, "--help")
+            self.assertEqual(done.stderr, b"")
+            self.assertIn(f"Usage: tenon {command}", done.stdout.decode())
+            self.assertIn("--json", done.stdout.decode())
+
+    def test_version(self):
+        self.assertRegex(self.tenon("--version").stdout.decode(), r"^tenon \d+\.\d+\.\d+\n$")
+
+
+class Info(ToolTest):
+    def test_lists_tensors_and_metadata(self):
+        info = self.json("info", LLAMA)
+        self.assertEqual(info["format"], "gguf")
+        self.assertEqual(len(info["tensors"]), 22)
+        self.assertEqual(info["tensor_bytes"], sum(t["bytes"] for t in info["tensors"]))
+        self.assertEqual(info["parameters"], sum(math.prod(t["shape"]) for t in info["tensors"]))
+        by_name = {tensor["name"]: tensor for tensor in info["tensors"]}
+        self.assertEqual(by_name["token_embd.weight"]["shape"], [LLAMA_VOCABULARY, 32])
+        self.assertEqual(info["metadata"]["llama.block_count"], 2)
+        self.assertEqual(info["metadata"]["llama.attention.layer_norm_rms_epsilon"], 1e-6)
+        self.assertEqual(info["tokenizer"], "272 tokens, chat format none")
+
+    def test_text_says_the_same(self):
+        text = self.tenon("info", LLAMA).stdout.decode()
+        self.assertRegex(text, r"^tiny_llama\.gguf: gguf, 22 tensors, ")
+        self.assertIn("  llama.attention.layer_norm_rms_epsilon = 1e-06\n", text)
+
+
+class Devices(ToolTest):
+    def test_names_the_cpu(self):
+        devices = self.json("devices")
+        self.assertIn("cpu:", devices["devices"])
+        cpu = next(b for b in devices["backends"] if b["name"] == "cpu")
+        self.assertIn("isa", cpu["properties"])
+        self.assertIn("backend cpu, isa ", self.tenon("devices").stdout.decode())
+
+
+class Tokenize(Folder):
+    def ids(self, *arguments, stdin=b""):
+        result = self.json("tokenize", LLAMA, *arguments, stdin=stdin)
+        self.assertEqual(result["count"], len(result["ids"]))
+        self.assertEqual(len(result["tokens"]), len(result["ids"]))
+        printed = self.tenon("tokenize", LLAMA, *arguments, stdin=stdin).stdout.decode()
+        self.assertEqual([int(word) for word in printed.split()], result["ids"])
+        return result["ids"]
+
+    def test_argument_file_and_standard_input_agree(self):
+        text = "the <|im_end|> hand, Ωmega\n"
+        path = self.folder / "text.txt"
+        path.write_text(text, encoding="utf-8")
+        ids = self.ids(text)
+        self.assertEqual(self.ids("--file", path), ids)
+        self.assertEqual(self.ids("--file", "-", stdin=text.encode()), ids)
+
+    def test_special_spellings(self):
+        self.assertEqual(self.ids("<|im_start|>a"), [1, 100])
+        plain = self.json("tokenize", LLAMA, "<|im_start|>a", "--no-special")
+        self.assertNotIn(1, plain["ids"])
+        self.assertEqual("".join(plain["tokens"]), "<|im_start|>a")
+
+    def test_texts_that_are_odd(self):
+        self.assertEqual(self.ids(""), [])
+        self.assertEqual(len(self.ids(b"\xff\xfe")), 2)  # bytes that are no UTF-8
+        dashed = self.tenon("tokenize", LLAMA, "--", "-a").stdout.split()
+        self.assertEqual([int(word) for word in dashed], self.ids("--file", "-", stdin=b"-a"))
+
+
+class Generate(Folder):
+    def made(self, *arguments, stdin=b""):
+        return self.json("generate", LLAMA, *arguments, stdin=stdin)
+
+    def test_greedy_text(self):
+        made = self.made("--prompt", "abc", "-n", 8)
+        self.assertEqual(made["prompt_tokens"], 3)
+        self.assertEqual(len(made["tokens"]), 8)
+        self.assertEqual(made["end"], "length")
+        for key in ("load_s", "prefill_tok_s", "decode_tok_s"):
+            self.assertGreater(made[key], 0)
+        again = self.made("--prompt", "abc", "-n", 8, "-t", 1)
+        self.assertEqual((again["tokens"], again["text"]), (made["tokens"], made["text"]))
+        printed = self.tenon("generate", LLAMA, "--prompt", "abc", "-n", 8)
+        self.assertTrue(printed.stdout.endswith(b"\n"))
+        self.assertIn(b"tokens/s", printed.stderr)
+        self.assertNotIn(b"\r", printed.stderr)  # progress is for terminals
+
+    def test_prompt_from_a_file_and_from_standard_input(self):
+        path = self.folder / "prompt.txt"
+        path.write_bytes(b"abc")
+        want = self.made("--prompt", "abc", "-n", 4)["tokens"]
+        self.assertEqual(self.made("--prompt-file", path, "-n", 4)["tokens"], want)
+        self.assertEqual(self.made("--prompt-file", "-", "-n", 4, stdin=b"abc")["tokens"], want)
+
+    def test_no_tokens(self):
+        made = self.made("--prompt", "abc", "-n", 0)
+        self.assertEqual((made["tokens"], made["text"]), ([], ""))
+
+    def test_context_that_fills_up(self):
+        made = self.made("--prompt", "abc", "-n", 50, "--ctx", 4)
+        self.assertEqual(made["end"], "context full")
+        self.assertEqual(len(made["tokens"]), 2)  # one read at position 3, one never read
+
+    def test_draws_repeat_with_their_seed(self):
+        def draw(seed):
+            return self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--seed", seed)["tokens"]
+
+        self.assertEqual(draw(7), draw(7))
+        self.assertNotEqual(draw(7), draw(8))
+        greedy = self.made("--prompt", "abc", "-n", 12)["tokens"]
+        self.assertEqual(self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--top-k", 1)["tokens"], greedy)
+
+    def test_prompt_that_is_no_utf8(self):
+        self.assertEqual(self.made("--prompt", b"a\xffb", "-n", 2)["prompt_tokens"], 3)
+
+    def test_a_terminal_sees_progress(self):
+        ours, theirs = os.openpty()
+        try:
+            subprocess.run([self.program, "generate", LLAMA, "--prompt", "a", "-n", "1"], cwd=SOURCE,
+                           stdout=subprocess.PIPE, stderr=theirs, timeout=300, check=True)
+            self.assertIn(b"\rloading 100%", os.read(ours, 65536))
+        finally:
+            os.close(theirs)
+            os.close(ours)
+
+
+class Chat(Folder):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, self.model, "tokenizer.chat_template", model_files.CHATML)
+
+    def test_turns_from_standard_input(self):
+        chat = self.json("chat", self.model, "-n", 6, stdin=b"hand\n\nthe end")
+        self.assertEqual([turn["user"] for turn in chat["turns"]], ["hand", "the end"])
+        for turn in chat["turns"]:
+            self.assertLessEqual(turn["tokens"], 6)
+        first = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 6)
+        self.assertEqual(chat["turns"][0]["assistant"], first["text"])
+        self.assertEqual(chat["turns"][0]["prompt_tokens"], first["prompt_tokens"])
+
+    def test_later_turns_read_only_what_is_new(self):
+        chat = self.json("chat", self.model, "-n", 1, stdin=b"a\na\n")
+        # Template around one message and what ends the answer before it, not the turns before.
+        self.assertLess(chat["turns"][1]["prompt_tokens"], 2 * chat["turns"][0]["prompt_tokens"])
+
+    def test_a_system_message_is_read(self):
+        plain = self.json("chat", self.model, "-n", 1, stdin=b"a\n")["turns"][0]
+        led = self.json("chat", self.model, "-n", 1, "--system", "in the end", stdin=b"a\n")["turns"][0]
+        self.assertGreater(led["prompt_tokens"], plain["prompt_tokens"])
+
+    def test_text_goes_to_standard_output_and_the_rest_elsewhere(self):
+        printed = self.tenon("chat", self.model, "-n", 3, stdin=b"a\n")
+        self.assertNotIn(b"tokens/s", printed.stdout)
+        self.assertIn(b"tokens/s", printed.stderr)
+
+    def test_no_message(self):
+        self.assertEqual(self.json("chat", self.model)["turns"], [])
+
+    def test_info_names_the_format(self):
+        self.assertEqual(self.json("info", self.model)["tokenizer"], "272 tokens, chat format chatml")
+
+
+class Score(Folder):
+    tokens = [7 * i % LLAMA_VOCABULARY for i in range(48)]
+
+    def rows(self, path):
+        shape, values = read_npy(path)
+        self.assertEqual(shape[1], LLAMA_VOCABULARY)
+        return [values[i * shape[1] : (i + 1) * shape[1]] for i in range(shape[0])]
+
+    def test_logits_are_the_reference_s(self):
+        out = self.folder / "logits.npy"
+        text = ",".join(map(str, self.tokens))
+        score = self.json("score", LLAMA, "--tokens", text, "--out", out, "--precision", "exact")
+        self.assertEqual(score["out"], {"path": str(out), "shape": [48, LLAMA_VOCABULARY]})
+        got = [log_softmax(row) for row in self.rows(out)]
+        want = [log_softmax(row) for row in self.rows(DATA / "tiny_llama_logits.npy")]
+        self.assertEqual(len(got), len(want))
+        worst = max(abs(g - w) for a, b in zip(got, want) for g, w in zip(a, b))
+        self.assertLess(worst, 1e-4)
+
+        mean = statistics.fmean(got[i][self.tokens[i + 1]] for i in range(47))
+        best = statistics.fmean(max(got[i]) == got[i][self.tokens[i + 1]] for i in range(47))
+        self.assertAlmostEqual(score["mean_log_probability"], mean, places=5)
+        self.assertAlmostEqual(score["perplexity"], math.exp(mean * -1), delta=1e-4 * score["perplexity"])
+        self.assertAlmostEqual(score["top1_accuracy"], best, places=9)
+
+    def test_last_rows(self):
+        out, last = self.folder / "all.npy", self.folder / "last.npy"
+        path = self.folder / "tokens.json"
+        path.write_text("[5, 6,\n7 8]\n")
+        self.json("score", LLAMA, "--file", path, "--out", out)
+        score = self.json("score", LLAMA, "--tokens", "5 6 7 8", "--last", 3, "--out", last)
+        self.assertEqual(score["out"]["shape"], [3, LLAMA_VOCABULARY])
+        self.assertEqual(self.rows(last), self.rows(out)[1:])
+        beyond = self.json("score", LLAMA, "--tokens", "5 6 7 8", "--last", 99, "--out", last)
+        self.assertEqual(beyond["out"]["shape"], [4, LLAMA_VOCABULARY])
+
+    def test_one_token_predicts_nothing(self):
+        score = self.json("score", LLAMA, "--file", "-", stdin=b"5")
+        self.assertIsNone(score["perplexity"])
+        self.assertEqual(self.tenon("score", LLAMA, "--tokens", "5").stdout, b"1 token: nothing to predict\n")
+
+
+class Bench(ToolTest):
+    def test_medians_of_all_runs(self):
+        bench = self.json("bench", LLAMA, "-p", 8, "-n", 4, "-r", 3, "-t", 1)
+        self.assertEqual(
+            set(bench),
+            {"prefill_tokens", "decode_tokens", "prefill_tok_s", "decode_tok_s", "load_s",
+             "first_token_s", "peak_bytes", "runs"},
+        )
+        for key in ("prefill_tok_s", "decode_tok_s"):
+            self.assertEqual(len(bench["runs"][key]), 3)
+            self.assertGreater(min(bench["runs"][key]), 0)
+            self.assertEqual(bench[key], statistics.median(bench["runs"][key]))
+        self.assertGreater(bench["first_token_s"], bench["load_s"])
+        self.assertGreater(bench["peak_bytes"], 1 << 20)
+
+    def test_one_half_alone(self):
+        bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1)
+        self.assertEqual(bench["runs"]["prefill_tok_s"], [])
+        self.assertNotIn(b"prefill", self.tenon("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1).stdout)
+
+
+class Graph(ToolTest):
+    def test_text_is_the_default(self):
+        text = self.tenon("graph", LLAMA).stdout
+        self.assertEqual(self.tenon("graph", LLAMA, "--text").stdout, text)
+        described = self.json("graph", LLAMA)
+        self.assertEqual(described["form"], "text")
+        self.assertEqual(described["graph"].encode(), text)
+        self.assertLess(described["planned_bytes"], described["activation_bytes"])
+        on_cpu = [v for part in described["parts"] if part["backend"] == "cpu" for v in part["values"]]
+        elsewhere = [v for part in described["parts"] if part["backend"] != "cpu" for v in part["values"]]
+        self.assertTrue(on_cpu)
+        self.assertLessEqual(len(elsewhere), 1)  # the sum of integer positions, if anything
+        self.assertIn("repeat", described["graph"])
+
+    def test_svg_is_xml(self):
+        picture = self.tenon("graph", LLAMA, "--svg").stdout
+        root = xml.etree.ElementTree.fromstring(picture)
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertGreater(len(root.findall("{http://www.w3.org/2000/svg}path")), 10)
+
+    def test_dot_has_its_nodes(self):
+        text = self.tenon("graph", LLAMA, "--dot").stdout.decode()
+        self.assertRegex(text, r'^digraph "')
+        self.assertEqual(text.count("{"), text.count("}"))
+        nodes = re.findall(r'^    ("[^"]*") \[label="(?:[^"\\]|\\.)*"\];$', text, re.MULTILINE)
+        edges = re.findall(r'^    ("[^"]*") -> ("[^"]*");$', text, re.MULTILINE)
+        self.assertEqual(len(nodes), len(set(nodes)))
+        self.assertGreater(len(edges), 10)
+        self.assertLessEqual({end for edge in edges for end in edge}, set(nodes))
+
+
+class Embed(Folder):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "encoder"
+        model_files.make_encoder(self.model)
+
+    def test_vectors_of_length_one(self):
+        texts = ["a red house", "a blue car.", "a red house"]
+        made = self.json("embed", self.model, *texts)
+        self.assertEqual((made["count"], made["width"]), (3, model_files.ENCODER_WIDTH))
+        for row in made["embeddings"]:
+            self.assertAlmostEqual(math.hypot(*row), 1, places=5)
+        for a in range(3):
+            for b in range(3):
+                dot = sum(x * y for x, y in zip(made["embeddings"][a], made["embeddings"][b]))
+                self.assertAlmostEqual(made["similarity"][a][b], dot, places=5)
+        self.assertAlmostEqual(made["similarity"][0][2], 1, places=5)
+        self.assertLess(made["similarity"][0][1], 0.999)
+        printed = self.tenon("embed", self.model, *texts).stdout.decode()
+        self.assertTrue(printed.startswith("3 embeddings of 16 numbers\n"), printed)
+
+    def test_file_of_lines_and_npy(self):
+        path, out = self.folder / "lines.txt", self.folder / "e.npy"
+        path.write_bytes(b"a red house\r\na blue car\n" + b"a\n" * 18)
+        made = self.json("embed", self.model, "--file", path, "--out", out)
+        self.assertEqual(list(made), ["count", "width", "out"])  # no matrix of twenty texts
+        shape, values = read_npy(out)
+        self.assertEqual(shape, (20, 16))
+        want = self.json("embed", self.model, "a red house")["embeddings"][0]
+        for got, wanted in zip(values[:16], want):
+            self.assertAlmostEqual(got, wanted, places=5)
+
+    def test_long_texts_are_cut(self):
+        longer = self.json("embed", self.model, "red " * 50)["embeddings"][0]
+        words = model_files.ENCODER_POSITIONS - 2  # beside the classifier and the separator
+        want = self.json("embed", self.model, "red " * words)["embeddings"][0]
+        for got, wanted in zip(longer, want):
+            self.assertAlmostEqual(got, wanted, places=6)
+
+    def test_empty_and_unknown_texts(self):
+        made = self.json("embed", self.model, "", "日本語", b"\xff")
+        for row in made["embeddings"]:
+            self.assertAlmostEqual(math.hypot(*row), 1, places=5)
+
+    def test_other_commands_take_the_folder(self):
+        self.assertEqual(self.json("info", self.model)["format"], "safetensors")
+        ids = self.json("tokenize", self.model, "A red Houses")["ids"]
+        self.assertEqual(ids, [2, 4, 5, 7, 8, 3])
+        svg = self.tenon("graph", self.model, "--svg").stdout
+        xml.etree.ElementTree.fromstring(svg)

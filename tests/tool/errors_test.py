@@ -1,0 +1,144 @@
+"""Wrong calls and wrong files: one line, one JSON object, an exit status that tells whose fault it is."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+
+import model_files
+from commands_test import Folder
+from harness import LLAMA, MACHINE, MALFORMED, UNSUPPORTED, WRONG_CALL
+
+
+class WrongCall(Folder):
+    def wrong(self, *arguments, says=""):
+        self.refused(WRONG_CALL, "BadArgument", *arguments, says=says)
+
+    def test_commands(self):
+        self.wrong(says="a command is required")
+        self.wrong("genrate", LLAMA, says="there is no command 'genrate'")
+        self.wrong("generate", says="MODEL is required (see `tenon generate --help`)")
+        self.wrong("info", LLAMA, "more", says="more")
+        self.wrong("info", LLAMA, "--prompt", "a", says="--prompt")
+
+    def test_options_that_exclude_or_need_each_other(self):
+        self.wrong("generate", LLAMA, says="--prompt or --prompt-file is required")
+        self.wrong("generate", LLAMA, "--prompt", "a", "--prompt-file", "b", says="--prompt-file")
+        self.wrong("tokenize", LLAMA, says="TEXT or --file is required")
+        self.wrong("tokenize", LLAMA, "a", "--file", "b", says="--file")
+        self.wrong("score", LLAMA, says="--tokens or --file is required")
+        self.wrong("embed", LLAMA, says="TEXT or --file is required")
+        self.wrong("graph", LLAMA, "--dot", "--svg", says="--svg")
+
+    def test_numbers(self):
+        for option, value in (
+            ("-t", "x"), ("-t", "-1"), ("-t", "100000"), ("-t", "1.5"), ("-n", "-1"), ("-n", ""),
+            ("-n", "99999999999999999999"), ("--ctx", "-1"), ("--ctx", "many"), ("--seed", "-3"),
+            ("--precision", "double"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "hot"),
+            ("--top-p", "2"), ("--top-k", "-3"), ("--min-p", "-0.5"), ("--repeat-penalty", "0"),
+        ):
+            self.wrong("generate", LLAMA, "--prompt", "a", option, value)
+        self.wrong("bench", LLAMA, "-r", "0")
+        self.wrong("score", LLAMA, "--tokens", "1", "--last", "-1")
+
+    def test_prompts(self):
+        self.wrong("generate", LLAMA, "--prompt", "", says="the prompt has no tokens")
+        self.wrong("score", LLAMA, "--tokens", "", says="no tokens")
+        self.refused(MALFORMED, "Syntax", "score", LLAMA, "--tokens", "1,x", says="byte 2")
+        self.refused(MALFORMED, "Syntax", "score", LLAMA, "--tokens", "4294967296")
+        for token in ("272", "-1", "2147483647"):
+            self.refused(WRONG_CALL, "OutOfRange", "score", LLAMA, "--tokens", f"1,{token}", says=token)
+        self.refused(MALFORMED, "LimitExceeded", "generate", LLAMA, "--prompt", "abcdefgh", "--ctx", "4",
+                     says="do not fit a context of 4")
+        self.refused(MALFORMED, "LimitExceeded", "score", LLAMA, "--tokens", "1,2,3,4,5", "--ctx", "4")
+
+
+class WrongFile(Folder):
+    def test_files_that_are_not_there(self):
+        gone = self.folder / "gone"
+        for command in (("info",), ("generate", "--prompt", "a"), ("chat",), ("bench",), ("graph",),
+                        ("tokenize", "a"), ("score", "--tokens", "1"), ("embed", "a")):
+            self.refused(MALFORMED, "NotFound", command[0], gone, *command[1:], says="gone")
+        self.refused(MALFORMED, "NotFound", "generate", LLAMA, "--prompt-file", gone, says="gone")
+        self.refused(MALFORMED, "NotFound", "tokenize", LLAMA, "--file", gone)
+        self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "--prompt-file", "", says="empty")
+        self.refused(WRONG_CALL, "BadArgument", "info", "", says="empty")
+
+    def test_folders(self):
+        self.refused(MALFORMED, "NotFound", "info", self.folder, says="in this folder")
+        shutil.copy(LLAMA, self.folder / "a.gguf")
+        self.assertEqual(self.json("info", self.folder)["format"], "gguf")
+        shutil.copy(LLAMA, self.folder / "b.gguf")
+        self.refused(WRONG_CALL, "BadArgument", "info", self.folder, says="a.gguf, b.gguf")
+
+    def test_files_of_another_kind(self):
+        path = self.folder / "notes.gguf"
+        path.write_text("not a model at all\n" * 10)
+        self.refused(MALFORMED, "BadMagic", "info", path, says="notes.gguf:0")
+        path.write_bytes(b"")
+        self.refused(MALFORMED, "Truncated", "info", path)
+        fifo = self.folder / "pipe"
+        os.mkfifo(fifo)
+        self.refused(MALFORMED, "NotRegularFile", "info", fifo)
+
+    def test_files_cut_short(self):
+        whole = LLAMA.read_bytes()
+        path = self.folder / "cut.gguf"
+        for size in (3, 4, 7, 23, 24, 100, 700, 3000, 8000, 12000, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:size])
+            self.refused(MALFORMED, "Truncated", "info", path, says="cut.gguf:")
+
+    def test_metadata_that_is_refused(self):
+        path = self.folder / "wrong.gguf"
+        whole = LLAMA.read_bytes()
+        for key, value, says in (
+            (b"llama.block_count", 0, "llama.block_count is 0, allowed: 1 to 512"),
+            (b"llama.attention.head_count", 3, "llama.attention.head_count"),
+            (b"llama.rope.dimension_count", 64, "llama.rope.dimension_count is 64"),
+        ):
+            at = whole.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4
+            path.write_bytes(whole[:at] + struct.pack("<I", value) + whole[at + 4 :])
+            self.refused(MALFORMED, "BadHyperparameter", "generate", path, "--prompt", "a", says=says)
+
+        path.write_bytes(whole.replace(struct.pack("<Q", 5) + b"llama", struct.pack("<Q", 5) + b"lamma"))
+        self.refused(UNSUPPORTED, "Unsupported", "generate", path, "--prompt", "a", says="'lamma'")
+
+    def test_models_of_another_kind(self):
+        encoder = self.folder / "encoder"
+        model_files.make_encoder(encoder)
+        self.refused(UNSUPPORTED, "Unsupported", "embed", LLAMA, "a", says="this is gguf")
+        self.refused(UNSUPPORTED, "Unsupported", "generate", encoder, "--prompt", "a", says="this is safetensors")
+        self.refused(MALFORMED, "TemplateError", "chat", LLAMA, says="no chat template")
+        self.refused(MALFORMED, "TemplateError", "generate", LLAMA, "--chat", "--prompt", "a", says="--chat")
+
+    def test_encoders_with_wrong_configurations(self):
+        encoder = self.folder / "encoder"
+        model_files.make_encoder(encoder)
+        path = encoder / "config.json"
+        right = json.loads(path.read_text())
+        for key, value, status, code in (
+            ("hidden_size", 0, MALFORMED, "BadHyperparameter"),
+            ("hidden_size", "16", MALFORMED, "BadType"),
+            ("num_attention_heads", 3, MALFORMED, "BadHyperparameter"),
+            ("max_position_embeddings", 4096, MALFORMED, "BadHyperparameter"),
+            ("model_type", "gpt9", UNSUPPORTED, "Unsupported"),
+        ):
+            path.write_text(json.dumps({**right, key: value}))
+            self.refused(status, code, "embed", encoder, "a", says=key if key != "model_type" else "gpt9")
+        path.write_text("{")
+        self.refused(MALFORMED, "Syntax", "embed", encoder, "a", says="config.json")
+        path.write_text(json.dumps(right))
+        self.refused(WRONG_CALL, "BadArgument", "embed", encoder, "--file", "/dev/null", says="no texts")
+
+
+class WrongMachine(Folder):
+    def test_results_that_cannot_be_written(self):
+        self.refused(MACHINE, "IoError", "score", LLAMA, "--tokens", "1,2", "--out",
+                     self.folder / "none" / "x.npy", says="x.npy")
+        with open("/dev/full", "wb") as full:
+            for arguments in (["info", LLAMA, "--json"], ["generate", LLAMA, "--prompt", "a", "-n", "1"]):
+                done = subprocess.run([self.program, *arguments], stdout=full, stderr=subprocess.PIPE,
+                                      timeout=300, check=False)
+                self.assertEqual(done.returncode, MACHINE)
+                self.assertIn(b"tenon: IoError: standard output: ", done.stderr)

@@ -1,6 +1,8 @@
 #include <tenon/error.hpp>
 #include <tenon/optimize.hpp>
 
+#include "passes/function_editor.hpp"
+
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -52,6 +54,8 @@ int fold_constants(Program& program, Function& function, std::int64_t max_bytes)
   if (!prefix_is_free(program)) return 0;
   int folded = 0;
   std::vector<HostBuffer> known(function.values.size());
+  // A constant cannot be updated in place: what is, stays computed.
+  const std::vector<bool> updated = passes::updated_values(function);
   for (Instruction& instruction : function.body) {
     HostBuffer& value = known[instruction.result];
     if (instruction.kind == Kind::constant && instruction.operands.empty()) {
@@ -59,7 +63,7 @@ int fold_constants(Program& program, Function& function, std::int64_t max_bytes)
         value = found->second;
       }
     }
-    if (instruction.kind != Kind::op) continue;
+    if (instruction.kind != Kind::op || updated[instruction.result]) continue;
     value = compute(instruction, known, max_bytes);
     if (value.is_empty()) continue;
     const std::string base =

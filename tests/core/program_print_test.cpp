@@ -13,6 +13,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -68,6 +70,20 @@ TEST_CASE("print: a program in canonical form") {
   CHECK(program.functions[0].values[4].shape->dtype() == DType::q4_k);
   CHECK(program.functions[1].values[6].shape->rank() == 3);
   CHECK((*program.functions[1].values[6].shape)[1] == unknown_dim);
+}
+
+TEST_CASE("print: the example of docs/text-ir.md, and the error it shows") {
+  std::ifstream file("docs/text-ir.md");
+  REQUIRE(file);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t begin = page.find("```python\n") + 10;
+  const std::string example = page.substr(begin, page.find("```", begin) - begin);
+  CHECK(print(parse(example)) == example);
+
+  std::string wrong = example;
+  wrong.replace(wrong.find("return x1, kv1"), 14, "return x1, kv0");
+  const std::string what = expect_error(Errc::alias, [&] { parse(wrong, "tiny.tenon"); });
+  CHECK(page.find("```\n" + what + "\n```") != std::string::npos);
 }
 
 TEST_CASE("print: what a graph recorded reads like source") {

@@ -70,7 +70,13 @@ text::Tokenizer load_tokenizer(const io::File& file) {
     if (const auto json = file.sibling("tokenizer.json")) return text::Tokenizer::from_json(*json);
     throw Error(Errc::not_found, file.path().filename().string(), "no tokenizer.json beside the model");
   }
-  return text::Tokenizer(vocabulary_of(file));
+  try {
+    return text::Tokenizer(vocabulary_of(file));
+  } catch (const Error& error) {
+    if (error.where() != "tokenizer") throw;
+    // The tokenizer knows no files: say which one it is about.
+    throw Error(error.code(), file.path().filename().string(), "tokenizer: " + error.message());
+  }
 }
 
 std::optional<text::ChatFormat> load_chat_format(const io::File& file, const text::Tokenizer& tokenizer) {

@@ -1,0 +1,286 @@
+// Models whose metadata lies: whatever it says, loading ends in an error that names the culprit.
+#include "io/temp_folder.hpp"
+#include "support/expect_error.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/io/save.hpp>
+#include <tenon/models/language_model.hpp>
+#include <tenon/models/vocabulary.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::testing;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+/// A tiny model in memory, to be changed and written.
+struct TinyModel {
+  explicit TinyModel(const std::string& architecture)
+      : file(io::open("tests/models/data/tiny_" + architecture + ".gguf")), metadata(file.metadata()) {
+    for (const io::TensorEntry& entry : file.tensors()) tensors.push_back({entry.name, entry.data()});
+  }
+
+  void remove(std::string_view key) {
+    std::vector<io::Metadata::Entry> kept;
+    std::ranges::copy_if(metadata.entries(), std::back_inserter(kept), [&](const auto& entry) { return entry.key != key; });
+    metadata = io::Metadata(kept, std::make_shared<io::Metadata>(metadata), "changed");
+  }
+  void remove_tensor(std::string_view name) {
+    std::erase_if(tensors, [&](const io::NamedTensor& tensor) { return tensor.name == name; });
+  }
+  std::vector<std::string_view> tokens() const {
+    const auto found = metadata.strings("tokenizer.ggml.tokens");
+    return {found.begin(), found.end()};
+  }
+
+  /// What loading the changed model says; it must be this error.
+  std::string refused(Errc code) const {
+    const TempFolder folder;
+    io::save_gguf(folder / "changed.gguf", metadata, tensors);
+    models::LanguageModelOptions options;
+    options.context = 16;
+    options.backend.threads = 1;
+    return expect_error(code, [&] { models::LanguageModel::load(folder / "changed.gguf", options); });
+  }
+
+  io::File file;
+  io::Metadata metadata;
+  std::vector<io::NamedTensor> tensors;
+};
+
+/// Sets a key of tiny_llama and expects an error that names it.
+template <class T>
+void refuse(Errc code, std::string_view key, T value) {
+  INFO(key << " = " << value);
+  TinyModel model("llama");
+  model.metadata.set(key, value);
+  CHECK(model.refused(code).find(key) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("hostile models: the unchanged copy loads") {
+  const TempFolder folder;
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma3"}) {
+    INFO(architecture);
+    const TinyModel model(architecture);
+    io::save_gguf(folder / "copy.gguf", model.metadata, model.tensors);
+    CHECK_NOTHROW(models::LanguageModel::load(folder / "copy.gguf"));
+  }
+}
+
+TEST_CASE("hostile models: sizes out of range are refused by name") {
+  const std::int64_t huge = std::int64_t{1} << 31;
+  const struct {
+    const char* key;
+    std::vector<std::int64_t> values;
+  } cases[] = {
+      {"llama.block_count", {0, -1, 513, huge}},
+      {"llama.embedding_length", {0, -32, huge}},
+      {"llama.feed_forward_length", {0, -1, huge}},
+      {"llama.attention.head_count", {0, -2, 3, huge}},  // 3 does not divide the width of 32
+      {"llama.attention.head_count_kv", {0, 3, huge}},   // more than the heads
+      {"llama.attention.key_length", {0, -16, huge}},
+      {"llama.attention.value_length", {0, 8}},          // keys have 16
+      {"llama.context_length", {0, -1, huge + 1}},
+      {"llama.rope.dimension_count", {0, 3, 18}},        // odd, and wider than a head
+      {"llama.rope.scaling.original_context_length", {0, huge + 1}},
+      {"llama.expert_count", {-1}},
+  };
+  for (const auto& c : cases) {
+    for (const std::int64_t value : c.values) refuse(Errc::bad_hyperparameter, c.key, value);
+  }
+}
+
+TEST_CASE("hostile models: heads that do not divide into groups") {
+  TinyModel model("llama");
+  model.metadata.set("llama.attention.head_count", 4);
+  model.metadata.set("llama.attention.head_count_kv", 3);
+  CHECK(model.refused(Errc::bad_hyperparameter).find("llama.attention.head_count_kv is 3") != std::string::npos);
+}
+
+TEST_CASE("hostile models: numbers that are none, and scales out of range") {
+  for (const double value : {not_a_number, infinity, -1.0}) {
+    refuse(Errc::bad_hyperparameter, "llama.attention.layer_norm_rms_epsilon", value);
+    refuse(Errc::bad_hyperparameter, "llama.rope.freq_base", value);
+    refuse(Errc::bad_hyperparameter, "llama.rope.scaling.factor", value);
+  }
+  refuse(Errc::bad_hyperparameter, "llama.rope.freq_base", 0.0);
+  refuse(Errc::bad_hyperparameter, "llama.rope.scaling.factor", 0.0);
+}
+
+TEST_CASE("hostile models: windows of gemma3") {
+  for (const std::int64_t value : {std::int64_t{-1}, (std::int64_t{1} << 31) + 1}) {
+    TinyModel model("gemma3");
+    model.metadata.set("gemma3.attention.sliding_window", value);
+    CHECK(model.refused(Errc::bad_hyperparameter).find("gemma3.attention.sliding_window") != std::string::npos);
+  }
+  TinyModel model("gemma3");
+  model.metadata.set("gemma3.attention.sliding_window_pattern", 0);
+  CHECK(model.refused(Errc::bad_hyperparameter).find("sliding_window_pattern") != std::string::npos);
+}
+
+TEST_CASE("hostile models: keys that are missing or of another type") {
+  for (const char* key : {"general.architecture", "llama.block_count", "llama.embedding_length",
+                          "llama.feed_forward_length", "llama.attention.head_count", "llama.context_length",
+                          "tokenizer.ggml.model", "tokenizer.ggml.tokens"}) {
+    INFO(key);
+    TinyModel model("llama");
+    model.remove(key);
+    CHECK(model.refused(Errc::bad_key).find(key) != std::string::npos);
+  }
+  refuse(Errc::bad_type, "llama.block_count", "two");
+  refuse(Errc::bad_type, "llama.block_count", 2.0);
+  refuse(Errc::bad_type, "llama.block_count", std::numeric_limits<std::uint64_t>::max());
+  refuse(Errc::bad_type, "llama.rope.freq_base", true);
+  refuse(Errc::bad_type, "general.architecture", 7);
+  refuse(Errc::bad_type, "tokenizer.ggml.tokens", "one string");
+}
+
+TEST_CASE("hostile models: what no build of this library reads") {
+  const auto unsupported = [](std::string_view key, auto value, std::string_view says) {
+    TinyModel model("llama");
+    model.metadata.set(key, value);
+    CHECK(model.refused(Errc::unsupported).find(says) != std::string::npos);
+  };
+  unsupported("general.architecture", "mamba", "'mamba'");
+  unsupported("llama.expert_count", 8, "mixtures of experts");
+  unsupported("llama.rope.scaling.type", "warped", "'warped'");
+  unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
+  unsupported("tokenizer.ggml.pre", "martian", "martian");
+}
+
+TEST_CASE("hostile models: metadata that disagrees with the tensors") {
+  TinyModel deeper("llama");
+  deeper.metadata.set("llama.block_count", 3);
+  CHECK(deeper.refused(Errc::bad_reference).find("blk.2.") != std::string::npos);
+
+  TinyModel headless("llama");
+  headless.remove_tensor("output_norm.weight");
+  CHECK(headless.refused(Errc::bad_reference).find("output_norm.weight") != std::string::npos);
+
+  TinyModel wide("llama");
+  wide.metadata.set("llama.attention.key_length", 32);
+  wide.metadata.set("llama.attention.value_length", 32);
+  wide.refused(Errc::bad_shape);
+}
+
+TEST_CASE("hostile vocabularies: lists of different lengths") {
+  for (const std::size_t length : {std::size_t{1}, std::size_t{271}, std::size_t{273}}) {
+    TinyModel scores("llama");
+    scores.metadata.set_array<float>("tokenizer.ggml.scores", std::vector<float>(length, 0.0f));
+    CHECK(scores.refused(Errc::bad_tokenizer).find("scores for 272 tokens") != std::string::npos);
+    TinyModel types("llama");
+    types.metadata.set_array<std::int32_t>("tokenizer.ggml.token_type", std::vector<std::int32_t>(length, 1));
+    CHECK(types.refused(Errc::bad_tokenizer).find("token types for 272 tokens") != std::string::npos);
+  }
+}
+
+TEST_CASE("hostile vocabularies: tokens twice, none, or more than embeddings") {
+  TinyModel twice("llama");
+  auto tokens = twice.tokens();
+  tokens[20] = tokens[10];
+  twice.metadata.set_strings("tokenizer.ggml.tokens", tokens);
+  const std::string text = twice.refused(Errc::bad_tokenizer);
+  CHECK(text.find("tokens 10 and 20") != std::string::npos);
+  CHECK(text.find("changed.gguf") != std::string::npos);
+
+  TinyModel none("llama");
+  none.metadata.set_strings("tokenizer.ggml.tokens", {});
+  none.refused(Errc::bad_tokenizer);
+
+  TinyModel more("llama");
+  tokens = more.tokens();
+  tokens.push_back("one too many");
+  more.metadata.set_strings("tokenizer.ggml.tokens", tokens);
+  more.remove("tokenizer.ggml.token_type");
+  CHECK(more.refused(Errc::bad_tokenizer).find("273 tokens, but embeddings for 272") != std::string::npos);
+}
+
+TEST_CASE("hostile vocabularies: types and merges that mean nothing") {
+  for (const std::int32_t type : {0, 7, -1, std::numeric_limits<std::int32_t>::max()}) {
+    TinyModel model("llama");
+    std::vector<std::int32_t> types(272, 1);
+    types[200] = type;
+    model.metadata.set_array<std::int32_t>("tokenizer.ggml.token_type", types);
+    CHECK(model.refused(Errc::bad_tokenizer).find("token_type") != std::string::npos);
+  }
+  for (const std::string_view merge : {"", " ", "alone", "a ", "zzz yyy"}) {
+    INFO("merge '" << merge << "'");
+    TinyModel model("llama");
+    model.metadata.set_strings("tokenizer.ggml.merges", std::vector{merge});
+    model.refused(Errc::bad_tokenizer);
+  }
+}
+
+TEST_CASE("hostile vocabularies: ids outside of them") {
+  for (const char* key : {"bos", "eos", "eot", "unknown", "seperator", "padding", "cls", "mask"}) {
+    for (const std::uint32_t id : {std::uint32_t{272}, std::numeric_limits<std::uint32_t>::max()}) {
+      INFO(key << " " << id);
+      TinyModel model("llama");
+      model.metadata.set("tokenizer.ggml." + std::string(key) + "_token_id", id);
+      const std::string text = model.refused(Errc::bad_tokenizer);
+      CHECK(text.find(std::to_string(id)) != std::string::npos);
+      CHECK(text.find("changed.gguf") != std::string::npos);
+    }
+  }
+  refuse(Errc::bad_type, "tokenizer.ggml.bos_token_id", std::int32_t{-1});
+
+  TinyModel model("llama");
+  model.remove("tokenizer.ggml.bos_token_id");
+  model.metadata.set("tokenizer.ggml.add_bos_token", true);
+  CHECK(model.refused(Errc::bad_tokenizer).find("add_bos") != std::string::npos);
+}
+
+TEST_CASE("hostile vocabularies: the file still opens for its tensors") {
+  const TempFolder folder;
+  TinyModel model("llama");
+  model.metadata.set_strings("tokenizer.ggml.tokens", {});
+  io::save_gguf(folder / "changed.gguf", model.metadata, model.tensors);
+  const io::File file = io::open(folder / "changed.gguf");
+  expect_error(Errc::bad_tokenizer, [&] { models::load_tokenizer(file); });
+  CHECK(file.tensors().size() == model.tensors.size());
+  CHECK(file.at("token_embd.weight").data().shape().dim(0) == 272);
+}
+
+TEST_CASE("vocabularies of GGUF files: BERT's pieces carry their mark at the beginning of words") {
+  const TempFolder folder;
+  io::Metadata metadata;
+  metadata.set("general.architecture", "bert");
+  metadata.set("tokenizer.ggml.model", "bert");
+  metadata.set_strings("tokenizer.ggml.tokens",
+                       std::vector<std::string_view>{"[CLS]", "[SEP]", "[UNK]", "▁un", "able", "▁able"});
+  metadata.set_array<std::int32_t>("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 3, 3, 1, 1, 1});
+  metadata.set("tokenizer.ggml.cls_token_id", 0u);
+  metadata.set("tokenizer.ggml.seperator_token_id", 1u);
+  metadata.set("tokenizer.ggml.unknown_token_id", 2u);
+  io::save_gguf(folder / "bert.gguf", metadata, {});
+  const auto tokenizer = models::load_tokenizer(io::open(folder / "bert.gguf"));
+  CHECK(tokenizer.encode("Unable able") == std::vector<std::int32_t>{0, 3, 4, 5, 1});
+  CHECK(tokenizer.decode(std::vector<std::int32_t>{3, 4, 5}) == "unable able");
+}
+
+TEST_CASE("hostile calls: contexts that no machine holds") {
+  models::LanguageModelOptions options;
+  const auto load = [&] { models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options).conversation(); };
+  options.context = -1;
+  expect_error(Errc::bad_argument, load);
+  options.context = std::numeric_limits<std::int64_t>::max();
+  expect_error(Errc::shape_overflow, load);
+  options.context = 16;
+  options.chunk = 0;
+  expect_error(Errc::bad_argument, load);
+}

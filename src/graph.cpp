@@ -119,6 +119,10 @@ Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
   Graph::Impl& owner = live_graph(tensor);
   const Node& node = GraphAccess::node(tensor);
   if (&owner != this) {
+    if (!owner.declares_only) {
+      throw Error(Errc::context_mismatch, std::string(op),
+                  "a tensor of another graph: " + describe(tensor));
+    }
     if (admitted && !admitted->contains(node.name)) {
       throw Error(Errc::bad_reference, std::string(op),
                   fmt::format("the model uses weight '{}' of {}, but no field lists it; add the member "
@@ -169,16 +173,20 @@ std::size_t Graph::budget() const noexcept { return impl_->arena.budget(); }
 std::size_t Graph::used() const noexcept { return impl_->arena.used(); }
 
 Tensor Graph::input(std::string_view name, const Shape& shape, const std::source_location& where) {
-  std::size_t count = 0;
-  for (const Node* node = impl_->root.first; node != nullptr; node = node->next) {
-    if (node->kind != Node::Kind::input) continue;
-    ++count;
-    if (!name.empty() && node->name == name) {
-      throw Error(Errc::duplicate_name, where,
-                  fmt::format("input '{}' exists already, from {}", name, to_string(node->where)));
+  const auto known = [&](std::string_view other) -> const Node* {
+    for (const Node* node = impl_->root.first; node != nullptr; node = node->next) {
+      if (node->kind == Node::Kind::input && node->name == other) return node;
     }
+    return nullptr;
+  };
+  std::string made(name);
+  for (int i = 0; name.empty() && (made.empty() || known(made) != nullptr); ++i) {
+    made = fmt::format("x{}", i);
   }
-  const std::string made = name.empty() ? fmt::format("x{}", count) : std::string(name);
+  if (const Node* node = known(made)) {
+    throw Error(Errc::duplicate_name, where,
+                fmt::format("input '{}' exists already, from {}", made, to_string(node->where)));
+  }
   return impl_->handle(impl_->append({.kind = Node::Kind::input,
                                       .shape = shape,
                                       .name = impl_->arena.copy(std::string_view(made)),

@@ -1,0 +1,296 @@
+// Programs brought down to steps on memory: what is planned, what is shared, and that every value
+// survives it.
+#include "core/runs.hpp"
+#include "support/expect_error.hpp"
+#include "support/op_testing.hpp"
+#include "support/program_text.hpp"
+#include "support/random_program.hpp"
+
+#include <tenon/lowered.hpp>
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon {
+namespace {
+
+using namespace testing;
+
+/// What a program means, value by value: no plan, no shared memory, functions called as they are
+/// written.
+class Evaluator {
+ public:
+  Evaluator(const Program& program, const std::map<std::string, HostBuffer>& weights)
+      : program_(program), weights_(weights) {}
+
+  std::vector<HostBuffer> run(const std::vector<HostBuffer>& inputs) {
+    std::vector<Item> arguments;
+    for (const HostBuffer& input : inputs) arguments.push_back({input});
+    std::vector<HostBuffer> results;
+    for (const Item& item : call(program_.main(), std::move(arguments))) {
+      results.push_back(std::get<HostBuffer>(item.value));
+    }
+    return results;
+  }
+
+ private:
+  struct Item;
+  using Tuple = std::vector<Item>;
+  struct Item {
+    std::variant<HostBuffer, Tuple, std::string> value;  // a scope is its prefix
+  };
+
+  static std::string join(const std::string& prefix, const std::string& name) {
+    return prefix.empty() ? name : prefix + "." + name;
+  }
+
+  Tuple call(const Function& function, Tuple arguments) {
+    Tuple known(function.values.size());
+    std::ranges::move(arguments, known.begin());
+    for (const Instruction& instruction : function.body) {
+      Tuple operands;
+      for (const ValueId id : instruction.operands) operands.push_back(known[id]);
+      known[instruction.result] = evaluate(instruction, operands);
+    }
+    Tuple results;
+    for (const ValueId id : function.results) results.push_back(known[id]);
+    return results;
+  }
+
+  Item evaluate(const Instruction& instruction, const Tuple& operands) {
+    switch (instruction.kind) {
+      case Instruction::Kind::op: {
+        std::vector<HostBuffer> inputs;
+        for (const Item& item : operands) inputs.push_back(std::get<HostBuffer>(item.value));
+        return {run_reference(instruction.op, inputs)};
+      }
+      case Instruction::Kind::constant: {
+        const std::string scope = operands.empty() ? "" : std::get<std::string>(operands[0].value);
+        return {weights_.at(join(scope, instruction.text))};
+      }
+      case Instruction::Kind::scope:
+        return {join(operands.empty() ? "" : std::get<std::string>(operands[0].value), instruction.text)};
+      case Instruction::Kind::pack: return {operands};
+      case Instruction::Kind::item:
+        return std::get<Tuple>(operands[0].value)[static_cast<std::size_t>(instruction.index)];
+      case Instruction::Kind::call: {
+        Tuple results = call(*program_.find(instruction.function), operands);
+        if (results.size() == 1) return results[0];
+        return {std::move(results)};
+      }
+      case Instruction::Kind::repeat: {
+        Tuple carry = std::get<Tuple>(operands[0].value);
+        const std::string& scope = std::get<std::string>(operands[1].value);
+        for (std::int64_t i = instruction.first; i < instruction.first + instruction.count; ++i) {
+          Tuple arguments = carry;
+          arguments.push_back({HostBuffer::of<std::int64_t>(Shape(std::span<const Axis>(), i64), {i})});
+          arguments.push_back({join(scope, std::to_string(i))});
+          arguments.insert(arguments.end(), operands.begin() + 2, operands.end());
+          carry = call(*program_.find(instruction.function), std::move(arguments));
+        }
+        return {std::move(carry)};
+      }
+    }
+    throw std::logic_error("an instruction of no kind");
+  }
+
+  const Program& program_;
+  const std::map<std::string, HostBuffer>& weights_;
+};
+
+std::vector<Shape> shapes_of(const std::vector<HostBuffer>& arrays) {
+  std::vector<Shape> shapes;
+  for (const HostBuffer& array : arrays) shapes.push_back(array.shape());
+  return shapes;
+}
+
+/// Runs a random program by the evaluator and by a session; whether there was something to compare.
+bool check_random(std::uint64_t seed, const RandomProgramOptions& options) {
+  INFO("seed " << seed);
+  RandomProgram random(seed);
+  Program program = random.make(options);
+  verify(program);
+  INFO(print(program));
+  const std::vector<HostBuffer> inputs = random.inputs(program);
+  std::map<std::string, HostBuffer> weights;
+  std::optional<std::vector<HostBuffer>> want;
+  std::map<std::string, Buffer> bound;
+  std::vector<Buffer> given;
+  for (const HostBuffer& input : inputs) given.push_back(device(input));
+  try {
+    for (const ConstantSlot& slot : lower(program, shapes_of(inputs)).constants) {
+      weights.emplace(slot.name, random.value(slot.shape));
+      bound.emplace(slot.name, device(weights.at(slot.name)));
+    }
+    want = Evaluator(program, weights).run(inputs);
+  } catch (const Error& error) {
+    if (error.code() != Errc::out_of_range) throw;  // an index of the data's choosing
+    CHECK_THROWS_AS(session(program, bound).forward(given), Error);
+    return false;
+  }
+  Session run = session(program, bound);
+  for (int round = 0; round < 2; ++round) {  // again on used memory
+    const std::vector<Buffer> got = run.forward(given);
+    if (got.size() != want->size()) {
+      FAIL_CHECK("another number of results");
+      return true;
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      INFO("result " << i << ", round " << round);
+      if (!same_bits(got[i].to_host(), (*want)[i])) {
+        CHECK(to_string(got[i].to_host()) == to_string((*want)[i]));
+        FAIL_CHECK("the results differ");
+        return true;
+      }
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!same_bits(given[i].to_host(), inputs[i])) FAIL_CHECK("input " << i << " was overwritten");
+    }
+  }
+  return true;
+}
+
+Lowered lowered(std::string_view functions, std::initializer_list<Shape> inputs) {
+  Program program = program_of(functions);
+  verify(program);
+  return lower(program, std::span<const Shape>(inputs.begin(), inputs.size()));
+}
+
+}  // namespace
+
+TEST_CASE("Lowering: random programs keep every value", "[fuzz]") {
+  const std::uint64_t seed = fuzz_seed(20261121);
+  const int rounds = fuzz_rounds(150);
+  int compared = 0;
+  for (int i = 0; i < rounds; ++i) {
+    if (check_random(seed + static_cast<std::uint64_t>(i), {.instructions = 24})) ++compared;
+  }
+  CHECK(compared > rounds / 4);
+}
+
+TEST_CASE("Lowering: random programs with calls and loops keep every value", "[fuzz]") {
+  const std::uint64_t seed = fuzz_seed(20261121);
+  const int rounds = fuzz_rounds(150);
+  int compared = 0;
+  for (int i = 0; i < rounds; ++i) {
+    if (check_random(seed + static_cast<std::uint64_t>(i), {.instructions = 12, .callees = 3})) ++compared;
+  }
+  CHECK(compared > rounds / 4);
+}
+
+TEST_CASE("Lowering: a chain of products needs two places, not ten") {
+  std::string text = "def forward(x: f32[64, 64]):\n    y0 = matmul(x, x)\n";
+  for (int i = 1; i < 10; ++i) {
+    text += "    y" + std::to_string(i) + " = matmul(y" + std::to_string(i - 1) + ", x)\n";
+  }
+  const Lowered plan = lowered(text + "    return y9\n", {Shape({64, 64}, f32)});
+  constexpr std::int64_t bytes = 64 * 64 * 4;
+  CHECK(plan.activation_bytes == 10 * bytes);
+  CHECK(plan.slab_bytes <= 2 * bytes);
+  CHECK(plan.slab_bytes >= bytes);
+  CHECK(plan.steps.size() == 10);
+  CHECK(plan.steps.back().output.place.kind == Place::Kind::output);  // the result needs no copy
+}
+
+TEST_CASE("Lowering: pointwise ops write over what nobody needs") {
+  const Lowered plan = lowered(R"(def forward(x: f32[256]):
+    a = exp(x)
+    b = neg(a)
+    c = tanh(b)
+    d = sum(c, axes=[0], keep_dims=True)
+    return d
+)",
+                               {Shape({256}, f32)});
+  CHECK(plan.slab_bytes == 256 * 4);
+  CHECK(plan.activation_bytes == 3 * 256 * 4 + 4);
+  for (const Step& step : plan.steps) {
+    for (const Operand& input : step.inputs) CHECK_FALSE(input.place.kind == Place::Kind::output);
+  }
+  CHECK_FALSE(plan.inputs[0].updated);  // never over an input
+}
+
+TEST_CASE("Lowering: a value that is needed later is not written over") {
+  const Lowered plan = lowered(R"(def forward(x: f32[256]):
+    a = exp(x)
+    b = neg(a)
+    c = mul(a, b)
+    d = sum(c, axes=[0], keep_dims=True)
+    return d
+)",
+                               {Shape({256}, f32)});
+  CHECK(plan.slab_bytes == 2 * 256 * 4);
+}
+
+TEST_CASE("Lowering: views cost nothing") {
+  const Lowered plan = lowered(R"(def forward(x: f32[4, 6]):
+    a = permute(x, order=[1, 0])
+    b = slice(a, axis=0, begin=1, end=5)
+    y = neg(b)
+    return y
+)",
+                               {Shape({4, 6}, f32)});
+  REQUIRE(plan.steps.size() == 1);
+  const Operand& input = plan.steps[0].inputs[0];
+  CHECK(input.place.kind == Place::Kind::input);
+  CHECK(input.place.offset == 4);
+  CHECK(input.shape == Shape({4, 4}, f32));
+  CHECK(input.strides[0] == 4);
+  CHECK(input.strides[1] == 24);
+  CHECK(plan.slab_bytes == 0);
+}
+
+TEST_CASE("Lowering: places in the slab are aligned for vectors") {
+  const Lowered plan = lowered(R"(def forward(x: f32[7, 7]):
+    a = matmul(x, x)
+    b = matmul(a, x)
+    c = matmul(a, b)
+    d = matmul(c, b)
+    y = matmul(d, a)
+    return y
+)",
+                               {Shape({7, 7}, f32)});
+  for (const Step& step : plan.steps) {
+    if (step.output.place.kind == Place::Kind::slab) CHECK(step.output.place.offset % 64 == 0);
+  }
+}
+
+TEST_CASE("Lowering: sizes that do not fit the declared types") {
+  const std::string text = R"(def forward(x: f32[S, 4], y: f32[S, 4]):
+    z = add(x, y)
+    return z
+)";
+  CHECK(lowered(text, {Shape({3, 4}, f32), Shape({3, 4}, f32)}).outputs[0].shape == Shape({3, 4}, f32));
+  expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32), Shape({2, 4}, f32)}); });
+  expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32)}); });
+  expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32), Shape({3, 4}, f16)}); });
+  expect_error(Errc::bad_input,
+               [&] { lowered(text, {Shape({symbol("S"), 4}, f32), Shape({3, 4}, f32)}); });
+}
+
+TEST_CASE("Lowering: a constant without a type asks for one") {
+  const std::string text = R"(def forward(x: f32[4]):
+    w = const("w")
+    z = add(x, w)
+    return z
+)";
+  const std::string what = expect_error(Errc::bad_reference, [&] { lowered(text, {Shape({4}, f32)}); });
+  CHECK(what.find("'w'") != std::string::npos);
+  Program program = program_of(text);
+  verify(program);
+  const Shape inputs[] = {Shape({4}, f32)};
+  const Lowered plan = lower(program, inputs, [](const std::string& name) -> std::optional<Shape> {
+    CHECK(name == "w");
+    return Shape({4}, f32);
+  });
+  REQUIRE(plan.constants.size() == 1);
+  CHECK(plan.constants[0].shape == Shape({4}, f32));
+}
+
+}  // namespace tenon

@@ -1,0 +1,315 @@
+// Running programs: what inputs must be, what is shared, what is kept.
+#include "core/runs.hpp"
+#include "support/expect_error.hpp"
+#include "support/fake_device.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon {
+namespace {
+
+using namespace testing;
+
+void check_contains(const std::string& text, const std::vector<std::string>& parts) {
+  INFO(text);
+  for (const std::string& part : parts) {
+    INFO("should hold: " << part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+/// y = x w^T + x2, with x: f32[S, 4], w a constant.
+Program sample() {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({symbol("S"), 4}, f32));
+  const Tensor bias = graph.input("bias", Shape({symbol("S"), 4}, f32));
+  const Tensor y = linear(x, graph.constant("w", Shape({4, 4}, f32))) + bias;
+  return graph.program({&y, 1});
+}
+
+std::map<std::string, Buffer> sample_weights() {
+  return {{"w", device(Random(1).uniform(Shape({4, 4}, f32)))}};
+}
+
+Buffer filled(std::int64_t rows, float value) {
+  HostBuffer host = HostBuffer::zeros(Shape({rows, 4}, f32));
+  std::ranges::fill(host.mutable_values<float>(), value);
+  return device(host);
+}
+
+/// The reference backend, that counts what it compiles and can be held up while it runs.
+class WatchedBackend final : public Backend {
+ public:
+  std::string_view name() const noexcept override { return "watched"; }
+  MemRegion& region() const override { return inner_->region(); }
+  std::optional<std::string> refuses(const Step& step) const override {
+    if (step.kind == Step::Kind::op && step.op.def()->name == refused) return "on holiday";
+    return std::nullopt;
+  }
+  std::unique_ptr<Partition> compile(const Lowered& program, std::span<const Step> steps) const override {
+    ++compiled;
+    return std::make_unique<Watched>(*this, inner_->compile(program, steps), nullptr);
+  }
+
+  mutable std::atomic<int> compiled = 0;
+  mutable std::atomic<bool> entered = false;
+  std::atomic<bool> hold = false;
+  std::string refused;
+
+ private:
+  class Watched final : public Partition, public BoundPartition {
+   public:
+    Watched(const WatchedBackend& owner, std::unique_ptr<Partition> partition,
+            std::unique_ptr<BoundPartition> bound)
+        : owner_(owner), partition_(std::move(partition)), bound_(std::move(bound)) {}
+    std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+      return std::make_unique<Watched>(owner_, nullptr, partition_->bind(constants));
+    }
+    void run(HostFrame& frame) const override {
+      owner_.entered = true;
+      while (owner_.hold) std::this_thread::yield();
+      bound_->run(frame);
+    }
+
+   private:
+    const WatchedBackend& owner_;
+    std::unique_ptr<Partition> partition_;
+    std::unique_ptr<BoundPartition> bound_;
+  };
+
+  BackendPtr inner_ = backends("reference")[0];
+};
+
+}  // namespace
+
+TEST_CASE("Session: an input that does not fit is named, with both types") {
+  Session run = session(sample(), sample_weights());
+  const Buffer good = filled(2, 1);
+  const auto refused = [&](std::vector<Buffer> inputs) {
+    return expect_error(Errc::bad_input, [&] { run.forward(std::move(inputs)); });
+  };
+  check_contains(refused({good}), {"1 inputs", "2 expected"});
+  check_contains(refused({good, good, good}), {"3 inputs", "2 expected"});
+  check_contains(refused({}), {"0 inputs"});
+  check_contains(refused({device(HostBuffer::zeros(Shape({2, 5}, f32))), good}),
+                 {"'x'", "f32[2, 5]", "f32[S, 4]"});
+  check_contains(refused({device(HostBuffer::zeros(Shape({8}, f32))), good}), {"'x'", "f32[8]"});
+  check_contains(refused({good, device(HostBuffer::zeros(Shape({2, 4}, f16)))}), {"'bias'", "f16[2, 4]"});
+  check_contains(refused({good, filled(3, 1)}), {"'bias'", "f32[3, 4]", "S = 2"});
+  check_contains(refused({good, Buffer()}), {"'bias'", "no data"});
+  check_contains(refused({Buffer(Shape({2, 4}, f32)), good}), {"'x'", "no data"});
+  CHECK(run.forward({good, good}).size() == 1);  // and none of it has hurt
+}
+
+TEST_CASE("Session: weights that are missing or misshapen are named") {
+  const Buffer x = filled(1, 1);
+  Session run(sample(), {.backends = backends("reference")});
+  check_contains(expect_error(Errc::bad_reference, [&] { run.forward({x, x}); }), {"'w'"});
+  run.bind(std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"w", device(HostBuffer::zeros(Shape({4, 3}, f32)))}}));
+  check_contains(expect_error(Errc::shape_mismatch, [&] { run.forward({x, x}); }),
+                 {"'w'", "f32[4, 4]", "f32[4, 3]"});
+  run.bind(std::make_shared<const WeightSet>(sample_weights()));
+  const auto before = values(run.forward({x, x})[0]);
+  auto doubled = sample_weights();
+  doubled["w"] = device(HostBuffer::zeros(Shape({4, 4}, f32)));
+  run.bind(std::make_shared<const WeightSet>(doubled));
+  CHECK(values(run.forward({x, x})[0]) == std::vector<float>(4, 1));
+  CHECK(before != std::vector<float>(4, 1));
+}
+
+TEST_CASE("Session: into memory of the caller") {
+  Session run = session(sample(), sample_weights());
+  const Buffer x = filled(2, 0.5F);
+  const auto want = values(run.forward({x, x})[0]);
+
+  std::vector<Buffer> outputs{filled(2, -7)};
+  const std::byte* memory = outputs[0].data().cptr();
+  run.forward({x, x}, outputs);
+  CHECK(outputs[0].data().cptr() == memory);
+  CHECK(values(outputs[0]) == want);
+
+  // On a device that the CPU cannot address.
+  const auto fake = std::make_shared<FakeDevice>();
+  std::vector<Buffer> far{Buffer::allocate(Shape({2, 4}, f32), fake->dram())};
+  run.forward({x.to(fake->dram()), x}, far);
+  CHECK(values(far[0]) == want);
+
+  std::vector<Buffer> narrow{device(HostBuffer::zeros(Shape({2, 3}, f32)))};
+  check_contains(expect_error(Errc::bad_input, [&] { run.forward({x, x}, narrow); }),
+                 {"output 0", "f32[2, 4]", "f32[2, 3]"});
+  CHECK(values(narrow[0]) == std::vector<float>(6, 0));  // untouched
+  std::vector<Buffer> two{filled(2, 3), filled(2, 3)};
+  expect_error(Errc::bad_input, [&] { run.forward({x, x}, two); });
+  CHECK(values(two[0]) == std::vector<float>(8, 3));
+  expect_error(Errc::bad_argument, [&] { run.forward({x, x}, std::span<Buffer>()); });
+}
+
+TEST_CASE("Session: inputs and results are the caller's") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({2, 4}, f32));
+  const Tensor e = exp(x);
+  const Tensor results[] = {x, e, e, transpose(e), neg(e)};
+  Session run = session(graph.program(results));
+  const Buffer given = filled(2, 1);
+  const auto first = run.forward({given});
+  REQUIRE(first.size() == 5);
+  CHECK(values(first[0]) == values(given));
+  CHECK(values(first[1]) == values(first[2]));
+  CHECK(first[3].shape() == Shape({4, 2}, f32));
+  // Every result has memory of its own, the next run leaves it alone.
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    CHECK_FALSE(first[i].chunk() == given.chunk());
+    for (std::size_t j = 0; j < i; ++j) CHECK_FALSE(first[i].chunk() == first[j].chunk());
+  }
+  const auto kept = values(first[4]);
+  run.forward({filled(2, 3)});
+  CHECK(values(first[4]) == kept);
+  CHECK(values(given) == std::vector<float>(8, 1));
+}
+
+TEST_CASE("Session: empty and scalar arrays run") {
+  Session run = session(sample(), sample_weights());
+  CHECK(run.forward({filled(0, 1), filled(0, 1)})[0].shape() == Shape({0, 4}, f32));
+  Graph graph;
+  const Tensor x = graph.input("x", Shape(std::span<const Axis>(), f32));
+  const Tensor y = x * x;
+  Session square = session(graph.program({&y, 1}));
+  CHECK(values(square.forward({device(HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {3}))})[0]) ==
+        std::vector<float>{9});
+}
+
+TEST_CASE("Session: plans are kept for the shapes last used") {
+  const auto watched = std::make_shared<WatchedBackend>();
+  Session run(sample(), {.backends = {watched}, .plan_limit = 2});
+  run.bind(std::make_shared<const WeightSet>(sample_weights()));
+  const auto rows = [&](std::int64_t count) {
+    run.forward({filled(count, 1), filled(count, 1)});
+    return watched->compiled.load();
+  };
+  CHECK(rows(1) == 1);
+  CHECK(rows(1) == 1);
+  CHECK(rows(2) == 2);
+  CHECK(rows(1) == 2);
+  CHECK(rows(3) == 3);  // the plan for 2 goes
+  CHECK(rows(1) == 3);
+  CHECK(rows(2) == 4);
+  const Session fork = run.fork();
+  CHECK(watched->compiled == 4);
+}
+
+TEST_CASE("Session: one thread at a time, others fork") {
+  const auto watched = std::make_shared<WatchedBackend>();
+  Session run(sample(), {.backends = {watched}});
+  run.bind(std::make_shared<const WeightSet>(sample_weights()));
+  const Buffer x = filled(2, 1);
+  Session apart = run.fork();
+  Session sharing = run.fork(run);
+  const auto want = values(run.forward({x, x})[0]);
+
+  watched->entered = false;
+  watched->hold = true;
+  std::vector<float> got;
+  std::thread runner([&] { got = values(run.forward({x, x})[0]); });
+  while (!watched->entered) std::this_thread::yield();
+  check_contains(expect_error(Errc::busy, [&] { run.forward({x, x}); }), {"fork"});
+  expect_error(Errc::busy, [&] { sharing.forward({x, x}); });  // runs on the same activations
+  watched->entered = false;
+  std::vector<float> meanwhile;
+  std::thread other([&] { meanwhile = values(apart.forward({x, x})[0]); });
+  while (!watched->entered) std::this_thread::yield();  // inside at the same time
+  watched->hold = false;
+  runner.join();
+  other.join();
+  CHECK(got == want);
+  CHECK(meanwhile == want);
+  CHECK(values(run.forward({x, x})[0]) == want);  // free again
+  CHECK(values(sharing.forward({x, x})[0]) == want);
+}
+
+TEST_CASE("Session: a run that fails frees the session") {
+  Graph graph;
+  const Tensor table = graph.input("table", Shape({3, 2}, f32));
+  const Tensor ids = graph.input("ids", Shape({1}, i32));
+  const Tensor y = embedding(ids, table);
+  Session run = session(graph.program({&y, 1}));
+  const Buffer rows = device(floats({3, 2}, {0, 1, 2, 3, 4, 5}));
+  check_contains(expect_error(Errc::out_of_range, [&] { run.forward({rows, device(ints({1}, {3}))}); }),
+                 {"embedding"});
+  CHECK(values(run.forward({rows, device(ints({1}, {2}))})[0]) == std::vector<float>{4, 5});
+}
+
+TEST_CASE("Session: sixteen threads on forks get what one gets") {
+  Graph graph;
+  Tensor y = graph.input("x", Shape({symbol("S"), 4}, f32));
+  for (int i = 0; i < 4; ++i) {
+    const Tensor w = graph.constant("w" + std::to_string(i), Shape({4, 4}, f32));
+    y = softmax(linear(y, w)) + tanh(y);
+  }
+  std::map<std::string, Buffer> weights;
+  Random random(9);
+  for (int i = 0; i < 4; ++i) weights["w" + std::to_string(i)] = device(random.uniform(Shape({4, 4}, f32)));
+  Session run = session(graph.program({&y, 1}), weights, "cpu");
+
+  constexpr int sizes = 4;
+  std::vector<Buffer> inputs;
+  std::vector<HostBuffer> want;
+  for (std::int64_t rows = 1; rows <= sizes; ++rows) {
+    inputs.push_back(device(random.uniform(Shape({rows, 4}, f32))));
+    want.push_back(run.forward({inputs.back()})[0].to_host());
+  }
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      Session own = run.fork();
+      for (int i = 0; i < 100; ++i) {
+        const auto size = static_cast<std::size_t>((t + i) % sizes);
+        try {
+          if (!same_bits(own.forward({inputs[size]})[0].to_host(), want[size])) ++wrong;
+        } catch (const Error&) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Session: who runs what, and why") {
+  const auto watched = std::make_shared<WatchedBackend>();
+  watched->refused = "linear";
+  Session run(sample(), {.backends = {watched, backends("reference")[0]}});
+  run.bind(std::make_shared<const WeightSet>(sample_weights()));
+  const Shape shapes[] = {Shape({2, 4}, f32), Shape({2, 4}, f32)};
+  const PlanReport report = run.report(shapes);
+  REQUIRE(report.parts.size() == 2);
+  CHECK(report.parts[0].backend == "reference");
+  CHECK(report.parts[0].values == std::vector<std::string>{"linear0"});
+  CHECK(report.parts[1].backend == "watched");
+  CHECK(report.parts[1].values == std::vector<std::string>{"add0"});
+  CHECK(run.explain("linear0", shapes) ==
+        std::vector<std::string>{"watched: on holiday", "reference: takes it"});
+  CHECK(run.explain("add0", shapes) == std::vector<std::string>{"watched: takes it", "reference: takes it"});
+  expect_error(Errc::bad_reference, [&] { run.explain("nothing", shapes); });
+  CHECK(values(run.forward({filled(2, 1), filled(2, 1)})[0]) ==
+        values(session(sample(), sample_weights()).forward({filled(2, 1), filled(2, 1)})[0]));
+
+  Session alone(sample(), {.backends = {watched}});
+  alone.bind(std::make_shared<const WeightSet>(sample_weights()));
+  check_contains(expect_error(Errc::unsupported, [&] { alone.forward({filled(2, 1), filled(2, 1)}); }),
+                 {"linear0", "linear", "watched: on holiday"});
+}
+
+}  // namespace tenon

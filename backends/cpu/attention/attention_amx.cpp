@@ -3,10 +3,14 @@
 //
 // Turning a block of keys and values into tiles costs about as much as the softmax of 32 queries,
 // so a work item takes several heads of a kv_head, or more queries, through the same tiles.
+
+// The vectors first: the bodies are written in terms of them.
+// clang-format off
 #include "../matmul/simd_avx512.hpp"
 #include "../matmul/tiles_amx.hpp"
 #include "kernels.hpp"
 #include "softmax_body.hpp"
+// clang-format on
 
 namespace tenon::cpu::amx {
 namespace {

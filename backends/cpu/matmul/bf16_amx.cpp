@@ -4,9 +4,13 @@
 // A scale per 32 elements would make integer tiles stop for a rescaling after every instruction.
 // Widening the weights to bf16 once per block of rows costs less, keeps the sums in the tiles, and
 // is closer to the f32 result than eight-bit activations are.
-#include "panel_body.hpp"
+
+// The vectors first: the bodies are written in terms of them.
+// clang-format off
 #include "simd_avx512.hpp"
+#include "panel_body.hpp"
 #include "tiles_amx.hpp"
+// clang-format on
 
 #include <type_traits>
 

@@ -1,5 +1,8 @@
-#include "blocks_body.hpp"
+// The vectors first: the bodies are written in terms of them.
+// clang-format off
 #include "simd_avx2.hpp"
+#include "blocks_body.hpp"
+// clang-format on
 
 namespace tenon::cpu::avx_vnni {
 

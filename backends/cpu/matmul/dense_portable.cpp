@@ -1,5 +1,8 @@
-#include "dense_body.hpp"
+// The vectors first: the bodies are written in terms of them.
+// clang-format off
 #include "simd_portable.hpp"
+#include "dense_body.hpp"
+// clang-format on
 
 namespace tenon::cpu::portable {
 

@@ -23,9 +23,23 @@ struct Record {
   std::uint16_t dmin = 0;
 };
 
+// Byte i of entry b is bit i of b as the bit 4 of a code.
+struct HighBits {
+  std::uint64_t at[256];
+  constexpr HighBits() : at() {
+    for (unsigned b = 0; b < 256; ++b) {
+      for (unsigned i = 0; i < 8; ++i) at[b] |= std::uint64_t{(b >> i & 1u) << 4} << (8 * i);
+    }
+  }
+};
+constexpr HighBits high_bits;
+
 void unpack_high(const std::uint8_t (&high)[4], std::uint8_t* codes) {
-  for (int e = 0; e < 32; ++e) {
-    codes[e] = static_cast<std::uint8_t>(codes[e] | ((high[e / 8] >> (e % 8)) & 1) << 4);
+  for (int i = 0; i < 4; ++i) {
+    std::uint64_t eight;
+    std::memcpy(&eight, codes + 8 * i, 8);
+    eight |= high_bits.at[high[i]];
+    std::memcpy(codes + 8 * i, &eight, 8);
   }
 }
 
@@ -195,10 +209,42 @@ int read_plane(const std::uint8_t* plane, int bits, int vector, int byte) {
   return (plane[64 * line + byte] >> (bits * slot)) & ((1 << bits) - 1);
 }
 
+int code_at(const BlockFormat& format, const std::uint8_t* group, int vector, int byte) {
+  if (format.low_bits == 8) return group[64 * vector + byte];
+  int code = read_plane(group, format.low_bits, vector, byte);
+  if (format.high_bits != 0) {
+    code |= read_plane(group + 64 * format.low_bits, format.high_bits, vector, byte)
+            << format.low_bits;
+  }
+  return format.codebook ? iq4_codes[code] : code;
+}
+
 float f16_at(const std::uint8_t* bytes) {
   half value;
   std::memcpy(&value.bits, bytes, 2);
   return to_float(value);
+}
+
+// w = scale * (code - offset) + min
+struct Affine {
+  float scale;
+  float min;
+};
+
+// Of the group that element k belongs to.
+Affine affine_at(const BlockFormat& format, const std::uint8_t* scales, int lane, std::int64_t k) {
+  const std::uint8_t* record = scales + k / format.scale_span() * format.scale_bytes();
+  Affine w{f16_at(record + 2 * lane), format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f};
+  if (!format.two_levels) return w;
+  const bool shared_byte = format.low_bits == 2 && format.has_min;
+  const int stride = format.has_min && !shared_byte ? 32 : 16;
+  const std::uint8_t* sub =
+      record + (format.has_min ? 64 : 32) + k % 256 / format.group * stride + lane;
+  if (shared_byte)
+    return {w.scale * static_cast<float>(sub[0] & 15), -w.min * static_cast<float>(sub[0] >> 4)};
+  w.scale *= static_cast<float>(static_cast<std::int8_t>(sub[0]));
+  if (format.has_min) w.min *= -static_cast<float>(sub[16]);
+  return w;
 }
 
 }  // namespace
@@ -239,37 +285,16 @@ void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
 void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte* code_bytes,
                       int lane, std::int64_t inputs, float* out) noexcept {
   const BlockFormat format = block_format(dtype);
-  const bool shared_byte = format.low_bits == 2 && format.has_min;
-  for (std::int64_t k = 0; k < inputs; ++k) {
-    const auto* record = reinterpret_cast<const std::uint8_t*>(scale_bytes) +
-                         k / format.scale_span() * format.scale_bytes();
-    float scale = f16_at(record + 2 * lane);
-    float min = format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f;
-    if (format.two_levels) {
-      const std::uint8_t* sub =
-          record + (format.has_min ? 64 : 32) +
-          k % 256 / format.group * (format.has_min && !shared_byte ? 32 : 16) + lane;
-      if (shared_byte) {
-        min *= static_cast<float>(sub[0] >> 4);
-        scale *= static_cast<float>(sub[0] & 15);
-      } else {
-        if (format.has_min) min *= static_cast<float>(sub[16]);
-        scale *= static_cast<float>(static_cast<std::int8_t>(sub[0]));
-      }
-    }
+  for (std::int64_t k = 0; k < inputs; k += format.group) {
+    const Affine w = affine_at(format, reinterpret_cast<const std::uint8_t*>(scale_bytes), lane, k);
     const auto* group =
         reinterpret_cast<const std::uint8_t*>(code_bytes) + k / 32 * format.code_bytes();
-    const int vector = static_cast<int>(k % 32 / 4);
-    const int byte = 4 * lane + static_cast<int>(k % 4);
-    int code = format.low_bits == 8 ? group[64 * vector + byte]
-                                    : read_plane(group, format.low_bits, vector, byte);
-    if (format.high_bits != 0) {
-      code |= read_plane(group + 64 * format.low_bits, format.high_bits, vector, byte)
-              << format.low_bits;
+    for (int i = 0; i < format.group; ++i) {
+      const int at = static_cast<int>(k % 32) + i;
+      const int code = code_at(format, group, at / 4, 4 * lane + at % 4);
+      const float value = static_cast<float>(code - format.offset) * w.scale;
+      out[k + i] = format.has_min ? value + w.min : value;
     }
-    if (format.codebook) code = iq4_codes[code];
-    const float value = static_cast<float>(code - format.offset) * scale;
-    out[k] = !format.has_min ? value : format.two_levels ? value - min : value + min;
   }
 }
 

@@ -1,3 +1,8 @@
+#include "backend_registry.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+
 #include <functional>
 #include <mutex>
 #include <string>
@@ -6,11 +11,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <tenon/backend.hpp>
-#include <tenon/error.hpp>
-
-#include "backend_registry.hpp"
 
 namespace tenon {
 namespace {
@@ -78,8 +78,9 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
     }
   }
   if (!factory) {
-    throw Error(Errc::unavailable, "make_backend",
-                fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
+    throw Error(
+        Errc::unavailable, "make_backend",
+        fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
   }
   return factory(options);
 }

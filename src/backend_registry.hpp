@@ -1,9 +1,9 @@
 #pragma once
 
+#include <tenon/backend.hpp>
+
 #include <functional>
 #include <string_view>
-
-#include <tenon/backend.hpp>
 
 namespace tenon {
 

@@ -1,13 +1,12 @@
 #include "elf_file.hpp"
 
-#include <elf.h>
-#include <link.h>
-
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 
+#include <elf.h>
 #include <fmt/format.h>
+#include <link.h>
 
 namespace tenon {
 namespace {
@@ -39,7 +38,8 @@ std::optional<std::string> cut_short(const std::string& path) {
   }
   for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment{};
-    if (!read_at(file, header.e_phoff + i * entry, segment)) return "the file shrank while it was read";
+    if (!read_at(file, header.e_phoff + i * entry, segment))
+      return "the file shrank while it was read";
     if (segment.p_type != PT_LOAD) continue;
     if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset) {
       return fmt::format("the file ends at {}, its segment {} needs {} bytes from {}", size, i,

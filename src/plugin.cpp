@@ -1,6 +1,9 @@
-#include <tenon/backend.hpp>
+#include "backend_registry.hpp"
+#include "elf_file.hpp"
+#include "plugin_backend.hpp"
 
-#include <dlfcn.h>
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,13 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "backend_registry.hpp"
-#include "elf_file.hpp"
-#include "plugin_backend.hpp"
 
 namespace tenon {
 namespace {
@@ -72,7 +70,8 @@ std::string resolved(const std::string& path) {
   if (!std::filesystem::is_regular_file(file, error)) {
     throw Error(Errc::plugin_load, file.string(), "no regular file");
   }
-  if (const auto why = cut_short(file.string())) throw Error(Errc::plugin_load, file.string(), *why);
+  if (const auto why = cut_short(file.string()))
+    throw Error(Errc::plugin_load, file.string(), *why);
   return file.string();
 }
 
@@ -87,7 +86,8 @@ const PluginDescriptor& descriptor_of(const Library& library, const std::string&
   if (descriptor == nullptr) {
     throw Error(Errc::invalid_plugin, path, fmt::format("'{}' returns null", plugin_entry));
   }
-  if (descriptor->abi_version != plugin_abi_version || descriptor->struct_bytes < sizeof(PluginDescriptor)) {
+  if (descriptor->abi_version != plugin_abi_version ||
+      descriptor->struct_bytes < sizeof(PluginDescriptor)) {
     throw Error(Errc::abi_mismatch, path,
                 fmt::format("plugin interface {} with {} bytes, this library has {} with {}",
                             descriptor->abi_version, descriptor->struct_bytes, plugin_abi_version,
@@ -129,7 +129,8 @@ void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Lib
   }
   if (backend->name() != descriptor.name) {
     throw Error(Errc::invalid_plugin, path,
-                fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name, backend->name()));
+                fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name,
+                            backend->name()));
   }
 }
 
@@ -154,12 +155,15 @@ std::string load_plugin(const std::string& path) {
   try_out(descriptor, library, file);
   Plugin plugin{library, file, descriptor.name, 1};
   all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
-  add_backend(plugin.name, [weak = std::weak_ptr(library), &descriptor](const BackendOptions& options) {
-    // Held from here on: an unload on another thread comes before this line or after the backend.
-    const std::shared_ptr<const Library> held = weak.lock();
-    if (!held) throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
-    return create(descriptor, held, options);
-  });
+  add_backend(
+      plugin.name, [weak = std::weak_ptr(library), &descriptor](const BackendOptions& options) {
+        // Held from here on: an unload on another thread comes before this line or after the
+        // backend.
+        const std::shared_ptr<const Library> held = weak.lock();
+        if (!held)
+          throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
+        return create(descriptor, held, options);
+      });
   all.loaded.push_back(std::move(plugin));
   return all.loaded.back().name;
 }
@@ -169,7 +173,8 @@ void unload_plugin(std::string_view name) {
   const std::scoped_lock lock(all.mutex);
   const auto plugin = std::ranges::find(all.loaded, name, &Plugin::name);
   if (plugin == all.loaded.end()) {
-    throw Error(Errc::bad_reference, "unload_plugin", fmt::format("no plugin '{}' is loaded", name));
+    throw Error(Errc::bad_reference, "unload_plugin",
+                fmt::format("no plugin '{}' is loaded", name));
   }
   if (plugin->loads > 1) {
     --plugin->loads;

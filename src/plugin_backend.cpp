@@ -39,8 +39,8 @@ class HeldPartition final : public Partition {
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     // Weights outlive backends: what the plugin packs goes into a cache that holds the library too.
     using Cache = Held<PreparedCache>;
-    const auto kept = std::static_pointer_cast<const Cache>(
-        constants.prepared.get("plugin:" + plugin_, [&] { return std::make_shared<Cache>(inner_.library); }));
+    const auto kept = std::static_pointer_cast<const Cache>(constants.prepared.get(
+        "plugin:" + plugin_, [&] { return std::make_shared<Cache>(inner_.library); }));
     auto& cache = const_cast<Cache&>(*kept).object;
     auto bound = guarded(plugin_, [&] { return inner_.object->bind({constants.buffers, cache}); });
     if (!bound) throw Error(Errc::plugin_fault, plugin_, "bind made nothing");
@@ -84,7 +84,8 @@ class HeldBackend final : public Backend {
 }  // namespace
 
 BackendPtr keep_loaded(BackendPtr backend, std::shared_ptr<const void> library) {
-  return std::make_shared<const HeldBackend>(Held<BackendPtr>{std::move(library), std::move(backend)});
+  return std::make_shared<const HeldBackend>(
+      Held<BackendPtr>{std::move(library), std::move(backend)});
 }
 
 }  // namespace tenon

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+
 #include <memory>
 #include <string>
 #include <utility>
-
-#include <tenon/backend.hpp>
-#include <tenon/error.hpp>
 
 namespace tenon {
 

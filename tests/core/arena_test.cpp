@@ -22,7 +22,8 @@ TEST_CASE("Arena: aligned, disjoint, within the budget") {
     const std::size_t size = 3 * alignment + 1;
     const auto begin = reinterpret_cast<std::uintptr_t>(arena.allocate(size, alignment));
     CHECK(begin % alignment == 0);
-    for (const auto& [other, length] : pieces) CHECK((begin >= other + length || other >= begin + size));
+    for (const auto& [other, length] : pieces)
+      CHECK((begin >= other + length || other >= begin + size));
     pieces.emplace_back(begin, size);
   }
   CHECK(arena.used() <= arena.budget());
@@ -51,7 +52,8 @@ TEST_CASE("Arena: running out takes nothing and breaks nothing") {
 
 TEST_CASE("Arena: alignments that are none, budgets that nobody has") {
   Arena arena(64);
-  for (const std::size_t alignment : {std::size_t{0}, std::size_t{3}, std::size_t{8192}, std::size_t{1} << 40}) {
+  for (const std::size_t alignment :
+       {std::size_t{0}, std::size_t{3}, std::size_t{8192}, std::size_t{1} << 40}) {
     expect_error(Errc::bad_argument, [&] { arena.allocate(1, alignment); });
   }
   CHECK(arena.used() == 0);

@@ -40,7 +40,9 @@ struct Dense {
 };
 
 std::vector<std::pair<std::string, Shape>> mlp_weights() {
-  return {{"up.weight", Shape({6, 4}, f32)}, {"up.bias", Shape({6}, f32)}, {"down.weight", Shape({4, 6}, f32)}};
+  return {{"up.weight", Shape({6, 4}, f32)},
+          {"up.bias", Shape({6}, f32)},
+          {"down.weight", Shape({4, 6}, f32)}};
 }
 
 /// x [S, 4] -> [S, 4].
@@ -91,7 +93,8 @@ std::vector<double> expected(const Bufferized<Mlp<>>& weights, const HostBuffer&
     }
     for (std::int64_t n = 0; n < 4; ++n) {
       double sum = 0;
-      for (std::int64_t h = 0; h < 6; ++h) sum += hidden[static_cast<std::size_t>(h)] * down.at({n, h});
+      for (std::int64_t h = 0; h < 6; ++h)
+        sum += hidden[static_cast<std::size_t>(h)] * down.at({n, h});
       y.push_back(sum);
     }
   }
@@ -142,11 +145,13 @@ template <class T = Tensor>
 struct Stateful {
   T weight;
   TENON_FIELDS(weight)
-  std::tuple<Tensor, State<>> forward(const Tensor& x, const State<>& state, const Tensor& position) const
+  std::tuple<Tensor, State<>> forward(const Tensor& x, const State<>& state,
+                                      const Tensor& position) const
     requires std::same_as<T, Tensor>
   {
     State<> next = state;
-    next.cache = cache_update(state.cache, full(0, Shape(std::span<const Axis>(), i64)), x, position);
+    next.cache =
+        cache_update(state.cache, full(0, Shape(std::span<const Axis>(), i64)), x, position);
     for (Tensor& extra : next.extra) extra = extra + 1;
     return {x * weight, next};
   }
@@ -191,8 +196,8 @@ TEST_CASE("Exe: calls with other shapes are traced once each") {
   fork(device(Random(6).uniform(Shape({5, 4}, f32))));
   CHECK(Mlp<>::traces == before + 4);
   // What the model cannot do is an error of the call, and the next call works.
-  const std::string what =
-      expect_error(Errc::shape_mismatch, [&] { run(device(HostBuffer::zeros(Shape({2, 3}, f32)))); });
+  const std::string what = expect_error(
+      Errc::shape_mismatch, [&] { run(device(HostBuffer::zeros(Shape({2, 3}, f32)))); });
   CHECK(what.find("f32[2, 3]") != std::string::npos);
   const HostBuffer x = Random(6).uniform(Shape({2, 4}, f32));
   check_close(run(device(x)), expected(weights, x));
@@ -200,7 +205,8 @@ TEST_CASE("Exe: calls with other shapes are traced once each") {
 
 TEST_CASE("Exe: bindings that do not fit the model") {
   const WeightsView view("mlp.safetensors", mlp_weights());
-  const auto exe = compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, on("reference"));
+  const auto exe =
+      compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, on("reference"));
   auto weights = random_weights();
   weights.down.weight = Buffer();
   const std::string what = expect_error(Errc::bad_argument, [&] { exe.bind(weights); });
@@ -214,8 +220,8 @@ TEST_CASE("Exe: bindings that do not fit the model") {
   weights = random_weights();
   weights.down.weight = device(HostBuffer::zeros(Shape({4, 5}, f32)));
   auto run = exe.bind(weights);
-  const std::string shape =
-      expect_error(Errc::shape_mismatch, [&] { run(device(HostBuffer::zeros(Shape({2, 4}, f32)))); });
+  const std::string shape = expect_error(
+      Errc::shape_mismatch, [&] { run(device(HostBuffer::zeros(Shape({2, 4}, f32)))); });
   for (const char* part : {"'down.weight'", "f32[4, 6]", "f32[4, 5]"}) {
     INFO(shape << " should hold " << part);
     CHECK(shape.find(part) != std::string::npos);
@@ -223,7 +229,8 @@ TEST_CASE("Exe: bindings that do not fit the model") {
 }
 
 TEST_CASE("Exe: a weight that no field lists is named") {
-  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({4}, f32)}, {"b", Shape({4}, f32)}};
+  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({4}, f32)},
+                                                        {"b", Shape({4}, f32)}};
   const WeightsView view("net.gguf", list);
   const Forgetful<> model{view.tensor("w"), view.tensor("b")};
   const std::string what = expect_error(Errc::bad_reference, [&] {
@@ -252,11 +259,13 @@ TEST_CASE("Exe: state goes in and comes back in its form") {
   const Shape scalar(std::span<const Axis>(), i32);
   const auto exe = compile<&Stateful<>::forward>(
       Stateful<>{view.tensor("w")},
-      {Shape({1, 1, 1, 2}, f32), State<Shape>{cache, {Shape({1}, f32), Shape({1}, f32)}}, scalar}, on("cpu"));
+      {Shape({1, 1, 1, 2}, f32), State<Shape>{cache, {Shape({1}, f32), Shape({1}, f32)}}, scalar},
+      on("cpu"));
   auto run = exe.bind({device(floats({2}, {10, 100}))});
 
   MemRegion& host = cpu_device()->default_mem_region();
-  State<Buffer> state{Buffer::allocate(cache, host), {device(floats({1}, {5})), device(floats({1}, {7}))}};
+  State<Buffer> state{Buffer::allocate(cache, host),
+                      {device(floats({1}, {5})), device(floats({1}, {7}))}};
   copy_elements(HostBuffer::zeros(cache).view(), state.cache.host_view());
   const std::byte* memory = state.cache.data().cptr();
   for (std::int32_t step = 0; step < 3; ++step) {
@@ -292,7 +301,8 @@ TEST_CASE("Exe: compiled, bound and called from several threads at once") {
       try {
         // Half share one compiled program, half compile their own from the same view.
         auto run = t % 2 == 0 ? bound.fork()
-                              : compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, on("cpu"))
+                              : compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)},
+                                                         on("cpu"))
                                     .bind(weights);
         for (std::size_t i = 0; i < 20; ++i) {
           const std::size_t size = (t + i) % inputs.size();
@@ -314,7 +324,8 @@ TEST_CASE("Exe: devices without a backend are refused") {
     compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, fake, on("cpu"));
   });
   CHECK(what.find("fake") != std::string::npos);
-  CHECK_NOTHROW(compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, cpu_device(), on("cpu")));
+  CHECK_NOTHROW(
+      compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, cpu_device(), on("cpu")));
 }
 
 }  // namespace tenon

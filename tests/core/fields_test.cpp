@@ -87,9 +87,11 @@ TEST_CASE("Fields: a transform gives the target the source's form") {
   target.layers[1].bias = numbered(99);
   Stack<Shape> source = sample();
   source.layers.pop_back();
-  transform_fields(source, target, [](const std::string&, const Shape& from, Shape& to) { to = from; });
+  transform_fields(source, target,
+                   [](const std::string&, const Shape& from, Shape& to) { to = from; });
   CHECK(target.layers.size() == 1);
-  transform_fields(sample(), target, [](const std::string&, const Shape& from, Shape& to) { to = from; });
+  transform_fields(sample(), target,
+                   [](const std::string&, const Shape& from, Shape& to) { to = from; });
   REQUIRE(target.layers.size() == 2);
   CHECK_FALSE(target.layers[1].bias.has_value());
 }

@@ -69,9 +69,8 @@ TEST_CASE("Graph: a shape error tells the op, both types with tags, and the line
     x + graph.input("y", Shape({8, 5}, f32));
   });
   check_contains(sum, {here(line), "add", "f32[b=8, d=784]", "f32[8, 5]"});
-  const std::string types = expect_error(Errc::shape_mismatch, [&] {
-    add(x, graph.input("ids", Shape({8, 784}, i32)));
-  });
+  const std::string types =
+      expect_error(Errc::shape_mismatch, [&] { add(x, graph.input("ids", Shape({8, 784}, i32))); });
   check_contains(types, {"f32[b=8, d=784]", "i32[8, 784]"});
 }
 
@@ -83,7 +82,8 @@ TEST_CASE("Graph: what an op refuses leaves the graph as it was") {
   const Tensor z = y + x;
   const Program program = graph.program({&z, 1});
   std::vector<std::string_view> ops;
-  for (const Instruction& instruction : program.main().body) ops.push_back(instruction.op.def()->name);
+  for (const Instruction& instruction : program.main().body)
+    ops.push_back(instruction.op.def()->name);
   CHECK(ops == std::vector<std::string_view>{"full", "mul", "add"});
 }
 
@@ -154,7 +154,8 @@ TEST_CASE("Graph: ops without inputs go where a recording says") {
 }
 
 TEST_CASE("Graph: only admitted weights join") {
-  const std::pair<std::string, Shape> weights[] = {{"up", Shape({4}, f32)}, {"down", Shape({4}, f32)}};
+  const std::pair<std::string, Shape> weights[] = {{"up", Shape({4}, f32)},
+                                                   {"down", Shape({4}, f32)}};
   const WeightsView view("model.gguf", weights);
   Graph graph;
   const Tensor x = graph.input("x", Shape({4}, f32));

@@ -76,8 +76,10 @@ class Evaluator {
         return {weights_.at(join(scope, instruction.text))};
       }
       case Instruction::Kind::scope:
-        return {join(operands.empty() ? "" : std::get<std::string>(operands[0].value), instruction.text)};
-      case Instruction::Kind::pack: return {operands};
+        return {join(operands.empty() ? "" : std::get<std::string>(operands[0].value),
+                     instruction.text)};
+      case Instruction::Kind::pack:
+        return {operands};
       case Instruction::Kind::item:
         return std::get<Tuple>(operands[0].value)[static_cast<std::size_t>(instruction.index)];
       case Instruction::Kind::call: {
@@ -90,7 +92,8 @@ class Evaluator {
         const std::string& scope = std::get<std::string>(operands[1].value);
         for (std::int64_t i = instruction.first; i < instruction.first + instruction.count; ++i) {
           Tuple arguments = carry;
-          arguments.push_back({HostBuffer::of<std::int64_t>(Shape(std::span<const Axis>(), i64), {i})});
+          arguments.push_back(
+              {HostBuffer::of<std::int64_t>(Shape(std::span<const Axis>(), i64), {i})});
           arguments.push_back({join(scope, std::to_string(i))});
           arguments.insert(arguments.end(), operands.begin() + 2, operands.end());
           carry = call(*program_.find(instruction.function), std::move(arguments));
@@ -151,7 +154,8 @@ bool check_random(std::uint64_t seed, const RandomProgramOptions& options) {
       }
     }
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!same_bits(given[i].to_host(), inputs[i])) FAIL_CHECK("input " << i << " was overwritten");
+      if (!same_bits(given[i].to_host(), inputs[i]))
+        FAIL_CHECK("input " << i << " was overwritten");
     }
   }
   return true;
@@ -180,7 +184,8 @@ TEST_CASE("Lowering: random programs with calls and loops keep every value", "[f
   const int rounds = fuzz_rounds(150);
   int compared = 0;
   for (int i = 0; i < rounds; ++i) {
-    if (check_random(seed + static_cast<std::uint64_t>(i), {.instructions = 12, .callees = 3})) ++compared;
+    if (check_random(seed + static_cast<std::uint64_t>(i), {.instructions = 12, .callees = 3}))
+      ++compared;
   }
   CHECK(compared > rounds / 4);
 }
@@ -266,7 +271,8 @@ TEST_CASE("Lowering: sizes that do not fit the declared types") {
     z = add(x, y)
     return z
 )";
-  CHECK(lowered(text, {Shape({3, 4}, f32), Shape({3, 4}, f32)}).outputs[0].shape == Shape({3, 4}, f32));
+  CHECK(lowered(text, {Shape({3, 4}, f32), Shape({3, 4}, f32)}).outputs[0].shape ==
+        Shape({3, 4}, f32));
   expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32), Shape({2, 4}, f32)}); });
   expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32)}); });
   expect_error(Errc::bad_input, [&] { lowered(text, {Shape({3, 4}, f32), Shape({3, 4}, f16)}); });
@@ -280,7 +286,8 @@ TEST_CASE("Lowering: a constant without a type asks for one") {
     z = add(x, w)
     return z
 )";
-  const std::string what = expect_error(Errc::bad_reference, [&] { lowered(text, {Shape({4}, f32)}); });
+  const std::string what =
+      expect_error(Errc::bad_reference, [&] { lowered(text, {Shape({4}, f32)}); });
   CHECK(what.find("'w'") != std::string::npos);
   Program program = program_of(text);
   verify(program);

@@ -19,9 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include <sys/stat.h>
-
 #include <catch2/catch.hpp>
+#include <sys/stat.h>
 
 namespace tenon {
 namespace {
@@ -154,8 +153,8 @@ TEST_CASE("Plugin: files that are no library") {
   const std::string good = testing::read_bytes(TENON_NULL_PLUGIN);
   REQUIRE(good.size() > 4096);
   // Cut short: the loader would map pages that are not there, and die of reading them.
-  for (const std::size_t size : {std::size_t{4}, std::size_t{64}, std::size_t{600}, std::size_t{4096},
-                                 good.size() / 8, good.size() / 4}) {
+  for (const std::size_t size : {std::size_t{4}, std::size_t{64}, std::size_t{600},
+                                 std::size_t{4096}, good.size() / 8, good.size() / 4}) {
     refused("cut.so", std::string_view(good).substr(0, size));
   }
   std::string other = good;
@@ -231,7 +230,8 @@ TEST_CASE("Plugin: what it throws arrives as an error of this library") {
 }
 
 TEST_CASE("Plugin: refused and unloaded libraries are unmapped") {
-  // Sanitizers and unique symbols may pin a library; where the good one goes, the bad ones must too.
+  // Sanitizers and unique symbols may pin a library; where the good one goes, the bad ones must
+  // too.
   load_plugin(TENON_NULL_PLUGIN);
   CHECK(is_mapped(TENON_NULL_PLUGIN));
   unload_plugin("null");
@@ -239,7 +239,8 @@ TEST_CASE("Plugin: refused and unloaded libraries are unmapped") {
     WARN("this build never unmaps libraries");
     return;
   }
-  for (const char* fault : {"no_entry", "null", "old_abi", "init_error", "init_foreign", "unavailable"}) {
+  for (const char* fault :
+       {"no_entry", "null", "old_abi", "init_error", "init_foreign", "unavailable"}) {
     INFO(fault);
     CHECK_THROWS_AS(load_plugin(plugin(fault)), Error);
     CHECK_FALSE(is_mapped(plugin(fault)));

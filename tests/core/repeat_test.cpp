@@ -86,9 +86,10 @@ using Runs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 std::pair<Program, Program> both_ways(const Model& model) {
   Graph repeated;
   const Tensor x = repeated.input("x", Shape({3, width}, f32));
-  const Tensor y = repeat(model.layers(repeated), x, [](const Layer<>& layer, const Tensor&, const Tensor& carry) {
-    return forward_layer(layer, carry);
-  });
+  const Tensor y = repeat(model.layers(repeated), x,
+                          [](const Layer<>& layer, const Tensor&, const Tensor& carry) {
+                            return forward_layer(layer, carry);
+                          });
   Graph unrolled;
   Tensor z = unrolled.input("x", Shape({3, width}, f32));
   for (const Layer<>& layer : model.layers(unrolled)) z = forward_layer(layer, z);
@@ -101,7 +102,8 @@ void check_same_results(const Program& a, const Program& b, const Model& model) 
     const Buffer x = device(Random(3).uniform(Shape({3, width}, f32)));
     const HostBuffer one = session(a, model.weights, backend).forward({x})[0].to_host();
     const HostBuffer other = session(b, model.weights, backend).forward({x})[0].to_host();
-    // A backend may be given other steps of a loop than of layers written out: equal up to rounding.
+    // A backend may be given other steps of a loop than of layers written out: equal up to
+    // rounding.
     if (std::string_view(backend) == "reference") CHECK(same_bits(one, other));
     expect_close(one, other, 1e-5, 1e-5);
     CHECK_FALSE(same_bits(one, x.to_host()));
@@ -132,9 +134,10 @@ TEST_CASE("repeat: layers of other attributes get functions of their own") {
   Graph graph;
   const Tensor x = graph.input("x", Shape({3, width}, f32));
   int traced = 0;
-  const Tensor y = repeat(model.layers(graph), x, [&](const Layer<>& layer, const Tensor&, const Tensor& carry) {
-    return leaky_relu(linear(carry, layer.weight), traced++ % 2 == 0 ? 0.1 : 0.2);
-  });
+  const Tensor y =
+      repeat(model.layers(graph), x, [&](const Layer<>& layer, const Tensor&, const Tensor& carry) {
+        return leaky_relu(linear(carry, layer.weight), traced++ % 2 == 0 ? 0.1 : 0.2);
+      });
   CHECK(traced == 4);
   const Program program = graph.program({&y, 1});
   CHECK(counts(program).functions == 2);
@@ -158,14 +161,16 @@ TEST_CASE("repeat: values from outside and the layer's number") {
     const Tensor shared = graph.constant("shared", Shape({width}, f32));
     Tensor y = x;
     if (repeats) {
-      y = repeat(model.layers(graph), x, [&](const Layer<>& layer, const Tensor& index, const Tensor& carry) {
-        return forward_layer(layer, carry) * cast(index, f32) + outside * shared;
-      });
+      y = repeat(model.layers(graph), x,
+                 [&](const Layer<>& layer, const Tensor& index, const Tensor& carry) {
+                   return forward_layer(layer, carry) * cast(index, f32) + outside * shared;
+                 });
     } else {
       const Graph::Recording recording(graph);
       double number = 0;
       for (const Layer<>& layer : model.layers(graph)) {
-        y = forward_layer(layer, y) * full(number++, Shape(std::span<const Axis>(), f32)) + outside * shared;
+        y = forward_layer(layer, y) * full(number++, Shape(std::span<const Axis>(), f32)) +
+            outside * shared;
       }
     }
     return graph.program({&y, 1});
@@ -182,10 +187,11 @@ TEST_CASE("repeat: several values carried, in the form they came in") {
   using Pair = std::array<Tensor, 2>;
   Graph graph;
   const Tensor x = graph.input("x", Shape({3, width}, f32));
-  const Pair y = repeat(model.layers(graph), Pair{x, exp(x)},
-                        [](const Layer<>& layer, const Tensor&, const Pair& carry) {
-                          return Pair{carry[1], forward_layer(layer, carry[0])};  // they change places
-                        });
+  const Pair y =
+      repeat(model.layers(graph), Pair{x, exp(x)},
+             [](const Layer<>& layer, const Tensor&, const Pair& carry) {
+               return Pair{carry[1], forward_layer(layer, carry[0])};  // they change places
+             });
   Graph unrolled;
   Tensor a = unrolled.input("x", Shape({3, width}, f32));
   Tensor b = exp(a);
@@ -211,12 +217,13 @@ TEST_CASE("repeat: no layers change nothing, and a layer that changes the type i
   const Model model(2);
   Graph graph;
   const Tensor x = graph.input("x", Shape({3, width}, f32));
-  const Tensor same = repeat(std::vector<Layer<>>(), x, [](const Layer<>&, const Tensor&, const Tensor& carry) {
-    return exp(carry);
-  });
+  const Tensor same =
+      repeat(std::vector<Layer<>>(), x,
+             [](const Layer<>&, const Tensor&, const Tensor& carry) { return exp(carry); });
   CHECK(same.op() == "input");
   const std::string what = expect_error(Errc::shape_mismatch, [&] {
-    repeat(model.layers(graph), x, [](const Layer<>&, const Tensor&, const Tensor& carry) { return sum(carry, 0); });
+    repeat(model.layers(graph), x,
+           [](const Layer<>&, const Tensor&, const Tensor& carry) { return sum(carry, 0); });
   });
   for (const char* part : {"repeat_test.cpp:", "layer 0", "f32[3, 5]", "f32[5]"}) {
     INFO(what << " should hold " << part);
@@ -231,10 +238,11 @@ TEST_CASE("repeat: a layer's own value does not leave it") {
   Graph graph;
   const Tensor x = graph.input("x", Shape({3, width}, f32));
   Tensor leaked;
-  const Tensor y = repeat(model.layers(graph), x, [&](const Layer<>& layer, const Tensor&, const Tensor& carry) {
-    if (leaked.is_empty()) leaked = linear(carry, layer.weight);
-    return exp(carry);
-  });
+  const Tensor y =
+      repeat(model.layers(graph), x, [&](const Layer<>& layer, const Tensor&, const Tensor& carry) {
+        if (leaked.is_empty()) leaked = linear(carry, layer.weight);
+        return exp(carry);
+      });
   expect_error(Errc::context_mismatch, [&] { y + leaked; });
 }
 
@@ -245,7 +253,8 @@ TEST_CASE("repeat: tensors of another graph do not enter") {
   const Tensor x = graph.input("x", Shape({3, width}, f32));
   const Tensor stranger = other.input("stranger", Shape({3, width}, f32));
   expect_error(Errc::context_mismatch, [&] {
-    repeat(model.layers(graph), x, [&](const Layer<>&, const Tensor&, const Tensor&) { return stranger; });
+    repeat(model.layers(graph), x,
+           [&](const Layer<>&, const Tensor&, const Tensor&) { return stranger; });
   });
 }
 
@@ -267,7 +276,8 @@ TEST_CASE("repeat: state that layers update stays where it is") {
 
   const HostBuffer x_value = Random(2).uniform(Shape({1, 2, 1, width}, f32));
   const HostBuffer cache_value = Random(4).uniform(cache_type);
-  const auto position_value = device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {1}));
+  const auto position_value =
+      device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {1}));
 
   for (const char* backend : {"reference", "cpu"}) {
     INFO(backend);
@@ -282,7 +292,8 @@ TEST_CASE("repeat: state that layers update stays where it is") {
     CHECK_FALSE(first[1].chunk() == shared.chunk());
 
     // Moved: the same memory comes back, with the same values as in the copy.
-    std::vector<Buffer> inputs{device(x_value), Buffer::allocate(cache_type, cpu_device()->default_mem_region()),
+    std::vector<Buffer> inputs{device(x_value),
+                               Buffer::allocate(cache_type, cpu_device()->default_mem_region()),
                                position_value};
     copy_elements(cache_value.view(), inputs[1].host_view());
     const std::byte* memory = inputs[1].data().cptr();

@@ -38,9 +38,8 @@ inline Session session(Program program, std::map<std::string, Buffer> weights = 
 
 inline bool same_bits(const HostBuffer& a, const HostBuffer& b) {
   return a.shape() == b.shape() &&
-         (a.shape().bytes() == 0 ||
-          std::memcmp(a.contiguous().bytes(), b.contiguous().bytes(),
-                      static_cast<std::size_t>(a.shape().bytes())) == 0);
+         (a.shape().bytes() == 0 || std::memcmp(a.contiguous().bytes(), b.contiguous().bytes(),
+                                                static_cast<std::size_t>(a.shape().bytes())) == 0);
 }
 
 inline std::vector<float> values(const Buffer& buffer) {

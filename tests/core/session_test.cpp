@@ -56,7 +56,8 @@ class WatchedBackend final : public Backend {
     if (step.kind == Step::Kind::op && step.op.def()->name == refused) return "on holiday";
     return std::nullopt;
   }
-  std::unique_ptr<Partition> compile(const Lowered& program, std::span<const Step> steps) const override {
+  std::unique_ptr<Partition> compile(const Lowered& program,
+                                     std::span<const Step> steps) const override {
     ++compiled;
     return std::make_unique<Watched>(*this, inner_->compile(program, steps), nullptr);
   }
@@ -104,7 +105,8 @@ TEST_CASE("Session: an input that does not fit is named, with both types") {
   check_contains(refused({device(HostBuffer::zeros(Shape({2, 5}, f32))), good}),
                  {"'x'", "f32[2, 5]", "f32[S, 4]"});
   check_contains(refused({device(HostBuffer::zeros(Shape({8}, f32))), good}), {"'x'", "f32[8]"});
-  check_contains(refused({good, device(HostBuffer::zeros(Shape({2, 4}, f16)))}), {"'bias'", "f16[2, 4]"});
+  check_contains(refused({good, device(HostBuffer::zeros(Shape({2, 4}, f16)))}),
+                 {"'bias'", "f16[2, 4]"});
   check_contains(refused({good, filled(3, 1)}), {"'bias'", "f32[3, 4]", "S = 2"});
   check_contains(refused({good, Buffer()}), {"'bias'", "no data"});
   check_contains(refused({Buffer(Shape({2, 4}, f32)), good}), {"'x'", "no data"});
@@ -185,8 +187,8 @@ TEST_CASE("Session: empty and scalar arrays run") {
   const Tensor x = graph.input("x", Shape(std::span<const Axis>(), f32));
   const Tensor y = x * x;
   Session square = session(graph.program({&y, 1}));
-  CHECK(values(square.forward({device(HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {3}))})[0]) ==
-        std::vector<float>{9});
+  CHECK(values(square.forward({device(HostBuffer::of<float>(Shape(std::span<const Axis>(), f32),
+                                                            {3}))})[0]) == std::vector<float>{9});
 }
 
 TEST_CASE("Session: plans are kept for the shapes last used") {
@@ -244,8 +246,9 @@ TEST_CASE("Session: a run that fails frees the session") {
   const Tensor y = embedding(ids, table);
   Session run = session(graph.program({&y, 1}));
   const Buffer rows = device(floats({3, 2}, {0, 1, 2, 3, 4, 5}));
-  check_contains(expect_error(Errc::out_of_range, [&] { run.forward({rows, device(ints({1}, {3}))}); }),
-                 {"embedding"});
+  check_contains(
+      expect_error(Errc::out_of_range, [&] { run.forward({rows, device(ints({1}, {3}))}); }),
+      {"embedding"});
   CHECK(values(run.forward({rows, device(ints({1}, {2}))})[0]) == std::vector<float>{4, 5});
 }
 
@@ -258,7 +261,8 @@ TEST_CASE("Session: sixteen threads on forks get what one gets") {
   }
   std::map<std::string, Buffer> weights;
   Random random(9);
-  for (int i = 0; i < 4; ++i) weights["w" + std::to_string(i)] = device(random.uniform(Shape({4, 4}, f32)));
+  for (int i = 0; i < 4; ++i)
+    weights["w" + std::to_string(i)] = device(random.uniform(Shape({4, 4}, f32)));
   Session run = session(graph.program({&y, 1}), weights, "cpu");
 
   constexpr int sizes = 4;
@@ -301,15 +305,17 @@ TEST_CASE("Session: who runs what, and why") {
   CHECK(report.parts[1].values == std::vector<std::string>{"add0"});
   CHECK(run.explain("linear0", shapes) ==
         std::vector<std::string>{"watched: on holiday", "reference: takes it"});
-  CHECK(run.explain("add0", shapes) == std::vector<std::string>{"watched: takes it", "reference: takes it"});
+  CHECK(run.explain("add0", shapes) ==
+        std::vector<std::string>{"watched: takes it", "reference: takes it"});
   expect_error(Errc::bad_reference, [&] { run.explain("nothing", shapes); });
   CHECK(values(run.forward({filled(2, 1), filled(2, 1)})[0]) ==
         values(session(sample(), sample_weights()).forward({filled(2, 1), filled(2, 1)})[0]));
 
   Session alone(sample(), {.backends = {watched}});
   alone.bind(std::make_shared<const WeightSet>(sample_weights()));
-  check_contains(expect_error(Errc::unsupported, [&] { alone.forward({filled(2, 1), filled(2, 1)}); }),
-                 {"linear0", "linear", "watched: on holiday"});
+  check_contains(
+      expect_error(Errc::unsupported, [&] { alone.forward({filled(2, 1), filled(2, 1)}); }),
+      {"linear0", "linear", "watched: on holiday"});
 }
 
 }  // namespace tenon

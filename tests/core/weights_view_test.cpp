@@ -50,8 +50,10 @@ TEST_CASE("WeightsView: how many layers there are") {
 
 TEST_CASE("WeightsView: a missing or misshapen weight is named with its file") {
   const WeightsView view = sample();
-  const std::string missing = expect_error(Errc::bad_reference, [&] { view["blk"][0].tensor("down"); });
-  for (const char* part : {"model.gguf", "'blk.0.down'", "blk.0.up.weight", "weights_view_test.cpp:"}) {
+  const std::string missing =
+      expect_error(Errc::bad_reference, [&] { view["blk"][0].tensor("down"); });
+  for (const char* part :
+       {"model.gguf", "'blk.0.down'", "blk.0.up.weight", "weights_view_test.cpp:"}) {
     INFO(missing << " should hold " << part);
     CHECK(missing.find(part) != std::string::npos);
   }

@@ -15,7 +15,9 @@ class IdleBackend final : public Backend {
   explicit IdleBackend(std::string_view name) : name_(name) {}
   std::string_view name() const noexcept override { return name_; }
   MemRegion& region() const override { return cpu_device()->default_mem_region(); }
-  std::optional<std::string> refuses(const Step&) const override { throw 7; }  // what no backend may
+  std::optional<std::string> refuses(const Step&) const override {
+    throw 7;
+  }  // what no backend may
   std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override {
     throw std::runtime_error("no compiler here");
   }
@@ -33,9 +35,11 @@ BackendPtr make(const BackendOptions&) {
 [[maybe_unused]] constexpr const char* other_name = "other";
 
 #if defined(FAULT_OLD_ABI)
-const PluginDescriptor descriptor{.abi_version = plugin_abi_version - 1, .name = own_name, .create = make<own_name>};
+const PluginDescriptor descriptor{
+    .abi_version = plugin_abi_version - 1, .name = own_name, .create = make<own_name>};
 #elif defined(FAULT_NEW_ABI)
-const PluginDescriptor descriptor{.abi_version = plugin_abi_version + 1, .name = own_name, .create = make<own_name>};
+const PluginDescriptor descriptor{
+    .abi_version = plugin_abi_version + 1, .name = own_name, .create = make<own_name>};
 #elif defined(FAULT_SHORT)
 const PluginDescriptor descriptor{.struct_bytes = 8, .name = own_name, .create = make<own_name>};
 #elif defined(FAULT_NO_NAME)
@@ -45,19 +49,21 @@ const PluginDescriptor descriptor{.name = own_name};
 #elif defined(FAULT_OTHER_NAME)
 const PluginDescriptor descriptor{.name = own_name, .create = make<other_name>};
 #elif defined(FAULT_INIT_ERROR)
-const PluginDescriptor descriptor{.name = own_name, .create = [](const BackendOptions&) -> BackendPtr {
+const PluginDescriptor descriptor{.name = own_name,
+                                  .create = [](const BackendOptions&) -> BackendPtr {
                                     throw Error(Errc::device_lost, "card 3", "gone since boot");
                                   }};
 #elif defined(FAULT_INIT_FOREIGN)
-const PluginDescriptor descriptor{.name = own_name, .create = [](const BackendOptions&) -> BackendPtr {
-                                    throw std::uint64_t{7};
-                                  }};
+const PluginDescriptor descriptor{
+    .name = own_name,
+    .create = [](const BackendOptions&) -> BackendPtr { throw std::uint64_t{7}; }};
 #elif defined(FAULT_INIT_NULL)
 const PluginDescriptor descriptor{.name = own_name,
                                   .create = [](const BackendOptions&) { return BackendPtr(); }};
 #elif defined(FAULT_UNAVAILABLE)
-const PluginDescriptor descriptor{
-    .name = own_name, .unavailable = [] { return "this CPU has no AMX"; }, .create = make<own_name>};
+const PluginDescriptor descriptor{.name = own_name,
+                                  .unavailable = [] { return "this CPU has no AMX"; },
+                                  .create = make<own_name>};
 #elif defined(FAULT_TAKEN_NAME)
 constexpr const char* taken = "null";
 const PluginDescriptor descriptor{.name = taken, .create = make<taken>};
@@ -65,15 +71,15 @@ const PluginDescriptor descriptor{.name = taken, .create = make<taken>};
 }  // namespace
 extern "C" int tenon_absent() noexcept;
 namespace {
-const PluginDescriptor descriptor{
-    .struct_bytes = static_cast<std::uint32_t>(tenon_absent()), .name = own_name, .create = make<own_name>};
+const PluginDescriptor descriptor{.struct_bytes = static_cast<std::uint32_t>(tenon_absent()),
+                                  .name = own_name,
+                                  .create = make<own_name>};
 #else  // faults only when it is used; a newer minor version: its descriptor goes on behind ours
 struct Longer {
   PluginDescriptor known;
   std::uint64_t later = 1;
 };
-const Longer longer{
-    {.struct_bytes = sizeof(Longer), .name = own_name, .create = make<own_name>}};
+const Longer longer{{.struct_bytes = sizeof(Longer), .name = own_name, .create = make<own_name>}};
 const PluginDescriptor& descriptor = longer.known;
 #endif
 

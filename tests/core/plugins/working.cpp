@@ -51,7 +51,8 @@ class WorkingBackend final : public Backend {
   std::map<std::string, std::string> properties() const override { return {{"kind", "test"}}; }
 };
 
-const PluginDescriptor descriptor{.name = "working", .create = [](const BackendOptions&) -> BackendPtr {
+const PluginDescriptor descriptor{.name = "working",
+                                  .create = [](const BackendOptions&) -> BackendPtr {
                                     return std::make_shared<const WorkingBackend>();
                                   }};
 

@@ -1,0 +1,49 @@
+#pragma once
+
+// bf16 by integer arithmetic, which compilers turn into vectors, and f16 by the instructions of
+// F16C. Included by the sources of one instruction set each.
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+void run_bf16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    y[i] = __builtin_bit_cast(float, static_cast<std::uint32_t>(x[i]) << 16);
+  }
+}
+
+void run_f32_to_bf16(const float* x, std::uint16_t* y, std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, x[i]);
+    const std::uint32_t rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
+    const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
+    y[i] = static_cast<std::uint16_t>((nan ? bits | 0x400000u : rounded) >> 16);
+  }
+}
+
+#if defined(__F16C__)
+
+void run_f16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    _mm256_storeu_ps(y + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+  for (; i < count; ++i) y[i] = _cvtsh_ss(x[i]);
+}
+
+void run_f32_to_f16(const float* x, std::uint16_t* y, std::int64_t count) noexcept {
+  constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(x + i), nearest));
+  }
+  for (; i < count; ++i) y[i] = _cvtss_sh(x[i], nearest);
+}
+
+#endif
+
+}  // namespace
+}  // namespace tenon::cpu

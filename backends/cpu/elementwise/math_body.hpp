@@ -1,0 +1,180 @@
+#pragma once
+
+// Vector functions of one variable. Included after a simd_*.hpp, by the sources of one instruction
+// set each.
+//
+// Errors are in ulp of the f32 result against the exact function, measured over the whole range; a
+// NaN gives NaN. silu, gelu and gelu_tanh are products with an exponential: where that is
+// subnormal, which makes results smaller than 2^-119, their absolute error is up to 2^-142. The
+// polynomials are least-maximum fits (Lawson's iteration) of this project's own.
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+using Float = Simd::Float;
+using Mask = decltype(Float{} < Float{});
+
+TENON_INLINE Float set(float value) { return Simd::broadcast(&value); }
+TENON_INLINE Float fma(Float a, Float b, Float c) { return Simd::fma(a, b, c); }
+
+TENON_INLINE Float with_bits(Float x, std::uint32_t mask) {
+  return reinterpret_cast<Float>(reinterpret_cast<Mask>(x) & static_cast<std::int32_t>(mask));
+}
+TENON_INLINE Float absolute(Float x) { return with_bits(x, 0x7FFFFFFFu); }
+TENON_INLINE Float copy_sign(Float magnitude, Float sign) {
+  return reinterpret_cast<Float>(reinterpret_cast<Mask>(magnitude) |
+                                 reinterpret_cast<Mask>(with_bits(sign, 0x80000000u)));
+}
+/// The upper half of the significand, whose square is exact.
+TENON_INLINE Float upper_half(Float x) { return with_bits(x, 0xFFFFF000u); }
+
+/// Horner's scheme; coefficients from the highest power down.
+template <class... Rest>
+TENON_INLINE Float polynomial(Float x, float first, Rest... rest) {
+  Float sum = set(first);
+  ((sum = fma(sum, x, set(rest))), ...);
+  return sum;
+}
+
+TENON_INLINE Float square_root(Float x) {
+#if defined(__AVX512F__)
+  return _mm512_sqrt_ps(x);
+#elif defined(__AVX2__)
+  return _mm256_sqrt_ps(x);
+#else
+  for (int i = 0; i < Simd::lanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+#endif
+}
+
+struct Product {
+  Float high, low;  // their sum is exact
+};
+TENON_INLINE Product exact_product(Float a, Float b) {
+  const Float high = a * b;
+#if defined(__FMA__)
+  return {high, fma(a, b, -high)};
+#else
+  // Veltkamp's splitting and Dekker's product.
+  const Float a1 = upper_half(a), b1 = upper_half(b);
+  const Float a2 = a - a1, b2 = b - b1;
+  return {high, a2 * b2 - (((high - a1 * b1) - a2 * b1) - a1 * b2)};
+#endif
+}
+
+/// e^(high + low) for |low| <= 0.05, to 2 ulp; infinity and subnormal numbers where they belong.
+///
+/// high = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split into a part of 10 bits, whose product with
+/// n is exact, and a rest. e^r by its Taylor polynomial of degree 7, whose first term left out is
+/// below 1.4e-8. 2^n is applied in two factors, as neither end of the range fits one.
+TENON_INLINE Float exponential(Float high, Float low) {
+  const Float x = Simd::min(set(89.0f), Simd::max(set(-105.0f), high));
+  const Float magic = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const Float n = fma(x, set(1.44269504f), magic) - magic;
+  Float r = fma(n, set(-0.693359375f), x);
+  r = fma(n, set(2.12194440e-4f), r) + low;
+  const Float p = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f);
+  const Float power = fma(r * r, p, r) + set(1.0f);
+  const Float first = fma(n, set(0.5f), magic);
+  const Float second = (n - (first - magic)) + magic;
+  return power * Simd::power_of_two(first) * Simd::power_of_two(second);
+}
+TENON_INLINE Float exponential(Float x) { return exponential(x, set(0.0f)); }
+
+/// e^(-factor a^2), factor a power of two: the square is taken in two parts, since an error of it
+/// is as many times larger in the result as its value says.
+TENON_INLINE Float bell(Float a, float factor) {
+  const Float a1 = upper_half(a);
+  return exponential(a1 * a1 * set(-factor), (a - a1) * (a + a1) * set(-factor));
+}
+
+/// Natural logarithm to 2 ulp: x = 2^k m, m within [sqrt(1/2), sqrt(2)), and with f = m - 1
+/// log m = f - f^2 / 2 + f^3 P(f).
+TENON_INLINE Float logarithm(Float x) {
+  const Mask subnormal = x < set(0x1p-126f);
+  const Float scaled = subnormal ? x * set(0x1p23f) : x;
+  const Mask bits = reinterpret_cast<Mask>(scaled);
+  // Exponent of scaled / sqrt(1/2), rounded down.
+  const Mask exponent = (bits - 0x3F3504F3) >> 23;
+  const Float f = reinterpret_cast<Float>(bits - (exponent << 23)) - set(1.0f);
+  const Float k = __builtin_convertvector(exponent, Float) - (subnormal ? set(23.0f) : set(0.0f));
+  const Float square = f * f;
+  const Float p =
+      polynomial(f, 0.0676851574f, -0.117131034f, 0.118988882f, -0.124005438f, 0.142175435f,
+                 -0.166681873f, 0.200022165f, -0.250000078f, 0.333333113f);
+  Float low = fma(square * f, p, k * set(-2.12194440e-4f));
+  low = fma(square, set(-0.5f), low);
+  Float y = fma(k, set(0.693359375f), f + low);
+  y = x == set(__builtin_inff()) ? x : y;
+  y = x == set(0.0f) ? set(-__builtin_inff()) : y;
+  return x >= set(0.0f) ? y : (x - x) / (x - x);
+}
+
+/// 2 ulp. Below 5/8 an odd polynomial, above it 1 - 2 / (e^2x + 1).
+TENON_INLINE Float hyperbolic_tangent(Float x) {
+  const Float a = absolute(x), square = a * a;
+  const Float p = polynomial(square, -0.00570497837f, 0.0206390787f, -0.0537397122f, 0.133314422f,
+                             -0.333332819f);
+  const Float small = fma(a * square, p, a);
+  const Float large = set(1.0f) - set(2.0f) / (exponential(a + a) + set(1.0f));
+  return copy_sign(a < set(0.625f) ? small : large, x);
+}
+
+/// Phi(-a) e^(a^2 / 2) for a in [0, 16], Phi the normal distribution: t P(t), t = 1 / (1 + a / 4),
+/// relative error 1e-8 before rounding.
+TENON_INLINE Float mills_ratio(Float a) {
+  const Float t = set(1.0f) / fma(a, set(0.25f), set(1.0f));
+  return t * polynomial(t, 0.0171772715f, -0.066119656f, 0.0596941178f, 0.0173834771f,
+                        0.0222140617f, 0.0813669867f, 0.0739028391f, 0.0950895682f, 0.0995463488f,
+                        0.0997449898f);
+}
+
+/// 3 ulp.
+TENON_INLINE Float error_function(Float x) {
+  const Float a = Simd::min(set(10.0f), absolute(x)), square = a * a;
+  const Float small = a * polynomial(square, 7.88911955e-5f, -0.000802084128f, 0.00518953534f,
+                                     -0.0268544446f, 0.112836002f, -0.376126271f, 1.12837917f);
+  const Float large = set(1.0f) - set(2.0f) * bell(a, 1.0f) * mills_ratio(a * set(1.41421356f));
+  return copy_sign(a < set(1.0f) ? small : large, x);
+}
+
+/// factor / (1 + e^-(high + low)), to 3 ulp and without overflow on either side.
+TENON_INLINE Float times_sigmoid(Float factor, Float high, Float low) {
+  const Mask negative = high < set(0.0f);
+  const Float e = exponential(negative ? high : -high, negative ? low : -low);
+  return (negative ? factor * e : factor) / (set(1.0f) + e);
+}
+TENON_INLINE Float sigmoid(Float x) { return times_sigmoid(set(1.0f), x, set(0.0f)); }
+TENON_INLINE Float silu(Float x) { return times_sigmoid(x, x, set(0.0f)); }
+
+/// x Phi(x), to 7 ulp: from the tail Phi(-|x|) on both sides, as 1 + erf(x) cancels on the left.
+TENON_INLINE Float gelu(Float x) {
+  const Float a = Simd::min(set(16.0f), absolute(x));
+  const Float tail = bell(a, 0.5f) * mills_ratio(a);
+  return x < set(0.0f) ? x * tail : x - a * tail;
+}
+
+/// x / (1 + e^-2u), which is x (1 + tanh u) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3), to 4 ulp: 2u
+/// is carried in two parts, like the square in bell().
+TENON_INLINE Float gelu_tanh(Float x) {
+  // 2 sqrt(2 / pi) and that times 0.044715, each as f32 and what that leaves out.
+  constexpr double linear = 1.5957691216057308, cubic = 0.0713548162726002;
+  constexpr auto a = static_cast<float>(linear), b = static_cast<float>(cubic);
+  constexpr auto a_rest = static_cast<float>(linear - static_cast<double>(a));
+  constexpr auto b_rest = static_cast<float>(cubic - static_cast<double>(b));
+  const Float v = Simd::min(set(12.0f), Simd::max(set(-12.0f), x));
+  const Product square = exact_product(v, v);
+  const Product term = exact_product(square.high, set(b));
+  const Float sum = term.high + set(a);
+  // What the sum rounds away (Knuth).
+  const Float part = sum - term.high;
+  const Float lost = (term.high - (sum - part)) + (set(a) - part);
+  const Float rest =
+      lost + term.low + set(a_rest) + fma(square.low, set(b), square.high * set(b_rest));
+  const Product argument = exact_product(v, sum);
+  return times_sigmoid(x, argument.high, fma(v, rest, argument.low));
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,131 @@
+#pragma once
+
+// Element by element. Included after a simd_*.hpp, by the sources of one instruction set each.
+//
+// Whole vectors and the rest of an array go through the same instructions, the rest filled up with
+// zeros: an element's bits do not depend on where an array starts or ends.
+#include "elementwise.hpp"
+#include "math_body.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t lanes = Simd::lanes;
+
+TENON_INLINE Float load(const float* x, std::int64_t count) {
+  if (count >= lanes) return Simd::load_float(x);
+  float pad[lanes] = {};
+  __builtin_memcpy(pad, x, static_cast<std::size_t>(count) * sizeof(float));
+  return Simd::load_float(pad);
+}
+TENON_INLINE void store(float* y, Float v, std::int64_t count) {
+  if (count >= lanes) return Simd::store_float(y, v);
+  float pad[lanes];
+  Simd::store_float(pad, v);
+  __builtin_memcpy(y, pad, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+/// An input of map(): an array, or one number for every element.
+struct Array {
+  const float* x;
+  TENON_INLINE Float at(std::int64_t i, std::int64_t count) const { return load(x + i, count); }
+};
+struct Constant {
+  Float value;
+  TENON_INLINE Float at(std::int64_t, std::int64_t) const { return value; }
+};
+
+/// y = f(inputs...); y may be one of the inputs.
+template <class F, class... Inputs>
+TENON_INLINE void map(F f, float* y, std::int64_t count, Inputs... inputs) {
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    store(y + i, f(inputs.at(i, count - i)...), count - i);
+  }
+}
+
+/// Calls use(f) with the vector function of an op.
+template <class Use>
+TENON_INLINE void with_function(Unary op, Use use) {
+  switch (op) {
+    case Unary::neg:
+      return use([](Float x) { return -x; });
+    case Unary::abs:
+      return use([](Float x) { return absolute(x); });
+    case Unary::square:
+      return use([](Float x) { return x * x; });
+    case Unary::sqrt:
+      return use([](Float x) { return square_root(x); });
+    case Unary::rsqrt:
+      return use([](Float x) { return set(1.0f) / square_root(x); });
+    case Unary::reciprocal:
+      return use([](Float x) { return set(1.0f) / x; });
+    case Unary::exp:
+      return use([](Float x) { return exponential(x); });
+    case Unary::log:
+      return use([](Float x) { return logarithm(x); });
+    case Unary::tanh:
+      return use([](Float x) { return hyperbolic_tangent(x); });
+    case Unary::erf:
+      return use([](Float x) { return error_function(x); });
+    case Unary::sigmoid:
+      return use([](Float x) { return sigmoid(x); });
+    case Unary::relu:
+      return use([](Float x) { return x <= set(0.0f) ? set(0.0f) : x; });
+    case Unary::silu:
+      return use([](Float x) { return silu(x); });
+    case Unary::gelu:
+      return use([](Float x) { return gelu(x); });
+    case Unary::gelu_tanh:
+      return use([](Float x) { return gelu_tanh(x); });
+  }
+}
+
+void run_unary(Unary op, const float* x, float* y, std::int64_t count) noexcept {
+  with_function(op, [=](auto f) { map(f, y, count, Array{x}); });
+}
+
+void run_gated(Unary op, const float* gate, const float* up, float* y,
+               std::int64_t count) noexcept {
+  with_function(op, [=](auto f) {
+    map([f](Float g, Float u) { return f(g) * u; }, y, count, Array{gate}, Array{up});
+  });
+}
+
+template <class F>
+TENON_INLINE void map_pairs(F f, const float* a, std::int64_t a_step, const float* b,
+                            std::int64_t b_step, float* y, std::int64_t count) {
+  if (count <= 0) return;
+  if (a_step != 0 && b_step != 0) return map(f, y, count, Array{a}, Array{b});
+  if (a_step != 0) return map(f, y, count, Array{a}, Constant{set(*b)});
+  if (b_step != 0) return map(f, y, count, Constant{set(*a)}, Array{b});
+  map(f, y, count, Constant{set(*a)}, Constant{set(*b)});
+}
+
+/// As maximum and minimum: a where it is the greater (smaller) or NaN, else b.
+TENON_INLINE Float greater(Float a, Float b) { return ((a > b) | (a != a)) ? a : b; }
+TENON_INLINE Float smaller(Float a, Float b) { return ((a < b) | (a != a)) ? a : b; }
+
+void run_binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
+                float* y, std::int64_t count) noexcept {
+  const auto run = [=](auto f) { map_pairs(f, a, a_step, b, b_step, y, count); };
+  switch (op) {
+    case Binary::add:
+      return run([](Float p, Float q) { return p + q; });
+    case Binary::sub:
+      return run([](Float p, Float q) { return p - q; });
+    case Binary::mul:
+      return run([](Float p, Float q) { return p * q; });
+    case Binary::div:
+      return run([](Float p, Float q) { return p / q; });
+    case Binary::minimum:
+      return run([](Float p, Float q) { return smaller(p, q); });
+    case Binary::maximum:
+      return run([](Float p, Float q) { return greater(p, q); });
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,144 @@
+#pragma once
+
+// Rows. Included after a simd_*.hpp, by the sources of one instruction set each.
+#include "point_body.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+using Doubles = double __attribute__((vector_size(4 * Simd::lanes)));
+using FewFloats = float __attribute__((vector_size(2 * Simd::lanes)));
+
+/// Sum of term(x[i]) in f64: element i belongs to sum i mod 16 on every instruction set, and the 16
+/// sums are folded by halves.
+template <class Term>
+TENON_INLINE double total(const float* x, std::int64_t count, Term term) {
+  constexpr int sums = 16, wide = Simd::lanes / 2, vectors = sums / wide;
+  Doubles partial[vectors] = {};
+  std::int64_t i = 0;
+  for (; i + sums <= count; i += sums) {
+    for (int v = 0; v < vectors; ++v) {
+      FewFloats part;
+      __builtin_memcpy(&part, x + i + v * wide, sizeof part);
+      partial[v] += term(__builtin_convertvector(part, Doubles));
+    }
+  }
+  double sum[sums];
+  __builtin_memcpy(sum, partial, sizeof sum);
+  for (int j = 0; i < count; ++i, ++j) sum[j] += term(static_cast<double>(x[i]));
+  for (int half = sums / 2; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) sum[j] += sum[j + half];
+  }
+  return sum[0];
+}
+
+TENON_INLINE double plain_sum(const float* x, std::int64_t count) {
+  return total(x, count, [](auto v) { return v; });
+}
+
+float inverse_root(double square, double eps) {
+  return static_cast<float>(1.0 / __builtin_sqrt(square + eps));
+}
+
+void run_rms_norm_row(const float* x, const float* weight, float eps, float* y,
+                      std::int64_t count) noexcept {
+  const double squares = total(x, count, [](auto v) { return v * v; });
+  const Float scale =
+      set(inverse_root(squares / static_cast<double>(count), static_cast<double>(eps)));
+  if (weight == nullptr) return map([=](Float v) { return v * scale; }, y, count, Array{x});
+  map([=](Float v, Float w) { return v * scale * w; }, y, count, Array{x}, Array{weight});
+}
+
+void run_layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
+                        std::int64_t count) noexcept {
+  const double mean = plain_sum(x, count) / static_cast<double>(count);
+  const double squares = total(x, count, [mean](auto v) { return (v - mean) * (v - mean); });
+  const Float centre = set(static_cast<float>(mean));
+  const Float scale =
+      set(inverse_root(squares / static_cast<double>(count), static_cast<double>(eps)));
+  const auto run = [=](auto w, auto b) {
+    map([=](Float v, Float gain, Float shift) { return fma((v - centre) * scale, gain, shift); }, y,
+        count, Array{x}, w, b);
+  };
+  const Constant one{set(1.0f)}, zero{set(0.0f)};
+  if (weight != nullptr && bias != nullptr) return run(Array{weight}, Array{bias});
+  if (weight != nullptr) return run(Array{weight}, zero);
+  if (bias != nullptr) return run(one, Array{bias});
+  run(one, zero);
+}
+
+template <class Pick>
+TENON_INLINE float extreme(const float* x, std::int64_t count, float start, Pick pick) {
+  const Float none = set(start);
+  Float best = none;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) best = pick(Simd::load_float(x + i), best);
+  for (; i < count; ++i) best = pick(set(x[i]), best);
+  float values[lanes];
+  Simd::store_float(values, best);
+  for (std::int64_t j = 0; j < lanes; ++j) best = pick(set(values[j]), best);
+  Simd::store_float(values, best);
+  return values[0];
+}
+
+float run_fold_row(Fold op, const float* x, std::int64_t count) noexcept {
+  constexpr float infinity = __builtin_inff();
+  switch (op) {
+    case Fold::sum:
+      return static_cast<float>(plain_sum(x, count));
+    case Fold::mean:
+      return static_cast<float>(plain_sum(x, count) / static_cast<double>(count));
+    case Fold::max:
+      return extreme(x, count, -infinity, [](Float a, Float b) { return greater(a, b); });
+    case Fold::min:
+      return extreme(x, count, infinity, [](Float a, Float b) { return smaller(a, b); });
+  }
+  return 0;
+}
+
+void run_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
+  const Float peak = set(run_fold_row(Fold::max, x, count));
+  map([=](Float v) { return exponential(v - peak); }, y, count, Array{x});
+  const Float scale = set(static_cast<float>(1.0 / plain_sum(y, count)));
+  map([=](Float v) { return v * scale; }, y, count, Array{y});
+}
+
+void rotate_apart(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
+                  float* y) {
+  for (std::int64_t i = 0; i < pairs; i += lanes) {
+    const std::int64_t rest = pairs - i;
+    const Float a = load(x + i, rest), b = load(x + pairs + i, rest);
+    const Float c = load(cosines + i, rest), s = load(sines + i, rest);
+    store(y + i, fma(a, c, -(b * s)), rest);
+    store(y + pairs + i, fma(b, c, a * s), rest);
+  }
+}
+
+void rotate_interleaved(const float* x, const float* cosines, const float* sines,
+                        std::int64_t pairs, float* y) {
+  for (std::int64_t i = 0; i < pairs; i += lanes) {
+    const std::int64_t rest = pairs - i < lanes ? pairs - i : lanes;
+    const auto bytes = static_cast<std::size_t>(2 * rest) * sizeof(float);
+    // Copies, as y may be x, which would keep the compiler from using vectors.
+    float in[2 * lanes] = {}, out[2 * lanes], c[lanes], s[lanes];
+    __builtin_memcpy(in, x + 2 * i, bytes);
+    Simd::store_float(c, load(cosines + i, rest));
+    Simd::store_float(s, load(sines + i, rest));
+    for (std::int64_t j = 0; j < lanes; ++j) {
+      out[2 * j] = in[2 * j] * c[j] - in[2 * j + 1] * s[j];
+      out[2 * j + 1] = in[2 * j + 1] * c[j] + in[2 * j] * s[j];
+    }
+    __builtin_memcpy(y + 2 * i, out, bytes);
+  }
+}
+
+void run_rotate_row(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
+                    bool interleaved, float* y, std::int64_t size) noexcept {
+  (interleaved ? rotate_interleaved : rotate_apart)(x, cosines, sines, pairs, y);
+  if (x == y || size <= 2 * pairs) return;
+  __builtin_memcpy(y + 2 * pairs, x + 2 * pairs,
+                   static_cast<std::size_t>(size - 2 * pairs) * sizeof(float));
+}
+
+}  // namespace
+}  // namespace tenon::cpu

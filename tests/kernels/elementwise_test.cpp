@@ -1,0 +1,391 @@
+// Every function of elementwise.hpp on every instruction set, against the exact function in f64.
+#include "backends/cpu/elementwise/elementwise.hpp"
+
+#include "support.hpp"
+
+#include <tenon/dtype.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::cpu;
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// Sets a level for the length of a scope.
+class Level {
+ public:
+  explicit Level(Isa isa) : before_(active_isa()) { set_active_isa(isa); }
+  ~Level() { set_active_isa(before_); }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Isa before_;
+};
+
+template <class Body>
+void on_every_level(Body body) {
+  for (const Isa isa : test::supported_isas()) {
+    INFO("on " << name(isa));
+    const Level level(isa);
+    body();
+  }
+}
+
+struct Function {
+  Unary op;
+  const char* name;
+  double (*exact)(double);
+  double ulps;
+  float floor = 0x1p-126f;  // below it, errors are in ulp of this number
+};
+
+double gelu_tanh_exact(double x) {
+  const double u = std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
+  return x / (1 + std::exp(-2 * u));
+}
+
+// The bounds that math_body.hpp states; half an ulp for what IEEE 754 rounds correctly.
+const Function functions[] = {
+    {Unary::neg, "neg", [](double x) { return -x; }, 0},
+    {Unary::abs, "abs", [](double x) { return std::fabs(x); }, 0},
+    {Unary::square, "square", [](double x) { return x * x; }, 0.5},
+    {Unary::sqrt, "sqrt", [](double x) { return std::sqrt(x); }, 0.5},
+    {Unary::rsqrt, "rsqrt", [](double x) { return 1 / std::sqrt(x); }, 1.5},
+    {Unary::reciprocal, "reciprocal", [](double x) { return 1 / x; }, 0.5},
+    {Unary::exp, "exp", [](double x) { return std::exp(x); }, 2},
+    {Unary::log, "log", [](double x) { return std::log(x); }, 2},
+    {Unary::tanh, "tanh", [](double x) { return std::tanh(x); }, 2},
+    {Unary::erf, "erf", [](double x) { return std::erf(x); }, 3},
+    {Unary::sigmoid, "sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, 3},
+    {Unary::relu, "relu", [](double x) { return x > 0 ? x : 0; }, 0},
+    {Unary::silu, "silu", [](double x) { return x / (1 + std::exp(-x)); }, 4, 0x1p-119f},
+    {Unary::gelu, "gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, 7,
+     0x1p-119f},
+    {Unary::gelu_tanh, "gelu_tanh", gelu_tanh_exact, 4, 0x1p-119f},
+};
+
+/// Distance in units of the last place of the f32 nearest to `exact`.
+double ulps_off(float got, double exact, float floor) {
+  if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e30;
+  const auto nearest = static_cast<float>(exact);
+  if (std::isinf(nearest) || std::isinf(got)) {
+    // An overflow may come half an ulp early or late.
+    if (got == nearest) return 0;
+    const float largest = std::numeric_limits<float>::max();
+    return std::fabs(got) >= largest && std::fabs(nearest) >= largest ? 1 : 1e30;
+  }
+  const double size = std::max(std::fabs(exact), static_cast<double>(floor));
+  const double ulp = std::ldexp(1.0, std::ilogb(size) - 23);
+  return std::fabs(static_cast<double>(got) - exact) / ulp;
+}
+
+/// Numbers of every magnitude, subnormal ones included, and of every sign.
+std::vector<float> samples() {
+  std::vector<float> x;
+  for (std::uint32_t bits = 0; bits < 0x7F800000u; bits += 30011) {
+    x.push_back(std::bit_cast<float>(bits));
+    x.push_back(std::bit_cast<float>(bits | 0x80000000u));
+  }
+  for (int i = -110'000; i <= 110'000; ++i) x.push_back(static_cast<float>(i) * 1.0003e-3f);
+  for (const float special :
+       {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
+        -0x1.fffffep127f, 0.625f, 88.72283f, 88.72284f, -103.97f}) {
+    x.push_back(special);
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("unary functions are accurate over the whole range of f32", "[elementwise]") {
+  const std::vector<float> x = samples();
+  std::vector<float> y(x.size());
+  on_every_level([&] {
+    for (const Function& f : functions) {
+      unary(f.op, x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+      double worst = 0;
+      float at = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double off = ulps_off(y[i], f.exact(static_cast<double>(x[i])), f.floor);
+        if (!(off <= worst)) {
+          worst = off;
+          at = x[i];
+        }
+      }
+      INFO(f.name << " is " << worst << " ulp off at " << at);
+      CHECK(worst <= f.ulps);
+    }
+  });
+}
+
+TEST_CASE("unary functions at infinity, NaN and zero", "[elementwise]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float x[] = {infinity, -infinity, nan, 0.0f, -0.0f};
+  struct Row {
+    Unary op;
+    float y[5];
+  };
+  const Row rows[] = {
+      {Unary::exp, {infinity, 0, nan, 1, 1}},
+      {Unary::log, {infinity, nan, nan, -infinity, -infinity}},
+      {Unary::tanh, {1, -1, nan, 0.0f, -0.0f}},
+      {Unary::erf, {1, -1, nan, 0.0f, -0.0f}},
+      {Unary::sigmoid, {1, 0, nan, 0.5f, 0.5f}},
+      {Unary::relu, {infinity, 0, nan, 0, 0}},
+      // -infinity * 0, as in the formulas that define them.
+      {Unary::silu, {infinity, nan, nan, 0.0f, -0.0f}},
+      {Unary::gelu, {infinity, nan, nan, 0.0f, -0.0f}},
+      {Unary::gelu_tanh, {infinity, nan, nan, 0.0f, -0.0f}},
+      {Unary::sqrt, {infinity, nan, nan, 0.0f, -0.0f}},
+      {Unary::rsqrt, {0, nan, nan, infinity, -infinity}},
+      {Unary::reciprocal, {0.0f, -0.0f, nan, infinity, -infinity}},
+      {Unary::abs, {infinity, infinity, nan, 0.0f, 0.0f}},
+      {Unary::neg, {-infinity, infinity, nan, -0.0f, 0.0f}},
+      {Unary::square, {infinity, infinity, nan, 0.0f, 0.0f}},
+  };
+  on_every_level([&] {
+    for (const Row& row : rows) {
+      float y[5];
+      unary(row.op, x, y, 5);
+      for (int i = 0; i < 5; ++i) {
+        INFO("op " << static_cast<int>(row.op) << " of " << x[i] << " is " << y[i]);
+        if (std::isnan(row.y[i])) {
+          CHECK(std::isnan(y[i]));
+        } else {
+          CHECK(y[i] == row.y[i]);
+          if (row.op != Unary::relu) CHECK(std::signbit(y[i]) == std::signbit(row.y[i]));
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("an element's bits do not depend on its place, the length or aliasing", "[elementwise]") {
+  test::Random random;
+  const auto x = random.normals(97, 3.0f), up = random.normals(97);
+  on_every_level([&] {
+    for (const Function& f : functions) {
+      std::vector<float> whole(97), gate(97);
+      unary(f.op, x.data(), whole.data(), 97);
+      gated(f.op, x.data(), up.data(), gate.data(), 97);
+      for (int begin = 0; begin < 97; begin += 5) {
+        for (int count : {0, 1, 3, 7, 16, 31}) {
+          if (begin + count > 97) continue;
+          std::vector<float> part(x.begin() + begin, x.begin() + begin + count + 0);
+          part.push_back(42.0f);
+          unary(f.op, part.data(), part.data(), count);
+          INFO(f.name << " from " << begin << ", " << count << " long");
+          const auto size = static_cast<std::size_t>(count) * sizeof(float);
+          CHECK(std::memcmp(part.data(), whole.data() + begin, size) == 0);
+          CHECK(part[static_cast<std::size_t>(count)] == 42.0f);
+          part.assign(up.begin() + begin, up.begin() + begin + count);
+          part.push_back(42.0f);
+          gated(f.op, x.data() + begin, part.data(), part.data(), count);
+          CHECK(std::memcmp(part.data(), gate.data() + begin, size) == 0);
+          CHECK(part[static_cast<std::size_t>(count)] == 42.0f);
+        }
+      }
+      for (std::size_t i = 0; i < 97; ++i) {
+        // A NaN (of a negative number's root) has no one spelling.
+        if (!std::isnan(whole[i])) CHECK(gate[i] == whole[i] * up[i]);
+      }
+    }
+  });
+}
+
+TEST_CASE("binary functions, broadcasting and in place", "[elementwise]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  test::Random random;
+  auto a = random.normals(45), b = random.normals(45);
+  a[3] = b[5] = nan;
+  a[7] = infinity;
+  b[9] = -infinity;
+  struct Case {
+    Binary op;
+    float (*exact)(float, float);
+  };
+  const Case cases[] = {
+      {Binary::add, [](float p, float q) { return p + q; }},
+      {Binary::sub, [](float p, float q) { return p - q; }},
+      {Binary::mul, [](float p, float q) { return p * q; }},
+      {Binary::div, [](float p, float q) { return p / q; }},
+      {Binary::minimum, [](float p, float q) { return p != p || q != q ? p + q : std::min(p, q); }},
+      {Binary::maximum, [](float p, float q) { return p != p || q != q ? p + q : std::max(p, q); }},
+  };
+  on_every_level([&] {
+    for (const Case& c : cases) {
+      for (int steps = 0; steps < 4; ++steps) {
+        const int a_step = steps & 1, b_step = steps >> 1;
+        for (int count : {1, 4, 15, 45}) {
+          std::vector<float> y = a_step != 0 ? a : b;  // in place where an operand is as long as y
+          const float* first = a_step != 0 ? y.data() : a.data();
+          const float* second = a_step == 0 && b_step != 0 ? y.data() : b.data();
+          binary(c.op, first, a_step, second, b_step, y.data(), count);
+          for (int i = 0; i < count; ++i) {
+            const float want = c.exact(a[static_cast<std::size_t>(i * a_step)],
+                                       b[static_cast<std::size_t>(i * b_step)]);
+            const float got = y[static_cast<std::size_t>(i)];
+            INFO("op " << static_cast<int>(c.op) << ", element " << i << " of " << count);
+            CHECK((std::isnan(want) ? std::isnan(got) : got == want));
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("norms and softmax of rows of any length", "[elementwise]") {
+  test::Random random;
+  on_every_level([&] {
+    for (int n : {1, 2, 15, 16, 17, 64, 100, 577}) {
+      const auto size = static_cast<std::size_t>(n);
+      auto x = random.normals(n, 2.0f);
+      for (float& v : x) v += 1.0f;
+      const auto weight = random.normals(n), bias = random.normals(n);
+      double sum = 0, squares = 0, peak = -1e30;
+      for (float v : x) {
+        sum += static_cast<double>(v);
+        squares += static_cast<double>(v) * static_cast<double>(v);
+        peak = std::max(peak, static_cast<double>(v));
+      }
+      const double mean = sum / n;
+      double variance = 0, exps = 0;
+      for (float v : x) {
+        variance += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean) / n;
+        exps += std::exp(static_cast<double>(v) - peak);
+      }
+      for (int given = 0; given < 4; ++given) {
+        const float* w = given & 1 ? weight.data() : nullptr;
+        const float* b = given & 2 ? bias.data() : nullptr;
+        std::vector<float> rms = x, layer = x, soft = x;  // in place
+        rms_norm_row(rms.data(), w, 1e-5f, rms.data(), n);
+        layer_norm_row(layer.data(), w, b, 1e-5f, layer.data(), n);
+        softmax_row(soft.data(), soft.data(), n);
+        for (std::size_t i = 0; i < size; ++i) {
+          const double v = static_cast<double>(x[i]), g = w ? static_cast<double>(w[i]) : 1;
+          INFO("element " << i << " of " << n);
+          CHECK(static_cast<double>(rms[i]) ==
+                Approx(v / std::sqrt(squares / n + 1e-5) * g).epsilon(5e-7).margin(1e-12));
+          CHECK(static_cast<double>(layer[i]) ==
+                Approx((v - mean) / std::sqrt(variance + 1e-5) * g +
+                       (b ? static_cast<double>(b[i]) : 0))
+                    .epsilon(1e-6)
+                    .margin(n == 1 ? 1e-4 : 1e-6));
+          CHECK(static_cast<double>(soft[i]) == Approx(std::exp(v - peak) / exps).epsilon(1e-6));
+        }
+      }
+      CHECK(static_cast<double>(fold_row(Fold::sum, x.data(), n)) ==
+            Approx(sum).epsilon(1e-7).margin(1e-12));
+      CHECK(static_cast<double>(fold_row(Fold::mean, x.data(), n)) ==
+            Approx(mean).epsilon(1e-7).margin(1e-12));
+      CHECK(fold_row(Fold::max, x.data(), n) == *std::max_element(x.begin(), x.end()));
+      CHECK(fold_row(Fold::min, x.data(), n) == *std::min_element(x.begin(), x.end()));
+      for (std::size_t i = 0; i < size; i += 13) {
+        auto with_nan = x;
+        with_nan[i] = std::numeric_limits<float>::quiet_NaN();
+        CHECK(std::isnan(fold_row(Fold::max, with_nan.data(), n)));
+        CHECK(std::isnan(fold_row(Fold::min, with_nan.data(), n)));
+      }
+    }
+  });
+}
+
+TEST_CASE("sums have the same bits on every instruction set", "[elementwise]") {
+  test::Random random;
+  const auto x = random.normals(1003);
+  const auto all = [&] {
+    std::vector<float> y(1004);
+    rms_norm_row(x.data(), nullptr, 1e-6f, y.data(), 1003);
+    y.back() = fold_row(Fold::sum, x.data(), 1003);
+    return y;
+  };
+  std::vector<float> portable;
+  {
+    const Level level(Isa::portable);
+    portable = all();
+  }
+  on_every_level([&] { CHECK(all() == portable); });
+}
+
+TEST_CASE("rotation of both layouts, in place, with elements that pass through", "[elementwise]") {
+  test::Random random;
+  on_every_level([&] {
+    for (int pairs : {1, 3, 8, 16, 19, 32, 128}) {
+      const int size = 2 * pairs + 5;
+      const auto x = random.normals(size), c = random.normals(pairs), s = random.normals(pairs);
+      for (const bool interleaved : {false, true}) {
+        std::vector<float> y(x.size(), -1), same = x;
+        rotate_row(x.data(), c.data(), s.data(), pairs, interleaved, y.data(), size);
+        rotate_row(same.data(), c.data(), s.data(), pairs, interleaved, same.data(), size);
+        CHECK(same == y);
+        for (int i = 0; i < pairs; ++i) {
+          const auto first = static_cast<std::size_t>(interleaved ? 2 * i : i);
+          const auto second = static_cast<std::size_t>(interleaved ? 2 * i + 1 : i + pairs);
+          const auto p = static_cast<std::size_t>(i);
+          INFO("pair " << i << " of " << pairs);
+          CHECK(y[first] == Approx(x[first] * c[p] - x[second] * s[p]).margin(1e-6));
+          CHECK(y[second] == Approx(x[second] * c[p] + x[first] * s[p]).margin(1e-6));
+        }
+        for (auto i = static_cast<std::size_t>(2 * pairs); i < x.size(); ++i) CHECK(y[i] == x[i]);
+      }
+    }
+  });
+}
+
+TEST_CASE("conversions of every 16-bit number and of numbers between them", "[elementwise]") {
+  std::vector<std::uint16_t> codes(65536 + 3), back(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint16_t>(i);
+  const auto count = static_cast<std::int64_t>(codes.size());
+  std::vector<float> wide(codes.size());
+  on_every_level([&] {
+    f16_to_f32(codes.data(), wide.data(), count);
+    f32_to_f16(wide.data(), back.data(), count);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      const float want = to_float(half{codes[i]});
+      wrong += std::isnan(want) ? !std::isnan(wide[i]) : wide[i] != want || back[i] != codes[i];
+    }
+    CHECK(wrong == 0);
+    bf16_to_f32(codes.data(), wide.data(), count);
+    f32_to_bf16(wide.data(), back.data(), count);
+    wrong = 0;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      const float want = to_float(bfloat16{codes[i]});
+      wrong += std::isnan(want) ? !std::isnan(to_float(bfloat16{back[i]}))
+                                : wide[i] != want || back[i] != codes[i];
+    }
+    CHECK(wrong == 0);
+    auto x = samples();
+    x.push_back(infinity);
+    x.push_back(-infinity);
+    for (std::uint32_t i = 0; i < 0x7C00; i += 7) {  // halfway between two f16, and its neighbours
+      const float middle = (to_float(half{static_cast<std::uint16_t>(i)}) +
+                            to_float(half{static_cast<std::uint16_t>(i + 1)})) /
+                           2;
+      x.insert(x.end(),
+               {middle, -middle, std::nextafter(middle, infinity), std::nextafter(middle, 0.0f)});
+    }
+    std::vector<std::uint16_t> y(x.size());
+    f32_to_f16(x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+    wrong = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) wrong += y[i] != to_half(x[i]).bits;
+    CHECK(wrong == 0);
+    f32_to_bf16(x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+    wrong = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) wrong += y[i] != to_bfloat16(x[i]).bits;
+    CHECK(wrong == 0);
+  });
+}

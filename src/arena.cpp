@@ -11,10 +11,12 @@ namespace tenon {
 
 namespace {
 constexpr std::size_t max_alignment = 4096;
+constexpr std::size_t max_budget = std::size_t{1} << 40;  // more than any machine gives
 }
 
 Arena::Arena(std::size_t budget_bytes)
-    : block_(new (std::nothrow) std::byte[budget_bytes]), budget_(budget_bytes) {
+    : block_(budget_bytes <= max_budget ? new (std::nothrow) std::byte[budget_bytes] : nullptr),
+      budget_(budget_bytes) {
   if (!block_) {
     throw Error(Errc::out_of_memory, "Arena", fmt::format("a budget of {} bytes", budget_bytes));
   }

@@ -43,15 +43,19 @@ struct BoundPlan {
   std::vector<BoundStage> stages;
 };
 
-/// The first backend that takes a step, or its whole body.
+/// The first backend that takes a step. A loop goes to a backend that is the first choice of every
+/// step in its body; otherwise it is run here, so that one step which the fastest backend refuses does
+/// not take the whole stack of layers away from it.
 std::optional<std::size_t> backend_for(std::span<const BackendPtr> backends, const Step& step) {
+  if (step.kind == Step::Kind::loop) {
+    if (step.body.empty()) return 0;
+    const std::optional<std::size_t> first = backend_for(backends, step.body.front());
+    const bool agreed = std::ranges::all_of(
+        step.body, [&](const Step& inner) { return backend_for(backends, inner) == first; });
+    return agreed ? first : std::nullopt;
+  }
   for (std::size_t i = 0; i < backends.size(); ++i) {
-    const bool takes = step.kind == Step::Kind::loop
-                           ? std::ranges::all_of(step.body, [&](const Step& inner) {
-                               return backend_for(backends.subspan(i, 1), inner).has_value();
-                             })
-                           : !backends[i]->refuses(step).has_value();
-    if (takes) return i;
+    if (!backends[i]->refuses(step)) return i;
   }
   return std::nullopt;
 }

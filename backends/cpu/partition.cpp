@@ -102,7 +102,9 @@ class PrepareTask final : public Task {
 
 class PartitionCompiler final : public Compiler {
  public:
-  PartitionCompiler(bool exact, std::size_t constants) : exact_(exact), packed_(constants, false) {}
+  /// `counts`: of the loops around the partition.
+  PartitionCompiler(bool exact, std::size_t constants, const LoopSteps& counts)
+      : exact_(exact), packed_(constants, false), counts_(counts) {}
 
   std::vector<Node> compile(std::span<const Step> steps) {
     std::vector<Node> nodes;
@@ -211,8 +213,8 @@ class PartitionCompiler final : public Compiler {
 
   bool exact_;
   std::vector<bool> packed_;
+  LoopSteps counts_;  // how often each loop runs
   std::vector<Node>* nodes_ = nullptr;
-  LoopSteps counts_{};
   std::int64_t scratch_bytes_ = 0;
   std::int64_t zeroed_bytes_ = 0;
   std::int64_t prepared_bytes_ = 0;
@@ -308,11 +310,26 @@ class CpuPartition final : public Partition {
   std::shared_ptr<const Compiled> compiled_;
 };
 
+/// How often the loops run that are around `steps`, a stretch of the program's steps or of a loop's.
+bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, LoopSteps& counts) {
+  if (!steps.empty() && &steps.front() >= all.data() && &steps.front() < all.data() + all.size()) return true;
+  for (const Step& step : all) {
+    if (step.kind != Step::Kind::loop) continue;
+    const auto depth = static_cast<std::size_t>(step.depth);
+    counts[depth] = step.count;
+    if (find_loops_around(step.body, steps, counts)) return true;
+    counts[depth] = 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
                                              std::shared_ptr<ThreadPool> pool, bool exact) {
-  PartitionCompiler compiler(exact, program.constants.size());
+  LoopSteps counts{};
+  find_loops_around(program.steps, steps, counts);
+  PartitionCompiler compiler(exact, program.constants.size(), counts);
   auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(steps);
   compiled->packed = compiler.packed();

@@ -124,15 +124,16 @@ struct HostFrame {
       offset += iteration[d] * place.byte_step[d];
       entry += iteration[d] * place.entry_step[d];
     }
+    // An empty array may lie nowhere, whatever its offset.
+    const auto from = [offset](std::byte* base) { return base == nullptr ? nullptr : base + offset; };
     switch (place.kind) {
-      case Place::Kind::input: return inputs[place.index] + offset;
-      case Place::Kind::output: return outputs[place.index] + offset;
+      case Place::Kind::input: return from(inputs[place.index]);
+      case Place::Kind::output: return from(outputs[place.index]);
       case Place::Kind::constant:
-        return const_cast<std::byte*>(constants[static_cast<std::size_t>(entry)]) + offset;
-      case Place::Kind::slab: return slab + offset;
+        return from(const_cast<std::byte*>(constants[static_cast<std::size_t>(entry)]));
+      case Place::Kind::slab: return from(slab);
       case Place::Kind::loop_index:
-        return reinterpret_cast<std::byte*>(
-            const_cast<std::int64_t*>(&loop_index[place.index]));
+        return reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(&loop_index[place.index]));
     }
     return nullptr;
   }

@@ -116,19 +116,10 @@ void rotate_apart(const float* x, const float* cosines, const float* sines, std:
 
 void rotate_interleaved(const float* x, const float* cosines, const float* sines,
                         std::int64_t pairs, float* y) {
-  for (std::int64_t i = 0; i < pairs; i += lanes) {
-    const std::int64_t rest = pairs - i < lanes ? pairs - i : lanes;
-    const auto bytes = static_cast<std::size_t>(2 * rest) * sizeof(float);
-    // Copies, as y may be x, which would keep the compiler from using vectors.
-    float in[2 * lanes] = {}, out[2 * lanes], c[lanes], s[lanes];
-    __builtin_memcpy(in, x + 2 * i, bytes);
-    Simd::store_float(c, load(cosines + i, rest));
-    Simd::store_float(s, load(sines + i, rest));
-    for (std::int64_t j = 0; j < lanes; ++j) {
-      out[2 * j] = in[2 * j] * c[j] - in[2 * j + 1] * s[j];
-      out[2 * j + 1] = in[2 * j + 1] * c[j] + in[2 * j] * s[j];
-    }
-    __builtin_memcpy(y + 2 * i, out, bytes);
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    y[2 * i] = a * cosines[i] - b * sines[i];
+    y[2 * i + 1] = b * cosines[i] + a * sines[i];
   }
 }
 

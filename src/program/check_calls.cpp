@@ -14,9 +14,9 @@ using Kind = Instruction::Kind;
 
 /// What a function becomes when its calls are inlined.
 struct Size {
-  std::int64_t instructions = 0;
-  std::int64_t constants = 0;  ///< names of constants and scopes, loops unrolled
-  int depth = 0;               ///< functions below this one
+  std::int64_t instructions = 0;  ///< and parameters of calls, which take time as well
+  std::int64_t constants = 0;     ///< names of constants and scopes, loops unrolled
+  int depth = 0;                  ///< functions below this one
 };
 
 class CallGraph {
@@ -97,9 +97,10 @@ void CallGraph::measure(int index) {
     ++size.instructions;
     if (instruction.kind == Kind::constant || instruction.kind == Kind::scope) ++size.constants;
     if (!calls(instruction)) continue;
-    const Size& inner = sizes_[static_cast<std::size_t>(indices_.at(instruction.function))];
+    const auto callee = static_cast<std::size_t>(indices_.at(instruction.function));
+    const Size& inner = sizes_[callee];
     const std::int64_t rounds = instruction.kind == Kind::repeat ? instruction.count : 1;
-    size.instructions += inner.instructions;
+    size.instructions += inner.instructions + program_.functions[callee].parameter_count;
     size.constants += rounds * (1 + inner.constants);  // both factors are at most 2^20
     size.depth = std::max(size.depth, inner.depth + 1);
     const Spot spot{index, static_cast<int>(i), Spot::nowhere};

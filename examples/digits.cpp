@@ -1,9 +1,9 @@
 // Two classifiers of handwritten digits: a small perceptron and a small convolutional network, on
 // images that training never saw.
+#include <tenon/tenon.hpp>
+
 #include <algorithm>
 #include <cstdio>
-
-#include <tenon/tenon.hpp>
 
 using namespace tenon;
 
@@ -17,7 +17,9 @@ struct Mlp {
     return {nn::Linear<>::init(weights["up"]), nn::Linear<>::init(weights["down"])};
   }
   /// Images [N, 1, 8, 8] -> scores [N, 10].
-  Tensor forward(const Tensor& images) const { return down.forward(silu(up.forward(flatten(images, 1, 3)))); }
+  Tensor forward(const Tensor& images) const {
+    return down.forward(silu(up.forward(flatten(images, 1, 3))));
+  }
 };
 
 /// Twice: 3x3 convolution, relu, 2x2 max pool; then a linear layer.
@@ -42,11 +44,13 @@ struct Cnn {
 
 /// How many images get their highest score for their label.
 template <class Model>
-std::int64_t count_right(const char* weights_path, const HostBuffer& images, std::span<const std::int32_t> labels) {
+std::int64_t count_right(const char* weights_path, const HostBuffer& images,
+                         std::span<const std::int32_t> labels) {
   const io::File file = io::open(weights_path);
   const auto model = Model::init(file.view());
   const DevicePtr device = Device::open("cpu:");
-  auto run = compile<&Model::forward>(model, {images.shape()}, device).bind(io::load(model, file, device));
+  auto run =
+      compile<&Model::forward>(model, {images.shape()}, device).bind(io::load(model, file, device));
   const HostBuffer scores = run(images.to_device(device)).to_host();
   const auto values = scores.template values<float>();
   std::int64_t right = 0;
@@ -64,10 +68,13 @@ int main() try {
   const HostBuffer labels = digits.at("labels").data();
   const auto report = [&](const char* name, std::int64_t right) {
     std::printf("%s: %lld of %lld digits right, %.2f %%\n", name, static_cast<long long>(right),
-                static_cast<long long>(count), 100.0 * static_cast<double>(right) / static_cast<double>(count));
+                static_cast<long long>(count),
+                100.0 * static_cast<double>(right) / static_cast<double>(count));
   };
-  report("mlp", count_right<Mlp<>>("examples/data/digits_mlp.safetensors", images, labels.values<std::int32_t>()));
-  report("cnn", count_right<Cnn<>>("examples/data/digits_cnn.safetensors", images, labels.values<std::int32_t>()));
+  report("mlp", count_right<Mlp<>>("examples/data/digits_mlp.safetensors", images,
+                                   labels.values<std::int32_t>()));
+  report("cnn", count_right<Cnn<>>("examples/data/digits_cnn.safetensors", images,
+                                   labels.values<std::int32_t>()));
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -1,9 +1,9 @@
 // embed MODEL_FOLDER: which of a few sentences is nearest to a question.
+#include <tenon/tenon.hpp>
+
 #include <cstdio>
 #include <string>
 #include <vector>
-
-#include <tenon/tenon.hpp>
 
 using namespace tenon;
 
@@ -22,7 +22,8 @@ int main(int count, char** arguments) try {
   const HostBuffer embeddings = encoder.embed(texts);
   std::printf("%s\n", texts[0].c_str());
   for (std::int64_t i = 1; i < static_cast<std::int64_t>(texts.size()); ++i) {
-    std::printf("  %6.3f  %s\n", models::similarity(embeddings, 0, i), texts[static_cast<std::size_t>(i)].c_str());
+    std::printf("  %6.3f  %s\n", models::similarity(embeddings, 0, i),
+                texts[static_cast<std::size_t>(i)].c_str());
   }
   return 0;
 } catch (const Error& error) {

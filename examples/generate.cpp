@@ -1,7 +1,7 @@
 // generate MODEL.gguf TEXT: goes on with a text, character by character.
-#include <cstdio>
-
 #include <tenon/tenon.hpp>
+
+#include <cstdio>
 
 using namespace tenon;
 
@@ -18,11 +18,13 @@ int main(int count, char** arguments) try {
   options.max_tokens = 48;
   options.sampler = {.temperature = 0.7, .top_k = 40, .top_p = 0.95, .seed = 1};
   std::printf("%s", arguments[2]);
-  const auto result = models::generate(model, conversation, prompt, options, [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  });
-  std::printf("\n\n%zu tokens at %.1f tokens/s\n", result.tokens.size(), result.decode_tokens_per_second());
+  const auto result =
+      models::generate(model, conversation, prompt, options, [](std::string_view text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+      });
+  std::printf("\n\n%zu tokens at %.1f tokens/s\n", result.tokens.size(),
+              result.decode_tokens_per_second());
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

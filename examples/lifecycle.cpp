@@ -1,8 +1,8 @@
 // The life of a model, from a file on disk to a freed result, in nine steps: which type stands for
 // what at each of them.
-#include <cstdio>
-
 #include <tenon/tenon.hpp>
+
+#include <cstdio>
 
 using namespace tenon;
 
@@ -33,7 +33,8 @@ int main() try {
   const DevicePtr device = Device::open("cpu:");
   io::LoadOptions options;
   options.progress = [](const io::LoadProgress& at) {
-    std::printf("4  %3.0f %% loaded\n", 100.0 * static_cast<double>(at.done_bytes) / static_cast<double>(at.total_bytes));
+    std::printf("4  %3.0f %% loaded\n",
+                100.0 * static_cast<double>(at.done_bytes) / static_cast<double>(at.total_bytes));
   };
   std::future<Bufferized<Mlp<>>> loading = io::load_async(model, file, device, options);
 
@@ -43,7 +44,8 @@ int main() try {
   // 5  Bind the weights to the executable. `loading.get()` waits, and throws what went wrong.
   BoundExe<&Mlp<>::forward> run = exe.bind(loading.get());
   const PlanReport plan = exe.report();
-  std::printf("3  activations: %lld bytes planned, %lld without reuse\n", static_cast<long long>(plan.slab_bytes),
+  std::printf("3  activations: %lld bytes planned, %lld without reuse\n",
+              static_cast<long long>(plan.slab_bytes),
               static_cast<long long>(plan.activation_bytes));
 
   // 6  The input: an array in CPU memory, then on the device.

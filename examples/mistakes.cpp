@@ -1,9 +1,9 @@
 // Three mistakes that everybody makes in a model struct, and what Tenon says to each.
+#include <tenon/tenon.hpp>
+
 #include <cstdio>
 #include <utility>
 #include <vector>
-
-#include <tenon/tenon.hpp>
 
 using namespace tenon;
 

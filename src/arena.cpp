@@ -12,10 +12,10 @@ namespace tenon {
 namespace {
 constexpr std::size_t max_alignment = 4096;
 constexpr std::size_t max_budget = std::size_t{1} << 40;  // more than any machine gives
-}
+}  // namespace
 
 Arena::Arena(std::size_t budget_bytes)
-    : block_(budget_bytes <= max_budget ? new (std::nothrow) std::byte[budget_bytes] : nullptr),
+    : block_(budget_bytes <= max_budget ? new(std::nothrow) std::byte[budget_bytes] : nullptr),
       budget_(budget_bytes) {
   if (!block_) {
     throw Error(Errc::out_of_memory, "Arena", fmt::format("a budget of {} bytes", budget_bytes));

@@ -7,30 +7,18 @@ namespace {
 
 // Block layouts: the GGUF specification; a superblock of the k-quants holds 256 elements.
 constexpr DTypeFacts dtype_facts[dtype_count] = {
-    {"bool", DTypeKind::boolean, 1, 1},
-    {"i8", DTypeKind::signed_integer, 1, 1},
-    {"i16", DTypeKind::signed_integer, 1, 2},
-    {"i32", DTypeKind::signed_integer, 1, 4},
-    {"i64", DTypeKind::signed_integer, 1, 8},
-    {"u8", DTypeKind::unsigned_integer, 1, 1},
-    {"u16", DTypeKind::unsigned_integer, 1, 2},
-    {"u32", DTypeKind::unsigned_integer, 1, 4},
-    {"f16", DTypeKind::floating, 1, 2},
-    {"bf16", DTypeKind::floating, 1, 2},
-    {"f32", DTypeKind::floating, 1, 4},
-    {"f64", DTypeKind::floating, 1, 8},
-    {"q4_0", DTypeKind::block, 32, 18},
-    {"q4_1", DTypeKind::block, 32, 20},
-    {"q5_0", DTypeKind::block, 32, 22},
-    {"q5_1", DTypeKind::block, 32, 24},
-    {"q8_0", DTypeKind::block, 32, 34},
-    {"q2_k", DTypeKind::block, 256, 84},
-    {"q3_k", DTypeKind::block, 256, 110},
-    {"q4_k", DTypeKind::block, 256, 144},
-    {"q5_k", DTypeKind::block, 256, 176},
-    {"q6_k", DTypeKind::block, 256, 210},
-    {"q8_k", DTypeKind::block, 256, 292},
-    {"iq4_nl", DTypeKind::block, 32, 18},
+    {"bool", DTypeKind::boolean, 1, 1},         {"i8", DTypeKind::signed_integer, 1, 1},
+    {"i16", DTypeKind::signed_integer, 1, 2},   {"i32", DTypeKind::signed_integer, 1, 4},
+    {"i64", DTypeKind::signed_integer, 1, 8},   {"u8", DTypeKind::unsigned_integer, 1, 1},
+    {"u16", DTypeKind::unsigned_integer, 1, 2}, {"u32", DTypeKind::unsigned_integer, 1, 4},
+    {"f16", DTypeKind::floating, 1, 2},         {"bf16", DTypeKind::floating, 1, 2},
+    {"f32", DTypeKind::floating, 1, 4},         {"f64", DTypeKind::floating, 1, 8},
+    {"q4_0", DTypeKind::block, 32, 18},         {"q4_1", DTypeKind::block, 32, 20},
+    {"q5_0", DTypeKind::block, 32, 22},         {"q5_1", DTypeKind::block, 32, 24},
+    {"q8_0", DTypeKind::block, 32, 34},         {"q2_k", DTypeKind::block, 256, 84},
+    {"q3_k", DTypeKind::block, 256, 110},       {"q4_k", DTypeKind::block, 256, 144},
+    {"q5_k", DTypeKind::block, 256, 176},       {"q6_k", DTypeKind::block, 256, 210},
+    {"q8_k", DTypeKind::block, 256, 292},       {"iq4_nl", DTypeKind::block, 32, 18},
     {"iq4_xs", DTypeKind::block, 256, 136},
 };
 
@@ -50,7 +38,8 @@ float to_float(half value) noexcept {
   const std::uint32_t exponent = (value.bits >> 10) & 0x1Fu;
   const std::uint32_t mantissa = value.bits & 0x3FFu;
   if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // subnormal, exact
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
 }
@@ -69,7 +58,8 @@ half to_half(float value) noexcept {
   if (magnitude >= 0x477FF000u) return {static_cast<std::uint16_t>(sign | 0x7C00u)};  // >= 65520
   if (magnitude < 0x38800000u) {  // below 2^-14: the float adder rounds to a multiple of 2^-24
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000u))};
   }
   const std::uint32_t rounded = magnitude + 0xFFFu + ((magnitude >> 13) & 1u);
   return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13))};

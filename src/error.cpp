@@ -28,12 +28,18 @@ ErrorClass error_class(Errc code) noexcept { return facts(code).kind; }
 
 int exit_status(Errc code) noexcept {
   switch (error_class(code)) {
-    case ErrorClass::argument: return 2;
-    case ErrorClass::input: return 3;
-    case ErrorClass::unsupported: return 4;
-    case ErrorClass::machine: return 5;
-    case ErrorClass::ended_early: return 6;
-    case ErrorClass::internal: return 1;
+    case ErrorClass::argument:
+      return 2;
+    case ErrorClass::input:
+      return 3;
+    case ErrorClass::unsupported:
+      return 4;
+    case ErrorClass::machine:
+      return 5;
+    case ErrorClass::ended_early:
+      return 6;
+    case ErrorClass::internal:
+      return 1;
   }
   return 1;
 }

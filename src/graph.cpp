@@ -1,3 +1,6 @@
+#include "graph_impl.hpp"
+#include "graph_registry.hpp"
+
 #include <tenon/graph.hpp>
 
 #include <algorithm>
@@ -6,9 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "graph_impl.hpp"
-#include "graph_registry.hpp"
-
 namespace tenon {
 namespace {
 
@@ -16,11 +16,16 @@ thread_local Graph* recording = nullptr;
 
 std::string_view kind_word(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::input: return "input";
-    case Node::Kind::constant: return "constant";
-    case Node::Kind::op: return node.op->name;
-    case Node::Kind::repeat: return "repeat";
-    case Node::Kind::item: return "item";
+    case Node::Kind::input:
+      return "input";
+    case Node::Kind::constant:
+      return "constant";
+    case Node::Kind::op:
+      return node.op->name;
+    case Node::Kind::repeat:
+      return "repeat";
+    case Node::Kind::item:
+      return "item";
   }
   return "";
 }
@@ -124,10 +129,11 @@ Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
                   "a tensor of another graph: " + describe(tensor));
     }
     if (admitted && !admitted->contains(node.name)) {
-      throw Error(Errc::bad_reference, std::string(op),
-                  fmt::format("the model uses weight '{}' of {}, but no field lists it; add the member "
-                              "that holds it to TENON_FIELDS",
-                              node.name, owner.origin));
+      throw Error(
+          Errc::bad_reference, std::string(op),
+          fmt::format("the model uses weight '{}' of {}, but no field lists it; add the member "
+                      "that holds it to TENON_FIELDS",
+                      node.name, owner.origin));
     }
     return constant(node.name, tensor.shape(), node.where);
   }
@@ -193,7 +199,8 @@ Tensor Graph::input(std::string_view name, const Shape& shape, const std::source
                                       .where = where}));
 }
 
-Tensor Graph::constant(std::string_view name, const Shape& shape, const std::source_location& where) {
+Tensor Graph::constant(std::string_view name, const Shape& shape,
+                       const std::source_location& where) {
   return impl_->handle(impl_->constant(name, shape, where));
 }
 

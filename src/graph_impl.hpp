@@ -1,6 +1,11 @@
 // The nodes of a graph, as the arena holds them. Private to the core.
 #pragma once
 
+#include <tenon/arena.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -11,11 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include <tenon/arena.hpp>
-#include <tenon/graph.hpp>
-#include <tenon/op.hpp>
-#include <tenon/tensor.hpp>
-
 namespace tenon {
 
 struct GraphFunction;
@@ -25,19 +25,19 @@ struct Node {
   enum class Kind : std::uint8_t { input, constant, op, repeat, item };
 
   Kind kind;
-  Shape shape{};                   ///< of inputs, constants, ops and items
-  const OpDef* op = nullptr;       ///< kind op
+  Shape shape{};              ///< of inputs, constants, ops and items
+  const OpDef* op = nullptr;  ///< kind op
   const void* attributes = nullptr;
-  std::span<Node* const> inputs{}; ///< repeat: carry, then extras
-  std::string_view name{};         ///< input, constant; repeat: the scope's prefix
+  std::span<Node* const> inputs{};        ///< repeat: carry, then extras
+  std::string_view name{};                ///< input, constant; repeat: the scope's prefix
   const GraphFunction* callee = nullptr;  ///< repeat
-  std::int64_t count = 0;          ///< repeat: how often; item: which
-  std::int64_t first = 0;          ///< repeat
-  bool scoped = false;             ///< constant: its name goes on from the function's scope
+  std::int64_t count = 0;                 ///< repeat: how often; item: which
+  std::int64_t first = 0;                 ///< repeat
+  bool scoped = false;                    ///< constant: its name goes on from the function's scope
   std::source_location where{};
   GraphFunction* function = nullptr;
-  Node* captured = nullptr;        ///< input of a layer: the value outside that it stands for
-  Node* next = nullptr;            ///< in recording order
+  Node* captured = nullptr;  ///< input of a layer: the value outside that it stands for
+  Node* next = nullptr;      ///< in recording order
 };
 
 /// Nodes in recording order, with the inputs and results of a function.

@@ -1,11 +1,11 @@
 #include "graph_registry.hpp"
 
+#include <tenon/error.hpp>
+
 #include <array>
 #include <atomic>
 #include <mutex>
 #include <vector>
-
-#include <tenon/error.hpp>
 
 namespace tenon::graph_registry {
 namespace {

@@ -1,9 +1,9 @@
 // Which graphs are alive: lets a handle find out without touching freed memory.
 #pragma once
 
-#include <cstdint>
-
 #include "graph_impl.hpp"
+
+#include <cstdint>
 
 namespace tenon::graph_registry {
 

@@ -1,16 +1,16 @@
+#include "graph_impl.hpp"
+#include "graph_registry.hpp"
+#include "program/words.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/graph.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <unordered_map>
 #include <unordered_set>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-#include <tenon/graph.hpp>
-
-#include "graph_impl.hpp"
-#include "graph_registry.hpp"
-#include "program/words.hpp"
 
 namespace tenon {
 namespace {
@@ -42,7 +42,7 @@ class Namer {
 std::string last_words(std::string_view weight) {
   const std::size_t dot = weight.rfind('.');
   const std::size_t before = dot == std::string_view::npos || dot == 0 ? std::string_view::npos
-                                                                      : weight.rfind('.', dot - 1);
+                                                                       : weight.rfind('.', dot - 1);
   return std::string(before == std::string_view::npos ? weight : weight.substr(before + 1));
 }
 
@@ -70,7 +70,8 @@ class Translator {
 };
 
 /// Inputs and whatever the results need, in recording order.
-std::vector<const Node*> needed_nodes(const GraphFunction& function, std::span<Node* const> results) {
+std::vector<const Node*> needed_nodes(const GraphFunction& function,
+                                      std::span<Node* const> results) {
   std::vector<const Node*> order;
   for (const Node* node = function.first; node != nullptr; node = node->next) order.push_back(node);
   std::unordered_set<const Node*> needed(results.begin(), results.end());
@@ -106,9 +107,10 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
   std::optional<ValueId> scope;
   for (const Node* node : nodes) {
     if (node->kind != Node::Kind::input) continue;
-    const std::string base = node->captured != nullptr && node->name.empty() ? "extra" : std::string(node->name);
-    ids[node] = function.add_value({namer.unique(base, node->name == "carry"), ValueKind::tensor,
-                                    node->shape.without_tags()});
+    const std::string base =
+        node->captured != nullptr && node->name.empty() ? "extra" : std::string(node->name);
+    ids[node] = function.add_value(
+        {namer.unique(base, node->name == "carry"), ValueKind::tensor, node->shape.without_tags()});
     if (node == source.index) {
       scope = function.add_value({namer.unique("s", false), ValueKind::scope, std::nullopt});
     }
@@ -119,10 +121,12 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
     Instruction instruction;
     instruction.line = source_line(node->where);
     for (const Node* input : node->inputs) {
-      if (const auto found = ids.find(input); found != ids.end()) instruction.operands.push_back(found->second);
+      if (const auto found = ids.find(input); found != ids.end())
+        instruction.operands.push_back(found->second);
     }
     switch (node->kind) {
-      case Node::Kind::input: continue;
+      case Node::Kind::input:
+        continue;
       case Node::Kind::constant:
         instruction.kind = Instruction::Kind::constant;
         instruction.text = node->name;
@@ -142,14 +146,17 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
         pack.line = instruction.line;
         pack.operands.assign(instruction.operands.begin(),
                              instruction.operands.begin() + static_cast<std::ptrdiff_t>(carried));
-        pack.result = function.add_value({namer.unique("carry", true), ValueKind::tuple, std::nullopt});
+        pack.result =
+            function.add_value({namer.unique("carry", true), ValueKind::tuple, std::nullopt});
         Instruction prefix;
         prefix.kind = Instruction::Kind::scope;
         prefix.line = instruction.line;
         prefix.text = node->name;
-        prefix.result = function.add_value({namer.unique("scope", true), ValueKind::scope, std::nullopt});
+        prefix.result =
+            function.add_value({namer.unique("scope", true), ValueKind::scope, std::nullopt});
         std::vector<ValueId> operands{pack.result, prefix.result};
-        operands.insert(operands.end(), instruction.operands.begin() + static_cast<std::ptrdiff_t>(carried),
+        operands.insert(operands.end(),
+                        instruction.operands.begin() + static_cast<std::ptrdiff_t>(carried),
                         instruction.operands.end());
         function.body.push_back(std::move(pack));
         function.body.push_back(std::move(prefix));
@@ -158,14 +165,15 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
         instruction.count = node->count;
         instruction.first = node->first;
         instruction.operands = std::move(operands);
-        instruction.result = function.add_value({namer.unique("layers", true), ValueKind::tuple, std::nullopt});
+        instruction.result =
+            function.add_value({namer.unique("layers", true), ValueKind::tuple, std::nullopt});
         break;
       }
       case Node::Kind::item:
         instruction.kind = Instruction::Kind::item;
         instruction.index = node->count;
-        instruction.result = function.add_value({namer.unique("item", true), ValueKind::tensor,
-                                                 node->shape.without_tags()});
+        instruction.result = function.add_value(
+            {namer.unique("item", true), ValueKind::tensor, node->shape.without_tags()});
         break;
     }
     ids[node] = instruction.result;

@@ -1,3 +1,8 @@
+#include "graph_impl.hpp"
+#include "graph_registry.hpp"
+
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -5,11 +10,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "graph_impl.hpp"
-#include "graph_registry.hpp"
 
 namespace tenon {
 namespace {
@@ -46,7 +46,8 @@ std::optional<LayerName> layer_name(std::span<const Tensor> weights) {
     const std::string_view name = weight.name();
     if (!innermost_number(name)) continue;
     if (!common) common = name;
-    const auto [end, unused] = std::mismatch(common->begin(), common->end(), name.begin(), name.end());
+    const auto [end, unused] =
+        std::mismatch(common->begin(), common->end(), name.begin(), name.end());
     common = common->substr(0, static_cast<std::size_t>(end - common->begin()));
   }
   return common ? innermost_number(*common) : std::nullopt;
@@ -64,9 +65,8 @@ Positions positions(const GraphFunction& function) {
 
 bool same_links(std::span<Node* const> a, const Positions& in_a, std::span<Node* const> b,
                 const Positions& in_b) {
-  return std::ranges::equal(a, b, [&](const Node* x, const Node* y) {
-    return in_a.at(x) == in_b.at(y);
-  });
+  return std::ranges::equal(a, b,
+                            [&](const Node* x, const Node* y) { return in_a.at(x) == in_b.at(y); });
 }
 
 }  // namespace
@@ -79,8 +79,8 @@ bool same_function(const GraphFunction& a, const GraphFunction& b) {
   const Node* x = a.first;
   const Node* y = b.first;
   for (; x != nullptr; x = x->next, y = y->next) {
-    const bool same_op =
-        x->op == y->op && (x->op == nullptr || equal_attributes(*x->op, x->attributes, y->attributes));
+    const bool same_op = x->op == y->op && (x->op == nullptr ||
+                                            equal_attributes(*x->op, x->attributes, y->attributes));
     const bool same_callee = (x->callee == nullptr) == (y->callee == nullptr) &&
                              (x->callee == nullptr || same_function(*x->callee, *y->callee));
     // Captures may stand for different outer values: those are operands of the repeat.
@@ -123,7 +123,8 @@ struct RepeatRecorder::Impl {
 
 RepeatRecorder::RepeatRecorder(std::span<const Tensor> carry, const std::source_location& where)
     : impl_(std::make_unique<Impl>()) {
-  if (carry.empty()) throw Error(Errc::bad_argument, where, "repeat: nothing is carried from layer to layer");
+  if (carry.empty())
+    throw Error(Errc::bad_argument, where, "repeat: nothing is carried from layer to layer");
   for (const Tensor& tensor : carry) {
     Graph::Impl* graph = graph_registry::find(GraphAccess::graph_id(tensor));
     if (graph != nullptr && !graph->declares_only) impl_->graph = graph;
@@ -172,7 +173,8 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
 void RepeatRecorder::end(std::span<const Tensor> results) {
   Impl& self = *impl_;
   Graph::Impl& graph = *self.graph;
-  if (self.layer == nullptr) throw Error(Errc::call_order, self.where, "repeat: end() without begin()");
+  if (self.layer == nullptr)
+    throw Error(Errc::call_order, self.where, "repeat: end() without begin()");
   if (results.size() != self.carry.size()) {
     throw Error(Errc::bad_argument, self.where,
                 fmt::format("repeat: layer {} returns {} tensors, {} are carried", self.traced,
@@ -181,9 +183,10 @@ void RepeatRecorder::end(std::span<const Tensor> results) {
   std::vector<Node*> nodes;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!(results[i].shape() == self.carry_handles[i].shape())) {
-      throw Error(Errc::shape_mismatch, self.where,
-                  fmt::format("repeat: layer {} turns {} into {}", self.traced,
-                              to_string(self.carry_handles[i].shape()), to_string(results[i].shape())));
+      throw Error(
+          Errc::shape_mismatch, self.where,
+          fmt::format("repeat: layer {} turns {} into {}", self.traced,
+                      to_string(self.carry_handles[i].shape()), to_string(results[i].shape())));
     }
     nodes.push_back(graph.import(results[i], "repeat"));
   }
@@ -193,8 +196,9 @@ void RepeatRecorder::end(std::span<const Tensor> results) {
     if (node->captured != nullptr) captured.push_back(node->captured);
   }
 
-  const auto known = std::ranges::find_if(
-      self.functions, [&](const GraphFunction* other) { return same_function(*self.layer, *other); });
+  const auto known = std::ranges::find_if(self.functions, [&](const GraphFunction* other) {
+    return same_function(*self.layer, *other);
+  });
   const GraphFunction* function = self.layer;
   std::string scope(self.name.scope);
   if (known != self.functions.end()) {

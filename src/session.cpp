@@ -1,3 +1,4 @@
+#include <tenon/error.hpp>
 #include <tenon/session.hpp>
 
 #include <algorithm>
@@ -7,8 +8,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon {
 namespace {
@@ -44,8 +43,8 @@ struct BoundPlan {
 };
 
 /// The first backend that takes a step. A loop goes to a backend that is the first choice of every
-/// step in its body; otherwise it is run here, so that one step which the fastest backend refuses does
-/// not take the whole stack of layers away from it.
+/// step in its body; otherwise it is run here, so that one step which the fastest backend refuses
+/// does not take the whole stack of layers away from it.
 std::optional<std::size_t> backend_for(std::span<const BackendPtr> backends, const Step& step) {
   if (step.kind == Step::Kind::loop) {
     if (step.body.empty()) return 0;
@@ -73,7 +72,8 @@ std::optional<std::size_t> backend_for(std::span<const BackendPtr> backends, con
 
 class Partitioner {
  public:
-  Partitioner(std::span<const BackendPtr> backends, Plan& plan) : backends_(backends), plan_(plan) {}
+  Partitioner(std::span<const BackendPtr> backends, Plan& plan)
+      : backends_(backends), plan_(plan) {}
 
   std::vector<Stage> stages(std::span<const Step> steps) {
     std::vector<Stage> result;
@@ -108,7 +108,8 @@ class Partitioner {
   Plan& plan_;
 };
 
-std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants) {
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
+                                    const BoundConstants& constants) {
   std::vector<BoundStage> result;
   for (const Stage& stage : stages) {
     BoundStage bound;
@@ -136,7 +137,8 @@ void run_stages(std::span<const BoundStage> stages, HostFrame& frame) {
   }
 }
 
-void describe(std::span<const BackendPtr> backends, std::span<const Stage> stages, PlanReport& report) {
+void describe(std::span<const BackendPtr> backends, std::span<const Stage> stages,
+              PlanReport& report) {
   const auto list = [&](auto&& self, std::span<const Step> steps, PlanReport::Part& part) -> void {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::copy) report.copies.push_back(step.value);
@@ -232,7 +234,8 @@ struct Session::Bound {
   }
 
   Buffer constant(const Shared& shared, const ConstantSlot& slot) const {
-    if (const auto folded = shared.program.folded.find(slot.name); folded != shared.program.folded.end()) {
+    if (const auto folded = shared.program.folded.find(slot.name);
+        folded != shared.program.folded.end()) {
       return folded->second.to_device(cpu_device());
     }
     const Buffer* weight = weights->find(slot.name);
@@ -242,8 +245,8 @@ struct Session::Bound {
     }
     if (!(weight->shape() == slot.shape)) {
       throw Error(Errc::shape_mismatch, shared.program.name,
-                  fmt::format("constant '{}' is {}, its weight {}", slot.name, to_string(slot.shape),
-                              to_string(weight->shape())));
+                  fmt::format("constant '{}' is {}, its weight {}", slot.name,
+                              to_string(slot.shape), to_string(weight->shape())));
     }
     return *weight;
   }
@@ -327,7 +330,8 @@ std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> 
   const Plan& plan = *bound->plan;
 
   if (activations_->running.test_and_set()) {
-    throw Error(Errc::busy, "Session::forward", "the session is running on another thread; fork() it");
+    throw Error(Errc::busy, "Session::forward",
+                "the session is running on another thread; fork() it");
   }
   struct Release {
     Activations& held;
@@ -362,8 +366,9 @@ std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> 
     if (slots[i].from_input) {
       outputs.push_back(inputs[*slots[i].from_input]);
     } else {
-      outputs.push_back(given.empty() || !given[i].is_on(host) ? Buffer::allocate(slots[i].shape, host)
-                                                               : given[i]);
+      outputs.push_back(given.empty() || !given[i].is_on(host)
+                            ? Buffer::allocate(slots[i].shape, host)
+                            : given[i]);
     }
     output_bytes.push_back(outputs.back().data().cptr());
   }
@@ -411,7 +416,8 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
   }
   std::vector<std::string> lines;
   for (const BackendPtr& backend : shared_->backends) {
-    lines.push_back(fmt::format("{}: {}", backend->name(), backend->refuses(*found).value_or("takes it")));
+    lines.push_back(
+        fmt::format("{}: {}", backend->name(), backend->refuses(*found).value_or("takes it")));
   }
   return lines;
 }

@@ -1,6 +1,6 @@
-#include <algorithm>
-
 #include <tenon/exe.hpp>
+
+#include <algorithm>
 
 namespace tenon::detail {
 

@@ -48,8 +48,7 @@ Shape::Shape(std::initializer_list<Axis> axes, DType dtype)
 
 Shape::Shape(std::span<const Axis> axes, DType dtype) : dtype_(dtype) {
   if (axes.size() > max_rank) {
-    throw Error(Errc::bad_shape, "Shape",
-                fmt::format("rank {} exceeds {}", axes.size(), max_rank));
+    throw Error(Errc::bad_shape, "Shape", fmt::format("rank {} exceeds {}", axes.size(), max_rank));
   }
   rank_ = static_cast<std::int8_t>(axes.size());
   for (std::size_t i = 0; i < axes.size(); ++i) {
@@ -61,8 +60,7 @@ Shape::Shape(std::span<const Axis> axes, DType dtype) : dtype_(dtype) {
 
 Shape::Shape(std::span<const std::int64_t> dims, DType dtype) : dtype_(dtype) {
   if (dims.size() > max_rank) {
-    throw Error(Errc::bad_shape, "Shape",
-                fmt::format("rank {} exceeds {}", dims.size(), max_rank));
+    throw Error(Errc::bad_shape, "Shape", fmt::format("rank {} exceeds {}", dims.size(), max_rank));
   }
   rank_ = static_cast<std::int8_t>(dims.size());
   std::copy(dims.begin(), dims.end(), dims_.begin());

@@ -1,3 +1,7 @@
+#include "graph_impl.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/graph.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <algorithm>
@@ -7,11 +11,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <tenon/error.hpp>
-#include <tenon/graph.hpp>
-
-#include "graph_impl.hpp"
 
 namespace tenon {
 namespace {
@@ -60,7 +59,8 @@ bool WeightsView::contains(std::string_view name) const {
   return source_->weights.contains(full_name(name));
 }
 
-std::optional<Tensor> WeightsView::find(std::string_view name, const std::source_location& where) const {
+std::optional<Tensor> WeightsView::find(std::string_view name,
+                                        const std::source_location& where) const {
   const std::string full = full_name(name);
   const std::scoped_lock lock(source_->mutex);
   const auto weight = source_->weights.find(full);

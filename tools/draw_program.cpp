@@ -10,13 +10,20 @@ namespace {
 
 std::string word(const Instruction& instruction) {
   switch (instruction.kind) {
-    case Instruction::Kind::op: return std::string(instruction.op.def()->name);
-    case Instruction::Kind::constant: return "const " + instruction.text;
-    case Instruction::Kind::scope: return "scope " + instruction.text;
-    case Instruction::Kind::pack: return "pack";
-    case Instruction::Kind::item: return fmt::format("item {}", instruction.index);
-    case Instruction::Kind::repeat: return fmt::format("repeat {} x {}", instruction.function, instruction.count);
-    case Instruction::Kind::call: return instruction.function;
+    case Instruction::Kind::op:
+      return std::string(instruction.op.def()->name);
+    case Instruction::Kind::constant:
+      return "const " + instruction.text;
+    case Instruction::Kind::scope:
+      return "scope " + instruction.text;
+    case Instruction::Kind::pack:
+      return "pack";
+    case Instruction::Kind::item:
+      return fmt::format("item {}", instruction.index);
+    case Instruction::Kind::repeat:
+      return fmt::format("repeat {} x {}", instruction.function, instruction.count);
+    case Instruction::Kind::call:
+      return instruction.function;
   }
   return "";
 }
@@ -58,10 +65,12 @@ void for_each_value(const Function& function, Visit&& visit) {
 }  // namespace
 
 std::string dot(const Program& program) {
-  std::string out = fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=\"monospace\", fontsize=10];\n",
-                                escape(program.name, false));
+  std::string out =
+      fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=\"monospace\", fontsize=10];\n",
+                  escape(program.name, false));
   for (const Function& function : program.functions) {
-    out += fmt::format("  subgraph \"cluster_{0}\" {{\n    label=\"{0}\";\n", escape(function.name, false));
+    out += fmt::format("  subgraph \"cluster_{0}\" {{\n    label=\"{0}\";\n",
+                       escape(function.name, false));
     for_each_value(function, [&](ValueId value, const std::string& made_by) {
       out += fmt::format("    \"{}.{}\" [label=\"{}\"];\n", escape(function.name, false),
                          escape(function.values[value].name, false),
@@ -88,22 +97,27 @@ std::string svg(const Program& program) {
   const int width = margin * 2 + static_cast<int>(program.functions.size()) * (column_width + bend);
   const int height = margin * 3 + static_cast<int>(rows + 1) * row_height;
   std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+      "{1}\" "
+      "font-family=\"monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
+      "fill=\"white\"/>\n",
       width, height);
   int left = margin + bend;
   for (const Function& function : program.functions) {
-    out += fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>\n", left, margin, escape(function.name, true));
+    out += fmt::format("<text x=\"{}\" y=\"{}\" font-weight=\"bold\">{}</text>\n", left, margin,
+                       escape(function.name, true));
     std::vector<int> row_of(function.values.size(), 0);
     int row = 1;
     for_each_value(function, [&](ValueId value, const std::string& made_by) {
       row_of[value] = row;
       const int y = margin + row * row_height;
-      out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{}\" stroke=\"#999\"/>"
-                         "<text x=\"{}\" y=\"{}\">{}</text>\n",
-                         left, y - 15, column_width - margin, row_height - 3,
-                         value < function.parameter_count ? "#e8f0ff" : "#f7f7f7", left + 6, y,
-                         escape(label(function, value, made_by), true));
+      out += fmt::format(
+          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{}\" "
+          "stroke=\"#999\"/>"
+          "<text x=\"{}\" y=\"{}\">{}</text>\n",
+          left, y - 15, column_width - margin, row_height - 3,
+          value < function.parameter_count ? "#e8f0ff" : "#f7f7f7", left + 6, y,
+          escape(label(function, value, made_by), true));
       ++row;
     });
     for (const Instruction& instruction : function.body) {
@@ -111,9 +125,10 @@ std::string svg(const Program& program) {
         const int from = margin + row_of[operand] * row_height - 4;
         const int to = margin + row_of[instruction.result] * row_height - 4;
         const int out_by = std::min(bend - 8, 6 + (to - from) / 6);
-        out += fmt::format("<path d=\"M{0},{1} C{2},{1} {2},{3} {0},{3}\" fill=\"none\" stroke=\"#4472c4\" "
-                           "stroke-opacity=\"0.6\"/>\n",
-                           left, from, left - out_by, to);
+        out += fmt::format(
+            "<path d=\"M{0},{1} C{2},{1} {2},{3} {0},{3}\" fill=\"none\" stroke=\"#4472c4\" "
+            "stroke-opacity=\"0.6\"/>\n",
+            left, from, left - out_by, to);
       }
     }
     left += column_width + bend;

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <string>
-
 #include <tenon/program.hpp>
+
+#include <string>
 
 namespace tenon::tool {
 

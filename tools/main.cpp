@@ -1,3 +1,7 @@
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -7,10 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "tool.hpp"
 
 namespace {
 
@@ -49,7 +49,8 @@ bool asks_for_json(int count, char** arguments) {
 /// What is wrong with the command line, and where to read what is right.
 std::string complaint(const CLI::App& app, const CLI::Error& error, int count, char** arguments) {
   const auto chosen = app.get_subcommands();
-  if (!chosen.empty()) return fmt::format("{} (see `tenon {} --help`)", error.what(), chosen.front()->get_name());
+  if (!chosen.empty())
+    return fmt::format("{} (see `tenon {} --help`)", error.what(), chosen.front()->get_name());
   if (count > 1 && arguments[1][0] != '-') {
     return fmt::format("there is no command '{}' (see `tenon --help`)", arguments[1]);
   }
@@ -69,7 +70,8 @@ int main(int count, char** arguments) {
       "tenon");
   app.require_subcommand(1);
   app.set_version_flag("--version", "tenon " TENON_VERSION, "Print the version and exit");
-  app.failure_message([](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
+  app.failure_message(
+      [](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
   tenon::tool::add_chat(app, tool);
   tenon::tool::add_generate(app, tool);
   tenon::tool::add_embed(app, tool);
@@ -79,8 +81,11 @@ int main(int count, char** arguments) {
   tenon::tool::add_bench(app, tool);
   tenon::tool::add_graph(app, tool);
   tenon::tool::add_devices(app, tool);
-  app.footer("`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong call, 3 malformed file,\n"
-             "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 a fault of tenon's own.");
+  app.footer(
+      "`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong call, 3 malformed "
+      "file,\n"
+      "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 a fault of tenon's "
+      "own.");
   try {
     app.parse(count, arguments);
     tool.run();
@@ -95,13 +100,16 @@ int main(int count, char** arguments) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     tool.json = asks_for_json(count, arguments);
-    return report(tool, Error(Errc::bad_argument, "command line", complaint(app, error, count, arguments)));
+    return report(
+        tool, Error(Errc::bad_argument, "command line", complaint(app, error, count, arguments)));
   } catch (const Error& error) {
     return report(tool, error);
   } catch (const std::bad_alloc&) {
     return report(tool, Error(Errc::out_of_memory, "tenon", "this machine has not enough memory"));
   } catch (const std::system_error& error) {
-    return report(tool, Error(Errc::io_error, std::ferror(stdout) != 0 ? "standard output" : "tenon", error.what()));
+    return report(tool,
+                  Error(Errc::io_error, std::ferror(stdout) != 0 ? "standard output" : "tenon",
+                        error.what()));
   } catch (const std::exception& error) {
     return report(tool, Error(Errc::internal, "tenon", error.what()));
   }

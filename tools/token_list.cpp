@@ -1,11 +1,11 @@
 #include "token_list.hpp"
 
+#include <tenon/error.hpp>
+
 #include <charconv>
 #include <string>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon::tool {
 
@@ -21,7 +21,8 @@ std::vector<std::int32_t> parse_tokens(std::string_view text, std::string_view w
     std::int32_t token = 0;
     const auto [next, error] = std::from_chars(at, end, token);
     if (error != std::errc()) {
-      throw Error(Errc::syntax, std::string(where), fmt::format("no token id at byte {}", at - begin));
+      throw Error(Errc::syntax, std::string(where),
+                  fmt::format("no token id at byte {}", at - begin));
     }
     tokens.push_back(token);
     at = next;

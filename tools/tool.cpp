@@ -1,5 +1,7 @@
 #include "tool.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -8,12 +10,9 @@
 #include <iostream>
 #include <iterator>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon::tool {
 
@@ -36,10 +35,12 @@ io::LoadOptions Tool::progress_bar() const {
   io::LoadOptions options;
   if (isatty(STDERR_FILENO) == 0) return options;
   options.progress = [last = -1](const io::LoadProgress& progress) mutable {
-    const auto percent = static_cast<int>(100 * progress.done_bytes / std::max<std::uint64_t>(progress.total_bytes, 1));
+    const auto percent = static_cast<int>(100 * progress.done_bytes /
+                                          std::max<std::uint64_t>(progress.total_bytes, 1));
     if (percent == last) return;
     last = percent;
-    fmt::print(stderr, "\rloading {:3}% [{:<25}]{}", percent, std::string(static_cast<std::size_t>(percent / 4), '='),
+    fmt::print(stderr, "\rloading {:3}% [{:<25}]{}", percent,
+               std::string(static_cast<std::size_t>(percent / 4), '='),
                percent == 100 ? "\r\033[K" : "");
     std::fflush(stderr);
   };
@@ -53,28 +54,41 @@ void add_model(CLI::App& command, Tool& tool) {
 }
 
 void add_json(CLI::App& command, Tool& tool) {
-  command.add_flag("--json", tool.json, "Print one JSON object on standard output and nothing else");
+  command.add_flag("--json", tool.json,
+                   "Print one JSON object on standard output and nothing else");
 }
 
 void add_compute(CLI::App& command, Tool& tool) {
-  command.add_option("-t,--threads", tool.threads, "Threads; 0: one per CPU")->check(CLI::Range(0, 256))->capture_default_str();
+  command.add_option("-t,--threads", tool.threads, "Threads; 0: one per CPU")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   command.add_option("--precision", tool.precision, "fast, or exact: activations and cache in f32")
       ->check(CLI::IsMember({"fast", "exact"}))
       ->capture_default_str();
 }
 
 void add_context(CLI::App& command, Tool& tool) {
-  command.add_option("--ctx", tool.context, "Positions the context holds; 0: the model's own, at most 4096")
+  command
+      .add_option("--ctx", tool.context,
+                  "Positions the context holds; 0: the model's own, at most 4096")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->capture_default_str();
 }
 
 void add_sampling(CLI::App& command, nn::SamplerOptions& sampler) {
-  command.add_option("--temp", sampler.temperature, "Temperature; 0: always the most likely token")->capture_default_str();
-  command.add_option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all")->capture_default_str();
-  command.add_option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability")->capture_default_str();
-  command.add_option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest")->capture_default_str();
-  command.add_option("--repeat-penalty", sampler.repetition_penalty, "Above 1: recent tokens become less likely")
+  command.add_option("--temp", sampler.temperature, "Temperature; 0: always the most likely token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all")
+      ->capture_default_str();
+  command
+      .add_option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability")
+      ->capture_default_str();
+  command
+      .add_option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest")
+      ->capture_default_str();
+  command
+      .add_option("--repeat-penalty", sampler.repetition_penalty,
+                  "Above 1: recent tokens become less likely")
       ->capture_default_str();
   command.add_option("--seed", sampler.seed, "Seed of the draws")
       ->check(CLI::NonNegativeNumber)
@@ -83,7 +97,8 @@ void add_sampling(CLI::App& command, nn::SamplerOptions& sampler) {
 
 std::string read_text(const std::string& path) {
   constexpr std::size_t limit = std::size_t{1} << 30;
-  if (path.empty()) throw Error(Errc::bad_argument, "command line", "the path of a file to read is empty");
+  if (path.empty())
+    throw Error(Errc::bad_argument, "command line", "the path of a file to read is empty");
   std::string text;
   if (path == "-") {
     text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());

@@ -1,6 +1,10 @@
 // What the commands share: options that several take, and how results and errors are printed.
 #pragma once
 
+#include <tenon/backend.hpp>
+#include <tenon/io/load.hpp>
+#include <tenon/models/language_model.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -9,10 +13,6 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
-#include <tenon/backend.hpp>
-#include <tenon/io/load.hpp>
-#include <tenon/models/language_model.hpp>
 
 namespace tenon::tool {
 

@@ -1,15 +1,14 @@
-#include <tenon/backends/cpu.hpp>
-
-#include <memory>
-#include <string>
-
-#include <tenon/backend.hpp>
-#include <tenon/ops.hpp>
-
 #include "cpu_features.hpp"
 #include "partition.hpp"
 #include "task.hpp"
 #include "thread_pool.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/backends/cpu.hpp>
+#include <tenon/ops.hpp>
+
+#include <memory>
+#include <string>
 
 namespace tenon {
 namespace cpu {
@@ -41,7 +40,8 @@ class CpuBackend final : public Backend {
     return kernel->refuses(step);
   }
 
-  std::unique_ptr<Partition> compile(const Lowered& program, std::span<const Step> steps) const override {
+  std::unique_ptr<Partition> compile(const Lowered& program,
+                                     std::span<const Step> steps) const override {
     return compile_partition(program, steps, pool_, exact_);
   }
 

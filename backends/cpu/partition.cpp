@@ -1,15 +1,15 @@
 #include "partition.hpp"
 
+#include "matmul/prepared_rows.hpp"
+#include "task.hpp"
+
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "matmul/prepared_rows.hpp"
-#include "task.hpp"
 
 namespace tenon::cpu {
 namespace {
@@ -31,7 +31,8 @@ constexpr std::int64_t everything = std::int64_t{1} << 62;
 
 Touch touch_of(const Operand& operand) {
   const Place& place = operand.place;
-  Touch touch{place.kind, place.kind == Place::Kind::slab ? 0 : place.index, place.offset, place.offset};
+  Touch touch{place.kind, place.kind == Place::Kind::slab ? 0 : place.index, place.offset,
+              place.offset};
   if (place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{}) {
     return {place.kind, touch.index, 0, everything};
   }
@@ -92,7 +93,8 @@ class PrepareTask final : public Task {
       : x_(x), rows_(rows), inputs_(inputs), x_step_(x_step) {}
   void run(const TaskContext& context) const noexcept override {
     PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_, context.prepared);
-    prepare_rows(context.pointer<const float>(x_), x_step_, rows, context.worker.thread, context.worker.threads);
+    prepare_rows(context.pointer<const float>(x_), x_step_, rows, context.worker.thread,
+                 context.worker.threads);
   }
 
  private:
@@ -133,7 +135,8 @@ class PartitionCompiler final : public Compiler {
       if (weights.place.entry_step[d] == 0) continue;
       std::vector<std::int64_t> all;
       for (const std::int64_t entry : entries) {
-        for (std::int64_t i = 0; i < counts_[d]; ++i) all.push_back(entry + i * weights.place.entry_step[d]);
+        for (std::int64_t i = 0; i < counts_[d]; ++i)
+          all.push_back(entry + i * weights.place.entry_step[d]);
       }
       entries = std::move(all);
     }
@@ -143,9 +146,11 @@ class PartitionCompiler final : public Compiler {
     reads_prepared_ = true;
     if (prepared_ && *prepared_ == x) return;
     const RowForm form = PreparedRows::preferred_form(rows);
-    prepared_bytes_ = std::max(
-        prepared_bytes_, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
-    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), {touch_of(x)}, {prepared_touch});
+    prepared_bytes_ =
+        std::max(prepared_bytes_,
+                 aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
+    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), {touch_of(x)},
+             {prepared_touch});
     prepared_ = x;
   }
 
@@ -161,7 +166,8 @@ class PartitionCompiler final : public Compiler {
   void add_step(const Step& step) {
     std::vector<Touch> reads;
     for (const Operand& input : step.inputs) {
-      if (input.place.kind != Place::Kind::constant && input.place.kind != Place::Kind::loop_index) {
+      if (input.place.kind != Place::Kind::constant &&
+          input.place.kind != Place::Kind::loop_index) {
         reads.push_back(touch_of(input));
       }
     }
@@ -176,7 +182,8 @@ class PartitionCompiler final : public Compiler {
   }
 
   /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.
-  void add_task(std::unique_ptr<Task> task, const std::vector<Touch>& reads, const std::vector<Touch>& writes) {
+  void add_task(std::unique_ptr<Task> task, const std::vector<Touch>& reads,
+                const std::vector<Touch>& writes) {
     const auto clash = [](const std::vector<Touch>& a, const std::vector<Touch>& b) {
       return std::ranges::any_of(a, [&](const Touch& x) {
         return std::ranges::any_of(b, [&](const Touch& y) { return overlap(x, y); });
@@ -258,7 +265,8 @@ class CpuBoundPartition final : public BoundPartition {
   }
 
  private:
-  static void run_nodes(const std::vector<Node>& nodes, HostFrame& frame, const TaskContext& context) noexcept {
+  static void run_nodes(const std::vector<Node>& nodes, HostFrame& frame,
+                        const TaskContext& context) noexcept {
     for (const Node& node : nodes) {
       if (node.task) {
         if (node.barrier_before) context.worker.barrier.wait();
@@ -284,7 +292,8 @@ class CpuBoundPartition final : public BoundPartition {
 
 class CpuPartition final : public Partition {
  public:
-  explicit CpuPartition(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+  explicit CpuPartition(std::shared_ptr<const Compiled> compiled)
+      : compiled_(std::move(compiled)) {}
 
   std::int64_t scratch_bytes() const override {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes;
@@ -297,9 +306,11 @@ class CpuPartition final : public Partition {
       const ConstantSlot& slot = compiled_->constants[i];
       packed[i] = std::static_pointer_cast<const PackedWeights>(
           constants.prepared.get("cpu/packed/" + slot.name, [&]() -> std::shared_ptr<const void> {
-            auto weights = std::make_shared<PackedWeights>(slot.shape.dtype(), slot.shape[0], slot.shape[1]);
+            auto weights =
+                std::make_shared<PackedWeights>(slot.shape.dtype(), slot.shape[0], slot.shape[1]);
             const std::byte* rows = constants.buffers[i].host_view().data;
-            compiled_->pool->run([&](Worker& worker) { weights->pack(rows, worker.thread, worker.threads); });
+            compiled_->pool->run(
+                [&](Worker& worker) { weights->pack(rows, worker.thread, worker.threads); });
             return weights;
           }));
     }
@@ -310,9 +321,11 @@ class CpuPartition final : public Partition {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// How often the loops run that are around `steps`, a stretch of the program's steps or of a loop's.
+/// How often the loops run that are around `steps`, a stretch of the program's steps or of a
+/// loop's.
 bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, LoopSteps& counts) {
-  if (!steps.empty() && &steps.front() >= all.data() && &steps.front() < all.data() + all.size()) return true;
+  if (!steps.empty() && &steps.front() >= all.data() && &steps.front() < all.data() + all.size())
+    return true;
   for (const Step& step : all) {
     if (step.kind != Step::Kind::loop) continue;
     const auto depth = static_cast<std::size_t>(step.depth);

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <memory>
-#include <span>
+#include "thread_pool.hpp"
 
 #include <tenon/backend.hpp>
 
-#include "thread_pool.hpp"
+#include <memory>
+#include <span>
 
 namespace tenon::cpu {
 

@@ -1,6 +1,13 @@
 // What a lowered step becomes on the CPU: a task that every thread of the region runs its share of.
 #pragma once
 
+#include "matmul/packed_weights.hpp"
+#include "thread_pool.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+#include <tenon/lowered.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -9,13 +16,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <tenon/backend.hpp>
-#include <tenon/error.hpp>
-#include <tenon/lowered.hpp>
-
-#include "matmul/packed_weights.hpp"
-#include "thread_pool.hpp"
 
 namespace tenon::cpu {
 
@@ -70,7 +70,9 @@ struct TaskContext {
   std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
   std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
   /// This thread's part of `count` items.
-  Range share(std::int64_t count) const noexcept { return split(count, worker.thread, worker.threads); }
+  Range share(std::int64_t count) const noexcept {
+    return split(count, worker.thread, worker.threads);
+  }
 };
 
 class Task {
@@ -108,7 +110,7 @@ struct Kernel {
 const Kernel* kernel_of(const OpDef* op) noexcept;
 
 // Clauses that many kernels share: nothing when they hold.
-std::optional<std::string> needs_f32(const Step& step);           ///< every input and the output
+std::optional<std::string> needs_f32(const Step& step);  ///< every input and the output
 std::optional<std::string> needs_dense(const Operand& operand, std::string_view what);
 std::optional<std::string> needs_dtype(const Operand& operand, DType dtype, std::string_view what);
 /// The last axis steps by one element (or has at most one).

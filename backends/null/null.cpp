@@ -1,9 +1,8 @@
+#include <tenon/backend.hpp>
 #include <tenon/backends/null.hpp>
+#include <tenon/error.hpp>
 
 #include <memory>
-
-#include <tenon/backend.hpp>
-#include <tenon/error.hpp>
 
 namespace tenon {
 namespace {

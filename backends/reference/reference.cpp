@@ -1,13 +1,12 @@
+#include <tenon/backend.hpp>
 #include <tenon/backends/reference.hpp>
+#include <tenon/error.hpp>
 
 #include <cstddef>
 #include <memory>
 #include <vector>
 
 #include <fmt/format.h>
-
-#include <tenon/backend.hpp>
-#include <tenon/error.hpp>
 
 namespace tenon {
 namespace {

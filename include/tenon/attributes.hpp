@@ -1,5 +1,9 @@
 #pragma once
 
+#include <tenon/dtype.hpp>
+#include <tenon/name.hpp>
+#include <tenon/shape.hpp>
+
 #include <array>
 #include <concepts>
 #include <cstdint>
@@ -8,10 +12,6 @@
 #include <string_view>
 #include <variant>
 
-#include <tenon/dtype.hpp>
-#include <tenon/name.hpp>
-#include <tenon/shape.hpp>
-
 namespace tenon {
 
 /// Up to `max_rank` values inline, so that an op's attributes stay trivially destructible.
@@ -19,7 +19,8 @@ template <class T>
 class InlineList {
  public:
   constexpr InlineList() noexcept = default;
-  InlineList(std::initializer_list<T> values) : InlineList(std::span<const T>(values.begin(), values.size())) {}
+  InlineList(std::initializer_list<T> values)
+      : InlineList(std::span<const T>(values.begin(), values.size())) {}
   explicit InlineList(std::span<const T> values);  ///< Errc::limit_exceeded above max_rank values
 
   std::size_t size() const noexcept { return size_; }
@@ -54,8 +55,8 @@ using AttributeValue = std::variant<std::int64_t, double, bool, Name, DType, Int
 struct AttributeField {
   std::string_view name;
   AttributeValue (*get)(const void* op);
-  /// Stores a value of the field's own alternative, an integer into a real, or a word that spells an
-  /// element type into a DType; returns false for any other.
+  /// Stores a value of the field's own alternative, an integer into a real, or a word that spells
+  /// an element type into a DType; returns false for any other.
   bool (*set)(void* op, const AttributeValue& value);
 };
 
@@ -65,7 +66,8 @@ struct Field {
   T Op::* member;
 };
 
-/// Names an attribute once: `static constexpr auto fields = std::tuple{field("axis", &Softmax::axis)}`.
+/// Names an attribute once: `static constexpr auto fields = std::tuple{field("axis",
+/// &Softmax::axis)}`.
 template <class Op, class T>
 constexpr Field<Op, T> field(std::string_view name, T Op::* member) noexcept {
   return {name, member};

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/buffer.hpp>
+#include <tenon/lowered.hpp>
+
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,9 +12,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tenon/buffer.hpp>
-#include <tenon/lowered.hpp>
 
 namespace tenon {
 
@@ -72,8 +72,8 @@ class Backend {
 using BackendPtr = std::shared_ptr<const Backend>;
 
 struct BackendOptions {
-  int threads = 0;      ///< 0: one per available CPU
-  bool exact = false;   ///< keep activations in f32; no quantised intermediate values
+  int threads = 0;     ///< 0: one per available CPU
+  bool exact = false;  ///< keep activations in f32; no quantised intermediate values
 };
 
 /// The backends of this process by name. Those linked in statically announce themselves when their
@@ -87,8 +87,8 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options = {
 /// Version of the plugin interface; a plugin built for another major version is refused.
 inline constexpr std::uint32_t plugin_abi_version = 1;
 
-/// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it is
-/// loaded.
+/// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it
+/// is loaded.
 struct PluginDescriptor {
   std::uint32_t struct_bytes = sizeof(PluginDescriptor);
   std::uint32_t abi_version = plugin_abi_version;
@@ -101,16 +101,16 @@ struct PluginDescriptor {
 /// The one symbol of a plugin: `extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept`.
 inline constexpr const char* plugin_entry = "tenon_plugin";
 
-/// Loads a shared library and registers its backend; returns the backend's name. `path` names a file;
-/// no folders are searched. Makes one backend to see that it can. Loading a file twice, under
+/// Loads a shared library and registers its backend; returns the backend's name. `path` names a
+/// file; no folders are searched. Makes one backend to see that it can. Loading a file twice, under
 /// whatever path, counts up; each load needs one unload. What the backend throws arrives as Error,
 /// foreign exceptions as Errc::plugin_fault. Thread-safe.
 /// Errors: Errc::plugin_load with the loader's text, invalid_plugin without a usable entry point,
 /// abi_mismatch, unsupported when the plugin says that this machine cannot run it, plugin_init,
 /// duplicate_name.
 std::string load_plugin(const std::string& path);
-/// Undoes one load. Errc::busy while backends made by it, their sessions, or weights they have packed
-/// are alive; Errc::bad_reference when it is not loaded.
+/// Undoes one load. Errc::busy while backends made by it, their sessions, or weights they have
+/// packed are alive; Errc::bad_reference when it is not loaded.
 void unload_plugin(std::string_view name);
 
 }  // namespace tenon

@@ -14,12 +14,30 @@ namespace tenon {
 /// activations in ggml; files do not carry it.
 enum class DType : std::uint8_t {
   boolean,
-  i8, i16, i32, i64,
-  u8, u16, u32,
-  f16, bf16, f32, f64,
-  q4_0, q4_1, q5_0, q5_1, q8_0,
-  q2_k, q3_k, q4_k, q5_k, q6_k, q8_k,
-  iq4_nl, iq4_xs,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  f16,
+  bf16,
+  f32,
+  f64,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  q8_k,
+  iq4_nl,
+  iq4_xs,
 };
 
 inline constexpr int dtype_count = static_cast<int>(DType::iq4_xs) + 1;
@@ -27,7 +45,7 @@ inline constexpr int dtype_count = static_cast<int>(DType::iq4_xs) + 1;
 enum class DTypeKind : std::uint8_t { boolean, signed_integer, unsigned_integer, floating, block };
 
 struct DTypeFacts {
-  std::string_view name;     ///< "f32", "q4_k", "bool"
+  std::string_view name;  ///< "f32", "q4_k", "bool"
   DTypeKind kind;
   std::int32_t block_size;   ///< elements per block; 1 for plain types
   std::int32_t block_bytes;  ///< bytes per block
@@ -74,17 +92,53 @@ bfloat16 to_bfloat16(float value) noexcept;
 /// DType of a C++ element type: dtype_of<float>() == f32.
 template <class T>
 constexpr DType dtype_of() noexcept = delete;
-template <> constexpr DType dtype_of<bool>() noexcept { return DType::boolean; }
-template <> constexpr DType dtype_of<std::int8_t>() noexcept { return DType::i8; }
-template <> constexpr DType dtype_of<std::int16_t>() noexcept { return DType::i16; }
-template <> constexpr DType dtype_of<std::int32_t>() noexcept { return DType::i32; }
-template <> constexpr DType dtype_of<std::int64_t>() noexcept { return DType::i64; }
-template <> constexpr DType dtype_of<std::uint8_t>() noexcept { return DType::u8; }
-template <> constexpr DType dtype_of<std::uint16_t>() noexcept { return DType::u16; }
-template <> constexpr DType dtype_of<std::uint32_t>() noexcept { return DType::u32; }
-template <> constexpr DType dtype_of<half>() noexcept { return DType::f16; }
-template <> constexpr DType dtype_of<bfloat16>() noexcept { return DType::bf16; }
-template <> constexpr DType dtype_of<float>() noexcept { return DType::f32; }
-template <> constexpr DType dtype_of<double>() noexcept { return DType::f64; }
+template <>
+constexpr DType dtype_of<bool>() noexcept {
+  return DType::boolean;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() noexcept {
+  return DType::i8;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() noexcept {
+  return DType::i16;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() noexcept {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() noexcept {
+  return DType::i64;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() noexcept {
+  return DType::u8;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() noexcept {
+  return DType::u16;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() noexcept {
+  return DType::u32;
+}
+template <>
+constexpr DType dtype_of<half>() noexcept {
+  return DType::f16;
+}
+template <>
+constexpr DType dtype_of<bfloat16>() noexcept {
+  return DType::bf16;
+}
+template <>
+constexpr DType dtype_of<float>() noexcept {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<double>() noexcept {
+  return DType::f64;
+}
 
 }  // namespace tenon

@@ -39,7 +39,8 @@ int exit_status(Errc code) noexcept;
 /// The one exception type of the library.
 ///
 /// `where` says what the fault belongs to: "model.gguf:1024" (file and byte offset),
-/// "net.tenon:17:40" (line and column), "softmax" (an op or a function), or the user's "main.cpp:31".
+/// "net.tenon:17:40" (line and column), "softmax" (an op or a function), or the user's
+/// "main.cpp:31".
 class Error : public std::exception {
  public:
   Error(Errc code, std::string where, std::string message);

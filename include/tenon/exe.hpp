@@ -1,5 +1,12 @@
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/optimize.hpp>
+#include <tenon/session.hpp>
+
 #include <functional>
 #include <list>
 #include <map>
@@ -10,13 +17,6 @@
 #include <tuple>
 #include <utility>
 #include <vector>
-
-#include <tenon/device.hpp>
-#include <tenon/error.hpp>
-#include <tenon/fields.hpp>
-#include <tenon/graph.hpp>
-#include <tenon/optimize.hpp>
-#include <tenon/session.hpp>
 
 namespace tenon {
 
@@ -82,9 +82,9 @@ class Exe {
  public:
   using Traits = detail::ForwardTraits<Forward>;
   using Model = typename Traits::Model;
-  using Arguments = typename Traits::Arguments;        ///< of Tensors
-  using Shapes = rebind_t<Arguments, Shape>;           ///< the same form, of Shapes
-  using Buffers = rebind_t<Arguments, Buffer>;         ///< the same form, of Buffers
+  using Arguments = typename Traits::Arguments;  ///< of Tensors
+  using Shapes = rebind_t<Arguments, Shape>;     ///< the same form, of Shapes
+  using Buffers = rebind_t<Arguments, Buffer>;   ///< the same form, of Buffers
   using Result = rebind_t<typename Traits::Returns, Buffer>;
 
   Exe(Model model, const Shapes& shapes, CompileOptions options)
@@ -112,7 +112,8 @@ class Exe {
     State(Model traced_model, const Shapes& arguments, CompileOptions options)
         : model(std::move(traced_model)),
           example(arguments),
-          cache([this](std::span<const Shape> inputs) { return trace(inputs); }, std::move(options)),
+          cache([this](std::span<const Shape> inputs) { return trace(inputs); },
+                std::move(options)),
           shapes(detail::leaf_shapes(arguments)),
           first(cache.session(shapes)) {}
 
@@ -129,14 +130,16 @@ class Exe {
       transform_fields(example, arguments, [&](const std::string&, const Shape&, Tensor& to) {
         to = graph.input("", inputs[next++]);
       });
-      typename Traits::Returns result = std::apply(
-          [&](auto&... argument) { return (model.*Forward)(argument...); }, arguments);
+      typename Traits::Returns result =
+          std::apply([&](auto&... argument) { return (model.*Forward)(argument...); }, arguments);
       std::vector<Tensor> outputs;
-      visit_fields(result, [&](const std::string&, const Tensor& tensor) { outputs.push_back(tensor); });
+      visit_fields(result,
+                   [&](const std::string&, const Tensor& tensor) { outputs.push_back(tensor); });
       Program program = graph.program(outputs);
       // Keeps the result's form (lengths of vectors); its tensors go with the graph.
       const std::scoped_lock lock(mutex);
-      form = map_fields<Shape>(result, [](const std::string&, const Tensor& t) { return t.shape(); });
+      form =
+          map_fields<Shape>(result, [](const std::string&, const Tensor& t) { return t.shape(); });
       return program;
     }
 
@@ -158,7 +161,8 @@ class Exe {
     std::size_t next = 0;
     visit_fields(weights, [&](const std::string& path, const Buffer& buffer) {
       if (next == names.size()) {
-        throw Error(Errc::bad_argument, "Exe::bind", "the weights have more tensors than the model");
+        throw Error(Errc::bad_argument, "Exe::bind",
+                    "the weights have more tensors than the model");
       }
       if (!names[next].empty()) {
         if (!buffer.has_data()) {
@@ -176,8 +180,8 @@ class Exe {
   std::shared_ptr<State> state_;
 };
 
-/// An Exe with weights: call it. One thread at a time per object (Errc::busy); `fork()` gives another
-/// that shares everything but the activations.
+/// An Exe with weights: call it. One thread at a time per object (Errc::busy); `fork()` gives
+/// another that shares everything but the activations.
 template <auto Forward>
 class BoundExe {
  public:
@@ -241,17 +245,19 @@ class BoundExe {
 /// Compiles `forward` of a model for arguments of these shapes:
 /// `compile<&Mlp<>::forward>(model, {Shape({8, 784}, f32)})`.
 template <auto Forward>
-Exe<Forward> compile(const typename Exe<Forward>::Model& model, const typename Exe<Forward>::Shapes& shapes,
-                     CompileOptions options = {}) {
+Exe<Forward> compile(const typename Exe<Forward>::Model& model,
+                     const typename Exe<Forward>::Shapes& shapes, CompileOptions options = {}) {
   return Exe<Forward>(model, shapes, std::move(options));
 }
 
 /// The same for the backends of a device ("cpu:" is every backend linked in).
 template <auto Forward>
-Exe<Forward> compile(const typename Exe<Forward>::Model& model, const typename Exe<Forward>::Shapes& shapes,
-                     const DevicePtr& device, CompileOptions options = {}) {
+Exe<Forward> compile(const typename Exe<Forward>::Model& model,
+                     const typename Exe<Forward>::Shapes& shapes, const DevicePtr& device,
+                     CompileOptions options = {}) {
   if (device->protocol() != "cpu") {
-    throw Error(Errc::unsupported, "compile", "no backend serves devices of protocol " + device->protocol());
+    throw Error(Errc::unsupported, "compile",
+                "no backend serves devices of protocol " + device->protocol());
   }
   return Exe<Forward>(model, shapes, std::move(options));
 }

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <tenon/buffer.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/shape.hpp>
+#include <tenon/tensor.hpp>
+
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -11,19 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include <tenon/buffer.hpp>
-#include <tenon/host_buffer.hpp>
-#include <tenon/shape.hpp>
-#include <tenon/tensor.hpp>
-
 /// Lists a model struct's members, once: `TENON_FIELDS(up, down)`. Listed members may be tensors,
 /// other such structs, vectors, optionals and arrays of them, and plain values.
-#define TENON_FIELDS(...)                                                   \
-  auto tenon_fields() noexcept { return std::tie(__VA_ARGS__); }            \
-  auto tenon_fields() const noexcept { return std::tie(__VA_ARGS__); }      \
-  static constexpr std::string_view tenon_field_names() noexcept {          \
-    return #__VA_ARGS__;                                                    \
-  }
+#define TENON_FIELDS(...)                                              \
+  auto tenon_fields() noexcept { return std::tie(__VA_ARGS__); }       \
+  auto tenon_fields() const noexcept { return std::tie(__VA_ARGS__); } \
+  static constexpr std::string_view tenon_field_names() noexcept { return #__VA_ARGS__; }
 
 namespace tenon {
 
@@ -98,8 +96,8 @@ concept TupleLike = !HasFields<T> && requires { std::tuple_size<T>::value; };
 }  // namespace detail
 
 /// Walks two structs of the same form together and calls `visit(path, from_leaf, to_leaf)` for each
-/// leaf in the order of the fields; gives `to` the lengths of `from`'s vectors and optionals and its
-/// plain values. `path` reads like "layers.3.attention.query.weight".
+/// leaf in the order of the fields; gives `to` the lengths of `from`'s vectors and optionals and
+/// its plain values. `path` reads like "layers.3.attention.query.weight".
 template <class From, class To, class Visit>
 void transform_fields(const From& from, To& to, Visit&& visit, const std::string& path = {}) {
   if constexpr (FieldLeaf<From>) {
@@ -125,11 +123,13 @@ void transform_fields(const From& from, To& to, Visit&& visit, const std::string
     }
   } else if constexpr (detail::TupleLike<From>) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (transform_fields(std::get<I>(from), std::get<I>(to), visit, detail::join_path(path, I)), ...);
+      (transform_fields(std::get<I>(from), std::get<I>(to), visit, detail::join_path(path, I)),
+       ...);
     }(std::make_index_sequence<std::tuple_size_v<From>>());
   } else {
-    static_assert(std::same_as<From, To>, "a field that is neither a leaf, a struct with TENON_FIELDS, "
-                                          "a container of these, nor a plain value");
+    static_assert(std::same_as<From, To>,
+                  "a field that is neither a leaf, a struct with TENON_FIELDS, "
+                  "a container of these, nor a plain value");
     to = from;
   }
 }

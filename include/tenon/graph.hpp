@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/program.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstddef>
 #include <memory>
 #include <source_location>
@@ -7,9 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tenon/program.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -27,18 +27,19 @@ class Graph {
   std::size_t budget() const noexcept;
   std::size_t used() const noexcept;
 
-  /// A value the caller provides at each run. Names are unique (Errc::duplicate_name); an empty name
-  /// becomes "x0", "x1", ...
+  /// A value the caller provides at each run. Names are unique (Errc::duplicate_name); an empty
+  /// name becomes "x0", "x1", ...
   Tensor input(std::string_view name, const Shape& shape,
                const std::source_location& where = std::source_location::current());
 
-  /// A value known by name before the first run: a weight of a file. Asking twice for one name gives
-  /// the same tensor; with another type Errc::shape_mismatch.
+  /// A value known by name before the first run: a weight of a file. Asking twice for one name
+  /// gives the same tensor; with another type Errc::shape_mismatch.
   Tensor constant(std::string_view name, const Shape& shape,
                   const std::source_location& where = std::source_location::current());
 
   /// From now on a weight of a file may join only if its name is in `names`: recording any other is
-  /// Errc::bad_reference naming it. This is how a model whose fields do not list a weight is caught.
+  /// Errc::bad_reference naming it. This is how a model whose fields do not list a weight is
+  /// caught.
   void admit_only(std::vector<std::string> names);
 
   /// While one exists, this thread records ops without inputs (iota, full) and ops on weights alone
@@ -65,9 +66,9 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Traces the layers of a stack so that equal ones become one function that repeats. For each layer:
-/// begin(), ops on what begin() returned, end(); after the last, finish() gives the stack's results.
-/// Layers whose functions print the same are one function; a run of them is one `repeat`.
+/// Traces the layers of a stack so that equal ones become one function that repeats. For each
+/// layer: begin(), ops on what begin() returned, end(); after the last, finish() gives the stack's
+/// results. Layers whose functions print the same are one function; a run of them is one `repeat`.
 ///
 /// Use through `tenon::repeat` (repeat.hpp), which also gathers the layers' weight names.
 class RepeatRecorder {

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <tenon/log.hpp>
+
 #include <memory>
 #include <utility>
 
 #include <spdlog/logger.h>
-#include <tenon/log.hpp>
 
 namespace tenon {
 
@@ -15,7 +16,8 @@ inline LogSink spdlog_sink(std::shared_ptr<spdlog::logger> logger) {
     constexpr spdlog::level::level_enum levels[] = {spdlog::level::trace, spdlog::level::debug,
                                                     spdlog::level::info, spdlog::level::warn,
                                                     spdlog::level::err};
-    logger->log(levels[static_cast<int>(level)], spdlog::string_view_t(message.data(), message.size()));
+    logger->log(levels[static_cast<int>(level)],
+                spdlog::string_view_t(message.data(), message.size()));
   };
 }
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <tenon/host_view.hpp>
+#include <tenon/op.hpp>
+#include <tenon/program.hpp>
+#include <tenon/shape.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +14,6 @@
 #include <string>
 #include <vector>
 
-#include <tenon/host_view.hpp>
-#include <tenon/op.hpp>
-#include <tenon/program.hpp>
-#include <tenon/shape.hpp>
-
 namespace tenon {
 
 /// Loops inside loops that a program may have; deeper nesting is Errc::unsupported.
@@ -21,8 +21,8 @@ inline constexpr int max_loop_depth = 2;
 
 using LoopSteps = std::array<std::int64_t, max_loop_depth>;
 
-/// Where the bytes of an operand are while a step runs. In iteration (i0, i1) of the enclosing loops
-/// the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1]` bytes into its storage.
+/// Where the bytes of an operand are while a step runs. In iteration (i0, i1) of the enclosing
+/// loops the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1]` bytes into its storage.
 struct Place {
   enum class Kind : std::uint8_t {
     input,       ///< input `index` of the run
@@ -80,7 +80,8 @@ struct ConstantSlot {
 struct InputSlot {
   std::string name;
   Shape shape;
-  bool updated = false;  ///< a step writes to it: the caller's last handle is reused, others are copied
+  bool updated =
+      false;  ///< a step writes to it: the caller's last handle is reused, others are copied
 };
 
 struct OutputSlot {
@@ -105,7 +106,8 @@ using ConstantTypes = std::function<std::optional<Shape>(const std::string& name
 /// Specialises a verified program to the shapes of its inputs. Errc::bad_input when they do not fit
 /// the declared types (naming the input), Errc::shape_mismatch when a type assertion fails,
 /// Errc::bad_reference for a constant whose type neither the program nor `types` tells.
-Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types = {});
+Lowered lower(const Program& program, std::span<const Shape> inputs,
+              const ConstantTypes& types = {});
 
 /// The addresses that turn operands into views, for one run on CPU memory.
 struct HostFrame {
@@ -114,8 +116,8 @@ struct HostFrame {
   std::span<const std::byte* const> constants;
   std::byte* slab = nullptr;
   std::byte* scratch = nullptr;  ///< Partition::scratch_bytes() of the partition that runs
-  LoopSteps iteration{};   ///< counted from 0
-  LoopSteps loop_index{};  ///< counted from `first`
+  LoopSteps iteration{};         ///< counted from 0
+  LoopSteps loop_index{};        ///< counted from `first`
 
   std::byte* address(const Place& place) const noexcept {
     std::int64_t offset = place.offset;
@@ -125,13 +127,18 @@ struct HostFrame {
       entry += iteration[d] * place.entry_step[d];
     }
     // An empty array may lie nowhere, whatever its offset.
-    const auto from = [offset](std::byte* base) { return base == nullptr ? nullptr : base + offset; };
+    const auto from = [offset](std::byte* base) {
+      return base == nullptr ? nullptr : base + offset;
+    };
     switch (place.kind) {
-      case Place::Kind::input: return from(inputs[place.index]);
-      case Place::Kind::output: return from(outputs[place.index]);
+      case Place::Kind::input:
+        return from(inputs[place.index]);
+      case Place::Kind::output:
+        return from(outputs[place.index]);
       case Place::Kind::constant:
         return from(const_cast<std::byte*>(constants[static_cast<std::size_t>(entry)]));
-      case Place::Kind::slab: return from(slab);
+      case Place::Kind::slab:
+        return from(slab);
       case Place::Kind::loop_index:
         return reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(&loop_index[place.index]));
     }

@@ -14,7 +14,7 @@ class Name {
   constexpr Name() noexcept = default;  ///< the empty name
 
   /// At most 255 bytes; longer, or more than 2^20 distinct names: Errc::limit_exceeded.
-  Name(std::string_view text);           // NOLINT(google-explicit-constructor): words read as names
+  Name(std::string_view text);  // NOLINT(google-explicit-constructor): words read as names
   Name(const char* text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
   /// Valid until the process ends.

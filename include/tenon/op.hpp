@@ -1,5 +1,10 @@
 #pragma once
 
+#include <tenon/attributes.hpp>
+#include <tenon/error.hpp>
+#include <tenon/host_view.hpp>
+#include <tenon/shape.hpp>
+
 #include <array>
 #include <concepts>
 #include <cstddef>
@@ -11,11 +16,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
-#include <tenon/attributes.hpp>
-#include <tenon/error.hpp>
-#include <tenon/host_view.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -56,19 +56,22 @@ struct OpDef {
   Shape (*infer)(const void* op, std::span<const Shape> inputs) = nullptr;
   /// Computes the output, which is dense, from inputs of any strides. Sizes are static.
   /// Throws only what data can cause (an index out of range). Null for views.
-  void (*reference)(const void* op, std::span<const HostView> inputs, const HostView& output) = nullptr;
+  void (*reference)(const void* op, std::span<const HostView> inputs,
+                    const HostView& output) = nullptr;
   /// Views only: where the output's elements lie, or false where strides do not allow sharing.
-  bool (*view)(const void* op, const HostView& input, const Shape& output, ViewPlacement& placement) = nullptr;
+  bool (*view)(const void* op, const HostView& input, const Shape& output,
+               ViewPlacement& placement) = nullptr;
 };
 
 template <class Op>
-concept OpStruct = std::is_trivially_copyable_v<Op> && requires(const Op& op, std::span<const Shape> in) {
-  { Op::name } -> std::convertible_to<std::string_view>;
-  { Op::min_inputs } -> std::convertible_to<int>;
-  { Op::max_inputs } -> std::convertible_to<int>;
-  { op.infer(in) } -> std::same_as<Shape>;
-  Op::fields;
-};
+concept OpStruct =
+    std::is_trivially_copyable_v<Op> && requires(const Op& op, std::span<const Shape> in) {
+      { Op::name } -> std::convertible_to<std::string_view>;
+      { Op::min_inputs } -> std::convertible_to<int>;
+      { Op::max_inputs } -> std::convertible_to<int>;
+      { op.infer(in) } -> std::same_as<Shape>;
+      Op::fields;
+    };
 
 template <class Op>
 constexpr OpTraits traits_of() noexcept {
@@ -181,13 +184,13 @@ bool equal_attributes(const OpDef& def, const void* a, const void* b) noexcept;
 #define TENON_DECLARE_OP(Struct) \
   template <>                    \
   const OpDef& op_def<Struct>() noexcept
-#define TENON_DEFINE_OP(id, Struct)                      \
-  namespace ops {                                        \
-  extern const OpDef id##_def;                           \
+#define TENON_DEFINE_OP(id, Struct)                       \
+  namespace ops {                                         \
+  extern const OpDef id##_def;                            \
   constinit const OpDef id##_def = make_op_def<Struct>(); \
-  }                                                      \
-  template <>                                            \
-  const OpDef& op_def<Struct>() noexcept {               \
-    return ops::id##_def;                                \
-  }                                                      \
+  }                                                       \
+  template <>                                             \
+  const OpDef& op_def<Struct>() noexcept {                \
+    return ops::id##_def;                                 \
+  }                                                       \
   static_assert(Struct::name == #id)

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <tenon/program.hpp>
+
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tenon/program.hpp>
 
 namespace tenon {
 
@@ -13,7 +13,7 @@ namespace tenon {
 /// within the op's tolerance. Listed in src/passes/rewrites.def; the fuzz test walks the same list.
 struct Rewrite {
   std::string_view name;
-  std::string_view pattern;      ///< what it looks for, in the program's notation
+  std::string_view pattern;  ///< what it looks for, in the program's notation
   std::string_view replacement;
   /// Rewrites every match in `function`; returns how many. `program` resolves called functions.
   int (*apply)(Program& program, Function& function);
@@ -22,8 +22,8 @@ struct Rewrite {
 std::span<const Rewrite> all_rewrites() noexcept;
 
 // Clean-ups that keep every bit of every result.
-int remove_dead_code(Function& function);                 ///< values that no result needs
-int share_common_subexpressions(Function& function);      ///< equal instructions on equal operands
+int remove_dead_code(Function& function);             ///< values that no result needs
+int share_common_subexpressions(Function& function);  ///< equal instructions on equal operands
 /// Computes, once, instructions whose inputs are all known: scalars written with `full`, iota, and
 /// what follows from them. Results of up to `max_bytes` become folded constants of the program.
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes = 1 << 16);

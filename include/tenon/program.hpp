@@ -1,5 +1,9 @@
 #pragma once
 
+#include <tenon/host_buffer.hpp>
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,10 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tenon/host_buffer.hpp>
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -63,8 +63,8 @@ struct Instruction {
 };
 
 /// `repeat(f, n, carry, s, *extra)` calls f(*carry, i, s.i, *extra) for i = first .. first + n - 1:
-/// f's parameters are the carry's items, an i64[] index, a scope and the extras; its results are the
-/// next carry.
+/// f's parameters are the carry's items, an i64[] index, a scope and the extras; its results are
+/// the next carry.
 struct Function {
   std::string name;
   std::vector<Value> values;
@@ -95,10 +95,10 @@ struct Program {
   const Function& main() const;
 };
 
-/// Checks everything that needs no data: names, arity, attribute types, SSA order, recursion, tuples,
-/// scopes, linear values (an updated tensor is not used again) and, where types are known, `infer`.
-/// Fills in types that follow from the parameters' types. Throws the first error; `check_program`
-/// returns them all.
+/// Checks everything that needs no data: names, arity, attribute types, SSA order, recursion,
+/// tuples, scopes, linear values (an updated tensor is not used again) and, where types are known,
+/// `infer`. Fills in types that follow from the parameters' types. Throws the first error;
+/// `check_program` returns them all.
 void verify(Program& program);
 
 struct Diagnostic {

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/fields.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
-
-#include <tenon/fields.hpp>
-#include <tenon/graph.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -24,7 +24,8 @@ Carry repeat(const std::vector<Layer>& layers, Carry carry, Body&& body,
   if (layers.empty()) return carry;
   const auto leaves = [](const auto& value) {
     std::vector<Tensor> tensors;
-    visit_fields(value, [&](const std::string&, const Tensor& tensor) { tensors.push_back(tensor); });
+    visit_fields(value,
+                 [&](const std::string&, const Tensor& tensor) { tensors.push_back(tensor); });
     return tensors;
   };
   const auto rebuilt = [](const Carry& like, std::span<const Tensor> tensors) {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <tenon/backend.hpp>
+#include <tenon/buffer.hpp>
+#include <tenon/program.hpp>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,14 +11,10 @@
 #include <string>
 #include <vector>
 
-#include <tenon/backend.hpp>
-#include <tenon/buffer.hpp>
-#include <tenon/program.hpp>
-
 namespace tenon {
 
-/// Weights by name, with what backends made of them. Shared by sessions; thread-safe. Once a backend
-/// has packed a weight, the original bytes are no longer read.
+/// Weights by name, with what backends made of them. Shared by sessions; thread-safe. Once a
+/// backend has packed a weight, the original bytes are no longer read.
 class WeightSet {
  public:
   explicit WeightSet(std::map<std::string, Buffer> weights) : weights_(std::move(weights)) {}
@@ -29,8 +29,8 @@ class WeightSet {
 };
 
 struct SessionOptions {
-  /// In order of priority; a step goes to the first that does not refuse it. Empty: every registered
-  /// backend, the reference last.
+  /// In order of priority; a step goes to the first that does not refuse it. Empty: every
+  /// registered backend, the reference last.
   std::vector<BackendPtr> backends;
   /// Plans kept, the least recently used one goes first.
   std::size_t plan_limit = 32;
@@ -49,8 +49,8 @@ struct PlanReport {
 };
 
 /// A program bound to backends: specialises to the shapes of its inputs, keeps a plan for each, and
-/// runs. Owns its activations, so one thread may run it at a time (Errc::busy otherwise); forks share
-/// plans and weights and run concurrently.
+/// runs. Owns its activations, so one thread may run it at a time (Errc::busy otherwise); forks
+/// share plans and weights and run concurrently.
 class Session {
  public:
   explicit Session(Program program, SessionOptions options = {});
@@ -71,7 +71,8 @@ class Session {
   /// Makes the plan for these inputs, or finds it, and describes it.
   PlanReport report(std::span<const Shape> inputs);
 
-  /// Why each backend refuses the op that makes `value`, or which one takes it; one line per backend.
+  /// Why each backend refuses the op that makes `value`, or which one takes it; one line per
+  /// backend.
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
   /// A session of its own activations on the same plans and weights.

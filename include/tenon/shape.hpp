@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tenon/dtype.hpp>
+#include <tenon/name.hpp>
+
 #include <array>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
-
-#include <tenon/dtype.hpp>
-#include <tenon/name.hpp>
 
 namespace tenon {
 
@@ -28,7 +28,8 @@ Name symbol_name(std::int64_t dim) noexcept;  ///< `is_symbol(dim)` must hold
 /// One axis as a shape's author writes it: `784`, or with a tag `{"b", 8}`.
 struct Axis {
   template <std::integral Int>
-  Axis(Int axis_size) : size(static_cast<std::int64_t>(axis_size)) {}  // NOLINT(google-explicit-constructor)
+  Axis(Int axis_size)
+      : size(static_cast<std::int64_t>(axis_size)) {}  // NOLINT(google-explicit-constructor)
   Axis(Name axis_tag, std::int64_t axis_size) : size(axis_size), tag(axis_tag) {}
 
   std::int64_t size;
@@ -38,7 +39,7 @@ struct Axis {
 /// An axis as a caller refers to it: by index (negative counts from the end) or by tag.
 struct AxisRef {
   template <std::integral Int>
-  AxisRef(Int axis_index) : index(axis_index) {}  // NOLINT(google-explicit-constructor)
+  AxisRef(Int axis_index) : index(axis_index) {}    // NOLINT(google-explicit-constructor)
   AxisRef(const char* axis_tag) : tag(axis_tag) {}  // NOLINT(google-explicit-constructor)
   AxisRef(Name axis_tag) : tag(axis_tag) {}         // NOLINT(google-explicit-constructor)
 

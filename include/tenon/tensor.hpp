@@ -1,14 +1,14 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <cstdint>
 #include <initializer_list>
 #include <source_location>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 
@@ -66,7 +66,8 @@ Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attri
                      const std::source_location& where);
 
 template <OpStruct Op>
-Tensor record(const Op& op, std::initializer_list<Tensor> inputs, const std::source_location& where) {
+Tensor record(const Op& op, std::initializer_list<Tensor> inputs,
+              const std::source_location& where) {
   return record(op_def<Op>(), &op, std::span<const Tensor>(inputs.begin(), inputs.size()), where);
 }
 template <OpStruct Op>

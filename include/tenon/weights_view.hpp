@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tenon/shape.hpp>
+#include <tenon/tensor.hpp>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,9 +12,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <tenon/shape.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 
@@ -37,8 +37,8 @@ class WeightsView {
   Tensor tensor(std::string_view name, std::span<const std::int64_t> dims,
                 const std::source_location& where = std::source_location::current()) const;
   /// The weight, if there is one.
-  std::optional<Tensor> find(std::string_view name,
-                             const std::source_location& where = std::source_location::current()) const;
+  std::optional<Tensor> find(std::string_view name, const std::source_location& where =
+                                                        std::source_location::current()) const;
   bool contains(std::string_view name) const;
 
   /// One more than the largest number N in names "<this view>.N.…": how many layers a stack has.

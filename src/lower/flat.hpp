@@ -2,11 +2,11 @@
 // concrete, views resolved, storages not yet placed.
 #pragma once
 
+#include <tenon/lowered.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <tenon/lowered.hpp>
 
 namespace tenon::lowering {
 
@@ -16,13 +16,13 @@ inline constexpr StorageId no_storage = 0xFFFFFFFFu;
 /// A piece of memory that one value, or several that never live at once, occupy.
 struct Storage {
   Place::Kind kind = Place::Kind::slab;
-  std::uint32_t index = 0;            ///< number of the input, output, constant or loop
+  std::uint32_t index = 0;  ///< number of the input, output, constant or loop
   std::int64_t bytes = 0;
-  std::int64_t begin = 0;             ///< time of its first definition
-  std::int64_t end = 0;               ///< time of its last use, loops included
-  std::vector<std::int64_t> reads;    ///< times of its reads
-  std::vector<std::uint32_t> loops;   ///< loops around its definition, outermost first
-  bool updated = false;               ///< an op writes to it after its definition
+  std::int64_t begin = 0;            ///< time of its first definition
+  std::int64_t end = 0;              ///< time of its last use, loops included
+  std::vector<std::int64_t> reads;   ///< times of its reads
+  std::vector<std::uint32_t> loops;  ///< loops around its definition, outermost first
+  bool updated = false;              ///< an op writes to it after its definition
   StorageId merged_into = no_storage;
   std::int64_t slab_offset = 0;
 };

@@ -1,3 +1,7 @@
+#include "lower/flat.hpp"
+
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -5,10 +9,6 @@
 #include <variant>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "lower/flat.hpp"
 
 namespace tenon::lowering {
 namespace {
@@ -26,7 +26,8 @@ struct Item {
 };
 
 std::string place_text(const SourceLine& line, std::string_view name) {
-  return line.file.empty() ? std::string(name) : fmt::format("{}:{}: {}", line.file, line.line, name);
+  return line.file.empty() ? std::string(name)
+                           : fmt::format("{}:{}: {}", line.file, line.line, name);
 }
 
 class Flattener {
@@ -40,10 +41,13 @@ class Flattener {
   using Symbols = std::map<std::int64_t, std::int64_t>;
 
   std::vector<Item> call(const Function& function, std::vector<Item> arguments);
-  Item evaluate(const Function& function, const Instruction& instruction, std::vector<Item>& values);
-  Item apply(const Function& function, const Instruction& instruction, std::span<const Array> inputs);
+  Item evaluate(const Function& function, const Instruction& instruction,
+                std::vector<Item>& values);
+  Item apply(const Function& function, const Instruction& instruction,
+             std::span<const Array> inputs);
   Item repeat(const Function& function, const Instruction& instruction, std::vector<Item>& values);
-  Item constant(const Function& function, const Instruction& instruction, std::vector<Item>& values);
+  Item constant(const Function& function, const Instruction& instruction,
+                std::vector<Item>& values);
   Shape constant_type(const Value& value, const Instruction& instruction,
                       std::span<const std::string> names) const;
   void check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
@@ -111,8 +115,8 @@ void Flattener::emit(FlatStep step) {
   steps_->push_back(std::move(step));
 }
 
-void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join, std::string_view value,
-                     const SourceLine& line) {
+void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join,
+                     std::string_view value, const SourceLine& line) {
   FlatStep step;
   step.kind = Step::Kind::copy;
   step.inputs = {from};
@@ -129,8 +133,8 @@ void Flattener::check_type(const Value& value, const Shape& actual, Symbols& sym
   const Shape& declared = *value.shape;
   const auto mismatch = [&](const std::string& why) {
     throw Error(code, where,
-                fmt::format("'{}' is {}, declared {}{}", value.name, to_string(actual.without_tags()),
-                            to_string(declared), why));
+                fmt::format("'{}' is {}, declared {}{}", value.name,
+                            to_string(actual.without_tags()), to_string(declared), why));
   };
   if (declared.rank() != actual.rank() || declared.dtype() != actual.dtype()) mismatch("");
   for (int i = 0; i < declared.rank(); ++i) {
@@ -154,8 +158,9 @@ Flat Flattener::run(std::span<const Shape> inputs) {
   for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
     const Value& parameter = main.values[i];
     if (!inputs[i].is_static()) {
-      throw Error(Errc::bad_input, main.name,
-                  fmt::format("input '{}' has open sizes: {}", parameter.name, to_string(inputs[i])));
+      throw Error(
+          Errc::bad_input, main.name,
+          fmt::format("input '{}' has open sizes: {}", parameter.name, to_string(inputs[i])));
     }
     const Shape shape = inputs[i].without_tags();
     check_type(parameter, shape, symbols, Errc::bad_input, main.name);
@@ -210,10 +215,12 @@ Item Flattener::evaluate(const Function& function, const Instruction& instructio
   switch (instruction.kind) {
     case Instruction::Kind::op: {
       std::vector<Array> inputs;
-      for (const ValueId id : instruction.operands) inputs.push_back(std::get<Array>(values[id].value));
+      for (const ValueId id : instruction.operands)
+        inputs.push_back(std::get<Array>(values[id].value));
       return apply(function, instruction, inputs);
     }
-    case Instruction::Kind::constant: return constant(function, instruction, values);
+    case Instruction::Kind::constant:
+      return constant(function, instruction, values);
     case Instruction::Kind::scope: {
       Scope scope{{instruction.text}, {}};
       if (!instruction.operands.empty()) {
@@ -228,8 +235,10 @@ Item Flattener::evaluate(const Function& function, const Instruction& instructio
       return {std::move(tuple)};
     }
     case Instruction::Kind::item:
-      return std::get<Tuple>(values[instruction.operands[0]].value)[static_cast<std::size_t>(instruction.index)];
-    case Instruction::Kind::repeat: return repeat(function, instruction, values);
+      return std::get<Tuple>(
+          values[instruction.operands[0]].value)[static_cast<std::size_t>(instruction.index)];
+    case Instruction::Kind::repeat:
+      return repeat(function, instruction, values);
     case Instruction::Kind::call: {
       std::vector<Item> arguments;
       for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
@@ -273,7 +282,8 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
     if (index.kind == Place::Kind::loop_index) {
       const std::int64_t end = index.bytes + counts_[index.index];
       if (counts_[index.index] > 0 && end > inputs[0].shape[0]) {
-        throw Error(Errc::out_of_range, place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
+        throw Error(Errc::out_of_range,
+                    place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
                     fmt::format("the loop counts to {}, but {} has {} slices", end - 1,
                                 to_string(inputs[0].shape), inputs[0].shape[0]));
       }
@@ -372,7 +382,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
                   "carries something that is no tensor");
     }
     const Array own = fresh(init->shape);
-    copy(*init, own, FlatStep::Join::enter_loop, callee.values[carried.size()].name, instruction.line);
+    copy(*init, own, FlatStep::Join::enter_loop, callee.values[carried.size()].name,
+         instruction.line);
     carried.push_back({own});
     arguments.push_back({own});
   }
@@ -388,7 +399,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
 
   Array index;
   index.shape = Shape(std::span<const Axis>(), i64);
-  index.storage = add_storage(Place::Kind::loop_index, static_cast<std::uint32_t>(depth), instruction.first);
+  index.storage =
+      add_storage(Place::Kind::loop_index, static_cast<std::uint32_t>(depth), instruction.first);
   arguments.push_back({index});
 
   Scope scope;
@@ -397,8 +409,9 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   scope.step[depth] = 1;
   for (const std::string& prefix : outer_scope.prefixes) {
     for (std::int64_t i = 0; i < instruction.count; ++i) {
-      scope.prefixes.push_back(prefix.empty() ? fmt::format("{}", instruction.first + i)
-                                              : fmt::format("{}.{}", prefix, instruction.first + i));
+      scope.prefixes.push_back(prefix.empty()
+                                   ? fmt::format("{}", instruction.first + i)
+                                   : fmt::format("{}.{}", prefix, instruction.first + i));
     }
   }
   arguments.push_back({std::move(scope)});
@@ -416,8 +429,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
     const Shape& place = std::get<Array>(carried[i].value).shape;
     if (shape == place) continue;
     throw Error(Errc::shape_mismatch, place_text(instruction.line, "repeat"),
-                fmt::format("'{}' is carried as {}, but '{}' returns {}", callee.values[i].name, to_string(place),
-                            callee.name, to_string(shape)));
+                fmt::format("'{}' is carried as {}, but '{}' returns {}", callee.values[i].name,
+                            to_string(place), callee.name, to_string(shape)));
   }
 
   // Results become the next carry, all at once: one that sits in another's place, or is a view of

@@ -1,8 +1,8 @@
+#include "lower/flat.hpp"
+
 #include <tenon/lowered.hpp>
 
 #include <utility>
-
-#include "lower/flat.hpp"
 
 namespace tenon {
 namespace {

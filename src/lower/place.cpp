@@ -1,7 +1,7 @@
+#include "lower/flat.hpp"
+
 #include <algorithm>
 #include <vector>
-
-#include "lower/flat.hpp"
 
 namespace tenon::lowering {
 
@@ -15,7 +15,8 @@ constexpr std::int64_t slab_alignment = 64;
 std::int64_t place_storages(Flat& flat) {
   std::vector<Storage*> order;
   for (Storage& storage : flat.storages) {
-    if (storage.merged_into == no_storage && storage.kind == Place::Kind::slab && storage.bytes > 0) {
+    if (storage.merged_into == no_storage && storage.kind == Place::Kind::slab &&
+        storage.bytes > 0) {
       order.push_back(&storage);
     }
   }

@@ -1,7 +1,7 @@
+#include "lower/flat.hpp"
+
 #include <algorithm>
 #include <optional>
-
-#include "lower/flat.hpp"
 
 namespace tenon::lowering {
 namespace {
@@ -47,7 +47,8 @@ void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
       const StorageId from = flat_.root(step.output.storage);
       const StorageId to = flat_.root(input.storage);
       if (from == to || flat_.storages[to].kind != Place::Kind::slab ||
-          flat_.storages[to].end != step.time || flat_.storages[to].loops != flat_.storages[from].loops ||
+          flat_.storages[to].end != step.time ||
+          flat_.storages[to].loops != flat_.storages[from].loops ||
           !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
         continue;
       }
@@ -118,7 +119,8 @@ bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
 
 void Sharer::join_carries(std::vector<FlatStep>& steps) {
   for (FlatStep& step : steps) {
-    if (step.join == FlatStep::Join::enter_loop && try_enter(step)) step.join = FlatStep::Join::none;
+    if (step.join == FlatStep::Join::enter_loop && try_enter(step))
+      step.join = FlatStep::Join::none;
     if (step.kind != Step::Kind::loop) continue;
     join_carries(step.body);
     for (const FlatStep& inner : step.body) {
@@ -144,7 +146,8 @@ void Sharer::assign_outputs(std::vector<OutputSlot>& outputs) {
     OutputSlot slot{result.shape, std::nullopt};
     const bool whole = fills_storage(flat_, result);
     const bool taken = std::ranges::any_of(outputs, [&](const OutputSlot& other) {
-      return other.from_input && place.kind == Place::Kind::input && *other.from_input == place.index;
+      return other.from_input && place.kind == Place::Kind::input &&
+             *other.from_input == place.index;
     });
     if (whole && place.kind == Place::Kind::input && place.updated && !taken) {
       slot.from_input = place.index;
@@ -180,7 +183,8 @@ void share_storages(Flat& flat, std::vector<OutputSlot>& outputs) {
   sharer.drop_joined_copies(flat.steps);
   sharer.assign_outputs(outputs);
   for (const Storage& storage : flat.storages) {
-    if (storage.merged_into == no_storage && storage.kind == Place::Kind::input && storage.updated) {
+    if (storage.merged_into == no_storage && storage.kind == Place::Kind::input &&
+        storage.updated) {
       flat.inputs[storage.index].updated = true;
     }
   }

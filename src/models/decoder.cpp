@@ -1,11 +1,10 @@
+#include <tenon/error.hpp>
 #include <tenon/models/decoder.hpp>
 
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon::models {
 namespace {
@@ -14,17 +13,21 @@ namespace {
 class Hyperparameters {
  public:
   Hyperparameters(const io::File& file, std::string architecture)
-      : metadata_(file.metadata()), file_(file.path().filename().string()), prefix_(std::move(architecture)) {}
+      : metadata_(file.metadata()),
+        file_(file.path().filename().string()),
+        prefix_(std::move(architecture)) {}
 
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const {
     return checked(key, metadata_.get<std::int64_t>(full(key)), low, high);
   }
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low, std::int64_t high) const {
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
+                          std::int64_t high) const {
     return checked(key, metadata_.get_or<std::int64_t>(full(key), fallback), low, high);
   }
   double real_or(std::string_view key, double fallback, double low, double high) const {
     const double value = metadata_.get_or<double>(full(key), fallback);
-    if (!(value >= low && value <= high)) refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
+    if (!(value >= low && value <= high))
+      refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
     return value;
   }
   std::string text_or(std::string_view key, std::string fallback) const {
@@ -32,14 +35,18 @@ class Hyperparameters {
   }
   bool contains(std::string_view key) const { return metadata_.contains(full(key)); }
 
-  [[noreturn]] void refuse(std::string_view key, const std::string& value, const std::string& allowed) const {
-    throw Error(Errc::bad_hyperparameter, file_, fmt::format("{} is {}, allowed: {}", full(key), value, allowed));
+  [[noreturn]] void refuse(std::string_view key, const std::string& value,
+                           const std::string& allowed) const {
+    throw Error(Errc::bad_hyperparameter, file_,
+                fmt::format("{} is {}, allowed: {}", full(key), value, allowed));
   }
 
  private:
   std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
-  std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) const {
-    if (value < low || value > high) refuse(key, std::to_string(value), fmt::format("{} to {}", low, high));
+  std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low,
+                       std::int64_t high) const {
+    if (value < low || value > high)
+      refuse(key, std::to_string(value), fmt::format("{} to {}", low, high));
     return value;
   }
 
@@ -58,7 +65,8 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
   Rope rope;
   rope.theta = values.real_or("rope.freq_base", 10000, 1, 1e30);
   rope.dims = values.integer_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
-  if (rope.dims % 2 != 0) values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
+  if (rope.dims % 2 != 0)
+    values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
   // Files of the llama family keep queries and keys in the order that rotates neighbours.
   rope.interleaved = config.architecture == "llama";
   const std::string scaling = values.text_or("rope.scaling.type", "none");
@@ -67,7 +75,8 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
   }
   rope.scaling = Name(scaling);
   rope.factor = values.real_or("rope.scaling.factor", 1, 1e-6, 1e6);
-  rope.original_context = values.integer_or("rope.scaling.original_context_length", config.context_length, 1, max_context);
+  rope.original_context = values.integer_or("rope.scaling.original_context_length",
+                                            config.context_length, 1, max_context);
   return rope;
 }
 
@@ -76,7 +85,8 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
 DecoderConfig DecoderConfig::from(const io::File& file) {
   if (file.format() != io::Format::gguf) {
     throw Error(Errc::unsupported, file.path().filename().string(),
-                fmt::format("a language model is read from a GGUF file, this is {}", io::name(file.format())));
+                fmt::format("a language model is read from a GGUF file, this is {}",
+                            io::name(file.format())));
   }
   DecoderConfig config;
   config.architecture = file.metadata().get<std::string>("general.architecture");
@@ -99,9 +109,12 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     values.refuse("attention.head_count", std::to_string(config.heads),
                   fmt::format("divisors of the width {}", config.width));
   }
-  config.head_dim = values.integer_or("attention.key_length", config.width / config.heads, 1, max_width);
-  if (values.integer_or("attention.value_length", config.head_dim, 1, max_width) != config.head_dim) {
-    values.refuse("attention.value_length", "another size", fmt::format("{}, as keys have", config.head_dim));
+  config.head_dim =
+      values.integer_or("attention.key_length", config.width / config.heads, 1, max_width);
+  if (values.integer_or("attention.value_length", config.head_dim, 1, max_width) !=
+      config.head_dim) {
+    values.refuse("attention.value_length", "another size",
+                  fmt::format("{}, as keys have", config.head_dim));
   }
   config.context_length = values.integer("context_length", 1, max_context);
   if (values.contains("expert_count") && values.integer("expert_count", 0, 1 << 16) > 0) {
@@ -125,10 +138,12 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
 }
 
 template <>
-DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view, const DecoderConfig& config,
-                                                std::int64_t index) {
+DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
+                                                const DecoderConfig& config, std::int64_t index) {
   const bool local = config.is_local(index);
-  const auto norm = [&](std::string_view name) { return nn::RmsNorm<>::init(view[name], config.norm_eps); };
+  const auto norm = [&](std::string_view name) {
+    return nn::RmsNorm<>::init(view[name], config.norm_eps);
+  };
   const auto optional_norm = [&](std::string_view name) -> std::optional<nn::RmsNorm<>> {
     if (!view.contains(std::string(name) + ".weight")) return std::nullopt;
     return norm(name);

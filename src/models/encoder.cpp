@@ -1,4 +1,12 @@
+#include "json_file.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/io/load.hpp>
 #include <tenon/models/encoder.hpp>
+#include <tenon/models/vocabulary.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -6,15 +14,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/reference.hpp>
-#include <tenon/error.hpp>
-#include <tenon/exe.hpp>
-#include <tenon/io/load.hpp>
-#include <tenon/models/vocabulary.hpp>
-
-#include "json_file.hpp"
 
 namespace tenon::models {
 namespace {
@@ -25,9 +24,11 @@ constexpr std::int64_t batch_tokens = 2048;
 
 std::int64_t integer(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end()) throw Error(Errc::bad_key, "config.json", fmt::format("no key '{}'", key));
+  if (found == json.end())
+    throw Error(Errc::bad_key, "config.json", fmt::format("no key '{}'", key));
   if (!found->is_number_integer()) {
-    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not an integer", key, found->type_name()));
+    throw Error(Errc::bad_type, "config.json",
+                fmt::format("'{}' is {}, not an integer", key, found->type_name()));
   }
   const auto value = found->get<std::int64_t>();
   if (value < 1 || value > max_size) {
@@ -41,7 +42,8 @@ double real_or(const nlohmann::json& json, const char* key, double fallback) {
   const auto found = json.find(key);
   if (found == json.end()) return fallback;
   if (!found->is_number()) {
-    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not a number", key, found->type_name()));
+    throw Error(Errc::bad_type, "config.json",
+                fmt::format("'{}' is {}, not a number", key, found->type_name()));
   }
   return found->get<double>();
 }
@@ -50,7 +52,8 @@ std::string text_or(const nlohmann::json& json, const char* key, const char* fal
   const auto found = json.find(key);
   if (found == json.end()) return fallback;
   if (!found->is_string()) {
-    throw Error(Errc::bad_type, "config.json", fmt::format("'{}' is {}, not a string", key, found->type_name()));
+    throw Error(Errc::bad_type, "config.json",
+                fmt::format("'{}' is {}, not a string", key, found->type_name()));
   }
   return found->get<std::string>();
 }
@@ -65,16 +68,20 @@ CompileOptions with_backends(std::vector<BackendPtr> backends) {
 
 BertConfig BertConfig::from(const io::File& file) {
   if (file.format() == io::Format::gguf) {
-    throw Error(Errc::unsupported, file.path().filename().string(),
-                "a sentence encoder is read from a folder of safetensors and config.json, this is gguf");
+    throw Error(
+        Errc::unsupported, file.path().filename().string(),
+        "a sentence encoder is read from a folder of safetensors and config.json, this is gguf");
   }
   const auto path = file.sibling("config.json");
-  if (!path) throw Error(Errc::not_found, file.path().filename().string(), "no config.json beside the model");
+  if (!path)
+    throw Error(Errc::not_found, file.path().filename().string(),
+                "no config.json beside the model");
   const nlohmann::json json = read_json(*path);
   if (!json.is_object()) throw Error(Errc::bad_type, "config.json", "is no object");
   const std::string type = text_or(json, "model_type", "");
   if (type != "bert") {
-    throw Error(Errc::unsupported, "config.json", fmt::format("model_type '{}'; known is bert", type));
+    throw Error(Errc::unsupported, "config.json",
+                fmt::format("model_type '{}'; known is bert", type));
   }
   BertConfig config;
   config.layers = integer(json, "num_hidden_layers");
@@ -87,11 +94,13 @@ BertConfig BertConfig::from(const io::File& file) {
   config.activation = Name(text_or(json, "hidden_act", "gelu"));
   if (config.width % config.heads != 0) {
     throw Error(Errc::bad_hyperparameter, "config.json",
-                fmt::format("'num_attention_heads' is {}, allowed: divisors of {}", config.heads, config.width));
+                fmt::format("'num_attention_heads' is {}, allowed: divisors of {}", config.heads,
+                            config.width));
   }
   config.max_tokens = config.max_positions;
   if (const auto sentence = file.sibling("sentence_bert_config.json")) {
-    config.max_tokens = std::min(config.max_positions, integer(read_json(*sentence), "max_seq_length"));
+    config.max_tokens =
+        std::min(config.max_positions, integer(read_json(*sentence), "max_seq_length"));
   }
   return config;
 }
@@ -99,15 +108,16 @@ BertConfig BertConfig::from(const io::File& file) {
 template <>
 Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& config) {
   // Some files put everything below "bert.".
-  const WeightsView view = whole.contains("embeddings.word_embeddings.weight") ? whole : whole["bert"];
+  const WeightsView view =
+      whole.contains("embeddings.word_embeddings.weight") ? whole : whole["bert"];
   Bert bert;
   const WeightsView embeddings = view["embeddings"];
   bert.words = nn::Embedding<>::init(embeddings["word_embeddings"]);
   bert.positions = embeddings["position_embeddings"].tensor("weight");
   if (config.max_tokens > bert.positions.shape().dim(0)) {
     throw Error(Errc::bad_hyperparameter, "config.json",
-                fmt::format("'max_position_embeddings' is {}, but the file holds {} positions", config.max_tokens,
-                            bert.positions.shape().dim(0)));
+                fmt::format("'max_position_embeddings' is {}, but the file holds {} positions",
+                            config.max_tokens, bert.positions.shape().dim(0)));
   }
   bert.types = embeddings["token_type_embeddings"].tensor("weight");
   bert.norm = nn::LayerNorm<>::init(embeddings["LayerNorm"], config.norm_eps);
@@ -161,11 +171,13 @@ struct SentenceEncoder::Impl {
   BoundExe<&Bert<>::embed> bound;
 };
 
-SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path, const BackendOptions& backend) {
+SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
+                                      const BackendOptions& backend) {
   register_cpu_backend();
   register_reference_backend();
   return SentenceEncoder(std::make_shared<Impl>(
-      io::open(path), std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
+      io::open(path),
+      std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
 }
 
 const BertConfig& SentenceEncoder::config() const noexcept { return impl_->config; }
@@ -197,7 +209,8 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
   });
 
   const auto width = static_cast<std::size_t>(impl_->config.width);
-  HostBuffer result = HostBuffer::zeros(Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
+  HostBuffer result =
+      HostBuffer::zeros(Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
   const std::int32_t pad = impl_->tokenizer.pad().value_or(0);
   for (std::size_t begin = 0; begin < order.size();) {
     // Lengths ascend: the last text of a batch sets its padded length.
@@ -207,7 +220,8 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
       ++end;
     }
     const auto rows = static_cast<std::int64_t>(end - begin);
-    const auto columns = static_cast<std::int64_t>(std::max<std::size_t>(ids[order[end - 1]].size(), 1));
+    const auto columns =
+        static_cast<std::int64_t>(std::max<std::size_t>(ids[order[end - 1]].size(), 1));
     HostBuffer batch = HostBuffer::zeros(Shape({rows, columns}, i32));
     HostBuffer mask = HostBuffer::zeros(Shape({rows, columns}, f32));
     std::ranges::fill(batch.mutable_values<std::int32_t>(), pad);
@@ -219,8 +233,10 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
     const HostBuffer embeddings =
         impl_->bound(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
     for (std::size_t row = begin; row < end; ++row) {
-      std::copy_n(embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width), width,
-                  result.mutable_values<float>().begin() + static_cast<std::ptrdiff_t>(order[row] * width));
+      std::copy_n(
+          embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width),
+          width,
+          result.mutable_values<float>().begin() + static_cast<std::ptrdiff_t>(order[row] * width));
     }
     begin = end;
   }

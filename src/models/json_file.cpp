@@ -1,14 +1,14 @@
 #include "json_file.hpp"
 
+#include "strict_json.hpp"
+
+#include <tenon/error.hpp>
+
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include <nlohmann/json.hpp>
-
-#include <tenon/error.hpp>
-
-#include "strict_json.hpp"
 
 namespace tenon::models {
 
@@ -21,11 +21,13 @@ nlohmann::json read_json(const std::filesystem::path& path) {
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) throw Error(Errc::not_found, path.filename().string(), error.message());
   if (size > max_bytes) {
-    throw Error(Errc::limit_exceeded, path.filename().string(), std::to_string(size) + " bytes of JSON");
+    throw Error(Errc::limit_exceeded, path.filename().string(),
+                std::to_string(size) + " bytes of JSON");
   }
   std::ifstream in(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.good() && !in.eof()) throw Error(Errc::io_error, path.filename().string(), "cannot be read");
+  if (!in.good() && !in.eof())
+    throw Error(Errc::io_error, path.filename().string(), "cannot be read");
   return parse_strict_json(text, path.filename().string());
 }
 

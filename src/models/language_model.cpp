@@ -1,16 +1,15 @@
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/vocabulary.hpp>
+#include <tenon/text/stream_decoder.hpp>
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/reference.hpp>
-#include <tenon/error.hpp>
-#include <tenon/exe.hpp>
-#include <tenon/models/vocabulary.hpp>
-#include <tenon/text/stream_decoder.hpp>
 
 namespace tenon::models {
 namespace {
@@ -23,7 +22,8 @@ constexpr std::int64_t all_logits_bytes = std::int64_t{64} << 20;
 Shape ids_shape(std::int64_t count) { return Shape({1, count}, i32); }
 
 Buffer ids_buffer(std::span<const std::int32_t> tokens) {
-  return HostBuffer::of(ids_shape(static_cast<std::int64_t>(tokens.size())), tokens).to_device(cpu_device());
+  return HostBuffer::of(ids_shape(static_cast<std::int64_t>(tokens.size())), tokens)
+      .to_device(cpu_device());
 }
 
 }  // namespace
@@ -44,7 +44,8 @@ struct LanguageModel::Impl {
     }
     if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocabulary) {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
-                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), config.vocabulary));
+                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(),
+                              config.vocabulary));
     }
   }
 
@@ -85,7 +86,8 @@ struct Conversation::Impl {
     const auto capacity = model->options.context;
     if (static_cast<std::int64_t>(tokens.size()) > capacity - position) {
       throw Error(Errc::limit_exceeded, "Conversation",
-                  fmt::format("{} tokens after {} do not fit a context of {}", tokens.size(), position, capacity));
+                  fmt::format("{} tokens after {} do not fit a context of {}", tokens.size(),
+                              position, capacity));
     }
     for (const std::int32_t token : tokens) {
       if (token < 0 || token >= model->config.vocabulary) {
@@ -107,12 +109,14 @@ struct Conversation::Impl {
   }
 };
 
-LanguageModel LanguageModel::load(const std::filesystem::path& path, const LanguageModelOptions& options) {
+LanguageModel LanguageModel::load(const std::filesystem::path& path,
+                                  const LanguageModelOptions& options) {
   const auto start = Clock::now();
   register_cpu_backend();
   register_reference_backend();
   auto impl = std::make_shared<Impl>(io::open(path), options);
-  impl->backends = {make_backend("cpu", options.backend), make_backend("reference", options.backend)};
+  impl->backends = {make_backend("cpu", options.backend),
+                    make_backend("reference", options.backend)};
   auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
   impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
   impl->weights = loading.get();
@@ -138,8 +142,12 @@ Conversation LanguageModel::conversation() const {
   MemRegion& host = cpu_device()->default_mem_region();
   const nn::KvCache<Shape> shapes = impl_->cache_shapes();
   return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
-      impl_, impl_->bound->fork(), std::nullopt, 
-      {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)}, 0, {}}));
+      impl_,
+      impl_->bound->fork(),
+      std::nullopt,
+      {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)},
+      0,
+      {}}));
 }
 
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {
@@ -157,11 +165,13 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
                             const std::function<void(std::span<const float>, std::int64_t)>& take) {
   impl_->check(tokens);
   const LanguageModel::Impl& model = *impl_->model;
-  const std::int64_t rows = std::clamp<std::int64_t>(all_logits_bytes / (model.config.vocabulary * 4), 1,
-                                                     model.options.chunk);
+  const std::int64_t rows = std::clamp<std::int64_t>(
+      all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
   if (!impl_->all) {
-    const AllExe exe(model.decoder, model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
-                     model.compile_options());
+    const AllExe exe(
+        model.decoder,
+        model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
+        model.compile_options());
     impl_->all.emplace(exe.bind(*model.weights));
   }
   while (!tokens.empty()) {
@@ -186,18 +196,23 @@ void Conversation::rewind(std::int64_t position) {
 namespace {
 
 double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
-  return time.count() > 0 ? static_cast<double>(count) * 1e9 / static_cast<double>(time.count()) : 0;
+  return time.count() > 0 ? static_cast<double>(count) * 1e9 / static_cast<double>(time.count())
+                          : 0;
 }
 
 }  // namespace
 
-double Generated::prefill_tokens_per_second() const noexcept { return per_second(prompt_tokens, prefill_time); }
+double Generated::prefill_tokens_per_second() const noexcept {
+  return per_second(prompt_tokens, prefill_time);
+}
 double Generated::decode_tokens_per_second() const noexcept {
-  return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0), decode_time);
+  return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0),
+                    decode_time);
 }
 
-Generated generate(const LanguageModel& model, Conversation& conversation, std::span<const std::int32_t> prompt,
-                   const GenerateOptions& options, const std::function<void(std::string_view)>& emit) {
+Generated generate(const LanguageModel& model, Conversation& conversation,
+                   std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                   const std::function<void(std::string_view)>& emit) {
   Generated result;
   result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
   nn::Sampler sampler(options.sampler);
@@ -223,7 +238,8 @@ Generated generate(const LanguageModel& model, Conversation& conversation, std::
       break;
     }
     // The vocabulary may have rows for no token: only tokens can be drawn.
-    const std::int32_t token = sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
+    const std::int32_t token =
+        sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
     if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
       result.end = Generated::End::token;
       break;

@@ -1,11 +1,10 @@
+#include <tenon/error.hpp>
 #include <tenon/models/vocabulary.hpp>
+#include <tenon/text/vocabulary.hpp>
 
 #include <memory>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-#include <tenon/text/vocabulary.hpp>
 
 namespace tenon::models {
 namespace {
@@ -30,7 +29,8 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   vocabulary.pretokenizer = metadata.get_or<std::string>(key("pre"), "default");
   const auto tokens = metadata.strings(key("tokens"));
   vocabulary.tokens.assign(tokens.begin(), tokens.end());
-  if (metadata.contains(key("scores"))) vocabulary.scores = metadata.get<std::vector<float>>(key("scores"));
+  if (metadata.contains(key("scores")))
+    vocabulary.scores = metadata.get<std::vector<float>>(key("scores"));
   if (metadata.contains(key("token_type"))) {
     for (const std::int32_t type : metadata.get<std::vector<std::int32_t>>(key("token_type"))) {
       if (type < 1 || type > 6) {
@@ -68,7 +68,8 @@ text::Vocabulary vocabulary_of(const io::File& file) {
 text::Tokenizer load_tokenizer(const io::File& file) {
   if (file.format() != io::Format::gguf) {
     if (const auto json = file.sibling("tokenizer.json")) return text::Tokenizer::from_json(*json);
-    throw Error(Errc::not_found, file.path().filename().string(), "no tokenizer.json beside the model");
+    throw Error(Errc::not_found, file.path().filename().string(),
+                "no tokenizer.json beside the model");
   }
   try {
     return text::Tokenizer(vocabulary_of(file));
@@ -79,14 +80,16 @@ text::Tokenizer load_tokenizer(const io::File& file) {
   }
 }
 
-std::optional<text::ChatFormat> load_chat_format(const io::File& file, const text::Tokenizer& tokenizer) {
+std::optional<text::ChatFormat> load_chat_format(const io::File& file,
+                                                 const text::Tokenizer& tokenizer) {
   const auto jinja = file.metadata().get_optional<std::string_view>("tokenizer.chat_template");
   if (!jinja) return std::nullopt;
   const auto spelling = [&](std::optional<std::int32_t> id) -> std::optional<std::string> {
     if (!id) return std::nullopt;
     return std::string(tokenizer.token(*id));
   };
-  return text::ChatFormat::from_template(*jinja, {spelling(tokenizer.bos()), spelling(tokenizer.eos()), std::nullopt});
+  return text::ChatFormat::from_template(
+      *jinja, {spelling(tokenizer.bos()), spelling(tokenizer.eos()), std::nullopt});
 }
 
 }  // namespace tenon::models

@@ -1,8 +1,7 @@
+#include <tenon/error.hpp>
 #include <tenon/nn/feed_forward.hpp>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon::nn {
 
@@ -13,8 +12,9 @@ Tensor activate(const Tensor& x, Name activation, const std::source_location& wh
   if (word == "gelu_tanh") return gelu_tanh(x, where);
   if (word == "relu") return relu(x, where);
   if (word == "sigmoid") return sigmoid(x, where);
-  throw Error(Errc::bad_attribute, where,
-              fmt::format("no activation '{}'; there are silu, gelu, gelu_tanh, relu, sigmoid", word));
+  throw Error(
+      Errc::bad_attribute, where,
+      fmt::format("no activation '{}'; there are silu, gelu, gelu_tanh, relu, sigmoid", word));
 }
 
 }  // namespace tenon::nn

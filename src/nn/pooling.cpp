@@ -1,5 +1,4 @@
 #include <tenon/nn/pooling.hpp>
-
 #include <tenon/ops.hpp>
 
 namespace tenon::nn {
@@ -7,7 +6,8 @@ namespace tenon::nn {
 Tensor mean_pool(const Tensor& x, const Tensor& mask, const std::source_location& where) {
   const Tensor weights = unsqueeze(mask, 2, {}, where);  // [B, S, 1]
   const Tensor total = sum(mul(x, weights, where), {1}, false, where);
-  const Tensor count = maximum(sum(weights, {1}, false, where), scalar_like(weights, 1e-9, where), where);
+  const Tensor count =
+      maximum(sum(weights, {1}, false, where), scalar_like(weights, 1e-9, where), where);
   return div(total, count, where);
 }
 

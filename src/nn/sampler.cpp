@@ -1,11 +1,10 @@
+#include <tenon/error.hpp>
 #include <tenon/nn/sampler.hpp>
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
 
 namespace tenon::nn {
 namespace {
@@ -28,13 +27,15 @@ std::int32_t most_likely(std::span<const float> logits) {
 }  // namespace
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
-  require(options.temperature >= 0 && std::isfinite(options.temperature), "temperature", options.temperature);
+  require(options.temperature >= 0 && std::isfinite(options.temperature), "temperature",
+          options.temperature);
   require(options.top_k >= 0, "top_k", static_cast<double>(options.top_k));
   require(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p);
   require(options.min_p >= 0 && options.min_p <= 1, "min_p", options.min_p);
-  require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty), "repetition_penalty",
-          options.repetition_penalty);
-  require(options.repetition_window >= 0, "repetition_window", static_cast<double>(options.repetition_window));
+  require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty),
+          "repetition_penalty", options.repetition_penalty);
+  require(options.repetition_window >= 0, "repetition_window",
+          static_cast<double>(options.repetition_window));
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
@@ -46,12 +47,15 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   if (candidates_.empty()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
 
   if (options_.repetition_penalty != 1) {
-    const auto window = std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
-    std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window), history.end());
+    const auto window =
+        std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
+    std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window),
+                                   history.end());
     std::ranges::sort(seen);
     const auto penalty = static_cast<float>(options_.repetition_penalty);
     for (auto& [logit, id] : candidates_) {
-      if (std::ranges::binary_search(seen, id)) logit = logit > 0 ? logit / penalty : logit * penalty;
+      if (std::ranges::binary_search(seen, id))
+        logit = logit > 0 ? logit / penalty : logit * penalty;
     }
   }
 
@@ -80,7 +84,9 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   std::size_t count = 0;
   while (count < weights.size()) {
     // The most likely token always stays.
-    if (count > 0 && (kept >= options_.top_p * total || weights[count] < options_.min_p * weights[0])) break;
+    if (count > 0 &&
+        (kept >= options_.top_p * total || weights[count] < options_.min_p * weights[0]))
+      break;
     kept += weights[count++];
   }
   // 53 random bits, the same on every standard library.

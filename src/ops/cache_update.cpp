@@ -1,8 +1,8 @@
+#include "ops/rows.hpp"
+
 #include <tenon/ops/cache_update.hpp>
 
 #include <array>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

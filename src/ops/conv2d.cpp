@@ -1,13 +1,12 @@
+#include "ops/rows.hpp"
+#include "ops/window.hpp"
+
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/conv2d.hpp>
 
 #include <algorithm>
 #include <array>
 #include <vector>
-
-#include <tenon/ops/axes.hpp>
-
-#include "ops/rows.hpp"
-#include "ops/window.hpp"
 
 namespace tenon {
 

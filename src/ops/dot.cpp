@@ -1,4 +1,10 @@
+#include "ops/builder.hpp"
+#include "ops/support.hpp"
+
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/dot.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
 
 #include <algorithm>
 #include <array>
@@ -6,13 +12,6 @@
 #include <span>
 #include <string_view>
 #include <vector>
-
-#include <tenon/ops/axes.hpp>
-#include <tenon/ops/matmul.hpp>
-#include <tenon/ops/permute.hpp>
-
-#include "ops/builder.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 namespace {

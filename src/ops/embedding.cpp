@@ -1,9 +1,9 @@
+#include "ops/rows.hpp"
+
 #include <tenon/ops/embedding.hpp>
 
 #include <array>
 #include <vector>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

@@ -1,12 +1,11 @@
+#include "ops/rows.hpp"
+
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/glu.hpp>
 
 #include <array>
 #include <string_view>
 #include <vector>
-
-#include <tenon/ops/activation.hpp>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

@@ -1,10 +1,10 @@
+#include "ops/pointwise.hpp"
+#include "ops/rows.hpp"
+
 #include <tenon/ops/matmul.hpp>
 
 #include <array>
 #include <vector>
-
-#include "ops/pointwise.hpp"
-#include "ops/rows.hpp"
 
 namespace tenon {
 

@@ -1,13 +1,12 @@
+#include "ops/support.hpp"
+#include "ops/window.hpp"
+
 #include <tenon/ops/pool2d.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <array>
 #include <cmath>
 #include <limits>
-
-#include <tenon/ops/reduce.hpp>
-
-#include "ops/support.hpp"
-#include "ops/window.hpp"
 
 namespace tenon {
 

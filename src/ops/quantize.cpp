@@ -1,8 +1,8 @@
+#include "ops/rows.hpp"
+
 #include <tenon/ops/quantize.hpp>
 
 #include <vector>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

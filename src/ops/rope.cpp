@@ -1,3 +1,5 @@
+#include "ops/rows.hpp"
+
 #include <tenon/ops/rope.hpp>
 
 #include <algorithm>
@@ -5,8 +7,6 @@
 #include <cmath>
 #include <numbers>
 #include <vector>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

@@ -2,6 +2,13 @@
 // operands widened to double for the reference kernels.
 #pragma once
 
+#include "ops/support.hpp"
+
+#include <tenon/host_view.hpp>
+#include <tenon/op.hpp>
+#include <tenon/quant.hpp>
+#include <tenon/shape.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,13 +17,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-
-#include <tenon/host_view.hpp>
-#include <tenon/op.hpp>
-#include <tenon/quant.hpp>
-#include <tenon/shape.hpp>
-
-#include "ops/support.hpp"
 
 namespace tenon {
 

@@ -1,9 +1,9 @@
+#include "ops/rows.hpp"
+
 #include <tenon/ops/select.hpp>
 
 #include <algorithm>
 #include <array>
-
-#include "ops/rows.hpp"
 
 namespace tenon {
 

@@ -1,10 +1,10 @@
+#include "ops/builder.hpp"
+#include "ops/support.hpp"
+
 #include <tenon/ops/softmax.hpp>
 
 #include <cmath>
 #include <limits>
-
-#include "ops/builder.hpp"
-#include "ops/support.hpp"
 
 namespace tenon {
 

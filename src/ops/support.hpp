@@ -2,6 +2,10 @@
 // strided operands in reference kernels.
 #pragma once
 
+#include <tenon/host_view.hpp>
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,23 +15,21 @@
 
 #include <fmt/format.h>
 
-#include <tenon/host_view.hpp>
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
-
 namespace tenon {
 
 /// An attribute axis, which builders have made non-negative: within [0, rank).
 inline int checked_axis(std::string_view op, std::int64_t axis, const Shape& shape) {
   if (axis < 0 || axis >= shape.rank()) {
-    fail(Errc::axis_out_of_range, op, fmt::format("axis {} out of range for {}", axis, to_string(shape)));
+    fail(Errc::axis_out_of_range, op,
+         fmt::format("axis {} out of range for {}", axis, to_string(shape)));
   }
   return static_cast<int>(axis);
 }
 
 inline void require_floating(std::string_view op, const Shape& shape) {
   if (!is_floating(shape.dtype())) {
-    fail(Errc::unsupported_dtype, op, fmt::format("needs a floating type, got {}", to_string(shape)));
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("needs a floating type, got {}", to_string(shape)));
   }
 }
 

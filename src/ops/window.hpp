@@ -2,6 +2,10 @@
 // attributes, checks and arithmetic.
 #pragma once
 
+#include <tenon/attributes.hpp>
+#include <tenon/op.hpp>
+#include <tenon/shape.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -9,10 +13,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include <tenon/attributes.hpp>
-#include <tenon/op.hpp>
-#include <tenon/shape.hpp>
 
 namespace tenon {
 

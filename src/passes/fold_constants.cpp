@@ -1,7 +1,7 @@
+#include "passes/function_editor.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/optimize.hpp>
-
-#include "passes/function_editor.hpp"
 
 #include <algorithm>
 #include <string_view>

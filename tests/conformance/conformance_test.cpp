@@ -1,5 +1,6 @@
-// One suite for every backend: each op case that numpy computed becomes a program of one op, run by a
-// session. A backend's factory, its tolerance and the ops it leaves to others are all that differs.
+// One suite for every backend: each op case that numpy computed becomes a program of one op, run by
+// a session. A backend's factory, its tolerance and the ops it leaves to others are all that
+// differs.
 #include "support/op_cases.hpp"
 #include "support/op_testing.hpp"
 
@@ -35,7 +36,8 @@ bool is_weight(const OpCase& op_case, std::size_t input) {
 /// activations: 1/127 of the largest of 32 neighbours, averaged over a row.
 double slack(const OpCase& op_case, const Candidate& backend) {
   double tolerance = 1e-4;
-  const bool block = op_case.op.def()->name == "linear" && is_block(op_case.inputs[1].shape().dtype());
+  const bool block =
+      op_case.op.def()->name == "linear" && is_block(op_case.inputs[1].shape().dtype());
   if (block && !backend.options.exact) tolerance = 0.03;
   // Many queries at once may be multiplied in bf16: 8 bits of each score and weight.
   if (op_case.op.def()->name == "attention" && !backend.options.exact) tolerance = 0.01;
@@ -86,8 +88,8 @@ HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backen
     operands.push_back(permute(graph.input(name, turned.shape()), std::span<const AxisRef>(back)));
     inputs.push_back(turned.to_device(cpu_device()));
   }
-  const Tensor result = record(*op_case.op.def(), op_case.op.attributes(), operands,
-                               std::source_location::current());
+  const Tensor result =
+      record(*op_case.op.def(), op_case.op.attributes(), operands, std::source_location::current());
   Session session(graph.program({&result, 1}), {.backends = backends});
   session.bind(std::make_shared<const WeightSet>(std::move(weights)));
   std::vector<Shape> shapes;
@@ -96,8 +98,8 @@ HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backen
   return session.forward(std::move(inputs)).at(0).to_host();
 }
 
-/// A case of other floating types again in f32, the type that fast kernels are written for. What must
-/// come out is then the reference's answer, which the case itself has checked.
+/// A case of other floating types again in f32, the type that fast kernels are written for. What
+/// must come out is then the reference's answer, which the case itself has checked.
 std::optional<OpCase> in_f32(const OpCase& op_case) {
   OpCase result = op_case;
   bool changed = false;
@@ -129,8 +131,8 @@ std::vector<OpCase> all_cases() {
   }
   // The committed cases reduce over other axes than the last alone.
   Random random(1);
-  for (const OpInstance& op : {OpInstance(last_axis<Sum>()), OpInstance(last_axis<Mean>()), OpInstance(last_axis<Max>()),
-                               OpInstance(last_axis<Min>())}) {
+  for (const OpInstance& op : {OpInstance(last_axis<Sum>()), OpInstance(last_axis<Mean>()),
+                               OpInstance(last_axis<Max>()), OpInstance(last_axis<Min>())}) {
     OpCase made;
     made.name = std::string(op.def()->name) + " over the last axis";
     made.op = op;
@@ -166,20 +168,82 @@ TEST_CASE("conformance: cpu, fast") { check_backend({"cpu", {.threads = 2}}); }
 /// taken in at least one case.
 const std::set<std::string, std::less<>> left_to_reference = {
     // Not yet: kernels for whole-number and boolean arithmetic, rarer functions, and images.
-    "all", "any", "argmax", "argmin", "prod", "cumsum", "topk", "gather", "take_along", "where", "log_softmax",
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "is_nan",
-    "is_inf", "is_finite", "pow", "remainder", "fmod", "clamp", "sign", "exp2", "expm1", "log2", "log1p", "sin",
-    "cos", "tan", "asin", "acos", "atan", "floor", "ceil", "trunc", "round", "relu6", "softplus", "mish",
-    "hardsigmoid", "hardswish", "leaky_relu", "elu", "conv2d", "max_pool2d", "avg_pool2d", "quantize", "dequantize",
-    "full", "iota", "concat", "pad", "select",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "prod",
+    "cumsum",
+    "topk",
+    "gather",
+    "take_along",
+    "where",
+    "log_softmax",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "is_nan",
+    "is_inf",
+    "is_finite",
+    "pow",
+    "remainder",
+    "fmod",
+    "clamp",
+    "sign",
+    "exp2",
+    "expm1",
+    "log2",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "relu6",
+    "softplus",
+    "mish",
+    "hardsigmoid",
+    "hardswish",
+    "leaky_relu",
+    "elu",
+    "conv2d",
+    "max_pool2d",
+    "avg_pool2d",
+    "quantize",
+    "dequantize",
+    "full",
+    "iota",
+    "concat",
+    "pad",
+    "select",
     // Never: views cost nothing; where strides forbid them the copy is the reference's.
-    "reshape", "permute", "slice", "broadcast_to", "squeeze", "unsqueeze", "split_axis", "merge_axes",
+    "reshape",
+    "permute",
+    "slice",
+    "broadcast_to",
+    "squeeze",
+    "unsqueeze",
+    "split_axis",
+    "merge_axes",
 };
 
 TEST_CASE("conformance: the CPU backend takes what the list of exclusions does not name") {
   register_cpu_backend();
   register_reference_backend();
-  const std::vector<BackendPtr> backends{make_backend("cpu", {.threads = 1}), make_backend("reference")};
+  const std::vector<BackendPtr> backends{make_backend("cpu", {.threads = 1}),
+                                         make_backend("reference")};
   std::set<std::string, std::less<>> seen;
   std::set<std::string, std::less<>> taken;
   for (const OpCase& op_case : all_cases()) {
@@ -206,7 +270,8 @@ TEST_CASE("conformance: the number of threads changes no bit") {
   for (const bool exact : {false, true}) {
     std::vector<std::vector<BackendPtr>> backends;
     for (const int threads : {1, 2, 7}) {
-      backends.push_back({make_backend("cpu", {.threads = threads, .exact = exact}), make_backend("reference")});
+      backends.push_back(
+          {make_backend("cpu", {.threads = threads, .exact = exact}), make_backend("reference")});
     }
     for (const OpCase& op_case : all_cases()) {
       INFO(op_case.name << (exact ? ", exact" : ""));

@@ -1,9 +1,9 @@
 // Prints random programs for check_program_text.py: print_programs [COUNT].
 
+#include "support/random_program.hpp"
+
 #include <cstdio>
 #include <cstdlib>
-
-#include "support/random_program.hpp"
 
 int main(int count, char** arguments) {
   using namespace tenon::testing;

@@ -320,9 +320,10 @@ TEST_CASE("repeat: an op that a backend refuses leaves it the rest of the layer"
   const Model model(3);
   Graph graph;
   const Tensor x = graph.input("x", Shape({3, width}, f32));
-  const Tensor y = repeat(model.layers(graph), x, [](const Layer<>& layer, const Tensor& index, const Tensor& carry) {
-    return linear(carry, layer.weight) * cast(index, f32);  // an i64 that becomes f32
-  });
+  const Tensor y = repeat(
+      model.layers(graph), x, [](const Layer<>& layer, const Tensor& index, const Tensor& carry) {
+        return linear(carry, layer.weight) * cast(index, f32);  // an i64 that becomes f32
+      });
   Session run = session(graph.program({&y, 1}), model.weights, "cpu");
   const Shape shapes[] = {x.shape()};
   REQUIRE(run.explain("cast0", shapes)[0] != "cpu: takes it");

@@ -19,7 +19,8 @@ namespace {
 
 const char* const architectures[] = {"llama", "qwen2", "qwen3", "gemma3"};
 
-models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2, std::int64_t chunk = 512) {
+models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2,
+                           std::int64_t chunk = 512) {
   models::LanguageModelOptions options;
   options.context = 64;
   options.chunk = chunk;
@@ -39,7 +40,8 @@ struct Distance {
 };
 
 Distance distance(const std::string& architecture, std::span<const float> got) {
-  const HostBuffer reference = io::read_npy("tests/models/data/tiny_" + architecture + "_logits.npy");
+  const HostBuffer reference =
+      io::read_npy("tests/models/data/tiny_" + architecture + "_logits.npy");
   const auto want = reference.values<float>();
   REQUIRE(got.size() == want.size());
   const auto width = static_cast<std::size_t>(reference.shape().dim(1));
@@ -50,7 +52,8 @@ Distance distance(const std::string& architecture, std::span<const float> got) {
     for (std::size_t i = 0; i < width; ++i) {
       result.worst_log_probability = std::max(result.worst_log_probability, std::fabs(p[i] - q[i]));
     }
-    result.mean_divergence += divergence(p, q) * static_cast<double>(width) / static_cast<double>(want.size());
+    result.mean_divergence +=
+        divergence(p, q) * static_cast<double>(width) / static_cast<double>(want.size());
   }
   return result;
 }
@@ -68,7 +71,8 @@ TEST_CASE("decoder: exact logits of every architecture equal the f64 reference")
 TEST_CASE("decoder: fast logits stay near the reference") {
   for (const char* architecture : architectures) {
     INFO(architecture);
-    const auto result = distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
+    const auto result =
+        distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
     CHECK(result.mean_divergence < 5e-3);
     CHECK(result.mean_divergence > 0);  // integers were in fact used
   }
@@ -87,7 +91,8 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
     const auto whole = log_softmax(read(512));
     for (const std::int64_t chunk : {1, 7, 16}) {
       const auto pieces = log_softmax(read(chunk));
-      for (std::size_t i = 0; i < whole.size(); ++i) CHECK(whole[i] == Approx(pieces[i]).margin(1e-4));
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        CHECK(whole[i] == Approx(pieces[i]).margin(1e-4));
     }
   }
 }
@@ -151,7 +156,8 @@ TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
   options.max_tokens = 12;
   std::string streamed;
   auto first = model.conversation();
-  const auto a = models::generate(model, first, prompt, options, [&](std::string_view text) { streamed += text; });
+  const auto a = models::generate(model, first, prompt, options,
+                                  [&](std::string_view text) { streamed += text; });
   auto second = model.conversation();
   const auto b = models::generate(model, second, prompt, options);
   CHECK(a.tokens == b.tokens);

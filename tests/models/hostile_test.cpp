@@ -29,13 +29,16 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 /// A tiny model in memory, to be changed and written.
 struct TinyModel {
   explicit TinyModel(const std::string& architecture)
-      : file(io::open("tests/models/data/tiny_" + architecture + ".gguf")), metadata(file.metadata()) {
-    for (const io::TensorEntry& entry : file.tensors()) tensors.push_back({entry.name, entry.data()});
+      : file(io::open("tests/models/data/tiny_" + architecture + ".gguf")),
+        metadata(file.metadata()) {
+    for (const io::TensorEntry& entry : file.tensors())
+      tensors.push_back({entry.name, entry.data()});
   }
 
   void remove(std::string_view key) {
     std::vector<io::Metadata::Entry> kept;
-    std::ranges::copy_if(metadata.entries(), std::back_inserter(kept), [&](const auto& entry) { return entry.key != key; });
+    std::ranges::copy_if(metadata.entries(), std::back_inserter(kept),
+                         [&](const auto& entry) { return entry.key != key; });
     metadata = io::Metadata(kept, std::make_shared<io::Metadata>(metadata), "changed");
   }
   void remove_tensor(std::string_view name) {
@@ -53,7 +56,8 @@ struct TinyModel {
     models::LanguageModelOptions options;
     options.context = 16;
     options.backend.threads = 1;
-    return expect_error(code, [&] { models::LanguageModel::load(folder / "changed.gguf", options); });
+    return expect_error(code,
+                        [&] { models::LanguageModel::load(folder / "changed.gguf", options); });
   }
 
   io::File file;
@@ -94,9 +98,9 @@ TEST_CASE("hostile models: sizes out of range are refused by name") {
       {"llama.attention.head_count", {0, -2, 3, huge}},  // 3 does not divide the width of 32
       {"llama.attention.head_count_kv", {0, 3, huge}},   // more than the heads
       {"llama.attention.key_length", {0, -16, huge}},
-      {"llama.attention.value_length", {0, 8}},          // keys have 16
+      {"llama.attention.value_length", {0, 8}},  // keys have 16
       {"llama.context_length", {0, -1, huge + 1}},
-      {"llama.rope.dimension_count", {0, 3, 18}},        // odd, and wider than a head
+      {"llama.rope.dimension_count", {0, 3, 18}},  // odd, and wider than a head
       {"llama.rope.scaling.original_context_length", {0, huge + 1}},
       {"llama.expert_count", {-1}},
   };
@@ -109,7 +113,8 @@ TEST_CASE("hostile models: heads that do not divide into groups") {
   TinyModel model("llama");
   model.metadata.set("llama.attention.head_count", 4);
   model.metadata.set("llama.attention.head_count_kv", 3);
-  CHECK(model.refused(Errc::bad_hyperparameter).find("llama.attention.head_count_kv is 3") != std::string::npos);
+  CHECK(model.refused(Errc::bad_hyperparameter).find("llama.attention.head_count_kv is 3") !=
+        std::string::npos);
 }
 
 TEST_CASE("hostile models: numbers that are none, and scales out of range") {
@@ -126,17 +131,20 @@ TEST_CASE("hostile models: windows of gemma3") {
   for (const std::int64_t value : {std::int64_t{-1}, (std::int64_t{1} << 31) + 1}) {
     TinyModel model("gemma3");
     model.metadata.set("gemma3.attention.sliding_window", value);
-    CHECK(model.refused(Errc::bad_hyperparameter).find("gemma3.attention.sliding_window") != std::string::npos);
+    CHECK(model.refused(Errc::bad_hyperparameter).find("gemma3.attention.sliding_window") !=
+          std::string::npos);
   }
   TinyModel model("gemma3");
   model.metadata.set("gemma3.attention.sliding_window_pattern", 0);
-  CHECK(model.refused(Errc::bad_hyperparameter).find("sliding_window_pattern") != std::string::npos);
+  CHECK(model.refused(Errc::bad_hyperparameter).find("sliding_window_pattern") !=
+        std::string::npos);
 }
 
 TEST_CASE("hostile models: keys that are missing or of another type") {
-  for (const char* key : {"general.architecture", "llama.block_count", "llama.embedding_length",
-                          "llama.feed_forward_length", "llama.attention.head_count", "llama.context_length",
-                          "tokenizer.ggml.model", "tokenizer.ggml.tokens"}) {
+  for (const char* key :
+       {"general.architecture", "llama.block_count", "llama.embedding_length",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.context_length",
+        "tokenizer.ggml.model", "tokenizer.ggml.tokens"}) {
     INFO(key);
     TinyModel model("llama");
     model.remove(key);
@@ -184,8 +192,10 @@ TEST_CASE("hostile vocabularies: lists of different lengths") {
     scores.metadata.set_array<float>("tokenizer.ggml.scores", std::vector<float>(length, 0.0f));
     CHECK(scores.refused(Errc::bad_tokenizer).find("scores for 272 tokens") != std::string::npos);
     TinyModel types("llama");
-    types.metadata.set_array<std::int32_t>("tokenizer.ggml.token_type", std::vector<std::int32_t>(length, 1));
-    CHECK(types.refused(Errc::bad_tokenizer).find("token types for 272 tokens") != std::string::npos);
+    types.metadata.set_array<std::int32_t>("tokenizer.ggml.token_type",
+                                           std::vector<std::int32_t>(length, 1));
+    CHECK(types.refused(Errc::bad_tokenizer).find("token types for 272 tokens") !=
+          std::string::npos);
   }
 }
 
@@ -207,7 +217,8 @@ TEST_CASE("hostile vocabularies: tokens twice, none, or more than embeddings") {
   tokens.push_back("one too many");
   more.metadata.set_strings("tokenizer.ggml.tokens", tokens);
   more.remove("tokenizer.ggml.token_type");
-  CHECK(more.refused(Errc::bad_tokenizer).find("273 tokens, but embeddings for 272") != std::string::npos);
+  CHECK(more.refused(Errc::bad_tokenizer).find("273 tokens, but embeddings for 272") !=
+        std::string::npos);
 }
 
 TEST_CASE("hostile vocabularies: types and merges that mean nothing") {
@@ -261,9 +272,11 @@ TEST_CASE("vocabularies of GGUF files: BERT's pieces carry their mark at the beg
   io::Metadata metadata;
   metadata.set("general.architecture", "bert");
   metadata.set("tokenizer.ggml.model", "bert");
-  metadata.set_strings("tokenizer.ggml.tokens",
-                       std::vector<std::string_view>{"[CLS]", "[SEP]", "[UNK]", "▁un", "able", "▁able"});
-  metadata.set_array<std::int32_t>("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 3, 3, 1, 1, 1});
+  metadata.set_strings(
+      "tokenizer.ggml.tokens",
+      std::vector<std::string_view>{"[CLS]", "[SEP]", "[UNK]", "▁un", "able", "▁able"});
+  metadata.set_array<std::int32_t>("tokenizer.ggml.token_type",
+                                   std::vector<std::int32_t>{3, 3, 3, 1, 1, 1});
   metadata.set("tokenizer.ggml.cls_token_id", 0u);
   metadata.set("tokenizer.ggml.seperator_token_id", 1u);
   metadata.set("tokenizer.ggml.unknown_token_id", 2u);
@@ -275,7 +288,9 @@ TEST_CASE("vocabularies of GGUF files: BERT's pieces carry their mark at the beg
 
 TEST_CASE("hostile calls: contexts that no machine holds") {
   models::LanguageModelOptions options;
-  const auto load = [&] { models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options).conversation(); };
+  const auto load = [&] {
+    models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options).conversation();
+  };
   options.context = -1;
   expect_error(Errc::bad_argument, load);
   options.context = std::numeric_limits<std::int64_t>::max();

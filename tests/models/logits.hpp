@@ -31,7 +31,8 @@ inline double divergence(std::span<const double> p, std::span<const double> q) {
 }
 
 /// Logits of every token, row after row.
-inline std::vector<float> all_logits(const models::LanguageModel& model, std::span<const std::int32_t> tokens) {
+inline std::vector<float> all_logits(const models::LanguageModel& model,
+                                     std::span<const std::int32_t> tokens) {
   std::vector<float> rows;
   auto conversation = model.conversation();
   conversation.read_all(tokens, [&](std::span<const float> logits, std::int64_t) {

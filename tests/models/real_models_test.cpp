@@ -1,5 +1,5 @@
-// The published models against a numpy reference that read the same weights in f64, on more than 500
-// positions each; and against llama.cpp's distance from that reference, recorded once.
+// The published models against a numpy reference that read the same weights in f64, on more than
+// 500 positions each; and against llama.cpp's distance from that reference, recorded once.
 #include "logits.hpp"
 
 #include <tenon/backend.hpp>
@@ -34,16 +34,19 @@ std::string model_path(const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-nlohmann::json read_json(const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); }
+nlohmann::json read_json(const std::string& path) {
+  return nlohmann::json::parse(std::ifstream(path));
+}
 
 struct Comparison {
-  double worst = 0;           // |difference of log-probability| over the ten likeliest tokens
-  double divergence = 0;      // mean, over the ten likeliest, renormalised
+  double worst = 0;                // |difference of log-probability| over the ten likeliest tokens
+  double divergence = 0;           // mean, over the ten likeliest, renormalised
   std::int64_t disagreements = 0;  // another top token where the reference's margin exceeds 1e-3
   std::int64_t positions = 0;
 };
 
-Comparison compare(const std::string& model, const std::string& file, const std::string& text, bool exact) {
+Comparison compare(const std::string& model, const std::string& file, const std::string& text,
+                   bool exact) {
   const std::vector<std::int32_t> tokens = read_json(data + model + "_tokens.json").at(text);
   const HostBuffer ids = io::read_npy(data + model + "_" + text + "_top_ids.npy");
   const HostBuffer reference = io::read_npy(data + model + "_" + text + "_top_logp.npy");
@@ -70,10 +73,12 @@ Comparison compare(const std::string& model, const std::string& file, const std:
         q_sum += std::exp(q.back());
       }
       for (std::size_t i = 0; i < 10; ++i) {
-        result.divergence += std::exp(p[i]) / p_sum * (p[i] - std::log(p_sum) - q[i] + std::log(q_sum));
+        result.divergence +=
+            std::exp(p[i]) / p_sum * (p[i] - std::log(p_sum) - q[i] + std::log(q_sum));
       }
       const auto best = std::ranges::max_element(values) - values.begin();
-      if (best != static_cast<std::ptrdiff_t>(ids.at({at, 0})) && p[0] - p[1] > 1e-3) ++result.disagreements;
+      if (best != static_cast<std::ptrdiff_t>(ids.at({at, 0})) && p[0] - p[1] > 1e-3)
+        ++result.disagreements;
     }
   });
   result.divergence /= static_cast<double>(result.positions);
@@ -81,7 +86,8 @@ Comparison compare(const std::string& model, const std::string& file, const std:
 }
 
 void check(const std::string& model, const std::string& file) {
-  const auto figures = read_json(data + "llama_cpp_figures.json").at("models").at(model).at("texts");
+  const auto figures =
+      read_json(data + "llama_cpp_figures.json").at("models").at(model).at("texts");
   for (const std::string text : {"passage", "passage2"}) {
     INFO(model << ", " << text);
     const Comparison exact = compare(model, file, text, true);
@@ -89,10 +95,12 @@ void check(const std::string& model, const std::string& file) {
     CHECK(exact.worst <= 1e-3);
     CHECK(exact.disagreements == 0);
     // Where activations stay bf16 (AMX) the distance is a tenth of llama.cpp's. Where they become
-    // int8, as its own do, SmolLM2 is up to 1.4 times as far; docs/architecture.md says what is known.
+    // int8, as its own do, SmolLM2 is up to 1.4 times as far; docs/architecture.md says what is
+    // known.
     const Comparison fast = compare(model, file, text, false);
     const bool integers = make_backend("cpu")->properties().at("isa") != "amx";
-    CHECK(fast.divergence <= (integers ? 1.5 : 1.0) * figures.at(text).at("kl_top10").get<double>());
+    CHECK(fast.divergence <=
+          (integers ? 1.5 : 1.0) * figures.at(text).at("kl_top10").get<double>());
   }
 }
 
@@ -113,7 +121,8 @@ TEST_CASE("all-MiniLM-L6-v2: cosine with the reference is at least 0.99999 on 20
   REQUIRE(sentences.size() == 200);
   const HostBuffer reference = io::read_npy(data + "minilm_embeddings.npy");
   for (const bool exact : {true, false}) {
-    const auto encoder = models::SentenceEncoder::load(model_path("all-MiniLM-L6-v2"), {.threads = 2, .exact = exact});
+    const auto encoder = models::SentenceEncoder::load(model_path("all-MiniLM-L6-v2"),
+                                                       {.threads = 2, .exact = exact});
     const HostBuffer got = encoder.embed(sentences);
     for (std::int64_t i = 0; i < 200; ++i) {
       double dot = 0, got_length = 0, reference_length = 0;

@@ -18,7 +18,8 @@ namespace {
 
 const float nan_logit = std::numeric_limits<float>::quiet_NaN();
 
-std::map<std::int32_t, int> draws(const nn::SamplerOptions& options, const std::vector<float>& logits, int count,
+std::map<std::int32_t, int> draws(const nn::SamplerOptions& options,
+                                  const std::vector<float>& logits, int count,
                                   const std::vector<std::int32_t>& history = {}) {
   Sampler sampler(options);
   std::map<std::int32_t, int> seen;
@@ -66,7 +67,7 @@ TEST_CASE("sampler: top-k, top-p and min-p leave out unlikely tokens") {
   CHECK(draws({.temperature = 1, .top_k = 2}, logits, 500).size() == 2);
   CHECK(draws({.temperature = 1, .top_p = 0.75}, logits, 500).size() == 2);  // 0.5 + 0.3 reach it
   CHECK(draws({.temperature = 1, .top_p = 0.01}, logits, 500).size() == 1);
-  CHECK(draws({.temperature = 1, .min_p = 0.2}, logits, 500).size() == 3);   // 0.05 < 0.2 * 0.5
+  CHECK(draws({.temperature = 1, .min_p = 0.2}, logits, 500).size() == 3);  // 0.05 < 0.2 * 0.5
 }
 
 TEST_CASE("sampler: the repetition penalty makes seen tokens less likely") {

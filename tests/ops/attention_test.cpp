@@ -1,10 +1,10 @@
-#include <cmath>
-#include <limits>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/ops/attention.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
+#include <cmath>
+#include <limits>
 
 namespace tenon::testing {
 namespace {

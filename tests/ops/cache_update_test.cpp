@@ -1,9 +1,9 @@
-#include <array>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/ops/cache_update.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
+#include <array>
 
 namespace tenon::testing {
 namespace {

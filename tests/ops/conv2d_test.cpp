@@ -1,10 +1,10 @@
-#include <cstdint>
-#include <limits>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/ops/conv2d.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
+#include <cstdint>
+#include <limits>
 
 namespace tenon::testing {
 namespace {

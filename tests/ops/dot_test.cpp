@@ -1,8 +1,8 @@
-#include <tenon/ops/dot.hpp>
-
 #include "support/literals.hpp"
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
+
+#include <tenon/ops/dot.hpp>
 
 namespace tenon::testing {
 namespace {

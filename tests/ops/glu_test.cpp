@@ -1,9 +1,9 @@
-#include <limits>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/ops/glu.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
+#include <limits>
 
 namespace tenon::testing {
 namespace {

@@ -1,5 +1,7 @@
 // Builders of ops with optional operands, and those that compose other ops.
-#include <array>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+#include "support/valued_graph.hpp"
 
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/cache_update.hpp>
@@ -12,9 +14,7 @@
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
-#include "support/valued_graph.hpp"
+#include <array>
 
 namespace tenon::testing {
 namespace {

@@ -1,7 +1,7 @@
-#include <tenon/ops/matmul.hpp>
-
 #include "support/literals.hpp"
 #include "support/op_testing.hpp"
+
+#include <tenon/ops/matmul.hpp>
 
 namespace tenon::testing {
 namespace {

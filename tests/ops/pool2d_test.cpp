@@ -1,9 +1,9 @@
-#include <limits>
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/ops/pool2d.hpp>
 
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
+#include <limits>
 
 namespace tenon::testing {
 namespace {
@@ -118,8 +118,7 @@ TEST_CASE("pool2d: C4 windows that do not fit") {
   expect_error(Errc::bad_shape,
                [] { infer(AvgPool2d{.kernel = {1, 12}, .padding = {0, 1}}, {x_type}); });
   constexpr std::int64_t huge = std::int64_t{1} << 40;
-  expect_error(Errc::shape_overflow,
-               [] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
+  expect_error(Errc::shape_overflow, [] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
 }
 
 }  // namespace

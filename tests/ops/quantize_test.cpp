@@ -1,9 +1,9 @@
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+
 #include <tenon/ops/quantize.hpp>
 
 #include <vector>
-
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
 
 namespace tenon::testing {
 namespace {

@@ -1,12 +1,12 @@
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/ops/rope.hpp>
+
 #include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
-
-#include <tenon/ops/rope.hpp>
-
-#include "support/literals.hpp"
-#include "support/op_testing.hpp"
 
 namespace tenon::testing {
 namespace {

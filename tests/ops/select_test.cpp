@@ -1,7 +1,7 @@
-#include <tenon/ops/select.hpp>
-
 #include "support/literals.hpp"
 #include "support/op_testing.hpp"
+
+#include <tenon/ops/select.hpp>
 
 namespace tenon::testing {
 namespace {

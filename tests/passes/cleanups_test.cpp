@@ -158,7 +158,8 @@ def forward(x: f32[4]):
     y: f32[4] = item(r, 0)
     return y
 )");
-  const std::vector<std::pair<std::string, int>> want = {{"drop_identity", 1}, {"remove_dead_code", 4}};
+  const std::vector<std::pair<std::string, int>> want = {{"drop_identity", 1},
+                                                         {"remove_dead_code", 4}};
   CHECK(report.applied == want);
 }
 

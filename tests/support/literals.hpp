@@ -1,10 +1,10 @@
 // Small arrays as tests write them: floats({2, 2}, {1, 2, 3, 4}).
 #pragma once
 
+#include <tenon/host_buffer.hpp>
+
 #include <cstdint>
 #include <initializer_list>
-
-#include <tenon/host_buffer.hpp>
 
 namespace tenon::testing {
 

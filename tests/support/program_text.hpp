@@ -1,10 +1,10 @@
 // Programs as tests write them: functions without the header that every text begins with.
 #pragma once
 
+#include <tenon/program.hpp>
+
 #include <string>
 #include <string_view>
-
-#include <tenon/program.hpp>
 
 namespace tenon::testing {
 
@@ -20,6 +20,8 @@ inline Program program_of(std::string_view functions) {
 }
 
 /// The functions of a program called "test", as text.
-inline std::string functions_of(const Program& program) { return print(program).substr(program_header.size()); }
+inline std::string functions_of(const Program& program) {
+  return print(program).substr(program_header.size());
+}
 
 }  // namespace tenon::testing

@@ -1,14 +1,14 @@
 // Computing what a builder records, with the references of the ops.
 #pragma once
 
+#include "support/op_testing.hpp"
+
+#include <tenon/graph.hpp>
+
 #include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include <tenon/graph.hpp>
-
-#include "support/op_testing.hpp"
 
 namespace tenon::testing {
 

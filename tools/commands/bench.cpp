@@ -1,11 +1,11 @@
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+
 #include <memory>
 #include <random>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "tool.hpp"
 
 namespace tenon::tool {
 namespace {
@@ -27,10 +27,12 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
 }
 
 void run(Tool& tool, const Options& options) {
-  if (tool.context == 0) tool.context = std::max<std::int64_t>({options.prefill, options.decode, 1});
+  if (tool.context == 0)
+    tool.context = std::max<std::int64_t>({options.prefill, options.decode, 1});
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   auto conversation = model.conversation();
-  const auto tokens = random_tokens(std::max<std::int64_t>({options.prefill, options.decode, 1}), model.config().vocabulary);
+  const auto tokens = random_tokens(std::max<std::int64_t>({options.prefill, options.decode, 1}),
+                                    model.config().vocabulary);
 
   // The first token after a start with a one-token prompt: what a user waits for at least.
   conversation.read(std::span(tokens).first(1));
@@ -70,10 +72,15 @@ void run(Tool& tool, const Options& options) {
                 {"runs", {{"prefill_tok_s", prefill}, {"decode_tok_s", decode}}}});
     return;
   }
-  if (options.prefill > 0) fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(prefill));
-  if (options.decode > 0) fmt::print("decode  {:5} tokens  {:9.1f} tokens/s\n", options.decode, median(decode));
-  fmt::print("load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} runs\n",
-             seconds(model.load_time()), first_token, static_cast<double>(peak_bytes()) / 1048576, options.repetitions);
+  if (options.prefill > 0)
+    fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(prefill));
+  if (options.decode > 0)
+    fmt::print("decode  {:5} tokens  {:9.1f} tokens/s\n", options.decode, median(decode));
+  fmt::print(
+      "load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} "
+      "runs\n",
+      seconds(model.load_time()), first_token, static_cast<double>(peak_bytes()) / 1048576,
+      options.repetitions);
 }
 
 }  // namespace
@@ -88,7 +95,8 @@ void add_bench(CLI::App& app, Tool& tool) {
   command.add_option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->capture_default_str();
-  command.add_option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
+  command
+      .add_option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   add_compute(command, tool);

@@ -1,3 +1,7 @@
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -5,10 +9,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-
-#include <tenon/error.hpp>
-
-#include "tool.hpp"
 
 namespace tenon::tool {
 namespace {
@@ -21,12 +21,18 @@ struct Options {
 /// A conversation that rereads only what changed since the last turn.
 class Chat {
  public:
-  Chat(const models::LanguageModel& model, const text::ChatFormat& format, models::GenerateOptions options)
-      : model_(model), format_(format), options_(std::move(options)), conversation_(model.conversation()) {
+  Chat(const models::LanguageModel& model, const text::ChatFormat& format,
+       models::GenerateOptions options)
+      : model_(model),
+        format_(format),
+        options_(std::move(options)),
+        conversation_(model.conversation()) {
     options_.stop = format.stop_tokens();
   }
 
-  void add(std::string role, std::string content) { messages_.push_back({std::move(role), std::move(content)}); }
+  void add(std::string role, std::string content) {
+    messages_.push_back({std::move(role), std::move(content)});
+  }
   const std::vector<text::ChatMessage>& messages() const { return messages_; }
 
   models::Generated answer(const std::function<void(std::string_view)>& emit) {
@@ -35,7 +41,8 @@ class Chat {
     auto kept = static_cast<std::size_t>(end - read_.begin());
     kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
     conversation_.rewind(static_cast<std::int64_t>(kept));
-    auto result = models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit);
+    auto result =
+        models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit);
     read_ = ids;
     read_.insert(read_.end(), result.tokens.begin(), result.tokens.end());
     read_.resize(static_cast<std::size_t>(conversation_.position()));
@@ -56,7 +63,8 @@ void run(const Tool& tool, const Options& options) {
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   const auto format = model.chat_format();
   if (!format) {
-    throw Error(Errc::template_error, tool.model, "the file has no chat template; `tenon generate` goes on with raw text");
+    throw Error(Errc::template_error, tool.model,
+                "the file has no chat template; `tenon generate` goes on with raw text");
   }
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (!tool.json) fmt::print(stderr, "model loaded in {:.2f} s\n", seconds(model.load_time()));
@@ -85,8 +93,10 @@ void run(const Tool& tool, const Options& options) {
     }
     fmt::print("\n");
     std::fflush(stdout);
-    fmt::print(stderr, "[prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s]\n", result.prompt_tokens,
-               result.prefill_tokens_per_second(), result.tokens.size(), result.decode_tokens_per_second());
+    fmt::print(stderr,
+               "[prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s]\n",
+               result.prompt_tokens, result.prefill_tokens_per_second(), result.tokens.size(),
+               result.decode_tokens_per_second());
   }
   if (tool.json) tool.print({{"load_s", seconds(model.load_time())}, {"turns", turns}});
 }
@@ -94,10 +104,12 @@ void run(const Tool& tool, const Options& options) {
 }  // namespace
 
 void add_chat(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("chat", "Talk to a model: one message a line on standard input");
+  CLI::App& command =
+      *app.add_subcommand("chat", "Talk to a model: one message a line on standard input");
   auto options = std::make_shared<Options>();
   add_model(command, tool);
-  command.add_option("--system", options->system, "A system message; the template's own without it");
+  command.add_option("--system", options->system,
+                     "A system message; the template's own without it");
   command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();

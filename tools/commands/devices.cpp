@@ -1,16 +1,17 @@
-#include <fmt/format.h>
+#include "tool.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/null.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/device.hpp>
 
-#include "tool.hpp"
+#include <fmt/format.h>
 
 namespace tenon::tool {
 
 void add_devices(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("devices", "Devices and backends of this build on this machine");
+  CLI::App& command =
+      *app.add_subcommand("devices", "Devices and backends of this build on this machine");
   add_json(command, tool);
   command.callback([&tool] {
     tool.run = [&tool] {
@@ -30,7 +31,8 @@ void add_devices(CLI::App& app, Tool& tool) {
       for (const auto& device : devices) fmt::print("device  {}\n", device.get<std::string>());
       for (const auto& backend : backends) {
         fmt::print("backend {}", backend["name"].get<std::string>());
-        for (const auto& [key, value] : backend["properties"].items()) fmt::print(", {} {}", key, value.get<std::string>());
+        for (const auto& [key, value] : backend["properties"].items())
+          fmt::print(", {} {}", key, value.get<std::string>());
         fmt::print("\n");
       }
     };

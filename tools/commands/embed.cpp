@@ -1,12 +1,12 @@
-#include <memory>
-
-#include <fmt/format.h>
+#include "tool.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/npy.hpp>
 #include <tenon/models/encoder.hpp>
 
-#include "tool.hpp"
+#include <memory>
+
+#include <fmt/format.h>
 
 namespace tenon::tool {
 namespace {
@@ -32,7 +32,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 void run(const Tool& tool, const Options& options, bool from_file) {
-  const std::vector<std::string> texts = from_file ? lines_of(read_text(options.file)) : options.texts;
+  const std::vector<std::string> texts =
+      from_file ? lines_of(read_text(options.file)) : options.texts;
   const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
   const HostBuffer embeddings = encoder.embed(texts);
   if (!options.out.empty()) io::write_npy(options.out, embeddings);
@@ -57,7 +58,8 @@ void run(const Tool& tool, const Options& options, bool from_file) {
     if (compares) {
       for (std::int64_t a = 0; a < count; ++a) {
         Json line = Json::array();
-        for (std::int64_t b = 0; b < count; ++b) line.push_back(models::similarity(embeddings, a, b));
+        for (std::int64_t b = 0; b < count; ++b)
+          line.push_back(models::similarity(embeddings, a, b));
         similarities.push_back(std::move(line));
       }
       result["similarity"] = std::move(similarities);
@@ -69,7 +71,8 @@ void run(const Tool& tool, const Options& options, bool from_file) {
              options.out.empty() ? "" : " in " + options.out);
   if (compares) {
     for (std::int64_t a = 0; a < count; ++a) {
-      for (std::int64_t b = 0; b < count; ++b) fmt::print("{:7.4f}", models::similarity(embeddings, a, b));
+      for (std::int64_t b = 0; b < count; ++b)
+        fmt::print("{:7.4f}", models::similarity(embeddings, a, b));
       fmt::print("   {}\n", texts[static_cast<std::size_t>(a)]);
     }
   } else if (options.out.empty()) {
@@ -80,13 +83,16 @@ void run(const Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_embed(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("embed", "Embeddings of sentences, and how alike they are");
+  CLI::App& command =
+      *app.add_subcommand("embed", "Embeddings of sentences, and how alike they are");
   auto options = std::make_shared<Options>();
   add_model(command, tool);
   auto* texts = command.add_option("TEXT", options->texts, "The texts");
-  auto* file = command.add_option("--file", options->file, "A file with a text a line; - for standard input");
+  auto* file = command.add_option("--file", options->file,
+                                  "A file with a text a line; - for standard input");
   texts->excludes(file);
-  command.add_option("--out", options->out, "Write the embeddings, f32 [texts, width], to this .npy file");
+  command.add_option("--out", options->out,
+                     "Write the embeddings, f32 [texts, width], to this .npy file");
   add_compute(command, tool);
   add_json(command, tool);
   command.callback([&tool, options, texts, file] {

@@ -1,11 +1,11 @@
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-
-#include "tool.hpp"
 
 namespace tenon::tool {
 namespace {
@@ -19,10 +19,14 @@ struct Options {
 
 std::string_view end_word(models::Generated::End end) {
   switch (end) {
-    case models::Generated::End::token: return "end token";
-    case models::Generated::End::length: return "length";
-    case models::Generated::End::context: return "context full";
-    case models::Generated::End::cancelled: return "cancelled";
+    case models::Generated::End::token:
+      return "end token";
+    case models::Generated::End::length:
+      return "length";
+    case models::Generated::End::context:
+      return "context full";
+    case models::Generated::End::cancelled:
+      return "cancelled";
   }
   return "";
 }
@@ -33,7 +37,9 @@ void run(const Tool& tool, Options& options, bool from_file) {
   std::vector<std::int32_t> ids;
   if (options.chat) {
     const auto format = model.chat_format();
-    if (!format) throw Error(Errc::template_error, tool.model, "the file has no chat template; leave out --chat");
+    if (!format)
+      throw Error(Errc::template_error, tool.model,
+                  "the file has no chat template; leave out --chat");
     const text::ChatMessage message{"user", prompt};
     ids = format->format({&message, 1}).encode(model.tokenizer());
     options.generate.stop = format->stop_tokens();
@@ -59,9 +65,11 @@ void run(const Tool& tool, Options& options, bool from_file) {
     return;
   }
   fmt::print("\n");
-  fmt::print(stderr, "\nload {:.2f} s, prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s\n",
-             seconds(model.load_time()), result.prompt_tokens, result.prefill_tokens_per_second(),
-             result.tokens.size(), result.decode_tokens_per_second());
+  fmt::print(
+      stderr,
+      "\nload {:.2f} s, prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s\n",
+      seconds(model.load_time()), result.prompt_tokens, result.prefill_tokens_per_second(),
+      result.tokens.size(), result.decode_tokens_per_second());
 }
 
 }  // namespace
@@ -71,12 +79,14 @@ void add_generate(CLI::App& app, Tool& tool) {
   auto options = std::make_shared<Options>();
   add_model(command, tool);
   auto* prompt = command.add_option("-p,--prompt", options->prompt, "The text to go on with");
-  auto* file = command.add_option("--prompt-file", options->prompt_file, "A file that holds the text; - for standard input");
+  auto* file = command.add_option("--prompt-file", options->prompt_file,
+                                  "A file that holds the text; - for standard input");
   prompt->excludes(file);
   command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens to make at most")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
       ->capture_default_str();
-  command.add_flag("--chat", options->chat, "The prompt is a user's message: put the model's chat format around it");
+  command.add_flag("--chat", options->chat,
+                   "The prompt is a user's message: put the model's chat format around it");
   add_sampling(command, options->generate.sampler);
   add_compute(command, tool);
   add_context(command, tool);

@@ -1,13 +1,13 @@
-#include <memory>
-
-#include <fmt/format.h>
+#include "draw_program.hpp"
+#include "tool.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/models/encoder.hpp>
 
-#include "draw_program.hpp"
-#include "tool.hpp"
+#include <memory>
+
+#include <fmt/format.h>
 
 namespace tenon::tool {
 namespace {
@@ -34,14 +34,19 @@ Described describe(const Tool& tool) {
 
 void run(const Tool& tool, const Options& options) {
   const auto [program, plan] = describe(tool);
-  const std::string drawing = options.dot ? dot(program) : options.svg ? svg(program) : print(program);
+  const std::string drawing = options.dot   ? dot(program)
+                              : options.svg ? svg(program)
+                                            : print(program);
   if (!tool.json) {
     fmt::print("{}", drawing);
     return;
   }
   Json parts = Json::array();
-  for (const auto& part : plan.parts) parts.push_back({{"backend", part.backend}, {"values", part.values}});
-  tool.print({{"form", options.dot ? "dot" : options.svg ? "svg" : "text"},
+  for (const auto& part : plan.parts)
+    parts.push_back({{"backend", part.backend}, {"values", part.values}});
+  tool.print({{"form", options.dot   ? "dot"
+                       : options.svg ? "svg"
+                                     : "text"},
               {"graph", drawing},
               {"planned_bytes", plan.slab_bytes},
               {"activation_bytes", plan.activation_bytes},

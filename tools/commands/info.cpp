@@ -1,14 +1,14 @@
-#include <map>
-#include <memory>
-#include <string>
-
-#include <fmt/format.h>
+#include "tool.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/models/vocabulary.hpp>
 
-#include "tool.hpp"
+#include <map>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
 
 namespace tenon::tool {
 namespace {
@@ -22,10 +22,12 @@ Json number_or_text(const io::MetaValue& value) {
         if constexpr (std::is_same_v<T, io::MetaArray>) {
           return {{"array_of", std::string(io::name(held.element_type()))}, {"count", held.size()}};
         } else if constexpr (std::is_same_v<T, std::string_view>) {
-          return held.size() <= long_text ? std::string(held)
-                                          : fmt::format("{}... ({} bytes)", held.substr(0, long_text), held.size());
+          return held.size() <= long_text
+                     ? std::string(held)
+                     : fmt::format("{}... ({} bytes)", held.substr(0, long_text), held.size());
         } else if constexpr (std::is_same_v<T, float>) {
-          return std::stod(fmt::format("{}", held));  // 1e-06, not the 9.999999974752427e-07 it is as a double
+          return std::stod(
+              fmt::format("{}", held));  // 1e-06, not the 9.999999974752427e-07 it is as a double
         } else {
           return held;
         }
@@ -64,12 +66,14 @@ void run(const Tool& tool) {
   }
   if (tool.json) {
     Json metadata = Json::object();
-    for (const auto& entry : file.metadata().entries()) metadata[std::string(entry.key)] = number_or_text(entry.value);
+    for (const auto& entry : file.metadata().entries())
+      metadata[std::string(entry.key)] = number_or_text(entry.value);
     Json tensors = Json::array();
     for (const io::TensorEntry& entry : file.tensors()) {
       tensors.push_back({{"name", entry.name},
                          {"dtype", std::string(name(entry.shape.dtype()))},
-                         {"shape", std::vector<std::int64_t>(entry.shape.dims().begin(), entry.shape.dims().end())},
+                         {"shape", std::vector<std::int64_t>(entry.shape.dims().begin(),
+                                                             entry.shape.dims().end())},
                          {"bytes", entry.size_bytes}});
     }
     tool.print({{"path", file.path().string()},
@@ -81,15 +85,17 @@ void run(const Tool& tool) {
                 {"tensors", tensors}});
     return;
   }
-  fmt::print("{}: {}, {} tensors, {:.1f} M parameters, {:.1f} MiB\n", file.path().filename().string(),
-             io::name(file.format()), file.tensors().size(), static_cast<double>(parameters) * 1e-6,
-             static_cast<double>(bytes) / 1048576);
+  fmt::print("{}: {}, {} tensors, {:.1f} M parameters, {:.1f} MiB\n",
+             file.path().filename().string(), io::name(file.format()), file.tensors().size(),
+             static_cast<double>(parameters) * 1e-6, static_cast<double>(bytes) / 1048576);
   for (const auto& [type, total] : types) {
-    fmt::print("  {:<6} {:5} tensors {:9.1f} MiB\n", type, total.tensors, static_cast<double>(total.bytes) / 1048576);
+    fmt::print("  {:<6} {:5} tensors {:9.1f} MiB\n", type, total.tensors,
+               static_cast<double>(total.bytes) / 1048576);
   }
   fmt::print("tokenizer: {}\n", tokenizer);
   for (const auto& entry : file.metadata().entries()) {
-    fmt::print("  {} = {}\n", entry.key, number_or_text(entry.value).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("  {} = {}\n", entry.key,
+               number_or_text(entry.value).dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 }
 

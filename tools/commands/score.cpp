@@ -1,14 +1,14 @@
+#include "token_list.hpp"
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/io/npy.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
-
-#include <tenon/error.hpp>
-#include <tenon/io/npy.hpp>
-
-#include "token_list.hpp"
-#include "tool.hpp"
 
 namespace tenon::tool {
 namespace {
@@ -46,14 +46,16 @@ void run(Tool& tool, const Options& options, bool from_file) {
   double sum = 0;
   conversation.read_all(tokens, [&](std::span<const float> logits, std::int64_t rows) {
     for (std::int64_t i = 0; i < rows; ++i, ++row) {
-      const auto values = logits.subspan(static_cast<std::size_t>(i * vocabulary), static_cast<std::size_t>(vocabulary));
+      const auto values = logits.subspan(static_cast<std::size_t>(i * vocabulary),
+                                         static_cast<std::size_t>(vocabulary));
       if (row + 1 < count) {
         const std::int32_t next = tokens[static_cast<std::size_t>(row + 1)];
         sum += log_probability(values, next);
         best += std::ranges::max_element(values) - values.begin() == next ? 1 : 0;
       }
       if (!saved.is_empty() && row >= count - kept) {
-        std::ranges::copy(values, saved.mutable_values<float>().begin() + (row - (count - kept)) * vocabulary);
+        std::ranges::copy(
+            values, saved.mutable_values<float>().begin() + (row - (count - kept)) * vocabulary);
       }
     }
   });
@@ -65,13 +67,16 @@ void run(Tool& tool, const Options& options, bool from_file) {
     result["perplexity"] = count > 1 ? Json(perplexity) : Json(nullptr);
     result["mean_log_probability"] = count > 1 ? Json(sum / scored) : Json(nullptr);
     result["top1_accuracy"] = count > 1 ? Json(static_cast<double>(best) / scored) : Json(nullptr);
-    if (!options.out.empty()) result["out"] = {{"path", options.out}, {"shape", {kept, vocabulary}}};
+    if (!options.out.empty())
+      result["out"] = {{"path", options.out}, {"shape", {kept, vocabulary}}};
     tool.print(result);
     return;
   }
   if (count > 1) {
-    fmt::print("{} tokens, perplexity {:.4f}, mean log-probability {:.5f}, next token most likely {:.1f} %\n", count,
-               perplexity, sum / scored, 100 * static_cast<double>(best) / scored);
+    fmt::print(
+        "{} tokens, perplexity {:.4f}, mean log-probability {:.5f}, next token most likely {:.1f} "
+        "%\n",
+        count, perplexity, sum / scored, 100 * static_cast<double>(best) / scored);
   } else {
     fmt::print("1 token: nothing to predict\n");
   }
@@ -84,13 +89,17 @@ void add_score(CLI::App& app, Tool& tool) {
   CLI::App& command = *app.add_subcommand("score", "Logits and perplexity of given tokens");
   auto options = std::make_shared<Options>();
   add_model(command, tool);
-  auto* tokens = command.add_option("--tokens", options->tokens, "Token ids, e.g. 1,2,3; none are added");
-  auto* file = command.add_option("--file", options->file, "A file of token ids, apart by commas or white space; - for standard input");
+  auto* tokens =
+      command.add_option("--tokens", options->tokens, "Token ids, e.g. 1,2,3; none are added");
+  auto* file = command.add_option(
+      "--file", options->file,
+      "A file of token ids, apart by commas or white space; - for standard input");
   tokens->excludes(file);
   command.add_option("--last", options->last, "Keep the logits of the last K positions; 0: all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command.add_option("--out", options->out, "Write the kept logits, f32 [K, vocabulary], to this .npy file");
+  command.add_option("--out", options->out,
+                     "Write the kept logits, f32 [K, vocabulary], to this .npy file");
   add_compute(command, tool);
   add_context(command, tool);
   add_json(command, tool);

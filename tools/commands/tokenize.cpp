@@ -1,13 +1,13 @@
-#include <memory>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "tool.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/models/vocabulary.hpp>
 
-#include "tool.hpp"
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon::tool {
 namespace {
@@ -39,7 +39,8 @@ void add_tokenize(CLI::App& app, Tool& tool) {
   auto options = std::make_shared<Options>();
   add_model(command, tool);
   auto* text = command.add_option("TEXT", options->text, "The text");
-  auto* file = command.add_option("--file", options->file, "A file that holds the text; - for standard input");
+  auto* file = command.add_option("--file", options->file,
+                                  "A file that holds the text; - for standard input");
   text->excludes(file);
   command.add_flag("--no-special", options->no_special,
                    "Add no BOS or EOS and read special tokens' spellings as plain text");

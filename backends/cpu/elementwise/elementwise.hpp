@@ -1,5 +1,5 @@
-// Kernels on rows of f32, chosen by instruction set at run time. Results do not depend on the number
-// of threads, since each row or element is computed whole by one call.
+// Kernels on rows of f32, chosen by instruction set at run time. Results do not depend on the
+// number of threads, since each row or element is computed whole by one call.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,21 @@ namespace tenon::cpu {
 
 /// Named like the ops.
 enum class Unary : std::uint8_t {
-  neg, abs, square, sqrt, rsqrt, reciprocal, exp, log, tanh, erf, sigmoid, relu, silu, gelu, gelu_tanh,
+  neg,
+  abs,
+  square,
+  sqrt,
+  rsqrt,
+  reciprocal,
+  exp,
+  log,
+  tanh,
+  erf,
+  sigmoid,
+  relu,
+  silu,
+  gelu,
+  gelu_tanh,
 };
 enum class Binary : std::uint8_t { add, sub, mul, div, minimum, maximum };
 
@@ -21,14 +35,16 @@ std::optional<Binary> find_binary(std::string_view op) noexcept;
 void unary(Unary op, const float* x, float* y, std::int64_t count) noexcept;
 
 /// y[i] = f(a[i * a_step], b[i * b_step]); steps 0 or 1; y may be a or b.
-void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step, float* y,
-            std::int64_t count) noexcept;
+void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
+            float* y, std::int64_t count) noexcept;
 
 /// y[i] = f(gate[i]) * up[i]; f one of silu, gelu, gelu_tanh, relu, sigmoid; y may be either input.
-void gated(Unary activation, const float* gate, const float* up, float* y, std::int64_t count) noexcept;
+void gated(Unary activation, const float* gate, const float* up, float* y,
+           std::int64_t count) noexcept;
 
 /// One row: y = x / sqrt(mean(x^2) + eps) * weight; weight may be null; y may be x.
-void rms_norm_row(const float* x, const float* weight, float eps, float* y, std::int64_t count) noexcept;
+void rms_norm_row(const float* x, const float* weight, float eps, float* y,
+                  std::int64_t count) noexcept;
 /// One row: y = (x - mean) / sqrt(variance + eps) * weight + bias; weight and bias may be null.
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
                     std::int64_t count) noexcept;
@@ -41,8 +57,8 @@ float fold_row(Fold op, const float* x, std::int64_t count) noexcept;
 
 /// One head's rotation: pairs (i, i + pairs), or (2i, 2i + 1) when interleaved, with cosines and
 /// sines per pair; elements from 2 * pairs to `size` pass through. y may be x.
-void rotate_row(const float* x, const float* cosines, const float* sines, std::int64_t pairs, bool interleaved,
-                float* y, std::int64_t size) noexcept;
+void rotate_row(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
+                bool interleaved, float* y, std::int64_t size) noexcept;
 
 /// Conversions round to nearest even.
 void f16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept;

@@ -1,9 +1,10 @@
+#include "../attention/attention.hpp"
+
+#include "../task.hpp"
+
 #include <tenon/ops/attention.hpp>
 
 #include <cmath>
-
-#include "../attention/attention.hpp"
-#include "../task.hpp"
 
 namespace tenon::cpu {
 namespace {
@@ -37,7 +38,8 @@ class AttentionTask final : public Task {
     args_.kv_dtype = k_.shape.dtype();
     args_.out_head = args_.value_dim;
     args_.out_row = args_.heads * args_.value_dim;
-    args_.scale = static_cast<float>(op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(args_.head_dim)));
+    args_.scale = static_cast<float>(
+        op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(args_.head_dim)));
     args_.soft_cap = static_cast<float>(op.softcap);
     args_.causal = op.causal;
     args_.window = op.window;
@@ -63,7 +65,8 @@ class AttentionTask final : public Task {
     if (position_) {
       const std::int64_t past = *context.pointer<const std::int32_t>(*position_);
       if (past < 0 || past + args.queries > capacity_) {
-        context.fault.report(Errc::out_of_range, "attention: position", past, capacity_ - args.queries + 1);
+        context.fault.report(Errc::out_of_range, "attention: position", past,
+                             capacity_ - args.queries + 1);
         return;
       }
       args.past = past;
@@ -114,9 +117,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel attention_kernel;
-constinit const Kernel attention_kernel{op_def<Attention>, refuses,
-                              [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
-                                return std::make_unique<AttentionTask>(step, compiler);
-                              }};
+constinit const Kernel attention_kernel{
+    op_def<Attention>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+      return std::make_unique<AttentionTask>(step, compiler);
+    }};
 
 }  // namespace tenon::cpu

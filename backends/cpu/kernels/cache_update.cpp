@@ -1,9 +1,9 @@
+#include "../elementwise/elementwise.hpp"
+#include "../task.hpp"
+
 #include <tenon/ops/cache_update.hpp>
 
 #include <cstring>
-
-#include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
 
 namespace tenon::cpu {
 namespace {
@@ -11,7 +11,10 @@ namespace {
 class CacheUpdateTask final : public Task {
  public:
   explicit CacheUpdateTask(const Step& step)
-      : cache_(step.inputs[0]), layer_(step.inputs[1]), x_(step.inputs[2]), position_(step.inputs[3]) {}
+      : cache_(step.inputs[0]),
+        layer_(step.inputs[1]),
+        x_(step.inputs[2]),
+        position_(step.inputs[3]) {}
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t layer = *context.pointer<const std::int64_t>(layer_);
@@ -22,7 +25,8 @@ class CacheUpdateTask final : public Task {
       return;
     }
     if (past < 0 || past + queries > cache_.shape[3]) {
-      context.fault.report(Errc::out_of_range, "cache_update: position", past, cache_.shape[3] - queries + 1);
+      context.fault.report(Errc::out_of_range, "cache_update: position", past,
+                           cache_.shape[3] - queries + 1);
       return;
     }
     std::byte* const cache = context.pointer<std::byte>(cache_) + layer * cache_.strides[0];
@@ -30,8 +34,10 @@ class CacheUpdateTask final : public Task {
     const Range rows = context.share(x_.shape[0] * queries * heads);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const std::int64_t h = row % heads, s = row / heads % queries, b = row / heads / queries;
-      const auto* from = reinterpret_cast<const float*>(x + b * x_.strides[0] + s * x_.strides[1] + h * x_.strides[2]);
-      std::byte* to = cache + b * cache_.strides[1] + h * cache_.strides[2] + (past + s) * cache_.strides[3];
+      const auto* from = reinterpret_cast<const float*>(x + b * x_.strides[0] + s * x_.strides[1] +
+                                                        h * x_.strides[2]);
+      std::byte* to =
+          cache + b * cache_.strides[1] + h * cache_.strides[2] + (past + s) * cache_.strides[3];
       if (cache_.shape.dtype() == DType::f16) {
         f32_to_f16(from, reinterpret_cast<std::uint16_t*>(to), size);
       } else {
@@ -46,7 +52,8 @@ class CacheUpdateTask final : public Task {
 
 std::optional<std::string> refuses(const Step& step) {
   const DType cache = step.inputs[0].shape.dtype();
-  if (cache != DType::f16 && cache != DType::f32) return "the cache is " + std::string(tenon::name(cache));
+  if (cache != DType::f16 && cache != DType::f32)
+    return "the cache is " + std::string(tenon::name(cache));
   if (auto why = needs_dtype(step.inputs[2], DType::f32, "x")) return why;
   if (auto why = needs_dense_rows(step.inputs[0], "the cache")) return why;
   return needs_dense_rows(step.inputs[2], "x");
@@ -55,9 +62,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel cache_update_kernel;
-constinit const Kernel cache_update_kernel{op_def<CacheUpdate>, refuses,
-                                 [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
-                                   return std::make_unique<CacheUpdateTask>(step);
-                                 }};
+constinit const Kernel cache_update_kernel{
+    op_def<CacheUpdate>, refuses, [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
+      return std::make_unique<CacheUpdateTask>(step);
+    }};
 
 }  // namespace tenon::cpu

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include "../task.hpp"
+
+#include <fmt/format.h>
 
 namespace tenon::cpu {
 

@@ -1,11 +1,10 @@
-#include <tenon/ops/embedding.hpp>
-
-#include <cstring>
-
-#include <tenon/quant.hpp>
-
 #include "../elementwise/elementwise.hpp"
 #include "../task.hpp"
+
+#include <tenon/ops/embedding.hpp>
+#include <tenon/quant.hpp>
+
+#include <cstring>
 
 namespace tenon::cpu {
 namespace {
@@ -16,7 +15,8 @@ class EmbeddingTask final : public Task {
       : ids_(step.inputs[0]), table_(step.inputs[1]), y_(step.output) {}
 
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t count = ids_.shape.elements(), size = table_.shape[1], limit = table_.shape[0];
+    const std::int64_t count = ids_.shape.elements(), size = table_.shape[1],
+                       limit = table_.shape[0];
     const Range rows = context.share(count);
     const PackedWeights* packed =
         table_.place.kind == Place::Kind::constant ? context.packed_weights(table_) : nullptr;
@@ -52,8 +52,8 @@ std::optional<std::string> refuses(const Step& step) {
 
 extern const Kernel embedding_kernel;
 constinit const Kernel embedding_kernel{op_def<Embedding>, refuses,
-                              [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
-                                return std::make_unique<EmbeddingTask>(step);
-                              }};
+                                        [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
+                                          return std::make_unique<EmbeddingTask>(step);
+                                        }};
 
 }  // namespace tenon::cpu

@@ -1,7 +1,7 @@
-#include <tenon/ops/linear.hpp>
-
 #include "../matmul/matmul.hpp"
 #include "../task.hpp"
+
+#include <tenon/ops/linear.hpp>
 
 namespace tenon::cpu {
 namespace {
@@ -90,9 +90,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel linear_kernel;
-constinit const Kernel linear_kernel{op_def<Linear>, refuses,
-                           [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
-                             return std::make_unique<LinearTask>(step, compiler);
-                           }};
+constinit const Kernel linear_kernel{
+    op_def<Linear>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+      return std::make_unique<LinearTask>(step, compiler);
+    }};
 
 }  // namespace tenon::cpu

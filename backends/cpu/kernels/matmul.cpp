@@ -1,7 +1,8 @@
-#include <tenon/ops/matmul.hpp>
-
 #include "../matmul/matmul.hpp"
+
 #include "../task.hpp"
+
+#include <tenon/ops/matmul.hpp>
 
 namespace tenon::cpu {
 namespace {
@@ -45,7 +46,8 @@ class MatmulTask final : public Task {
       args.isa = active_isa();
       args.a = context.pointer<const float>(a_) + offsets_[o].first;
       args.b = context.pointer<const float>(b_) + offsets_[o].second;
-      args.c = context.pointer<float>(y_) + static_cast<std::int64_t>(o) * args.batches * args.c_batch;
+      args.c =
+          context.pointer<float>(y_) + static_cast<std::int64_t>(o) * args.batches * args.c_batch;
       matmul(args, context.worker.thread, context.worker.threads);
     }
   }
@@ -68,7 +70,8 @@ class MatmulTask final : public Task {
 
 std::optional<std::string> refuses(const Step& step) {
   if (auto why = needs_f32(step)) return why;
-  if (step.inputs[0].shape.rank() < 2 || step.inputs[1].shape.rank() < 2) return "an operand is a vector";
+  if (step.inputs[0].shape.rank() < 2 || step.inputs[1].shape.rank() < 2)
+    return "an operand is a vector";
   return std::nullopt;
 }
 
@@ -76,8 +79,8 @@ std::optional<std::string> refuses(const Step& step) {
 
 extern const Kernel matmul_kernel;
 constinit const Kernel matmul_kernel{op_def<Matmul>, refuses,
-                           [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
-                             return std::make_unique<MatmulTask>(step);
-                           }};
+                                     [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
+                                       return std::make_unique<MatmulTask>(step);
+                                     }};
 
 }  // namespace tenon::cpu

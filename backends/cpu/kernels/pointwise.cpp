@@ -1,6 +1,6 @@
 // Kernels that work element by element: unary and binary ops, gates and casts.
-#include <array>
-#include <cstring>
+#include "../elementwise/elementwise.hpp"
+#include "../task.hpp"
 
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/binary.hpp>
@@ -8,14 +8,14 @@
 #include <tenon/ops/glu.hpp>
 #include <tenon/ops/unary.hpp>
 
-#include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
+#include <array>
+#include <cstring>
 
 namespace tenon::cpu {
 namespace {
 
-/// Threads share flat arrays in pieces of this many elements, so that neighbours do not write to one
-/// cache line.
+/// Threads share flat arrays in pieces of this many elements, so that neighbours do not write to
+/// one cache line.
 constexpr std::int64_t piece = 256;
 
 Range flat_share(const TaskContext& context, std::int64_t count) noexcept {
@@ -34,12 +34,15 @@ std::optional<std::string> refuses_flat(const Step& step) {
 class UnaryTask final : public Task {
  public:
   explicit UnaryTask(const Step& step)
-      : x_(step.inputs[0]), y_(step.output), op_(*find_unary(step.op.def()->name)), count_(y_.shape.elements()) {}
+      : x_(step.inputs[0]),
+        y_(step.output),
+        op_(*find_unary(step.op.def()->name)),
+        count_(y_.shape.elements()) {}
   void run(const TaskContext& context) const noexcept override {
     const Range range = flat_share(context, count_);
     if (range.begin >= range.end) return;
-    unary(op_, context.pointer<const float>(x_) + range.begin, context.pointer<float>(y_) + range.begin,
-          range.end - range.begin);
+    unary(op_, context.pointer<const float>(x_) + range.begin,
+          context.pointer<float>(y_) + range.begin, range.end - range.begin);
   }
 
  private:
@@ -51,9 +54,14 @@ class UnaryTask final : public Task {
 class GluTask final : public Task {
  public:
   explicit GluTask(const Step& step)
-      : gate_(step.inputs[0]), up_(step.inputs[1]), y_(step.output),
-        activation_(*find_unary(step.op.as<Glu>()->activation.text())), rows_(row_count(y_.shape)),
-        size_(row_size(y_.shape)), gate_step_(*even_row_step(gate_)), up_step_(*even_row_step(up_)) {}
+      : gate_(step.inputs[0]),
+        up_(step.inputs[1]),
+        y_(step.output),
+        activation_(*find_unary(step.op.as<Glu>()->activation.text())),
+        rows_(row_count(y_.shape)),
+        size_(row_size(y_.shape)),
+        gate_step_(*even_row_step(gate_)),
+        up_step_(*even_row_step(up_)) {}
   void run(const TaskContext& context) const noexcept override {
     // One long row is shared in pieces, many rows by rows.
     const auto* gate = context.pointer<const float>(gate_);
@@ -62,7 +70,8 @@ class GluTask final : public Task {
     if (rows_ == 1) {
       const Range range = flat_share(context, size_);
       if (range.begin < range.end) {
-        gated(activation_, gate + range.begin, up + range.begin, y + range.begin, range.end - range.begin);
+        gated(activation_, gate + range.begin, up + range.begin, y + range.begin,
+              range.end - range.begin);
       }
       return;
     }
@@ -92,7 +101,10 @@ std::optional<std::string> refuses_glu(const Step& step) {
 class BinaryTask final : public Task {
  public:
   explicit BinaryTask(const Step& step)
-      : a_(step.inputs[0]), b_(step.inputs[1]), y_(step.output), op_(*find_binary(step.op.def()->name)) {
+      : a_(step.inputs[0]),
+        b_(step.inputs[1]),
+        y_(step.output),
+        op_(*find_binary(step.op.def()->name)) {
     const int rank = y_.shape.rank();
     for (int i = 0; i < rank; ++i) {
       a_steps_[static_cast<std::size_t>(i)] = broadcast_step(a_, i, rank);
@@ -123,8 +135,8 @@ class BinaryTask final : public Task {
     if (outer_ == 1) {
       const Range range = flat_share(context, inner_);
       if (range.begin < range.end) {
-        binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_, y + range.begin,
-               range.end - range.begin);
+        binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
+               y + range.begin, range.end - range.begin);
       }
       return;
     }
@@ -143,7 +155,8 @@ class BinaryTask final : public Task {
 
   static std::int64_t broadcast_step(const Operand& operand, int axis, int rank) {
     const int own = axis - (rank - operand.shape.rank());
-    return own < 0 || operand.shape[own] == 1 ? 0 : operand.strides[static_cast<std::size_t>(own)] / 4;
+    return own < 0 || operand.shape[own] == 1 ? 0
+                                              : operand.strides[static_cast<std::size_t>(own)] / 4;
   }
 
  private:
@@ -173,25 +186,37 @@ std::optional<std::string> refuses_binary(const Step& step) {
 
 class CastTask final : public Task {
  public:
-  explicit CastTask(const Step& step) : x_(step.inputs[0]), y_(step.output), count_(y_.shape.elements()) {}
+  explicit CastTask(const Step& step)
+      : x_(step.inputs[0]), y_(step.output), count_(y_.shape.elements()) {}
   void run(const TaskContext& context) const noexcept override {
     const Range range = flat_share(context, count_);
     if (range.begin >= range.end) return;
     const auto n = range.end - range.begin;
-    const auto* x = context.pointer<const std::byte>(x_) + range.begin * block_bytes(x_.shape.dtype());
+    const auto* x =
+        context.pointer<const std::byte>(x_) + range.begin * block_bytes(x_.shape.dtype());
     auto* y = context.pointer<std::byte>(y_) + range.begin * block_bytes(y_.shape.dtype());
-    const auto words = [](auto* p) { return reinterpret_cast<std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(p)>>, const std::uint16_t*, std::uint16_t*>>(p); };
+    const auto words = [](auto* p) {
+      return reinterpret_cast<
+          std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(p)>>,
+                             const std::uint16_t*, std::uint16_t*>>(p);
+    };
     const auto* xf = reinterpret_cast<const float*>(x);
     auto* yf = reinterpret_cast<float*>(y);
     switch (x_.shape.dtype()) {
-      case DType::f16: return f16_to_f32(words(x), yf, n);
-      case DType::bf16: return bf16_to_f32(words(x), yf, n);
-      default: break;
+      case DType::f16:
+        return f16_to_f32(words(x), yf, n);
+      case DType::bf16:
+        return bf16_to_f32(words(x), yf, n);
+      default:
+        break;
     }
     switch (y_.shape.dtype()) {
-      case DType::f16: return f32_to_f16(xf, words(y), n);
-      case DType::bf16: return f32_to_bf16(xf, words(y), n);
-      default: std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(float));
+      case DType::f16:
+        return f32_to_f16(xf, words(y), n);
+      case DType::bf16:
+        return f32_to_bf16(xf, words(y), n);
+      default:
+        std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(float));
     }
   }
 
@@ -203,8 +228,10 @@ class CastTask final : public Task {
 std::optional<std::string> refuses_cast(const Step& step) {
   const DType from = step.inputs[0].shape.dtype(), to = step.output.shape.dtype();
   const auto is_half = [](DType d) { return d == DType::f16 || d == DType::bf16; };
-  const bool known = (is_half(from) && to == DType::f32) || (from == DType::f32 && (is_half(to) || to == DType::f32));
-  if (!known) return "from " + std::string(tenon::name(from)) + " to " + std::string(tenon::name(to));
+  const bool known = (is_half(from) && to == DType::f32) ||
+                     (from == DType::f32 && (is_half(to) || to == DType::f32));
+  if (!known)
+    return "from " + std::string(tenon::name(from)) + " to " + std::string(tenon::name(to));
   return needs_dense(step.inputs[0], "x");
 }
 

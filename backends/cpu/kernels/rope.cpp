@@ -1,9 +1,9 @@
+#include "../elementwise/elementwise.hpp"
+#include "../task.hpp"
+
 #include <tenon/ops/rope.hpp>
 
 #include <cmath>
-
-#include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
 
 namespace tenon::cpu {
 namespace {
@@ -22,7 +22,8 @@ class RopeTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t heads = x_.shape[2], size = x_.shape[3];
     const Range rows = context.share(x_.shape[0] * x_.shape[1]);
-    auto* cosines = reinterpret_cast<float*>(context.scratch(tables_)) + context.worker.thread * 2 * pairs_;
+    auto* cosines =
+        reinterpret_cast<float*>(context.scratch(tables_)) + context.worker.thread * 2 * pairs_;
     float* sines = cosines + pairs_;
     const auto* factors = factors_ ? context.pointer<const float>(*factors_) : nullptr;
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -30,19 +31,20 @@ class RopeTask final : public Task {
       const std::int64_t offset = positions_.shape.rank() == 1
                                       ? s * positions_.strides[0]
                                       : b * positions_.strides[0] + s * positions_.strides[1];
-      const auto position = static_cast<double>(
-          *reinterpret_cast<const std::int32_t*>(context.pointer<const std::byte>(positions_) + offset));
+      const auto position = static_cast<double>(*reinterpret_cast<const std::int32_t*>(
+          context.pointer<const std::byte>(positions_) + offset));
       for (std::int64_t i = 0; i < pairs_; ++i) {
         const double angle = position * frequencies_[static_cast<std::size_t>(i)] /
                              (factors != nullptr ? static_cast<double>(factors[i]) : 1.0);
         cosines[i] = static_cast<float>(std::cos(angle) * magnitude_);
         sines[i] = static_cast<float>(std::sin(angle) * magnitude_);
       }
-      const std::byte* x = context.pointer<const std::byte>(x_) + b * x_.strides[0] + s * x_.strides[1];
+      const std::byte* x =
+          context.pointer<const std::byte>(x_) + b * x_.strides[0] + s * x_.strides[1];
       auto* y = context.pointer<float>(y_) + row * heads * size;
       for (std::int64_t h = 0; h < heads; ++h) {
-        rotate_row(reinterpret_cast<const float*>(x + h * x_.strides[2]), cosines, sines, pairs_, op_.interleaved,
-                   y + h * size, size);
+        rotate_row(reinterpret_cast<const float*>(x + h * x_.strides[2]), cosines, sines, pairs_,
+                   op_.interleaved, y + h * size, size);
       }
     }
   }
@@ -67,9 +69,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel rope_kernel;
-constinit const Kernel rope_kernel{op_def<Rope>, refuses,
-                         [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
-                           return std::make_unique<RopeTask>(step, compiler);
-                         }};
+constinit const Kernel rope_kernel{
+    op_def<Rope>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+      return std::make_unique<RopeTask>(step, compiler);
+    }};
 
 }  // namespace tenon::cpu

@@ -1,10 +1,10 @@
 // Kernels that take one row after another: norms, softmax, reductions of the last axis.
+#include "../elementwise/elementwise.hpp"
+#include "../task.hpp"
+
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/softmax.hpp>
-
-#include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
 
 namespace tenon::cpu {
 namespace {
@@ -14,8 +14,13 @@ template <class Body>
 class RowTask final : public Task {
  public:
   RowTask(const Step& step, std::int64_t y_step, Body body)
-      : x_(step.inputs[0]), y_(step.output), rows_(row_count(x_.shape)), size_(row_size(x_.shape)),
-        x_step_(*even_row_step(x_)), y_step_(y_step), body_(std::move(body)) {}
+      : x_(step.inputs[0]),
+        y_(step.output),
+        rows_(row_count(x_.shape)),
+        size_(row_size(x_.shape)),
+        x_step_(*even_row_step(x_)),
+        y_step_(y_step),
+        body_(std::move(body)) {}
 
   void run(const TaskContext& context) const noexcept override {
     const Range rows = context.share(rows_);
@@ -51,10 +56,11 @@ std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler&) {
   const auto eps = static_cast<float>(step.op.as<RmsNorm>()->eps);
   std::optional<Operand> weight;
   if (step.inputs.size() > 1) weight = step.inputs[1];
-  return row_task(step, row_size(step.output.shape),
-                  [eps, weight](const TaskContext& context, const float* x, float* y, std::int64_t size) {
-                    rms_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr, eps, y, size);
-                  });
+  return row_task(
+      step, row_size(step.output.shape),
+      [eps, weight](const TaskContext& context, const float* x, float* y, std::int64_t size) {
+        rms_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr, eps, y, size);
+      });
 }
 
 std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler&) {
@@ -62,21 +68,25 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler&) {
   std::optional<Operand> weight, bias;
   if (step.inputs.size() > 1) weight = step.inputs[1];
   if (step.inputs.size() > 2) bias = step.inputs[2];
-  return row_task(step, row_size(step.output.shape),
-                  [eps, weight, bias](const TaskContext& context, const float* x, float* y, std::int64_t size) {
-                    layer_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr,
-                                   bias ? context.pointer<const float>(*bias) : nullptr, eps, y, size);
-                  });
+  return row_task(
+      step, row_size(step.output.shape),
+      [eps, weight, bias](const TaskContext& context, const float* x, float* y, std::int64_t size) {
+        layer_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr,
+                       bias ? context.pointer<const float>(*bias) : nullptr, eps, y, size);
+      });
 }
 
 std::optional<std::string> refuses_softmax(const Step& step) {
-  if (step.op.as<Softmax>()->axis != step.inputs[0].shape.rank() - 1) return "not along the last axis";
+  if (step.op.as<Softmax>()->axis != step.inputs[0].shape.rank() - 1)
+    return "not along the last axis";
   return refuses_rows(step);
 }
 
 std::unique_ptr<Task> make_softmax(const Step& step, Compiler&) {
   return row_task(step, row_size(step.output.shape),
-                  [](const TaskContext&, const float* x, float* y, std::int64_t size) { softmax_row(x, y, size); });
+                  [](const TaskContext&, const float* x, float* y, std::int64_t size) {
+                    softmax_row(x, y, size);
+                  });
 }
 
 template <class Op>
@@ -97,8 +107,8 @@ std::unique_ptr<Task> make_fold(const Step& step, Compiler&) {
 
 }  // namespace
 
-extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, sum_kernel, mean_kernel, max_kernel,
-    min_kernel;
+extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, sum_kernel, mean_kernel,
+    max_kernel, min_kernel;
 constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses_rows, make_rms_norm};
 constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses_rows, make_layer_norm};
 constinit const Kernel softmax_kernel{op_def<Softmax>, refuses_softmax, make_softmax};

@@ -1,37 +1,38 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <tenon/fields.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace tenon::models {
 
 /// What distinguishes one decoder-only transformer from another, as GGUF metadata tells it.
 struct DecoderConfig {
-  std::string architecture;          ///< llama, qwen2, qwen3 or gemma3
+  std::string architecture;  ///< llama, qwen2, qwen3 or gemma3
   std::int64_t layers = 0;
-  std::int64_t width = 0;            ///< of the residual stream
-  std::int64_t hidden = 0;           ///< of the feed-forward part
+  std::int64_t width = 0;   ///< of the residual stream
+  std::int64_t hidden = 0;  ///< of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t vocabulary = 0;
-  std::int64_t context_length = 0;   ///< positions the model was trained for
+  std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   Name activation = "silu";
-  double embedding_scale = 1;        ///< multiplies the embeddings (Gemma: sqrt(width))
-  double attention_scale = 0;        ///< 0: 1 / sqrt(head_dim)
-  Rope rope;                         ///< of layers that see everything
-  Rope local_rope;                   ///< of layers with a window
-  std::int64_t window = 0;           ///< 0: none
-  std::int64_t global_every = 0;     ///< layer i has no window when (i + 1) % this == 0; 0: none has one
+  double embedding_scale = 1;  ///< multiplies the embeddings (Gemma: sqrt(width))
+  double attention_scale = 0;  ///< 0: 1 / sqrt(head_dim)
+  Rope rope;                   ///< of layers that see everything
+  Rope local_rope;             ///< of layers with a window
+  std::int64_t window = 0;     ///< 0: none
+  std::int64_t global_every =
+      0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
 
   bool is_local(std::int64_t layer) const noexcept {
     return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
@@ -42,8 +43,8 @@ struct DecoderConfig {
   static DecoderConfig from(const io::File& file);
 };
 
-/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)); where the file has norms after
-/// the two parts (Gemma), these act before each sum.
+/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)); where the file has norms
+/// after the two parts (Gemma), these act before each sum.
 template <class T = Tensor>
 struct DecoderLayer {
   nn::RmsNorm<T> attention_norm;
@@ -55,11 +56,12 @@ struct DecoderLayer {
   TENON_FIELDS(attention_norm, attention, post_attention_norm, feed_forward_norm, feed_forward,
                post_feed_forward_norm)
 
-  static DecoderLayer init(const WeightsView& view, const DecoderConfig& config, std::int64_t index);
+  static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
+                           std::int64_t index);
 };
 
-/// A decoder's inputs are ids [B, S] (i32), past (i32[], how many positions the cache holds) and the
-/// cache; it gives logits and the cache with this input's positions added.
+/// A decoder's inputs are ids [B, S] (i32), past (i32[], how many positions the cache holds) and
+/// the cache; it gives logits and the cache with this input's positions added.
 template <class T = Tensor>
 struct DecoderState {
   T logits;
@@ -80,7 +82,8 @@ struct Decoder {
   static Decoder init(const WeightsView& view, const DecoderConfig& config);
 
   /// Logits of the last position: f32 [B, vocabulary].
-  DecoderState<Tensor> next(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+  DecoderState<Tensor> next(const Tensor& ids, const Tensor& past,
+                            const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);
@@ -89,7 +92,8 @@ struct Decoder {
   }
 
   /// Logits of every position: f32 [B, S, vocabulary].
-  DecoderState<Tensor> all(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+  DecoderState<Tensor> all(const Tensor& ids, const Tensor& past,
+                           const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);
@@ -111,12 +115,15 @@ struct Decoder {
     const nn::Position position{past, iota(ids.dim(1), i32) + past};
     return repeat(layers, Hidden{x, cache},
                   [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
-                    auto [mixed, next] = layer.attention.forward(layer.attention_norm.forward(carry.x), position,
-                                                                 index, carry.cache);
-                    if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
+                    auto [mixed, next] = layer.attention.forward(
+                        layer.attention_norm.forward(carry.x), position, index, carry.cache);
+                    if (layer.post_attention_norm)
+                      mixed = layer.post_attention_norm->forward(mixed);
                     const Tensor middle = mixed + carry.x;
-                    Tensor fed = layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
-                    if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
+                    Tensor fed =
+                        layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
+                    if (layer.post_feed_forward_norm)
+                      fed = layer.post_feed_forward_norm->forward(fed);
                     return Hidden{fed + middle, next};
                   });
   }
@@ -130,8 +137,8 @@ struct Decoder {
 };
 
 template <>
-DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view, const DecoderConfig& config,
-                                                std::int64_t index);
+DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
+                                                const DecoderConfig& config, std::int64_t index);
 template <>
 Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConfig& config);
 

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <tenon/backend.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/host_buffer.hpp>
@@ -17,6 +9,14 @@
 #include <tenon/repeat.hpp>
 #include <tenon/session.hpp>
 #include <tenon/text/tokenizer.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace tenon::models {
 
@@ -28,7 +28,8 @@ struct BertConfig {
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
-  std::int64_t max_tokens = 0;  ///< longer texts are cut; sentence_bert_config.json, or max_positions
+  std::int64_t max_tokens =
+      0;  ///< longer texts are cut; sentence_bert_config.json, or max_positions
   double norm_eps = 1e-12;
   Name activation = "gelu";
 
@@ -49,8 +50,8 @@ struct BertLayer {
 template <class T = Tensor>
 struct Bert {
   nn::Embedding<T> words;
-  T positions;                ///< [max_positions, width]
-  T types;                    ///< [token types, width]; every token is of the first
+  T positions;  ///< [max_positions, width]
+  T types;      ///< [token types, width]; every token is of the first
   nn::LayerNorm<T> norm;
   std::vector<BertLayer<T>> layers;
   TENON_FIELDS(words, positions, types, norm, layers)
@@ -62,12 +63,14 @@ struct Bert {
   Tensor hidden(const Tensor& ids, const Tensor& mask) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor embedded = words.forward(ids) + slice(positions, 0, 0, ids.dim(1)) + slice(types, 0, 0, 1);
+    const Tensor embedded =
+        words.forward(ids) + slice(positions, 0, 0, ids.dim(1)) + slice(types, 0, 0, 1);
     // Added to the scores: 0 for tokens, a large negative number for padding.
     const Tensor hide = unsqueeze(unsqueeze((mask - 1.0) * 1e9, 1), 1);
     return repeat(layers, norm.forward(embedded),
                   [&](const BertLayer<Tensor>& layer, const Tensor&, const Tensor& x) {
-                    const Tensor middle = layer.attention_norm.forward(layer.attention.forward(x, hide) + x);
+                    const Tensor middle =
+                        layer.attention_norm.forward(layer.attention.forward(x, hide) + x);
                     return layer.output_norm.forward(layer.feed_forward.forward(middle) + middle);
                   });
   }
@@ -83,11 +86,12 @@ struct Bert {
 template <>
 Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& config);
 
-/// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A handle;
-/// one thread at a time (Errc::busy).
+/// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
+/// handle; one thread at a time (Errc::busy).
 class SentenceEncoder {
  public:
-  static SentenceEncoder load(const std::filesystem::path& path, const BackendOptions& backend = {});
+  static SentenceEncoder load(const std::filesystem::path& path,
+                              const BackendOptions& backend = {});
 
   const BertConfig& config() const noexcept;
   const text::Tokenizer& tokenizer() const noexcept;

@@ -1,5 +1,13 @@
 #pragma once
 
+#include <tenon/backend.hpp>
+#include <tenon/io/load.hpp>
+#include <tenon/models/decoder.hpp>
+#include <tenon/nn/sampler.hpp>
+#include <tenon/session.hpp>
+#include <tenon/text/chat.hpp>
+#include <tenon/text/tokenizer.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -11,32 +19,27 @@
 #include <string>
 #include <vector>
 
-#include <tenon/backend.hpp>
-#include <tenon/io/load.hpp>
-#include <tenon/models/decoder.hpp>
-#include <tenon/nn/sampler.hpp>
-#include <tenon/session.hpp>
-#include <tenon/text/chat.hpp>
-#include <tenon/text/tokenizer.hpp>
-
 namespace tenon::models {
 
 struct LanguageModelOptions {
-  std::int64_t context = 0;   ///< positions a conversation may hold; 0: the model's own, at most 4096
-  std::int64_t chunk = 512;   ///< tokens of a prompt that are processed at once
-  BackendOptions backend{};   ///< threads, precision; exact keeps the cache in f32 too
+  std::int64_t context =
+      0;  ///< positions a conversation may hold; 0: the model's own, at most 4096
+  std::int64_t chunk = 512;  ///< tokens of a prompt that are processed at once
+  BackendOptions backend{};  ///< threads, precision; exact keeps the cache in f32 too
   io::LoadOptions load{};
 };
 
 /// A conversation with a model: the cache of what was read so far. One thread at a time.
 class Conversation {
  public:
-  /// Reads tokens and returns the logits of the last one: f32, one per token of the vocabulary, valid
-  /// until the next call. Errc::limit_exceeded when the context is full, Errc::out_of_range for an id
-  /// outside the vocabulary, Errc::bad_argument for no tokens; the conversation then is as before.
+  /// Reads tokens and returns the logits of the last one: f32, one per token of the vocabulary,
+  /// valid until the next call. Errc::limit_exceeded when the context is full, Errc::out_of_range
+  /// for an id outside the vocabulary, Errc::bad_argument for no tokens; the conversation then is
+  /// as before.
   std::span<const float> read(std::span<const std::int32_t> tokens);
 
-  /// As read(), with the logits of every token, handed over in order in pieces of [rows, vocabulary].
+  /// As read(), with the logits of every token, handed over in order in pieces of [rows,
+  /// vocabulary].
   void read_all(std::span<const std::int32_t> tokens,
                 const std::function<void(std::span<const float> logits, std::int64_t rows)>& take);
 
@@ -58,7 +61,8 @@ class Conversation {
 class LanguageModel {
  public:
   /// Opens, loads and compiles. Errors: those of io::open, DecoderConfig::from, load_tokenizer.
-  static LanguageModel load(const std::filesystem::path& path, const LanguageModelOptions& options = {});
+  static LanguageModel load(const std::filesystem::path& path,
+                            const LanguageModelOptions& options = {});
 
   const DecoderConfig& config() const noexcept;
   const text::Tokenizer& tokenizer() const noexcept;
@@ -85,12 +89,12 @@ class LanguageModel {
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
   nn::SamplerOptions sampler{};
-  std::vector<std::string> stop{};    ///< spellings of further tokens that end the text
+  std::vector<std::string> stop{};  ///< spellings of further tokens that end the text
   std::stop_token cancel{};         ///< ends early, without an error
 };
 
 struct Generated {
-  std::vector<std::int32_t> tokens;      ///< without the one that ended it
+  std::vector<std::int32_t> tokens;  ///< without the one that ended it
   std::string text;
   enum class End { token, length, context, cancelled } end = End::length;
   std::int64_t prompt_tokens = 0;
@@ -102,7 +106,8 @@ struct Generated {
 
 /// Reads `prompt`, then draws tokens until one ends the text. `emit` gets whole UTF-8 characters as
 /// they come.
-Generated generate(const LanguageModel& model, Conversation& conversation, std::span<const std::int32_t> prompt,
-                   const GenerateOptions& options, const std::function<void(std::string_view text)>& emit = {});
+Generated generate(const LanguageModel& model, Conversation& conversation,
+                   std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                   const std::function<void(std::string_view text)>& emit = {});
 
 }  // namespace tenon::models

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <optional>
-
 #include <tenon/io/file.hpp>
 #include <tenon/text/chat.hpp>
 #include <tenon/text/tokenizer.hpp>
+
+#include <optional>
 
 namespace tenon::models {
 
@@ -14,6 +14,7 @@ text::Tokenizer load_tokenizer(const io::File& file);
 
 /// The chat format of a GGUF file's own template; none where the file has no template. Errors:
 /// template_error when the template is of no known family: use the model with raw text then.
-std::optional<text::ChatFormat> load_chat_format(const io::File& file, const text::Tokenizer& tokenizer);
+std::optional<text::ChatFormat> load_chat_format(const io::File& file,
+                                                 const text::Tokenizer& tokenizer);
 
 }  // namespace tenon::models

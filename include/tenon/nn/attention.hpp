@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/nn/kv_cache.hpp>
 #include <tenon/nn/linear.hpp>
@@ -15,6 +11,10 @@
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
 
+#include <cstdint>
+#include <optional>
+#include <source_location>
+
 namespace tenon::nn {
 
 /// Where queries stand: needed by positions that rotate and by caches.
@@ -23,8 +23,8 @@ struct Position {
   Tensor positions;  ///< i32[S]: past, past + 1, ...
 };
 
-/// Multi-head attention with projections, grouped key-value heads, optional normalisation of queries
-/// and keys, and optional rotary embedding.
+/// Multi-head attention with projections, grouped key-value heads, optional normalisation of
+/// queries and keys, and optional rotary embedding.
 template <class T = Tensor>
 struct MultiHeadAttention {
   Linear<T> query;
@@ -39,7 +39,7 @@ struct MultiHeadAttention {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
-  Attention options;              ///< causal, window, scale, softcap
+  Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
 
   struct Cached {
@@ -49,14 +49,16 @@ struct MultiHeadAttention {
 
   /// Self-attention over x [B, S, width] and what the cache holds for `layer` (i64[]); appends this
   /// x's keys and values. -> y [B, S, width].
-  Cached forward(const Tensor& x, const Position& position, const Tensor& layer, const KvCache<Tensor>& cache,
+  Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
+                 const KvCache<Tensor>& cache,
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, &position, where);
     const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, where),
                                cache_update(cache.values, layer, v, position.past, where)};
-    // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads, ...].
+    // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
+    // ...].
     const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
     const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(), where);
@@ -78,7 +80,8 @@ struct MultiHeadAttention {
   struct Projected {
     Tensor q, k, v;  // [B, S, heads, head_dim]
   };
-  Projected project(const Tensor& x, const Position* position, const std::source_location& where) const
+  Projected project(const Tensor& x, const Position* position,
+                    const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     Tensor q = split_axis(query.forward(x, where), -1, {heads, head_dim}, where);

@@ -1,15 +1,16 @@
 #pragma once
 
-#include <optional>
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/weights_view.hpp>
 
+#include <optional>
+#include <source_location>
+
 namespace tenon::nn {
 
-/// 2-D convolution, NCHW. Weight [out, in / groups, kernel height, kernel width]; bias [out], optional.
+/// 2-D convolution, NCHW. Weight [out, in / groups, kernel height, kernel width]; bias [out],
+/// optional.
 template <class T = Tensor>
 struct Conv2d {
   T weight;
@@ -22,7 +23,8 @@ struct Conv2d {
     return {view.tensor("weight", where), view.find("bias", where), options};
   }
 
-  Tensor forward(const Tensor& x, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     return conv2d(x, weight, bias.value_or(Tensor()), options, where);

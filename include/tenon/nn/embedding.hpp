@@ -1,10 +1,10 @@
 #pragma once
 
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/ops/embedding.hpp>
 #include <tenon/weights_view.hpp>
+
+#include <source_location>
 
 namespace tenon::nn {
 
@@ -20,7 +20,8 @@ struct Embedding {
   }
 
   /// ids [...] (i32 or i64) -> f32 [..., width].
-  Tensor forward(const Tensor& ids, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& ids,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     return embedding(ids, weight, DType::f32, where);

@@ -1,17 +1,18 @@
 #pragma once
 
-#include <optional>
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/name.hpp>
 #include <tenon/nn/linear.hpp>
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/glu.hpp>
 
+#include <optional>
+#include <source_location>
+
 namespace tenon::nn {
 
-/// The activation of a word: silu, gelu, gelu_tanh, relu or sigmoid (Errc::bad_attribute otherwise).
+/// The activation of a word: silu, gelu, gelu_tanh, relu or sigmoid (Errc::bad_attribute
+/// otherwise).
 Tensor activate(const Tensor& x, Name activation,
                 const std::source_location& where = std::source_location::current());
 
@@ -24,7 +25,8 @@ struct FeedForward {
   Name activation = "silu";
   TENON_FIELDS(gate, up, down)
 
-  Tensor forward(const Tensor& x, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     const Tensor wide = up.forward(x, where);

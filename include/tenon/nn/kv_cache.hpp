@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cstdint>
-
 #include <tenon/fields.hpp>
 #include <tenon/shape.hpp>
+
+#include <cstdint>
 
 namespace tenon::nn {
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <optional>
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/weights_view.hpp>
+
+#include <optional>
+#include <source_location>
 
 namespace tenon::nn {
 
@@ -23,7 +23,8 @@ struct Linear {
   }
 
   /// x [..., in] -> [..., out].
-  Tensor forward(const Tensor& x, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     return linear(x, weight, bias.value_or(Tensor()), Tensor(), where);

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <optional>
-#include <source_location>
-
 #include <tenon/fields.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/weights_view.hpp>
+
+#include <optional>
+#include <source_location>
 
 namespace tenon::nn {
 
@@ -22,7 +22,8 @@ struct LayerNorm {
     return {view.tensor("weight", where), view.find("bias", where), eps};
   }
 
-  Tensor forward(const Tensor& x, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     return bias ? layer_norm(x, weight, *bias, eps, where) : layer_norm(x, weight, eps, where);
@@ -41,7 +42,8 @@ struct RmsNorm {
     return {view.tensor("weight", where), eps};
   }
 
-  Tensor forward(const Tensor& x, const std::source_location& where = std::source_location::current()) const
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     return rms_norm(x, weight, eps, where);

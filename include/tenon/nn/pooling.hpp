@@ -1,8 +1,8 @@
 #pragma once
 
-#include <source_location>
-
 #include <tenon/tensor.hpp>
+
+#include <source_location>
 
 namespace tenon::nn {
 
@@ -11,7 +11,8 @@ Tensor mean_pool(const Tensor& x, const Tensor& mask,
                  const std::source_location& where = std::source_location::current());
 
 /// The first position of each sequence: x [B, S, D] -> [B, D].
-Tensor first_pool(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor first_pool(const Tensor& x,
+                  const std::source_location& where = std::source_location::current());
 
 /// Rows scaled to Euclidean length 1: x / max(|x|, eps). x [..., D].
 Tensor normalize(const Tensor& x, double eps = 1e-12,

@@ -11,10 +11,10 @@ namespace tenon::nn {
 /// min-p, draw. Temperature 0 is greedy: the most likely token, the lowest id on ties.
 struct SamplerOptions {
   double temperature = 0;
-  std::int64_t top_k = 0;           ///< 0: all
-  double top_p = 1;                 ///< keeps the most likely tokens until their sum reaches this
-  double min_p = 0;                 ///< drops tokens less likely than this times the most likely one
-  double repetition_penalty = 1;    ///< divides positive, multiplies negative logits of seen tokens
+  std::int64_t top_k = 0;         ///< 0: all
+  double top_p = 1;               ///< keeps the most likely tokens until their sum reaches this
+  double min_p = 0;               ///< drops tokens less likely than this times the most likely one
+  double repetition_penalty = 1;  ///< divides positive, multiplies negative logits of seen tokens
   std::int64_t repetition_window = 64;  ///< how many of the last tokens count as seen
   std::uint64_t seed = 0;
 };

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <initializer_list>
-#include <source_location>
-
 #include <tenon/name.hpp>
 #include <tenon/shape.hpp>
 #include <tenon/tensor.hpp>
+
+#include <initializer_list>
+#include <source_location>
 
 namespace tenon {
 

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <tenon/op.hpp>
+#include <tenon/quant.hpp>
+#include <tenon/tensor.hpp>
+
 #include <source_location>
 #include <span>
 #include <string_view>
 #include <tuple>
-
-#include <tenon/op.hpp>
-#include <tenon/quant.hpp>
-#include <tenon/tensor.hpp>
 
 namespace tenon {
 

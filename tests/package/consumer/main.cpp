@@ -1,9 +1,5 @@
-// A user's program: a model struct of its own, compiled, given weights and run with an installed Tenon.
-#include <cstdio>
-#include <string>
-#include <utility>
-#include <vector>
-
+// A user's program: a model struct of its own, compiled, given weights and run with an installed
+// Tenon.
 #include <tenon/backends/cpu.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
@@ -12,6 +8,11 @@
 #include <tenon/host_buffer.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/weights_view.hpp>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace tenon;
 

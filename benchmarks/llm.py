@@ -26,7 +26,8 @@ import ctypes, json, sys, time
 started = time.perf_counter()
 import llama_cpp as L
 path, threads, prefill, decode, extra = sys.argv[1], *map(int, sys.argv[2:6])
-L.llama_log_set(L.llama_log_callback(lambda *a: None), ctypes.c_void_p(0))
+quiet = L.llama_log_callback(lambda *a: None)  # kept: the library calls it later
+L.llama_log_set(quiet, ctypes.c_void_p(0))
 L.llama_backend_init()
 mp = L.llama_model_default_params()
 mp.n_gpu_layers = 0

@@ -85,6 +85,17 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
   return factory(options);
 }
 
+std::vector<BackendPtr> default_backends(const BackendOptions& options) {
+  std::vector<BackendPtr> backends;
+  bool has_reference = false;
+  for (const std::string& name : backend_names()) {
+    has_reference = has_reference || name == "reference";
+    if (name != "reference" && name != "null") backends.push_back(make_backend(name, options));
+  }
+  if (has_reference) backends.push_back(make_backend("reference", options));
+  return backends;
+}
+
 std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Make& make) {
   const std::scoped_lock lock(mutex_);
   auto& entry = entries_[key];

@@ -160,17 +160,6 @@ void describe(std::span<const BackendPtr> backends, std::span<const Stage> stage
   }
 }
 
-std::vector<BackendPtr> default_backends() {
-  std::vector<BackendPtr> backends;
-  for (const std::string& name : backend_names()) {
-    if (name != "reference" && name != "null") backends.push_back(make_backend(name));
-  }
-  for (const std::string& name : backend_names()) {
-    if (name == "reference") backends.push_back(make_backend(name));
-  }
-  return backends;
-}
-
 bool same_shapes(std::span<const Shape> a, std::span<const Shape> b) {
   return std::ranges::equal(a, b, [](const Shape& x, const Shape& y) { return x == y; });
 }

@@ -10,17 +10,7 @@ constexpr std::size_t max_sessions = 64;
 
 SessionCache::SessionCache(Trace trace, CompileOptions options)
     : trace_(std::move(trace)), options_(std::move(options)) {
-  if (options_.backends.empty()) {
-    const auto names = backend_names();
-    for (const std::string& name : names) {
-      if (name != "reference" && name != "null") {
-        options_.backends.push_back(make_backend(name, options_.backend));
-      }
-    }
-    if (std::ranges::find(names, "reference") != names.end()) {
-      options_.backends.push_back(make_backend("reference", options_.backend));
-    }
-  }
+  if (options_.backends.empty()) options_.backends = default_backends(options_.backend);
 }
 
 Session SessionCache::session(std::span<const Shape> inputs) {

@@ -83,6 +83,8 @@ void register_backend(std::string_view name, BackendFactory factory);  ///< Errc
 std::vector<std::string> backend_names();
 /// Errc::unavailable naming the known ones.
 BackendPtr make_backend(std::string_view name, const BackendOptions& options = {});
+/// One of each registered backend in order of preference: the reference last, "null" not at all.
+std::vector<BackendPtr> default_backends(const BackendOptions& options = {});
 
 /// Version of the plugin interface; a plugin built for another major version is refused.
 inline constexpr std::uint32_t plugin_abi_version = 1;

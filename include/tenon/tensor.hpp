@@ -15,7 +15,7 @@ namespace tenon {
 class Graph;
 struct Node;
 
-/// A value of a graph: what it will look like and which op makes it. A handle of 16 bytes; it holds
+/// A value of a graph: what it will look like and which op makes it. A handle of 24 bytes; it holds
 /// no data, and outliving its graph turns it into a stale handle, which every call detects
 /// (Errc::stale_handle).
 class Tensor {

@@ -25,7 +25,8 @@ try:
     from tokenizers import pre_tokenizers, processors, trainers
 except ImportError as missing:
     python = os.environ.get("TENON_ORACLE_PYTHON", sys.executable)
-    if not os.path.samefile(python, sys.executable) and "TENON_ORACLE_RETRIED" not in os.environ:
+    # A virtual environment's Python is a link to this very file, so only its name tells them apart.
+    if python != sys.executable and "TENON_ORACLE_RETRIED" not in os.environ:
         os.execve(python, [python, *sys.argv], {**os.environ, "TENON_ORACLE_RETRIED": "1"})
     print(f"SKIPPED: {missing}; set TENON_ORACLE_PYTHON to a Python that has it")
     sys.exit(77)

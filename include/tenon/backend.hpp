@@ -38,8 +38,11 @@ struct BoundConstants {
 class BoundPartition {
  public:
   virtual ~BoundPartition() = default;
-  /// Runs every step. Throws what data can cause, naming the op; outputs then hold anything.
-  virtual void run(HostFrame& frame) const = 0;
+  // Runs every step; the first where Backend::region() is CPU memory, the second elsewhere. A
+  // backend implements its one; the other throws Errc::internal. Throws what data can cause, naming
+  // the op; outputs then hold anything.
+  virtual void run(HostFrame& frame) const;
+  virtual void run_on_device(DeviceFrame& frame) const;
 };
 
 /// A stretch of a lowered program compiled by one backend.
@@ -65,6 +68,9 @@ class Backend {
   /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
   virtual std::unique_ptr<Partition> compile(const Lowered& program,
                                              std::span<const Step> steps) const = 0;
+  /// Whether it compiles straight-line programs only: loops are then unrolled before lowering, and
+  /// every step's value has a name of its own.
+  virtual bool wants_unrolled() const noexcept { return false; }
   /// Facts for people: instruction set, threads, ...
   virtual std::map<std::string, std::string> properties() const { return {}; }
 };

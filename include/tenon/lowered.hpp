@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/host_view.hpp>
+#include <tenon/memory.hpp>
 #include <tenon/op.hpp>
 #include <tenon/program.hpp>
 #include <tenon/shape.hpp>
@@ -109,6 +110,32 @@ using ConstantTypes = std::function<std::optional<Shape>(const std::string& name
 Lowered lower(const Program& program, std::span<const Shape> inputs,
               const ConstantTypes& types = {});
 
+/// Bytes [begin, end) of a storage.
+struct ByteRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t size() const noexcept { return end - begin; }
+  bool is_empty() const noexcept { return begin >= end; }
+  bool overlaps(const ByteRange& other) const noexcept {
+    return begin < other.end && other.begin < end;
+  }
+  friend bool operator==(const ByteRange& a, const ByteRange& b) noexcept = default;
+};
+
+/// From the first byte of an operand to its last, in an iteration of the loops around it.
+ByteRange byte_range(const Operand& operand, const LoopSteps& iteration = {}) noexcept;
+
+/// What flows into and out of a stretch of steps.
+struct StretchEdges {
+  std::vector<Operand> reads;   ///< inputs and activations that others made; no constants
+  std::vector<Operand> writes;  ///< results that others read, or that leave the program
+};
+
+/// The edges of consecutive `steps` of `program`. Of steps inside a loop, whatever is written
+/// counts as read by others.
+StretchEdges edges(const Lowered& program, std::span<const Step> steps);
+
 /// The addresses that turn operands into views, for one run on CPU memory.
 struct HostFrame {
   std::span<std::byte* const> inputs;
@@ -152,6 +179,19 @@ struct HostFrame {
     result.strides = operand.strides;
     return result;
   }
+};
+
+/// The same for a run on a device: inputs, outputs and activations lie in the backend's region, at
+/// the offsets that the plan gave them. Constants stay where bind() put them.
+struct DeviceFrame {
+  std::span<const MemPtr> inputs;
+  std::span<const MemPtr> outputs;
+  MemPtr slab;
+  LoopSteps iteration{};   ///< counted from 0
+  LoopSteps loop_index{};  ///< counted from `first`
+
+  /// Where an operand begins; Errc::bad_argument for constants and loop indices.
+  MemPtr address(const Place& place) const;
 };
 
 }  // namespace tenon

@@ -1,0 +1,139 @@
+#include <tenon/error.hpp>
+#include <tenon/lowered.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+/// Calls `visit(operand, is_write)` for everything that steps touch, in the order they do.
+void for_each_touch(std::span<const Step> steps,
+                    const std::function<void(const Operand& operand, bool is_write)>& visit) {
+  for (const Step& step : steps) {
+    if (step.kind == Step::Kind::loop) {
+      for_each_touch(step.body, visit);
+      continue;
+    }
+    for (const Operand& input : step.inputs) visit(input, false);
+    visit(step.output, true);
+  }
+}
+
+bool is_activation(const Operand& operand) {
+  return operand.place.kind != Place::Kind::constant &&
+         operand.place.kind != Place::Kind::loop_index && operand.shape.elements() > 0;
+}
+
+bool same_storage(const Place& a, const Place& b) {
+  return a.kind == b.kind && (a.kind == Place::Kind::slab || a.index == b.index);
+}
+
+/// Steps through a loop move their operands; whatever does has no one range.
+bool moves(const Operand& operand) { return operand.place.byte_step != LoopSteps{}; }
+
+bool overlap(const Operand& a, const Operand& b) {
+  return same_storage(a.place, b.place) &&
+         (moves(a) || moves(b) || byte_range(a).overlaps(byte_range(b)));
+}
+
+/// Whether `outer` writes every byte of `inner`.
+bool covers(const Operand& outer, const Operand& inner) {
+  if (!same_storage(outer.place, inner.place) || moves(outer) || moves(inner)) return false;
+  const ByteRange written = byte_range(outer), range = byte_range(inner);
+  HostView dense;
+  dense.shape = outer.shape;
+  dense.strides = outer.strides;
+  return outer == inner ||
+         (dense.is_contiguous() && written.begin <= range.begin && range.end <= written.end);
+}
+
+void add(std::vector<Operand>& list, const Operand& operand) {
+  if (std::ranges::find(list, operand) == list.end()) list.push_back(operand);
+}
+
+}  // namespace
+
+ByteRange byte_range(const Operand& operand, const LoopSteps& iteration) noexcept {
+  ByteRange range{operand.place.offset, operand.place.offset};
+  for (std::size_t d = 0; d < max_loop_depth; ++d) {
+    range.begin += iteration[d] * operand.place.byte_step[d];
+  }
+  range.end = range.begin;
+  if (operand.shape.elements() == 0) return range;
+  const int rank = operand.shape.rank();
+  // The innermost axis of a block type counts whole blocks.
+  const DType dtype = operand.shape.dtype();
+  std::int64_t last = block_bytes(dtype);
+  for (int axis = 0; axis < rank; ++axis) {
+    const std::int64_t step = operand.strides[static_cast<std::size_t>(axis)];
+    std::int64_t size = operand.shape[axis];
+    if (axis == rank - 1) size /= block_size(dtype);
+    (step < 0 ? range.begin : last) += (size - 1) * step;
+  }
+  range.end += last;
+  return range;
+}
+
+StretchEdges edges(const Lowered& program, std::span<const Step> steps) {
+  StretchEdges result;
+  std::vector<Operand> made;  // the last writers of what they hold
+  for_each_touch(steps, [&](const Operand& operand, bool is_write) {
+    if (!is_activation(operand)) return;
+    if (is_write) {
+      std::erase_if(made, [&](const Operand& old) { return covers(operand, old); });
+      made.push_back(operand);
+    } else if (std::ranges::none_of(made, [&](const Operand& m) { return covers(m, operand); })) {
+      add(result.reads, operand);
+    }
+  });
+
+  const Step* const begin = program.steps.data();
+  const Step* const end = begin + program.steps.size();
+  const std::less_equal<const Step*> not_after;
+  const bool on_top = not_after(begin, steps.data()) && not_after(steps.data(), end);
+  std::vector<bool> wanted(made.size(), !on_top);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (made[i].place.kind != Place::Kind::slab) wanted[i] = true;
+  }
+  if (on_top) {
+    std::vector<bool> gone(made.size(), false);
+    for_each_touch({steps.data() + steps.size(), end}, [&](const Operand& operand, bool is_write) {
+      if (!is_activation(operand)) return;
+      for (std::size_t i = 0; i < made.size(); ++i) {
+        if (gone[i]) continue;
+        if (is_write) {
+          gone[i] = covers(operand, made[i]);
+        } else if (overlap(operand, made[i])) {
+          wanted[i] = true;
+        }
+      }
+    });
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (wanted[i]) add(result.writes, made[i]);
+  }
+  return result;
+}
+
+MemPtr DeviceFrame::address(const Place& place) const {
+  std::int64_t offset = place.offset;
+  for (std::size_t d = 0; d < max_loop_depth; ++d) offset += iteration[d] * place.byte_step[d];
+  switch (place.kind) {
+    case Place::Kind::input:
+      return inputs[place.index] + offset;
+    case Place::Kind::output:
+      return outputs[place.index] + offset;
+    case Place::Kind::slab:
+      return slab + offset;
+    case Place::Kind::constant:
+    case Place::Kind::loop_index:
+      break;
+  }
+  throw Error(Errc::bad_argument, "DeviceFrame::address", "constants and loop indices have none");
+}
+
+}  // namespace tenon

@@ -1,0 +1,189 @@
+#include <tenon/error.hpp>
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/select.hpp>
+#include <tenon/ops/slice.hpp>
+#include <tenon/program.hpp>
+
+#include <optional>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+/// What a value of the original program has become.
+struct Known {
+  enum class Kind { value, tuple, index } kind = Kind::value;
+  ValueId id = 0;
+  std::vector<Known> items;  ///< of a tuple
+  std::int64_t number = 0;   ///< of a loop index: it becomes a value only where an op reads it
+};
+
+class Unroller {
+ public:
+  Unroller(const Program& program, std::size_t limit) : program_(program), limit_(limit) {}
+
+  Function run() {
+    const Function& main = program_.main();
+    result_.name = main.name;
+    result_.parameter_count = main.parameter_count;
+    std::vector<Known> arguments;
+    for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
+      names_.insert(main.values[i].name);
+      arguments.push_back({Known::Kind::value, result_.add_value(main.values[i]), {}, 0});
+    }
+    // The entry function keeps its own names; what is expanded into it makes way.
+    for (const Value& value : main.values) names_.insert(value.name);
+    for (Known& known : expand(main, std::move(arguments), "")) {
+      result_.results.push_back(id_of(known));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::vector<Known> expand(const Function& function, std::vector<Known> values,
+                            const std::string& prefix) {
+    values.resize(function.values.size());
+    for (const Instruction& instruction : function.body) {
+      values[instruction.result] = expand(function, instruction, values, prefix);
+    }
+    std::vector<Known> results;
+    for (const ValueId id : function.results) results.push_back(values[id]);
+    return results;
+  }
+
+  Known expand(const Function& function, const Instruction& instruction,
+               std::vector<Known>& values, const std::string& prefix) {
+    switch (instruction.kind) {
+      case Instruction::Kind::pack: {
+        Known tuple{Known::Kind::tuple, 0, {}, 0};
+        for (const ValueId id : instruction.operands) tuple.items.push_back(values[id]);
+        return tuple;
+      }
+      case Instruction::Kind::item:
+        return values[instruction.operands[0]].items[static_cast<std::size_t>(instruction.index)];
+      case Instruction::Kind::repeat:
+        return repeat(instruction, values, prefix);
+      case Instruction::Kind::call: {
+        const Function& callee = *program_.find(instruction.function);
+        std::vector<Known> arguments;
+        for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
+        std::vector<Known> results =
+            expand(callee, std::move(arguments), prefix + callee.name + "_");
+        if (results.size() == 1) return std::move(results[0]);
+        return {Known::Kind::tuple, 0, std::move(results), 0};
+      }
+      case Instruction::Kind::op:
+      case Instruction::Kind::constant:
+      case Instruction::Kind::scope:
+        break;
+    }
+    const Value& made = function.values[instruction.result];
+    entrys_own_ = prefix.empty() ? &made : nullptr;
+    if (instruction.op.as<Select>() != nullptr &&
+        values[instruction.operands[1]].kind == Known::Kind::index) {
+      return select(instruction, made, values, prefix);
+    }
+    Instruction copy = instruction;
+    for (ValueId& operand : copy.operands) operand = id_of(values[operand]);
+    return emit(std::move(copy), made, prefix);
+  }
+
+  Known repeat(const Instruction& instruction, std::vector<Known>& values,
+               const std::string& prefix) {
+    const Function& callee = *program_.find(instruction.function);
+    Known carry = values[instruction.operands[0]];
+    const ValueId outer = id_of(values[instruction.operands[1]]);
+    for (std::int64_t i = 0; i < instruction.count; ++i) {
+      const std::int64_t number = instruction.first + i;
+      const std::string inner = fmt::format("{}{}_{}_", prefix, callee.name, number);
+      Instruction scope;
+      scope.kind = Instruction::Kind::scope;
+      scope.text = fmt::format("{}", number);
+      scope.operands = {outer};
+      scope.line = instruction.line;
+      const std::size_t scope_parameter = carry.items.size() + 1;
+      std::vector<Known> arguments = std::move(carry.items);
+      arguments.push_back({Known::Kind::index, 0, {}, number});
+      arguments.push_back(emit(std::move(scope), callee.values[scope_parameter], inner));
+      for (std::size_t extra = 2; extra < instruction.operands.size(); ++extra) {
+        arguments.push_back(values[instruction.operands[extra]]);
+      }
+      carry.items = expand(callee, std::move(arguments), inner);
+    }
+    return carry;
+  }
+
+  /// A slice whose number is known: a view.
+  Known select(const Instruction& instruction, const Value& made, std::vector<Known>& values,
+               const std::string& prefix) {
+    const std::int64_t number = values[instruction.operands[1]].number;
+    Instruction slice;
+    slice.op = OpInstance(Slice{.axis = 0, .begin = number, .end = number + 1});
+    slice.operands = {id_of(values[instruction.operands[0]])};
+    slice.line = instruction.line;
+    Value between = made;
+    between.name = "slice_of_" + made.name;
+    between.shape.reset();
+    Instruction squeeze;
+    squeeze.op = OpInstance(Squeeze{.axis = 0});
+    squeeze.operands = {id_of(emit(std::move(slice), between, prefix))};
+    squeeze.line = instruction.line;
+    return emit(std::move(squeeze), made, prefix);
+  }
+
+  ValueId id_of(const Known& known) {
+    if (known.kind == Known::Kind::value) return known.id;
+    if (known.kind == Known::Kind::index) {
+      Instruction number;
+      number.op = OpInstance(Full{.value = static_cast<double>(known.number), .dtype = i64});
+      return emit(std::move(number), {.name = "index", .kind = ValueKind::tensor, .shape = {}}, "")
+          .id;
+    }
+    Instruction pack;
+    pack.kind = Instruction::Kind::pack;
+    for (const Known& item : known.items) pack.operands.push_back(id_of(item));
+    return emit(std::move(pack), {.name = "tuple", .kind = ValueKind::tuple, .shape = {}}, "").id;
+  }
+
+  Known emit(Instruction instruction, const Value& like, const std::string& prefix) {
+    if (result_.body.size() == limit_) {
+      throw Error(Errc::limit_exceeded, program_.name,
+                  fmt::format("unrolled, it has more than {} instructions", limit_));
+    }
+    Value value = like;
+    if (&like != entrys_own_) value.name = fresh_name(prefix + like.name);
+    // Symbols belong to their function; sizes that differ from call to call are inferred anew.
+    if (!prefix.empty() && value.shape && !value.shape->is_static()) value.shape.reset();
+    instruction.result = result_.add_value(std::move(value));
+    result_.body.push_back(std::move(instruction));
+    return {Known::Kind::value, result_.body.back().result, {}, 0};
+  }
+
+  std::string fresh_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
+  }
+
+  const Program& program_;
+  std::size_t limit_;
+  Function result_;
+  std::unordered_set<std::string> names_;
+  const Value* entrys_own_ = nullptr;  ///< the value of the entry function that is being made
+};
+
+}  // namespace
+
+Program unroll(const Program& program, std::size_t limit) {
+  Program result = program;
+  result.functions = {Unroller(program, limit).run()};
+  result.entry = result.functions[0].name;
+  return result;
+}
+
+}  // namespace tenon

@@ -21,6 +21,9 @@ class HeldBoundPartition final : public BoundPartition {
   void run(HostFrame& frame) const override {
     guarded(plugin_, [&] { inner_.object->run(frame); });
   }
+  void run_on_device(DeviceFrame& frame) const override {
+    guarded(plugin_, [&] { inner_.object->run_on_device(frame); });
+  }
 
  private:
   Held<std::unique_ptr<BoundPartition>> inner_;
@@ -72,6 +75,7 @@ class HeldBackend final : public Backend {
     return std::make_unique<HeldPartition>(
         Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
   }
+  bool wants_unrolled() const noexcept override { return inner_.object->wants_unrolled(); }
   std::map<std::string, std::string> properties() const override {
     return guarded(name_, [&] { return inner_.object->properties(); });
   }

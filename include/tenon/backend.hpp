@@ -93,7 +93,7 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options = {
 std::vector<BackendPtr> default_backends(const BackendOptions& options = {});
 
 /// Version of the plugin interface; a plugin built for another major version is refused.
-inline constexpr std::uint32_t plugin_abi_version = 1;
+inline constexpr std::uint32_t plugin_abi_version = 2;
 
 /// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it
 /// is loaded.

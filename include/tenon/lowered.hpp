@@ -7,6 +7,7 @@
 #include <tenon/shape.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,8 @@
 #include <vector>
 
 namespace tenon {
+
+class Trace;
 
 /// Loops inside loops that a program may have; deeper nesting is Errc::unsupported.
 inline constexpr int max_loop_depth = 2;
@@ -189,6 +192,9 @@ struct DeviceFrame {
   MemPtr slab;
   LoopSteps iteration{};   ///< counted from 0
   LoopSteps loop_index{};  ///< counted from `first`
+  Trace* trace = nullptr;  ///< where one is kept: the device's own events may go there
+  /// Set by the backend: how long the device worked, by its own clock.
+  std::chrono::nanoseconds device_time{};
 
   /// Where an operand begins; Errc::bad_argument for constants and loop indices.
   MemPtr address(const Place& place) const;

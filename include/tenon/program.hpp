@@ -121,8 +121,8 @@ struct ParseResult {
 ParseResult parse_all(std::string_view text, std::string_view file = "program");
 
 /// The same program without repeat and call: one function of plain ops. What iteration `i` of a
-/// `repeat(f, ...)` makes is called "f_<i>_<name>", or "f_<name>" in a call, with a number behind it
-/// where that is taken. Errc::limit_exceeded beyond `limit` instructions.
+/// `repeat(f, ...)` makes is called "f_<i>_<name>", or "f_<name>" in a call, with a number behind
+/// it where that is taken. Errc::limit_exceeded beyond `limit` instructions.
 Program unroll(const Program& program, std::size_t limit = std::size_t{1} << 20);
 
 /// Equal in all that the text holds: not in source lines, axis tags and the values of `folded`.

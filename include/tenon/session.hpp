@@ -3,12 +3,17 @@
 #include <tenon/backend.hpp>
 #include <tenon/buffer.hpp>
 #include <tenon/program.hpp>
+#include <tenon/program_view.hpp>
+#include <tenon/trace.hpp>
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -21,6 +26,7 @@ class WeightSet {
 
   /// Null when there is none.
   const Buffer* find(const std::string& name) const noexcept;
+  const std::map<std::string, Buffer>& all() const noexcept { return weights_; }
   PreparedCache& prepared() const noexcept { return prepared_; }
 
  private:
@@ -36,6 +42,12 @@ struct SessionOptions {
   std::size_t plan_limit = 32;
 };
 
+/// A backend with the ops that it shall run.
+struct BoundView {
+  BackendPtr backend;
+  ProgramView ops;
+};
+
 /// What a plan looks like, for people and tests.
 struct PlanReport {
   std::int64_t slab_bytes = 0;        ///< planned activation memory
@@ -44,52 +56,126 @@ struct PlanReport {
     std::string backend;
     std::vector<std::string> values;  ///< what it computes, in order
   };
-  std::vector<Part> parts;
+  std::vector<Part> parts;          ///< several values: merged into one piece of work
   std::vector<std::string> copies;  ///< values that are copied without an op asking for it
+  /// Bytes that move between memories because neighbours run on different devices.
+  struct Transfer {
+    std::string value;
+    std::string from, to;  ///< regions
+    std::int64_t bytes = 0;
+  };
+  std::vector<Transfer> transfers;
+};
+
+/// What a callback learns of a step, or of several that a backend runs as one.
+struct StepEvent {
+  std::span<const std::string> values;  ///< what is computed; several when merged
+  std::string_view op;                  ///< of a single step; "" when merged
+  const Backend& backend;
+  std::span<const Buffer> inputs;   ///< in memory of the run: valid during the callback
+  std::span<const Buffer> outputs;  ///< empty before the step
+  bool is_merged() const noexcept { return values.size() > 1; }
+};
+using StepCallback = std::function<void(const StepEvent& event)>;
+
+/// Time that steps took in the last run.
+struct StepTime {
+  std::vector<std::string> values;  ///< several when merged
+  std::string backend;
+  std::chrono::nanoseconds wall{};  ///< in all
+  std::chrono::nanoseconds mem{};   ///< moving bytes between memories
+  std::chrono::nanoseconds
+      hard{};  ///< the compute resource at work: kernels, or the device's own count
+  std::chrono::nanoseconds other{};  ///< what is left
 };
 
 /// A program bound to backends: specialises to the shapes of its inputs, keeps a plan for each, and
 /// runs. Owns its activations, so one thread may run it at a time (Errc::busy otherwise); forks
 /// share plans and weights and run concurrently.
+///
+/// Options are set first; apply(), or the first run, fixes them: setting one later is
+/// Errc::call_order.
 class Session {
  public:
+  /// Each op goes to the first backend, in order of priority, that does not refuse it.
   explicit Session(Program program, SessionOptions options = {});
+  /// Each op goes where a view puts it; every op needs exactly one (Errc::bad_argument naming those
+  /// with none or two), whose backend takes it (Errc::unsupported with its reason).
+  Session(Program program, const std::vector<BoundView>& views);
 
   const Program& program() const noexcept;
+  const std::vector<BackendPtr>& backends() const noexcept;
 
   /// Gives the constants their values; plans made before are rebound.
   void bind(std::shared_ptr<const WeightSet> weights);
 
-  /// Runs the program. Inputs in the order of the entry function's parameters, on any CPU-reachable
-  /// region; an input that the program updates is overwritten when this call holds its last handle
-  /// (pass it by std::move) and copied otherwise. Errc::bad_input names an input that does not fit;
-  /// outputs are fresh.
+  // Options. Several of them need every step to run by itself, on a program without loops, whose
+  // names are those of `unroll`: they end merging.
+
+  /// Whether a backend may run neighbouring steps as one piece of work. Default: yes.
+  void set_merge(bool merge);
+  /// Each step's inputs and outputs, or its time, as a message to the log.
+  void set_log_io(bool log_io);
+  void set_log_time(bool log_time);
+  /// Writes each step's output to FOLDER/<value>.<format, or "raw">, as Buffer::dump does. Ends
+  /// merging.
+  void set_dump_outputs(std::string folder, std::string format = "");
+  void set_pre_callback(StepCallback callback);
+  void set_post_callback(StepCallback callback);
+  /// Whether step_times() will have something to say.
+  void enable_time_profile(bool enable);
+  /// Steps and copies of every run go there.
+  void set_trace(std::shared_ptr<Trace> trace);
+  /// Fixes the options. A second call does nothing.
+  void apply();
+
+  /// Runs the program. Inputs in the order of the entry function's parameters, on any region; an
+  /// input that the program updates is overwritten when this call holds its last handle (pass it by
+  /// std::move) and copied otherwise. Errc::bad_input names an input that does not fit; outputs are
+  /// fresh, in CPU memory.
   std::vector<Buffer> forward(std::vector<Buffer> inputs);
-  /// As above, into memory of the caller; shapes must match (Errc::bad_input).
+  /// As above, into memory of the caller on any region; shapes must match (Errc::bad_input). An
+  /// output may lie where an input does: it is written when the input has been read for the last
+  /// time. Outputs that overlap each other: Errc::alias.
   void forward(std::vector<Buffer> inputs, std::span<Buffer> outputs);
+
+  /// Runs on until the op that makes `value` has run, and returns its output. Goes on from where
+  /// the last call stopped; the inputs count at the first call, and may be left out later. After
+  /// the last op, or after forward(), the next call begins anew. Ends merging for this session.
+  /// Errc::bad_reference when no op has that name, Errc::call_order when it has been passed.
+  Buffer step_to(std::string_view value, std::vector<Buffer> inputs = {});
 
   /// Makes the plan for these inputs, or finds it, and describes it.
   PlanReport report(std::span<const Shape> inputs);
 
-  /// Why each backend refuses the op that makes `value`, or which one takes it; one line per
-  /// backend.
+  /// Why each backend refuses the op that makes `value`, or that it takes it; one line per backend.
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
-  /// A session of its own activations on the same plans and weights.
+  /// Of the last run, when enable_time_profile() was called; steps in the order they ran.
+  std::span<const StepTime> step_times() const noexcept;
+  /// Of the last forward(), always.
+  std::chrono::nanoseconds total_time() const noexcept;
+
+  /// A session of its own activations and options on the same plans and weights.
   Session fork() const;
   /// The same, but on the activation memory of `other`: the two run one at a time.
   Session fork(const Session& other) const;
+  /// A session that runs only ops [first, last) (`extract`), on the same backends and weights.
+  Session view(std::size_t first, std::size_t last) const;
 
  private:
   struct Shared;
   struct Bound;
-  struct Activations;
+  struct State;
+  class Run;
   Session() = default;
-  std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given);
+  Session(std::shared_ptr<Shared> shared);
+  void change_option(std::string_view option);
+  std::vector<Buffer> run(std::vector<Buffer> inputs, std::span<Buffer> given);
 
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Bound> bound_;
-  std::shared_ptr<Activations> activations_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace tenon

@@ -56,8 +56,8 @@ class Unroller {
     return results;
   }
 
-  Known expand(const Function& function, const Instruction& instruction,
-               std::vector<Known>& values, const std::string& prefix) {
+  Known expand(const Function& function, const Instruction& instruction, std::vector<Known>& values,
+               const std::string& prefix) {
     switch (instruction.kind) {
       case Instruction::Kind::pack: {
         Known tuple{Known::Kind::tuple, 0, {}, 0};

@@ -5,6 +5,7 @@
 #include "support/op_testing.hpp"
 #include "support/program_text.hpp"
 #include "support/random_program.hpp"
+#include "support/remote_backend.hpp"
 
 #include <tenon/lowered.hpp>
 #include <tenon/ops.hpp>
@@ -114,6 +115,33 @@ std::vector<Shape> shapes_of(const std::vector<HostBuffer>& arrays) {
   return shapes;
 }
 
+/// Runs twice, the second time on used memory; false when a result differs.
+bool check_session(Session& run, const std::vector<HostBuffer>& inputs,
+                   const std::vector<Buffer>& given, const std::vector<HostBuffer>& want) {
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<Buffer> got = run.forward(given);
+    if (got.size() != want.size()) {
+      FAIL_CHECK("another number of results");
+      return false;
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      INFO("result " << i << ", round " << round);
+      if (!same_bits(got[i].to_host(), want[i])) {
+        CHECK(to_string(got[i].to_host()) == to_string(want[i]));
+        FAIL_CHECK("the results differ");
+        return false;
+      }
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!same_bits(given[i].to_host(), inputs[i])) {
+        FAIL_CHECK("input " << i << " was overwritten");
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 /// Runs a random program by the evaluator and by a session; whether there was something to compare.
 bool check_random(std::uint64_t seed, const RandomProgramOptions& options) {
   INFO("seed " << seed);
@@ -138,25 +166,23 @@ bool check_random(std::uint64_t seed, const RandomProgramOptions& options) {
     CHECK_THROWS_AS(session(program, bound).forward(given), Error);
     return false;
   }
-  Session run = session(program, bound);
-  for (int round = 0; round < 2; ++round) {  // again on used memory
-    const std::vector<Buffer> got = run.forward(given);
-    if (got.size() != want->size()) {
-      FAIL_CHECK("another number of results");
-      return true;
-    }
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      INFO("result " << i << ", round " << round);
-      if (!same_bits(got[i].to_host(), (*want)[i])) {
-        CHECK(to_string(got[i].to_host()) == to_string((*want)[i]));
-        FAIL_CHECK("the results differ");
-        return true;
-      }
-    }
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (!same_bits(given[i].to_host(), inputs[i]))
-        FAIL_CHECK("input " << i << " was overwritten");
-    }
+  std::vector<Session> sessions{session(program, bound), session(unroll(program), bound)};
+  sessions.push_back(session(program, bound));
+  sessions.back().set_merge(false);
+  // Every second step, by its name, somewhere that the CPU cannot reach.
+  const auto device = std::make_shared<FakeDevice>();
+  const auto odd = [](const Step& step) -> std::optional<std::string> {
+    if (std::hash<std::string>()(step.value) % 2 == 0) return std::nullopt;
+    return "not here";
+  };
+  for (const bool unrolled : {false, true}) {
+    const auto remote = std::make_shared<RemoteBackend>(device, odd, unrolled);
+    sessions.emplace_back(program, SessionOptions{.backends = {remote, backends("reference")[0]}});
+    sessions.back().bind(std::make_shared<const WeightSet>(bound));
+  }
+  for (std::size_t which = 0; which < sessions.size(); ++which) {
+    INFO("session " << which);
+    if (!check_session(sessions[which], inputs, given, *want)) return true;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -60,7 +61,7 @@ class FakeRegion : public MemRegion {
     return used_.size();
   }
 
-  mutable int transfers = 0;  ///< reads and writes so far
+  mutable std::atomic<int> transfers = 0;  ///< reads and writes so far
 
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {

@@ -1,0 +1,290 @@
+#include "session/plan.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace tenon::sessions {
+namespace {
+
+constexpr std::int64_t mirror_alignment = 4096;
+constexpr std::size_t max_memories = 64;
+
+std::optional<std::size_t> choice_for(const Chooser& choose, const Step& step) {
+  if (step.kind != Step::Kind::loop) return choose(step);
+  if (step.body.empty()) return 0;
+  const std::optional<std::size_t> first = choice_for(choose, step.body.front());
+  const bool agreed = std::ranges::all_of(
+      step.body, [&](const Step& inner) { return choice_for(choose, inner) == first; });
+  return agreed ? first : std::nullopt;
+}
+
+class Partitioner {
+ public:
+  Partitioner(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose)
+      : plan_(plan), backends_(backends), choose_(choose) {}
+
+  std::vector<Stage> stages(std::span<const Step> steps) {
+    std::vector<Stage> result;
+    std::size_t begin = 0;
+    while (begin < steps.size()) {
+      const std::optional<std::size_t> backend = choice_for(choose_, steps[begin]);
+      if (!backend) {
+        Stage stage;
+        stage.loop = &steps[begin];
+        stage.steps = steps.subspan(begin, 1);
+        stage.body = stages(steps[begin].body);
+        result.push_back(std::move(stage));
+        ++begin;
+        continue;
+      }
+      std::size_t end = begin + 1;
+      while (plan_.merged && end < steps.size() && choice_for(choose_, steps[end]) == backend) {
+        ++end;
+      }
+      Stage stage;
+      stage.backend = *backend;
+      stage.memory = memory_of(*backends_[*backend]);
+      stage.steps = steps.subspan(begin, end - begin);
+      stage.partition = backends_[*backend]->compile(plan_.lowered, stage.steps);
+      plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.partition->scratch_bytes());
+      result.push_back(std::move(stage));
+      begin = end;
+    }
+    return result;
+  }
+
+  void add_edges(std::span<Stage> stages) {
+    for (Stage& stage : stages) {
+      add_edges(stage.body);
+      if (stage.loop == nullptr) stage.edges = edges(plan_.lowered, stage.steps);
+    }
+  }
+
+ private:
+  std::size_t memory_of(const Backend& backend) {
+    MemRegion& region = backend.region();
+    if (region.is_host()) return 0;
+    const auto found = std::ranges::find(plan_.memories, &region);
+    if (found != plan_.memories.end()) {
+      return static_cast<std::size_t>(found - plan_.memories.begin());
+    }
+    if (plan_.memories.size() == max_memories) {
+      throw Error(Errc::unsupported, "Session", fmt::format("more than {} memories", max_memories));
+    }
+    plan_.memories.push_back(&region);
+    return plan_.memories.size() - 1;
+  }
+
+  Plan& plan_;
+  std::span<const BackendPtr> backends_;
+  const Chooser& choose_;
+};
+
+MirrorLayout mirror_of(const Lowered& lowered) {
+  MirrorLayout layout;
+  layout.bytes = lowered.slab_bytes;
+  const auto place = [&](const Shape& shape) {
+    layout.bytes = (layout.bytes + mirror_alignment - 1) / mirror_alignment * mirror_alignment;
+    return std::exchange(layout.bytes, layout.bytes + shape.bytes());
+  };
+  for (const InputSlot& input : lowered.inputs) layout.inputs.push_back(place(input.shape));
+  for (const OutputSlot& output : lowered.outputs) layout.outputs.push_back(place(output.shape));
+  return layout;
+}
+
+/// The bytes of an operand while the session is in loops 0 .. depth - 1; those of loops further in
+/// are the backend's business, and may lie anywhere.
+ByteRange range_of(const Plan& plan, const Operand& operand, const LoopSteps& iteration,
+                   int depth) {
+  for (std::size_t d = static_cast<std::size_t>(depth); d < max_loop_depth; ++d) {
+    if (operand.place.byte_step[d] != 0) return whole(plan, key_of(operand.place));
+  }
+  return byte_range(operand, iteration);
+}
+
+bool is_dense(const Operand& operand, const ByteRange& range) {
+  return range.size() == operand.shape.bytes();
+}
+
+void describe(std::span<const BackendPtr> backends, std::span<const Stage> stages,
+              PlanReport& report) {
+  const auto list_copies = [&](auto&& self, std::span<const Step> steps) -> void {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::copy) report.copies.push_back(step.value);
+      self(self, step.body);
+    }
+  };
+  for (const Stage& stage : stages) {
+    if (stage.loop != nullptr) {
+      describe(backends, stage.body, report);
+      continue;
+    }
+    list_copies(list_copies, stage.steps);
+    report.parts.push_back({std::string(backends[stage.backend]->name()), values_of(stage)});
+  }
+}
+
+/// Walks the stages as a run does, and notes what would move.
+class TransferList {
+ public:
+  TransferList(const Plan& plan, PlanReport& report) : plan_(plan), report_(report) {
+    for (std::uint32_t i = 0; i < plan.lowered.inputs.size(); ++i) {
+      note({Place::Kind::input, i}, plan.lowered.inputs[i].name, 0);
+    }
+    walk(plan.stages, 0);
+    for (std::uint32_t i = 0; i < plan.lowered.outputs.size(); ++i) {
+      const auto& slot = plan.lowered.outputs[i];
+      const StorageKey key = slot.from_input ? StorageKey{Place::Kind::input, *slot.from_input}
+                                             : StorageKey{Place::Kind::output, i};
+      residency_.require(key, whole(plan, key), 0, copy());
+    }
+  }
+
+ private:
+  void note(const StorageKey& key, const std::string& name, std::size_t memory) {
+    residency_.written(key, whole(plan_, key), memory);
+    makers_.push_back({key, whole(plan_, key), name});
+  }
+
+  Residency::Copy copy() {
+    return [this](const StorageKey& key, const ByteRange& range, std::size_t from, std::size_t to) {
+      const auto maker = std::ranges::find_if(
+          makers_.rbegin(), makers_.rend(),
+          [&](const Maker& m) { return m.key == key && m.range.overlaps(range); });
+      report_.transfers.push_back({maker != makers_.rend() ? maker->value : "",
+                                   plan_.memories[from]->name(), plan_.memories[to]->name(),
+                                   range.size()});
+    };
+  }
+
+  void walk(std::span<const Stage> stages, int depth) {
+    for (const Stage& stage : stages) {
+      if (stage.loop != nullptr) {
+        for (std::int64_t i = 0; i < stage.loop->count; ++i) {
+          iteration_[static_cast<std::size_t>(stage.loop->depth)] = i;
+          walk(stage.body, depth + 1);
+        }
+        iteration_[static_cast<std::size_t>(stage.loop->depth)] = 0;
+        continue;
+      }
+      bring_in(plan_, stage, iteration_, depth, residency_, copy());
+      note_writes(plan_, stage, iteration_, depth, residency_);
+      for (const Step& step : stage.steps) {
+        if (step.kind == Step::Kind::loop) continue;
+        makers_.push_back(
+            {key_of(step.output.place), byte_range(step.output, iteration_), step.value});
+      }
+    }
+  }
+
+  struct Maker {
+    StorageKey key;
+    ByteRange range;
+    std::string value;
+  };
+  const Plan& plan_;
+  PlanReport& report_;
+  Residency residency_;
+  LoopSteps iteration_{};
+  std::vector<Maker> makers_;
+};
+
+}  // namespace
+
+std::vector<std::string> values_of(const Stage& stage) {
+  std::vector<std::string> values;
+  const auto list = [&](auto&& self, std::span<const Step> steps) -> void {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        self(self, step.body);
+      } else {
+        values.push_back(step.value);
+      }
+    }
+  };
+  list(list, stage.steps);
+  return values;
+}
+
+void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose) {
+  plan.memories = {&cpu_device()->default_mem_region()};
+  Partitioner partitioner(plan, backends, choose);
+  plan.stages = partitioner.stages(plan.lowered.steps);
+  plan.mirror = mirror_of(plan.lowered);
+  if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);
+}
+
+std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& step) {
+  std::string why;
+  for (std::size_t i = 0; i < backends.size(); ++i) {
+    const std::optional<std::string> refusal = backends[i]->refuses(step);
+    if (!refusal) return i;
+    why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", backends[i]->name(), *refusal);
+  }
+  throw Error(Errc::unsupported, step.value,
+              fmt::format("no backend runs {}: {}",
+                          step.op.def() != nullptr ? step.op.def()->name : "copy", why));
+}
+
+ByteRange whole(const Plan& plan, const StorageKey& storage) {
+  switch (storage.kind) {
+    case Place::Kind::input:
+      return {0, plan.lowered.inputs[storage.index].shape.bytes()};
+    case Place::Kind::output:
+      return {0, plan.lowered.outputs[storage.index].shape.bytes()};
+    default:
+      return {0, plan.lowered.slab_bytes};
+  }
+}
+
+void bring_in(const Plan& plan, const Stage& stage, const LoopSteps& iteration, int depth,
+              Residency& residency, const Residency::Copy& copy) {
+  for (const Operand& read : stage.edges.reads) {
+    residency.require(key_of(read.place), range_of(plan, read, iteration, depth), stage.memory,
+                      copy);
+  }
+  // What lies between the elements that are written stays, and so must be there.
+  for (const Operand& write : stage.edges.writes) {
+    const ByteRange range = range_of(plan, write, iteration, depth);
+    if (!is_dense(write, range)) {
+      residency.require(key_of(write.place), range, stage.memory, copy);
+    }
+  }
+}
+
+void note_writes(const Plan& plan, const Stage& stage, const LoopSteps& iteration, int depth,
+                 Residency& residency) {
+  for (const Operand& write : stage.edges.writes) {
+    residency.written(key_of(write.place), range_of(plan, write, iteration, depth), stage.memory);
+  }
+}
+
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
+                                    const BoundConstants& constants) {
+  std::vector<BoundStage> result;
+  for (const Stage& stage : stages) {
+    BoundStage bound;
+    bound.stage = &stage;
+    if (stage.partition) bound.partition = stage.partition->bind(constants);
+    bound.body = bind_stages(stage.body, constants);
+    result.push_back(std::move(bound));
+  }
+  return result;
+}
+
+PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends) {
+  PlanReport report;
+  report.slab_bytes = plan.lowered.slab_bytes;
+  report.activation_bytes = plan.lowered.activation_bytes;
+  describe(backends, plan.stages, report);
+  if (plan.has_devices()) TransferList(plan, report);
+  return report;
+}
+
+}  // namespace tenon::sessions

@@ -1,0 +1,90 @@
+// A program's steps on backends: for one set of input shapes, without and with weights.
+#pragma once
+
+#include "session/residency.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/lowered.hpp>
+#include <tenon/session.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::sessions {
+
+/// A stretch of steps on one backend, or a loop whose body several backends share.
+struct Stage {
+  std::size_t backend = 0;
+  std::size_t memory = 0;  ///< of the plan's memories
+  std::span<const Step> steps;
+  std::unique_ptr<Partition> partition;
+  StretchEdges edges;  ///< only where the plan has several memories, or each step is a stage
+  const Step* loop = nullptr;
+  std::vector<Stage> body;
+};
+
+/// Where inputs and outputs lie in a device's memory of a run, behind the slab.
+struct MirrorLayout {
+  std::vector<std::int64_t> inputs, outputs;
+  std::int64_t bytes = 0;
+};
+
+struct Plan {
+  std::vector<Shape> signature;
+  bool merged = true;
+  Lowered lowered;
+  std::vector<Stage> stages;
+  std::vector<MemRegion*> memories;  ///< 0: the CPU's; then those of the backends in use
+  MirrorLayout mirror;
+  std::int64_t scratch_bytes = 0;
+
+  bool has_devices() const noexcept { return memories.size() > 1; }
+};
+
+/// Names of what a stage computes, loops inside it included.
+std::vector<std::string> values_of(const Stage& stage);
+
+/// Which backend runs a step; throws for a step that none may.
+using Chooser = std::function<std::size_t(const Step& step)>;
+
+/// Makes the stages. A loop goes to a backend that is chosen for every step of its body; otherwise
+/// the session runs it, so that one step which the fastest backend refuses does not take the whole
+/// stack of layers away from it. Without `plan.merged`, every step is a stage.
+void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose);
+
+/// The first backend that does not refuse a step; Errc::unsupported with everybody's reasons.
+std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& step);
+
+/// Brings what a stage reads into its memory, and notes what it wrote there. `depth`: loops that
+/// the session itself is in, `iteration` where they are.
+void bring_in(const Plan& plan, const Stage& stage, const LoopSteps& iteration, int depth,
+              Residency& residency, const Residency::Copy& copy);
+void note_writes(const Plan& plan, const Stage& stage, const LoopSteps& iteration, int depth,
+                 Residency& residency);
+
+/// All bytes of an input, an output or the slab.
+ByteRange whole(const Plan& plan, const StorageKey& storage);
+
+struct BoundStage {
+  const Stage* stage = nullptr;
+  std::unique_ptr<BoundPartition> partition;
+  std::vector<BoundStage> body;
+};
+
+struct BoundPlan {
+  std::shared_ptr<const Plan> plan;
+  std::vector<Buffer> constants;
+  std::vector<const std::byte*> addresses;
+  std::vector<BoundStage> stages;
+};
+
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants);
+
+PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends);
+
+}  // namespace tenon::sessions

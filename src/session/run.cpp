@@ -1,0 +1,247 @@
+#include "session/run.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon {
+
+using namespace sessions;
+
+namespace {
+
+bool overlap(const Buffer& a, const Buffer& b) {
+  const auto bytes_a = a.shape().bytes(), bytes_b = b.shape().bytes();
+  if (bytes_a == 0 || bytes_b == 0 || &a.region() != &b.region()) return false;
+  return a.data() < b.data() + bytes_b && b.data() < a.data() + bytes_a;
+}
+
+}  // namespace
+
+const Session::Run::Spot& Session::Run::Space::operator[](const StorageKey& key) const {
+  switch (key.kind) {
+    case Place::Kind::input:
+      return inputs[key.index];
+    case Place::Kind::output:
+      return outputs[key.index];
+    default:
+      return slab;
+  }
+}
+
+Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, State& state,
+                  std::vector<Buffer> inputs, std::span<Buffer> given)
+    : bound_(std::move(bound)), plan_(*bound_->plan), shared_(shared), state_(state) {
+  take_inputs(std::move(inputs));
+  take_outputs(given);
+  lay_out();
+}
+
+std::size_t Session::Run::memory_of(const Buffer& buffer) const {
+  const auto found = std::ranges::find(plan_.memories, &buffer.region());
+  return static_cast<std::size_t>(found - plan_.memories.begin());
+}
+
+void Session::Run::take_inputs(std::vector<Buffer> inputs) {
+  MemRegion& host = *plan_.memories[0];
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Buffer& input = inputs[i];
+    input.wait();
+    if (memory_of(input) == plan_.memories.size()) input = input.to(host);
+    if (plan_.lowered.inputs[i].updated && !input.is_unique()) {
+      MemRegion& region = input.region();
+      const Buffer own = Buffer::allocate(input.shape(), region);
+      region.copy(own.data(), input.data(), static_cast<std::uint64_t>(own.shape().bytes()));
+      input = own;
+    }
+    input_homes_.push_back(memory_of(input));
+  }
+  inputs_ = std::move(inputs);
+}
+
+bool Session::Run::lies_on_an_input(const Buffer& output) const {
+  return std::ranges::any_of(inputs_, [&](const Buffer& input) { return overlap(input, output); });
+}
+
+void Session::Run::take_outputs(std::span<Buffer> given) {
+  MemRegion& host = *plan_.memories[0];
+  const auto& slots = plan_.lowered.outputs;
+  const std::string& name = shared_.program.main().name;
+  if (!given.empty() && given.size() != slots.size()) {
+    throw Error(Errc::bad_input, name,
+                fmt::format("{} outputs given, the program has {}", given.size(), slots.size()));
+  }
+  given_.assign(given.begin(), given.end());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (!(given[i].shape() == slots[i].shape)) {
+      throw Error(Errc::bad_input, name,
+                  fmt::format("output {} is {}, memory given for {}", i, to_string(slots[i].shape),
+                              to_string(given[i].shape())));
+    }
+    if (!given[i].has_data()) {
+      throw Error(Errc::bad_input, name, fmt::format("output {} has no memory", i));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (overlap(given[i], given[j])) {
+        throw Error(Errc::alias, name, fmt::format("outputs {} and {} share memory", j, i));
+      }
+    }
+  }
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i].from_input) {
+      outputs_.push_back(inputs_[*slots[i].from_input]);
+    } else if (!given.empty() && memory_of(given[i]) < plan_.memories.size() &&
+               !lies_on_an_input(given[i])) {
+      outputs_.push_back(given[i]);
+    } else {
+      outputs_.push_back(Buffer::allocate(slots[i].shape, host));
+    }
+    output_homes_.push_back(memory_of(outputs_.back()));
+  }
+}
+
+void Session::Run::lay_out() {
+  Activations& activations = *state_.activations;
+  const bool all_on_host =
+      std::ranges::all_of(input_homes_, [](std::size_t home) { return home == 0; }) &&
+      std::ranges::all_of(output_homes_, [](std::size_t home) { return home == 0; });
+  spaces_.resize(plan_.memories.size());
+  for (std::size_t memory = 0; memory < spaces_.size(); ++memory) {
+    Space& space = spaces_[memory];
+    MemRegion& region = *plan_.memories[memory];
+    MemChunk mirror;
+    if (memory > 0) {
+      mirror = activations.slab(region, plan_.mirror.bytes);
+      space.slab = {mirror, 0};
+    } else {
+      space.slab = {activations.slab(region, plan_.lowered.slab_bytes), 0};
+      if (!all_on_host) mirror = activations.mirror(region, plan_.mirror.bytes);
+    }
+    const auto spots = [&](const std::vector<Buffer>& buffers,
+                           const std::vector<std::size_t>& homes,
+                           const std::vector<std::int64_t>& offsets, std::vector<Spot>& result,
+                           std::vector<MemPtr>& begins) {
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const bool at_home = homes[i] == memory;
+        result.push_back(
+            at_home ? Spot{buffers[i].chunk(), static_cast<std::int64_t>(buffers[i].offset_bytes())}
+                    : Spot{mirror, offsets[i]});
+        begins.push_back(result.back().begin());
+      }
+    };
+    spots(inputs_, input_homes_, plan_.mirror.inputs, space.inputs, space.input_begins);
+    spots(outputs_, output_homes_, plan_.mirror.outputs, space.outputs, space.output_begins);
+    // An updated input that is handed back is one storage, whatever it is called.
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (const auto input = plan_.lowered.outputs[i].from_input) {
+        space.outputs[i] = space.inputs[*input];
+        space.output_begins[i] = space.input_begins[*input];
+      }
+    }
+  }
+
+  for (const MemPtr& begin : spaces_[0].input_begins) input_bytes_.push_back(begin.cptr());
+  for (const MemPtr& begin : spaces_[0].output_begins) output_bytes_.push_back(begin.cptr());
+  host_.inputs = input_bytes_;
+  host_.outputs = output_bytes_;
+  host_.constants = bound_->addresses;
+  host_.slab = spaces_[0].slab.begin().cptr();
+  const MemChunk& scratch = activations.scratch(*plan_.memories[0], plan_.scratch_bytes);
+  host_.scratch = scratch ? scratch.begin().cptr() : nullptr;
+  for (std::size_t memory = 1; memory < spaces_.size(); ++memory) {
+    DeviceFrame frame;
+    frame.inputs = spaces_[memory].input_begins;
+    frame.outputs = spaces_[memory].output_begins;
+    frame.slab = spaces_[memory].slab.begin();
+    frame.trace = state_.options.trace.get();
+    devices_.push_back(frame);
+  }
+  if (!plan_.has_devices()) return;
+  for (std::uint32_t i = 0; i < inputs_.size(); ++i) {
+    const StorageKey key{Place::Kind::input, i};
+    residency_.written(key, whole(plan_, key), input_homes_[i]);
+  }
+}
+
+void Session::Run::copy(const StorageKey& key, const ByteRange& range, std::size_t from,
+                        std::size_t to) {
+  plan_.memories[to]->copy(spaces_[to][key].begin() + range.begin, *plan_.memories[from],
+                           spaces_[from][key].begin() + range.begin,
+                           static_cast<std::uint64_t>(range.size()));
+}
+
+Residency::Copy Session::Run::copier() {
+  return [this](const StorageKey& key, const ByteRange& range, std::size_t from, std::size_t to) {
+    copy(key, range, from, to);
+  };
+}
+
+void Session::Run::run_stages(std::span<const BoundStage> stages, int depth) {
+  for (const BoundStage& stage : stages) {
+    const Step* loop = stage.stage->loop;
+    if (loop == nullptr) {
+      run_stage(stage, depth);
+      continue;
+    }
+    const auto level = static_cast<std::size_t>(loop->depth);
+    for (std::int64_t i = 0; i < loop->count; ++i) {
+      host_.iteration[level] = i;
+      host_.loop_index[level] = loop->first + i;
+      run_stages(stage.body, depth + 1);
+    }
+    host_.iteration[level] = 0;
+  }
+}
+
+void Session::Run::run_stage(const BoundStage& stage, int depth) {
+  if (state_.options.watches()) {
+    run_watched(stage, depth);
+  } else if (!plan_.has_devices()) {
+    stage.partition->run(host_);
+  } else {
+    std::chrono::nanoseconds hard{};
+    bring_in(plan_, *stage.stage, host_.iteration, depth, residency_, copier());
+    compute(stage, hard);
+    note_writes(plan_, *stage.stage, host_.iteration, depth, residency_);
+  }
+}
+
+void Session::Run::compute(const BoundStage& stage, std::chrono::nanoseconds& hard) {
+  if (stage.stage->memory == 0) {
+    const auto begin = Trace::Clock::now();
+    stage.partition->run(host_);
+    hard = Trace::Clock::now() - begin;
+    return;
+  }
+  DeviceFrame& frame = devices_[stage.stage->memory - 1];
+  frame.iteration = host_.iteration;
+  frame.loop_index = host_.loop_index;
+  frame.device_time = {};
+  stage.partition->run_on_device(frame);
+  hard = frame.device_time;
+}
+
+std::vector<Buffer> Session::Run::finish() {
+  if (plan_.has_devices()) {
+    for (std::uint32_t i = 0; i < outputs_.size(); ++i) {
+      const auto from_input = plan_.lowered.outputs[i].from_input;
+      const StorageKey key = from_input ? StorageKey{Place::Kind::input, *from_input}
+                                        : StorageKey{Place::Kind::output, i};
+      const std::size_t home = from_input ? input_homes_[*from_input] : output_homes_[i];
+      residency_.require(key, whole(plan_, key), home, copier());
+    }
+  }
+  for (std::size_t i = 0; i < given_.size(); ++i) {
+    const Buffer &from = outputs_[i], &to = given_[i];
+    if (from.chunk() == to.chunk() && from.offset_bytes() == to.offset_bytes()) continue;
+    to.region().copy(to.data(), from.region(), from.data(),
+                     static_cast<std::uint64_t>(from.shape().bytes()));
+  }
+  return std::move(outputs_);
+}
+
+}  // namespace tenon

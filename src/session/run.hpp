@@ -1,0 +1,84 @@
+// One run of a bound plan: its memory, its stages, and who watches.
+#pragma once
+
+#include "session/state.hpp"
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tenon {
+
+class Session::Run {
+ public:
+  /// Takes the inputs and puts everything in its place; Errc::bad_input, Errc::alias.
+  Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
+      std::vector<Buffer> inputs, std::span<Buffer> given);
+
+  void run_all() { run_stages(bound_->stages, 0); }
+  /// Brings outputs home and hands them out.
+  std::vector<Buffer> finish();
+
+  // Step by step, on plans where every step is a stage.
+  std::size_t position() const noexcept { return position_; }
+  std::size_t stage_count() const noexcept { return bound_->stages.size(); }
+  const Step& step(std::size_t stage) const noexcept {
+    return bound_->stages[stage].stage->steps.front();
+  }
+  void run_next() { run_stage(bound_->stages[position_++], 0); }
+  /// A copy of what a step has just made.
+  Buffer output_of(std::size_t stage);
+
+ private:
+  /// Where an input, an output or the slab begins in a memory.
+  struct Spot {
+    MemChunk chunk;
+    std::int64_t offset = 0;
+
+    MemPtr begin() const { return chunk ? chunk.begin() + offset : MemPtr(); }
+  };
+  /// One memory of the run.
+  struct Space {
+    Spot slab;
+    std::vector<Spot> inputs, outputs;
+    std::vector<MemPtr> input_begins, output_begins;
+
+    const Spot& operator[](const sessions::StorageKey& key) const;
+  };
+
+  void take_inputs(std::vector<Buffer> inputs);
+  void take_outputs(std::span<Buffer> given);
+  void lay_out();
+  std::size_t memory_of(const Buffer& buffer) const;
+  bool lies_on_an_input(const Buffer& output) const;
+
+  void run_stages(std::span<const sessions::BoundStage> stages, int depth);
+  void run_stage(const sessions::BoundStage& stage, int depth);
+  void compute(const sessions::BoundStage& stage, std::chrono::nanoseconds& hard);
+  void run_watched(const sessions::BoundStage& stage, int depth);
+  void copy(const sessions::StorageKey& key, const ByteRange& range, std::size_t from,
+            std::size_t to);
+  sessions::Residency::Copy copier();
+
+  Buffer buffer_of(const Operand& operand, std::size_t memory) const;
+  std::vector<Buffer> inputs_of(const sessions::Stage& stage) const;
+  std::vector<Buffer> outputs_of(const sessions::Stage& stage) const;
+  void dump(const sessions::Stage& stage) const;
+
+  std::shared_ptr<const sessions::BoundPlan> bound_;
+  const sessions::Plan& plan_;
+  const Shared& shared_;
+  State& state_;
+  std::vector<Buffer> inputs_, outputs_;
+  std::vector<std::size_t> input_homes_, output_homes_;
+  std::vector<Buffer> given_;
+  std::vector<Space> spaces_;  // by memory
+  std::vector<std::byte*> input_bytes_, output_bytes_;
+  HostFrame host_;
+  std::vector<DeviceFrame> devices_;  // by memory - 1
+  sessions::Residency residency_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace tenon

@@ -1,0 +1,368 @@
+#include "session/run.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tenon {
+
+using namespace sessions;
+
+const Buffer* WeightSet::find(const std::string& name) const noexcept {
+  const auto found = weights_.find(name);
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+/// Which backend each op goes to, and the backends in the order of their views.
+std::map<std::string, std::size_t> assign(const Program& program,
+                                          const std::vector<BoundView>& views,
+                                          std::vector<BackendPtr>& backends) {
+  std::map<std::string, std::size_t> chosen;
+  std::vector<std::string> twice, unknown, without;
+  const std::vector<std::string> names = op_names(program);
+  const std::set<std::string> known(names.begin(), names.end());
+  for (const BoundView& bound : views) {
+    const auto found = std::ranges::find(backends, bound.backend);
+    const auto number = static_cast<std::size_t>(found - backends.begin());
+    if (found == backends.end()) backends.push_back(bound.backend);
+    for (const std::string& value : bound.ops.values) {
+      if (!known.contains(value)) unknown.push_back(value);
+      if (!chosen.emplace(value, number).second) twice.push_back(value);
+    }
+  }
+  for (const std::string& name : names) {
+    if (!chosen.contains(name)) without.push_back(name);
+  }
+  if (!unknown.empty()) {
+    throw Error(Errc::bad_reference, program.name,
+                fmt::format("views name ops that are not there: {}", fmt::join(unknown, ", ")));
+  }
+  if (!twice.empty() || !without.empty()) {
+    throw Error(
+        Errc::bad_argument, program.name,
+        fmt::format("each op needs one view; {}: {}", twice.empty() ? "in none" : "in several",
+                    fmt::join(twice.empty() ? without : twice, ", ")));
+  }
+  return chosen;
+}
+
+std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> inputs) {
+  if (inputs.size() != main.parameter_count) {
+    throw Error(Errc::bad_input, main.name,
+                fmt::format("{} inputs given, {} expected", inputs.size(), main.parameter_count));
+  }
+  std::vector<Shape> signature;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].has_data()) {
+      throw Error(Errc::bad_input, main.name,
+                  fmt::format("input '{}' has no data", main.values[i].name));
+    }
+    signature.push_back(inputs[i].shape().without_tags());
+  }
+  return signature;
+}
+
+}  // namespace
+
+std::size_t Session::Shared::choose(const Step& step) const {
+  if (!chosen) return first_that_takes(backends, step);
+  const auto found = chosen->find(step.value);
+  // Copies that no op asks for, such as of an input that is a result, go where they can.
+  if (found == chosen->end()) return first_that_takes(backends, step);
+  if (const auto refusal = backends[found->second]->refuses(step)) {
+    throw Error(
+        Errc::unsupported, step.value,
+        fmt::format("its view puts it on {}: {}", backends[found->second]->name(), *refusal));
+  }
+  return found->second;
+}
+
+std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
+                                                 const WeightSet* weights) {
+  const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
+    return b->wants_unrolled();
+  });
+  if (straight && !unrolled_) unrolled_ = unroll(program);
+  auto plan = std::make_unique<Plan>();
+  plan->signature.assign(inputs.begin(), inputs.end());
+  plan->merged = merged;
+  plan->lowered =
+      lower(straight ? *unrolled_ : program, inputs,
+            [&](const std::string& name) -> std::optional<Shape> {
+              if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
+                return folded->second.shape();
+              }
+              const Buffer* weight = weights != nullptr ? weights->find(name) : nullptr;
+              return weight != nullptr ? std::optional(weight->shape()) : std::nullopt;
+            });
+  partition(*plan, backends, [this](const Step& step) { return choose(step); });
+  return plan;
+}
+
+std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inputs, bool merged,
+                                                      const WeightSet* weights) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find_if(plans_, [&](const auto& plan) {
+    return plan->merged == merged && std::ranges::equal(plan->signature, inputs);
+  });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+    return plans_.front();
+  }
+  plans_.push_front(make_plan(inputs, merged, weights));
+  if (plans_.size() > plan_limit) plans_.pop_back();
+  return plans_.front();
+}
+
+std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
+                                                      std::shared_ptr<const Plan> plan) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find_if(plans_, [&](const auto& p) { return p->plan == plan; });
+  if (found != plans_.end()) {
+    plans_.splice(plans_.begin(), plans_, found);
+    return plans_.front();
+  }
+  auto bound = std::make_shared<BoundPlan>();
+  for (const ConstantSlot& slot : plan->lowered.constants) {
+    bound->constants.push_back(constant(shared.program, slot));
+    bound->addresses.push_back(bound->constants.back().host_view().data);
+  }
+  bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()});
+  bound->plan = std::move(plan);
+  plans_.push_front(bound);
+  if (plans_.size() > shared.plan_limit) plans_.pop_back();
+  return bound;
+}
+
+Buffer Session::Bound::constant(const Program& program, const ConstantSlot& slot) const {
+  if (const auto folded = program.folded.find(slot.name); folded != program.folded.end()) {
+    return folded->second.to_device(cpu_device());
+  }
+  const Buffer* weight = weights->find(slot.name);
+  if (weight == nullptr) {
+    throw Error(Errc::bad_reference, program.name,
+                fmt::format("no weight is bound to constant '{}'", slot.name));
+  }
+  if (!(weight->shape() == slot.shape)) {
+    throw Error(Errc::shape_mismatch, program.name,
+                fmt::format("constant '{}' is {}, its weight {}", slot.name, to_string(slot.shape),
+                            to_string(weight->shape())));
+  }
+  return *weight;
+}
+
+Activations::Lock::Lock(Activations& activations) : held_(activations) {
+  if (activations.running_.test_and_set()) {
+    throw Error(Errc::busy, "Session::forward",
+                "the session is running on another thread; fork() it");
+  }
+}
+
+const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t bytes) {
+  MemChunk& chunk = chunks[&region];
+  if (bytes > 0 && (!chunk || chunk.size_bytes() < static_cast<std::uint64_t>(bytes))) {
+    chunk = {};  // given back before the larger one is taken
+    chunk = region.malloc(static_cast<std::uint64_t>(bytes));
+  }
+  return chunk;
+}
+
+Session::Session(std::shared_ptr<Shared> shared)
+    : shared_(std::move(shared)),
+      bound_(std::make_shared<Bound>()),
+      state_(std::make_shared<State>()) {
+  bound_->weights = std::make_shared<const WeightSet>(std::map<std::string, Buffer>());
+}
+
+Session::Session(Program program, SessionOptions options) : Session(std::make_shared<Shared>()) {
+  verify(program);
+  shared_->program = std::move(program);
+  shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
+  shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
+}
+
+Session::Session(Program program, const std::vector<BoundView>& views)
+    : Session(std::make_shared<Shared>()) {
+  verify(program);
+  shared_->chosen = assign(program, views, shared_->backends);
+  shared_->program = std::move(program);
+  shared_->plan_limit = SessionOptions().plan_limit;
+}
+
+const Program& Session::program() const noexcept { return shared_->program; }
+const std::vector<BackendPtr>& Session::backends() const noexcept { return shared_->backends; }
+
+void Session::bind(std::shared_ptr<const WeightSet> weights) {
+  auto bound = std::make_shared<Bound>();
+  bound->weights = std::move(weights);
+  bound_ = std::move(bound);
+  state_->stepping.reset();
+}
+
+void Session::change_option(std::string_view option) {
+  if (!state_->applied) return;
+  throw Error(Errc::call_order, "Session",
+              fmt::format("{} is fixed: apply() or a run came before", option));
+}
+
+void Session::set_merge(bool merge) {
+  change_option("set_merge");
+  state_->options.merge = merge;
+}
+void Session::set_log_io(bool log_io) {
+  change_option("set_log_io");
+  state_->options.log_io = log_io;
+}
+void Session::set_log_time(bool log_time) {
+  change_option("set_log_time");
+  state_->options.log_time = log_time;
+}
+void Session::set_dump_outputs(std::string folder, std::string format) {
+  change_option("set_dump_outputs");
+  state_->options.dump_folder = std::move(folder);
+  state_->options.dump_format = std::move(format);
+}
+void Session::set_pre_callback(StepCallback callback) {
+  change_option("set_pre_callback");
+  state_->options.before = std::move(callback);
+}
+void Session::set_post_callback(StepCallback callback) {
+  change_option("set_post_callback");
+  state_->options.after = std::move(callback);
+}
+void Session::enable_time_profile(bool enable) {
+  change_option("enable_time_profile");
+  state_->options.profile = enable;
+}
+void Session::set_trace(std::shared_ptr<Trace> trace) {
+  change_option("set_trace");
+  state_->options.trace = std::move(trace);
+}
+void Session::apply() { state_->applied = true; }
+
+std::vector<Buffer> Session::forward(std::vector<Buffer> inputs) {
+  return run(std::move(inputs), {});
+}
+
+void Session::forward(std::vector<Buffer> inputs, std::span<Buffer> outputs) {
+  if (outputs.empty()) throw Error(Errc::bad_argument, "Session::forward", "no outputs given");
+  run(std::move(inputs), outputs);
+}
+
+std::vector<Buffer> Session::run(std::vector<Buffer> inputs, std::span<Buffer> given) {
+  const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
+  const bool merged = state_->options.merges();
+  auto bound = bound_->bind(*shared_, shared_->plan_for(signature, merged, bound_->weights.get()));
+  const Activations::Lock lock(*state_->activations);
+  state_->applied = true;
+  state_->stepping.reset();
+  state_->times.clear();
+  const auto begin = Trace::Clock::now();
+  Run run(std::move(bound), *shared_, *state_, std::move(inputs), given);
+  run.run_all();
+  std::vector<Buffer> outputs = run.finish();
+  state_->total = Trace::Clock::now() - begin;
+  return outputs;
+}
+
+Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
+  const Activations::Lock lock(*state_->activations);
+  state_->applied = true;
+  auto& run = state_->stepping;
+  if (run == nullptr) {
+    const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
+    auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
+    state_->times.clear();
+    run = std::make_unique<Run>(std::move(bound), *shared_, *state_, std::move(inputs),
+                                std::span<Buffer>());
+  }
+  std::size_t target = 0;
+  while (target < run->stage_count() && run->step(target).value != value) ++target;
+  if (target == run->stage_count()) {
+    throw Error(Errc::bad_reference, "Session::step_to",
+                fmt::format("no step makes '{}' (views need none)", value));
+  }
+  if (target < run->position()) {
+    throw Error(Errc::call_order, "Session::step_to",
+                fmt::format("'{}' has been passed: the next step is '{}'", value,
+                            run->step(run->position()).value));
+  }
+  try {
+    while (run->position() <= target) run->run_next();
+    Buffer output = run->output_of(target);
+    if (run->position() == run->stage_count()) run.reset();
+    return output;
+  } catch (...) {
+    run.reset();
+    throw;
+  }
+}
+
+PlanReport Session::report(std::span<const Shape> inputs) {
+  const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
+  return describe(*plan, shared_->backends);
+}
+
+std::vector<std::string> Session::explain(std::string_view value, std::span<const Shape> inputs) {
+  const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
+  const Step* found = nullptr;
+  const auto search = [&](auto&& self, std::span<const Step> steps) -> void {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        self(self, step.body);
+      } else if (found == nullptr && step.value == value) {
+        found = &step;
+      }
+    }
+  };
+  search(search, plan->lowered.steps);
+  if (found == nullptr) {
+    throw Error(Errc::bad_reference, "Session::explain",
+                fmt::format("no step makes '{}' (views need none)", value));
+  }
+  std::vector<std::string> lines;
+  for (const BackendPtr& backend : shared_->backends) {
+    lines.push_back(
+        fmt::format("{}: {}", backend->name(), backend->refuses(*found).value_or("takes it")));
+  }
+  return lines;
+}
+
+std::span<const StepTime> Session::step_times() const noexcept { return state_->times; }
+std::chrono::nanoseconds Session::total_time() const noexcept { return state_->total; }
+
+Session Session::fork() const {
+  Session other;
+  other.shared_ = shared_;
+  other.bound_ = bound_;
+  other.state_ = std::make_shared<State>();
+  other.state_->options = state_->options;
+  return other;
+}
+
+Session Session::fork(const Session& other) const {
+  Session made = fork();
+  made.state_->activations = other.state_->activations;
+  return made;
+}
+
+Session Session::view(std::size_t first, std::size_t last) const {
+  auto shared = std::make_shared<Shared>();
+  shared->program = extract(shared_->program, first, last);
+  shared->backends = shared_->backends;
+  shared->plan_limit = shared_->plan_limit;
+  shared->chosen = shared_->chosen;
+  Session part(std::move(shared));
+  part.bound_->weights = bound_->weights;
+  return part;
+}
+
+}  // namespace tenon

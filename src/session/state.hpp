@@ -1,0 +1,119 @@
+// What stands behind a Session: what forks share, and what each has to itself.
+#pragma once
+
+#include "session/plan.hpp"
+
+#include <tenon/session.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// The program, its backends and its plans.
+struct Session::Shared {
+  Program program;
+  std::vector<BackendPtr> backends;
+  std::optional<std::map<std::string, std::size_t>> chosen;  ///< by value; when views were given
+  std::size_t plan_limit = 0;
+
+  std::shared_ptr<const sessions::Plan> plan_for(std::span<const Shape> inputs, bool merged,
+                                                 const WeightSet* weights);
+
+ private:
+  std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
+                                            const WeightSet* weights);
+  std::size_t choose(const Step& step) const;
+
+  std::mutex mutex_;
+  std::optional<Program> unrolled_;
+  std::list<std::shared_ptr<const sessions::Plan>> plans_;  // most recently used first
+};
+
+/// Plans with weights.
+struct Session::Bound {
+  std::shared_ptr<const WeightSet> weights;
+
+  std::shared_ptr<const sessions::BoundPlan> bind(const Shared& shared,
+                                                  std::shared_ptr<const sessions::Plan> plan);
+
+ private:
+  Buffer constant(const Program& program, const ConstantSlot& slot) const;
+
+  std::mutex mutex_;
+  std::list<std::shared_ptr<const sessions::BoundPlan>> plans_;  // most recently used first
+};
+
+namespace sessions {
+
+/// The memory of one run at a time.
+class Activations {
+ public:
+  /// Held while somebody runs; Errc::busy when somebody does.
+  class Lock {
+   public:
+    explicit Lock(Activations& activations);
+    ~Lock() { held_.running_.clear(); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    Activations& held_;
+  };
+
+  /// At least so many bytes in a region, kept from run to run; no chunk for 0 bytes.
+  const MemChunk& slab(MemRegion& region, std::int64_t bytes) { return get(slabs_, region, bytes); }
+  const MemChunk& scratch(MemRegion& region, std::int64_t bytes) {
+    return get(scratch_, region, bytes);
+  }
+  /// Host copies of inputs and outputs that lie elsewhere.
+  const MemChunk& mirror(MemRegion& region, std::int64_t bytes) {
+    return get(mirrors_, region, bytes);
+  }
+
+ private:
+  using Chunks = std::map<const MemRegion*, MemChunk>;
+  static const MemChunk& get(Chunks& chunks, MemRegion& region, std::int64_t bytes);
+
+  std::atomic_flag running_;
+  Chunks slabs_, scratch_, mirrors_;
+};
+
+struct RunOptions {
+  bool merge = true;
+  bool log_io = false;
+  bool log_time = false;
+  std::string dump_folder;
+  std::string dump_format;
+  StepCallback before, after;
+  bool profile = false;
+  std::shared_ptr<Trace> trace;
+
+  bool merges() const noexcept { return merge && dump_folder.empty(); }
+  bool watches() const noexcept {
+    return log_io || log_time || !dump_folder.empty() || before || after || profile ||
+           trace != nullptr;
+  }
+};
+
+}  // namespace sessions
+
+struct Session::State {
+  std::shared_ptr<sessions::Activations> activations = std::make_shared<sessions::Activations>();
+  sessions::RunOptions options;
+  bool applied = false;
+  std::unique_ptr<Run> stepping;
+  std::vector<StepTime> times;
+  std::chrono::nanoseconds total{};
+};
+
+}  // namespace tenon

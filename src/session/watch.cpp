@@ -1,0 +1,217 @@
+// A stage while somebody watches: callbacks, log, dumps, times, trace.
+#include "session/run.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/log.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tenon {
+
+using namespace sessions;
+
+namespace {
+
+std::string_view op_of(const Stage& stage) {
+  if (stage.steps.size() > 1) return "";
+  const Step& step = stage.steps.front();
+  if (step.kind == Step::Kind::loop) return "";
+  return step.kind == Step::Kind::copy ? "copy" : step.op.def()->name;
+}
+
+std::string title_of(const Stage& stage, std::span<const std::string> values) {
+  if (values.size() == 1) return fmt::format("{} = {}", values[0], op_of(stage));
+  return fmt::format("{} to {} ({} ops, merged)", values.front(), values.back(), values.size());
+}
+
+std::string types_of(std::span<const Buffer> buffers) {
+  std::vector<std::string> types;
+  for (const Buffer& buffer : buffers) types.push_back(to_string(buffer.shape()));
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
+/// A value's name as a file name: what no file system minds.
+std::string file_name(const std::string& value) {
+  std::string name = value;
+  for (char& c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-';
+    if (!plain) c = '_';
+  }
+  return name;
+}
+
+bool is_dense(const Operand& operand) {
+  return HostView(nullptr, operand.shape, operand.strides).is_contiguous();
+}
+
+}  // namespace
+
+Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const {
+  if (operand.place.kind == Place::Kind::loop_index) {
+    return HostBuffer::of<std::int64_t>(operand.shape, {host_.loop_index[operand.place.index]})
+        .to_device(cpu_device());
+  }
+  Spot spot;
+  std::int64_t offset = operand.place.offset;
+  for (std::size_t d = 0; d < max_loop_depth; ++d) {
+    offset += host_.iteration[d] * operand.place.byte_step[d];
+  }
+  if (operand.place.kind == Place::Kind::constant) {
+    std::int64_t entry = operand.place.index;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      entry += host_.iteration[d] * operand.place.entry_step[d];
+    }
+    const Buffer& constant = bound_->constants[static_cast<std::size_t>(entry)];
+    spot = {constant.chunk(), static_cast<std::int64_t>(constant.offset_bytes())};
+  } else {
+    spot = spaces_[memory][key_of(operand.place)];
+  }
+  if (operand.shape.elements() == 0) return Buffer::allocate(operand.shape, *plan_.memories[0]);
+  if (is_dense(operand)) {
+    return Buffer(operand.shape, spot.chunk, static_cast<std::uint64_t>(spot.offset + offset));
+  }
+  // Elements that lie apart: a dense copy in CPU memory.
+  Operand at_zero = operand;
+  at_zero.place = {};
+  const ByteRange reach = byte_range(at_zero);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(reach.size()));
+  spot.chunk.read(bytes.data(), static_cast<std::uint64_t>(spot.offset + offset + reach.begin),
+                  bytes.size());
+  HostBuffer dense = HostBuffer::uninitialized(operand.shape);
+  copy_elements(HostView(bytes.data() - reach.begin, operand.shape, operand.strides), dense.view());
+  return dense.to_device(cpu_device());
+}
+
+std::vector<Buffer> Session::Run::inputs_of(const Stage& stage) const {
+  std::vector<Buffer> buffers;
+  if (stage.steps.size() > 1 || stage.steps.front().kind == Step::Kind::loop) {
+    for (const Operand& read : stage.edges.reads) buffers.push_back(buffer_of(read, stage.memory));
+    return buffers;
+  }
+  for (const Operand& input : stage.steps.front().inputs) {
+    buffers.push_back(buffer_of(input, stage.memory));
+  }
+  return buffers;
+}
+
+std::vector<Buffer> Session::Run::outputs_of(const Stage& stage) const {
+  std::vector<Buffer> buffers;
+  if (stage.steps.size() > 1 || stage.steps.front().kind == Step::Kind::loop) {
+    for (const Operand& write : stage.edges.writes) {
+      buffers.push_back(buffer_of(write, stage.memory));
+    }
+    return buffers;
+  }
+  buffers.push_back(buffer_of(stage.steps.front().output, stage.memory));
+  return buffers;
+}
+
+Buffer Session::Run::output_of(std::size_t index) {
+  const Stage& stage = *bound_->stages[index].stage;
+  const Buffer made = outputs_of(stage).front();
+  // A copy: the next step may overwrite what this one made.
+  Buffer copy = Buffer::allocate(made.shape(), made.region());
+  if (made.shape().bytes() > 0) {
+    made.region().copy(copy.data(), made.data(), static_cast<std::uint64_t>(made.shape().bytes()));
+  }
+  return copy;
+}
+
+void Session::Run::dump(const Stage& stage) const {
+  namespace fs = std::filesystem;
+  const RunOptions& options = state_.options;
+  std::error_code failed;
+  fs::create_directories(options.dump_folder, failed);
+  const fs::path path = fs::path(options.dump_folder) /
+                        fmt::format("{}.{}", file_name(stage.steps.front().value),
+                                    options.dump_format.empty() ? "raw" : options.dump_format);
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  const HostBuffer host = outputs_of(stage).front().to_host();
+  out.write(reinterpret_cast<const char*>(host.bytes()),
+            static_cast<std::streamsize>(host.shape().bytes()));
+  if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot be written");
+}
+
+void Session::Run::run_watched(const BoundStage& bound, int depth) {
+  const Stage& stage = *bound.stage;
+  const RunOptions& options = state_.options;
+  const Backend& backend = *shared_.backends[stage.backend];
+  const std::vector<std::string> values = values_of(stage);
+  using Clock = Trace::Clock;
+  const auto begin = Clock::now();
+  std::chrono::nanoseconds mem{}, hard{};
+
+  if (plan_.has_devices()) {
+    bring_in(
+        plan_, stage, host_.iteration, depth, residency_,
+        [&](const StorageKey& key, const ByteRange& range, std::size_t from, std::size_t to) {
+          const auto copy_begin = Clock::now();
+          copy(key, range, from, to);
+          const auto copy_end = Clock::now();
+          mem += copy_end - copy_begin;
+          if (options.trace) {
+            options.trace->add(
+                "copies",
+                fmt::format("{} to {}", plan_.memories[from]->name(), plan_.memories[to]->name()),
+                copy_begin, copy_end, {{"bytes", fmt::format("{}", range.size())}});
+          }
+        });
+  }
+  auto watched = begin;  // callbacks are not part of a step's time
+  const bool shows_inputs = options.before || options.after || options.log_io;
+  std::vector<Buffer> inputs;
+  if (shows_inputs) {
+    inputs = inputs_of(stage);
+    if (options.before) {
+      options.before({.values = values,
+                      .op = op_of(stage),
+                      .backend = backend,
+                      .inputs = inputs,
+                      .outputs = {}});
+    }
+    watched = Clock::now() - mem;
+  }
+  compute(bound, hard);
+  if (plan_.has_devices()) note_writes(plan_, stage, host_.iteration, depth, residency_);
+  const auto end = Clock::now();
+  const std::chrono::nanoseconds wall = end - watched;
+
+  if (options.trace) {
+    options.trace->add(std::string(backend.name()), title_of(stage, values), end - wall + mem, end);
+  }
+  if (options.profile) {
+    const auto other = std::max(wall - mem - hard, std::chrono::nanoseconds::zero());
+    state_.times.push_back({values, std::string(backend.name()), wall, mem, hard, other});
+  }
+  if (options.log_time) {
+    log(LogLevel::info,
+        fmt::format("{} on {}: {:.3f} ms (copies {:.3f} ms)", title_of(stage, values),
+                    backend.name(), std::chrono::duration<double, std::milli>(wall).count(),
+                    std::chrono::duration<double, std::milli>(mem).count()));
+  }
+  if (shows_inputs || !options.dump_folder.empty()) {
+    const std::vector<Buffer> outputs = outputs_of(stage);
+    if (options.log_io) {
+      log(LogLevel::info, fmt::format("{} on {}: ({}) -> ({})", title_of(stage, values),
+                                      backend.name(), types_of(inputs), types_of(outputs)));
+    }
+    if (options.after) {
+      options.after({.values = values,
+                     .op = op_of(stage),
+                     .backend = backend,
+                     .inputs = inputs,
+                     .outputs = outputs});
+    }
+    if (!options.dump_folder.empty()) dump(stage);
+  }
+}
+
+}  // namespace tenon

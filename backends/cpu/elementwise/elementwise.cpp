@@ -10,9 +10,12 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::array<std::string_view, 15> unary_names{
-    "neg",  "abs", "square",  "sqrt", "rsqrt", "reciprocal", "exp",      "log",
-    "tanh", "erf", "sigmoid", "relu", "silu",  "gelu",       "gelu_tanh"};
+constexpr std::array<std::string_view, 38> unary_names{
+    "neg",   "abs",   "square",     "sqrt",  "rsqrt", "reciprocal", "exp",         "log",
+    "tanh",  "erf",   "sigmoid",    "relu",  "silu",  "gelu",       "gelu_tanh",   "sign",
+    "floor", "ceil",  "trunc",      "round", "exp2",  "expm1",      "log2",        "log1p",
+    "sin",   "cos",   "tan",        "asin",  "acos",  "atan",       "relu6",       "softplus",
+    "mish",  "hardsigmoid", "hardswish", "leaky_relu", "elu", "clamp"};
 constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
                                                        "div", "minimum", "maximum"};
 
@@ -21,9 +24,11 @@ constexpr const ElementwiseKernels* by_isa[isa_count] = {
     &portable::elementwise, &avx2::elementwise,   &avx2::elementwise,
     &avx512::elementwise,   &avx512::elementwise, &avx512::elementwise};
 
-const ElementwiseKernels& kernels() noexcept { return *by_isa[static_cast<int>(active_isa())]; }
-
 }  // namespace
+
+const ElementwiseKernels& elementwise_kernels() noexcept {
+  return *by_isa[static_cast<int>(active_isa())];
+}
 
 std::optional<Unary> find_unary(std::string_view op) noexcept {
   const auto found = std::ranges::find(unary_names, op);
@@ -37,59 +42,60 @@ std::optional<Binary> find_binary(std::string_view op) noexcept {
   return static_cast<Binary>(found - binary_names.begin());
 }
 
-void unary(Unary op, const float* x, float* y, std::int64_t count) noexcept {
-  kernels().unary(op, x, y, count);
+void unary(Unary op, const float* x, float* y, std::int64_t count,
+           UnaryParameters parameters) noexcept {
+  elementwise_kernels().unary(op, x, y, count, parameters);
 }
 
 void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
             float* y, std::int64_t count) noexcept {
-  kernels().binary(op, a, a_step, b, b_step, y, count);
+  elementwise_kernels().binary(op, a, a_step, b, b_step, y, count);
 }
 
 void gated(Unary activation, const float* gate, const float* up, float* y,
            std::int64_t count) noexcept {
-  kernels().gated(activation, gate, up, y, count);
+  elementwise_kernels().gated(activation, gate, up, y, count);
 }
 
 void rms_norm_row(const float* x, const float* weight, float eps, float* y,
                   std::int64_t count) noexcept {
-  kernels().rms_norm_row(x, weight, eps, y, count);
+  elementwise_kernels().rms_norm_row(x, weight, eps, y, count);
 }
 
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
                     std::int64_t count) noexcept {
-  kernels().layer_norm_row(x, weight, bias, eps, y, count);
+  elementwise_kernels().layer_norm_row(x, weight, bias, eps, y, count);
 }
 
 void softmax_row(const float* x, float* y, std::int64_t count) noexcept {
-  kernels().softmax_row(x, y, count);
+  elementwise_kernels().softmax_row(x, y, count);
 }
 
 float fold_row(Fold op, const float* x, std::int64_t count) noexcept {
-  return kernels().fold_row(op, x, count);
+  return elementwise_kernels().fold_row(op, x, count);
 }
 
 void rotate_row(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                 bool interleaved, float* y, std::int64_t size) noexcept {
-  kernels().rotate_row(x, cosines, sines, pairs, interleaved, y, size);
+  elementwise_kernels().rotate_row(x, cosines, sines, pairs, interleaved, y, size);
 }
 
 void f16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept {
-  if (const auto convert = kernels().f16_to_f32) return convert(x, y, count);
+  if (const auto convert = elementwise_kernels().f16_to_f32) return convert(x, y, count);
   for (std::int64_t i = 0; i < count; ++i) y[i] = to_float(half{x[i]});
 }
 
 void f32_to_f16(const float* x, std::uint16_t* y, std::int64_t count) noexcept {
-  if (const auto convert = kernels().f32_to_f16) return convert(x, y, count);
+  if (const auto convert = elementwise_kernels().f32_to_f16) return convert(x, y, count);
   for (std::int64_t i = 0; i < count; ++i) y[i] = to_half(x[i]).bits;
 }
 
 void bf16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept {
-  kernels().bf16_to_f32(x, y, count);
+  elementwise_kernels().bf16_to_f32(x, y, count);
 }
 
 void f32_to_bf16(const float* x, std::uint16_t* y, std::int64_t count) noexcept {
-  kernels().f32_to_bf16(x, y, count);
+  elementwise_kernels().f32_to_bf16(x, y, count);
 }
 
 }  // namespace tenon::cpu

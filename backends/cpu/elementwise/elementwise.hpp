@@ -25,6 +25,33 @@ enum class Unary : std::uint8_t {
   silu,
   gelu,
   gelu_tanh,
+  sign,
+  floor,
+  ceil,
+  trunc,
+  round,
+  exp2,
+  expm1,
+  log2,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  relu6,
+  softplus,
+  mish,
+  hardsigmoid,
+  hardswish,
+  leaky_relu,  ///< p: the slope below 0
+  elu,         ///< p: the factor below 0
+  clamp,       ///< to [p, q]
+};
+/// Attributes of those that have some.
+struct UnaryParameters {
+  float p = 0, q = 0;
 };
 enum class Binary : std::uint8_t { add, sub, mul, div, minimum, maximum };
 
@@ -32,7 +59,8 @@ std::optional<Unary> find_unary(std::string_view op) noexcept;
 std::optional<Binary> find_binary(std::string_view op) noexcept;
 
 /// y[i] = f(x[i]); y may be x.
-void unary(Unary op, const float* x, float* y, std::int64_t count) noexcept;
+void unary(Unary op, const float* x, float* y, std::int64_t count,
+           UnaryParameters parameters = {}) noexcept;
 
 /// y[i] = f(a[i * a_step], b[i * b_step]); steps 0 or 1; y may be a or b.
 void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,

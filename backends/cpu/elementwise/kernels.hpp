@@ -2,15 +2,16 @@
 
 #include "../cpu_features.hpp"
 #include "elementwise.hpp"
+#include "typed.hpp"
 
 #include <cstdint>
 
-/// The functions of elementwise.hpp as the files compiled for one instruction set provide them.
+/// The functions of elementwise.hpp and typed.hpp as the files compiled for one instruction set provide them.
 /// Those files see plain data only, for the reason that matmul/kernels.hpp gives.
 namespace tenon::cpu {
 
 struct ElementwiseKernels {
-  void (*unary)(Unary, const float* x, float* y, std::int64_t count) noexcept;
+  void (*unary)(Unary, const float* x, float* y, std::int64_t count, UnaryParameters) noexcept;
   void (*binary)(Binary, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
                  float* y, std::int64_t count) noexcept;
   void (*gated)(Unary, const float* gate, const float* up, float* y, std::int64_t count) noexcept;
@@ -22,6 +23,13 @@ struct ElementwiseKernels {
   float (*fold_row)(Fold, const float* x, std::int64_t count) noexcept;
   void (*rotate_row)(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                      bool interleaved, float* y, std::int64_t size) noexcept;
+  void (*arithmetic)(Compute, Arithmetic, const void* a, std::int64_t a_step, const void* b,
+                     std::int64_t b_step, void* y, std::int64_t count) noexcept;
+  void (*compare)(Compute, Comparison, const void* a, std::int64_t a_step, const void* b,
+                  std::int64_t b_step, std::uint8_t* y, std::int64_t count) noexcept;
+  void (*choose)(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
+                 std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
+                 std::int64_t count) noexcept;
   /// Null where the instruction set has no conversion of its own.
   void (*f16_to_f32)(const std::uint16_t* x, float* y, std::int64_t count) noexcept;
   void (*f32_to_f16)(const float* x, std::uint16_t* y, std::int64_t count) noexcept;
@@ -38,5 +46,8 @@ extern const ElementwiseKernels elementwise;
 namespace avx512 {
 extern const ElementwiseKernels elementwise;
 }
+
+/// Those of the active instruction set.
+const ElementwiseKernels& elementwise_kernels() noexcept;
 
 }  // namespace tenon::cpu

@@ -176,5 +176,76 @@ TENON_INLINE Float gelu_tanh(Float x) {
   return times_sigmoid(x, argument.high, fma(v, rest, argument.low));
 }
 
+/// To the nearest whole number, halves to the even one: adding 2^23 leaves no room for a fraction.
+TENON_INLINE Float round_to_even(Float x) {
+  const Float magic = copy_sign(set(0x1p23f), x);
+  const Float whole = copy_sign((x + magic) - magic, x);
+  return absolute(x) < set(0x1p23f) ? whole : x;
+}
+
+TENON_INLINE Float round_down(Float x) {
+  const Float near = round_to_even(x);
+  return near > x ? near - set(1.0f) : near;
+}
+
+/// A NaN stays.
+TENON_INLINE Float clamp(Float x, Float low, Float high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+TENON_INLINE Float hard_sigmoid(Float x) {
+  return clamp(x + set(3.0f), set(0.0f), set(6.0f)) / set(6.0f);
+}
+
+/// 2^x to 2 ulp: x ln 2 in two parts.
+TENON_INLINE Float exponential_of_two(Float x) {
+  const Float v = Simd::min(set(129.0f), Simd::max(set(-151.0f), x));
+  const Product argument = exact_product(v, set(0.693147182f));
+  return exponential(argument.high, fma(v, set(-1.90465421e-9f), argument.low));
+}
+
+/// e^x - 1 to 3 ulp: with x = n ln 2 + r it is 2^n ((e^r - 1) + (1 - 2^-n)).
+TENON_INLINE Float exponential_minus_one(Float x) {
+  const Float v = Simd::min(set(89.0f), Simd::max(set(-20.0f), x));
+  const Float magic = set(12582912.0f);
+  const Float n = fma(v, set(1.44269504f), magic) - magic;
+  Float r = fma(n, set(-0.693359375f), v);
+  r = fma(n, set(2.12194440e-4f), r);
+  const Float p = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f);
+  const Float less = fma(r * r, p, r);
+  const Float inverse = Simd::power_of_two(Simd::max(set(-126.0f), -n) + magic);
+  const Float first = fma(n, set(0.5f), magic);
+  const Float second = (n - (first - magic)) + magic;
+  const Float y =
+      (less + (set(1.0f) - inverse)) * Simd::power_of_two(first) * Simd::power_of_two(second);
+  return absolute(x) < set(1e-6f) ? x : y;
+}
+
+/// The base-2 logarithm to 3 ulp, exact for powers of two; the steps of logarithm().
+TENON_INLINE Float logarithm_of_two(Float x) {
+  const Mask subnormal = x < set(0x1p-126f);
+  const Float scaled = subnormal ? x * set(0x1p23f) : x;
+  const Mask bits = reinterpret_cast<Mask>(scaled);
+  const Mask exponent = (bits - 0x3F3504F3) >> 23;
+  const Float mantissa = reinterpret_cast<Float>(bits - (exponent << 23));
+  const Float k = __builtin_convertvector(exponent, Float) - (subnormal ? set(23.0f) : set(0.0f));
+  const Float y = fma(logarithm(mantissa), set(1.44269504f), k);
+  const Float ends = x == set(0.0f) ? set(-__builtin_inff()) : x < set(0.0f) ? (x - x) / (x - x) : x;
+  return x > set(0.0f) && x < set(__builtin_inff()) ? y : ends;
+}
+
+/// log(1 + x) to 4 ulp: what 1 + x rounds away comes back as a first-order term.
+TENON_INLINE Float logarithm_of_next(Float x) {
+  const Float u = x + set(1.0f);
+  const Float y = logarithm(u) + (x - (u - set(1.0f))) / u;
+  return x > set(-1.0f) && x < set(__builtin_inff()) ? y : logarithm(u);
+}
+
+/// max(x, 0) + log(1 + e^-|x|).
+TENON_INLINE Float softplus(Float x) {
+  const Float tail = logarithm_of_next(exponential(-absolute(x)));
+  return (x < set(0.0f) ? set(0.0f) : x) + tail;
+}
+
 }  // namespace
 }  // namespace tenon::cpu

@@ -6,6 +6,7 @@
 // zeros: an element's bits do not depend on where an array starts or ends.
 #include "elementwise.hpp"
 #include "math_body.hpp"
+#include "trigonometry_body.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +49,8 @@ TENON_INLINE void map(F f, float* y, std::int64_t count, Inputs... inputs) {
 
 /// Calls use(f) with the vector function of an op.
 template <class Use>
-TENON_INLINE void with_function(Unary op, Use use) {
+TENON_INLINE void with_function(Unary op, UnaryParameters parameters, Use use) {
+  const Float p = set(parameters.p), q = set(parameters.q);
   switch (op) {
     case Unary::neg:
       return use([](Float x) { return -x; });
@@ -80,16 +82,65 @@ TENON_INLINE void with_function(Unary op, Use use) {
       return use([](Float x) { return gelu(x); });
     case Unary::gelu_tanh:
       return use([](Float x) { return gelu_tanh(x); });
+    case Unary::sign:
+      return use([](Float x) {
+        return x > set(0.0f) ? set(1.0f) : x < set(0.0f) ? set(-1.0f) : x;
+      });
+    case Unary::floor:
+      return use([](Float x) { return round_down(x); });
+    case Unary::ceil:
+      return use([](Float x) { return -round_down(-x); });
+    case Unary::trunc:
+      return use([](Float x) { return copy_sign(round_down(absolute(x)), x); });
+    case Unary::round:
+      return use([](Float x) { return round_to_even(x); });
+    case Unary::exp2:
+      return use([](Float x) { return exponential_of_two(x); });
+    case Unary::expm1:
+      return use([](Float x) { return exponential_minus_one(x); });
+    case Unary::log2:
+      return use([](Float x) { return logarithm_of_two(x); });
+    case Unary::log1p:
+      return use([](Float x) { return logarithm_of_next(x); });
+    case Unary::sin:
+      return use([](Float x) { return sine(x); });
+    case Unary::cos:
+      return use([](Float x) { return cosine(x); });
+    case Unary::tan:
+      return use([](Float x) { return tangent(x); });
+    case Unary::asin:
+      return use([](Float x) { return arc_sine(x); });
+    case Unary::acos:
+      return use([](Float x) { return arc_cosine(x); });
+    case Unary::atan:
+      return use([](Float x) { return arc_tangent(x); });
+    case Unary::relu6:
+      return use([](Float x) { return clamp(x, set(0.0f), set(6.0f)); });
+    case Unary::softplus:
+      return use([](Float x) { return softplus(x); });
+    case Unary::mish:
+      return use([](Float x) { return x * hyperbolic_tangent(softplus(x)); });
+    case Unary::hardsigmoid:
+      return use([](Float x) { return hard_sigmoid(x); });
+    case Unary::hardswish:
+      return use([](Float x) { return x * hard_sigmoid(x); });
+    case Unary::leaky_relu:
+      return use([p](Float x) { return x < set(0.0f) ? x * p : x; });
+    case Unary::elu:
+      return use([p](Float x) { return x < set(0.0f) ? exponential_minus_one(x) * p : x; });
+    case Unary::clamp:
+      return use([p, q](Float x) { return clamp(x, p, q); });
   }
 }
 
-void run_unary(Unary op, const float* x, float* y, std::int64_t count) noexcept {
-  with_function(op, [=](auto f) { map(f, y, count, Array{x}); });
+void run_unary(Unary op, const float* x, float* y, std::int64_t count,
+               UnaryParameters parameters) noexcept {
+  with_function(op, parameters, [=](auto f) { map(f, y, count, Array{x}); });
 }
 
 void run_gated(Unary op, const float* gate, const float* up, float* y,
                std::int64_t count) noexcept {
-  with_function(op, [=](auto f) {
+  with_function(op, {}, [=](auto f) {
     map([f](Float g, Float u) { return f(g) * u; }, y, count, Array{gate}, Array{up});
   });
 }

@@ -6,8 +6,6 @@
 namespace tenon::cpu {
 namespace {
 
-using Doubles = double __attribute__((vector_size(4 * Simd::lanes)));
-using FewFloats = float __attribute__((vector_size(2 * Simd::lanes)));
 
 /// Sum of term(x[i]) in f64: element i belongs to sum i mod 16 on every instruction set, and the 16
 /// sums are folded by halves.

@@ -4,6 +4,8 @@
 
 namespace tenon::cpu {
 
+std::optional<std::string> takes_everything(const Step&) { return std::nullopt; }
+
 std::optional<std::string> needs_dtype(const Operand& operand, DType dtype, std::string_view what) {
   if (operand.shape.dtype() == dtype) return std::nullopt;
   return fmt::format("{} is {}, needs {}", what, to_string(operand.shape), tenon::name(dtype));

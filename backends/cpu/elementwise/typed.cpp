@@ -1,0 +1,109 @@
+#include "typed.hpp"
+
+#include "elementwise.hpp"
+#include "kernels.hpp"
+
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+template <class From, class To>
+void convert(const void* x, void* y, std::int64_t count) {
+  const auto* from = static_cast<const From*>(x);
+  auto* to = static_cast<To*>(y);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+template <class From, class To>
+void truth(const void* x, void* y, std::int64_t count) {
+  const auto* from = static_cast<const From*>(x);
+  auto* to = static_cast<To*>(y);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] != 0;
+}
+
+}  // namespace
+
+Compute compute_type(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+      return Compute::f32;
+    case DType::f64:
+      return Compute::f64;
+    case DType::u32:
+    case DType::i64:
+      return Compute::i64;
+    default:
+      return Compute::i32;
+  }
+}
+
+bool is_computed_as_stored(DType dtype) noexcept {
+  return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+void widen(DType from, const void* x, void* y, std::int64_t count) noexcept {
+  switch (from) {
+    case DType::boolean:
+      return truth<std::uint8_t, std::int32_t>(x, y, count);
+    case DType::i8:
+      return convert<std::int8_t, std::int32_t>(x, y, count);
+    case DType::i16:
+      return convert<std::int16_t, std::int32_t>(x, y, count);
+    case DType::u8:
+      return convert<std::uint8_t, std::int32_t>(x, y, count);
+    case DType::u16:
+      return convert<std::uint16_t, std::int32_t>(x, y, count);
+    case DType::u32:
+      return convert<std::uint32_t, std::int64_t>(x, y, count);
+    case DType::f16:
+      return f16_to_f32(static_cast<const std::uint16_t*>(x), static_cast<float*>(y), count);
+    case DType::bf16:
+      return bf16_to_f32(static_cast<const std::uint16_t*>(x), static_cast<float*>(y), count);
+    default:
+      std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(from)));
+  }
+}
+
+void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept {
+  switch (to) {
+    case DType::boolean:
+      return truth<std::int32_t, std::uint8_t>(x, y, count);
+    case DType::i8:
+      return convert<std::int32_t, std::int8_t>(x, y, count);
+    case DType::i16:
+      return convert<std::int32_t, std::int16_t>(x, y, count);
+    case DType::u8:
+      return convert<std::int32_t, std::uint8_t>(x, y, count);
+    case DType::u16:
+      return convert<std::int32_t, std::uint16_t>(x, y, count);
+    case DType::u32:
+      return convert<std::int64_t, std::uint32_t>(x, y, count);
+    case DType::f16:
+      return f32_to_f16(static_cast<const float*>(x), static_cast<std::uint16_t*>(y), count);
+    case DType::bf16:
+      return f32_to_bf16(static_cast<const float*>(x), static_cast<std::uint16_t*>(y), count);
+    default:
+      std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(to)));
+  }
+}
+
+void arithmetic(Compute type, Arithmetic op, const void* a, std::int64_t a_step, const void* b,
+                std::int64_t b_step, void* y, std::int64_t count) noexcept {
+  elementwise_kernels().arithmetic(type, op, a, a_step, b, b_step, y, count);
+}
+
+void compare(Compute type, Comparison op, const void* a, std::int64_t a_step, const void* b,
+             std::int64_t b_step, std::uint8_t* y, std::int64_t count) noexcept {
+  elementwise_kernels().compare(type, op, a, a_step, b, b_step, y, count);
+}
+
+void choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
+            std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
+            std::int64_t count) noexcept {
+  elementwise_kernels().choose(unit, c, c_step, a, a_step, b, b_step, y, count);
+}
+
+}  // namespace tenon::cpu

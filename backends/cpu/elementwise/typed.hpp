@@ -1,0 +1,41 @@
+// Kernels on other element types than f32. They compute in four types; the narrower ones are widened
+// to one of them block by block.
+#pragma once
+
+#include <tenon/dtype.hpp>
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+enum class Compute : std::uint8_t { i32, i64, f32, f64 };
+
+/// bool, i8 .. i32 and u8, u16: i32; u32 and i64: i64; f16, bf16 and f32: f32; f64: f64.
+/// `dtype` is a plain type.
+Compute compute_type(DType dtype) noexcept;
+/// Whether elements of that type lie in memory as kernels compute with them.
+bool is_computed_as_stored(DType dtype) noexcept;
+
+/// Elements of `from` as its compute type; a bool as 0 or 1.
+void widen(DType from, const void* x, void* y, std::int64_t count) noexcept;
+/// Back to `to` from its compute type: modulo 2^bits, rounded to nearest even; to bool: not 0.
+void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept;
+
+/// Whole numbers wrap around; a NaN makes minimum and maximum NaN. Not for f32, see elementwise.hpp;
+/// division only for f64.
+enum class Arithmetic : std::uint8_t { add, sub, mul, div, minimum, maximum };
+/// y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1, all of type `type`; y may be a or b.
+void arithmetic(Compute type, Arithmetic op, const void* a, std::int64_t a_step, const void* b,
+                std::int64_t b_step, void* y, std::int64_t count) noexcept;
+
+enum class Comparison : std::uint8_t { eq, ne, lt, le, gt, ge };
+/// y[i] = 1 where the comparison holds, else 0.
+void compare(Compute type, Comparison op, const void* a, std::int64_t a_step, const void* b,
+             std::int64_t b_step, std::uint8_t* y, std::int64_t count) noexcept;
+
+/// y[i] = c[i] ? a[i] : b[i], elements of `unit` bytes (1, 2, 4, 8), steps as above.
+void choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
+            std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
+            std::int64_t count) noexcept;
+
+}  // namespace tenon::cpu

@@ -1,0 +1,159 @@
+#pragma once
+
+// Loops over whole numbers and f64, which compilers turn into the vectors of the instruction set
+// whose source includes this.
+#include "typed.hpp"
+
+#include <cstdint>
+
+// An output may be one of the inputs, element for element, and overlaps none in another way.
+#if defined(__clang__)
+#define TENON_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TENON_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace tenon::cpu {
+namespace {
+
+template <class T, class Y, class F>
+[[gnu::always_inline]] inline void zip(const void* a, std::int64_t a_step, const void* b,
+                                       std::int64_t b_step, void* y, std::int64_t count, F f) {
+  const auto* p = static_cast<const T*>(a);
+  const auto* q = static_cast<const T*>(b);
+  auto* out = static_cast<Y*>(y);
+  if (count <= 0) return;
+  if (a_step != 0 && b_step != 0) {
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) out[i] = f(p[i], q[i]);
+  } else if (a_step != 0) {
+    const T fixed = *q;
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) out[i] = f(p[i], fixed);
+  } else if (b_step != 0) {
+    const T fixed = *p;
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) out[i] = f(fixed, q[i]);
+  } else {
+    const Y value = f(*p, *q);
+    for (std::int64_t i = 0; i < count; ++i) out[i] = value;
+  }
+}
+
+/// The unsigned type of the same width, in which overflow is defined.
+template <class T>
+struct WrappingType {
+  using Type = T;
+};
+template <>
+struct WrappingType<std::int32_t> {
+  using Type = std::uint32_t;
+};
+template <>
+struct WrappingType<std::int64_t> {
+  using Type = std::uint64_t;
+};
+
+template <class T>
+void arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, const void* b,
+                   std::int64_t b_step, void* y, std::int64_t count) {
+  using U = typename WrappingType<T>::Type;
+  const auto run = [=](auto f) { zip<T, T>(a, a_step, b, b_step, y, count, f); };
+  switch (op) {
+    case Arithmetic::add:
+      return run([](T p, T q) { return static_cast<T>(static_cast<U>(p) + static_cast<U>(q)); });
+    case Arithmetic::sub:
+      return run([](T p, T q) { return static_cast<T>(static_cast<U>(p) - static_cast<U>(q)); });
+    case Arithmetic::mul:
+      return run([](T p, T q) { return static_cast<T>(static_cast<U>(p) * static_cast<U>(q)); });
+    case Arithmetic::div:
+      if constexpr (static_cast<T>(0.5) != 0) return run([](T p, T q) { return p / q; });
+      return;
+    case Arithmetic::minimum:
+      return run([](T p, T q) { return p < q || p != p ? p : q; });
+    case Arithmetic::maximum:
+      return run([](T p, T q) { return p > q || p != p ? p : q; });
+  }
+}
+
+void run_arithmetic(Compute type, Arithmetic op, const void* a, std::int64_t a_step, const void* b,
+                    std::int64_t b_step, void* y, std::int64_t count) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return arithmetic_of<std::int32_t>(op, a, a_step, b, b_step, y, count);
+    case Compute::i64:
+      return arithmetic_of<std::int64_t>(op, a, a_step, b, b_step, y, count);
+    case Compute::f64:
+      return arithmetic_of<double>(op, a, a_step, b, b_step, y, count);
+    case Compute::f32:
+      return;
+  }
+}
+
+template <class T>
+void comparison_of(Comparison op, const void* a, std::int64_t a_step, const void* b,
+                   std::int64_t b_step, std::uint8_t* y, std::int64_t count) {
+  const auto run = [=](auto f) { zip<T, std::uint8_t>(a, a_step, b, b_step, y, count, f); };
+  switch (op) {
+    case Comparison::eq:
+      return run([](T p, T q) -> std::uint8_t { return p == q; });
+    case Comparison::ne:
+      return run([](T p, T q) -> std::uint8_t { return p != q; });
+    case Comparison::lt:
+      return run([](T p, T q) -> std::uint8_t { return p < q; });
+    case Comparison::le:
+      return run([](T p, T q) -> std::uint8_t { return p <= q; });
+    case Comparison::gt:
+      return run([](T p, T q) -> std::uint8_t { return p > q; });
+    case Comparison::ge:
+      return run([](T p, T q) -> std::uint8_t { return p >= q; });
+  }
+}
+
+void run_compare(Compute type, Comparison op, const void* a, std::int64_t a_step, const void* b,
+                 std::int64_t b_step, std::uint8_t* y, std::int64_t count) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return comparison_of<std::int32_t>(op, a, a_step, b, b_step, y, count);
+    case Compute::i64:
+      return comparison_of<std::int64_t>(op, a, a_step, b, b_step, y, count);
+    case Compute::f32:
+      return comparison_of<float>(op, a, a_step, b, b_step, y, count);
+    case Compute::f64:
+      return comparison_of<double>(op, a, a_step, b, b_step, y, count);
+  }
+}
+
+template <class T>
+void choose_of(const std::uint8_t* c, std::int64_t c_step, const void* a, std::int64_t a_step,
+               const void* b, std::int64_t b_step, void* y, std::int64_t count) {
+  const auto* p = static_cast<const T*>(a);
+  const auto* q = static_cast<const T*>(b);
+  auto* out = static_cast<T*>(y);
+  if (c_step != 0 && a_step != 0 && b_step != 0) {
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+      const T yes = p[i], no = q[i];
+      out[i] = c[i] != 0 ? yes : no;
+    }
+    return;
+  }
+  TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+    const T yes = p[i * a_step], no = q[i * b_step];
+    out[i] = c[i * c_step] != 0 ? yes : no;
+  }
+}
+
+void run_choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
+                std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
+                std::int64_t count) noexcept {
+  switch (unit) {
+    case 1:
+      return choose_of<std::uint8_t>(c, c_step, a, a_step, b, b_step, y, count);
+    case 2:
+      return choose_of<std::uint16_t>(c, c_step, a, a_step, b, b_step, y, count);
+    case 4:
+      return choose_of<std::uint32_t>(c, c_step, a, a_step, b, b_step, y, count);
+    default:
+      return choose_of<std::uint64_t>(c, c_step, a, a_step, b, b_step, y, count);
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

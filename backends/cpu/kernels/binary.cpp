@@ -1,0 +1,190 @@
+// Arithmetic of two operands with broadcasting.
+#include "../elementwise/elementwise.hpp"
+#include "point_task.hpp"
+
+#include <tenon/ops/binary.hpp>
+
+#include <array>
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+/// f32 without copies: broadcasting walks the outer axes and calls the flat kernel on the innermost ones, which are
+/// joined as far as both operands are dense or constant along them.
+class FloatTask final : public Task {
+ public:
+  explicit FloatTask(const Step& step)
+      : a_(step.inputs[0]),
+        b_(step.inputs[1]),
+        y_(step.output),
+        op_(*find_binary(step.op.def()->name)) {
+    const int rank = y_.shape.rank();
+    for (int i = 0; i < rank; ++i) {
+      a_steps_[static_cast<std::size_t>(i)] = broadcast_step(a_, i, rank);
+      b_steps_[static_cast<std::size_t>(i)] = broadcast_step(b_, i, rank);
+    }
+    inner_axis_ = rank;
+    std::int64_t a_step = -1, b_step = -1;
+    while (inner_axis_ > 0) {
+      const auto axis = static_cast<std::size_t>(inner_axis_ - 1);
+      const std::int64_t size = y_.shape[inner_axis_ - 1];
+      if (size != 1) {
+        if (!joins(a_steps_[axis], a_step) || !joins(b_steps_[axis], b_step)) break;
+        a_step = a_step < 0 ? a_steps_[axis] : a_step;
+        b_step = b_step < 0 ? b_steps_[axis] : b_step;
+      }
+      inner_ *= size;
+      --inner_axis_;
+    }
+    a_inner_ = std::max<std::int64_t>(a_step, 0);
+    b_inner_ = std::max<std::int64_t>(b_step, 0);
+    for (int i = 0; i < inner_axis_; ++i) outer_ *= y_.shape[i];
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const auto* a = context.pointer<const float>(a_);
+    const auto* b = context.pointer<const float>(b_);
+    auto* y = context.pointer<float>(y_);
+    if (outer_ == 1) {
+      const Range range = flat_share(context, inner_);
+      if (range.begin < range.end) {
+        binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
+               y + range.begin, range.end - range.begin);
+      }
+      return;
+    }
+    const Range rows = context.share(outer_);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      std::int64_t rest = row, a_offset = 0, b_offset = 0;
+      for (int i = inner_axis_ - 1; i >= 0; --i) {
+        const std::int64_t index = rest % y_.shape[i];
+        rest /= y_.shape[i];
+        a_offset += index * a_steps_[static_cast<std::size_t>(i)];
+        b_offset += index * b_steps_[static_cast<std::size_t>(i)];
+      }
+      binary(op_, a + a_offset, a_inner_, b + b_offset, b_inner_, y + row * inner_, inner_);
+    }
+  }
+
+  static std::int64_t broadcast_step(const Operand& operand, int axis, int rank) {
+    const int own = axis - (rank - operand.shape.rank());
+    return own < 0 || operand.shape[own] == 1 ? 0
+                                              : operand.strides[static_cast<std::size_t>(own)] / 4;
+  }
+
+ private:
+  /// Whether an axis with this step goes on where the joined inner axes end.
+  bool joins(std::int64_t step, std::int64_t inner_step) const {
+    if (inner_step < 0) return step == 0 || step == 1;
+    return inner_step == 0 ? step == 0 : step == inner_;
+  }
+
+  Operand a_, b_, y_;
+  Binary op_;
+  std::array<std::int64_t, max_rank> a_steps_{}, b_steps_{};
+  std::int64_t inner_ = 1, outer_ = 1, a_inner_ = 0, b_inner_ = 0;
+  int inner_axis_ = 0;
+};
+
+/// Where FloatTask can be used: no gathering along the innermost axis.
+bool suits_floats(const Step& step) {
+  if (step.output.shape.dtype() != DType::f32) return false;
+  const int rank = step.output.shape.rank();
+  for (const Operand& input : step.inputs) {
+    if (rank == 0 || step.output.shape[rank - 1] == 1) continue;
+    const std::int64_t inner = FloatTask::broadcast_step(input, rank - 1, rank);
+    if (inner != 0 && inner != 1) return false;
+  }
+  return true;
+}
+
+template <class T, class F>
+void each(const PointCall& call, F f) {
+  const auto* a = static_cast<const T*>(call.x[0]);
+  const auto* b = static_cast<const T*>(call.x[1]);
+  auto* y = static_cast<T*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) {
+    y[i] = f(a[i * call.step[0]], b[i * call.step[1]]);
+  }
+}
+
+/// By the op's own definition, one element at a time.
+template <class Op, class T>
+void defined(const PointCall& call, const OpInstance&) noexcept {
+  each<T>(call, [](T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return static_cast<T>(Op::of(static_cast<double>(a), static_cast<double>(b)));
+    } else {
+      return static_cast<T>(Op::of_integer(a, b));
+    }
+  });
+}
+
+template <Binary op>
+void floats(const PointCall& call, const OpInstance&) noexcept {
+  binary(op, static_cast<const float*>(call.x[0]), call.step[0],
+         static_cast<const float*>(call.x[1]), call.step[1], static_cast<float*>(call.y),
+         call.count);
+}
+
+template <Arithmetic op, Compute type>
+void native(const PointCall& call, const OpInstance&) noexcept {
+  arithmetic(type, op, call.x[0], call.step[0], call.x[1], call.step[1], call.y, call.count);
+}
+
+/// An op with vector code for floats; whole numbers have it too unless `Op` divides.
+template <class Op, Binary op, Arithmetic typed>
+std::unique_ptr<Task> make_vector(const Step& step, Compiler&) {
+  constexpr bool divides = typed == Arithmetic::div;
+  switch (compute_type(step.output.shape.dtype())) {
+    case Compute::f32:
+      if (suits_floats(step)) return std::make_unique<FloatTask>(step);
+      return point_task(step, floats<op>);
+    case Compute::f64:
+      return point_task(step, native<typed, Compute::f64>);
+    case Compute::i32:
+      return point_task(step, divides ? defined<Op, std::int32_t> : native<typed, Compute::i32>);
+    case Compute::i64:
+      return point_task(step, divides ? defined<Op, std::int64_t> : native<typed, Compute::i64>);
+  }
+  return nullptr;
+}
+
+template <class Op>
+std::unique_ptr<Task> make_defined(const Step& step, Compiler&) {
+  switch (compute_type(step.output.shape.dtype())) {
+    case Compute::f32:
+      return point_task(step, defined<Op, float>);
+    case Compute::f64:
+      return point_task(step, defined<Op, double>);
+    case Compute::i32:
+      return point_task(step, defined<Op, std::int32_t>);
+    case Compute::i64:
+      return point_task(step, defined<Op, std::int64_t>);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+#define TENON_VECTOR_BINARY(id, Struct)                                                    \
+  extern const Kernel id##_kernel;                                                         \
+  constinit const Kernel id##_kernel {                                                     \
+    op_def<Struct>, takes_everything, make_vector<Struct, Binary::id, Arithmetic::id>      \
+  }
+#define TENON_DEFINED_BINARY(id, Struct) \
+  extern const Kernel id##_kernel;       \
+  constinit const Kernel id##_kernel { op_def<Struct>, takes_everything, make_defined<Struct> }
+
+TENON_VECTOR_BINARY(add, Add);
+TENON_VECTOR_BINARY(sub, Sub);
+TENON_VECTOR_BINARY(mul, Mul);
+TENON_VECTOR_BINARY(div, Div);
+TENON_VECTOR_BINARY(minimum, Minimum);
+TENON_VECTOR_BINARY(maximum, Maximum);
+TENON_DEFINED_BINARY(pow, Pow);
+TENON_DEFINED_BINARY(remainder, Remainder);
+TENON_DEFINED_BINARY(fmod, Fmod);
+
+}  // namespace tenon::cpu

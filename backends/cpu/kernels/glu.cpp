@@ -1,0 +1,80 @@
+#include "../elementwise/elementwise.hpp"
+#include "point_task.hpp"
+
+#include <tenon/ops/glu.hpp>
+
+namespace tenon::cpu {
+namespace {
+
+class GluTask final : public Task {
+ public:
+  explicit GluTask(const Step& step)
+      : gate_(step.inputs[0]),
+        up_(step.inputs[1]),
+        y_(step.output),
+        activation_(*find_unary(step.op.as<Glu>()->activation.text())),
+        rows_(row_count(y_.shape)),
+        size_(row_size(y_.shape)),
+        gate_step_(*even_row_step(gate_)),
+        up_step_(*even_row_step(up_)) {}
+  void run(const TaskContext& context) const noexcept override {
+    // One long row is shared in pieces, many rows by rows.
+    const auto* gate = context.pointer<const float>(gate_);
+    const auto* up = context.pointer<const float>(up_);
+    auto* y = context.pointer<float>(y_);
+    if (rows_ == 1) {
+      const Range range = flat_share(context, size_);
+      if (range.begin < range.end) {
+        gated(activation_, gate + range.begin, up + range.begin, y + range.begin,
+              range.end - range.begin);
+      }
+      return;
+    }
+    const Range rows = context.share(rows_);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      gated(activation_, gate + row * gate_step_, up + row * up_step_, y + row * size_, size_);
+    }
+  }
+
+ private:
+  Operand gate_, up_, y_;
+  Unary activation_;
+  std::int64_t rows_, size_, gate_step_, up_step_;
+};
+
+bool has_even_rows(const Operand& operand) {
+  return operand.shape.dtype() == DType::f32 && !needs_dense_rows(operand, "") &&
+         even_row_step(operand);
+}
+
+void gated_block(const PointCall& call, const OpInstance& op) noexcept {
+  alignas(64) float gate[block_elements], up[block_elements];
+  const auto spread = [&](int i, float* to) {
+    const auto* x = static_cast<const float*>(call.x[i]);
+    if (call.step[i] != 0) return x;
+    std::fill_n(to, call.count, *x);
+    return static_cast<const float*>(to);
+  };
+  gated(*find_unary(op.as<Glu>()->activation.text()), spread(0, gate), spread(1, up),
+        static_cast<float*>(call.y), call.count);
+}
+
+std::optional<std::string> refuses(const Step& step) {
+  if (compute_type(step.output.shape.dtype()) != Compute::f32) return "not computed in f32";
+  return std::nullopt;
+}
+
+std::unique_ptr<Task> make(const Step& step, Compiler&) {
+  if (has_even_rows(step.inputs[0]) && has_even_rows(step.inputs[1])) {
+    return std::make_unique<GluTask>(step);
+  }
+  return point_task(step, gated_block);
+}
+
+}  // namespace
+
+extern const Kernel glu_kernel;
+constinit const Kernel glu_kernel{op_def<Glu>, refuses, make};
+
+}  // namespace tenon::cpu
+

@@ -1,0 +1,130 @@
+#include "reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+template <class T>
+void copy_run(const std::byte* from, std::int64_t step, std::int64_t count, std::byte* to) {
+  auto* out = reinterpret_cast<T*>(to);
+  if (step == 0) {
+    std::fill_n(out, count, *reinterpret_cast<const T*>(from));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = *reinterpret_cast<const T*>(from + i * step);
+  }
+}
+
+void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
+              std::byte* to) {
+  if (step == unit) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * unit));
+    return;
+  }
+  switch (unit) {
+    case 1:
+      return copy_run<std::uint8_t>(from, step, count, to);
+    case 2:
+      return copy_run<std::uint16_t>(from, step, count, to);
+    case 4:
+      return copy_run<std::uint32_t>(from, step, count, to);
+    default:
+      return copy_run<std::uint64_t>(from, step, count, to);
+  }
+}
+
+}  // namespace
+
+void Loops::push(std::int64_t size, std::int64_t step) noexcept {
+  if (size == 1) return;
+  if (rank > 0) {
+    const auto last = static_cast<std::size_t>(rank - 1);
+    if (steps[last] == step * size) {
+      sizes[last] *= size;
+      steps[last] = step;
+      return;
+    }
+  }
+  sizes[static_cast<std::size_t>(rank)] = size;
+  steps[static_cast<std::size_t>(rank)] = step;
+  ++rank;
+}
+
+void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first,
+                   std::int64_t count, std::byte* to) const noexcept {
+  if (count <= 0) return;
+  if (rank == 0) {
+    copy_run(from, 0, unit, count, to);
+    return;
+  }
+  std::array<std::int64_t, max_rank> index{};
+  std::int64_t offset = 0;
+  const int inner = rank - 1;
+  for (int i = inner; i >= 0; --i) {
+    const auto at = static_cast<std::size_t>(i);
+    index[at] = first % sizes[at];
+    first /= sizes[at];
+    offset += index[at] * steps[at];
+  }
+  const auto last = static_cast<std::size_t>(inner);
+  while (true) {
+    const std::int64_t run = std::min(count, sizes[last] - index[last]);
+    copy_run(from + offset, steps[last], unit, run, to);
+    count -= run;
+    if (count == 0) return;
+    to += run * unit;
+    offset -= index[last] * steps[last];
+    index[last] = 0;
+    for (int i = inner - 1; i >= 0; --i) {
+      const auto at = static_cast<std::size_t>(i);
+      offset += steps[at];
+      if (++index[at] < sizes[at]) break;
+      offset -= index[at] * steps[at];
+      index[at] = 0;
+    }
+  }
+}
+
+Reader::Reader(const Operand& operand, const Shape& output, As as)
+    : operand_(operand),
+      unit_(block_bytes(operand.shape.dtype())),
+      converts_(as == As::computed && !is_computed_as_stored(operand.shape.dtype())) {
+  const int rank = output.rank();
+  for (int i = 0; i < rank; ++i) {
+    const int own = i - (rank - operand.shape.rank());
+    const bool fixed = own < 0 || operand.shape[own] == 1;
+    loops_.push(output[i], fixed ? 0 : operand.strides[static_cast<std::size_t>(own)]);
+  }
+  single_ = loops_.rank == 0 || (loops_.rank == 1 && loops_.steps[0] == 0);
+  dense_ = loops_.rank == 1 && loops_.steps[0] == unit_;
+}
+
+Reader::Block Reader::read(const TaskContext& context, std::int64_t first, std::int64_t count,
+                           BlockBuffer& buffer) const noexcept {
+  const auto* start = context.pointer<const std::byte>(operand_);
+  const DType dtype = operand_.shape.dtype();
+  if (single_) {
+    if (!converts_) return {start, 0};
+    widen(dtype, start, buffer.bytes, 1);
+    return {buffer.bytes, 0};
+  }
+  if (dense_) {
+    const std::byte* from = start + first * unit_;
+    if (!converts_) return {from, 1};
+    widen(dtype, from, buffer.bytes, count);
+    return {buffer.bytes, 1};
+  }
+  if (!converts_) {
+    loops_.gather(start, unit_, first, count, buffer.bytes);
+    return {buffer.bytes, 1};
+  }
+  alignas(64) std::byte stored[block_elements * 4];  // what is converted takes four bytes at most
+  loops_.gather(start, unit_, first, count, stored);
+  widen(dtype, stored, buffer.bytes, count);
+  return {buffer.bytes, 1};
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,65 @@
+// Blocks of an operand's elements, in the order of the output they broadcast to and in the type that
+// kernels compute in: what lets one kernel serve every stride and every narrow type.
+#pragma once
+
+#include "../elementwise/typed.hpp"
+#include "../task.hpp"
+
+#include <array>
+#include <cstdint>
+
+namespace tenon::cpu {
+
+/// Elements that Reader::read gives at most, and bytes of a buffer for them.
+inline constexpr std::int64_t block_elements = 512;
+struct BlockBuffer {
+  alignas(64) std::byte bytes[block_elements * 8];
+};
+
+/// The axes of an array as loops, outermost first: axes of one element dropped, and neighbours
+/// joined where one step serves both.
+struct Loops {
+  int rank = 0;
+  std::array<std::int64_t, max_rank> sizes{};
+  std::array<std::int64_t, max_rank> steps{};  ///< bytes
+
+  void push(std::int64_t size, std::int64_t step) noexcept;
+  /// Copies elements [first, first + count) of the row-major order, `unit` bytes each: 1, 2, 4, 8.
+  void gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
+              std::byte* to) const noexcept;
+};
+
+class Reader {
+ public:
+  /// As: raw gives the elements as they are stored, computed gives them as compute_type(dtype).
+  enum class As : std::uint8_t { raw, computed };
+  Reader(const Operand& operand, const Shape& output, As as);
+
+  struct Block {
+    const void* data;
+    std::int64_t step;  ///< 1, or 0 for one element that stands for all
+  };
+  /// Elements [first, first + count), count <= block_elements: in place where the operand lies so,
+  /// else in `buffer`.
+  Block read(const TaskContext& context, std::int64_t first, std::int64_t count,
+             BlockBuffer& buffer) const noexcept;
+
+ private:
+  Operand operand_;
+  Loops loops_;
+  std::int64_t unit_;
+  bool converts_;
+  bool dense_ = false, single_ = false;
+};
+
+/// Threads share flat arrays in pieces of this many elements, so that neighbours do not write to
+/// one cache line.
+inline constexpr std::int64_t piece_elements = 256;
+
+/// This thread's part of `count` elements.
+inline Range flat_share(const TaskContext& context, std::int64_t count) noexcept {
+  const Range pieces = context.share((count + piece_elements - 1) / piece_elements);
+  return {pieces.begin * piece_elements, std::min(pieces.end * piece_elements, count)};
+}
+
+}  // namespace tenon::cpu

@@ -42,7 +42,10 @@ std::uint64_t vector_lines(const Pool& i) {
 
 template <class Type>
 std::uint64_t cycles_of(const Caps& caps, const Type& i) {
-  if constexpr (Type::engine != Engine::ex) {
+  if constexpr (Type::opcode == Opcode::cvt) {
+    const bool moves = i.plain_place != ocm_place || i.blocked_place != ocm_place;
+    return moves ? 0 : vector_cycles(std::uint64_t{i.pixels} * blocks_of(i.channels));
+  } else if constexpr (Type::engine != Engine::ex) {
     return 0;
   } else if constexpr (requires { product(i); }) {
     const Product p = product(i);

@@ -38,7 +38,8 @@ struct Transfer {
 };
 Transfer transfer(const Instruction& instruction);
 
-/// Cycles of EX for an instruction of EX; 0 for others.
+/// Cycles of an instruction that does not move data through the DDR port: those of EX, and Convert
+/// with both sides in OCM. 0 for others.
 std::uint64_t execute_cycles(const Caps& caps, const Instruction& instruction);
 
 /// Cycles of a transfer that nobody disturbs: latency + ceil(64 bursts * freq / bandwidth).

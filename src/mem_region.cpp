@@ -165,6 +165,13 @@ std::optional<MemChunk> MemRegion::chunk(const MemPtr& begin, std::uint64_t size
   return std::nullopt;
 }
 
+double MemRegion::Usage::fragmentation() const noexcept {
+  if (capacity_bytes <= used_bytes) return 0;
+  const std::uint64_t free_bytes = capacity_bytes - used_bytes;
+  if (largest_hole_bytes >= free_bytes) return 0;
+  return 1 - static_cast<double>(largest_hole_bytes) / static_cast<double>(free_bytes);
+}
+
 MemRegion::Usage MemRegion::usage() const {
   const std::scoped_lock lock(ledger_->mutex);
   return {.used_bytes = ledger_->used_bytes, .peak_bytes = ledger_->peak_bytes};

@@ -150,7 +150,11 @@ class MemRegion {
     std::uint64_t used_bytes = 0;
     std::uint64_t peak_bytes = 0;
     std::uint64_t capacity_bytes = 0;      ///< 0: not bounded by the region
-    std::uint64_t largest_hole_bytes = 0;  ///< 0: not known to the region
+    std::uint64_t largest_hole_bytes = 0;  ///< 0: none, or not known to the region
+
+    /// The share of the free bytes that lies outside the largest hole, from 0 to 1: 0 when all free
+    /// bytes are one hole, when none are free, and for regions without a capacity.
+    double fragmentation() const noexcept;
   };
   virtual Usage usage() const;
 

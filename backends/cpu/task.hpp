@@ -111,7 +111,7 @@ const Kernel* kernel_of(const OpDef* op) noexcept;
 
 // Clauses that many kernels share: nothing when they hold.
 std::optional<std::string> takes_everything(const Step& step);  ///< that the op's checks let pass
-std::optional<std::string> needs_f32(const Step& step);  ///< every input and the output
+std::optional<std::string> needs_f32(const Step& step);         ///< every input and the output
 std::optional<std::string> needs_dense(const Operand& operand, std::string_view what);
 std::optional<std::string> needs_dtype(const Operand& operand, DType dtype, std::string_view what);
 /// The last axis steps by one element (or has at most one).

@@ -188,6 +188,16 @@ class Chat(Folder):
         self.assertNotIn(b"tokens/s", printed.stdout)
         self.assertIn(b"tokens/s", printed.stderr)
 
+    def test_raw_turns_go_on_with_one_text(self):
+        raw = self.json("chat", self.model, "--raw", "-n", 4, "--temp", 0, stdin=b"hand\n")["turns"][0]
+        plain = self.json("generate", self.model, "-n", 4, "--temp", 0, "--prompt", "hand")
+        self.assertEqual(raw["assistant"], plain["text"])
+        two = self.json("chat", self.model, "--raw", "-n", 4, "--temp", 0, stdin=b"hand\na\n")["turns"]
+        self.assertEqual(two[0], {**two[0], "assistant": raw["assistant"]})
+        # The second turn reads what was drawn last and what is new, not the text before.
+        self.assertLessEqual(two[1]["prompt_tokens"], 3)
+        self.assertEqual(self.tenon("chat", LLAMA, "--raw", "-n", 2, stdin=b"a\n").returncode, 0)
+
     def test_no_message(self):
         self.assertEqual(self.json("chat", self.model)["turns"], [])
 

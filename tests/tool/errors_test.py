@@ -109,7 +109,7 @@ class WrongFile(Folder):
         model_files.make_encoder(encoder)
         self.refused(UNSUPPORTED, "Unsupported", "embed", LLAMA, "a", says="this is gguf")
         self.refused(UNSUPPORTED, "Unsupported", "generate", encoder, "--prompt", "a", says="this is safetensors")
-        self.refused(MALFORMED, "TemplateError", "chat", LLAMA, says="no chat template")
+        self.refused(MALFORMED, "TemplateError", "chat", LLAMA, says="--raw")
         self.refused(MALFORMED, "TemplateError", "generate", LLAMA, "--chat", "--prompt", "a", says="--chat")
 
     def test_encoders_with_wrong_configurations(self):

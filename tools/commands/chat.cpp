@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,19 +16,21 @@ namespace {
 
 struct Options {
   std::string system;
+  bool raw = false;
   models::GenerateOptions generate{.max_tokens = 512, .sampler = {}, .stop = {}, .cancel = {}};
 };
 
-/// A conversation that rereads only what changed since the last turn.
+/// A conversation that rereads only what changed since the last turn. Without a format, turns are
+/// plain text, one behind the other.
 class Chat {
  public:
-  Chat(const models::LanguageModel& model, const text::ChatFormat& format,
+  Chat(const models::LanguageModel& model, const text::ChatFormat* format,
        models::GenerateOptions options)
       : model_(model),
         format_(format),
         options_(std::move(options)),
         conversation_(model.conversation()) {
-    options_.stop = format.stop_tokens();
+    if (format != nullptr) options_.stop = format->stop_tokens();
   }
 
   void add(std::string role, std::string content) {
@@ -36,39 +39,50 @@ class Chat {
   const std::vector<text::ChatMessage>& messages() const { return messages_; }
 
   models::Generated answer(const std::function<void(std::string_view)>& emit) {
-    const std::vector<std::int32_t> ids = format_.format(messages_).encode(model_.tokenizer());
+    const std::vector<std::int32_t> ids = prompt();
     const auto [end, unused] = std::ranges::mismatch(read_, ids);
     auto kept = static_cast<std::size_t>(end - read_.begin());
     kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
     conversation_.rewind(static_cast<std::int64_t>(kept));
     auto result =
         models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit);
-    read_ = ids;
-    read_.insert(read_.end(), result.tokens.begin(), result.tokens.end());
+    transcript_ = ids;
+    transcript_.insert(transcript_.end(), result.tokens.begin(), result.tokens.end());
+    read_ = transcript_;
     read_.resize(static_cast<std::size_t>(conversation_.position()));
     add("assistant", result.text);
     return result;
   }
 
  private:
+  std::vector<std::int32_t> prompt() const {
+    if (format_ != nullptr) return format_->format(messages_).encode(model_.tokenizer());
+    std::vector<std::int32_t> ids = transcript_;
+    const auto more =
+        model_.tokenizer().encode(messages_.back().content, {.add_special = ids.empty()});
+    ids.insert(ids.end(), more.begin(), more.end());
+    return ids;
+  }
+
   const models::LanguageModel& model_;
-  const text::ChatFormat& format_;
+  const text::ChatFormat* format_;  // null: raw
   models::GenerateOptions options_;
   models::Conversation conversation_;
   std::vector<text::ChatMessage> messages_;
-  std::vector<std::int32_t> read_;
+  std::vector<std::int32_t> transcript_;
+  std::vector<std::int32_t> read_;  // of the transcript: the last token drawn is not read yet
 };
 
 void run(const Tool& tool, const Options& options) {
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
-  const auto format = model.chat_format();
-  if (!format) {
+  const auto format = options.raw ? std::nullopt : model.chat_format();
+  if (!format && !options.raw) {
     throw Error(Errc::template_error, tool.model,
-                "the file has no chat template; `tenon generate` goes on with raw text");
+                "the file has no chat template; --raw sends messages as plain text");
   }
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (!tool.json) fmt::print(stderr, "model loaded in {:.2f} s\n", seconds(model.load_time()));
-  Chat chat(model, *format, options.generate);
+  Chat chat(model, format ? &*format : nullptr, options.generate);
   if (!options.system.empty()) chat.add("system", options.system);
   const auto print = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -110,6 +124,10 @@ void add_chat(CLI::App& app, Tool& tool) {
   add_model(command, tool);
   command.add_option("--system", options->system,
                      "A system message; the template's own without it");
+  command
+      .add_flag("--raw", options->raw,
+                "Plain text instead of the file's chat template; each line is gone on with")
+      ->excludes("--system");
   command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();

@@ -11,11 +11,12 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::array<std::string_view, 38> unary_names{
-    "neg",   "abs",   "square",     "sqrt",  "rsqrt", "reciprocal", "exp",         "log",
-    "tanh",  "erf",   "sigmoid",    "relu",  "silu",  "gelu",       "gelu_tanh",   "sign",
-    "floor", "ceil",  "trunc",      "round", "exp2",  "expm1",      "log2",        "log1p",
-    "sin",   "cos",   "tan",        "asin",  "acos",  "atan",       "relu6",       "softplus",
-    "mish",  "hardsigmoid", "hardswish", "leaky_relu", "elu", "clamp"};
+    "neg",        "abs",  "square", "sqrt",     "rsqrt", "reciprocal",  "exp",
+    "log",        "tanh", "erf",    "sigmoid",  "relu",  "silu",        "gelu",
+    "gelu_tanh",  "sign", "floor",  "ceil",     "trunc", "round",       "exp2",
+    "expm1",      "log2", "log1p",  "sin",      "cos",   "tan",         "asin",
+    "acos",       "atan", "relu6",  "softplus", "mish",  "hardsigmoid", "hardswish",
+    "leaky_relu", "elu",  "clamp"};
 constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
                                                        "div", "minimum", "maximum"};
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-/// The functions of elementwise.hpp and typed.hpp as the files compiled for one instruction set provide them.
-/// Those files see plain data only, for the reason that matmul/kernels.hpp gives.
+/// The functions of elementwise.hpp and typed.hpp as the files compiled for one instruction set
+/// provide them. Those files see plain data only, for the reason that matmul/kernels.hpp gives.
 namespace tenon::cpu {
 
 struct ElementwiseKernels {

@@ -230,7 +230,9 @@ TENON_INLINE Float logarithm_of_two(Float x) {
   const Float mantissa = reinterpret_cast<Float>(bits - (exponent << 23));
   const Float k = __builtin_convertvector(exponent, Float) - (subnormal ? set(23.0f) : set(0.0f));
   const Float y = fma(logarithm(mantissa), set(1.44269504f), k);
-  const Float ends = x == set(0.0f) ? set(-__builtin_inff()) : x < set(0.0f) ? (x - x) / (x - x) : x;
+  const Float ends = x == set(0.0f)  ? set(-__builtin_inff())
+                     : x < set(0.0f) ? (x - x) / (x - x)
+                                     : x;
   return x > set(0.0f) && x < set(__builtin_inff()) ? y : ends;
 }
 

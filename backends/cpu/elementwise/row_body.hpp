@@ -6,7 +6,6 @@
 namespace tenon::cpu {
 namespace {
 
-
 /// Sum of term(x[i]) in f64: element i belongs to sum i mod 16 on every instruction set, and the 16
 /// sums are folded by halves.
 template <class Term>

@@ -47,7 +47,8 @@ TENON_INLINE Float far_lanes(Float x, Float y, Function f) {
   Simd::store_float(in, x);
   bool any = false;
   for (int i = 0; i < Simd::lanes; ++i) any |= !(__builtin_fabsf(in[i]) <= 0x1p20f);
-  if (!any) [[likely]] return y;
+  if (!any) [[likely]]
+    return y;
   Simd::store_float(out, y);
   for (int i = 0; i < Simd::lanes; ++i) {
     if (!(__builtin_fabsf(in[i]) <= 0x1p20f)) {
@@ -57,9 +58,7 @@ TENON_INLINE Float far_lanes(Float x, Float y, Function f) {
   return Simd::load_float(out);
 }
 /// What reduce_angle is given: far lanes hold 0.
-TENON_INLINE Float near_lanes(Float x) {
-  return absolute(x) <= set(0x1p20f) ? x : set(0.0f);
-}
+TENON_INLINE Float near_lanes(Float x) { return absolute(x) <= set(0x1p20f) ? x : set(0.0f); }
 
 TENON_INLINE Float sine_polynomial(Float r) {
   const Float square = r * r;
@@ -98,9 +97,7 @@ TENON_INLINE Float arc_tangent(Float x) {
   const Float a = absolute(x);
   const Mask large = a > set(2.414213562f), middle = a > set(0.4142135624f);
   const Float start = large ? set(1.57079633f) : middle ? set(0.785398163f) : set(0.0f);
-  const Float v = large    ? set(-1.0f) / a
-                  : middle ? (a - set(1.0f)) / (a + set(1.0f))
-                           : a;
+  const Float v = large ? set(-1.0f) / a : middle ? (a - set(1.0f)) / (a + set(1.0f)) : a;
   const Float square = v * v;
   const Float p = polynomial(square, 8.05374449538e-2f, -1.38776856032e-1f, 1.99777106478e-1f,
                              -3.33329491539e-1f);
@@ -115,9 +112,7 @@ TENON_INLINE Float small_arc_sine(Float v) {
   return fma(v * square, p, v);
 }
 /// sqrt((1 - a) / 2): asin(a) = pi / 2 - 2 asin of it.
-TENON_INLINE Float half_chord(Float a) {
-  return square_root((set(1.0f) - a) * set(0.5f));
-}
+TENON_INLINE Float half_chord(Float a) { return square_root((set(1.0f) - a) * set(0.5f)); }
 TENON_INLINE Float arc_sine(Float x) {
   const Float a = absolute(x);
   const Float large = set(1.57079633f) - set(2.0f) * small_arc_sine(half_chord(a));

@@ -1,5 +1,5 @@
-// Kernels on other element types than f32. They compute in four types; the narrower ones are widened
-// to one of them block by block.
+// Kernels on other element types than f32. They compute in four types; the narrower ones are
+// widened to one of them block by block.
 #pragma once
 
 #include <tenon/dtype.hpp>
@@ -21,8 +21,8 @@ void widen(DType from, const void* x, void* y, std::int64_t count) noexcept;
 /// Back to `to` from its compute type: modulo 2^bits, rounded to nearest even; to bool: not 0.
 void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept;
 
-/// Whole numbers wrap around; a NaN makes minimum and maximum NaN. Not for f32, see elementwise.hpp;
-/// division only for f64.
+/// Whole numbers wrap around; a NaN makes minimum and maximum NaN. Not for f32, see
+/// elementwise.hpp; division only for f64.
 enum class Arithmetic : std::uint8_t { add, sub, mul, div, minimum, maximum };
 /// y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1, all of type `type`; y may be a or b.
 void arithmetic(Compute type, Arithmetic op, const void* a, std::int64_t a_step, const void* b,

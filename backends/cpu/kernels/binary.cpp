@@ -10,8 +10,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// f32 without copies: broadcasting walks the outer axes and calls the flat kernel on the innermost ones, which are
-/// joined as far as both operands are dense or constant along them.
+/// f32 without copies: broadcasting walks the outer axes and calls the flat kernel on the innermost
+/// ones, which are joined as far as both operands are dense or constant along them.
 class FloatTask final : public Task {
  public:
   explicit FloatTask(const Step& step)
@@ -168,10 +168,10 @@ std::unique_ptr<Task> make_defined(const Step& step, Compiler&) {
 
 }  // namespace
 
-#define TENON_VECTOR_BINARY(id, Struct)                                                    \
-  extern const Kernel id##_kernel;                                                         \
-  constinit const Kernel id##_kernel {                                                     \
-    op_def<Struct>, takes_everything, make_vector<Struct, Binary::id, Arithmetic::id>      \
+#define TENON_VECTOR_BINARY(id, Struct)                                               \
+  extern const Kernel id##_kernel;                                                    \
+  constinit const Kernel id##_kernel {                                                \
+    op_def<Struct>, takes_everything, make_vector<Struct, Binary::id, Arithmetic::id> \
   }
 #define TENON_DEFINED_BINARY(id, Struct) \
   extern const Kernel id##_kernel;       \

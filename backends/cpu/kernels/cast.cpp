@@ -20,8 +20,8 @@ To converted(From x) {
     return static_cast<To>(x);
   } else if constexpr (std::is_floating_point_v<From>) {
     // 2^bits of the type, which the compared type holds exactly, unlike the largest number.
-    constexpr auto end = static_cast<From>(
-        static_cast<double>(std::numeric_limits<To>::max() / 2 + 1) * 2.0);
+    constexpr auto end =
+        static_cast<From>(static_cast<double>(std::numeric_limits<To>::max() / 2 + 1) * 2.0);
     constexpr auto begin = static_cast<From>(std::numeric_limits<To>::min());
     if (x >= end) return std::numeric_limits<To>::max();
     if (x < begin) return std::numeric_limits<To>::min();

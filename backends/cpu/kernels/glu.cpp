@@ -77,4 +77,3 @@ extern const Kernel glu_kernel;
 constinit const Kernel glu_kernel{op_def<Glu>, refuses, make};
 
 }  // namespace tenon::cpu
-

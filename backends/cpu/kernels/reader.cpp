@@ -53,8 +53,8 @@ void Loops::push(std::int64_t size, std::int64_t step) noexcept {
   ++rank;
 }
 
-void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first,
-                   std::int64_t count, std::byte* to) const noexcept {
+void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
+                   std::byte* to) const noexcept {
   if (count <= 0) return;
   if (rank == 0) {
     copy_run(from, 0, unit, count, to);

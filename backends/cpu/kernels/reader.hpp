@@ -1,5 +1,5 @@
-// Blocks of an operand's elements, in the order of the output they broadcast to and in the type that
-// kernels compute in: what lets one kernel serve every stride and every narrow type.
+// Blocks of an operand's elements, in the order of the output they broadcast to and in the type
+// that kernels compute in: what lets one kernel serve every stride and every narrow type.
 #pragma once
 
 #include "../elementwise/typed.hpp"

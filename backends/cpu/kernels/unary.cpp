@@ -56,9 +56,8 @@ void defined(const PointCall& call, const OpInstance& instance) noexcept {
       each<T>(call, [&op](T x) { return x < op.min ? op.min : x > op.max ? op.max : x; });
     } else {
       const std::int64_t low = whole(std::ceil(op.min)), high = whole(std::floor(op.max));
-      each<T>(call, [=](T x) {
-        return static_cast<T>(std::min(std::max<std::int64_t>(x, low), high));
-      });
+      each<T>(call,
+              [=](T x) { return static_cast<T>(std::min(std::max<std::int64_t>(x, low), high)); });
     }
   } else if constexpr (std::is_floating_point_v<T>) {
     each<T>(call, [&op](T x) { return op.of(x); });

@@ -1,5 +1,6 @@
 #include "partition.hpp"
 
+#include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "task.hpp"
 
@@ -61,32 +62,6 @@ struct Node {
   std::vector<Node> body;
 };
 
-class CopyTask final : public Task {
- public:
-  explicit CopyTask(const Step& step) : from_(step.inputs[0]), to_(step.output) {
-    rows_ = to_.shape.rank() > 0 ? to_.shape[0] : 1;
-  }
-  void run(const TaskContext& context) const noexcept override {
-    HostView from = context.frame.view(from_);
-    HostView to = context.frame.view(to_);
-    if (to_.shape.rank() == 0) {
-      if (context.worker.thread == 0) copy_elements(from, to);
-      return;
-    }
-    const Range rows = context.share(rows_);
-    if (rows.begin >= rows.end) return;
-    from.data += rows.begin * from.strides[0];
-    to.data += rows.begin * to.strides[0];
-    from.shape = from.shape.with_dim(0, rows.end - rows.begin);
-    to.shape = from.shape;
-    copy_elements(from, to);
-  }
-
- private:
-  Operand from_, to_;
-  std::int64_t rows_;
-};
-
 class PrepareTask final : public Task {
  public:
   PrepareTask(const Operand& x, std::int64_t rows, std::int64_t inputs, std::int64_t x_step)
@@ -105,8 +80,8 @@ class PrepareTask final : public Task {
 class PartitionCompiler final : public Compiler {
  public:
   /// `counts`: of the loops around the partition.
-  PartitionCompiler(bool exact, std::size_t constants, const LoopSteps& counts)
-      : exact_(exact), packed_(constants, false), counts_(counts) {}
+  PartitionCompiler(bool exact, int threads, std::size_t constants, const LoopSteps& counts)
+      : exact_(exact), threads_(threads), packed_(constants, false), counts_(counts) {}
 
   std::vector<Node> compile(std::span<const Step> steps) {
     std::vector<Node> nodes;
@@ -123,6 +98,7 @@ class PartitionCompiler final : public Compiler {
   }
 
   bool exact() const noexcept override { return exact_; }
+  int threads() const noexcept override { return threads_; }
   std::int64_t scratch(std::int64_t bytes) override {
     return std::exchange(scratch_bytes_, aligned(scratch_bytes_ + bytes));
   }
@@ -174,7 +150,7 @@ class PartitionCompiler final : public Compiler {
     const Touch write = touch_of(step.output);
     reads_prepared_ = false;
     std::unique_ptr<Task> task = step.kind == Step::Kind::copy
-                                     ? std::make_unique<CopyTask>(step)
+                                     ? make_copy(step)
                                      : kernel_of(step.op.def())->make(step, *this);
     if (reads_prepared_) reads.push_back(prepared_touch);
     add_task(std::move(task), reads, {write});
@@ -219,6 +195,7 @@ class PartitionCompiler final : public Compiler {
   }
 
   bool exact_;
+  int threads_;
   std::vector<bool> packed_;
   LoopSteps counts_;  // how often each loop runs
   std::vector<Node>* nodes_ = nullptr;
@@ -342,7 +319,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
                                              std::shared_ptr<ThreadPool> pool, bool exact) {
   LoopSteps counts{};
   find_loops_around(program.steps, steps, counts);
-  PartitionCompiler compiler(exact, program.constants.size(), counts);
+  PartitionCompiler compiler(exact, pool->threads(), program.constants.size(), counts);
   auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(steps);
   compiled->packed = compiler.packed();

@@ -87,6 +87,8 @@ class Compiler {
  public:
   virtual ~Compiler() = default;
   virtual bool exact() const noexcept = 0;
+  /// Threads that a run has at most.
+  virtual int threads() const noexcept = 0;
   /// Memory of the task's own for as long as a run lasts; and such that is zero when a run begins.
   /// Offsets for TaskContext::scratch and TaskContext::zeroed.
   virtual std::int64_t scratch(std::int64_t bytes) = 0;

@@ -72,6 +72,10 @@ void softmax_row(const float* x, float* y, std::int64_t count) noexcept {
   elementwise_kernels().softmax_row(x, y, count);
 }
 
+void log_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
+  elementwise_kernels().log_softmax_row(x, y, count);
+}
+
 float fold_row(Fold op, const float* x, std::int64_t count) noexcept {
   return elementwise_kernels().fold_row(op, x, count);
 }

@@ -78,6 +78,8 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
                     std::int64_t count) noexcept;
 /// One row: softmax; y may be x.
 void softmax_row(const float* x, float* y, std::int64_t count) noexcept;
+/// One row: x - max - log(sum(exp(x - max))); y may be x.
+void log_softmax_row(const float* x, float* y, std::int64_t count) noexcept;
 
 enum class Fold : std::uint8_t { sum, mean, max, min };
 /// One row to one number; a NaN makes max and min NaN.

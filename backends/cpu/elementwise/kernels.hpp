@@ -30,6 +30,9 @@ struct ElementwiseKernels {
   void (*choose)(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
                  std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
                  std::int64_t count) noexcept;
+  void (*accumulate)(Compute, Gathering, const void* x, std::int64_t count, void* sums,
+                     std::int64_t width) noexcept;
+  void (*log_softmax_row)(const float* x, float* y, std::int64_t count) noexcept;
   /// Null where the instruction set has no conversion of its own.
   void (*f16_to_f32)(const std::uint16_t* x, float* y, std::int64_t count) noexcept;
   void (*f32_to_f16)(const float* x, std::uint16_t* y, std::int64_t count) noexcept;

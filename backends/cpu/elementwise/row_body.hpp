@@ -100,6 +100,23 @@ void run_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
   map([=](Float v) { return v * scale; }, y, count, Array{y});
 }
 
+void run_log_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
+  constexpr std::int64_t block = 128;
+  const Float peak = set(run_fold_row(Fold::max, x, count));
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; i += block) {
+    const std::int64_t n = count - i < block ? count - i : block;
+    float powers[block];
+    map([=](Float v) { return exponential(v - peak); }, powers, n, Array{x + i});
+    sum += plain_sum(powers, n);
+  }
+  // Both subtracted one after the other: their sum would round away digits of the smaller one.
+  float part[lanes];
+  Simd::store_float(part, logarithm(set(static_cast<float>(sum))));
+  const Float scale = set(part[0]);
+  map([=](Float v) { return (v - peak) - scale; }, y, count, Array{x});
+}
+
 void rotate_apart(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                   float* y) {
   for (std::int64_t i = 0; i < pairs; i += lanes) {

@@ -13,6 +13,9 @@ enum class Compute : std::uint8_t { i32, i64, f32, f64 };
 /// bool, i8 .. i32 and u8, u16: i32; u32 and i64: i64; f16, bf16 and f32: f32; f64: f64.
 /// `dtype` is a plain type.
 Compute compute_type(DType dtype) noexcept;
+constexpr std::int64_t compute_bytes(Compute type) noexcept {
+  return type == Compute::i32 || type == Compute::f32 ? 4 : 8;
+}
 /// Whether elements of that type lie in memory as kernels compute with them.
 bool is_computed_as_stored(DType dtype) noexcept;
 
@@ -37,5 +40,11 @@ void compare(Compute type, Comparison op, const void* a, std::int64_t a_step, co
 void choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const void* a,
             std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
             std::int64_t count) noexcept;
+
+enum class Gathering : std::uint8_t { sum, product, max, min };
+/// sums[i % width] = f(sums[i % width], x[i]), in order; `sums` are i64 for whole numbers and f64
+/// for others. A NaN makes max and min NaN. `count` is a multiple of width, or less than it.
+void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, void* sums,
+                std::int64_t width) noexcept;
 
 }  // namespace tenon::cpu

@@ -155,5 +155,61 @@ void run_choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, c
   }
 }
 
+template <class T, class Sum, class F>
+[[gnu::always_inline]] inline void accumulate_of(const void* x, std::int64_t count, void* sums,
+                                                 std::int64_t width, F f) {
+  const auto* from = static_cast<const T*>(x);
+  auto* to = static_cast<Sum*>(sums);
+  constexpr std::int64_t few = 16;
+  if (width == few && count >= few) {
+    Sum part[few];
+    for (std::int64_t i = 0; i < few; ++i) part[i] = to[i];
+    for (; count > 0; count -= few, from += few) {
+      for (std::int64_t i = 0; i < few; ++i) part[i] = f(part[i], static_cast<Sum>(from[i]));
+    }
+    for (std::int64_t i = 0; i < few; ++i) to[i] = part[i];
+    return;
+  }
+  for (; count > 0; count -= width, from += width) {
+    const std::int64_t columns = count < width ? count : width;
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < columns; ++i) {
+      to[i] = f(to[i], static_cast<Sum>(from[i]));
+    }
+  }
+}
+
+template <class T, class Sum>
+void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
+                   std::int64_t width) {
+  using U = typename WrappingType<Sum>::Type;
+  const auto run = [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); };
+  switch (op) {
+    case Gathering::sum:
+      return run(
+          [](Sum p, Sum q) { return static_cast<Sum>(static_cast<U>(p) + static_cast<U>(q)); });
+    case Gathering::product:
+      return run(
+          [](Sum p, Sum q) { return static_cast<Sum>(static_cast<U>(p) * static_cast<U>(q)); });
+    case Gathering::max:
+      return run([](Sum p, Sum q) { return p > q || p != p ? p : q; });
+    case Gathering::min:
+      return run([](Sum p, Sum q) { return p < q || p != p ? p : q; });
+  }
+}
+
+void run_accumulate(Compute type, Gathering op, const void* x, std::int64_t count, void* sums,
+                    std::int64_t width) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return accumulate_by<std::int32_t, std::int64_t>(op, x, count, sums, width);
+    case Compute::i64:
+      return accumulate_by<std::int64_t, std::int64_t>(op, x, count, sums, width);
+    case Compute::f32:
+      return accumulate_by<float, double>(op, x, count, sums, width);
+    case Compute::f64:
+      return accumulate_by<double, double>(op, x, count, sums, width);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::cpu

@@ -18,8 +18,10 @@ void copy_run(const std::byte* from, std::int64_t step, std::int64_t count, std:
   }
 }
 
+}  // namespace
+
 void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
-              std::byte* to) {
+              std::byte* to) noexcept {
   if (step == unit) {
     std::memcpy(to, from, static_cast<std::size_t>(count * unit));
     return;
@@ -36,8 +38,6 @@ void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::
   }
 }
 
-}  // namespace
-
 void Loops::push(std::int64_t size, std::int64_t step) noexcept {
   if (size == 1) return;
   if (rank > 0) {
@@ -53,8 +53,23 @@ void Loops::push(std::int64_t size, std::int64_t step) noexcept {
   ++rank;
 }
 
+<<<<<<< HEAD
 void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
                    std::byte* to) const noexcept {
+=======
+std::int64_t Loops::offset(std::int64_t position) const noexcept {
+  std::int64_t result = 0;
+  for (int i = rank - 1; i > 0; --i) {
+    const auto at = static_cast<std::size_t>(i);
+    result += position % sizes[at] * steps[at];
+    position /= sizes[at];
+  }
+  return rank == 0 ? 0 : result + position * steps[0];
+}
+
+void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first,
+                   std::int64_t count, std::byte* to) const noexcept {
+>>>>>>> cpu-kernels
   if (count <= 0) return;
   if (rank == 0) {
     copy_run(from, 0, unit, count, to);

@@ -16,6 +16,11 @@ struct BlockBuffer {
   alignas(64) std::byte bytes[block_elements * 8];
 };
 
+/// Elements of `unit` bytes (1, 2, 4, 8) that are `step` bytes apart, or one that repeats, side by
+/// side.
+void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
+              std::byte* to) noexcept;
+
 /// The axes of an array as loops, outermost first: axes of one element dropped, and neighbours
 /// joined where one step serves both.
 struct Loops {
@@ -24,6 +29,8 @@ struct Loops {
   std::array<std::int64_t, max_rank> steps{};  ///< bytes
 
   void push(std::int64_t size, std::int64_t step) noexcept;
+  /// Bytes to element `position` of the row-major order.
+  std::int64_t offset(std::int64_t position) const noexcept;
   /// Copies elements [first, first + count) of the row-major order, `unit` bytes each: 1, 2, 4, 8.
   void gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
               std::byte* to) const noexcept;

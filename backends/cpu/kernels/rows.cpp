@@ -1,120 +1,131 @@
-// Kernels that take one row after another: norms, softmax, reductions of the last axis.
+// Norms and softmax: kernels that take one row after another.
 #include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
+#include "lanes.hpp"
 
+#include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/norm.hpp>
-#include <tenon/ops/reduce.hpp>
 #include <tenon/ops/softmax.hpp>
+
+#include <array>
 
 namespace tenon::cpu {
 namespace {
 
-/// Calls body(x row, y row) for this thread's rows of a step whose rows lie evenly.
+/// What a row's kernel gets: weights are null where the op has none.
+struct Row {
+  const float* x;
+  std::array<const float*, 2> weights;
+  float* y;
+  std::int64_t size;
+};
+
+/// Calls body(row) for this thread's rows along `axis`. Rows that are not f32 side by side, and
+/// such weights, pass through memory of the thread's own.
 template <class Body>
 class RowTask final : public Task {
  public:
-  RowTask(const Step& step, std::int64_t y_step, Body body)
+  RowTask(const Step& step, int axis, Compiler& compiler, Body body)
       : x_(step.inputs[0]),
         y_(step.output),
-        rows_(row_count(x_.shape)),
-        size_(row_size(x_.shape)),
-        x_step_(*even_row_step(x_)),
-        y_step_(y_step),
-        body_(std::move(body)) {}
+        x_lanes_(x_, axis),
+        y_lanes_(y_, axis),
+        body_(std::move(body)) {
+    bool direct = is_direct();
+    for (std::size_t i = 1; i < step.inputs.size(); ++i) {
+      weights_.push_back(step.inputs[i]);
+      weight_lanes_.emplace_back(step.inputs[i], 0);
+      direct = direct && weight_lanes_.back().is_direct();
+    }
+    if (direct) return;
+    row_bytes_ = (x_lanes_.size() * 4 + 63) / 64 * 64;
+    scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
+  }
 
   void run(const TaskContext& context) const noexcept override {
-    const Range rows = context.share(rows_);
-    const auto* x = context.pointer<const float>(x_);
-    auto* y = context.pointer<float>(y_);
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      body_(context, x + row * x_step_, y + row * y_step_, size_);
+    const Range lanes = context.share(x_lanes_.count());
+    if (lanes.begin >= lanes.end) return;
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    std::byte* const own =
+        context.scratch(scratch_) + context.worker.thread * rows_of_scratch * row_bytes_;
+    Row row{nullptr, {}, nullptr, x_lanes_.size()};
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const auto* weight = context.pointer<const std::byte>(weights_[i]);
+      if (!weight_lanes_[i].is_direct()) {
+        std::byte* const wide = own + static_cast<std::int64_t>(2 + i) * row_bytes_;
+        weight_lanes_[i].read_all(weight, wide);
+        weight = wide;
+      }
+      row.weights[i] = reinterpret_cast<const float*>(weight);
+    }
+    const bool direct = is_direct();
+    for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
+      const std::byte* from = x + x_lanes_.offset(i);
+      std::byte* const to = y + y_lanes_.offset(i);
+      if (!direct) x_lanes_.read_all(from, own);
+      row.x = reinterpret_cast<const float*>(direct ? from : own);
+      row.y = reinterpret_cast<float*>(direct ? to : own + row_bytes_);
+      body_(row);
+      if (!direct) y_lanes_.write_all(own + row_bytes_, to);
     }
   }
 
  private:
+  static constexpr std::int64_t rows_of_scratch = 4;  // x, y, two weights
+  bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
+
   Operand x_, y_;
-  std::int64_t rows_, size_, x_step_, y_step_;
+  std::vector<Operand> weights_;
+  Lanes x_lanes_, y_lanes_;
+  std::vector<Lanes> weight_lanes_;
   Body body_;
+  std::int64_t row_bytes_ = 0, scratch_ = 0;
 };
 
 template <class Body>
-std::unique_ptr<Task> row_task(const Step& step, std::int64_t y_step, Body body) {
-  return std::make_unique<RowTask<Body>>(step, y_step, std::move(body));
+std::unique_ptr<Task> row_task(const Step& step, int axis, Compiler& compiler, Body body) {
+  return std::make_unique<RowTask<Body>>(step, axis, compiler, std::move(body));
 }
 
-std::optional<std::string> refuses_rows(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
-  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
-  if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
-  for (std::size_t i = 1; i < step.inputs.size(); ++i) {
-    if (auto why = needs_dense(step.inputs[i], "a weight")) return why;
+std::optional<std::string> refuses(const Step& step) {
+  for (const Operand& input : step.inputs) {
+    if (compute_type(input.shape.dtype()) != Compute::f32) return "not computed in f32";
   }
   return std::nullopt;
 }
 
-std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler&) {
+int last_axis(const Step& step) { return step.output.shape.rank() - 1; }
+
+std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler& compiler) {
   const auto eps = static_cast<float>(step.op.as<RmsNorm>()->eps);
-  std::optional<Operand> weight;
-  if (step.inputs.size() > 1) weight = step.inputs[1];
-  return row_task(
-      step, row_size(step.output.shape),
-      [eps, weight](const TaskContext& context, const float* x, float* y, std::int64_t size) {
-        rms_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr, eps, y, size);
-      });
-}
-
-std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler&) {
-  const auto eps = static_cast<float>(step.op.as<LayerNorm>()->eps);
-  std::optional<Operand> weight, bias;
-  if (step.inputs.size() > 1) weight = step.inputs[1];
-  if (step.inputs.size() > 2) bias = step.inputs[2];
-  return row_task(
-      step, row_size(step.output.shape),
-      [eps, weight, bias](const TaskContext& context, const float* x, float* y, std::int64_t size) {
-        layer_norm_row(x, weight ? context.pointer<const float>(*weight) : nullptr,
-                       bias ? context.pointer<const float>(*bias) : nullptr, eps, y, size);
-      });
-}
-
-std::optional<std::string> refuses_softmax(const Step& step) {
-  if (step.op.as<Softmax>()->axis != step.inputs[0].shape.rank() - 1)
-    return "not along the last axis";
-  return refuses_rows(step);
-}
-
-std::unique_ptr<Task> make_softmax(const Step& step, Compiler&) {
-  return row_task(step, row_size(step.output.shape),
-                  [](const TaskContext&, const float* x, float* y, std::int64_t size) {
-                    softmax_row(x, y, size);
-                  });
-}
-
-template <class Op>
-std::optional<std::string> refuses_fold(const Step& step) {
-  const IntList& axes = step.op.as<Op>()->axes;
-  const int rank = step.inputs[0].shape.rank();
-  if (rank == 0 || axes.size() != 1 || axes[0] != rank - 1) return "not over the last axis alone";
-  if (row_size(step.inputs[0].shape) == 0) return "nothing to reduce";
-  return refuses_rows(step);
-}
-
-template <Fold op>
-std::unique_ptr<Task> make_fold(const Step& step, Compiler&) {
-  return row_task(step, 1, [](const TaskContext&, const float* x, float* y, std::int64_t size) {
-    *y = fold_row(op, x, size);
+  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
+    rms_norm_row(row.x, row.weights[0], eps, row.y, row.size);
   });
+}
+
+std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
+  const auto eps = static_cast<float>(step.op.as<LayerNorm>()->eps);
+  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
+    layer_norm_row(row.x, row.weights[0], row.weights[1], eps, row.y, row.size);
+  });
+}
+
+std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
+  return row_task(step, static_cast<int>(step.op.as<Softmax>()->axis), compiler,
+                  [](const Row& row) { softmax_row(row.x, row.y, row.size); });
+}
+
+std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
+  return row_task(step, static_cast<int>(step.op.as<LogSoftmax>()->axis), compiler,
+                  [](const Row& row) { log_softmax_row(row.x, row.y, row.size); });
 }
 
 }  // namespace
 
-extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, sum_kernel, mean_kernel,
-    max_kernel, min_kernel;
-constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses_rows, make_rms_norm};
-constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses_rows, make_layer_norm};
-constinit const Kernel softmax_kernel{op_def<Softmax>, refuses_softmax, make_softmax};
-constinit const Kernel sum_kernel{op_def<Sum>, refuses_fold<Sum>, make_fold<Fold::sum>};
-constinit const Kernel mean_kernel{op_def<Mean>, refuses_fold<Mean>, make_fold<Fold::mean>};
-constinit const Kernel max_kernel{op_def<Max>, refuses_fold<Max>, make_fold<Fold::max>};
-constinit const Kernel min_kernel{op_def<Min>, refuses_fold<Min>, make_fold<Fold::min>};
+extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, log_softmax_kernel;
+constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses, make_rms_norm};
+constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses, make_layer_norm};
+constinit const Kernel softmax_kernel{op_def<Softmax>, refuses, make_softmax};
+constinit const Kernel log_softmax_kernel{op_def<LogSoftmax>, refuses, make_log_softmax};
 
 }  // namespace tenon::cpu

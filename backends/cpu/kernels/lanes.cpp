@@ -1,0 +1,62 @@
+#include "lanes.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+
+Lanes::Lanes(const Operand& operand, int axis)
+    : dtype_(operand.shape.dtype()),
+      unit_(block_bytes(dtype_)),
+      computed_unit_(compute_bytes(compute_type(dtype_))),
+      size_(operand.shape[axis]),
+      step_(size_ == 1 ? unit_ : operand.strides[static_cast<std::size_t>(axis)]) {
+  for (int i = 0; i < operand.shape.rank(); ++i) {
+    if (i == axis) continue;
+    count_ *= operand.shape[i];
+    outer_.push(operand.shape[i], operand.strides[static_cast<std::size_t>(i)]);
+  }
+}
+
+std::int64_t Lanes::offset(std::int64_t i) const noexcept { return outer_.offset(i); }
+
+bool Lanes::is_direct() const noexcept { return step_ == unit_ && is_computed_as_stored(dtype_); }
+
+const void* Lanes::read(const std::byte* lane, std::int64_t first, std::int64_t count,
+                        BlockBuffer& buffer) const noexcept {
+  const std::byte* from = lane + first * step_;
+  if (is_direct()) return from;
+  if (step_ == unit_) {
+    widen(dtype_, from, buffer.bytes, count);
+    return buffer.bytes;
+  }
+  BlockBuffer stored;
+  const bool converts = !is_computed_as_stored(dtype_);
+  copy_run(from, step_, unit_, count, converts ? stored.bytes : buffer.bytes);
+  if (converts) widen(dtype_, stored.bytes, buffer.bytes, count);
+  return buffer.bytes;
+}
+
+void Lanes::read_all(const std::byte* lane, std::byte* to) const noexcept {
+  for (std::int64_t i = 0; i < size_; i += block_elements) {
+    const std::int64_t count = std::min(block_elements, size_ - i);
+    BlockBuffer buffer;
+    std::memcpy(to + i * computed_unit_, read(lane, i, count, buffer),
+                static_cast<std::size_t>(count * computed_unit_));
+  }
+}
+
+void Lanes::write_all(const std::byte* from, std::byte* lane) const noexcept {
+  if (step_ == unit_) return narrow(dtype_, from, lane, size_);
+  for (std::int64_t i = 0; i < size_; i += block_elements) {
+    const std::int64_t count = std::min(block_elements, size_ - i);
+    BlockBuffer buffer;
+    narrow(dtype_, from + i * computed_unit_, buffer.bytes, count);
+    for (std::int64_t j = 0; j < count; ++j) {
+      std::memcpy(lane + (i + j) * step_, buffer.bytes + j * unit_,
+                  static_cast<std::size_t>(unit_));
+    }
+  }
+}
+
+}  // namespace tenon::cpu

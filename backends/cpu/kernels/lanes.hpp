@@ -1,0 +1,39 @@
+// The stretches of an array along one axis, one for each position of the other axes: what norms,
+// softmax, rankings and running sums work on.
+#pragma once
+
+#include "reader.hpp"
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+class Lanes {
+ public:
+  /// `axis` in [0, rank).
+  Lanes(const Operand& operand, int axis);
+
+  std::int64_t count() const noexcept { return count_; }
+  std::int64_t size() const noexcept { return size_; }
+  /// Bytes from the operand's first element to lane `i`'s.
+  std::int64_t offset(std::int64_t i) const noexcept;
+  /// Whether elements of a lane are neighbours in memory, stored as they are computed with.
+  bool is_direct() const noexcept;
+
+  /// Elements [first, first + count) of the lane that starts at `lane`, count <= block_elements, in
+  /// their compute type: in place where they lie so, else in `buffer`.
+  const void* read(const std::byte* lane, std::int64_t first, std::int64_t count,
+                   BlockBuffer& buffer) const noexcept;
+  /// A whole lane in its compute type, to memory for it.
+  void read_all(const std::byte* lane, std::byte* to) const noexcept;
+  /// A whole lane from its compute type.
+  void write_all(const std::byte* from, std::byte* lane) const noexcept;
+
+ private:
+  DType dtype_;
+  std::int64_t unit_, computed_unit_;
+  std::int64_t count_ = 1, size_, step_;
+  Loops outer_;
+};
+
+}  // namespace tenon::cpu

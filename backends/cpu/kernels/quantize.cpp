@@ -1,0 +1,91 @@
+// Rows to block types and back.
+#include "lanes.hpp"
+
+#include <tenon/ops/quantize.hpp>
+#include <tenon/quant.hpp>
+
+namespace tenon::cpu {
+namespace {
+
+class QuantizeTask final : public Task {
+ public:
+  explicit QuantizeTask(const Step& step)
+      : x_(step.inputs[0]), y_(step.output), row_step_(*even_row_step(x_)) {}
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t size = row_size(x_.shape);
+    const DType dtype = y_.shape.dtype();
+    const std::int64_t row_bytes = size / block_size(dtype) * block_bytes(dtype);
+    const auto* x = context.pointer<const float>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    const Range rows = context.share(row_count(x_.shape));
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      quantize(dtype, x + row * row_step_, y + row * row_bytes, size);
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  std::int64_t row_step_;
+};
+
+std::optional<std::string> refuses_quantize(const Step& step) {
+  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
+  if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
+  return std::nullopt;
+}
+
+class DequantizeTask final : public Task {
+ public:
+  explicit DequantizeTask(const Step& step)
+      : x_(step.inputs[0]), y_(step.output), rows_(row_count(x_.shape)) {
+    for (int i = 0; i + 1 < x_.shape.rank(); ++i) {
+      outer_.push(x_.shape[i], x_.strides[static_cast<std::size_t>(i)]);
+    }
+  }
+  void run(const TaskContext& context) const noexcept override {
+    constexpr std::int64_t most = 256;  // what every block's size divides
+    const std::int64_t size = row_size(x_.shape);
+    const DType from = x_.shape.dtype(), to = y_.shape.dtype();
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    const Range rows = context.share(rows_);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::byte* blocks = x + outer_.offset(row);
+      for (std::int64_t i = 0; i < size; i += most) {
+        const std::int64_t count = std::min(most, size - i);
+        std::byte* const out = y + (row * size + i) * block_bytes(to);
+        const std::byte* const in = blocks + i / block_size(from) * block_bytes(from);
+        if (to == DType::f32) {
+          dequantize(from, in, reinterpret_cast<float*>(out), count);
+          continue;
+        }
+        float values[most];
+        dequantize(from, in, values, count);
+        if (to != DType::f64) {
+          narrow(to, values, out, count);
+        } else {
+          for (std::int64_t j = 0; j < count; ++j) reinterpret_cast<double*>(out)[j] = values[j];
+        }
+      }
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  std::int64_t rows_;
+  Loops outer_;
+};
+
+}  // namespace
+
+extern const Kernel quantize_kernel, dequantize_kernel;
+constinit const Kernel quantize_kernel{op_def<Quantize>, refuses_quantize,
+                                       [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
+                                         return std::make_unique<QuantizeTask>(step);
+                                       }};
+constinit const Kernel dequantize_kernel{op_def<Dequantize>, takes_everything,
+                                         [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
+                                           return std::make_unique<DequantizeTask>(step);
+                                         }};
+
+}  // namespace tenon::cpu

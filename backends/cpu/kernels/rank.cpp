@@ -1,0 +1,241 @@
+// Where along an axis the extreme elements stand, and running sums.
+#include "../elementwise/elementwise.hpp"
+#include "lanes.hpp"
+
+#include <tenon/ops/arg_reduce.hpp>
+#include <tenon/ops/cumsum.hpp>
+#include <tenon/ops/topk.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <limits>
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+/// The best element so far and where it stands; a NaN beats all.
+template <class T>
+struct Best {
+  T value{};
+  std::int64_t index = -1;
+};
+
+template <bool greatest, class T>
+void look(const T* x, std::int64_t first, std::int64_t count, Best<T>& best) noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    // The block's extreme by vectors; only a block that wins is searched.
+    const float extreme = fold_row(greatest ? Fold::max : Fold::min, x, count);
+    const bool wins = best.index < 0 || (best.value == best.value &&
+                                         (extreme != extreme || (greatest ? extreme > best.value
+                                                                          : extreme < best.value)));
+    if (!wins) return;
+    const auto* found = extreme == extreme ? std::find(x, x + count, extreme)
+                                           : std::find_if(x, x + count, [](float v) { return v != v; });
+    best = {extreme, first + (found - x)};
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const T v = x[i];
+      const bool wins = best.index < 0 || (best.value == best.value &&
+                                           (v != v || (greatest ? v > best.value : v < best.value)));
+      if (wins) best = {v, first + i};
+    }
+  }
+}
+
+template <bool greatest, class T>
+class ArgTask final : public Task {
+ public:
+  ArgTask(const Step& step, int axis) : x_(step.inputs[0]), y_(step.output), lanes_(x_, axis) {}
+  void run(const TaskContext& context) const noexcept override {
+    const auto* x = context.pointer<const std::byte>(x_);
+    const DType dtype = y_.shape.dtype();
+    auto* y = context.pointer<std::byte>(y_);
+    const Range range = context.share(lanes_.count());
+    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
+      const std::byte* start = x + lanes_.offset(lane);
+      Best<T> best;
+      BlockBuffer buffer;
+      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+        look<greatest>(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count, best);
+      }
+      store_int64(dtype, y + lane * block_bytes(dtype), best.index);
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  Lanes lanes_;
+};
+
+/// Calls use(T{}) with the type that x is computed in.
+template <class Use>
+std::unique_ptr<Task> with_type(const Step& step, Use use) {
+  switch (compute_type(step.inputs[0].shape.dtype())) {
+    case Compute::i32:
+      return use(std::int32_t{});
+    case Compute::i64:
+      return use(std::int64_t{});
+    case Compute::f32:
+      return use(float{});
+    case Compute::f64:
+      return use(double{});
+  }
+  return nullptr;
+}
+
+template <class Op, bool greatest>
+std::unique_ptr<Task> make_arg(const Step& step, Compiler&) {
+  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
+    return std::make_unique<ArgTask<greatest, T>>(step, static_cast<int>(step.op.as<Op>()->axis));
+  });
+}
+
+/// A number whose order as an unsigned one is that of the values: a NaN above all, zeros equal.
+template <class T>
+auto ordered(T value) noexcept {
+  using U = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  constexpr U sign = U{1} << (8 * sizeof(T) - 1);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (value != value) return static_cast<U>(~U{0});
+    const U bits = std::bit_cast<U>(value + T{0});
+    return (bits & sign) != 0 ? static_cast<U>(~bits) : static_cast<U>(bits | sign);
+  } else {
+    return static_cast<U>(static_cast<U>(value) ^ sign);
+  }
+}
+
+/// Value first, then the lower index.
+template <class U>
+struct Ranked {
+  U key;
+  std::uint32_t before;  ///< ~index
+  friend bool operator>(const Ranked& a, const Ranked& b) noexcept {
+    return a.key != b.key ? a.key > b.key : a.before > b.before;
+  }
+};
+
+template <class T>
+class TopkTask final : public Task {
+  using Entry = Ranked<decltype(ordered(T{}))>;
+
+ public:
+  TopkTask(const Step& step, Compiler& compiler)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        count_(step.op.as<Topk>()->k),
+        axis_(static_cast<std::size_t>(step.op.as<Topk>()->axis)),
+        lanes_(x_, static_cast<int>(axis_)),
+        results_(y_, static_cast<int>(axis_)) {
+    entry_bytes_ = (lanes_.size() * static_cast<std::int64_t>(sizeof(Entry)) + 63) / 64 * 64;
+    scratch_ = compiler.scratch(compiler.threads() * entry_bytes_);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    if (count_ == 0) return;
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    auto* entries = reinterpret_cast<Entry*>(context.scratch(scratch_) +
+                                             context.worker.thread * entry_bytes_);
+    const std::int64_t step = y_.strides[axis_];
+    const Range range = context.share(lanes_.count());
+    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
+      const std::byte* start = x + lanes_.offset(lane);
+      BlockBuffer buffer;
+      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+        const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
+        for (std::int64_t j = 0; j < count; ++j) {
+          entries[i + j] = {ordered(values[j]), ~static_cast<std::uint32_t>(i + j)};
+        }
+      }
+      if (count_ < lanes_.size()) {
+        std::nth_element(entries, entries + count_, entries + lanes_.size(), std::greater<>());
+      }
+      std::sort(entries, entries + count_, std::greater<>());
+      std::byte* to = y + results_.offset(lane);
+      for (std::int64_t i = 0; i < count_; ++i) {
+        *reinterpret_cast<std::int32_t*>(to + i * step) =
+            static_cast<std::int32_t>(~entries[i].before);
+      }
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  std::int64_t count_;
+  std::size_t axis_;
+  Lanes lanes_, results_;
+  std::int64_t entry_bytes_ = 0, scratch_ = 0;
+};
+
+std::unique_ptr<Task> make_topk(const Step& step, Compiler& compiler) {
+  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
+    return std::make_unique<TopkTask<T>>(step, compiler);
+  });
+}
+
+template <class T>
+class CumsumTask final : public Task {
+  static constexpr bool is_floating = std::is_floating_point_v<T>;
+  using Sum = std::conditional_t<is_floating, double, std::uint64_t>;
+
+ public:
+  explicit CumsumTask(const Step& step)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        axis_(static_cast<std::size_t>(step.op.as<Cumsum>()->axis)),
+        lanes_(x_, static_cast<int>(axis_)),
+        results_(y_, static_cast<int>(axis_)) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    const DType dtype = y_.shape.dtype();
+    const std::int64_t step = y_.strides[axis_];
+    const Range range = context.share(lanes_.count());
+    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
+      const std::byte* start = x + lanes_.offset(lane);
+      std::byte* to = y + results_.offset(lane);
+      Sum sum = 0;
+      BlockBuffer buffer;
+      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+        const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
+        for (std::int64_t j = 0; j < count; ++j, to += step) {
+          sum += static_cast<Sum>(values[j]);
+          if constexpr (!is_floating) {
+            store_int64(dtype, to, static_cast<std::int64_t>(sum));
+          } else if (dtype == DType::f32) {
+            *reinterpret_cast<float*>(to) = static_cast<float>(sum);
+          } else {
+            store_double(dtype, to, sum);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  std::size_t axis_;
+  Lanes lanes_, results_;
+};
+
+std::unique_ptr<Task> make_cumsum(const Step& step, Compiler&) {
+  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
+    return std::make_unique<CumsumTask<T>>(step);
+  });
+}
+
+}  // namespace
+
+extern const Kernel argmax_kernel, argmin_kernel, topk_kernel, cumsum_kernel;
+constinit const Kernel argmax_kernel{op_def<Argmax>, takes_everything, make_arg<Argmax, true>};
+constinit const Kernel argmin_kernel{op_def<Argmin>, takes_everything, make_arg<Argmin, false>};
+constinit const Kernel topk_kernel{op_def<Topk>, takes_everything, make_topk};
+constinit const Kernel cumsum_kernel{op_def<Cumsum>, takes_everything, make_cumsum};
+
+}  // namespace tenon::cpu

@@ -2,8 +2,17 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+#include <thread>
+
+#include <sys/utsname.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace tenon {
 namespace {
@@ -42,6 +51,40 @@ class HostRegion final : public MemRegion {
   void release(const MemPtr& begin, std::uint64_t) override { std::free(begin.cptr()); }
 };
 
+/// The processor's own name, e.g. "AMD EPYC 9554 64-Core Processor"; "unknown" where it has none.
+std::string cpu_name() {
+  std::string name;
+#if defined(__x86_64__)
+  constexpr unsigned first = 0x80000002;  // three leaves of 16 letters each
+  if (::__get_cpuid_max(0x80000000, nullptr) >= first + 2) {
+    for (unsigned leaf = first; leaf < first + 3; ++leaf) {
+      std::array<unsigned, 4> letters{};
+      ::__get_cpuid(leaf, &letters[0], &letters[1], &letters[2], &letters[3]);
+      name.append(reinterpret_cast<const char*>(letters.data()), sizeof(letters));
+    }
+  }
+#endif
+  const std::size_t begin = name.find_first_not_of(' ');
+  name.erase(std::min(name.find('\0'), name.size()));
+  name.erase(0, std::min(begin, name.size()));
+  name.erase(name.find_last_not_of(' ') + 1);
+  return name.empty() ? "unknown" : name;
+}
+
+/// Such as "Linux 6.1.0".
+std::string system_name() {
+  utsname names{};
+  if (::uname(&names) != 0) return "unknown";
+  return std::string(names.sysname) + " " + names.release;
+}
+
+std::uint64_t system_bytes(int pages) {
+  const long count = ::sysconf(pages);
+  return count < 0 ? 0
+                   : static_cast<std::uint64_t>(count) *
+                         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 class CpuDevice final : public Device {
  public:
   CpuDevice() : Device("cpu:") {
@@ -51,9 +94,16 @@ class CpuDevice final : public Device {
   ~CpuDevice() override { deinit(); }
 
   std::string protocol() const override { return "cpu"; }
-  std::map<std::string, std::string> version() const override { return {}; }
-  std::map<std::string, std::string> params() const override { return {}; }
-  void reset(int) override {}
+  std::map<std::string, std::string> version() const override {
+    return {{"cpu", cpu_name()}, {"system", system_name()}, {"tenon", TENON_VERSION}};
+  }
+  std::map<std::string, std::string> params() const override {
+    return {{"cores", std::to_string(std::thread::hardware_concurrency())},
+            {"memory_bytes", std::to_string(system_bytes(_SC_PHYS_PAGES))},
+            {"page_bytes", std::to_string(::sysconf(_SC_PAGESIZE))}};
+  }
+  /// Work on the CPU ends before its call returns, so that there is nothing to end or to clear.
+  void reset(int level) override { check_reset_level(level); }
 };
 
 }  // namespace

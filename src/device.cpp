@@ -87,6 +87,7 @@ void Device::deinit() noexcept {
     const Part& part = order_[--initialised_];
     try {
       if (part.mem != nullptr) {
+        part.mem->report_remains();
         part.mem->deinit();
       } else {
         part.reg->deinit();
@@ -96,6 +97,12 @@ void Device::deinit() noexcept {
     } catch (...) {
       log(LogLevel::error, "a region's deinit threw something that is no std::exception");
     }
+  }
+}
+
+void Device::check_reset_level(int level) const {
+  if (level < 0 || level > 2) {
+    throw Error(Errc::bad_argument, url_, fmt::format("reset level {}, expected 0 to 2", level));
   }
 }
 

@@ -12,10 +12,7 @@ DevicePtr open_cpu(const DeviceUrl& url) {
   if (!url.address.empty()) {
     throw Error(Errc::device_unavailable, url.text, "the CPU is one device, without an address");
   }
-  if (!url.params.empty()) {
-    throw Error(Errc::bad_key, url.text,
-                fmt::format("the CPU knows no parameter '{}'", url.params.front().first));
-  }
+  url.check_keys({});
   return cpu_device();
 }
 

@@ -65,4 +65,19 @@ DeviceUrl DeviceUrl::parse(std::string_view url) {
   return result;
 }
 
+const std::string* DeviceUrl::find(std::string_view key) const noexcept {
+  const auto param = std::ranges::find(params, key, &decltype(params)::value_type::first);
+  return param != params.end() ? &param->second : nullptr;
+}
+
+void DeviceUrl::check_keys(std::initializer_list<std::string_view> known) const {
+  for (const auto& [key, value] : params) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    throw Error(
+        Errc::bad_key, text,
+        fmt::format("the device knows no parameter '{}'; it knows: {}", key,
+                    known.size() == 0 ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  }
+}
+
 }  // namespace tenon

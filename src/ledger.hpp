@@ -21,8 +21,9 @@ struct MemRegion::Ledger {
     ChunkDeleter deleter;
     bool auto_free;
     bool placed;
-    std::weak_ptr<MemChunk::Node>
-        node;  // expired: nobody holds a chunk that is not freed by itself
+    std::uint64_t generation;
+    // Expired: nobody holds a chunk that is not freed by itself.
+    std::weak_ptr<MemChunk::Node> node;
   };
 
   /// Wrapped memory first or second, then the address. What the region owns never overlaps, so that
@@ -36,7 +37,7 @@ struct MemRegion::Ledger {
   }
 
   /// Any chunk of the region's own that shares a byte with [begin, begin + size); under the mutex.
-  Table::const_iterator find_overlap(std::uint64_t begin, std::uint64_t size) const {
+  Table::iterator find_overlap(std::uint64_t begin, std::uint64_t size) {
     auto next = table.lower_bound(Key{false, begin});
     if (next != table.end() && !next->first.first && next->first.second - begin < size) return next;
     if (next == table.begin()) return table.end();
@@ -51,6 +52,7 @@ struct MemRegion::Ledger {
   Table table;
   std::uint64_t used_bytes = 0;
   std::uint64_t peak_bytes = 0;
+  std::uint64_t generations = 0;
 };
 
 /// What the handles of one chunk share. begin and size repeat the record, to be read without the
@@ -64,7 +66,8 @@ struct MemChunk::Node {
         begin(chunk_record->second.begin),
         size(chunk_record->second.size),
         auto_free(chunk_record->second.auto_free),
-        placed(chunk_record->second.placed) {}
+        placed(chunk_record->second.placed),
+        generation(chunk_record->second.generation) {}
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -80,6 +83,7 @@ struct MemChunk::Node {
   std::uint64_t size;
   bool auto_free;
   bool placed;
+  std::uint64_t generation;
   std::atomic<bool> freed{false};
 };
 

@@ -59,7 +59,15 @@ void MemChunk::Node::give_back() {
     ledger->table.erase(record);
   }
   if (!placed) {
-    if (region != nullptr) region->release(begin, size);
+    if (region == nullptr) return;
+    std::exception_ptr damage;
+    try {
+      region->check_redzones(begin, size);
+    } catch (...) {
+      damage = std::current_exception();
+    }
+    region->release(begin, size);
+    if (damage) std::rethrow_exception(damage);
     return;
   }
   try {
@@ -76,6 +84,7 @@ std::uint64_t MemChunk::size_bytes() const { return checked(node_).size; }
 bool MemChunk::auto_free() const { return checked(node_).auto_free; }
 bool MemChunk::is_freed() const { return checked(node_).freed; }
 bool MemChunk::is_placed() const { return checked(node_).placed; }
+std::uint64_t MemChunk::generation() const { return checked(node_).generation; }
 
 const ChunkDeleter& MemChunk::deleter() const { return live(node_).record->second.deleter; }
 

@@ -68,6 +68,7 @@ MemChunk MemRegion::malloc(std::uint64_t size, bool auto_free, std::uint64_t ali
   if (size > max_bytes || alignment > max_bytes) throw_no_room(size, alignment);
   const MemPtr begin = allocate(size, alignment);
   try {
+    paint_redzones(begin, size);
     return enter(begin, size, {}, auto_free, false);
   } catch (...) {
     release(begin, size);
@@ -107,7 +108,8 @@ MemChunk MemRegion::enter(const MemPtr& begin, std::uint64_t size, ChunkDeleter 
     }
   }
   const auto record = ledger_->table.emplace(
-      key, Ledger::Record{begin, size, std::move(deleter), auto_free, placed, {}});
+      key, Ledger::Record{
+               begin, size, std::move(deleter), auto_free, placed, ++ledger_->generations, {}});
   std::shared_ptr<MemChunk::Node> node;
   try {
     node = std::make_shared<MemChunk::Node>(ledger_, std::move(device), record);
@@ -170,6 +172,49 @@ double MemRegion::Usage::fragmentation() const noexcept {
   const std::uint64_t free_bytes = capacity_bytes - used_bytes;
   if (largest_hole_bytes >= free_bytes) return 0;
   return 1 - static_cast<double>(largest_hole_bytes) / static_cast<double>(free_bytes);
+}
+
+void MemRegion::free(const MemPtr& begin) {
+  const DevicePtr device = device_ != nullptr ? device_->weak_from_this().lock() : nullptr;
+  std::optional<MemChunk> chunk;  // is freed, and its last handle ends, without the lock
+  {
+    const std::scoped_lock lock(ledger_->mutex);
+    for (const bool wrapped : {false, true}) {
+      auto [record, end] = ledger_->table.equal_range(Ledger::key(wrapped, begin));
+      for (; record != end; ++record) {
+        if (record->second.begin != begin) continue;
+        auto node = ledger_->node_of(record, device);
+        if (node == nullptr) continue;
+        if (chunk) {
+          throw Error(Errc::bad_argument, name_,
+                      fmt::format("several chunks begin at {}", to_string(begin)));
+        }
+        chunk = MemChunk(std::move(node));
+      }
+    }
+    if (!chunk) {
+      const auto around = ledger_->find_overlap(Ledger::key(false, begin).second, 1);
+      if (around == ledger_->table.end()) {
+        throw Error(Errc::call_order, name_,
+                    fmt::format("nothing is allocated at {}; it may have been freed before",
+                                to_string(begin)));
+      }
+      throw Error(
+          Errc::bad_argument, name_,
+          fmt::format("{} does not begin a chunk: it is inside the {} bytes at {}",
+                      to_string(begin), around->second.size, to_string(around->second.begin)));
+    }
+  }
+  chunk->free();
+}
+
+bool MemRegion::is_allocated(const MemPtr& begin, std::uint64_t size) const {
+  if (begin.is_null()) return false;
+  const std::uint64_t first = Ledger::key(false, begin).second;
+  const std::scoped_lock lock(ledger_->mutex);
+  const auto record = ledger_->find_overlap(first, 1);
+  if (record == ledger_->table.end() || record->second.begin.kind() != begin.kind()) return false;
+  return size <= record->second.size - (first - record->first.second);
 }
 
 MemRegion::Usage MemRegion::usage() const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +29,11 @@ struct DeviceUrl {
   /// scheme a letter and then letters, digits, '+', '-' or '.'; Errc::syntax, and
   /// Errc::duplicate_name for a repeated key.
   static DeviceUrl parse(std::string_view url);
+
+  /// The value of a parameter; null when it is not given.
+  const std::string* find(std::string_view key) const noexcept;
+  /// For factories: Errc::bad_key, naming the first parameter that is none of these.
+  void check_keys(std::initializer_list<std::string_view> known) const;
 };
 
 /// Memory and registers behind one URL. Shared; regions live as long as their device.
@@ -51,6 +57,11 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual std::string protocol() const = 0;                        ///< "cpu", "sim", ...
   virtual std::map<std::string, std::string> version() const = 0;  ///< component -> version
   virtual std::map<std::string, std::string> params() const = 0;   ///< every effective parameter
+
+  /// Brings the device back to where it takes work again. Level 0 ends the work that is running and
+  /// clears errors; 1 also gives registers their first values; 2 also forgets what memory holds
+  /// (the chunks stay). Errc::bad_argument for other levels: implementations call
+  /// check_reset_level(). Errc::device_lost when the device no longer answers.
   virtual void reset(int level = 0) = 0;
 
   /// In declaration order; a region may depend on the ones before it.
@@ -75,6 +86,8 @@ class Device : public std::enable_shared_from_this<Device> {
   RegRegion& declare(std::unique_ptr<RegRegion> region, bool is_default = false);
   void init();
   void deinit() noexcept;
+
+  void check_reset_level(int level) const;
 
  private:
   struct Part {  // exactly one is set

@@ -77,6 +77,9 @@ class MemChunk {
   bool is_on(const MemRegion& region) const noexcept;
   bool auto_free() const;
   bool is_freed() const;
+  /// The number of this allocation in its region, from 1 on and never given twice: tells a chunk
+  /// from a later one at the same address.
+  std::uint64_t generation() const;
   /// Whether malloc_at made it: the memory is not the region's own, and others may look at it.
   bool is_placed() const;
   /// What gives the memory back; empty when the region does. Valid as long as this chunk.
@@ -91,7 +94,8 @@ class MemChunk {
   /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk;
   /// errors as for write().
   void copy_from(const MemChunk& source) const;
-  /// Gives the memory back now; Errc::call_order when that was done before.
+  /// Gives the memory back now; Errc::call_order when that was done before, Errc::device_error when
+  /// somebody wrote past the ends of the chunk (the memory is given back all the same).
   void free();
 
   friend bool operator==(const MemChunk& a, const MemChunk& b) noexcept {
@@ -141,6 +145,19 @@ class MemRegion {
   MemChunk malloc_at(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter = {},
                      bool auto_free = true);
 
+  /// Frees the chunk that begins here, as MemChunk::free() does for all its handles.
+  /// Errc::call_order when nothing is allocated here (as after an earlier free), Errc::bad_argument
+  /// for the inside of a chunk, and where several chunks wrap memory of others from here on.
+  void free(const MemPtr& begin);
+
+  /// Whether one chunk of the region's own holds all of [begin, begin + size) now: for devices that
+  /// check what commands touch. Memory that others own does not count.
+  bool is_allocated(const MemPtr& begin, std::uint64_t size) const;
+  /// Errc::device_error, naming the chunk, when a byte that the region keeps free beside a chunk
+  /// was written to. free() checks too; the end of the device logs what it finds, and what was
+  /// never freed.
+  void check_redzones() const;
+
   /// The chunks that are allocated now, ordered by address, and the one of exactly this range.
   std::vector<MemChunk> all_chunks() const;
   std::optional<MemChunk> chunk(const MemPtr& begin, std::uint64_t size) const;
@@ -169,6 +186,10 @@ class MemRegion {
   virtual void reserve(const MemPtr& begin, std::uint64_t size);
   virtual void unreserve(const MemPtr& begin, std::uint64_t size) noexcept;
 
+  /// How many bytes allocate() keeps free on both sides of what it gives out. Where that is not 0,
+  /// they are filled with a pattern, and checked when the chunk is freed.
+  virtual std::uint64_t redzone_bytes() const noexcept { return 0; }
+
   /// "No room for `size` bytes", with the code that suits this region.
   [[noreturn]] void throw_no_room(std::uint64_t size, std::uint64_t alignment) const;
 
@@ -178,29 +199,42 @@ class MemRegion {
   struct Ledger;
   MemChunk enter(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter, bool auto_free,
                  bool placed);
+  void paint_redzones(const MemPtr& begin, std::uint64_t size);
+  void check_redzones(const MemPtr& begin, std::uint64_t size) const;
+  void report_remains() const noexcept;
 
   std::string name_;
   Device* device_ = nullptr;
   std::shared_ptr<Ledger> ledger_;  // chunks hold it too, and learn from it that the region is gone
 };
 
-/// One bank of device registers, 64 bits wide at the interface.
+/// One bank of device registers, 64 bits wide at the interface. A device implements read and write.
 class RegRegion {
  public:
-  explicit RegRegion(std::string name) : name_(std::move(name)) {}
+  /// Addresses [base, base + size); size 0: the region itself knows which exist. Errc::bad_argument
+  /// when they go beyond 2^64 - 1.
+  explicit RegRegion(std::string name, std::uint64_t base = 0, std::uint64_t size_bytes = 0);
   virtual ~RegRegion() = default;
   RegRegion(const RegRegion&) = delete;
   RegRegion& operator=(const RegRegion&) = delete;
 
   const std::string& name() const noexcept { return name_; }
+  std::uint64_t base() const noexcept { return base_; }
+  std::uint64_t size_bytes() const noexcept { return size_; }
   virtual void init() {}
   virtual void deinit() {}
-  /// `relative` addresses count from the bank's base.
+  /// `relative` addresses count from the bank's base. Errc::out_of_range for no register.
   virtual std::uint64_t read(std::uint64_t address, bool relative = false) const = 0;
   virtual void write(std::uint64_t address, std::uint64_t value, bool relative = false) = 0;
 
+ protected:
+  /// An address of either kind as a distance from the base; Errc::out_of_range outside the bank.
+  std::uint64_t offset_of(std::uint64_t address, bool relative) const;
+
  private:
   std::string name_;
+  std::uint64_t base_;
+  std::uint64_t size_;
 };
 
 }  // namespace tenon

@@ -27,7 +27,7 @@ class LooseDevice : public Device {
   std::string protocol() const override { return "loose"; }
   std::map<std::string, std::string> version() const override { return {}; }
   std::map<std::string, std::string> params() const override { return {}; }
-  void reset(int) override {}
+  void reset(int level) override { check_reset_level(level); }
 };
 
 class FailingRegisters : public testing::FakeRegisters {
@@ -82,7 +82,41 @@ TEST_CASE("Device: the CPU is one device with one memory") {
 
   const std::string what = expect_error(Errc::bad_key, [] { Device::open("cpu:?threads=4"); });
   CHECK(what.find("threads") != std::string::npos);
+  CHECK(expect_error(Errc::duplicate_name, [] {
+          Device::open("cpu:?threads=4&threads=5");
+        }).find("threads") != std::string::npos);
   expect_error(Errc::device_unavailable, [] { Device::open("cpu:1"); });
+}
+
+TEST_CASE("Device: what the CPU says about itself") {
+  const DevicePtr cpu = cpu_device();
+  for (const char* component : {"cpu", "system", "tenon"}) {
+    INFO(component);
+    CHECK_FALSE(cpu->version().at(component).empty());
+  }
+  CHECK(cpu->version().at("tenon").find('.') != std::string::npos);
+  CHECK(std::stoull(cpu->params().at("memory_bytes")) > 0);
+  CHECK(std::stoull(cpu->params().at("page_bytes")) >= 4096);
+  CHECK(cpu->params().count("cores") == 1);
+}
+
+TEST_CASE("Device: reset levels") {
+  for (const DevicePtr& device : {cpu_device(), DevicePtr(std::make_shared<FakeDevice>())}) {
+    for (const int level : {0, 1, 2}) CHECK_NOTHROW(device->reset(level));
+    expect_error(Errc::bad_argument, [&] { device->reset(-1); });
+    expect_error(Errc::bad_argument, [&] { device->reset(3); });
+  }
+}
+
+TEST_CASE("DeviceUrl: parameters by key") {
+  const DeviceUrl url = DeviceUrl::parse("npu://sim?ocm=2MiB&mac=32x32");
+  REQUIRE(url.find("mac") != nullptr);
+  CHECK(*url.find("mac") == "32x32");
+  CHECK(url.find("dma") == nullptr);
+  CHECK_NOTHROW(url.check_keys({"mac", "ocm", "dma"}));
+  const std::string what = expect_error(Errc::bad_key, [&] { url.check_keys({"ocm", "dma"}); });
+  CHECK(what.find("'mac'") != std::string::npos);
+  CHECK(what.find("ocm, dma") != std::string::npos);
 }
 
 TEST_CASE("Device: schemes are registered once") {
@@ -127,6 +161,12 @@ TEST_CASE("Device: registers by address, absolute or relative") {
   npu.write(16, 7, true);
   CHECK(npu.read(FakeDevice::registers_base + 16) == 7);
   expect_error(Errc::out_of_range, [&] { npu.read(0); });
+  expect_error(Errc::out_of_range, [&] { npu.read(FakeDevice::registers_base - 8); });
+  expect_error(Errc::out_of_range, [&] { npu.read(16 * 8, true); });
+  expect_error(Errc::out_of_range, [&] { npu.write(~std::uint64_t{0}, 0, true); });
+  CHECK(npu.base() == FakeDevice::registers_base);
+  CHECK(npu.size_bytes() == 128);
+  expect_error(Errc::bad_argument, [] { testing::FakeRegisters("top", ~std::uint64_t{0} - 7); });
 }
 
 TEST_CASE("Device: regions begin in order and end in reverse, registers between memories too") {

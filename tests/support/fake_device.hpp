@@ -3,14 +3,13 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/range_allocator.hpp>
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,16 +17,15 @@
 namespace tenon::testing {
 
 /// Addresses [base, base + size), backed by host bytes that only read, write and copy may touch.
-/// First fit; free ranges are what lies between the used ones.
 class FakeRegion : public MemRegion {
  public:
-  FakeRegion(std::string name, std::uint64_t base, std::uint64_t size, bool cpu_addressable,
-             std::vector<std::string>* journal = nullptr)
-      : MemRegion(std::move(name)),
-        base_(base),
+  FakeRegion(const std::string& name, std::uint64_t base, std::uint64_t size, bool cpu_addressable,
+             std::vector<std::string>* journal = nullptr, std::uint64_t redzone = 0)
+      : MemRegion(name),
         cpu_addressable_(cpu_addressable),
         journal_(journal),
-        cells_(size) {}
+        cells_(size),
+        ranges_(base, size, {name, redzone}) {}
 
   bool is_host() const noexcept override { return false; }
   void init() override { note("init"); }
@@ -46,61 +44,36 @@ class FakeRegion : public MemRegion {
     std::memmove(cells(to, size), cells(from, size), size);
   }
 
-  Usage usage() const override {
-    Usage usage = MemRegion::usage();
-    usage.capacity_bytes = cells_.size();
-    return usage;
-  }
+  Usage usage() const override { return ranges_.usage(); }
 
   MemPtr pointer(std::uint64_t offset) const {
-    return cpu_addressable_ ? MemPtr(cells_.data() + offset, base_ + offset)
-                            : MemPtr(base_ + offset);
+    return cpu_addressable_ ? MemPtr(cells_.data() + offset, ranges_.base() + offset)
+                            : MemPtr(ranges_.base() + offset);
   }
-  std::size_t used_ranges() const {
-    const std::scoped_lock lock(mutex_);
-    return used_.size();
-  }
+  std::size_t used_ranges() const { return ranges_.count(); }
 
   mutable std::atomic<int> transfers = 0;  ///< reads and writes so far
 
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
-    const std::scoped_lock lock(mutex_);
-    std::uint64_t at = 0;
-    for (const auto& [begin, length] : used_) {
-      if (begin >= at && begin - at >= size) break;
-      at = (begin + length + alignment - 1) & ~(alignment - 1);
-    }
-    if (at > cells_.size() || size > cells_.size() - at) throw_no_room(size, alignment);
-    used_.emplace(at, size);
-    return pointer(at);
+    const auto begin = ranges_.try_allocate(size, alignment);
+    if (!begin) throw_no_room(size, alignment);
+    return pointer(*begin - ranges_.base());
   }
-  void release(const MemPtr& begin, std::uint64_t) override {
-    const std::scoped_lock lock(mutex_);
-    used_.erase(begin.addr() - base_);
+  void release(const MemPtr& begin, std::uint64_t size) override {
+    ranges_.release(begin.addr(), size);
   }
   void reserve(const MemPtr& begin, std::uint64_t size) override {
-    const std::uint64_t at = begin.addr() - base_;
-    if (at > cells_.size() || size > cells_.size() - at) {
-      throw Error(Errc::out_of_range, name(), "outside the region");
-    }
-    const std::scoped_lock lock(mutex_);
-    const auto next = used_.lower_bound(at);
-    const bool hits_next = next != used_.end() && next->first - at < size;
-    const bool hits_previous = next != used_.begin() && [&] {
-      const auto& [other, length] = *std::prev(next);
-      return at - other < length;
-    }();
-    if (hits_next || hits_previous) throw Error(Errc::overlap, name(), "the range is in use");
-    used_.emplace(at, size);
+    ranges_.reserve(begin.addr(), size);
   }
   void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override {
-    release(begin, size);
+    ranges_.unreserve(begin.addr(), size);
   }
+  std::uint64_t redzone_bytes() const noexcept override { return ranges_.redzone_bytes(); }
 
  private:
   std::byte* cells(const MemPtr& at, std::uint64_t size) const {
-    const std::uint64_t offset = at.addr() - base_;
+    const std::uint64_t offset = at.addr() - ranges_.base();
     if (offset > cells_.size() || size > cells_.size() - offset) {
       throw Error(Errc::device_error, name(), "an access outside the region");
     }
@@ -110,19 +83,17 @@ class FakeRegion : public MemRegion {
     if (journal_ != nullptr) journal_->push_back(what + " " + name());
   }
 
-  std::uint64_t base_;
   bool cpu_addressable_;
   std::vector<std::string>* journal_;
   mutable std::vector<std::byte> cells_;
-  mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::uint64_t> used_;
+  RangeAllocator ranges_;
 };
 
 /// Sixteen registers of 64 bits, one every 8 bytes from `base`.
 class FakeRegisters : public RegRegion {
  public:
   FakeRegisters(std::string name, std::uint64_t base, std::vector<std::string>* journal = nullptr)
-      : RegRegion(std::move(name)), base_(base), journal_(journal) {}
+      : RegRegion(std::move(name), base, 16 * 8), journal_(journal) {}
 
   void init() override {
     if (journal_ != nullptr) journal_->push_back("init " + name());
@@ -139,14 +110,11 @@ class FakeRegisters : public RegRegion {
 
  private:
   std::size_t index(std::uint64_t address, bool relative) const {
-    const std::uint64_t offset = relative ? address : address - base_;
-    if (offset % 8 != 0 || offset / 8 >= values_.size()) {
-      throw Error(Errc::out_of_range, name(), "no such register");
-    }
+    const std::uint64_t offset = offset_of(address, relative);
+    if (offset % 8 != 0) throw Error(Errc::out_of_range, name(), "no such register");
     return offset / 8;
   }
 
-  std::uint64_t base_;
   std::vector<std::string>* journal_;
   std::vector<std::uint64_t> values_ = std::vector<std::uint64_t>(16);
 };
@@ -173,7 +141,7 @@ class FakeDevice : public Device {
   std::string protocol() const override { return "fake"; }
   std::map<std::string, std::string> version() const override { return {{"core", "1"}}; }
   std::map<std::string, std::string> params() const override { return {}; }
-  void reset(int) override {}
+  void reset(int level) override { check_reset_level(level); }
 };
 
 }  // namespace tenon::testing

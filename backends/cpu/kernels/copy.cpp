@@ -58,8 +58,7 @@ std::unique_ptr<Task> make_view(const Step& step, Compiler&) {
 void copy_share(const TaskContext& context, HostView from, HostView to) noexcept {
   constexpr std::int64_t page = 4096;
   if (to.shape.elements() == 0) return;
-  const int axis =
-      to.shape.bytes() <= page ? -1 : shared_axis(to.shape, context.worker.threads);
+  const int axis = to.shape.bytes() <= page ? -1 : shared_axis(to.shape, context.worker.threads);
   if (axis < 0) {
     if (context.worker.thread == 0) copy_elements(from, to);
     return;

@@ -52,8 +52,8 @@ class GatherTask final : public Task {
         axis_(static_cast<int>(step.op.as<Gather>()->axis)),
         outer_(x_, 0, axis_),
         picks_(index_, 0, index_.shape.rank()) {
-    slice_.shape = Shape(x_.shape.dims().subspan(static_cast<std::size_t>(axis_ + 1)),
-                         x_.shape.dtype());
+    slice_.shape =
+        Shape(x_.shape.dims().subspan(static_cast<std::size_t>(axis_ + 1)), x_.shape.dtype());
     std::copy(x_.strides.begin() + axis_ + 1, x_.strides.end(), slice_.strides.begin());
     slice_bytes_ = slice_.shape.elements() * block_bytes(x_.shape.dtype());
     dense_ = slice_.is_contiguous();
@@ -66,15 +66,14 @@ class GatherTask final : public Task {
     auto* y = context.pointer<std::byte>(y_);
     const Range range = context.share(outer_.count() * count);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const std::int64_t pick =
-          load_index(index + picks_.offset(i % count), index_.shape.dtype());
+      const std::int64_t pick = load_index(index + picks_.offset(i % count), index_.shape.dtype());
       if (pick < 0 || pick >= limit) {
         context.fault.report(Errc::out_of_range, "gather: index", pick, limit);
         return;
       }
       if (slice_bytes_ == 0) continue;
-      const std::byte* from = x + outer_.offset(i / count) +
-                              pick * x_.strides[static_cast<std::size_t>(axis_)];
+      const std::byte* from =
+          x + outer_.offset(i / count) + pick * x_.strides[static_cast<std::size_t>(axis_)];
       std::byte* to = y + i * slice_bytes_;
       if (dense_) {
         std::memcpy(to, from, static_cast<std::size_t>(slice_bytes_));
@@ -143,7 +142,6 @@ std::unique_ptr<Task> make(const Step& step, Compiler&) {
 
 extern const Kernel gather_kernel, take_along_kernel;
 constinit const Kernel gather_kernel{op_def<Gather>, takes_everything, make<GatherTask>};
-constinit const Kernel take_along_kernel{op_def<TakeAlong>, takes_everything,
-                                         make<TakeAlongTask>};
+constinit const Kernel take_along_kernel{op_def<TakeAlong>, takes_everything, make<TakeAlongTask>};
 
 }  // namespace tenon::cpu

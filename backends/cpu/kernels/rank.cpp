@@ -27,18 +27,21 @@ void look(const T* x, std::int64_t first, std::int64_t count, Best<T>& best) noe
   if constexpr (std::is_same_v<T, float>) {
     // The block's extreme by vectors; only a block that wins is searched.
     const float extreme = fold_row(greatest ? Fold::max : Fold::min, x, count);
-    const bool wins = best.index < 0 || (best.value == best.value &&
-                                         (extreme != extreme || (greatest ? extreme > best.value
-                                                                          : extreme < best.value)));
+    const bool wins =
+        best.index < 0 ||
+        (best.value == best.value &&
+         (extreme != extreme || (greatest ? extreme > best.value : extreme < best.value)));
     if (!wins) return;
-    const auto* found = extreme == extreme ? std::find(x, x + count, extreme)
-                                           : std::find_if(x, x + count, [](float v) { return v != v; });
+    const auto* found = extreme == extreme
+                            ? std::find(x, x + count, extreme)
+                            : std::find_if(x, x + count, [](float v) { return v != v; });
     best = {extreme, first + (found - x)};
   } else {
     for (std::int64_t i = 0; i < count; ++i) {
       const T v = x[i];
-      const bool wins = best.index < 0 || (best.value == best.value &&
-                                           (v != v || (greatest ? v > best.value : v < best.value)));
+      const bool wins =
+          best.index < 0 ||
+          (best.value == best.value && (v != v || (greatest ? v > best.value : v < best.value)));
       if (wins) best = {v, first + i};
     }
   }
@@ -137,8 +140,8 @@ class TopkTask final : public Task {
     if (count_ == 0) return;
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    auto* entries = reinterpret_cast<Entry*>(context.scratch(scratch_) +
-                                             context.worker.thread * entry_bytes_);
+    auto* entries =
+        reinterpret_cast<Entry*>(context.scratch(scratch_) + context.worker.thread * entry_bytes_);
     const std::int64_t step = y_.strides[axis_];
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {

@@ -53,10 +53,6 @@ void Loops::push(std::int64_t size, std::int64_t step) noexcept {
   ++rank;
 }
 
-<<<<<<< HEAD
-void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
-                   std::byte* to) const noexcept {
-=======
 std::int64_t Loops::offset(std::int64_t position) const noexcept {
   std::int64_t result = 0;
   for (int i = rank - 1; i > 0; --i) {
@@ -67,9 +63,8 @@ std::int64_t Loops::offset(std::int64_t position) const noexcept {
   return rank == 0 ? 0 : result + position * steps[0];
 }
 
-void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first,
-                   std::int64_t count, std::byte* to) const noexcept {
->>>>>>> cpu-kernels
+void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
+                   std::byte* to) const noexcept {
   if (count <= 0) return;
   if (rank == 0) {
     copy_run(from, 0, unit, count, to);

@@ -75,8 +75,8 @@ class ReduceTask final : public Task {
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<float>(y_);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      y[i] = fold_row(*meaning_.row, reinterpret_cast<const float*>(x + kept_.offset(i)),
-                      elements_);
+      y[i] =
+          fold_row(*meaning_.row, reinterpret_cast<const float*>(x + kept_.offset(i)), elements_);
     }
   }
 
@@ -179,9 +179,11 @@ std::unique_ptr<Task> make(const Step& step, Compiler&) {
 
 }  // namespace
 
-#define TENON_REDUCE(id, Struct)   \
-  extern const Kernel id##_kernel; \
-  constinit const Kernel id##_kernel { op_def<Struct>, takes_everything, make<Struct, id##_meaning> }
+#define TENON_REDUCE(id, Struct)                                 \
+  extern const Kernel id##_kernel;                               \
+  constinit const Kernel id##_kernel {                           \
+    op_def<Struct>, takes_everything, make<Struct, id##_meaning> \
+  }
 
 TENON_REDUCE(sum, Sum);
 TENON_REDUCE(mean, Mean);

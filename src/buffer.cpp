@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -161,6 +163,7 @@ Buffer Buffer::to(MemRegion& region) const {
   if (is_on(region)) return *this;
   wait();
   Buffer result = allocate(shape_, region);
+  result.format_ = format_;
   const auto bytes = static_cast<std::uint64_t>(shape_.bytes());
   if (bytes > 0) region.copy(result.data(), chunk_.region(), begin, bytes);
   return result;
@@ -173,7 +176,60 @@ Buffer Buffer::with_shape(const Shape& shape) const {
   }
   Buffer result = *this;
   result.shape_ = shape;
+  result.format_.reset();
   return result;
+}
+
+const BufferFormat& Buffer::format() const noexcept {
+  static const BufferFormat plain;
+  return format_ != nullptr ? *format_ : plain;
+}
+
+Buffer& Buffer::set_format(BufferFormat format) {
+  const Layout layout = layout_of(shape_);
+  const Layout software = format.software.value_or(layout.plain());
+  if (software.is_blocked()) {
+    throw Error(Errc::bad_argument, "Buffer",
+                fmt::format("{} is no software layout", to_string(software)));
+  }
+  const Shape values = relayout(shape_, layout, software, format.extent);
+  if (format.quant) {
+    const QuantParams& quant = *format.quant;
+    if (!is_integer(shape_.dtype())) {
+      throw Error(Errc::bad_argument, "Buffer",
+                  fmt::format("{}: quantisation of what is no integer", to_string(shape_)));
+    }
+    const std::optional<int> axis = software.find_axis(quant.axis, values.rank());
+    if (quant.is_per_channel() && !axis) {
+      throw Error(Errc::bad_argument, "Buffer",
+                  fmt::format("{} has no axis {} for the channels of its quantisation",
+                              to_string(software), quant.axis));
+    }
+    quant.check(axis ? values[*axis] : 1);
+  }
+  format_ = std::make_shared<const BufferFormat>(std::move(format));
+  return *this;
+}
+
+void Buffer::fill_pieces(
+    DType dtype,
+    const std::function<void(std::size_t first, std::size_t count, void* piece)>& make) {
+  if (dtype != shape_.dtype()) {
+    throw Error(Errc::bad_type, "Buffer",
+                fmt::format("{} filled with {}", to_string(shape_), name(dtype)));
+  }
+  static_cast<void>(data());  // there is some
+  wait();
+  const auto size = static_cast<std::size_t>(block_bytes(dtype));
+  const auto total = static_cast<std::size_t>(shape_.elements());
+  constexpr std::size_t piece_bytes = std::size_t{1} << 16;
+  std::vector<std::max_align_t> staging(piece_bytes / sizeof(std::max_align_t));
+  for (std::size_t done = 0; done < total;) {
+    const std::size_t count = std::min(total - done, piece_bytes / size);
+    make(done, count, staging.data());
+    chunk_.write(staging.data(), offset_ + done * size, count * size);
+    done += count;
+  }
 }
 
 }  // namespace tenon

@@ -82,6 +82,18 @@ void AtomicFile::write_zeros(std::size_t count) {
   }
 }
 
+void AtomicFile::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  flush();
+  while (!bytes.empty()) {
+    const auto count =
+        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("cannot be written");
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
 void AtomicFile::flush() {
   write_all(pending_);
   pending_.clear();

@@ -27,6 +27,8 @@ class AtomicFile {
     write(std::as_bytes(std::span(&number, 1)));
   }
   void write_zeros(std::size_t count);
+  /// Replaces bytes that were written before: [offset, offset + size) must lie below size().
+  void rewrite(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Bytes written so far.
   std::uint64_t size() const noexcept { return size_; }
 

@@ -50,6 +50,9 @@ class HeldPartition final : public Partition {
     return std::make_unique<HeldBoundPartition>(
         Held<std::unique_ptr<BoundPartition>>{inner_.library, std::move(bound)}, plugin_);
   }
+  std::vector<std::byte> save() const override {
+    return guarded(plugin_, [&] { return inner_.object->save(); });
+  }
 
  private:
   Held<std::unique_ptr<Partition>> inner_;
@@ -70,10 +73,11 @@ class HeldBackend final : public Backend {
   }
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    auto partition = guarded(name_, [&] { return inner_.object->compile(program, steps); });
-    if (!partition) throw Error(Errc::plugin_fault, name_, "compile made nothing");
-    return std::make_unique<HeldPartition>(
-        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
+    return hold(guarded(name_, [&] { return inner_.object->compile(program, steps); }), "compile");
+  }
+  std::unique_ptr<Partition> load(const Lowered& program, std::span<const Step> steps,
+                                  std::span<const std::byte> saved) const override {
+    return hold(guarded(name_, [&] { return inner_.object->load(program, steps, saved); }), "load");
   }
   bool wants_unrolled() const noexcept override { return inner_.object->wants_unrolled(); }
   std::map<std::string, std::string> properties() const override {
@@ -81,6 +85,14 @@ class HeldBackend final : public Backend {
   }
 
  private:
+  std::unique_ptr<Partition> hold(std::unique_ptr<Partition> partition, const char* maker) const {
+    if (!partition) {
+      throw Error(Errc::plugin_fault, name_, std::string(maker) + " made nothing");
+    }
+    return std::make_unique<HeldPartition>(
+        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
+  }
+
   Held<BackendPtr> inner_;
   std::string name_;
 };

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -155,6 +156,21 @@ class Session {
   std::span<const StepTime> step_times() const noexcept;
   /// Of the last forward(), always.
   std::chrono::nanoseconds total_time() const noexcept;
+
+  /// Writes program, options, plans made so far with what backends compiled, and the weights, or
+  /// only their digests, to one file (snapshot.hpp), atomically.
+  struct SaveOptions {
+    bool weights = true;
+  };
+  void save(const std::filesystem::path& path, const SaveOptions& options) const;
+  void save(const std::filesystem::path& path) const { save(path, SaveOptions{}); }
+  /// The session of a file, on backends of the same names in the same order. Weights in the file
+  /// stay mapped; where it has digests only, `weights` must hold what they were made of. Whether
+  /// steps merge is as it was saved: set_merge is Errc::call_order. Errors: those of
+  /// Snapshot::open; Errc::incompatible naming the field that does not fit, Errc::bad_reference
+  /// naming a weight that is missing, Errc::corrupt for a manifest that makes no sense.
+  static Session load(const std::filesystem::path& path, std::vector<BackendPtr> backends,
+                      std::shared_ptr<const WeightSet> weights = {});
 
   /// A session of its own activations and options on the same plans and weights.
   Session fork() const;

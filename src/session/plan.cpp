@@ -26,8 +26,9 @@ std::optional<std::size_t> choice_for(const Chooser& choose, const Step& step) {
 
 class Partitioner {
  public:
-  Partitioner(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose)
-      : plan_(plan), backends_(backends), choose_(choose) {}
+  Partitioner(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose,
+              const CompileStage& compile)
+      : plan_(plan), backends_(backends), choose_(choose), compile_(compile) {}
 
   std::vector<Stage> stages(std::span<const Step> steps) {
     std::vector<Stage> result;
@@ -51,7 +52,7 @@ class Partitioner {
       stage.backend = *backend;
       stage.memory = memory_of(*backends_[*backend]);
       stage.steps = steps.subspan(begin, end - begin);
-      stage.partition = backends_[*backend]->compile(plan_.lowered, stage.steps);
+      stage.partition = compile_(*backend, plan_.lowered, stage.steps);
       plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.partition->scratch_bytes());
       result.push_back(std::move(stage));
       begin = end;
@@ -84,6 +85,7 @@ class Partitioner {
   Plan& plan_;
   std::span<const BackendPtr> backends_;
   const Chooser& choose_;
+  const CompileStage& compile_;
 };
 
 MirrorLayout mirror_of(const Lowered& lowered) {
@@ -212,9 +214,10 @@ std::vector<std::string> values_of(const Stage& stage) {
   return values;
 }
 
-void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose) {
+void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose,
+               const CompileStage& compile) {
   plan.memories = {&cpu_device()->default_mem_region()};
-  Partitioner partitioner(plan, backends, choose);
+  Partitioner partitioner(plan, backends, choose, compile);
   plan.stages = partitioner.stages(plan.lowered.steps);
   plan.mirror = mirror_of(plan.lowered);
   if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);

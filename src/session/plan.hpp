@@ -52,10 +52,15 @@ std::vector<std::string> values_of(const Stage& stage);
 /// Which backend runs a step; throws for a step that none may.
 using Chooser = std::function<std::size_t(const Step& step)>;
 
+/// Compiles a stretch of steps, or finds it compiled; called in the order of the steps.
+using CompileStage = std::function<std::unique_ptr<Partition>(
+    std::size_t backend, const Lowered& program, std::span<const Step> steps)>;
+
 /// Makes the stages. A loop goes to a backend that is chosen for every step of its body; otherwise
 /// the session runs it, so that one step which the fastest backend refuses does not take the whole
 /// stack of layers away from it. Without `plan.merged`, every step is a stage.
-void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose);
+void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose,
+               const CompileStage& compile);
 
 /// The first backend that does not refuse a step; Errc::unsupported with everybody's reasons.
 std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& step);

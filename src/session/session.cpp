@@ -86,7 +86,8 @@ std::size_t Session::Shared::choose(const Step& step) const {
 }
 
 std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
-                                                 const WeightSet* weights) {
+                                                 const WeightSet* weights,
+                                                 const CompileStage& compile) {
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
   });
@@ -103,7 +104,7 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
               const Buffer* weight = weights != nullptr ? weights->find(name) : nullptr;
               return weight != nullptr ? std::optional(weight->shape()) : std::nullopt;
             });
-  partition(*plan, backends, [this](const Step& step) { return choose(step); });
+  partition(*plan, backends, [this](const Step& step) { return choose(step); }, compile);
   return plan;
 }
 
@@ -117,9 +118,24 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
     plans_.splice(plans_.begin(), plans_, found);
     return plans_.front();
   }
-  plans_.push_front(make_plan(inputs, merged, weights));
+  plans_.push_front(
+      make_plan(inputs, merged, weights,
+                [this](std::size_t backend, const Lowered& lowered, std::span<const Step> steps) {
+                  return backends[backend]->compile(lowered, steps);
+                }));
   if (plans_.size() > plan_limit) plans_.pop_back();
   return plans_.front();
+}
+
+std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
+  const std::scoped_lock lock(mutex_);
+  return {plans_.rbegin(), plans_.rend()};
+}
+
+void Session::Shared::add_plan(std::span<const Shape> inputs, bool merged, const WeightSet* weights,
+                               const CompileStage& compile) {
+  const std::scoped_lock lock(mutex_);
+  plans_.push_front(make_plan(inputs, merged, weights, compile));
 }
 
 std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
@@ -214,6 +230,9 @@ void Session::change_option(std::string_view option) {
 }
 
 void Session::set_merge(bool merge) {
+  if (state_->merge_is_fixed) {
+    throw Error(Errc::call_order, "Session", "set_merge is fixed: the plans come from a snapshot");
+  }
   change_option("set_merge");
   state_->options.merge = merge;
 }

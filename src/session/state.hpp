@@ -28,10 +28,16 @@ struct Session::Shared {
 
   std::shared_ptr<const sessions::Plan> plan_for(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights);
+  /// Plans so far, the oldest first.
+  std::vector<std::shared_ptr<const sessions::Plan>> plans();
+  /// Makes a plan out of what was saved.
+  void add_plan(std::span<const Shape> inputs, bool merged, const WeightSet* weights,
+                const sessions::CompileStage& compile);
 
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
-                                            const WeightSet* weights);
+                                            const WeightSet* weights,
+                                            const sessions::CompileStage& compile);
   std::size_t choose(const Step& step) const;
 
   std::mutex mutex_;
@@ -111,6 +117,7 @@ struct Session::State {
   std::shared_ptr<sessions::Activations> activations = std::make_shared<sessions::Activations>();
   sessions::RunOptions options;
   bool applied = false;
+  bool merge_is_fixed = false;  ///< plans were loaded
   std::unique_ptr<Run> stepping;
   std::vector<StepTime> times;
   std::chrono::nanoseconds total{};

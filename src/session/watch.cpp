@@ -134,9 +134,7 @@ void Session::Run::dump(const Stage& stage) const {
                         fmt::format("{}.{}", file_name(stage.steps.front().value),
                                     options.dump_format.empty() ? "raw" : options.dump_format);
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  const HostBuffer host = outputs_of(stage).front().to_host();
-  out.write(reinterpret_cast<const char*>(host.bytes()),
-            static_cast<std::streamsize>(host.shape().bytes()));
+  outputs_of(stage).front().dump(out, options.dump_format);
   if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot be written");
 }
 

@@ -49,6 +49,8 @@ class SessionCache {
   const CompileOptions& options() const noexcept { return options_; }
 
  private:
+  Session find_or_make(std::span<const Shape> inputs);
+
   Trace trace_;
   CompileOptions options_;
   std::mutex mutex_;

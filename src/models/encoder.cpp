@@ -1,4 +1,5 @@
 #include "json_file.hpp"
+#include "memory_errors.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -173,11 +174,13 @@ struct SentenceEncoder::Impl {
 
 SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
                                       const BackendOptions& backend) {
-  register_cpu_backend();
-  register_reference_backend();
-  return SentenceEncoder(std::make_shared<Impl>(
-      io::open(path),
-      std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
+  return with_memory_errors(path, [&] {
+    register_cpu_backend();
+    register_reference_backend();
+    return SentenceEncoder(std::make_shared<Impl>(
+        io::open(path),
+        std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
+  });
 }
 
 const BertConfig& SentenceEncoder::config() const noexcept { return impl_->config; }
@@ -199,48 +202,52 @@ std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
 }
 
 HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
-  if (texts.empty()) throw Error(Errc::bad_argument, "SentenceEncoder::embed", "no texts");
-  std::vector<std::vector<std::int32_t>> ids;
-  for (const std::string& text : texts) ids.push_back(tokens(text));
-  std::vector<std::size_t> order(texts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return ids[a].size() != ids[b].size() ? ids[a].size() < ids[b].size() : a < b;
-  });
+  return with_memory_errors("SentenceEncoder::embed", [&] {
+    if (texts.empty()) throw Error(Errc::bad_argument, "SentenceEncoder::embed", "no texts");
+    std::vector<std::vector<std::int32_t>> ids;
+    for (const std::string& text : texts) ids.push_back(tokens(text));
+    std::vector<std::size_t> order(texts.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+      return ids[a].size() != ids[b].size() ? ids[a].size() < ids[b].size() : a < b;
+    });
 
-  const auto width = static_cast<std::size_t>(impl_->config.width);
-  HostBuffer result =
-      HostBuffer::zeros(Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
-  const std::int32_t pad = impl_->tokenizer.pad().value_or(0);
-  for (std::size_t begin = 0; begin < order.size();) {
-    // Lengths ascend: the last text of a batch sets its padded length.
-    std::size_t end = begin + 1;
-    while (end < order.size() &&
-           static_cast<std::int64_t>((end + 1 - begin) * ids[order[end]].size()) <= batch_tokens) {
-      ++end;
+    const auto width = static_cast<std::size_t>(impl_->config.width);
+    HostBuffer result = HostBuffer::zeros(
+        Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
+    const std::int32_t pad = impl_->tokenizer.pad().value_or(0);
+    for (std::size_t begin = 0; begin < order.size();) {
+      // Lengths ascend: the last text of a batch sets its padded length.
+      std::size_t end = begin + 1;
+      while (end < order.size() &&
+             static_cast<std::int64_t>((end + 1 - begin) * ids[order[end]].size()) <=
+                 batch_tokens) {
+        ++end;
+      }
+      const auto rows = static_cast<std::int64_t>(end - begin);
+      const auto columns =
+          static_cast<std::int64_t>(std::max<std::size_t>(ids[order[end - 1]].size(), 1));
+      HostBuffer batch = HostBuffer::zeros(Shape({rows, columns}, i32));
+      HostBuffer mask = HostBuffer::zeros(Shape({rows, columns}, f32));
+      std::ranges::fill(batch.mutable_values<std::int32_t>(), pad);
+      for (std::size_t row = begin; row < end; ++row) {
+        const auto offset = static_cast<std::ptrdiff_t>(row - begin) * columns;
+        std::ranges::copy(ids[order[row]], batch.mutable_values<std::int32_t>().begin() + offset);
+        std::fill_n(mask.mutable_values<float>().begin() + offset, ids[order[row]].size(), 1.0f);
+      }
+      const HostBuffer embeddings =
+          impl_->bound(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
+      for (std::size_t row = begin; row < end; ++row) {
+        std::copy_n(
+            embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width),
+            width,
+            result.mutable_values<float>().begin() +
+                static_cast<std::ptrdiff_t>(order[row] * width));
+      }
+      begin = end;
     }
-    const auto rows = static_cast<std::int64_t>(end - begin);
-    const auto columns =
-        static_cast<std::int64_t>(std::max<std::size_t>(ids[order[end - 1]].size(), 1));
-    HostBuffer batch = HostBuffer::zeros(Shape({rows, columns}, i32));
-    HostBuffer mask = HostBuffer::zeros(Shape({rows, columns}, f32));
-    std::ranges::fill(batch.mutable_values<std::int32_t>(), pad);
-    for (std::size_t row = begin; row < end; ++row) {
-      const auto offset = static_cast<std::ptrdiff_t>(row - begin) * columns;
-      std::ranges::copy(ids[order[row]], batch.mutable_values<std::int32_t>().begin() + offset);
-      std::fill_n(mask.mutable_values<float>().begin() + offset, ids[order[row]].size(), 1.0f);
-    }
-    const HostBuffer embeddings =
-        impl_->bound(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
-    for (std::size_t row = begin; row < end; ++row) {
-      std::copy_n(
-          embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width),
-          width,
-          result.mutable_values<float>().begin() + static_cast<std::ptrdiff_t>(order[row] * width));
-    }
-    begin = end;
-  }
-  return result;
+    return result;
+  });
 }
 
 double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b) {

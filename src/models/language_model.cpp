@@ -1,3 +1,5 @@
+#include "memory_errors.hpp"
+
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
@@ -111,18 +113,20 @@ struct Conversation::Impl {
 
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
-  const auto start = Clock::now();
-  register_cpu_backend();
-  register_reference_backend();
-  auto impl = std::make_shared<Impl>(io::open(path), options);
-  impl->backends = {make_backend("cpu", options.backend),
-                    make_backend("reference", options.backend)};
-  auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
-  impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
-  impl->weights = loading.get();
-  impl->bound.emplace(impl->next->bind(*impl->weights));
-  impl->load_time = Clock::now() - start;
-  return LanguageModel(std::move(impl));
+  return with_memory_errors(path, [&] {
+    const auto start = Clock::now();
+    register_cpu_backend();
+    register_reference_backend();
+    auto impl = std::make_shared<Impl>(io::open(path), options);
+    impl->backends = {make_backend("cpu", options.backend),
+                      make_backend("reference", options.backend)};
+    auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
+    impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
+    impl->weights = loading.get();
+    impl->bound.emplace(impl->next->bind(*impl->weights));
+    impl->load_time = Clock::now() - start;
+    return LanguageModel(std::move(impl));
+  });
 }
 
 const DecoderConfig& LanguageModel::config() const noexcept { return impl_->config; }
@@ -138,48 +142,54 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 }
 
 Conversation LanguageModel::conversation() const {
-  // Positions that were not written are never read, so the memory need not be cleared.
-  MemRegion& host = cpu_device()->default_mem_region();
-  const nn::KvCache<Shape> shapes = impl_->cache_shapes();
-  return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
-      impl_,
-      impl_->bound->fork(),
-      std::nullopt,
-      {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)},
-      0,
-      {}}));
+  return with_memory_errors("LanguageModel::conversation", [&] {
+    // Positions that were not written are never read, so the memory need not be cleared.
+    MemRegion& host = cpu_device()->default_mem_region();
+    const nn::KvCache<Shape> shapes = impl_->cache_shapes();
+    return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
+        impl_,
+        impl_->bound->fork(),
+        std::nullopt,
+        {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)},
+        0,
+        {}}));
+  });
 }
 
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {
-  impl_->check(tokens);
-  const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
-  while (!tokens.empty()) {
-    const auto piece = tokens.first(std::min(chunk, tokens.size()));
-    impl_->logits = impl_->step(impl_->next, piece);
-    tokens = tokens.subspan(piece.size());
-  }
-  return impl_->logits.values<float>();
+  return with_memory_errors("Conversation::read", [&] {
+    impl_->check(tokens);
+    const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
+    while (!tokens.empty()) {
+      const auto piece = tokens.first(std::min(chunk, tokens.size()));
+      impl_->logits = impl_->step(impl_->next, piece);
+      tokens = tokens.subspan(piece.size());
+    }
+    return impl_->logits.values<float>();
+  });
 }
 
 void Conversation::read_all(std::span<const std::int32_t> tokens,
                             const std::function<void(std::span<const float>, std::int64_t)>& take) {
-  impl_->check(tokens);
-  const LanguageModel::Impl& model = *impl_->model;
-  const std::int64_t rows = std::clamp<std::int64_t>(
-      all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
-  if (!impl_->all) {
-    const AllExe exe(
-        model.decoder,
-        model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
-        model.compile_options());
-    impl_->all.emplace(exe.bind(*model.weights));
-  }
-  while (!tokens.empty()) {
-    const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
-    const HostBuffer logits = impl_->step(*impl_->all, piece);
-    take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
-    tokens = tokens.subspan(piece.size());
-  }
+  with_memory_errors("Conversation::read_all", [&] {
+    impl_->check(tokens);
+    const LanguageModel::Impl& model = *impl_->model;
+    const std::int64_t rows = std::clamp<std::int64_t>(
+        all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
+    if (!impl_->all) {
+      const AllExe exe(
+          model.decoder,
+          model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
+          model.compile_options());
+      impl_->all.emplace(exe.bind(*model.weights));
+    }
+    while (!tokens.empty()) {
+      const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
+      const HostBuffer logits = impl_->step(*impl_->all, piece);
+      take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
+      tokens = tokens.subspan(piece.size());
+    }
+  });
 }
 
 std::int64_t Conversation::position() const noexcept { return impl_->position; }
@@ -213,50 +223,52 @@ double Generated::decode_tokens_per_second() const noexcept {
 Generated generate(const LanguageModel& model, Conversation& conversation,
                    std::span<const std::int32_t> prompt, const GenerateOptions& options,
                    const std::function<void(std::string_view)>& emit) {
-  Generated result;
-  result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
-  nn::Sampler sampler(options.sampler);
-  text::StreamDecoder decoder(model.tokenizer());
-  std::vector<std::int32_t> history(prompt.begin(), prompt.end());
-  std::vector<std::int32_t> stops;
-  for (const std::string& spelling : options.stop) {
-    if (const auto id = model.tokenizer().find(spelling)) stops.push_back(*id);
-  }
-  const auto put = [&](std::string text) {
-    if (text.empty()) return;
-    if (emit) emit(text);
-    result.text += text;
-  };
+  return with_memory_errors("generate", [&] {
+    Generated result;
+    result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+    nn::Sampler sampler(options.sampler);
+    text::StreamDecoder decoder(model.tokenizer());
+    std::vector<std::int32_t> history(prompt.begin(), prompt.end());
+    std::vector<std::int32_t> stops;
+    for (const std::string& spelling : options.stop) {
+      if (const auto id = model.tokenizer().find(spelling)) stops.push_back(*id);
+    }
+    const auto put = [&](std::string text) {
+      if (text.empty()) return;
+      if (emit) emit(text);
+      result.text += text;
+    };
 
-  const auto start = Clock::now();
-  std::span<const float> logits = conversation.read(prompt);
-  const auto read_until = Clock::now();
-  result.prefill_time = read_until - start;
-  while (static_cast<std::int64_t>(result.tokens.size()) < options.max_tokens) {
-    if (options.cancel.stop_requested()) {
-      result.end = Generated::End::cancelled;
-      break;
+    const auto start = Clock::now();
+    std::span<const float> logits = conversation.read(prompt);
+    const auto read_until = Clock::now();
+    result.prefill_time = read_until - start;
+    while (static_cast<std::int64_t>(result.tokens.size()) < options.max_tokens) {
+      if (options.cancel.stop_requested()) {
+        result.end = Generated::End::cancelled;
+        break;
+      }
+      // The vocabulary may have rows for no token: only tokens can be drawn.
+      const std::int32_t token =
+          sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
+      if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
+        result.end = Generated::End::token;
+        break;
+      }
+      history.push_back(token);
+      result.tokens.push_back(token);
+      put(decoder.push(token));
+      if (static_cast<std::int64_t>(result.tokens.size()) == options.max_tokens) break;
+      if (conversation.position() == conversation.capacity()) {
+        result.end = Generated::End::context;
+        break;
+      }
+      logits = conversation.read(std::span(&token, 1));
+      result.decode_time = Clock::now() - read_until;
     }
-    // The vocabulary may have rows for no token: only tokens can be drawn.
-    const std::int32_t token =
-        sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
-    if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
-      result.end = Generated::End::token;
-      break;
-    }
-    history.push_back(token);
-    result.tokens.push_back(token);
-    put(decoder.push(token));
-    if (static_cast<std::int64_t>(result.tokens.size()) == options.max_tokens) break;
-    if (conversation.position() == conversation.capacity()) {
-      result.end = Generated::End::context;
-      break;
-    }
-    logits = conversation.read(std::span(&token, 1));
-    result.decode_time = Clock::now() - read_until;
-  }
-  put(decoder.finish());
-  return result;
+    put(decoder.finish());
+    return result;
+  });
 }
 
 }  // namespace tenon::models

@@ -1,3 +1,4 @@
+#include "memory_errors.hpp"
 #include "session/run.hpp"
 
 #include <tenon/device.hpp>
@@ -198,19 +199,24 @@ Session::Session(std::shared_ptr<Shared> shared)
   bound_->weights = std::make_shared<const WeightSet>(std::map<std::string, Buffer>());
 }
 
-Session::Session(Program program, SessionOptions options) : Session(std::make_shared<Shared>()) {
-  verify(program);
-  shared_->program = std::move(program);
-  shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
-  shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
+Session::Session(Program program, SessionOptions options) {
+  with_memory_errors("Session", [&] {
+    *this = Session(std::make_shared<Shared>());
+    verify(program);
+    shared_->program = std::move(program);
+    shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
+    shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
+  });
 }
 
-Session::Session(Program program, const std::vector<BoundView>& views)
-    : Session(std::make_shared<Shared>()) {
-  verify(program);
-  shared_->chosen = assign(program, views, shared_->backends);
-  shared_->program = std::move(program);
-  shared_->plan_limit = SessionOptions().plan_limit;
+Session::Session(Program program, const std::vector<BoundView>& views) {
+  with_memory_errors("Session", [&] {
+    *this = Session(std::make_shared<Shared>());
+    verify(program);
+    shared_->chosen = assign(program, views, shared_->backends);
+    shared_->program = std::move(program);
+    shared_->plan_limit = SessionOptions().plan_limit;
+  });
 }
 
 const Program& Session::program() const noexcept { return shared_->program; }
@@ -268,12 +274,12 @@ void Session::set_trace(std::shared_ptr<Trace> trace) {
 void Session::apply() { state_->applied = true; }
 
 std::vector<Buffer> Session::forward(std::vector<Buffer> inputs) {
-  return run(std::move(inputs), {});
+  return with_memory_errors("Session::forward", [&] { return run(std::move(inputs), {}); });
 }
 
 void Session::forward(std::vector<Buffer> inputs, std::span<Buffer> outputs) {
   if (outputs.empty()) throw Error(Errc::bad_argument, "Session::forward", "no outputs given");
-  run(std::move(inputs), outputs);
+  with_memory_errors("Session::forward", [&] { run(std::move(inputs), outputs); });
 }
 
 std::vector<Buffer> Session::run(std::vector<Buffer> inputs, std::span<Buffer> given) {

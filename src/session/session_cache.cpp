@@ -1,3 +1,5 @@
+#include "memory_errors.hpp"
+
 #include <tenon/exe.hpp>
 
 #include <algorithm>
@@ -14,6 +16,10 @@ SessionCache::SessionCache(Trace trace, CompileOptions options)
 }
 
 Session SessionCache::session(std::span<const Shape> inputs) {
+  return with_memory_errors("compile", [&] { return find_or_make(inputs); });
+}
+
+Session SessionCache::find_or_make(std::span<const Shape> inputs) {
   const std::scoped_lock lock(mutex_);
   for (auto known = sessions_.begin(); known != sessions_.end(); ++known) {
     if (!std::ranges::equal(known->first, inputs)) continue;

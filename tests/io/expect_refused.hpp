@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cpu_timer.hpp"
-#include "memory_watch.hpp"
+#include "support/memory_watch.hpp"
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
 

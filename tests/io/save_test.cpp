@@ -1,4 +1,4 @@
-#include "memory_watch.hpp"
+#include "support/memory_watch.hpp"
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "memory_watch.hpp"
+#include "support/memory_watch.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,0 +1,180 @@
+#include "sim_rig.hpp"
+
+#include "npu/isa/cycles.hpp"
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::npu;
+using namespace tenon::npu::isa;
+using tenon::npu::testing::random_bytes;
+using tenon::npu::testing::Rig;
+
+namespace {
+
+struct Row {
+  std::string flow;
+  std::uint32_t rows, cols, m, n, k;
+  std::uint64_t cycles;
+};
+
+std::vector<Row> rows() {
+  std::ifstream file("tests/npu/data/scalesim-cycles.csv");
+  REQUIRE(file);
+  std::vector<Row> all;
+  for (std::string text; std::getline(file, text);) {
+    if (text.empty() || text[0] == '#' || text.starts_with("dataflow")) continue;
+    std::ranges::replace(text, ',', ' ');
+    std::istringstream words(text);
+    Row row;
+    words >> row.flow >> row.rows >> row.cols >> row.m >> row.n >> row.k >> row.cycles;
+    all.push_back(row);
+  }
+  return all;
+}
+
+constexpr std::uint32_t operand_bytes = 8 << 20;
+
+/// A product of plain row-major operands that fill the first and second 8 MiB of OCM.
+Program product(std::uint32_t m, std::uint32_t n, std::uint32_t k) {
+  Gemm gemm;
+  gemm.m = m;
+  gemm.n = n;
+  gemm.k = k;
+  gemm.a_log2c = 0;
+  gemm.a_row_stride = k;
+  gemm.a_block_stride = 1;
+  gemm.b_line = operand_bytes / line_bytes;
+  gemm.b_row_stride = 1;
+  gemm.b_block_stride = k;
+  gemm.acc_block_stride = m;
+  Program program;
+  program.instructions = {gemm, Halt{}};
+  return program;
+}
+
+std::string big(std::uint32_t rows, std::uint32_t cols, const std::string& flow, int wbuf) {
+  return "ocm=32MiB&acc=2MiB&strict=0&mac=" + std::to_string(rows) + "x" + std::to_string(cols) +
+         "&flow=" + flow + "&wbuf=" + std::to_string(wbuf);
+}
+
+}  // namespace
+
+TEST_CASE("sim cycles: one weight buffer takes what SCALE-Sim reports, plus one") {
+  const auto all = rows();
+  REQUIRE(all.size() == 17);
+  for (const Row& row : all) {
+    INFO(row.flow << " " << row.rows << "x" << row.cols << " M" << row.m << " N" << row.n << " K"
+                  << row.k);
+    Rig rig(big(row.rows, row.cols, row.flow, 1));
+    REQUIRE(rig.run(product(row.m, row.n, row.k)).finished());
+    CHECK(rig.counter(perf::ex_busy) == row.cycles + 1);
+    CHECK(rig.counter(perf::macs) == std::uint64_t{row.m} * row.n * row.k);
+  }
+}
+
+TEST_CASE("sim cycles: bytes at the array are SCALE-Sim's") {
+  Rig rig(big(32, 32, "ws", 1));
+  REQUIRE(rig.run(product(256, 128, 256)).finished());
+  CHECK(rig.counter(perf::input_reads) == 262144);
+  CHECK(rig.counter(perf::weight_reads) == 32768);
+  CHECK(rig.counter(perf::output_writes) == 262144);
+}
+
+TEST_CASE("sim cycles: a convolution counts its padded reduction") {
+  // AlexNet's first layer as SCALE-Sim has it, in(223,223,3) 11x11 stride 4: 54 x 54 outputs.
+  Caps caps;
+  caps.wbuf = 1;
+  CHECK(array_cycles(caps, 55 * 55, 96, 363) == 112283 + 1);
+  Conv conv;
+  conv.in_log2c = 2;
+  conv.in_channels = 3;
+  conv.kernel_h = conv.kernel_w = 3;
+  conv.out_h = conv.out_w = 8;
+  conv.out_channels = 40;
+  CHECK(execute_cycles(caps, conv) == array_cycles(caps, 64, 40, 4 * 9));
+}
+
+TEST_CASE("sim cycles: two weight buffers hide all loads but the first") {
+  Caps caps;
+  CHECK(array_cycles(caps, 256, 128, 256) == 32 + 31 * 256 + 256 + 32 + 32 - 2);
+  CHECK(array_cycles(caps, 1, 32, 64) == 32 + 32 + 1 + 62);  // a fold waits for the next weights
+  Rig rig(big(32, 32, "ws", 2));
+  REQUIRE(rig.run(product(256, 128, 256)).finished());
+  CHECK(rig.counter(perf::ex_busy) == array_cycles(caps, 256, 128, 256));
+}
+
+TEST_CASE("sim cycles: a lone transfer takes its latency and its bursts") {
+  Rig rig("lat=100&freq=800MHz&bw=12.8GB/s");  // 16 bytes a cycle
+  Load load;
+  load.rows = 3;
+  load.row_bytes = 65;  // two bursts each
+  load.ddr_stride = 128;
+  load.ocm_stride = 96;
+  Program program;
+  program.instructions = {load, Halt{}};
+  REQUIRE(rig.run(program).finished());
+  CHECK(rig.counter(perf::ld_busy) == 100 + 3 * 128 / 16);
+  CHECK(rig.counter(perf::ddr_read) == 3 * 65);
+
+  Rig odd("lat=7&freq=700MHz&bw=999MB/s");
+  load = {};
+  load.row_bytes = 1000;  // 16 bursts
+  program.instructions = {load, Halt{}};
+  REQUIRE(odd.run(program).finished());
+  CHECK(odd.counter(perf::ld_busy) == 7 + (1024 * 700 + 998) / 999);
+}
+
+TEST_CASE("sim cycles: two engines share the port, first come first served") {
+  Rig rig("lat=0&freq=800MHz&bw=12.8GB/s&strict=0");
+  Load load;
+  load.row_bytes = 65536;
+  Store store;
+  store.row_bytes = 65536;
+  store.ocm_addr = 131072;
+  store.segment = static_cast<std::uint32_t>(Segment::output);
+  Program program;
+  program.instructions = {load, store, Halt{}};
+  REQUIRE(rig.run(program).finished());
+  // The store begins a cycle later; from then on the two alternate until the load has its bytes.
+  const std::uint64_t alone = 65536 / 16;
+  const std::uint64_t ld = rig.counter(perf::ld_busy);
+  const std::uint64_t st = rig.counter(perf::st_busy);
+  CHECK(ld >= 2 * alone - 32);
+  CHECK(ld <= 2 * alone);
+  CHECK(st >= 2 * alone - 32);
+  CHECK(st <= 2 * alone);
+  CHECK(rig.counter(perf::ld_ddr_stall) == ld - alone);
+  CHECK(rig.counter(perf::st_ddr_stall) == st - alone);
+}
+
+TEST_CASE("sim cycles: the same program takes the same cycles, however the host behaves") {
+  const auto cycles = [](int pause_ms) {
+    Rig rig;
+    rig.fill(Segment::weight, random_bytes(1, 4096));
+    Load load;
+    load.row_bytes = 4096;
+    Program program;
+    for (int i = 0; i < 40; ++i) program.instructions.emplace_back(load);
+    program.instructions.emplace_back(Halt{});
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    REQUIRE(rig.run(program).finished());
+    return rig.counter(perf::cycles);
+  };
+  CHECK(cycles(0) == cycles(3));
+}
+
+TEST_CASE("sim speed: products are simulated faster than 50 million MACs a second", "[.speed]") {
+  Rig rig("ocm=32MiB&acc=2MiB");
+  rig.write_ocm(0, random_bytes(3, 2 * operand_bytes));
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(rig.run(product(1024, 512, 1024)).finished());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  WARN(static_cast<double>(rig.counter(perf::macs)) / taken.count() / 1e6 << " million MACs/s");
+}

@@ -1,6 +1,7 @@
 // One suite for every backend: each op case that numpy computed becomes a program of one op, run by
 // a session. A backend's factory, its tolerance and the ops it leaves to others are all that
 // differs.
+#include "run_case.hpp"
 #include "support/op_cases.hpp"
 #include "support/op_testing.hpp"
 
@@ -27,11 +28,6 @@ struct Candidate {
   BackendOptions options;
 };
 
-/// The op's weight of a linear layer is a constant, as models have it; all else are inputs.
-bool is_weight(const OpCase& op_case, std::size_t input) {
-  return op_case.op.def()->name == "linear" && input == 1;
-}
-
 /// f32 kernels differ from numpy by rounding; integer dot products by the int8 rounding of their
 /// activations: 1/127 of the largest of 32 neighbours, averaged over a row.
 double slack(const OpCase& op_case, const Candidate& backend) {
@@ -50,52 +46,6 @@ double largest(const HostBuffer& array) {
     if (std::isfinite(value)) most = std::max(most, std::fabs(value));
   }
   return most;
-}
-
-/// Runs the case's op behind views that leave its operands strided, where `stride` asks for it.
-HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, bool stride,
-                    std::vector<PlanReport::Part>* parts = nullptr) {
-  Graph graph;
-  const Graph::Recording recording(graph);
-  std::vector<Tensor> operands;
-  std::vector<Buffer> inputs;
-  std::map<std::string, Buffer> weights;
-  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
-    const HostBuffer& value = op_case.inputs[i];
-    std::string name = std::to_string(i);
-    name.insert(name.begin(), 'v');
-    if (is_weight(op_case, i)) {
-      operands.push_back(graph.constant(name, value.shape()));
-      weights[name] = value.contiguous().to_device(cpu_device());
-      continue;
-    }
-    const int rank = value.shape().rank();
-    const bool turn = stride && rank >= 2 && !is_block(value.shape().dtype()) &&
-                      op_case.op.def()->traits.updates_input != static_cast<int>(i);
-    if (!turn) {
-      operands.push_back(graph.input(name, value.shape()));
-      inputs.push_back(value.contiguous().to_device(cpu_device()));
-      continue;
-    }
-    // The input holds the axes in reverse; a permute turns them back.
-    std::vector<int> order;
-    std::vector<AxisRef> back;
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      order.push_back(axis);
-      back.emplace_back(axis);
-    }
-    const HostBuffer turned = value.permute(order).contiguous();
-    operands.push_back(permute(graph.input(name, turned.shape()), std::span<const AxisRef>(back)));
-    inputs.push_back(turned.to_device(cpu_device()));
-  }
-  const Tensor result =
-      record(*op_case.op.def(), op_case.op.attributes(), operands, std::source_location::current());
-  Session session(graph.program({&result, 1}), {.backends = backends});
-  session.bind(std::make_shared<const WeightSet>(std::move(weights)));
-  std::vector<Shape> shapes;
-  for (const Buffer& input : inputs) shapes.push_back(input.shape());
-  if (parts != nullptr) *parts = session.report(shapes).parts;
-  return session.forward(std::move(inputs)).at(0).to_host();
 }
 
 /// A case of other floating types again in f32, the type that fast kernels are written for. What

@@ -57,6 +57,11 @@ double gelu_tanh_exact(double x) {
   return x / (1 + std::exp(-2 * u));
 }
 
+double mish_exact(double x) {
+  return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+}
+double hard_sigmoid_exact(double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }
+
 // The bounds that math_body.hpp states; half an ulp for what IEEE 754 rounds correctly.
 const Function functions[] = {
     {Unary::neg, "neg", [](double x) { return -x; }, 0},
@@ -75,6 +80,27 @@ const Function functions[] = {
     {Unary::gelu, "gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, 7,
      0x1p-119f},
     {Unary::gelu_tanh, "gelu_tanh", gelu_tanh_exact, 4, 0x1p-119f},
+    {Unary::sign, "sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }, 0},
+    {Unary::floor, "floor", [](double x) { return std::floor(x); }, 0},
+    {Unary::ceil, "ceil", [](double x) { return std::ceil(x); }, 0},
+    {Unary::trunc, "trunc", [](double x) { return std::trunc(x); }, 0},
+    {Unary::round, "round", [](double x) { return std::nearbyint(x); }, 0},
+    {Unary::exp2, "exp2", [](double x) { return std::exp2(x); }, 2},
+    {Unary::expm1, "expm1", [](double x) { return std::expm1(x); }, 3},
+    {Unary::log2, "log2", [](double x) { return std::log2(x); }, 3},
+    {Unary::log1p, "log1p", [](double x) { return std::log1p(x); }, 4},
+    {Unary::sin, "sin", [](double x) { return std::sin(x); }, 3},
+    {Unary::cos, "cos", [](double x) { return std::cos(x); }, 3},
+    {Unary::tan, "tan", [](double x) { return std::tan(x); }, 4},
+    {Unary::asin, "asin", [](double x) { return std::asin(x); }, 3},
+    {Unary::acos, "acos", [](double x) { return std::acos(x); }, 4},
+    {Unary::atan, "atan", [](double x) { return std::atan(x); }, 3},
+    {Unary::relu6, "relu6", [](double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }, 0},
+    {Unary::softplus, "softplus",
+     [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, 4},
+    {Unary::mish, "mish", mish_exact, 8, 0x1p-119f},
+    {Unary::hardsigmoid, "hardsigmoid", hard_sigmoid_exact, 1, 1.0f},
+    {Unary::hardswish, "hardswish", [](double x) { return x * hard_sigmoid_exact(x); }, 2, 1.0f},
 };
 
 /// Distance in units of the last place of the f32 nearest to `exact`.

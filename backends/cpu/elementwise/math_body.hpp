@@ -218,7 +218,7 @@ TENON_INLINE Float exponential_minus_one(Float x) {
   const Float second = (n - (first - magic)) + magic;
   const Float y =
       (less + (set(1.0f) - inverse)) * Simd::power_of_two(first) * Simd::power_of_two(second);
-  return absolute(x) < set(1e-6f) ? x : y;
+  return absolute(x) < set(1e-10f) ? x : y;
 }
 
 /// The base-2 logarithm to 3 ulp, exact for powers of two; the steps of logarithm().

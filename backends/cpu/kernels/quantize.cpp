@@ -7,32 +7,34 @@
 namespace tenon::cpu {
 namespace {
 
+/// What every block's size divides.
+constexpr std::int64_t most = 256;
+
 class QuantizeTask final : public Task {
  public:
   explicit QuantizeTask(const Step& step)
-      : x_(step.inputs[0]), y_(step.output), row_step_(*even_row_step(x_)) {}
+      : x_(step.inputs[0]), y_(step.output), rows_(x_, x_.shape.rank() - 1) {}
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t size = row_size(x_.shape);
     const DType dtype = y_.shape.dtype();
-    const std::int64_t row_bytes = size / block_size(dtype) * block_bytes(dtype);
-    const auto* x = context.pointer<const float>(x_);
+    const std::int64_t row_bytes = rows_.size() / block_size(dtype) * block_bytes(dtype);
+    const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    const Range rows = context.share(row_count(x_.shape));
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      quantize(dtype, x + row * row_step_, y + row * row_bytes, size);
+    const Range range = context.share(rows_.count());
+    for (std::int64_t row = range.begin; row < range.end; ++row) {
+      for (std::int64_t i = 0; i < rows_.size(); i += most) {
+        const std::int64_t count = std::min(most, rows_.size() - i);
+        BlockBuffer buffer;
+        const void* values = rows_.read(x + rows_.offset(row), i, count, buffer);
+        quantize(dtype, static_cast<const float*>(values),
+                 y + row * row_bytes + i / block_size(dtype) * block_bytes(dtype), count);
+      }
     }
   }
 
  private:
   Operand x_, y_;
-  std::int64_t row_step_;
+  Lanes rows_;
 };
-
-std::optional<std::string> refuses_quantize(const Step& step) {
-  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
-  if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
-  return std::nullopt;
-}
 
 class DequantizeTask final : public Task {
  public:
@@ -43,7 +45,6 @@ class DequantizeTask final : public Task {
     }
   }
   void run(const TaskContext& context) const noexcept override {
-    constexpr std::int64_t most = 256;  // what every block's size divides
     const std::int64_t size = row_size(x_.shape);
     const DType from = x_.shape.dtype(), to = y_.shape.dtype();
     const auto* x = context.pointer<const std::byte>(x_);
@@ -79,7 +80,7 @@ class DequantizeTask final : public Task {
 }  // namespace
 
 extern const Kernel quantize_kernel, dequantize_kernel;
-constinit const Kernel quantize_kernel{op_def<Quantize>, refuses_quantize,
+constinit const Kernel quantize_kernel{op_def<Quantize>, takes_everything,
                                        [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
                                          return std::make_unique<QuantizeTask>(step);
                                        }};

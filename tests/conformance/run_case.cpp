@@ -1,0 +1,67 @@
+#include "run_case.hpp"
+
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tenon::testing {
+namespace {
+
+bool is_weight(const OpCase& op_case, std::size_t input) {
+  const std::string_view op = op_case.op.def()->name;
+  return (op == "linear" || op == "conv2d") && input == 1;
+}
+
+}  // namespace
+
+HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, bool stride,
+                    std::vector<PlanReport::Part>* parts) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> operands;
+  std::vector<Buffer> inputs;
+  std::map<std::string, Buffer> weights;
+  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
+    const HostBuffer& value = op_case.inputs[i];
+    std::string name = std::to_string(i);
+    name.insert(name.begin(), 'v');
+    if (is_weight(op_case, i)) {
+      operands.push_back(graph.constant(name, value.shape()));
+      weights[name] = value.contiguous().to_device(cpu_device());
+      continue;
+    }
+    const int rank = value.shape().rank();
+    const bool turn = stride && rank >= 2 && !is_block(value.shape().dtype()) &&
+                      op_case.op.def()->traits.updates_input != static_cast<int>(i);
+    if (!turn) {
+      operands.push_back(graph.input(name, value.shape()));
+      inputs.push_back(value.contiguous().to_device(cpu_device()));
+      continue;
+    }
+    // The input holds the axes in reverse; a permute turns them back.
+    std::vector<int> order;
+    std::vector<AxisRef> back;
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      order.push_back(axis);
+      back.emplace_back(axis);
+    }
+    const HostBuffer turned = value.permute(order).contiguous();
+    operands.push_back(permute(graph.input(name, turned.shape()), std::span<const AxisRef>(back)));
+    inputs.push_back(turned.to_device(cpu_device()));
+  }
+  const Tensor result =
+      record(*op_case.op.def(), op_case.op.attributes(), operands, std::source_location::current());
+  Session session(graph.program({&result, 1}), {.backends = backends});
+  session.bind(std::make_shared<const WeightSet>(std::move(weights)));
+  std::vector<Shape> shapes;
+  for (const Buffer& input : inputs) shapes.push_back(input.shape());
+  if (parts != nullptr) *parts = session.report(shapes).parts;
+  return session.forward(std::move(inputs)).at(0).to_host();
+}
+
+}  // namespace tenon::testing

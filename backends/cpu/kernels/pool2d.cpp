@@ -1,0 +1,75 @@
+#include "../task.hpp"
+#include "windows.hpp"
+
+#include <tenon/ops/pool2d.hpp>
+
+#include <algorithm>
+
+namespace tenon::cpu {
+namespace {
+
+class PoolTask final : public Task {
+ public:
+  PoolTask(const Step& step, WindowOp op, const IntList& kernel, const IntList& stride,
+           const IntList& padding, const IntList& dilation)
+      : x_(step.inputs[0]), y_(step.output), op_(op) {
+    const auto axis = [&](int i) {
+      const auto at = static_cast<std::size_t>(i);
+      return window_axis(at, x_.shape[2 + i], y_.shape[2 + i], kernel[at], stride, kernel[at],
+                         padding, dilation);
+    };
+    rows_ = axis(0);
+    columns_ = axis(1);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t channels = x_.shape[1], rows = rows_.outputs;
+    const auto kernel = convolution_kernels().window;
+    WindowJob job{};
+    job.row_step = x_.strides[2] / 4;
+    job.rows = rows_;
+    job.columns = columns_;
+    const auto* x = context.pointer<const float>(x_);
+    auto* y = context.pointer<float>(y_);
+    Range range = context.share(x_.shape[0] * channels * rows);
+    while (range.begin < range.end) {
+      const std::int64_t plane = range.begin / rows, first = range.begin % rows;
+      const std::int64_t last = std::min(rows, first + range.end - range.begin);
+      job.x = x + plane / channels * (x_.strides[0] / 4) + plane % channels * (x_.strides[1] / 4);
+      job.y = y + plane * rows * columns_.outputs;
+      kernel(op_, job, first, last);
+      range.begin += last - first;
+    }
+  }
+
+ private:
+  Operand x_, y_;
+  WindowOp op_;
+  WindowAxis rows_{}, columns_{};
+};
+
+std::optional<std::string> refuses(const Step& step) {
+  if (auto why = needs_f32(step)) return why;
+  return needs_dense_rows(step.inputs[0], "x");
+}
+
+std::unique_ptr<Task> make_max(const Step& step, Compiler&) {
+  const auto& op = *step.op.as<MaxPool2d>();
+  return std::make_unique<PoolTask>(step, WindowOp::max, op.kernel, op.stride, op.padding,
+                                    op.dilation);
+}
+
+std::unique_ptr<Task> make_mean(const Step& step, Compiler&) {
+  const auto& op = *step.op.as<AvgPool2d>();
+  return std::make_unique<PoolTask>(step,
+                                    op.count_include_pad ? WindowOp::padded_mean : WindowOp::mean,
+                                    op.kernel, op.stride, op.padding, IntList{});
+}
+
+}  // namespace
+
+extern const Kernel max_pool2d_kernel, avg_pool2d_kernel;
+constinit const Kernel max_pool2d_kernel{op_def<MaxPool2d>, refuses, make_max};
+constinit const Kernel avg_pool2d_kernel{op_def<AvgPool2d>, refuses, make_mean};
+
+}  // namespace tenon::cpu

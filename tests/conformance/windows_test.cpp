@@ -1,0 +1,146 @@
+// Convolutions and pools of the CPU backend against the reference: every pairing of sizes, strides,
+// dilations, paddings and groups that takes another path through the kernels.
+#include "run_case.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/ops.hpp>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+std::vector<BackendPtr> backends(int threads) {
+  register_cpu_backend();
+  register_reference_backend();
+  return {make_backend("cpu", {.threads = threads}), make_backend("reference")};
+}
+
+/// On 1, 2 and 7 threads: the same bits, close to the reference.
+void check(const OpInstance& op, std::vector<HostBuffer> inputs) {
+  static const std::vector<std::vector<BackendPtr>> pools{backends(1), backends(2), backends(7)};
+  OpCase made;
+  made.op = op;
+  made.inputs = std::move(inputs);
+  made.output = run_reference(made.op, made.inputs);
+  std::vector<PlanReport::Part> parts;
+  const HostBuffer one = run_case(made, pools[0], false, &parts);
+  for (const PlanReport::Part& part : parts) CHECK(part.backend == "cpu");
+  expect_close(one, made.output, 2e-5, 2e-5);
+  const std::vector<double> want = elements(one);
+  for (std::size_t i = 1; i < pools.size(); ++i) {
+    const std::vector<double> got = elements(run_case(made, pools[i], false));
+    bool same = true;
+    for (std::size_t j = 0; j < want.size(); ++j) {
+      same = same &&
+             std::bit_cast<std::uint64_t>(got[j]) == std::bit_cast<std::uint64_t>(want[j]);
+    }
+    CHECK(same);
+  }
+  expect_close(run_case(made, pools[1], true), made.output, 2e-5, 2e-5);
+}
+
+struct Sizes {
+  std::int64_t channels, outputs, groups, rows, columns, kernel_rows, kernel_columns;
+};
+
+void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
+  INFO(sizes.channels << " channels to " << sizes.outputs << " in " << sizes.groups << " groups, "
+                      << sizes.rows << " x " << sizes.columns << " under " << sizes.kernel_rows
+                      << " x " << sizes.kernel_columns);
+  Conv2d op = options;
+  op.groups = sizes.groups;
+  const HostBuffer x =
+      random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1);
+  const HostBuffer w = random.uniform(Shape({sizes.outputs, sizes.channels / sizes.groups,
+                                             sizes.kernel_rows, sizes.kernel_columns},
+                                            f32),
+                                      -0.2, 0.2);
+  op.has_bias = false;
+  check(OpInstance(op), {x, w});
+  op.has_bias = true;
+  check(OpInstance(op), {x, w, random.uniform(Shape({sizes.outputs}, f32))});
+}
+
+TEST_CASE("conv2d: paths of the CPU backend's kernel") {
+  Random random;
+  const std::vector<Sizes> all{
+      {3, 16, 1, 19, 23, 3, 3},  {5, 7, 1, 9, 33, 1, 1},     {64, 70, 1, 7, 7, 3, 3},
+      {3, 20, 1, 31, 29, 7, 7},  {12, 18, 3, 11, 10, 3, 2},  {8, 8, 8, 20, 37, 3, 3},
+      {6, 12, 6, 13, 50, 5, 5},  {40, 300, 1, 5, 6, 1, 1},   {1, 3, 1, 1, 100, 1, 9},
+      {130, 4, 1, 4, 5, 3, 3},
+  };
+  for (const Sizes& sizes : all) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      for (const bool padded : {false, true}) {
+        Conv2d op;
+        op.stride = {stride, stride};
+        if (padded) op.padding = {sizes.kernel_rows / 2, sizes.kernel_columns / 2};
+        check_conv(random, sizes, op);
+      }
+    }
+  }
+  Conv2d uneven;
+  uneven.stride = {2, 1};
+  uneven.padding = {1, 0, 2, 1};
+  uneven.dilation = {2, 3};
+  check_conv(random, {4, 6, 2, 17, 21, 3, 3}, uneven);
+  check_conv(random, {4, 4, 4, 17, 41, 3, 3}, uneven);
+}
+
+TEST_CASE("conv2d: nothing outside the image takes part, not even a NaN beside a padded row") {
+  Random random;
+  const HostBuffer x = random.uniform(Shape({1, 2, 6, 8}, f32));
+  // A value at the end of each row: the next row's left padding lies beside it in memory.
+  for (int c = 0; c < 2; ++c) {
+    for (int i = 0; i < 6; ++i) {
+      x.view().as<float>()[(c * 6 + i) * 8 + 7] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  Conv2d op;
+  op.padding = {1, 1};
+  check(OpInstance(op), {x, random.uniform(Shape({3, 2, 3, 3}, f32))});
+}
+
+TEST_CASE("pools: paths of the CPU backend's kernel") {
+  Random random;
+  for (const std::int64_t columns : {4, 17, 70}) {
+    const HostBuffer x = random.uniform(Shape({2, 3, 15, columns}, f32));
+    for (const std::int64_t kernel : {2, 3, 4}) {
+      for (const std::int64_t stride : {1, 2, 3}) {
+        for (const std::int64_t padding : {0, 1}) {
+          MaxPool2d max;
+          max.kernel = {kernel, kernel};
+          max.stride = {stride, stride};
+          max.padding = {padding, padding};
+          check(OpInstance(max), {x});
+          AvgPool2d mean;
+          mean.kernel = max.kernel;
+          mean.stride = max.stride;
+          mean.padding = max.padding;
+          for (const bool all_taps : {false, true}) {
+            mean.count_include_pad = all_taps;
+            check(OpInstance(mean), {x});
+          }
+        }
+      }
+    }
+  }
+  MaxPool2d dilated;
+  dilated.kernel = {2, 2};
+  dilated.dilation = {3, 2};
+  dilated.padding = {0, 1, 2, 0};
+  const HostBuffer x = random.uniform(Shape({1, 2, 9, 40}, f32));
+  check(OpInstance(dilated), {x});
+  x.view().as<float>()[100] = std::numeric_limits<float>::quiet_NaN();
+  check(OpInstance(dilated), {x});
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -2,7 +2,6 @@
 
 #include <tenon/error.hpp>
 
-#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -19,10 +18,6 @@ auto with_memory_errors(std::string_view where, Call&& call) {
   } catch (const std::bad_alloc&) {
     throw Error(Errc::out_of_memory, std::string(where), "not enough memory");
   }
-}
-template <class Call>
-auto with_memory_errors(const std::filesystem::path& where, Call&& call) {
-  return with_memory_errors(std::string_view(where.native()), std::forward<Call>(call));
 }
 
 }  // namespace tenon

@@ -202,7 +202,7 @@ File open_any(const fs::path& path, const OpenOptions& options) {
 }  // namespace
 
 File open(const fs::path& path, const OpenOptions& options) {
-  return with_memory_errors(path, [&] { return open_any(path, options); });
+  return with_memory_errors(path.native(), [&] { return open_any(path, options); });
 }
 
 }  // namespace tenon::io

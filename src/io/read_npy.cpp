@@ -98,7 +98,7 @@ HostBuffer read(const std::filesystem::path& path, const Limits& limits) {
 }  // namespace
 
 HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits) {
-  return with_memory_errors(path, [&] { return read(path, limits); });
+  return with_memory_errors(path.native(), [&] { return read(path, limits); });
 }
 
 }  // namespace tenon::io

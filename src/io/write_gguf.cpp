@@ -122,7 +122,7 @@ void save(const std::filesystem::path& path, const Metadata& metadata,
 
 void save_gguf(const std::filesystem::path& path, const Metadata& metadata,
                std::span<const NamedTensor> tensors) {
-  with_memory_errors(path, [&] { save(path, metadata, tensors); });
+  with_memory_errors(path.native(), [&] { save(path, metadata, tensors); });
 }
 
 }  // namespace tenon::io

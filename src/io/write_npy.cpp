@@ -44,7 +44,7 @@ void save(const std::filesystem::path& path, const HostBuffer& array) {
 }  // namespace
 
 void write_npy(const std::filesystem::path& path, const HostBuffer& array) {
-  with_memory_errors(path, [&] { save(path, array); });
+  with_memory_errors(path.native(), [&] { save(path, array); });
 }
 
 }  // namespace tenon::io

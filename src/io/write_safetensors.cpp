@@ -98,7 +98,7 @@ void save(const std::filesystem::path& path, std::span<const NamedTensor> tensor
 
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                       const std::map<std::string, std::string>& metadata) {
-  with_memory_errors(path, [&] { save(path, tensors, metadata); });
+  with_memory_errors(path.native(), [&] { save(path, tensors, metadata); });
 }
 
 }  // namespace tenon::io

@@ -174,7 +174,7 @@ struct SentenceEncoder::Impl {
 
 SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
                                       const BackendOptions& backend) {
-  return with_memory_errors(path, [&] {
+  return with_memory_errors(path.native(), [&] {
     register_cpu_backend();
     register_reference_backend();
     return SentenceEncoder(std::make_shared<Impl>(

@@ -113,7 +113,7 @@ struct Conversation::Impl {
 
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
-  return with_memory_errors(path, [&] {
+  return with_memory_errors(path.native(), [&] {
     const auto start = Clock::now();
     register_cpu_backend();
     register_reference_backend();

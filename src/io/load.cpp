@@ -8,6 +8,7 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
   LoadProgress progress;
   std::map<std::string, const TensorEntry*> entries;
   for (const std::string& name : names) {
+    if (name.empty()) continue;
     const auto [entry, added] = entries.emplace(name, &file.at(name));
     if (added) progress.total_bytes += entry->second->size_bytes;
   }

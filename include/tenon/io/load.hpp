@@ -28,29 +28,34 @@ struct LoadOptions {
   std::stop_token stop;  ///< a request ends the load with Errc::cancelled
 };
 
-/// Buffers of these tensors on a device. On the CPU they are the file's own pages, read ahead.
+/// Buffers of these tensors on a device, empty names left out. On the CPU they are the file's own
+/// pages. Errors: bad_reference (no tensor of that name), cancelled, those of reading and of the
+/// device, and whatever `progress` throws.
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
                                            const DevicePtr& device,
                                            const LoadOptions& options = {});
 
 /// Loads a model's weights on another thread: runs in parallel with compile. Tied weights (one name
-/// in two fields) are loaded once. The model's tensors must come from file.view().
+/// in two fields) are loaded once; tensors that are empty stay so. The model's tensors must come
+/// from file.view(). The future throws Errc::cancelled, and what load_buffers throws.
 template <class Model>
 std::future<Bufferized<Model>> load_async(const Model& model, const File& file,
                                           const DevicePtr& device, LoadOptions options = {}) {
   // Names are taken here: the model may be gone when the thread runs.
-  auto names = map_fields<Shape>(
-      model, [](const std::string&, const Tensor& tensor) { return tensor.shape(); });
+  auto form = map_fields<Shape>(model, [](const std::string&, const Tensor& tensor) {
+    return tensor.is_empty() ? Shape() : tensor.shape();
+  });
   std::vector<std::string> order;
-  visit_fields(
-      model, [&](const std::string&, const Tensor& tensor) { order.emplace_back(tensor.name()); });
-  return std::async(std::launch::async, [form = std::move(names), order = std::move(order), file,
+  visit_fields(model, [&](const std::string&, const Tensor& tensor) {
+    order.emplace_back(tensor.is_empty() ? std::string_view() : tensor.name());
+  });
+  return std::async(std::launch::async, [form = std::move(form), order = std::move(order), file,
                                          device, options = std::move(options)] {
     const auto buffers = load_buffers(file, order, device, options);
     Bufferized<Model> weights;
     std::size_t next = 0;
     transform_fields(form, weights, [&](const std::string&, const Shape&, Buffer& to) {
-      to = buffers.at(order[next++]);
+      if (const std::string& name = order[next++]; !name.empty()) to = buffers.at(name);
     });
     return weights;
   });

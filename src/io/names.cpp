@@ -102,6 +102,22 @@ void check_name(std::string_view name, std::string_view kind, std::uint64_t limi
   }
 }
 
+void check_file_name(std::string_view name, std::string_view kind, const std::string& where) {
+  const auto refuse = [&](std::string_view why) {
+    throw Error(Errc::path_escape, where, fmt::format("{} {} {}", kind, quote_name(name), why));
+  };
+  if (name.find_first_of(std::string_view("\\\0", 2)) != std::string_view::npos) {
+    refuse("holds a backslash or a NUL byte");
+  }
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (part.empty()) refuse("is absolute, empty or has an empty part");
+    if (part == "." || part == "..") refuse("has a part '.' or '..'");
+    begin = end + 1;
+  }
+}
+
 std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> names) {
   std::vector<std::uint32_t> positions(names.size());
   std::iota(positions.begin(), positions.end(), std::uint32_t{0});

@@ -23,6 +23,11 @@ std::string quote_name(std::string_view name);
 void check_name(std::string_view name, std::string_view kind, std::uint64_t limit,
                 std::string_view where);
 
+/// Throws path_escape unless `name` is a file in the folder of the file that names it, or below:
+/// not absolute, no part "." or "..", no backslash, no NUL. The test is on the text: what a link
+/// leads to is open()'s to decide. `kind` says what is named: "shard".
+void check_file_name(std::string_view name, std::string_view kind, const std::string& where);
+
 /// Positions of names, ordered by name. Sorting instead of hashing keeps the time of n log n for
 /// names that a stranger has chosen to collide.
 std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> names);

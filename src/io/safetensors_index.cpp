@@ -14,24 +14,6 @@
 namespace tenon::io {
 namespace {
 
-// A shard is a file in the index's folder or below it. The test is on the text: what a link leads
-// to is open()'s to decide.
-void check_shard_name(std::string_view shard, const std::string& where) {
-  const auto refuse = [&](std::string_view why) {
-    throw Error(Errc::path_escape, where, fmt::format("shard {} {}", quote_name(shard), why));
-  };
-  if (shard.find_first_of(std::string_view("\\\0", 2)) != std::string_view::npos) {
-    refuse("holds a backslash or a NUL byte");
-  }
-  for (std::size_t begin = 0; begin <= shard.size();) {
-    const std::size_t end = std::min(shard.find('/', begin), shard.size());
-    const std::string_view part = shard.substr(begin, end - begin);
-    if (part.empty()) refuse("is absolute, empty or has an empty part");
-    if (part == "." || part == "..") refuse("has a part '.' or '..'");
-    begin = end + 1;
-  }
-}
-
 std::string read_text(const InputFile& file, std::uint64_t limit) {
   if (file.size() > limit) {
     throw Error(Errc::limit_exceeded, file.name(),
@@ -70,7 +52,7 @@ ShardIndex read_safetensors_index(const std::shared_ptr<const InputFile>& file,
                               shard.type_name()));
     }
     const auto& name = shard.get_ref<const std::string&>();
-    check_shard_name(name, where);
+    check_file_name(name, "shard", where);
     by_shard[name].push_back(tensor);
   }
   if (by_shard.size() > limits.shards) {

@@ -1,0 +1,54 @@
+// The JSON of a network: docs/network-json.md. Reader and writer share the words.
+#pragma once
+
+#include "json_reader.hpp"
+
+#include <tenon/program.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace tenon::io::network {
+
+inline constexpr std::string_view format_name = "tenon-network";
+inline constexpr std::int64_t version = 1;
+inline constexpr std::uint64_t max_json_bytes = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t raw_alignment = 64;  ///< of every constant's offset
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson type_json(const Shape& shape);
+OrderedJson attribute_json(const AttributeValue& value);
+/// One function, one line of text per parameter and node; `indent` before each line.
+std::string function_text(const Function& function);
+
+/// Words of a document that end in the process-wide table of names: it may bring so many.
+class WordBudget {
+ public:
+  /// Errc::limit_exceeded at `place`.
+  Name intern(const JsonValue& place, const std::string& text);
+
+ private:
+  std::set<std::string, std::less<>> words_;
+};
+
+Shape read_type(const JsonValue& type, WordBudget& words);
+/// Sets the attributes of `node` that are given; errors name the attribute.
+void read_attributes(const JsonValue& attributes, std::string_view node, OpInstance& op,
+                     WordBudget& words);
+
+/// A function, its nodes in an order in which each follows what it reads; `order[i]` is where
+/// instruction i stands in the document.
+struct ReadFunction {
+  Function function;
+  std::vector<std::size_t> order;
+};
+ReadFunction read_function(const JsonValue& function, WordBudget& words);
+
+}  // namespace tenon::io::network

@@ -1,6 +1,5 @@
-#include "sim_rig.hpp"
-
 #include "npu/isa/cycles.hpp"
+#include "sim_rig.hpp"
 
 #include <chrono>
 #include <fstream>

@@ -25,9 +25,7 @@ class Rig {
     isa::ErrorCode error = isa::ErrorCode::none;
     bool stuck = false;
     bool removed = false;
-    bool finished() const noexcept {
-      return error == isa::ErrorCode::none && !stuck && !removed;
-    }
+    bool finished() const noexcept { return error == isa::ErrorCode::none && !stuck && !removed; }
   };
   /// Puts the program into segment instr, runs it and a fence, and waits for either end.
   Outcome run(const isa::Program& program);

@@ -1,0 +1,649 @@
+#include "sim_random_program.hpp"
+
+#include "npu/isa/structures.hpp"
+#include "sim_rig.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+
+namespace tenon::npu::testing {
+namespace {
+
+using namespace isa;
+
+std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+
+/// A layer: how many tiles of output rows there are at most, what is loaded once, and what one tile
+/// [first, first + rows) does. Offsets in OCM are lines; buffers alternate between tiles.
+struct Layer {
+  std::uint32_t out_rows = 1;
+  std::vector<Instruction> constants;  // LD, once
+  struct Buffers {
+    std::uint32_t in, out, acc;
+  };
+  std::function<void(std::uint32_t first, std::uint32_t rows, const Buffers&,
+                     std::vector<Instruction>& load, std::vector<Instruction>& compute,
+                     std::vector<Instruction>& store)>
+      tile;
+};
+
+constexpr std::uint32_t constant_line = 0;           // constants: 64 KiB
+constexpr std::uint32_t in_line[2] = {2048, 4096};   // inputs: 64 KiB each
+constexpr std::uint32_t out_line[2] = {6144, 7168};  // outputs: 32 KiB each
+constexpr std::uint32_t acc_half = random_acc_bytes / acc_row_bytes / 2;
+
+class Maker {
+ public:
+  Maker(std::uint64_t seed, bool tiled) : random_(seed), tiling_(seed ^ 0x5EED), tiled_(tiled) {
+    result_.input = random_bytes(seed + 1, 96 << 10);
+  }
+
+  RandomProgram make() {
+    const std::uint32_t layers = 1 + below(3);
+    for (std::uint32_t i = 0; i < layers; ++i) {
+      layer_ = static_cast<std::uint16_t>(i);
+      emit(draw_layer(), i);
+    }
+    if (below(3) == 0) emit_conversions();
+    result_.program.instructions.emplace_back(Halt{});
+    result_.program.ocm_bytes = random_ocm_bytes;
+    result_.program.acc_bytes = random_acc_bytes;
+    result_.output_bytes = out_end_;
+    return std::move(result_);
+  }
+
+ private:
+  std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
+  std::uint32_t between(std::uint32_t lo, std::uint32_t hi) { return lo + below(hi - lo + 1); }
+  std::int32_t signed_between(std::int32_t lo, std::int32_t hi) {
+    return lo + static_cast<std::int32_t>(below(static_cast<std::uint32_t>(hi - lo + 1)));
+  }
+
+  // ---- Data ---------------------------------------------------------------------------------
+
+  std::uint32_t add_weights(std::uint32_t bytes, bool no_minimum = true) {
+    const auto at = static_cast<std::uint32_t>((result_.weight.size() + 63) / 64 * 64);
+    auto fresh = random_bytes(random_(), bytes);
+    for (std::byte& byte : fresh) {
+      if (no_minimum && byte == std::byte{0x80}) byte = std::byte{0x81};
+    }
+    result_.weight.resize(at);
+    result_.weight.insert(result_.weight.end(), fresh.begin(), fresh.end());
+    return at;
+  }
+
+  std::uint32_t add_records(std::uint32_t channels, std::uint32_t sum_bits) {
+    const std::uint32_t at = add_weights(channels * 8);
+    for (std::uint32_t i = 0; i < channels; ++i) {
+      QuantRecord record;
+      record.bias = signed_between(-(1 << sum_bits), 1 << sum_bits);
+      record.m = static_cast<std::uint16_t>(between(1, 32767));
+      const auto bits = static_cast<std::uint32_t>(std::bit_width(unsigned{record.m}));
+      record.s = static_cast<std::uint8_t>(
+          std::clamp<std::uint32_t>(bits + sum_bits - between(4, 9), 1, 47));
+      const auto bytes = pack(record);
+      std::memcpy(result_.weight.data() + at + i * 8, bytes.data(), bytes.size());
+    }
+    return at;
+  }
+
+  Load load(std::uint32_t segment, std::uint32_t offset, std::uint32_t line, std::uint32_t bytes) {
+    Load i;
+    i.segment = segment;
+    i.offset = offset;
+    i.ocm_addr = line * line_bytes;
+    i.row_bytes = bytes;
+    return i;
+  }
+  /// Somewhere in the input where `bytes` fit.
+  std::uint32_t input_at(std::uint32_t bytes) {
+    return below(static_cast<std::uint32_t>(result_.input.size()) - bytes + 1);
+  }
+  std::uint32_t output_at(std::uint32_t bytes) {
+    const std::uint32_t at = out_end_;
+    out_end_ += (bytes + 63) / 64 * 64;
+    return at;
+  }
+
+  void limits(std::int32_t& lo, std::int32_t& hi) {
+    lo = below(2) == 0 ? -128 : signed_between(-128, 20);
+    hi = below(2) == 0 ? 127 : signed_between(lo, 127);
+  }
+
+  Requant requant(std::uint32_t channels, std::uint32_t param_line) {
+    Requant i;
+    i.channels = channels;
+    i.param_line = param_line;
+    limits(i.lo, i.hi);
+    if (below(3) == 0) {
+      i.flags = flag_bit(Flag::leaky);
+      i.neg_m = below(32768);
+    }
+    return i;
+  }
+
+  /// Blocks of `rows` rows of `row_lines` lines from OCM to their places in the output.
+  void store_blocks(std::vector<Instruction>& to, std::uint32_t line, std::uint32_t blocks,
+                    std::uint32_t block_lines, std::uint32_t rows, std::uint32_t row_lines,
+                    std::uint32_t offset, std::uint32_t block_bytes, std::uint32_t first_row) {
+    for (std::uint32_t block = 0; block < blocks; ++block) {
+      Store i;
+      i.segment = static_cast<std::uint32_t>(Segment::output);
+      i.ocm_addr = (line + block * block_lines) * line_bytes;
+      i.rows = rows;
+      i.row_bytes = row_lines * line_bytes;
+      i.ocm_stride = i.row_bytes;
+      i.ddr_stride = i.row_bytes;
+      i.offset = offset + block * block_bytes + first_row * i.row_bytes;
+      to.emplace_back(i);
+    }
+  }
+
+  // ---- Layers -------------------------------------------------------------------------------
+
+  Layer draw_layer() {
+    switch (below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        return convolution();
+      case 3:
+        return product();
+      case 4:
+        return depthwise();
+      case 5:
+        return pool();
+      default:
+        return elementwise();
+    }
+  }
+
+  /// Input rows that output rows [first, first + rows) need, as a tile and its padding.
+  struct Halo {
+    std::uint32_t first, rows, pad;
+  };
+  static Halo halo(std::uint32_t first, std::uint32_t rows, std::uint32_t stride,
+                   std::uint32_t extent, std::uint32_t pad, std::uint32_t in_h) {
+    const std::uint32_t begin = first * stride;  // counted from the first row of padding
+    const std::uint32_t end = (first + rows - 1) * stride + extent;
+    const std::uint32_t top = std::min(begin < pad ? 0 : begin - pad, in_h - 1);
+    const std::uint32_t bottom = std::clamp(end < pad ? 0 : end - pad, top + 1, in_h);
+    return {top, bottom - top, begin < pad ? pad - begin : 0};
+  }
+
+  Layer convolution() {
+    Conv c;
+    c.in_log2c = below(3) == 0 ? below(6) : 5;
+    const std::uint32_t lanes_in = 1U << c.in_log2c;
+    c.in_channels = between(1, std::max(lanes_in * 2, 3U));
+    c.kernel_h = between(1, below(4) == 0 ? 11 : 3);
+    c.kernel_w = between(1, 4);
+    c.stride_h = between(1, 4);
+    c.stride_w = between(1, 3);
+    c.dilation_h = between(1, 2);
+    c.dilation_w = between(1, 4);
+    const std::uint32_t extent_h = (c.kernel_h - 1) * c.dilation_h + 1;
+    const std::uint32_t extent_w = (c.kernel_w - 1) * c.dilation_w + 1;
+    c.in_w = between(1, 9);
+    const std::uint32_t in_h = between(1, 12);
+    c.pad_top = below(extent_h + 1);
+    c.pad_left = below(extent_w + 1);
+    c.out_w = between(1, 1 + (c.in_w + c.pad_left) / c.stride_w);
+    const std::uint32_t out_h = between(1, 1 + (in_h + c.pad_top - 1) / c.stride_h);
+    c.out_channels = between(1, 70);
+    const std::uint32_t blocks = ceil_div(c.out_channels, lanes);
+    const std::uint32_t in_blocks = ceil_div(c.in_channels, lanes_in);
+    const std::uint32_t lines = in_blocks * c.kernel_h * c.kernel_w * lanes_in;
+    if (blocks * lines * line_bytes > 60 << 10) return convolution();
+    if (in_blocks * in_h * c.in_w * lanes_in > 60 << 10) return convolution();
+    if (blocks * out_h * c.out_w > std::min(acc_half, 1024U)) return convolution();
+    c.in_row_stride = c.in_w;
+    c.w_block_stride = lines;
+    c.w_line = constant_line;
+
+    Layer layer;
+    layer.out_rows = out_h;
+    const std::uint32_t weights = add_weights(blocks * lines * line_bytes);
+    const std::uint32_t param_line = constant_line + blocks * lines;
+    const std::uint32_t records = add_records(c.out_channels, 12);
+    layer.constants.emplace_back(load(0, weights, constant_line, blocks * lines * line_bytes));
+    LoadP params;
+    params.offset = records;
+    params.ocm_line = param_line;
+    params.count = c.out_channels;
+    layer.constants.emplace_back(params);
+    const Requant req = requant(c.out_channels, param_line);
+    const std::uint32_t row_bytes = c.in_w * lanes_in;
+    const std::uint32_t source = input_at(in_blocks * in_h * row_bytes);
+    const std::uint32_t out = output_at(blocks * out_h * c.out_w * line_bytes);
+    // Sums may also be made block by block of input channels, in any number of instructions.
+    const bool split = in_blocks > 1 && below(2) == 0;
+    layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
+                           std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                           std::vector<Instruction>& stores) {
+      const Halo need = halo(first, rows, c.stride_h, extent_h, c.pad_top, in_h);
+      // Blocks of a tile lie closely packed, each from a fresh line.
+      const std::uint32_t block_lines = ceil_div(need.rows * row_bytes, line_bytes);
+      for (std::uint32_t block = 0; block < in_blocks; ++block) {
+        loads.emplace_back(load(2, source + (block * in_h + need.first) * row_bytes,
+                                at.in + block * block_lines, need.rows * row_bytes));
+      }
+      Conv tile = c;
+      tile.in_line = at.in;
+      tile.in_h = need.rows;
+      tile.pad_top = need.pad;
+      tile.in_block_stride = block_lines * line_bytes / lanes_in;
+      tile.out_h = rows;
+      tile.acc_row = at.acc;
+      tile.acc_block_stride = rows * c.out_w;
+      if (split) {
+        for (std::uint32_t block = 0; block < in_blocks; ++block) {
+          Conv part = tile;
+          part.in_line = at.in + block * block_lines;
+          part.in_channels = std::min(lanes_in, c.in_channels - block * lanes_in);
+          part.w_line = c.w_line + block * c.kernel_h * c.kernel_w * lanes_in;
+          if (block > 0) part.flags = flag_bit(Flag::accumulate);
+          compute.emplace_back(part);
+        }
+      } else {
+        compute.emplace_back(tile);
+      }
+      Requant q = req;
+      q.acc_row = at.acc;
+      q.acc_block_stride = rows * c.out_w;
+      q.h = rows;
+      q.w = c.out_w;
+      q.out_line = at.out;
+      q.out_row_stride = c.out_w;
+      q.out_block_stride = rows * c.out_w;
+      compute.emplace_back(q);
+      store_blocks(stores, at.out, blocks, rows * c.out_w, rows, c.out_w, out,
+                   out_h * c.out_w * line_bytes, first);
+    };
+    return layer;
+  }
+
+  Layer product() {
+    Gemm g;
+    const std::uint32_t m = between(1, 60);
+    g.n = between(1, 80);
+    g.k = between(1, 150);
+    const bool plain = below(2) == 0;
+    const bool transposed = below(2) == 0;
+    g.a_log2c = plain ? below(3) : 5;
+    const std::uint32_t c = 1U << g.a_log2c;
+    g.k = ceil_div(g.k, c) * c - (plain ? 0 : below(c));
+    if (transposed) g.flags = flag_bit(Flag::transposed);
+    const std::uint32_t b_blocks = ceil_div(transposed ? g.k : g.n, lanes);
+    const std::uint32_t b_rows = transposed ? g.n : g.k;
+    g.b_line = constant_line;
+    g.b_row_stride = 1;
+    g.b_block_stride = b_rows;
+    const std::uint32_t k_blocks = ceil_div(g.k, c);
+    const std::uint32_t n_blocks = ceil_div(g.n, lanes);
+
+    Layer layer;
+    layer.out_rows = m;
+    const std::uint32_t b_bytes = b_blocks * b_rows * line_bytes;
+    layer.constants.emplace_back(load(0, add_weights(b_bytes), constant_line, b_bytes));
+    LoadP params;
+    params.offset = add_records(g.n, 13);
+    params.ocm_line = constant_line + b_blocks * b_rows;
+    params.count = g.n;
+    layer.constants.emplace_back(params);
+    const Requant req = requant(g.n, params.ocm_line);
+    const std::uint32_t source = input_at(k_blocks * m * c);
+    const std::uint32_t out = output_at(n_blocks * m * line_bytes);
+    layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
+                           std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                           std::vector<Instruction>& stores) {
+      Gemm tile = g;
+      if (plain) {
+        loads.emplace_back(load(2, source + first * k_blocks * c, at.in, rows * k_blocks * c));
+        tile.a_row_stride = k_blocks;
+        tile.a_block_stride = 1;
+      } else {
+        Load blocks = load(2, source + first * c, at.in, rows * c);
+        blocks.rows = k_blocks;
+        blocks.ddr_stride = m * c;
+        blocks.ocm_stride = rows * c;
+        loads.emplace_back(blocks);
+        tile.a_row_stride = 1;
+        tile.a_block_stride = rows;
+      }
+      tile.m = rows;
+      tile.a_line = at.in;
+      tile.acc_row = at.acc;
+      tile.acc_block_stride = rows;
+      compute.emplace_back(tile);
+      Requant q = req;
+      q.acc_row = at.acc;
+      q.acc_block_stride = rows;
+      q.w = rows;
+      q.out_line = at.out;
+      q.out_row_stride = rows;
+      q.out_block_stride = rows;
+      compute.emplace_back(q);
+      store_blocks(stores, at.out, n_blocks, rows, rows, 1, out, m * line_bytes, first);
+    };
+    return layer;
+  }
+
+  Layer depthwise() {
+    Depthwise d;
+    d.blocks = between(1, 3);
+    d.kernel_h = between(1, below(3) == 0 ? 7 : 3);
+    d.kernel_w = between(1, 5);
+    d.stride_h = between(1, 3);
+    d.stride_w = between(1, 4);
+    d.dilation_h = between(1, 3);
+    d.dilation_w = between(1, 2);
+    const std::uint32_t extent_h = (d.kernel_h - 1) * d.dilation_h + 1;
+    d.in_w = between(1, 10);
+    const std::uint32_t in_h = between(1, 12);
+    d.pad_top = below(extent_h + 1);
+    d.pad_left = below((d.kernel_w - 1) * d.dilation_w + 2);
+    d.out_w = between(1, 1 + (d.in_w + d.pad_left) / d.stride_w);
+    const std::uint32_t out_h = between(1, 1 + (in_h + d.pad_top - 1) / d.stride_h);
+    d.in_row_stride = d.in_w;
+    const std::uint32_t channels = (d.blocks - 1) * lanes + between(1, lanes);
+    if (d.blocks * out_h * d.out_w > std::min(acc_half, 1024U)) return depthwise();
+
+    Layer layer;
+    layer.out_rows = out_h;
+    const std::uint32_t lines = d.blocks * d.kernel_h * d.kernel_w;
+    layer.constants.emplace_back(
+        load(0, add_weights(lines * line_bytes), constant_line, lines * line_bytes));
+    LoadP params;
+    params.offset = add_records(channels, 10);
+    params.ocm_line = constant_line + lines;
+    params.count = channels;
+    layer.constants.emplace_back(params);
+    const Requant req = requant(channels, params.ocm_line);
+    const std::uint32_t row_bytes = d.in_w * line_bytes;
+    const std::uint32_t source = input_at(d.blocks * in_h * row_bytes);
+    const std::uint32_t out = output_at(d.blocks * out_h * d.out_w * line_bytes);
+    layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
+                           std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                           std::vector<Instruction>& stores) {
+      const Halo need = halo(first, rows, d.stride_h, extent_h, d.pad_top, in_h);
+      Load blocks = load(2, source + need.first * row_bytes, at.in, need.rows * row_bytes);
+      blocks.rows = d.blocks;
+      blocks.ddr_stride = in_h * row_bytes;
+      blocks.ocm_stride = need.rows * row_bytes;
+      loads.emplace_back(blocks);
+      Depthwise tile = d;
+      tile.in_line = at.in;
+      tile.in_h = need.rows;
+      tile.pad_top = need.pad;
+      tile.in_block_stride = need.rows * d.in_w;
+      tile.out_h = rows;
+      tile.acc_row = at.acc;
+      tile.acc_block_stride = rows * d.out_w;
+      compute.emplace_back(tile);
+      Requant q = req;
+      q.acc_row = at.acc;
+      q.acc_block_stride = rows * d.out_w;
+      q.h = rows;
+      q.w = d.out_w;
+      q.out_line = at.out;
+      q.out_row_stride = d.out_w;
+      q.out_block_stride = rows * d.out_w;
+      compute.emplace_back(q);
+      store_blocks(stores, at.out, d.blocks, rows * d.out_w, rows, d.out_w, out,
+                   out_h * d.out_w * line_bytes, first);
+    };
+    return layer;
+  }
+
+  Layer pool() {
+    Pool p;
+    p.function = below(2);
+    p.blocks = between(1, 3);
+    p.kernel_h = between(1, below(4) == 0 ? 15 : 4);
+    p.kernel_w = between(1, below(4) == 0 ? 15 : 4);
+    p.stride_h = between(1, 4);
+    p.stride_w = between(1, 5);
+    p.in_w = between(1, 12);
+    const std::uint32_t in_h = between(1, 12);
+    p.pad_top = below(std::min(p.kernel_h, 15U) + 1);
+    p.pad_left = below(std::min(p.kernel_w, 15U) + 1);
+    p.out_w = between(1, 1 + (p.in_w + p.pad_left) / p.stride_w);
+    const std::uint32_t out_h = between(1, 1 + (in_h + p.pad_top - 1) / p.stride_h);
+    if (p.blocks * out_h * p.out_w > 1000) return pool();
+    const bool identity = p.function == 0 && below(2) == 0;
+    p.m = identity ? 1 : between(1, 32767);
+    p.s = identity ? 0 : below(24);
+    limits(p.lo, p.hi);
+    p.in_row_stride = p.in_w;
+
+    Layer layer;
+    layer.out_rows = out_h;
+    const std::uint32_t row_bytes = p.in_w * line_bytes;
+    const std::uint32_t source = input_at(p.blocks * in_h * row_bytes);
+    const std::uint32_t out = output_at(p.blocks * out_h * p.out_w * line_bytes);
+    layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
+                           std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                           std::vector<Instruction>& stores) {
+      const Halo need = halo(first, rows, p.stride_h, p.kernel_h, p.pad_top, in_h);
+      Load blocks = load(2, source + need.first * row_bytes, at.in, need.rows * row_bytes);
+      blocks.rows = p.blocks;
+      blocks.ddr_stride = in_h * row_bytes;
+      blocks.ocm_stride = need.rows * row_bytes;
+      loads.emplace_back(blocks);
+      Pool tile = p;
+      tile.in_line = at.in;
+      tile.in_h = need.rows;
+      tile.pad_top = need.pad;
+      tile.in_block_stride = need.rows * p.in_w;
+      tile.out_line = at.out;
+      tile.out_h = rows;
+      tile.out_row_stride = p.out_w;
+      tile.out_block_stride = rows * p.out_w;
+      compute.emplace_back(tile);
+      store_blocks(stores, at.out, p.blocks, rows * p.out_w, rows, p.out_w, out,
+                   out_h * p.out_w * line_bytes, first);
+    };
+    return layer;
+  }
+
+  Layer elementwise() {
+    Elementwise e;
+    e.function = below(5);
+    const auto function = static_cast<EwFunction>(e.function);
+    const std::uint32_t rows_total = between(1, 20);
+    e.columns = between(1, 20);
+    e.lanes = below(2) == 0 ? lanes : between(1, lanes);
+    e.a_row_stride = e.columns;
+    e.a_step = 1;
+    Layer layer;
+    layer.out_rows = rows_total;
+    const bool lut = function == EwFunction::lut;
+    const bool second = !lut && function != EwFunction::clamp;
+    // 0: as large as the first; 1: one line per row, for all its columns; 2: one line for all.
+    const std::uint32_t broadcast = second ? below(3) : 0;
+    if (lut) {
+      layer.constants.emplace_back(load(0, add_weights(256, false), constant_line, 256));
+      e.b_line = constant_line;
+    } else {
+      e.m1 = signed_between(-300, 300);
+      e.m2 = function == EwFunction::mul ? 0 : signed_between(-300, 300);
+      e.s = below(function == EwFunction::mul ? 16 : 10);
+      limits(e.lo, e.hi);
+    }
+    if (lut) {
+      e.lo = -128;
+      e.hi = 127;
+    }
+    if (second) {
+      e.b_row_stride = broadcast == 0 ? e.columns : broadcast == 1 ? 1 : 0;
+      e.b_step = broadcast == 0 ? 1 : 0;
+    }
+    const std::uint32_t row_bytes = e.columns * line_bytes;
+    const std::uint32_t a_at = input_at(rows_total * row_bytes);
+    const std::uint32_t b_at = input_at(rows_total * row_bytes);
+    const std::uint32_t out = output_at(rows_total * row_bytes);
+    const bool in_place = below(3) == 0;
+    layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
+                           std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                           std::vector<Instruction>& stores) {
+      loads.emplace_back(load(2, a_at + first * row_bytes, at.in, rows * row_bytes));
+      Elementwise tile = e;
+      tile.rows = rows;
+      tile.a_line = at.in;
+      tile.out_line = at.out;
+      tile.out_row_stride = e.columns;
+      if (second) {
+        tile.b_line = at.in + rows_total * e.columns;
+        const std::uint32_t bytes = broadcast == 0   ? rows * row_bytes
+                                    : broadcast == 1 ? rows * line_bytes
+                                                     : line_bytes;
+        const std::uint32_t skip = broadcast == 0   ? first * row_bytes
+                                   : broadcast == 1 ? first * line_bytes
+                                                    : 0;
+        loads.emplace_back(load(2, b_at + skip, tile.b_line, bytes));
+      }
+      compute.emplace_back(tile);
+      if (in_place && !lut) {  // once more on its own output: in place
+        Elementwise again = e;
+        again.function = static_cast<std::uint32_t>(EwFunction::clamp);
+        again.rows = rows;
+        again.a_line = again.out_line = at.out;
+        again.a_row_stride = again.out_row_stride = e.columns;
+        again.b_line = again.b_row_stride = again.b_step = 0;
+        compute.emplace_back(again);
+      }
+      store_blocks(stores, at.out, 1, 0, rows, e.columns, out, 0, first);
+    };
+    return layer;
+  }
+
+  // ---- Tokens -------------------------------------------------------------------------------
+
+  void append(std::vector<Instruction>& part) {
+    for (Instruction& instruction : part) {
+      common(instruction).layer = layer_;
+      result_.program.instructions.push_back(instruction);
+    }
+  }
+
+  void emit(const Layer& layer, std::uint32_t index) {
+    std::vector<std::uint32_t> starts{0};
+    if (tiled_) {
+      while (starts.back() < layer.out_rows) {
+        const auto rows = static_cast<std::uint32_t>(1 + tiling_() % layer.out_rows);
+        starts.push_back(std::min(starts.back() + rows, layer.out_rows));
+      }
+    } else {
+      starts.push_back(layer.out_rows);
+    }
+    const std::size_t tiles = starts.size() - 1;
+    // The layer before ends with a token from ST to LD, or with a barrier.
+    const bool barrier = index > 0 && tiling_() % 2 == 0;
+    if (barrier) {
+      Barrier drain;
+      drain.layer = layer_;
+      result_.program.instructions.emplace_back(drain);
+    } else if (index > 0) {
+      common(result_.program.instructions.back()).deps.push_next = true;
+    }
+    std::vector<Instruction> constants = layer.constants;
+    for (std::size_t t = 0; t < tiles; ++t) {
+      const std::uint32_t b = t % 2;
+      std::vector<Instruction> loads = t == 0 ? std::move(constants) : std::vector<Instruction>{};
+      std::vector<Instruction> compute;
+      std::vector<Instruction> stores;
+      layer.tile(starts[t], starts[t + 1] - starts[t], {in_line[b], out_line[b], b * acc_half},
+                 loads, compute, stores);
+      const bool again = t + 2 < tiles;  // a later tile uses these buffers
+      common(loads.front()).deps.pop_prev = t == 0 && index > 0 && !barrier;
+      common(loads.front()).deps.pop_next = t >= 2;
+      common(loads.back()).deps.push_next = true;
+      common(compute.front()).deps.pop_prev = true;
+      common(compute.front()).deps.pop_next = t >= 2;
+      common(compute.back()).deps.push_prev = again;
+      common(compute.back()).deps.push_next = true;
+      common(stores.front()).deps.pop_prev = true;
+      common(stores.back()).deps.push_prev = again;
+      append(loads);
+      append(compute);
+      append(stores);
+    }
+  }
+
+  /// Everything that Convert does, between DDR and DDR and over OCM, all on ST.
+  void emit_conversions() {
+    Barrier drain;
+    result_.program.instructions.emplace_back(drain);
+    Convert to;
+    to.pixels = between(1, 40);
+    to.channels = between(1, 70);
+    to.log2c = below(6);
+    const std::uint32_t c = 1U << to.log2c;
+    const bool nhwc = below(2) == 0;
+    to.pixel_stride = nhwc ? to.channels : 1;
+    to.channel_stride = nhwc ? 1 : to.pixels;
+    to.block_stride = to.pixels + below(3);
+    to.plain_place = static_cast<std::uint32_t>(Segment::input);
+    to.blocked_place = below(2) == 0 ? ocm_place : static_cast<std::uint32_t>(Segment::ftmp);
+    to.blocked_offset = 64 * below(4);
+    const bool real = below(3) != 0;
+    const std::uint32_t elements = to.pixels * to.channels;
+    if (real) {
+      add_floats(elements);
+      to.plain_offset = float_at_;
+      to.scale = std::bit_cast<float>(0x3D000000 + below(0x02800000));
+    } else {
+      to.mode = static_cast<std::uint32_t>(CvtMode::block);
+      to.plain_offset = input_at(elements);
+    }
+    std::vector<Instruction> all{to};
+    Convert from = to;
+    from.mode = static_cast<std::uint32_t>(real ? CvtMode::dequantize : CvtMode::unblock);
+    from.plain_place = static_cast<std::uint32_t>(Segment::output);
+    from.plain_offset = output_at(elements * (real ? 4 : 1));
+    if (below(2) == 0) {  // the other dense order
+      from.pixel_stride = nhwc ? 1 : to.channels;
+      from.channel_stride = nhwc ? to.pixels : 1;
+    }
+    all.emplace_back(from);
+    append(all);
+    const std::uint32_t used = to.blocked_offset + ceil_div(to.channels, c) * to.block_stride * c;
+    result_.ftmp_bytes = std::max(result_.ftmp_bytes, used);
+  }
+
+  void add_floats(std::uint32_t count) {
+    float_at_ = static_cast<std::uint32_t>((result_.input.size() + 3) / 4 * 4);
+    result_.input.resize(float_at_ + std::size_t{count} * 4);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::uint32_t bits = static_cast<std::uint32_t>(random_());
+      switch (below(8)) {
+        case 0:
+          break;  // anything, NaN and infinities among it
+        case 1:
+          bits = std::bit_cast<std::uint32_t>(static_cast<float>(signed_between(-4000, 4000)) / 2);
+          break;
+        default:
+          bits = std::bit_cast<std::uint32_t>(
+              static_cast<float>(signed_between(-2'000'000, 2'000'000)) / 3000);
+      }
+      std::memcpy(result_.input.data() + float_at_ + std::size_t{i} * 4, &bits, 4);
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::mt19937_64 tiling_;  // apart, so that tiled and untiled programs draw the same layers
+  bool tiled_;
+  RandomProgram result_;
+  std::uint16_t layer_ = 0;
+  std::uint32_t out_end_ = 0;
+  std::uint32_t float_at_ = 0;
+};
+
+}  // namespace
+
+RandomProgram random_program(std::uint64_t seed, bool tiled) { return Maker(seed, tiled).make(); }
+
+}  // namespace tenon::npu::testing

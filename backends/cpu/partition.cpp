@@ -7,6 +7,7 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -86,6 +87,7 @@ class PartitionCompiler final : public Compiler {
   std::vector<Node> compile(std::span<const Step> steps) {
     std::vector<Node> nodes;
     std::vector<Node>* const outer = std::exchange(nodes_, &nodes);
+    if (outer == nullptr) outermost_ = &nodes;
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::loop) {
         add_loop(step);
@@ -130,6 +132,39 @@ class PartitionCompiler final : public Compiler {
     prepared_ = x;
   }
 
+  std::int64_t shared_table(
+      const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
+      const std::function<std::unique_ptr<Task>(std::int64_t)>& make) override {
+    const bool is_fixed = std::ranges::none_of(
+        reads, [this](const Operand& operand) { return changes_in_loops(operand); });
+    for (const Table& table : tables_) {
+      const bool same = table.meaning == meaning && std::ranges::equal(table.reads, reads);
+      if (same && (is_fixed || table.depth == loops_.size())) {
+        reads_tables_.push_back(table.touch);
+        return table.offset;
+      }
+    }
+    Table table{meaning, {reads.begin(), reads.end()}, scratch(bytes), {}, loops_.size()};
+    table.touch = {Place::Kind::loop_index, 1, table.offset, table.offset + bytes};
+    if (is_fixed && !loops_.empty()) {
+      // Loops begin with a barrier, which stands between this task and its readers.
+      Node node;
+      node.task = make(table.offset);
+      node.barrier_before = true;
+      outermost_->push_back(std::move(node));
+      table.depth = 0;
+    } else {
+      std::vector<Touch> touches;
+      for (const Operand& operand : reads) {
+        if (is_shared(operand)) touches.push_back(touch_of(operand));
+      }
+      add_task(make(table.offset), touches, {table.touch});
+    }
+    reads_tables_.push_back(table.touch);
+    tables_.push_back(table);
+    return table.offset;
+  }
+
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   std::int64_t zeroed_bytes() const { return zeroed_bytes_; }
   std::int64_t prepared_bytes() const { return prepared_bytes_; }
@@ -139,22 +174,56 @@ class PartitionCompiler final : public Compiler {
   /// Stands for the memory of the prepared rows.
   static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, 0, 1};
 
+  struct Table {
+    OpInstance meaning;
+    std::vector<Operand> reads;
+    std::int64_t offset;
+    Touch touch;
+    std::size_t depth;  // loops around the task that fills it
+  };
+
+  /// Whether steps may write to where the operand lies.
+  static bool is_shared(const Operand& operand) {
+    return operand.place.kind != Place::Kind::constant &&
+           operand.place.kind != Place::Kind::loop_index;
+  }
+
+  static bool writes_to(const Step& step, const Touch& touch) {
+    if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
+    return std::ranges::any_of(step.body,
+                               [&](const Step& inner) { return writes_to(inner, touch); });
+  }
+
+  /// Whether an operand moves with the loops around this point, or is written in them.
+  bool changes_in_loops(const Operand& operand) const {
+    if (loops_.empty()) return false;
+    if (operand.place.byte_step != LoopSteps{} || operand.place.entry_step != LoopSteps{} ||
+        operand.place.kind == Place::Kind::loop_index) {
+      return true;
+    }
+    return is_shared(operand) && writes_to(*loops_.front(), touch_of(operand));
+  }
+
   void add_step(const Step& step) {
     std::vector<Touch> reads;
     for (const Operand& input : step.inputs) {
-      if (input.place.kind != Place::Kind::constant &&
-          input.place.kind != Place::Kind::loop_index) {
-        reads.push_back(touch_of(input));
-      }
+      if (is_shared(input)) reads.push_back(touch_of(input));
     }
     const Touch write = touch_of(step.output);
     reads_prepared_ = false;
+    reads_tables_.clear();
     std::unique_ptr<Task> task = step.kind == Step::Kind::copy
                                      ? make_copy(step)
                                      : kernel_of(step.op.def())->make(step, *this);
     if (reads_prepared_) reads.push_back(prepared_touch);
+    reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
     add_task(std::move(task), reads, {write});
     if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
+    std::erase_if(tables_, [&](const Table& table) {
+      return std::ranges::any_of(table.reads, [&](const Operand& operand) {
+        return is_shared(operand) && overlap(write, touch_of(operand));
+      });
+    });
   }
 
   /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.
@@ -183,7 +252,10 @@ class PartitionCompiler final : public Compiler {
     counts_[static_cast<std::size_t>(step.depth)] = step.count;
     prepared_.reset();
     forget_touches();
+    loops_.push_back(&step);
     node.body = compile(step.body);
+    loops_.pop_back();
+    std::erase_if(tables_, [this](const Table& table) { return table.depth > loops_.size(); });
     prepared_.reset();
     forget_touches();
     nodes_->push_back(std::move(node));
@@ -198,12 +270,16 @@ class PartitionCompiler final : public Compiler {
   int threads_;
   std::vector<bool> packed_;
   LoopSteps counts_;  // how often each loop runs
+  std::vector<const Step*> loops_;  // around this point, outermost first
   std::vector<Node>* nodes_ = nullptr;
+  std::vector<Node>* outermost_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
   std::int64_t zeroed_bytes_ = 0;
   std::int64_t prepared_bytes_ = 0;
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   bool reads_prepared_ = false;
+  std::vector<Table> tables_;        // filled at this point
+  std::vector<Touch> reads_tables_;  // of them, by the step that is being compiled
   std::vector<Touch> written_, read_;  // since the last barrier
 };
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -98,6 +99,13 @@ class Compiler {
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
   virtual void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) = 0;
+  /// `bytes` of scratch memory that another task, `make(offset)`, fills from the operands `reads`
+  /// before this one runs. `meaning` says what with: tasks that ask for the same from the same
+  /// operands share one table, and where nothing around it changes these it is filled once a run,
+  /// ahead of all loops.
+  virtual std::int64_t shared_table(
+      const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
+      const std::function<std::unique_ptr<Task>(std::int64_t offset)>& make) = 0;
 };
 
 /// A kernel's entry in kernels.def: for which steps, and how.

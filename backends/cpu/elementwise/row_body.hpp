@@ -119,13 +119,19 @@ void run_log_softmax_row(const float* x, float* y, std::int64_t count) noexcept 
 
 void rotate_apart(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                   float* y) {
-  for (std::int64_t i = 0; i < pairs; i += lanes) {
-    const std::int64_t rest = pairs - i;
-    const Float a = load(x + i, rest), b = load(x + pairs + i, rest);
-    const Float c = load(cosines + i, rest), s = load(sines + i, rest);
-    store(y + i, fma(a, c, -(b * s)), rest);
-    store(y + pairs + i, fma(b, c, a * s), rest);
+  std::int64_t i = 0;
+  for (; i + lanes <= pairs; i += lanes) {
+    const Float a = Simd::load_float(x + i), b = Simd::load_float(x + pairs + i);
+    const Float c = Simd::load_float(cosines + i), s = Simd::load_float(sines + i);
+    Simd::store_float(y + i, fma(a, c, -(b * s)));
+    Simd::store_float(y + pairs + i, fma(b, c, a * s));
   }
+  if (i == pairs) return;
+  const std::int64_t rest = pairs - i;
+  const Float a = load(x + i, rest), b = load(x + pairs + i, rest);
+  const Float c = load(cosines + i, rest), s = load(sines + i, rest);
+  store(y + i, fma(a, c, -(b * s)), rest);
+  store(y + pairs + i, fma(b, c, a * s), rest);
 }
 
 void rotate_interleaved(const float* x, const float* cosines, const float* sines,

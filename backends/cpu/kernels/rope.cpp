@@ -1,5 +1,5 @@
 #include "../elementwise/elementwise.hpp"
-#include "../task.hpp"
+#include "reader.hpp"
 
 #include <tenon/ops/rope.hpp>
 
@@ -8,56 +8,85 @@
 namespace tenon::cpu {
 namespace {
 
-class RopeTask final : public Task {
+/// Cosines and sines of the angles of every position: [rows][2][pairs].
+class TableTask final : public Task {
  public:
-  RopeTask(const Step& step, Compiler& compiler)
-      : x_(step.inputs[0]), positions_(step.inputs[1]), y_(step.output), op_(*step.op.as<Rope>()) {
-    if (op_.has_freq_factors) factors_ = step.inputs[2];
-    pairs_ = (op_.dims != 0 ? op_.dims : x_.shape[3]) / 2;
-    frequencies_ = op_.frequencies(2 * pairs_);
-    magnitude_ = op_.magnitude();
-    tables_ = compiler.scratch(max_threads * 2 * pairs_ * static_cast<std::int64_t>(sizeof(float)));
+  TableTask(const Step& step, const Rope& op, std::int64_t pairs, std::int64_t table)
+      : positions_(step.inputs[1]),
+        pairs_(pairs),
+        frequencies_(op.frequencies(2 * pairs)),
+        magnitude_(op.magnitude()),
+        table_(table) {
+    if (op.has_freq_factors) factors_ = step.inputs[2];
+    for (int i = 0; i < positions_.shape.rank(); ++i) {
+      rows_.push(positions_.shape[i], positions_.strides[static_cast<std::size_t>(i)]);
+    }
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t heads = x_.shape[2], size = x_.shape[3];
-    const Range rows = context.share(x_.shape[0] * x_.shape[1]);
-    auto* cosines =
-        reinterpret_cast<float*>(context.scratch(tables_)) + context.worker.thread * 2 * pairs_;
-    float* sines = cosines + pairs_;
+    const auto* positions = context.pointer<const std::byte>(positions_);
     const auto* factors = factors_ ? context.pointer<const float>(*factors_) : nullptr;
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const std::int64_t s = row % x_.shape[1], b = row / x_.shape[1];
-      const std::int64_t offset = positions_.shape.rank() == 1
-                                      ? s * positions_.strides[0]
-                                      : b * positions_.strides[0] + s * positions_.strides[1];
-      const auto position = static_cast<double>(*reinterpret_cast<const std::int32_t*>(
-          context.pointer<const std::byte>(positions_) + offset));
-      for (std::int64_t i = 0; i < pairs_; ++i) {
-        const double angle = position * frequencies_[static_cast<std::size_t>(i)] /
-                             (factors != nullptr ? static_cast<double>(factors[i]) : 1.0);
-        cosines[i] = static_cast<float>(std::cos(angle) * magnitude_);
-        sines[i] = static_cast<float>(std::sin(angle) * magnitude_);
-      }
-      const std::byte* x =
-          context.pointer<const std::byte>(x_) + b * x_.strides[0] + s * x_.strides[1];
-      auto* y = context.pointer<float>(y_) + row * heads * size;
-      for (std::int64_t h = 0; h < heads; ++h) {
-        rotate_row(reinterpret_cast<const float*>(x + h * x_.strides[2]), cosines, sines, pairs_,
-                   op_.interleaved, y + h * size, size);
-      }
+    const Range angles = context.share(positions_.shape.elements() * pairs_);
+    for (std::int64_t angle = angles.begin; angle < angles.end; ++angle) {
+      const std::int64_t row = angle / pairs_, i = angle % pairs_;
+      const auto position = static_cast<double>(
+          *reinterpret_cast<const std::int32_t*>(positions + rows_.offset(row)));
+      const double turned = position * frequencies_[static_cast<std::size_t>(i)] /
+                            (factors != nullptr ? static_cast<double>(factors[i]) : 1.0);
+      auto* cosines = reinterpret_cast<float*>(context.scratch(table_)) + row * 2 * pairs_;
+      cosines[i] = static_cast<float>(std::cos(turned) * magnitude_);
+      cosines[pairs_ + i] = static_cast<float>(std::sin(turned) * magnitude_);
     }
   }
 
  private:
-  static constexpr std::int64_t max_threads = ThreadPool::max_threads;
-  Operand x_, positions_, y_;
+  Operand positions_;
   std::optional<Operand> factors_;
+  Loops rows_;
+  std::int64_t pairs_;
+  std::vector<double> frequencies_;
+  double magnitude_;
+  std::int64_t table_;
+};
+
+class RopeTask final : public Task {
+ public:
+  RopeTask(const Step& step, Compiler& compiler)
+      : x_(step.inputs[0]), y_(step.output), op_(*step.op.as<Rope>()) {
+    pairs_ = (op_.dims != 0 ? op_.dims : x_.shape[3]) / 2;
+    const Operand& positions = step.inputs[1];
+    has_own_positions_ = positions.shape.rank() == 2;
+    Rope turning = op_;
+    turning.dims = 2 * pairs_;
+    turning.interleaved = false;
+    table_ = compiler.shared_table(
+        OpInstance(turning), std::span(step.inputs).subspan(1),
+        positions.shape.elements() * 2 * pairs_ * static_cast<std::int64_t>(sizeof(float)),
+        [&](std::int64_t table) {
+          return std::make_unique<TableTask>(step, op_, pairs_, table);
+        });
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t heads = x_.shape[2], size = x_.shape[3], length = x_.shape[1];
+    const auto* table = reinterpret_cast<const float*>(context.scratch(table_));
+    const Range range = context.share(x_.shape[0] * length * heads);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t h = i % heads, row = i / heads, s = row % length, b = row / length;
+      const std::byte* x = context.pointer<const std::byte>(x_) + b * x_.strides[0] +
+                           s * x_.strides[1] + h * x_.strides[2];
+      const float* cosines = table + (has_own_positions_ ? row : s) * 2 * pairs_;
+      rotate_row(reinterpret_cast<const float*>(x), cosines, cosines + pairs_, pairs_,
+                 op_.interleaved, context.pointer<float>(y_) + i * size, size);
+    }
+  }
+
+ private:
+  Operand x_, y_;
   Rope op_;
   std::int64_t pairs_ = 0;
-  std::vector<double> frequencies_;
-  double magnitude_ = 1;
-  std::int64_t tables_ = 0;
+  bool has_own_positions_ = false;
+  std::int64_t table_ = 0;
 };
 
 std::optional<std::string> refuses(const Step& step) {

@@ -133,7 +133,7 @@ void touch(const isa::Convert& i, const TouchVisitor& visit) {
   rows(visit, space_of(i.blocked_place), i.blocked_offset, blocks(i.channels, c),
        c * i.block_stride, c * i.pixels, to_blocked);
   if (i.has(isa::Flag::per_channel)) {
-    const std::uint64_t begin = std::uint64_t{i.scale_line()} * line_bytes;
+    const std::uint64_t begin = std::uint64_t{i.scale_line} * line_bytes;
     visit(Space::ocm, begin, begin + 4ULL * i.channels, false);
   }
 }

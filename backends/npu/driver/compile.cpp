@@ -196,6 +196,7 @@ CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const 
   CompiledNetwork network;
   network.bound = std::move(bound);
   NetworkCompiler(network, program, caps, options).compile();
+  network.constant_bytes = static_cast<std::int64_t>(network.image.bytes.size());
   for (Stage& stage : network.stages) stage.bytes = isa::assemble(stage.program);
   return network;
 }
@@ -206,7 +207,7 @@ std::string describe(const CompiledNetwork& network) {
       "{} layers in {} programs, placement {}, {} bytes of constants, {} of ftmp, {} for tiles; "
       "predicted {} cycles, {} bytes read, {} written, {} MACs\n",
       graph.layers.size(), network.stages.size(), to_string(network.placement),
-      network.image.bytes.size(), network.ftmp_bytes, network.work_bytes, network.predicted.cycles,
+      network.constant_bytes, network.ftmp_bytes, network.work_bytes, network.predicted.cycles,
       network.predicted.ddr_read, network.predicted.ddr_write, network.predicted.macs);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];

@@ -41,6 +41,7 @@ struct CompiledNetwork {
   std::vector<MapPlace> places;
   WeightImage image;
   std::vector<Stage> stages;
+  std::int64_t constant_bytes = 0;
   std::int64_t ftmp_bytes = 0;
   std::int64_t work_bytes = 0;            ///< OCM that tiles take in turns
   Placement placement = Placement::none;  ///< the strategy that was used

@@ -55,7 +55,11 @@ Failure known(const Step& step) {
 }
 
 Failure all_f32(const Step& step) {
-  const auto other = [](const Operand& o) { return o.shape.dtype() != DType::f32; };
+  // Constants of other floating types, in blocks or not, are converted when they are bound.
+  const auto other = [](const Operand& o) {
+    const DType dtype = o.shape.dtype();
+    return dtype != DType::f32 && !(is_constant(o) && (is_floating(dtype) || is_block(dtype)));
+  };
   if (other(step.output)) return fmt::format("the result is {}", to_string(step.output.shape));
   const auto found = std::ranges::find_if(step.inputs, other);
   if (found == step.inputs.end()) return std::nullopt;

@@ -41,7 +41,7 @@ float value(field_kind::f, std::uint64_t bits, unsigned) {
 
 template <class Type>
 Instruction random_of(std::mt19937_64& random) {
-  for (;;) {  // most draws that break a rule break one of a single small field
+  for (;;) {  // a draw that breaks a rule is drawn again
     Type result;
     const auto tokens = static_cast<unsigned>(random());
     if (Type::engine != Engine::all) {

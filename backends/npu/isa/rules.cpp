@@ -32,8 +32,15 @@ std::string_view rule(const LoadP& i) noexcept {
   return {};
 }
 
+/// Whether the blocks of an output lie apart: an overlapping one would be written twice.
+bool blocks_apart(std::uint32_t blocks, std::uint64_t stride, std::uint64_t size) noexcept {
+  return blocks == 1 || stride >= size;
+}
+std::uint32_t blocks_of(std::uint32_t channels) noexcept { return (channels + lanes - 1) / lanes; }
+
 std::string_view rule(const Gemm& i) noexcept {
   if (i.a_log2c > 5) return "at most 32 channels per pixel";
+  if (!blocks_apart(blocks_of(i.n), i.acc_block_stride, i.m)) return "acc_block_stride at least m";
   return {};
 }
 
@@ -43,6 +50,10 @@ std::string_view rule(const Conv& i) noexcept {
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
   const std::uint64_t padded = (i.in_channels + c - 1) / c * c;
   if (padded * i.kernel_h * i.kernel_w > max_reduction) return "a sum of at most 131072 products";
+  if (!blocks_apart(blocks_of(i.out_channels), i.acc_block_stride,
+                    std::uint64_t{i.out_h} * i.out_w)) {
+    return "acc_block_stride at least out_h * out_w";
+  }
   return {};
 }
 
@@ -50,10 +61,23 @@ std::string_view rule(const Depthwise& i) noexcept {
   if (i.kernel_h > max_depthwise_kernel || i.kernel_w > max_depthwise_kernel) {
     return "kernel at most 7";
   }
+  if (!blocks_apart(i.blocks, i.acc_block_stride, std::uint64_t{i.out_h} * i.out_w)) {
+    return "acc_block_stride at least out_h * out_w";
+  }
   return {};
 }
 
+/// Lines that a tile spans, from its first to its last.
+std::uint64_t span_of(std::uint64_t rows, std::uint64_t columns, std::uint64_t stride) noexcept {
+  return (rows - 1) * stride + columns;
+}
+
 std::string_view rule(const Requant& i) noexcept {
+  if (i.h > 1 && i.out_row_stride < i.w) return "out_row_stride at least w";
+  if (!blocks_apart(blocks_of(i.channels), i.out_block_stride,
+                    span_of(i.h, i.w, i.out_row_stride))) {
+    return "out_block_stride at least the lines of a block";
+  }
   if (i.lo > i.hi) return "lo at most hi";
   if (!i.has(Flag::leaky) && i.neg_m != 0) return "neg_m only with leaky";
   return {};
@@ -63,6 +87,9 @@ std::string_view rule(const Elementwise& i) noexcept {
   if (!is_value<EwFunction>(i.function)) return "function 0 to 4";
   if (i.lo > i.hi) return "lo at most hi";
   if (i.s > max_shift) return "shift at most 47";
+  if (i.rows > 1 && i.out_row_stride <= (i.columns - 1) * std::uint64_t{i.out_step}) {
+    return "out_row_stride beyond the last line of a row";
+  }
   if (i.m1 < min_multiplier || i.m2 < min_multiplier) return "multipliers at least -32767";
   switch (static_cast<EwFunction>(i.function)) {
     case EwFunction::mul:
@@ -90,6 +117,10 @@ std::string_view rule(const Pool& i) noexcept {
   if (i.kernel_h > max_window || i.kernel_w > max_window) return "window at most 15";
   if (i.stride_h > max_window || i.stride_w > max_window) return "stride at most 15";
   if (i.m == 0) return "multiplier at least 1";
+  if (i.out_h > 1 && i.out_row_stride < i.out_w) return "out_row_stride at least out_w";
+  if (!blocks_apart(i.blocks, i.out_block_stride, span_of(i.out_h, i.out_w, i.out_row_stride))) {
+    return "out_block_stride at least the lines of a block";
+  }
   if (i.s > max_shift) return "shift at most 47";
   if (i.lo > i.hi) return "lo at most hi";
   return {};
@@ -108,6 +139,8 @@ std::string_view rule(const Convert& i) noexcept {
   const bool moves = mode == CvtMode::block || mode == CvtMode::unblock;
   if (!moves && i.plain_offset % 4 != 0) return "plain_offset a multiple of 4";
   if (i.blocked_offset % (1U << i.log2c) != 0) return "blocked_offset a multiple of c";
+  if (i.channels > 1U << i.log2c && i.block_stride < i.pixels)
+    return "block_stride at least pixels";
   if (moves && i.has(Flag::per_channel)) return "per_channel only with a scale";
   if (!i.has(Flag::per_channel) && i.scale_line != 0) return "scale_line only with per_channel";
   if (moves || i.has(Flag::per_channel)) {

@@ -22,7 +22,6 @@ inline constexpr std::uint32_t fault_layer = 0x10;   ///< rw: only in this layer
 inline constexpr std::uint32_t fault_arm = 0x14;     ///< wo: arms the fault described above
 inline constexpr std::uint32_t faults_fired = 0x18;  ///< ro: faults that happened
 inline constexpr std::uint32_t faults_armed = 0x1C;  ///< ro: faults that still wait
-inline constexpr std::uint32_t strict = 0x20;  ///< rw: hazards and uninitialised reads are errors
 inline constexpr std::uint32_t now_lo = 0x24;  ///< ro: simulated cycles since the device was opened
 inline constexpr std::uint32_t now_hi = 0x28;  ///< ro: and their upper half
 inline constexpr std::uint32_t replug = 0x2C;  ///< wo: a removed device comes back, all memory lost

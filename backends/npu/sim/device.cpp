@@ -1,0 +1,76 @@
+#include "machine.hpp"
+#include "npu/isa/control.hpp"
+#include "options.hpp"
+#include "regions.hpp"
+
+#include <tenon/backends/npu_sim.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <mutex>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace npu::sim {
+namespace {
+
+class SimDevice final : public Device, public isa::DeviceControl {
+ public:
+  SimDevice(const DeviceUrl& url, const Options& options)
+      : Device(url.text), options_(options), machine_(options) {
+    auto xchg = std::make_unique<XchgRegion>(machine_, options.xchg_bytes);
+    xchg_ = xchg.get();
+    declare(std::move(xchg));
+    declare(std::make_unique<EtmRegion>(machine_, options.ddr_bytes), true);
+    declare(std::make_unique<OcmRegion>(machine_, options.ocm_bytes));
+    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::npu), true);
+    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::simctl));
+    init();
+  }
+  ~SimDevice() override { deinit(); }
+
+  std::string protocol() const override { return "sim"; }
+  std::map<std::string, std::string> version() const override {
+    return {{"isa", fmt::format("{}.{}", isa::version_major, isa::version_minor)},
+            {"simulator", "1.0"}};
+  }
+  std::map<std::string, std::string> params() const override { return options_.params(); }
+
+  /// Level 0 is the soft reset of the control register; from level 1 on all memory is cleared too.
+  void reset(int level) override {
+    if (machine_.is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
+    machine_.reset(level > 0);
+  }
+
+  std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) override {
+    return machine_.wait_irq(mask, timeout);
+  }
+  void sync(const MemPtr& begin, std::uint64_t size, Direction direction) override {
+    if (machine_.is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
+    xchg_->sync(begin.addr(), size, direction == Direction::to_device);
+  }
+
+ private:
+  const Options options_;
+  Machine machine_;
+  XchgRegion* xchg_ = nullptr;
+};
+
+DevicePtr open(const DeviceUrl& url) {
+  if (url.address != "sim") {
+    throw Error(Errc::device_unavailable, url.text,
+                fmt::format("the scheme npu has 'sim', not '{}'", url.address));
+  }
+  return std::make_shared<SimDevice>(url, Options::parse(url));
+}
+
+}  // namespace
+}  // namespace npu::sim
+
+void register_npu_sim() {
+  static std::once_flag once;
+  std::call_once(once, [] { Device::register_scheme("npu", npu::sim::open); });
+}
+
+}  // namespace tenon

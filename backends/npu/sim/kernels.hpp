@@ -1,0 +1,73 @@
+#pragma once
+
+#include "memory.hpp"
+#include "npu/isa/instruction.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tenon::npu::sim {
+
+/// Where a segment lies.
+struct Window {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;
+};
+using Segments = std::array<Window, 5>;
+
+/// Thrown by long work when the device is reset or taken away under it.
+struct Aborted {};
+
+/// What instructions compute: docs/npu-isa.md as code. Addresses have been checked before, and the
+/// records of a Requant too.
+class Kernels {
+ public:
+  Kernels(Memory& memory, const std::atomic<bool>& abort) : memory_(memory), abort_(abort) {}
+
+  /// Executes one instruction; those of the front end do nothing here.
+  void execute(const isa::Instruction& instruction, const Segments& segments);
+
+ private:
+  void run(const isa::Load& i, const Segments& segments);
+  void run(const isa::LoadP& i, const Segments& segments);
+  void run(const isa::Gemm& i, const Segments& segments);
+  void run(const isa::Conv& i, const Segments& segments);
+  void run(const isa::Depthwise& i, const Segments& segments);
+  void run(const isa::Requant& i, const Segments& segments);
+  void run(const isa::Elementwise& i, const Segments& segments);
+  void run(const isa::Pool& i, const Segments& segments);
+  void run(const isa::Store& i, const Segments& segments);
+  void run(const isa::Convert& i, const Segments& segments);
+  void run(const isa::Common&, const Segments&) {}
+
+  void check_abort() const {
+    if (abort_.load(std::memory_order_relaxed)) throw Aborted{};
+  }
+  const std::int8_t* line(std::uint64_t index) const noexcept {
+    return reinterpret_cast<const std::int8_t*>(memory_.ocm().data()) + index * isa::line_bytes;
+  }
+  std::int8_t* line(std::uint64_t index) noexcept {
+    return reinterpret_cast<std::int8_t*>(memory_.ocm().data()) + index * isa::line_bytes;
+  }
+  std::int32_t* acc_row(std::uint64_t row) noexcept {
+    return memory_.acc().data() + row * isa::lanes;
+  }
+  /// Adds the product of `rows` gathered rows (a_) with the gathered second operand (b_), block by
+  /// block, to ACC or puts it there.
+  void multiply(const isa::Common& common, std::uint64_t first_row, std::uint64_t rows,
+                std::uint64_t k, std::uint64_t n, std::uint64_t acc_row_index,
+                std::uint64_t acc_block_stride);
+
+  Memory& memory_;
+  const std::atomic<bool>& abort_;
+  // Operands widened to 16 bits, kept for their capacity: a_ is rows x k, b_ blocks x k x 32.
+  std::vector<std::int16_t> a_;
+  std::vector<std::int16_t> b_;
+  std::vector<std::byte> staging_;
+  std::vector<std::byte> other_staging_;
+};
+
+}  // namespace tenon::npu::sim

@@ -1,0 +1,414 @@
+#include "machine.hpp"
+#include "npu/isa/registers.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tenon::npu::sim {
+
+using isa::ErrorCode;
+namespace bits = isa::bits;
+namespace reg = isa::reg;
+
+namespace {
+
+constexpr std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+constexpr std::uint32_t high(std::uint64_t value) {
+  return static_cast<std::uint32_t>(value >> 32);
+}
+void set_low(std::uint64_t& value, std::uint32_t half) { value = (value >> 32 << 32) | half; }
+void set_high(std::uint64_t& value, std::uint32_t half) {
+  value = std::uint64_t{half} << 32 | low(value);
+}
+constexpr bool is_segment_register(std::uint32_t offset) {
+  return offset >= reg::seg0_base_lo && offset <= reg::seg4_size_hi;
+}
+constexpr std::uint32_t register_errors = 5;  // "engine" of errors of register accesses
+constexpr std::uint32_t host_dma_engine = 4;
+
+constexpr std::uint32_t control_bits = bits::enable.mask() | bits::reset.mask() |
+                                       bits::halt.mask() | bits::step.mask() |
+                                       bits::perf_clear.mask();
+
+}  // namespace
+
+std::uint32_t Machine::read_register(std::uint32_t offset) {
+  const std::scoped_lock lock(mutex_);
+  if (removed_) return isa::gone;
+  if (offset % 4 != 0) {
+    bad_register(offset);
+    return 0;
+  }
+  const std::uint32_t value = value_of(offset);
+  trace_.read(offset, value, now_);
+  return value;
+}
+
+std::uint32_t Machine::value_of(std::uint32_t offset) const {
+  const std::uint32_t counter = offset & ~7U;
+  const auto half = [&](std::uint64_t value) { return offset % 8 == 0 ? low(value) : high(value); };
+  if (Counters::holds(counter)) return half(latched_[counter]);
+  if (LayerCounters::holds(counter)) return half(latched_layer_[counter]);
+  if (is_segment_register(offset)) {
+    const Window& window = state_.segments[(offset - reg::seg0_base_lo) / 16];
+    return half(offset % 16 < 8 ? window.base : window.size);
+  }
+  const auto engine = [](const auto& all, std::uint32_t index) {
+    return all[index].load(std::memory_order_relaxed);
+  };
+  switch (offset) {
+    case reg::id:
+      return isa::device_id;
+    case reg::version:
+      return isa::version;
+    case reg::caps0:
+      return bits::array_rows.put(caps_.array_rows) | bits::array_cols.put(caps_.array_cols);
+    case reg::caps1:
+      return caps_.ocm_bytes;
+    case reg::caps2:
+      return caps_.acc_bytes;
+    case reg::caps3:
+      return bits::flow.put(static_cast<std::uint32_t>(caps_.flow)) | bits::wbuf.put(caps_.wbuf) |
+             bits::coherent.put(caps_.coherent) | bits::strict.put(caps_.strict) |
+             bits::m8.put(caps_.m8) | bits::queue_depth.put(caps_.queue_depth);
+    case reg::control:
+      return state_.control;
+    case reg::status:
+      return status();
+    case reg::irq_status:
+      return state_.irq_status;
+    case reg::irq_mask:
+      return state_.irq_mask;
+    case reg::error:
+      return static_cast<std::uint32_t>(state_.error.code);
+    case reg::error_info:
+      return bits::error_engine.put(state_.error.engine) |
+             bits::error_layer.put(state_.error.layer);
+    case reg::error_addr_lo:
+      return low(state_.error.address);
+    case reg::error_addr_hi:
+      return high(state_.error.address);
+    case reg::error_pc:
+      return state_.error.pc;
+    case reg::error_pc2:
+      return state_.error.pc2;
+    case reg::cmdq_base_lo:
+      return low(state_.cmdq_base);
+    case reg::cmdq_base_hi:
+      return high(state_.cmdq_base);
+    case reg::cmdq_size:
+      return state_.cmdq_size;
+    case reg::cmdq_head:
+      return state_.head;
+    case reg::cmdq_tail:
+      return state_.tail;
+    case reg::fence:
+      return fence_;
+    case reg::dma_src_lo:
+      return low(state_.dma_src);
+    case reg::dma_src_hi:
+      return high(state_.dma_src);
+    case reg::dma_dst_lo:
+      return low(state_.dma_dst);
+    case reg::dma_dst_hi:
+      return high(state_.dma_dst);
+    case reg::dma_len:
+      return state_.dma_len;
+    case reg::dma_status:
+      return state_.dma_status;
+    case reg::ld_pc:
+      return engine(pcs_, 0);
+    case reg::ex_pc:
+      return engine(pcs_, 1);
+    case reg::st_pc:
+      return engine(pcs_, 2);
+    case reg::ld_state:
+      return engine(engine_states_, 0);
+    case reg::ex_state:
+      return engine(engine_states_, 1);
+    case reg::st_state:
+      return engine(engine_states_, 2);
+    case reg::tokens_prev:
+      return engine(token_counts_, 0);
+    case reg::tokens_next:
+      return engine(token_counts_, 1);
+    case reg::freq_khz:
+      return caps_.freq_khz;
+    case reg::ddr_kbps:
+      return caps_.ddr_kbps;
+    case reg::ddr_latency:
+      return caps_.ddr_latency;
+    case reg::ddr_mib:
+      return caps_.ddr_mib;
+    case reg::layer_count:
+      return static_cast<std::uint32_t>(layers_.size());
+    case reg::layer_select:
+      return state_.layer_select;
+    default:
+      return 0;
+  }
+}
+
+std::uint32_t Machine::status() const {
+  const bool waiting =
+      isa::bits::enable.get(state_.control) != 0 && !state_.fault && state_.head != state_.tail;
+  const bool busy = state_.busy || waiting || state_.dma_pending;
+  const bool halt = bits::halt.get(state_.control) != 0;
+  return bits::idle.put(!busy) | bits::busy.put(state_.busy) |
+         bits::halted.put(halt && (state_.halted || !state_.busy)) | bits::fault.put(state_.fault) |
+         bits::stuck.put(state_.stuck);
+}
+
+void Machine::write_register(std::uint32_t offset, std::uint32_t value) {
+  Lock lock(mutex_);
+  if (removed_) return;
+  trace_.write(offset, value, now_);
+  set(offset, value, lock);
+}
+
+void Machine::set(std::uint32_t offset, std::uint32_t value, Lock& lock) {
+  if (offset % 4 != 0) return bad_register(offset);
+  if (is_segment_register(offset)) return set_segment(offset, value);
+  switch (offset) {
+    case reg::control:
+      return set_control(value, lock);
+    case reg::irq_status:
+      state_.irq_status &= ~value;
+      return;
+    case reg::irq_mask:
+      state_.irq_mask = value;
+      changed_.notify_all();
+      return;
+    case reg::cmdq_base_lo:
+      return set_low(state_.cmdq_base, value);
+    case reg::cmdq_base_hi:
+      return set_high(state_.cmdq_base, value);
+    case reg::cmdq_size:
+      state_.cmdq_size = value;
+      return;
+    case reg::cmdq_tail:
+      state_.tail = value;
+      work_.notify_all();
+      return;
+    case reg::dma_src_lo:
+      return set_low(state_.dma_src, value);
+    case reg::dma_src_hi:
+      return set_high(state_.dma_src, value);
+    case reg::dma_dst_lo:
+      return set_low(state_.dma_dst, value);
+    case reg::dma_dst_hi:
+      return set_high(state_.dma_dst, value);
+    case reg::dma_len:
+      state_.dma_len = value;
+      return;
+    case reg::dma_ctrl:
+      if ((value & 1) == 0) return;
+      state_.dma_pending = true;
+      state_.dma_status = bits::dma_busy.mask();
+      attention_ = true;
+      work_.notify_all();
+      return;
+    case reg::perf_latch:
+      return latch();
+    case reg::layer_select:
+      state_.layer_select = value;
+      return;
+    default:
+      return bad_register(offset);
+  }
+}
+
+void Machine::set_control(std::uint32_t value, Lock& lock) {
+  if ((value & ~control_bits) != 0) return bad_register(reg::control);
+  if (bits::reset.get(value) != 0) return request_reset(lock);
+  if (bits::perf_clear.get(value) != 0) {
+    counters_ = {};
+    layers_.assign(layers_.size(), {});
+  }
+  state_.control = value & (bits::enable.mask() | bits::halt.mask());
+  if (bits::halt.get(value) != 0) {
+    if (bits::step.get(value) != 0) ++state_.steps;
+  } else {
+    state_.steps = 0;
+  }
+  attention_ = true;
+  work_.notify_all();
+}
+
+void Machine::set_segment(std::uint32_t offset, std::uint32_t value) {
+  Window& window = state_.segments[(offset - reg::seg0_base_lo) / 16];
+  std::uint64_t& field = offset % 16 < 8 ? window.base : window.size;
+  if (offset % 8 == 0) {
+    set_low(field, value);
+  } else {
+    set_high(field, value);
+  }
+}
+
+void Machine::bad_register(std::uint32_t offset) {
+  if (state_.error.code != ErrorCode::none) return;
+  state_.error = {ErrorCode::bad_reg, register_errors, 0, offset, 0, 0};
+  trace_.fault(state_.error, now_);
+}
+
+void Machine::latch() {
+  latched_ = counters_;
+  latched_layer_ =
+      state_.layer_select < layers_.size() ? layers_[state_.layer_select] : LayerCounters{};
+}
+
+void Machine::fail(const Stop& stop) {
+  if (stop.code == ErrorCode::none) return remove();
+  if (state_.error.code == ErrorCode::none || state_.error.code == ErrorCode::bad_reg) {
+    state_.error = stop;
+  }
+  state_.fault = true;
+  trace_.fault(stop, now_);
+  raise(bits::irq_fault.mask());
+}
+
+void Machine::remove() {
+  removed_ = true;
+  changed_.notify_all();
+}
+
+void Machine::raise(std::uint32_t bit) {
+  if (faults_.strikes(FaultKind::lost_irq)) return;
+  state_.irq_status |= bit;
+  ++counters_[isa::perf::interrupts];
+  trace_.interrupt(bit, now_);
+  changed_.notify_all();
+}
+
+void Machine::host_dma(Lock& lock) {
+  const std::uint64_t from = state_.dma_src;
+  const std::uint64_t to = state_.dma_dst;
+  const std::uint64_t size = state_.dma_len;
+  state_.dma_pending = false;
+  const auto on_chip = [&](std::uint64_t address) {
+    const std::uint64_t bytes = memory_.ocm().size();
+    return address >= ocm_base && address - ocm_base <= bytes &&
+           size <= bytes - (address - ocm_base);
+  };
+  const bool good =
+      (memory_.is_ddr(from, size) || on_chip(from)) && (memory_.is_ddr(to, size) || on_chip(to));
+  lock.unlock();
+  if (good) {
+    std::vector<std::byte> bytes(size);
+    if (on_chip(from)) {
+      std::copy_n(memory_.ocm().data() + (from - ocm_base), size, bytes.data());
+    } else {
+      memory_.read(from, bytes.data(), size);
+    }
+    if (on_chip(to)) {
+      std::copy_n(bytes.data(), size, memory_.ocm().data() + (to - ocm_base));
+      if (size > 0) executor_.mark_ocm_written(to - ocm_base, size);
+    } else {
+      memory_.write(to, bytes.data(), size);
+    }
+  }
+  lock.lock();
+  state_.dma_status = bits::dma_done.mask() | (good ? 0 : bits::dma_error.mask());
+  if (!good && state_.error.code == ErrorCode::none) {
+    state_.error = {ErrorCode::bus, host_dma_engine, 0, to, 0, 0};
+    trace_.fault(state_.error, now_);
+  }
+  raise(bits::irq_dma.mask());
+}
+
+// ---- simctl
+// ---------------------------------------------------------------------------------------
+
+std::uint32_t Machine::read_simctl(std::uint32_t offset) {
+  const std::scoped_lock lock(mutex_);
+  switch (offset) {
+    case simctl::schedule:
+      return random_schedule_ ? 1 : 0;
+    case simctl::seed:
+      return seed_;
+    case simctl::fault_kind:
+      return static_cast<std::uint32_t>(plan_.kind);
+    case simctl::fault_nth:
+      return plan_.nth;
+    case simctl::fault_layer:
+      return plan_layer_;
+    case simctl::faults_fired:
+      return faults_.fired();
+    case simctl::faults_armed:
+      return faults_.armed();
+    case simctl::now_lo:
+      return low(now_);
+    case simctl::now_hi:
+      return high(now_);
+    default:
+      throw Error(Errc::out_of_range, "simctl", fmt::format("no register {:#x} to read", offset));
+  }
+}
+
+void Machine::write_simctl(std::uint32_t offset, std::uint32_t value) {
+  Lock lock(mutex_);
+  switch (offset) {
+    case simctl::schedule:
+      random_schedule_ = value != 0;
+      return;
+    case simctl::seed:
+      seed_ = value;
+      return;
+    case simctl::fault_kind:
+      if (value >= fault_kinds) {
+        throw Error(Errc::out_of_range, "simctl", fmt::format("fault kind {}", value));
+      }
+      plan_.kind = static_cast<FaultKind>(value);
+      return;
+    case simctl::fault_nth:
+      plan_.nth = value;
+      return;
+    case simctl::fault_layer:
+      plan_layer_ = value;
+      return;
+    case simctl::fault_arm:
+      lock.unlock();
+      return arm_fault();
+    case simctl::replug:
+      if (!removed_) return;
+      removed_ = false;
+      request_reset(lock);
+      memory_.forget_all();
+      return;
+    default:
+      throw Error(Errc::out_of_range, "simctl", fmt::format("no register {:#x} to write", offset));
+  }
+}
+
+void Machine::arm_fault() {
+  FaultPlan plan = plan_;
+  if (plan_layer_ <= 0xFFFF && has_layer(plan.kind)) {
+    plan.layer = static_cast<std::uint16_t>(plan_layer_);
+  }
+  if (plan.nth > 0) return faults_.arm(plan);
+  switch (plan.kind) {
+    case FaultKind::flip_weight:
+      flip(plan.kind, isa::Segment::weight);
+      break;
+    case FaultKind::flip_instr:
+      flip(plan.kind, isa::Segment::instr);
+      break;
+    case FaultKind::removed: {
+      const std::scoped_lock lock(mutex_);
+      remove();
+      abort_ = true;
+      attention_ = true;
+      work_.notify_all();
+      break;
+    }
+    default:
+      throw Error(Errc::out_of_range, "simctl",
+                  fmt::format("{} cannot happen at once", name(plan.kind)));
+  }
+  faults_.count_one();
+}
+
+}  // namespace tenon::npu::sim

@@ -1,0 +1,105 @@
+#pragma once
+
+#include "machine.hpp"
+
+#include <tenon/memory.hpp>
+#include <tenon/range_allocator.hpp>
+
+#include <cstdint>
+
+namespace tenon::npu::sim {
+
+/// What the three memory regions of a simulated device have in common: an allocator of their own
+/// and addresses that are checked before anything is touched.
+class SimRegion : public MemRegion {
+ public:
+  using MemRegion::copy;
+  bool is_host() const noexcept override { return false; }
+  void read(void* to, const MemPtr& from, std::uint64_t size) const final;
+  void write(const MemPtr& to, const void* from, std::uint64_t size) final;
+  void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) final;
+  Usage usage() const override { return ranges_.usage(); }
+
+ protected:
+  SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size);
+
+  MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override;
+  void release(const MemPtr& begin, std::uint64_t size) override;
+  void reserve(const MemPtr& begin, std::uint64_t size) override;
+  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override;
+
+  virtual MemPtr pointer(std::uint64_t address) const { return MemPtr(address); }
+  /// Bytes at an offset of the region; the range has been checked.
+  virtual void get(void* to, std::uint64_t offset, std::uint64_t size) const = 0;
+  virtual void put(std::uint64_t offset, const void* from, std::uint64_t size) = 0;
+  virtual void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) = 0;
+
+  Machine& machine_;
+
+ private:
+  /// Errc::device_lost, or out_of_range for what is not wholly in the region.
+  std::uint64_t offset_of(const MemPtr& pointer, std::uint64_t size) const;
+
+  std::uint64_t base_;
+  RangeAllocator ranges_;
+};
+
+/// DDR of the engines. The host's accesses stand for transfers through xchg.
+class EtmRegion final : public SimRegion {
+ public:
+  EtmRegion(Machine& machine, std::uint64_t size);
+
+ private:
+  void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
+  void put(std::uint64_t offset, const void* from, std::uint64_t size) override;
+  void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
+};
+
+/// Memory that CPU and device share; pointers are both. read(), write() and copy() sync by
+/// themselves.
+class XchgRegion final : public SimRegion {
+ public:
+  XchgRegion(Machine& machine, std::uint64_t size);
+  bool is_host() const noexcept override { return true; }
+  void sync(std::uint64_t address, std::uint64_t size, bool to_device);
+
+ private:
+  MemPtr pointer(std::uint64_t address) const override;
+  void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
+  void put(std::uint64_t offset, const void* from, std::uint64_t size) override;
+  void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
+};
+
+/// On-chip memory, which programs plan by themselves; host accesses are for debugging and wait for
+/// a gap between two instructions.
+class OcmRegion final : public SimRegion {
+ public:
+  OcmRegion(Machine& machine, std::uint64_t size);
+
+ private:
+  void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
+  void put(std::uint64_t offset, const void* from, std::uint64_t size) override;
+  void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
+};
+
+inline constexpr std::uint64_t npu_registers_base = 0x4000'0000;
+inline constexpr std::uint64_t simctl_base = 0x5000'0000;
+inline constexpr std::uint64_t register_bank_bytes = 0x1000;
+
+/// A bank of 32-bit registers; absolute addresses count from its base. Errc::out_of_range for an
+/// address outside of the bank or a value of more than 32 bits.
+class SimRegisters final : public RegRegion {
+ public:
+  enum class Bank : std::uint8_t { npu, simctl };
+  SimRegisters(Machine& machine, Bank bank);
+  std::uint64_t read(std::uint64_t address, bool relative) const override;
+  void write(std::uint64_t address, std::uint64_t value, bool relative) override;
+
+ private:
+  std::uint32_t offset_of(std::uint64_t address, bool relative) const;
+
+  Machine& machine_;
+  Bank bank_;
+};
+
+}  // namespace tenon::npu::sim

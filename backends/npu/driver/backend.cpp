@@ -6,7 +6,6 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -29,7 +28,6 @@ HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) 
 struct Shared {
   Options options;
   std::shared_ptr<Runtime> runtime;  // null in modes on the CPU
-  std::atomic<std::uint64_t> partitions{0};
   mutable std::mutex mutex;
   RunReport last;
   std::vector<std::weak_ptr<const DeviceNetwork>> networks;
@@ -48,22 +46,20 @@ struct Shared {
 
 class BoundOnHost final : public BoundPartition {
  public:
-  BoundOnHost(std::shared_ptr<const void> bound, Mode mode)
-      : bound_(std::static_pointer_cast<const BoundGraph>(std::move(bound))), mode_(mode) {}
+  BoundOnHost(BoundGraph bound, Mode mode) : bound_(std::move(bound)), mode_(mode) {}
   void run(HostFrame& frame) const override {
-    run_on_host(*bound_, [&](const Operand& edge) { return frame.view(edge); }, mode_);
+    run_on_host(bound_, [&](const Operand& edge) { return frame.view(edge); }, mode_);
   }
 
  private:
-  std::shared_ptr<const BoundGraph> bound_;
+  BoundGraph bound_;
   Mode mode_;
 };
 
 class BoundOnDevice final : public BoundPartition {
  public:
-  BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const void> network)
-      : shared_(std::move(shared)),
-        network_(std::static_pointer_cast<const DeviceNetwork>(std::move(network))) {}
+  BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const DeviceNetwork> network)
+      : shared_(std::move(shared)), network_(std::move(network)) {}
   void run_on_device(DeviceFrame& frame) const override {
     RunReport report;
     network_->run(frame, report);
@@ -81,9 +77,8 @@ class NpuPartition final : public Partition {
   NpuPartition(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
       : shared_(std::move(shared)),
         program_(program),
-        graph_(build_graph(program, steps, {*shared_->options.calibration, shared_->options.fuse})),
-        key_(fmt::format("npu/{}/{}", static_cast<const void*>(shared_.get()),
-                         shared_->partitions++)) {}
+        graph_(
+            build_graph(program, steps, {*shared_->options.calibration, shared_->options.fuse})) {}
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     const Options& options = shared_->options;
@@ -98,29 +93,22 @@ class NpuPartition final : public Partition {
           graph_, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
     };
     if (options.mode != Mode::device) {
-      return std::make_unique<BoundOnHost>(
-          constants.prepared.get(key_,
-                                 [&] { return std::make_shared<const BoundGraph>(bound_graph()); }),
-          options.mode);
+      return std::make_unique<BoundOnHost>(bound_graph(), options.mode);
     }
-    return std::make_unique<BoundOnDevice>(
-        shared_, constants.prepared.get(key_, [&]() -> std::shared_ptr<const void> {
-          auto network = std::make_shared<const DeviceNetwork>(
-              shared_->runtime,
-              compile_network(bound_graph(), program_, shared_->runtime->caps(),
-                              {options.placement, options.merge}),
-              options);
-          const std::scoped_lock lock(shared_->mutex);
-          shared_->networks.push_back(network);
-          return network;
-        }));
+    auto network = std::make_shared<const DeviceNetwork>(
+        shared_->runtime,
+        compile_network(bound_graph(), program_, shared_->runtime->caps(),
+                        {options.placement, options.merge}),
+        options);
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->networks.push_back(network);
+    return std::make_unique<BoundOnDevice>(shared_, std::move(network));
   }
 
  private:
   std::shared_ptr<Shared> shared_;
   const Lowered& program_;
   Graph graph_;
-  std::string key_;
 };
 
 class NpuBackend final : public Npu {

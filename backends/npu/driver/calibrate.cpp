@@ -76,7 +76,7 @@ void run_sample(const Program& program, const WeightSet& weights,
   std::vector<Shape> shapes;
   for (const HostBuffer& input : sample) shapes.push_back(input.shape().without_tags());
   const Lowered lowered =
-      lower(program, shapes, [&](const std::string& name) -> std::optional<Shape> {
+      lower(unroll(program), shapes, [&](const std::string& name) -> std::optional<Shape> {
         if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
           return folded->second.shape();
         }

@@ -79,6 +79,12 @@ void set_tokens(std::vector<isa::Instruction>& instructions) {
     PerEngine needs = nobody;
     for_each_touch(instructions[i],
                    [&](Space space, std::uint64_t begin, std::uint64_t end, bool writes) {
+                     // Devices keep account of lines: two engines in one line, though not in one
+                     // byte, are ordered.
+                     if (space != Space::acc) {
+                       begin = begin / isa::line_bytes * isa::line_bytes;
+                       end = (end + isa::line_bytes - 1) / isa::line_bytes * isa::line_bytes;
+                     }
                      memories[static_cast<std::size_t>(space)].touch(begin, end, writes, own,
                                                                      static_cast<Index>(i), needs);
                    });

@@ -1,0 +1,244 @@
+#include "bound_graph.hpp"
+
+#include "table.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+constexpr std::int32_t multiplier_max = 32767;
+constexpr int shift_max = 47;
+
+Limits limits_of(const Activation& activation, double step) {
+  const auto bound = [&](double real) {
+    return static_cast<std::int32_t>(std::clamp(std::nearbyint(real / step), -128.0, 127.0));
+  };
+  return {bound(activation.lo), bound(activation.hi)};
+}
+
+/// m1 and m2 over a common 2^s, with the largest s for which both fit.
+Scaling scaling_of(double f1, double f2, const std::string& what) {
+  if (f1 == 1 && (f2 == 0 || f2 == 1)) return {1, static_cast<std::int32_t>(f2), 0};
+  for (int s = shift_max; s >= 0; --s) {
+    const double m1 = std::nearbyint(std::ldexp(f1, s));
+    const double m2 = std::nearbyint(std::ldexp(f2, s));
+    if (std::abs(m1) > multiplier_max || std::abs(m2) > multiplier_max) continue;
+    return {static_cast<std::int32_t>(m1), static_cast<std::int32_t>(m2),
+            static_cast<std::uint32_t>(s)};
+  }
+  throw Error(Errc::out_of_range, what,
+              fmt::format("factors {} and {} are beyond 16 bits: ranges of operands and result are "
+                          "too far apart",
+                          f1, f2));
+}
+
+std::vector<float> dense_floats(const HostBuffer& buffer) {
+  std::vector<float> result;
+  result.reserve(static_cast<std::size_t>(buffer.shape().elements()));
+  for_each_index(buffer.shape(), [&](std::span<const std::int64_t> index) {
+    result.push_back(*reinterpret_cast<const float*>(buffer.view().at(index)));
+  });
+  return result;
+}
+
+class Binder {
+ public:
+  Binder(const Graph& graph, const ConstantSource& constants, const BindOptions& options)
+      : constants_(constants), options_(options) {
+    bound_.graph = graph;
+    bound_.constants.resize(graph.maps.size());
+    bound_.real_constants.resize(graph.maps.size());
+  }
+
+  BoundGraph bind() {
+    for (std::size_t i = 0; i < bound_.graph.maps.size(); ++i) {
+      if (bound_.graph.maps[i].constant) bind_constant(i);
+    }
+    for (const Layer& layer : bound_.graph.layers) bind_layer(layer);
+    return std::move(bound_);
+  }
+
+ private:
+  double step(MapId map) const { return bound_.graph.map(map).step; }
+
+  void bind_constant(std::size_t id) {
+    FeatureMap& map = bound_.graph.maps[id];
+    const HostBuffer buffer = constants_(*map.constant);
+    const bool image =
+        buffer.shape().rank() == 4 && dims_of(buffer.shape(), Form::image) == map.dims;
+    const auto channels = static_cast<std::size_t>(map.dims.c);
+    std::vector<float>& real = bound_.real_constants[id];
+    real.resize(static_cast<std::size_t>(map.dims.pixels() * map.dims.c));
+    std::size_t next = 0;
+    double largest = 0;
+    for_each_index(buffer.shape(), [&](std::span<const std::int64_t> index) {
+      const float value = *reinterpret_cast<const float*>(buffer.view().at(index));
+      if (!std::isfinite(value)) throw Error(Errc::bad_input, map.name, "holds no finite number");
+      largest = std::max(largest, std::abs(static_cast<double>(value)));
+      std::size_t at = next++;
+      if (image) {
+        const std::int64_t pixel = (index[0] * map.dims.h + index[2]) * map.dims.w + index[3];
+        at = static_cast<std::size_t>(pixel) * channels + static_cast<std::size_t>(index[1]);
+      }
+      real[at] = value;
+    });
+    map.step = int8_step(largest);
+    for (const float value : real) {
+      bound_.constants[id].push_back(quantize(value, static_cast<float>(1 / map.step)));
+    }
+  }
+
+  void bind_layer(const Layer& layer) {
+    BoundLayer bound;
+    switch (layer.kind) {
+      case Layer::Kind::conv:
+      case Layer::Kind::depthwise:
+      case Layer::Kind::linear:
+        bind_weights(layer, bound);
+        break;
+      case Layer::Kind::matmul:
+        bind_matmul(layer, bound);
+        break;
+      case Layer::Kind::max_pool:
+      case Layer::Kind::sum_pool:
+        bind_pool(layer, bound);
+        break;
+      default:
+        break;
+    }
+    MapId before = layer.made;
+    for (const Post& post : layer.posts) {
+      bound.posts.push_back(bind_post(layer, post, before));
+      before = post.result;
+    }
+    bound_.layers.push_back(std::move(bound));
+  }
+
+  void set_result(const Layer& layer, BoundLayer& bound) const {
+    bound.limits = limits_of(layer.activation, step(layer.made));
+    if (layer.activation.slope != 1) {
+      bound.neg_m = static_cast<std::uint32_t>(
+          std::clamp(std::nearbyint(layer.activation.slope * 32768), 0.0, 32767.0));
+    }
+  }
+
+  isa::QuantRecord record(std::int64_t bias, double factor, const std::string& what) const {
+    const Multiplier by = encode_multiplier(factor, options_.profile, what);
+    isa::QuantRecord result;
+    result.bias = static_cast<std::int32_t>(bias);
+    result.m = by.m;
+    result.s = by.s;
+    return result;
+  }
+
+  void bind_weights(const Layer& layer, BoundLayer& bound) const {
+    const std::string& what = layer.values.front();
+    const HostBuffer weights = constants_(*layer.weights);
+    bound.real_weights = dense_floats(weights);
+    if (layer.bias) bound.real_bias = dense_floats(constants_(*layer.bias));
+    const double one = 1;
+    QuantizedWeights quantized =
+        quantize_weights(weights.view(), {&one, 1}, options_.per_channel, what);
+    const double in = step(layer.input), out = step(layer.made);
+    const std::size_t channels = quantized.steps.size();
+    const std::size_t row = bound.real_weights.size() / std::max<std::size_t>(channels, 1);
+    for (std::size_t o = 0; o < channels; ++o) {
+      const std::span<std::int8_t> values(quantized.values.data() + o * row, row);
+      const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
+      if (!std::isfinite(bias)) throw Error(Errc::bad_input, what, "the bias is not finite");
+      coarsen(values, {bound.real_weights.data() + o * row, row}, bias / in, quantized.steps[o]);
+      const double acc_step = in * quantized.steps[o];
+      bound.records.push_back(record(std::llrint(bias / acc_step), acc_step / out, what));
+    }
+    bound.weights = std::move(quantized.values);
+    bound.weight_steps = std::move(quantized.steps);
+    set_result(layer, bound);
+  }
+
+  // Raises a channel's step until neither the bias nor the longest sum can leave int32. Rare: tiny
+  // weights beside a large bias, or more than 131072 products.
+  static void coarsen(std::span<std::int8_t> values, std::span<const float> real, double bias,
+                      double& step) {
+    const double needed = std::abs(bias) / static_cast<double>(bias_limit);
+    bool changed = needed > step;
+    step = std::max(step, needed);
+    for (;;) {
+      if (changed) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          values[i] = static_cast<std::int8_t>(
+              std::clamp(std::nearbyint(double{real[i]} / step), -127.0, 127.0));
+        }
+      }
+      std::int64_t sum = 0;
+      for (const std::int8_t value : values) sum += std::abs(int{value});
+      if (sum * 128 + bias_limit <= (std::int64_t{1} << 31) - 1) return;
+      step *= 2;
+      changed = true;
+    }
+  }
+
+  void bind_matmul(const Layer& layer, BoundLayer& bound) const {
+    const std::string& what = layer.values.front();
+    const double factor = step(layer.input) * step(layer.second) / step(layer.made);
+    const auto channels = static_cast<std::size_t>(bound_.graph.map(layer.made).dims.c);
+    bound.records.assign(channels, record(0, factor, what));
+    set_result(layer, bound);
+  }
+
+  void bind_pool(const Layer& layer, BoundLayer& bound) const {
+    const double ratio = step(layer.input) / step(layer.made) * layer.factor;
+    if (ratio != 1) {
+      const Multiplier by = encode_multiplier(ratio, Profile::m15, layer.values.front());
+      bound.scaling = {by.m, 0, by.s};
+    }
+    set_result(layer, bound);
+  }
+
+  BoundPost bind_post(const Layer& layer, const Post& post, MapId before) const {
+    BoundPost bound;
+    const double a = step(before), out = step(post.result);
+    const double b = post.other == no_map ? 0 : step(post.other);
+    const std::string& what = layer.values.back();
+    bound.limits = limits_of(post.activation, out);
+    switch (post.kind) {
+      case Post::Kind::rescale:
+        // A lower bound of 0 or above makes the slope below zero irrelevant.
+        bound.scaling = scaling_of(a / out, a / out * post.activation.slope, what);
+        break;
+      case Post::Kind::lut:
+        bound.table = quantize_table(table_values(post.function, a), out);
+        bound.scaling = {0, 0, 0};
+        break;
+      case Post::Kind::add:
+        bound.scaling = scaling_of(post.first_sign * a / out, post.sign * b / out, what);
+        break;
+      case Post::Kind::max:
+        bound.scaling = scaling_of(a / out, b / out, what);
+        break;
+      case Post::Kind::mul:
+        bound.scaling = scaling_of(a * b / out, 0, what);
+        break;
+    }
+    return bound;
+  }
+
+  const ConstantSource& constants_;
+  const BindOptions& options_;
+  BoundGraph bound_;
+};
+
+}  // namespace
+
+BoundGraph bind_graph(const Graph& graph, const ConstantSource& constants,
+                      const BindOptions& options) {
+  return Binder(graph, constants, options).bind();
+}
+
+}  // namespace tenon::npu

@@ -1,0 +1,142 @@
+#include <tenon/error.hpp>
+#include <tenon/lowered.hpp>
+#include <tenon/npu/calibration.hpp>
+#include <tenon/session.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+/// Runs lowered steps on their reference kernels and shows every result.
+class Interpreter {
+ public:
+  Interpreter(const Lowered& lowered, Calibration& calibration, HostFrame& frame)
+      : lowered_(lowered), calibration_(calibration), frame_(frame) {}
+
+  void run() { run(lowered_.steps); }
+
+ private:
+  void run(std::span<const Step> steps) {
+    for (const Step& step : steps) {
+      if (step.kind != Step::Kind::loop) {
+        run(step);
+        continue;
+      }
+      const auto depth = static_cast<std::size_t>(step.depth);
+      for (std::int64_t i = 0; i < step.count; ++i) {
+        frame_.iteration[depth] = i;
+        frame_.loop_index[depth] = step.first + i;
+        run(step.body);
+      }
+      frame_.iteration[depth] = 0;
+    }
+  }
+
+  void run(const Step& step) {
+    // A reference kernel may read after it has begun to write: operands that share the output's
+    // memory are copied first, except one that the op is meant to update.
+    const HostView output = frame_.view(step.output);
+    std::vector<HostView> inputs;
+    std::vector<HostBuffer> copies;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      HostView view = frame_.view(step.inputs[i]);
+      const bool updated =
+          step.kind == Step::Kind::op && step.op.def()->traits.updates_input == static_cast<int>(i);
+      if (view.data == output.data && !updated) {
+        copies.push_back(HostBuffer::uninitialized(view.shape));
+        copy_elements(view, copies.back().view());
+        view = copies.back().view();
+      }
+      inputs.push_back(view);
+    }
+    if (step.kind == Step::Kind::copy) {
+      copy_elements(inputs[0], output);
+    } else {
+      try {
+        step.op.def()->reference(step.op.attributes(), inputs, output);
+      } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("{}: {}", step.value, error.where()),
+                    error.message());
+      }
+    }
+    calibration_.observe(step.value, output);
+  }
+
+  const Lowered& lowered_;
+  Calibration& calibration_;
+  HostFrame& frame_;
+};
+
+void run_sample(const Program& program, const WeightSet& weights,
+                const std::vector<HostBuffer>& sample, Calibration& calibration) {
+  std::vector<Shape> shapes;
+  for (const HostBuffer& input : sample) shapes.push_back(input.shape().without_tags());
+  const Lowered lowered =
+      lower(unroll(program), shapes, [&](const std::string& name) -> std::optional<Shape> {
+        if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
+          return folded->second.shape();
+        }
+        const Buffer* weight = weights.find(name);
+        return weight != nullptr ? std::optional(weight->shape()) : std::nullopt;
+      });
+
+  std::vector<HostBuffer> kept;  // everything the frame points to
+  std::vector<const std::byte*> constants;
+  for (const ConstantSlot& slot : lowered.constants) {
+    const auto folded = program.folded.find(slot.name);
+    if (folded != program.folded.end()) {
+      kept.push_back(folded->second.contiguous());
+    } else if (const Buffer* weight = weights.find(slot.name)) {
+      kept.push_back(weight->to_host().contiguous());
+    } else {
+      throw Error(Errc::bad_reference, program.name,
+                  fmt::format("no weight is bound to constant '{}'", slot.name));
+    }
+    constants.push_back(kept.back().bytes());
+  }
+  std::vector<std::byte*> inputs;
+  for (std::size_t i = 0; i < sample.size(); ++i) {
+    calibration.observe(lowered.inputs[i].name, sample[i].view());
+    kept.push_back(HostBuffer::uninitialized(sample[i].shape()));  // a step may update it
+    copy_elements(sample[i].view(), kept.back().view());
+    inputs.push_back(kept.back().view().data);
+  }
+  std::vector<std::byte*> outputs;
+  for (const OutputSlot& slot : lowered.outputs) {
+    if (slot.from_input) {
+      outputs.push_back(inputs[*slot.from_input]);
+      continue;
+    }
+    kept.push_back(HostBuffer::zeros(slot.shape));
+    outputs.push_back(kept.back().view().data);
+  }
+  const HostBuffer slab = HostBuffer::uninitialized(Shape({lowered.slab_bytes}, u8));
+
+  HostFrame frame;
+  frame.inputs = inputs;
+  frame.outputs = outputs;
+  frame.constants = constants;
+  frame.slab = slab.view().data;
+  Interpreter(lowered, calibration, frame).run();
+}
+
+}  // namespace
+
+CalibrationTable calibrate(const Program& program, const WeightSet& weights,
+                           std::span<const std::vector<HostBuffer>> samples,
+                           const CalibrationOptions& options) {
+  if (samples.empty()) {
+    throw Error(Errc::bad_argument, "npu::calibrate", "no samples to calibrate on");
+  }
+  Calibration calibration(options);
+  for (const std::vector<HostBuffer>& sample : samples) {
+    run_sample(program, weights, sample, calibration);
+  }
+  return calibration.table();
+}
+
+}  // namespace tenon::npu

@@ -1,0 +1,76 @@
+#include <tenon/error.hpp>
+#include <tenon/npu/calibration.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+
+struct Calibration::Values {
+  struct Entry {
+    Observer tensor;
+    std::vector<Observer> channels;
+  };
+  std::map<std::string, Entry, std::less<>> entries;
+};
+
+Calibration::Calibration(CalibrationOptions options)
+    : options_(options), values_(std::make_unique<Values>()) {
+  const Observer checked(options_.observer);
+}
+Calibration::~Calibration() = default;
+Calibration::Calibration(Calibration&& other) noexcept = default;
+Calibration& Calibration::operator=(Calibration&& other) noexcept = default;
+
+void Calibration::observe(std::string_view value, const HostView& data) {
+  const Shape& shape = data.shape;
+  if (shape.dtype() != DType::f32) return;
+  auto found = values_->entries.find(value);
+  if (found == values_->entries.end()) {
+    found =
+        values_->entries.emplace(std::string(value), Values::Entry{Observer(options_.observer), {}})
+            .first;
+  }
+  Values::Entry& entry = found->second;
+  const int axis = shape.rank() == 4 ? 1 : shape.rank() - 1;
+  const bool channels = options_.per_channel && axis >= 0;
+  if (channels) {
+    const auto count = static_cast<std::size_t>(shape[axis]);
+    if (entry.channels.empty()) entry.channels.assign(count, Observer(options_.observer));
+    if (entry.channels.size() != count) {
+      throw Error(Errc::shape_mismatch, std::string(value),
+                  fmt::format("{} channels were observed before, now {}", entry.channels.size(),
+                              to_string(shape)));
+    }
+  }
+  try {
+    for_each_index(shape, [&](std::span<const std::int64_t> index) {
+      const float x = *reinterpret_cast<const float*>(data.at(index));
+      entry.tensor.observe(x);
+      if (channels) {
+        entry.channels[static_cast<std::size_t>(index[static_cast<std::size_t>(axis)])].observe(x);
+      }
+    });
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string(value), error.message());
+  }
+}
+
+CalibrationTable Calibration::table() const {
+  CalibrationTable table;
+  for (const auto& [name, entry] : values_->entries) {
+    ValueRange& range = table.values[name];
+    range.tensor = entry.tensor.range();
+    for (const Observer& channel : entry.channels) range.channels.push_back(channel.range());
+  }
+  return table;
+}
+
+const ValueRange* CalibrationTable::find(std::string_view value) const noexcept {
+  const auto found = values.find(value);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+}  // namespace tenon::npu

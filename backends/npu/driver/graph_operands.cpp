@@ -1,0 +1,203 @@
+#include "graph_builder.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/npu/quantize.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+bool is_dense(const Operand& operand) {
+  HostView view;
+  view.shape = operand.shape;
+  view.strides = operand.strides;
+  return view.is_contiguous();
+}
+
+/// Whether both hold the same elements in the same order, each densely.
+bool same_elements(const Operand& a, const Operand& b) {
+  return is_dense(a) && is_dense(b) && byte_range(a) == byte_range(b);
+}
+
+}  // namespace
+
+double GraphBuilder::step_of(const std::string& name) const {
+  const ValueRange* range = options_.calibration.find(name);
+  if (range == nullptr) {
+    throw Error(Errc::bad_input, name.empty() ? "npu" : name,
+                "the calibration has no range for this value");
+  }
+  return int8_step(range->tensor.threshold);
+}
+
+MapId GraphBuilder::new_map(std::string name, const Dims& dims, double step) {
+  graph_.maps.push_back({std::move(name), dims, step, std::nullopt});
+  return static_cast<MapId>(graph_.maps.size()) - 1;
+}
+
+MapId GraphBuilder::result_map(const Step& step, Form form) {
+  return new_map(step.value, *dims_of(step.output.shape, form), step_of(step.value));
+}
+
+// The map that holds an operand as it is, when one does.
+MapId GraphBuilder::direct(int index, std::size_t operand, const Dims& dims) const {
+  const auto i = static_cast<std::size_t>(index);
+  const int origin = flow_.inputs[i][operand].step;
+  if (origin == no_step) return no_map;
+  const MapId map = made_[static_cast<std::size_t>(origin)];
+  const bool same =
+      same_elements(steps_[i].inputs[operand], steps_[static_cast<std::size_t>(origin)].output);
+  return same && graph_.map(map).dims == dims ? map : no_map;
+}
+
+// The image map that a row per image holds flattened.
+MapId GraphBuilder::flattened(int index, std::size_t operand) const {
+  const auto i = static_cast<std::size_t>(index);
+  const int origin = flow_.inputs[i][operand].step;
+  if (origin == no_step) return no_map;
+  const Step& maker = steps_[static_cast<std::size_t>(origin)];
+  const Operand& x = steps_[i].inputs[operand];
+  const MapId map = made_[static_cast<std::size_t>(origin)];
+  const Dims& dims = graph_.map(map).dims;
+  const Dims rows = *dims_of(x.shape, Form::rows);
+  const bool fits = maker.output.shape.rank() == 4 &&
+                    dims_of(maker.output.shape, Form::image) == dims && rows.n == dims.n &&
+                    rows.c == dims.c * dims.h * dims.w;
+  return fits && same_elements(x, maker.output) ? map : no_map;
+}
+
+Form GraphBuilder::form_of(int index, std::size_t operand) const {
+  const Operand& x = steps_[static_cast<std::size_t>(index)].inputs[operand];
+  for (const Form form : {Form::image, Form::rows}) {
+    const auto dims = dims_of(x.shape, form);
+    if (dims && direct(index, operand, *dims) != no_map) return form;
+  }
+  return x.shape.rank() == 4 ? Form::image : Form::rows;
+}
+
+// Whether the step's work can go behind the layer that makes its operand.
+bool GraphBuilder::can_follow(int index, std::size_t operand) const {
+  const auto i = static_cast<std::size_t>(index);
+  const int origin = flow_.inputs[i][operand].step;
+  if (!options_.fuse || origin == no_step || origin != last_maker_) return false;
+  const auto o = static_cast<std::size_t>(origin);
+  return flow_.uses[o] == 1 && !flow_.leaves[o] && !dense_[o] &&
+         same_elements(steps_[i].inputs[operand], steps_[o].output);
+}
+
+void GraphBuilder::write_dense(int index) {
+  const auto i = static_cast<std::size_t>(index);
+  if (dense_[i]) return;
+  dense_[i] = true;
+  const Step& step = steps_[i];
+  Layer layer;
+  layer.kind = Layer::Kind::dequantize;
+  layer.input = made_[i];
+  layer.edge = step.output;
+  layer.op = "dequantize";
+  layer.values.push_back(step.value);
+  layer.line = step.line;
+  graph_.layers.push_back(std::move(layer));
+}
+
+MapId GraphBuilder::read_edge(const Operand& operand, Form form, int origin, std::string name) {
+  for (const Edge& edge : edges_) {
+    if (edge.origin == origin && edge.form == form && edge.operand == operand) return edge.map;
+  }
+  const auto dims = dims_of(operand.shape, form);
+  const MapId map = new_map(name, dims.value_or(Dims{}), step_of(name));
+  Layer layer;
+  layer.kind = Layer::Kind::quantize;
+  layer.made = layer.output = map;
+  layer.edge = operand;
+  layer.op = "quantize";
+  layer.values.push_back(std::move(name));
+  graph_.layers.push_back(std::move(layer));
+  edges_.push_back({operand, form, origin, map});
+  return map;
+}
+
+// An operand as a map of `form`: the one in int8 where there is such, else read from memory.
+MapId GraphBuilder::read(int index, std::size_t operand, Form form) {
+  const auto i = static_cast<std::size_t>(index);
+  const Step& step = steps_[i];
+  const Operand& x = step.inputs[operand];
+  const auto dims = dims_of(x.shape, form);
+  if (!dims) {
+    throw Error(Errc::internal, step.value, fmt::format("{} is no image", to_string(x.shape)));
+  }
+  if (x.place.kind == Place::Kind::constant) return read_constant(x, x.shape, form);
+  const MapId found = direct(index, operand, *dims);
+  if (found != no_map) return found;
+  const Origin origin = flow_.inputs[i][operand];
+  if (origin.mixed) {
+    // Its parts are in memory; no one range is known for them but the reader's own.
+    const MapId map = new_map(step.value, *dims, step_of(step.value));
+    Layer layer;
+    layer.kind = Layer::Kind::quantize;
+    layer.made = layer.output = map;
+    layer.edge = x;
+    layer.op = "quantize";
+    layer.values.push_back(step.value);
+    graph_.layers.push_back(std::move(layer));
+    return map;
+  }
+  if (origin.step != no_step) {
+    write_dense(origin.step);
+    return read_edge(x, form, origin.step, steps_[static_cast<std::size_t>(origin.step)].value);
+  }
+  return read_edge(x, form, no_step, outer_name(program_, steps_, x));
+}
+
+// The second operand of element-wise work, and how it spreads over the result.
+MapId GraphBuilder::read_spread(int index, std::size_t operand, Form form, Post::Spread& spread) {
+  const Step& step = steps_[static_cast<std::size_t>(index)];
+  const Operand& x = step.inputs[operand];
+  const Dims out = *dims_of(step.output.shape, form);
+  MapId map = no_map;
+  if (x.place.kind == Place::Kind::constant) {
+    map = read_constant(x, step.output.shape, form);
+  } else {
+    // [C] under an image and [N, C, 1, 1] are rows of channels.
+    const bool image = form == Form::image && x.shape.rank() == 4;
+    map = read(index, operand, image ? Form::image : Form::rows);
+  }
+  const Dims& dims = graph_.map(map).dims;
+  spread = dims == out                               ? Post::Spread::same
+           : dims.pixels() == 1                      ? Post::Spread::channel
+           : dims.n == out.n && dims.h * dims.w == 1 ? Post::Spread::image
+                                                     : Post::Spread::same;
+  return map;
+}
+
+// A constant as a map: one pixel where it differs by channel only, else all of it. Broadcast axes
+// get a stride of 0.
+MapId GraphBuilder::read_constant(const Operand& operand, const Shape& spread_to, Form form) {
+  const int lead = spread_to.rank() - operand.shape.rank();
+  const int channel = form == Form::image ? 1 : spread_to.rank() - 1;
+  Operand spread;
+  spread.place = operand.place;
+  spread.shape = spread_to;
+  bool by_channel = true;
+  for (int axis = 0; axis < spread_to.rank(); ++axis) {
+    const bool repeats = axis < lead || (operand.shape[axis - lead] == 1 && spread_to[axis] != 1);
+    spread.strides[static_cast<std::size_t>(axis)] =
+        repeats ? 0 : operand.strides[static_cast<std::size_t>(axis - lead)];
+    if (axis != channel && !repeats && spread_to[axis] != 1) by_channel = false;
+  }
+  if (by_channel) {
+    for (int axis = 0; axis < spread_to.rank(); ++axis) {
+      if (axis != channel) spread.shape = spread.shape.with_dim(axis, 1);
+    }
+  }
+  const MapId map =
+      new_map(program_.constants[operand.place.index].name, *dims_of(spread.shape, form), 0);
+  graph_.maps.back().constant = spread;
+  return map;
+}
+
+}  // namespace tenon::npu

@@ -1,0 +1,277 @@
+#include "constraints.hpp"
+#include "graph_builder.hpp"
+#include "table.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/ops.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+std::int64_t value_or(const IntList& list, std::size_t index, std::int64_t otherwise) {
+  return list.empty() ? otherwise : list[index];
+}
+
+/// Rows above the image and columns left of it: lists are [top, bottom, left, right] or [h, w].
+void set_padding(Window& window, const IntList& padding) {
+  window.top = value_or(padding, 0, 0);
+  window.left = value_or(padding, padding.size() == 4 ? 2 : 1, 0);
+}
+
+OpInstance activation_op(Name name) {
+  if (name == "silu") return OpInstance(Silu());
+  if (name == "gelu") return OpInstance(Gelu());
+  if (name == "gelu_tanh") return OpInstance(GeluTanh());
+  if (name == "relu") return OpInstance(Relu());
+  return OpInstance(Sigmoid());
+}
+
+/// Whether an activation can still be set where a result is limited.
+bool takes(const Layer& layer, const Activation& activation) {
+  if (!layer.posts.empty()) {
+    const Post& last = layer.posts.back();
+    return last.kind != Post::Kind::lut && last.activation.is_none() && activation.slope == 1;
+  }
+  switch (layer.kind) {
+    case Layer::Kind::conv:
+    case Layer::Kind::depthwise:
+    case Layer::Kind::linear:
+    case Layer::Kind::matmul:
+      return layer.activation.is_none();
+    case Layer::Kind::max_pool:
+    case Layer::Kind::sum_pool:
+      return layer.activation.is_none() && activation.slope == 1;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void GraphBuilder::add_step(int index) {
+  const Step& step = steps_[static_cast<std::size_t>(index)];
+  if (const auto failure = failed_constraint(step)) {
+    throw Error(Errc::unsupported, step.value, *failure);
+  }
+  if (step.kind == Step::Kind::copy) return add_copy(step, index);
+  const OpInstance& op = step.op;
+  if (op.as<Conv2d>()) return add_conv(step, index);
+  if (op.as<Linear>()) return add_linear(step, index);
+  if (op.as<Matmul>()) return add_matmul(step, index);
+  if (op.as<MaxPool2d>() || op.as<AvgPool2d>() || op.as<Mean>()) return add_pool(step, index);
+  if (op.as<Concat>()) return add_concat(step, index);
+  if (op.as<Glu>()) return add_glu(step, index);
+  if (const auto activation = activation_of(op)) return fuse_activation(step, index, *activation);
+  add_pointwise(step, index);
+}
+
+void GraphBuilder::add_copy(const Step& step, int index) {
+  // The copy is the value; where it lies is for write_dense().
+  (void)step;
+  made_[static_cast<std::size_t>(index)] = read(index, 0, form_of(index, 0));
+  last_maker_ = no_step;
+}
+
+void GraphBuilder::add_conv(const Step& step, int index) {
+  const auto& conv = *step.op.as<Conv2d>();
+  Layer layer;
+  layer.kind = conv.groups > 1 ? Layer::Kind::depthwise : Layer::Kind::conv;
+  layer.input = read(index, 0, Form::image);
+  layer.weights = step.inputs[1];
+  if (conv.has_bias) layer.bias = step.inputs[2];
+  Window& window = layer.window;
+  window.kernel_h = step.inputs[1].shape[2];
+  window.kernel_w = step.inputs[1].shape[3];
+  window.stride_h = value_or(conv.stride, 0, 1);
+  window.stride_w = value_or(conv.stride, 1, 1);
+  window.dilation_h = value_or(conv.dilation, 0, 1);
+  window.dilation_w = value_or(conv.dilation, 1, 1);
+  set_padding(window, conv.padding);
+  layer.made = result_map(step, Form::image);
+  finish(index, std::move(layer));
+}
+
+void GraphBuilder::add_linear(const Step& step, int index) {
+  const auto& linear = *step.op.as<Linear>();
+  Layer layer;
+  layer.kind = Layer::Kind::linear;
+  layer.weights = step.inputs[1];
+  if (linear.has_bias) layer.bias = step.inputs[2];
+  Post residual;
+  if (linear.has_residual) {
+    residual.kind = Post::Kind::add;
+    residual.other = read(index, step.inputs.size() - 1, Form::rows);
+  }
+  layer.input = flattened(index, 0);
+  if (layer.input == no_map) layer.input = read(index, 0, Form::rows);
+  layer.made = result_map(step, Form::rows);
+  if (linear.has_residual) {
+    // The sum before the residual has no range of its own. It is at most the difference of two
+    // values whose ranges are known.
+    residual.result = layer.made;
+    const double step_before = graph_.map(layer.made).step + graph_.map(residual.other).step;
+    const Dims dims = graph_.map(layer.made).dims;
+    layer.made = new_map(step.value + ".product", dims, step_before);
+    layer.output = residual.result;
+    layer.posts.push_back(std::move(residual));
+  }
+  finish(index, std::move(layer));
+}
+
+void GraphBuilder::add_matmul(const Step& step, int index) {
+  Layer layer;
+  layer.kind = Layer::Kind::matmul;
+  layer.input = read(index, 0, Form::rows);
+  layer.second = read(index, 1, Form::rows);
+  const Shape& a = step.inputs[0].shape;
+  for (int axis = 0; axis + 2 < a.rank(); ++axis) layer.batch *= a[axis];
+  layer.made = result_map(step, Form::rows);
+  finish(index, std::move(layer));
+}
+
+void GraphBuilder::add_pool(const Step& step, int index) {
+  Layer layer;
+  layer.input = read(index, 0, Form::image);
+  const Dims in = graph_.map(layer.input).dims;
+  Window& window = layer.window;
+  const auto set = [&](const auto& pool) {
+    window.kernel_h = pool.kernel[0];
+    window.kernel_w = pool.kernel[1];
+    window.stride_h = value_or(pool.stride, 0, window.kernel_h);
+    window.stride_w = value_or(pool.stride, 1, window.kernel_w);
+    set_padding(window, pool.padding);
+  };
+  if (const auto* max = step.op.as<MaxPool2d>()) {
+    layer.kind = Layer::Kind::max_pool;
+    set(*max);
+    // The greatest of some values has their range: no second rounding.
+    layer.made =
+        new_map(step.value, *dims_of(step.output.shape, Form::image), graph_.map(layer.input).step);
+  } else {
+    layer.kind = Layer::Kind::sum_pool;
+    if (const auto* average = step.op.as<AvgPool2d>()) {
+      set(*average);
+    } else {
+      window.kernel_h = window.stride_h = in.h;
+      window.kernel_w = window.stride_w = in.w;
+    }
+    layer.factor = 1.0 / static_cast<double>(window.kernel_h * window.kernel_w);
+    // A mean keeps its axes as ones or drops them: one pixel per image either way.
+    Dims out{in.n, 1, 1, in.c};
+    if (step.op.as<AvgPool2d>() != nullptr) out = *dims_of(step.output.shape, Form::image);
+    layer.made = new_map(step.value, out, step_of(step.value));
+  }
+  finish(index, std::move(layer));
+}
+
+void GraphBuilder::add_concat(const Step& step, int index) {
+  const Form form = step.output.shape.rank() == 4 ? Form::image : Form::rows;
+  std::vector<MapId> parts;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) parts.push_back(read(index, i, form));
+  const MapId whole = result_map(step, form);
+  std::int64_t block = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Layer layer;
+    layer.kind = Layer::Kind::move;
+    layer.input = layer.made = parts[i];
+    layer.first_block = block;
+    block += graph_.map(parts[i]).dims.blocks();
+    Post rescale;
+    rescale.result = whole;
+    layer.posts.push_back(std::move(rescale));
+    layer.output = whole;
+    finish(index, std::move(layer));
+  }
+  last_maker_ = no_step;  // each layer made a part of it only
+}
+
+void GraphBuilder::fuse_activation(const Step& step, int index, const Activation& activation) {
+  const Form form = form_of(index, 0);
+  if (can_follow(index, 0) && takes(graph_.layers.back(), activation)) {
+    Layer& layer = graph_.layers.back();
+    const Dims dims = graph_.map(layer.output).dims;
+    const bool keeps_step = layer.posts.empty() && layer.kind == Layer::Kind::max_pool;
+    const MapId result =
+        new_map(step.value, dims, keeps_step ? graph_.map(layer.output).step : step_of(step.value));
+    if (layer.posts.empty()) {
+      layer.activation = activation;
+      layer.made = result;
+    } else {
+      layer.posts.back().activation = activation;
+      layer.posts.back().result = result;
+    }
+    layer.output = result;
+    layer.values.push_back(step.value);
+    finish_posts(index);
+    return;
+  }
+  Layer& layer = carrier(index, 0, form, graph_.layers.size());
+  Post post;
+  post.kind = Post::Kind::rescale;
+  post.activation = activation;
+  post.result = new_map(step.value, graph_.map(layer.output).dims, step_of(step.value));
+  layer.posts.push_back(std::move(post));
+  finish_posts(index);
+}
+
+void GraphBuilder::add_pointwise(const Step& step, int index) {
+  if (is_table_op(step.op)) {
+    Layer& layer = carrier(index, 0, form_of(index, 0), graph_.layers.size());
+    Post post;
+    post.kind = Post::Kind::lut;
+    post.function = step.op;
+    post.result = new_map(step.value, graph_.map(layer.output).dims, step_of(step.value));
+    layer.posts.push_back(std::move(post));
+    finish_posts(index);
+    return;
+  }
+  // Of two operands the one that was just made carries the work, so that it never leaves the chip.
+  const auto carries = [&](std::size_t i) {
+    return step.inputs[i].shape == step.output.shape &&
+           step.inputs[i].place.kind != Place::Kind::constant;
+  };
+  const bool second =
+      carries(1) && (!carries(0) || (can_follow(index, 1) && !can_follow(index, 0)));
+  const std::size_t a = second ? 1 : 0, b = second ? 0 : 1;
+  const Form form = form_of(index, a);
+  const std::size_t layers_before = graph_.layers.size();
+  Post post;
+  post.other = read_spread(index, b, form, post.spread);
+  const Dims dims = *dims_of(step.output.shape, form);
+  post.result = new_map(step.value, dims, step_of(step.value));
+  if (step.op.as<Mul>() != nullptr) {
+    post.kind = Post::Kind::mul;
+  } else if (step.op.as<Maximum>() != nullptr) {
+    post.kind = Post::Kind::max;
+  } else {
+    post.kind = Post::Kind::add;
+    if (step.op.as<Sub>() != nullptr) (second ? post.first_sign : post.sign) = -1;
+  }
+  carrier(index, a, form, layers_before).posts.push_back(std::move(post));
+  finish_posts(index);
+}
+
+void GraphBuilder::add_glu(const Step& step, int index) {
+  const Form form = form_of(index, 0);
+  const std::size_t layers_before = graph_.layers.size();
+  Post product;
+  product.kind = Post::Kind::mul;
+  product.other = read_spread(index, 1, form, product.spread);
+  const Dims dims = *dims_of(step.output.shape, form);
+  product.result = new_map(step.value, dims, step_of(step.value));
+  Layer& layer = carrier(index, 0, form, layers_before);
+  Post gate;
+  gate.kind = Post::Kind::lut;
+  gate.function = activation_op(step.op.as<Glu>()->activation);
+  gate.result = new_map(step.value + ".gate", dims,
+                        table_step(table_values(gate.function, graph_.map(layer.output).step)));
+  layer.posts.push_back(std::move(gate));
+  layer.posts.push_back(std::move(product));
+  finish_posts(index);
+}
+
+}  // namespace tenon::npu

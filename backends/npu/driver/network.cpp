@@ -1,0 +1,255 @@
+#include "network.hpp"
+
+#include "host_run.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/log.hpp>
+#include <tenon/trace.hpp>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+constexpr std::uint64_t page = 4096;
+
+isa::Descriptor set_segment(isa::Segment segment, std::uint64_t base, std::uint64_t bytes) {
+  isa::Descriptor command;
+  command.kind = static_cast<std::uint32_t>(isa::Command::segment);
+  command.arg0 = static_cast<std::uint64_t>(segment);
+  command.arg1 = base;
+  command.arg2 = bytes;
+  return command;
+}
+
+std::vector<std::byte> joined_programs(const std::vector<Stage>& stages,
+                                       std::vector<std::uint64_t>& offsets) {
+  std::vector<std::byte> all;
+  for (const Stage& stage : stages) {
+    offsets.push_back(all.size());
+    all.insert(all.end(), stage.bytes.begin(), stage.bytes.end());
+    all.resize((all.size() + 63) / 64 * 64);
+  }
+  return all;
+}
+
+/// Whether the same programs and constants, uploaded again, may well do.
+bool is_damage(isa::ErrorCode code) {
+  return code == isa::ErrorCode::crc || code == isa::ErrorCode::illegal ||
+         code == isa::ErrorCode::bad_program || code == isa::ErrorCode::bad_param;
+}
+
+}  // namespace
+
+DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled,
+                             const Options& options)
+    : runtime_(std::move(runtime)), compiled_(std::move(compiled)), options_(options) {
+  const auto lock = runtime_->lock();
+  MemRegion& memory = runtime_->memory();
+  constants_ = DeviceImage(memory, std::move(compiled_.image.bytes));
+  programs_ = DeviceImage(memory, joined_programs(compiled_.stages, program_offsets_));
+  if (compiled_.ftmp_bytes > 0) {
+    ftmp_ = memory.malloc(static_cast<std::uint64_t>(compiled_.ftmp_bytes), true, page);
+  }
+}
+
+std::string DeviceNetwork::layer_name(int run, int layer) const {
+  if (run < 0 || static_cast<std::size_t>(run) >= compiled_.stages.size()) return {};
+  const std::vector<Layer>& layers = compiled_.bound.graph.layers;
+  if (layer < 0 || static_cast<std::size_t>(layer) >= layers.size()) return {};
+  const Layer& found = layers[static_cast<std::size_t>(layer)];
+  return fmt::format("{} ({})", fmt::join(found.values, ", "), found.op);
+}
+
+Job DeviceNetwork::make_job(const DeviceFrame& frame) const {
+  Job job;
+  const auto add = [&](isa::Segment segment, std::uint64_t base, std::uint64_t bytes) {
+    if (base % 64 != 0) {
+      throw Error(Errc::bad_argument, "npu",
+                  fmt::format("memory of the session begins at {:#x}, no multiple of 64", base));
+    }
+    job.commands.push_back(set_segment(segment, base, bytes));
+  };
+  if (!constants_.is_empty()) {
+    add(isa::Segment::weight, constants_.address(), constants_.size());
+  }
+  add(isa::Segment::instr, programs_.address(), programs_.size());
+  if (ftmp_) add(isa::Segment::ftmp, ftmp_.begin().addr(), ftmp_.size_bytes());
+  for (std::size_t i = 0; i < compiled_.stages.size(); ++i) {
+    const Stage& stage = compiled_.stages[i];
+    const auto bind = [&](isa::Segment segment, const std::optional<WindowPlace>& window) {
+      if (!window) return;
+      add(segment, frame.address(window->place).addr(), static_cast<std::uint64_t>(window->bytes));
+    };
+    bind(isa::Segment::input, stage.input);
+    bind(isa::Segment::output, stage.output);
+    isa::Descriptor run;
+    run.kind = static_cast<std::uint32_t>(isa::Command::run);
+    run.arg0 = program_offsets_[i];
+    run.arg1 = stage.bytes.size();
+    job.commands.push_back(run);
+  }
+  job.layer_name = [this](int run, int layer) { return layer_name(run, layer); };
+  return job;
+}
+
+int DeviceNetwork::mend() const {
+  int mended = 0;
+  for (const DeviceImage* image : {&constants_, &programs_}) {
+    if (image->is_intact()) continue;
+    image->upload();
+    ++mended;
+  }
+  runtime_->counters().reloads += static_cast<std::uint64_t>(mended);
+  return mended;
+}
+
+void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
+  const auto lock = runtime_->lock();
+  try {
+    const Job job = make_job(frame);
+    attempt(job, frame, report);
+  } catch (const Error& error) {
+    const bool device = error.code() == Errc::device_error ||
+                        error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
+    if (!device || !options_.host_fallback || runtime_->state() == State::removed) throw;
+    log(LogLevel::warning, fmt::format("npu: {} layers run on the CPU after {}",
+                                       compiled_.bound.graph.layers.size(), error.what()));
+    ++runtime_->counters().host_fallbacks;
+    run_on_cpu(frame);
+  }
+}
+
+void DeviceNetwork::attempt(const Job& job, DeviceFrame& frame, RunReport& report) const {
+  Runtime& runtime = *runtime_;
+  // All attempts together end within twice the deadline.
+  std::chrono::nanoseconds deadline = options_.deadline;
+  const std::chrono::nanoseconds later = deadline * 3 / (4 * std::max(options_.retries, 1));
+  for (int tries = 0;; ++tries) {
+    if (runtime.state() == State::removed) {
+      throw Error(Errc::device_lost, runtime.device()->url(), "the device is gone");
+    }
+    bool recovered = false;
+    if (runtime.state() == State::faulted) recovered = runtime.reset();
+    if (runtime.state() == State::removed) continue;
+    if (options_.precheck || recovered) mend();
+    runtime.set_state(State::running);
+    runtime.write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
+    const auto begin = Trace::Clock::now();
+    const Outcome outcome = runtime.run(job, deadline);
+    const bool again = tries < options_.retries;
+    switch (outcome.kind) {
+      case Outcome::Kind::done:
+        runtime.set_state(State::open);
+        ++runtime.counters().runs;
+        collect(report);
+        frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(
+            static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U)));
+        if (frame.trace != nullptr) {
+          frame.trace->add("npu", fmt::format("{} layers", compiled_.bound.graph.layers.size()),
+                           begin, Trace::Clock::now(),
+                           {{"cycles", std::to_string(report.cycles)},
+                            {"ddr_read", std::to_string(report.ddr_read)},
+                            {"ddr_write", std::to_string(report.ddr_write)}});
+        }
+        return;
+      case Outcome::Kind::removed:
+        runtime.set_state(State::removed);
+        throw Error(Errc::device_lost, runtime.device()->url(), outcome.message);
+      case Outcome::Kind::timeout:
+        runtime.set_state(State::faulted);
+        ++runtime.counters().timeouts;
+        log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
+        if (!again) throw Error(Errc::device_timeout, layer_name(0, 0), outcome.message);
+        break;
+      case Outcome::Kind::fault:
+        runtime.set_state(State::faulted);
+        ++runtime.counters().faults;
+        log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
+        if (!again || !is_damage(outcome.error)) {
+          throw Error(Errc::device_error, runtime.device()->url(), outcome.message);
+        }
+        constants_.upload();
+        programs_.upload();
+        runtime.counters().reloads += 2;
+        break;
+    }
+    ++runtime.counters().retries;
+    deadline = later;
+  }
+}
+
+void DeviceNetwork::collect(RunReport& report) const {
+  const Runtime& runtime = *runtime_;
+  runtime.latch_counters();
+  report = {};
+  report.cycles = runtime.counter(isa::perf::cycles);
+  report.ddr_read = runtime.counter(isa::perf::ddr_read);
+  report.ddr_write = runtime.counter(isa::perf::ddr_write);
+  report.macs = runtime.counter(isa::perf::macs);
+  report.instructions = runtime.counter(isa::perf::instructions);
+  report.ld_busy = runtime.counter(isa::perf::ld_busy);
+  report.ex_busy = runtime.counter(isa::perf::ex_busy);
+  report.st_busy = runtime.counter(isa::perf::st_busy);
+  if (!options_.profile_layers) return;
+  // The device keeps them for the program that ran last.
+  for (const std::size_t index : compiled_.stages.back().layers) {
+    const Layer& layer = compiled_.bound.graph.layers[index];
+    runtime.write(isa::reg::layer_select, static_cast<std::uint32_t>(index));
+    runtime.latch_counters();
+    LayerReport& to = report.layers.emplace_back();
+    to.values = layer.values;
+    to.kind = std::string(to_string(layer.kind));
+    for (const Post& post : layer.posts) to.kind += fmt::format(" +{}", to_string(post.kind));
+    to.begin = runtime.counter(isa::perf::layer_begin);
+    to.end = runtime.counter(isa::perf::layer_end);
+    to.ld_busy = runtime.counter(isa::perf::layer_ld_busy);
+    to.ex_busy = runtime.counter(isa::perf::layer_ex_busy);
+    to.st_busy = runtime.counter(isa::perf::layer_st_busy);
+    to.ddr_read = runtime.counter(isa::perf::layer_ddr_read);
+    to.ddr_write = runtime.counter(isa::perf::layer_ddr_write);
+    to.macs = runtime.counter(isa::perf::layer_macs);
+  }
+}
+
+// Works on copies of the session's memory, and puts back what the layers write.
+void DeviceNetwork::run_on_cpu(const DeviceFrame& frame) const {
+  MemRegion& memory = runtime_->memory();
+  using Key = std::pair<Place::Kind, std::uint32_t>;
+  std::map<Key, std::vector<std::byte>> copies;
+  const auto key_of = [](const Place& place) {
+    return Key{place.kind, place.kind == Place::Kind::slab ? 0 : place.index};
+  };
+  const auto begin_of = [&](const Place& place) {
+    Place whole;
+    whole.kind = place.kind;
+    whole.index = place.index;
+    return frame.address(whole);
+  };
+  for (const Stage& stage : compiled_.stages) {
+    for (const auto& window : {stage.input, stage.output}) {
+      if (!window || copies.contains(key_of(window->place))) continue;
+      std::vector<std::byte>& copy = copies[key_of(window->place)];
+      copy.resize(static_cast<std::size_t>(window->bytes));
+      memory.read(copy.data(), begin_of(window->place), copy.size());
+    }
+  }
+  const auto view = [&](const Operand& edge) {
+    return HostView(copies.at(key_of(edge.place)).data() + edge.place.offset, edge.shape,
+                    edge.strides);
+  };
+  run_on_host(compiled_.bound, view, Mode::exact);
+  for (const Layer& layer : compiled_.bound.graph.layers) {
+    if (layer.kind != Layer::Kind::dequantize) continue;
+    const ByteRange range = byte_range(layer.edge);
+    memory.write(begin_of(layer.edge.place) + range.begin,
+                 copies.at(key_of(layer.edge.place)).data() + range.begin,
+                 static_cast<std::uint64_t>(range.size()));
+  }
+}
+
+}  // namespace tenon::npu

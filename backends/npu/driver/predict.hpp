@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <npu/isa/caps.hpp>
+#include <npu/isa/instruction.hpp>
+
+namespace tenon::npu {
+
+/// What a program is expected to take, by the documented formulas: engines run in order and wait
+/// for tokens, transfers take the DDR port one after the other. The device interleaves transfers in
+/// pieces, so its own count differs by little.
+struct Prediction {
+  std::uint64_t cycles = 0;
+  std::uint64_t ddr_read = 0;
+  std::uint64_t ddr_write = 0;
+  std::uint64_t macs = 0;
+  struct LayerShare {
+    std::uint64_t begin = 0, end = 0, ddr_read = 0, ddr_write = 0, macs = 0;
+  };
+  std::vector<LayerShare> layers;  ///< by layer number
+};
+
+/// `instructions` have their tokens. Adds to `total`; cycles of several programs follow one
+/// another.
+void predict(const isa::Caps& caps, const std::vector<isa::Instruction>& instructions,
+             Prediction& total);
+
+}  // namespace tenon::npu

@@ -1,0 +1,212 @@
+#include "runtime.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/log.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu {
+namespace {
+
+constexpr std::uint32_t ring_entries = 1024;
+constexpr std::uint32_t page = 4096;
+/// Between looks at the fence while an interrupt is awaited: how late a lost one is noticed.
+constexpr std::chrono::milliseconds look{20};
+
+constexpr std::uint32_t wanted_irqs = isa::bits::irq_fence.mask() | isa::bits::irq_fault.mask();
+
+isa::DeviceControl& control_of(Device& device) {
+  auto* control = dynamic_cast<isa::DeviceControl*>(&device);
+  if (control == nullptr) {
+    throw Error(Errc::bad_argument, device.url(),
+                fmt::format("a device of protocol {} is no NPU", device.protocol()));
+  }
+  return *control;
+}
+
+}  // namespace
+
+DeviceImage::DeviceImage(MemRegion& region, std::vector<std::byte> bytes)
+    : bytes_(std::move(bytes)), crc_(isa::crc32c(bytes_)) {
+  if (bytes_.empty()) return;
+  chunk_ = region.malloc(bytes_.size(), true, page);
+  upload();
+}
+
+void DeviceImage::upload() const {
+  if (!bytes_.empty()) chunk_.write(bytes_.data(), 0, bytes_.size());
+}
+
+bool DeviceImage::is_intact() const {
+  if (bytes_.empty()) return true;
+  std::vector<std::byte> found(bytes_.size());
+  chunk_.read(found.data(), 0, found.size());
+  return isa::crc32c(found) == crc_;
+}
+
+Runtime::Runtime(DevicePtr device)
+    : device_(std::move(device)),
+      registers_(device_->reg_region("npu")),
+      control_(control_of(*device_)),
+      caps_(isa::read_caps(registers_)),
+      ring_(device_->mem_region("xchg").malloc(
+          std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page)) {
+  set_up();
+}
+
+Runtime::~Runtime() {
+  try {
+    if (state_ != State::removed && !is_gone()) write(isa::reg::control, 0);
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("npu: {}", error.what()));
+  }
+}
+
+std::uint32_t Runtime::read(std::uint32_t reg) const {
+  return static_cast<std::uint32_t>(registers_.read(reg, true));
+}
+void Runtime::write(std::uint32_t reg, std::uint32_t value) const {
+  registers_.write(reg, value, true);
+}
+std::uint64_t Runtime::counter(std::uint32_t offset) const {
+  return read(offset) | std::uint64_t{read(offset + 4)} << 32;
+}
+
+void Runtime::set_up() {
+  const std::uint64_t base = ring_.begin().addr();
+  write(isa::reg::cmdq_base_lo, static_cast<std::uint32_t>(base));
+  write(isa::reg::cmdq_base_hi, static_cast<std::uint32_t>(base >> 32));
+  write(isa::reg::cmdq_size, ring_entries);
+  write(isa::reg::irq_status, 0xFFFFFFFF);
+  write(isa::reg::irq_mask, wanted_irqs);
+  write(isa::reg::control, isa::bits::enable.mask());
+  tail_ = read(isa::reg::cmdq_tail);
+  fence_ = read(isa::reg::fence);
+}
+
+bool Runtime::reset() {
+  if (is_gone()) {
+    state_ = State::removed;
+    return false;
+  }
+  ++counters_.resets;
+  write(isa::reg::control, isa::bits::enable.mask() | isa::bits::halt.mask());
+  write(isa::reg::control, isa::bits::reset.mask());
+  if (is_gone()) {
+    state_ = State::removed;
+    return false;
+  }
+  set_up();
+  state_ = State::open;
+  return true;
+}
+
+void Runtime::submit(std::span<const isa::Descriptor> commands) {
+  for (const isa::Descriptor& command : commands) {
+    const auto bytes = isa::pack(command);
+    ring_.write(bytes.data(), std::uint64_t{tail_} * bytes.size(), bytes.size());
+    tail_ = (tail_ + 1) % ring_entries;
+  }
+  write(isa::reg::cmdq_tail, tail_);
+}
+
+Outcome Runtime::run(const Job& job, std::chrono::nanoseconds deadline) {
+  const auto until = std::chrono::steady_clock::now() + deadline;
+  if (is_gone()) return {Outcome::Kind::removed, {}, "the device is gone"};
+  write(isa::reg::irq_status, wanted_irqs);
+  // The ring takes fewer commands at a time than a job may have.
+  constexpr std::size_t piece = ring_entries / 2;
+  for (std::size_t begin = 0; begin < job.commands.size(); begin += piece) {
+    const std::size_t count = std::min(piece, job.commands.size() - begin);
+    std::vector<isa::Descriptor> commands(
+        job.commands.begin() + static_cast<std::ptrdiff_t>(begin),
+        job.commands.begin() + static_cast<std::ptrdiff_t>(begin + count));
+    isa::Descriptor fence;
+    fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
+    fence.flags = isa::fence_irq;
+    fence.arg0 = ++fence_;
+    commands.push_back(fence);
+    submit(commands);
+    Outcome outcome = wait(fence_, until, job);
+    if (outcome.kind != Outcome::Kind::done) return outcome;
+  }
+  return {};
+}
+
+Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
+                      const Job& job) {
+  for (;;) {
+    const auto now = std::chrono::steady_clock::now();
+    const auto left = std::max(std::chrono::nanoseconds(until - now), std::chrono::nanoseconds(0));
+    const std::uint32_t pending =
+        control_.wait_irq(wanted_irqs, std::min<std::chrono::nanoseconds>(left, look));
+    if (is_gone()) return {Outcome::Kind::removed, {}, "the device went away during a run"};
+    const std::uint32_t status = read(isa::reg::status);
+    if (isa::bits::fault.get(status) != 0) return this->fault(job);
+    if (read(isa::reg::fence) >= fence) {
+      if ((pending & isa::bits::irq_fence.mask()) == 0) {
+        // Asked again: the interrupt may have come after the wait ended.
+        if ((read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
+          ++counters_.lost_interrupts;
+          log(LogLevel::warning, "npu: a fence was reached without its interrupt");
+        }
+      }
+      write(isa::reg::irq_status, wanted_irqs);
+      return {};
+    }
+    write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
+    const bool stuck = isa::bits::stuck.get(status) != 0;
+    if (!stuck && std::chrono::steady_clock::now() < until) continue;
+    return {Outcome::Kind::timeout,
+            {},
+            fmt::format("{} while waiting for fence {}; {}",
+                        stuck ? "every engine waits for a token" : "the deadline passed", fence,
+                        dump())};
+  }
+}
+
+Outcome Runtime::fault(const Job& job) const {
+  const auto code = read(isa::reg::error);
+  const auto info = read(isa::reg::error_info);
+  const std::uint64_t address =
+      read(isa::reg::error_addr_lo) | std::uint64_t{read(isa::reg::error_addr_hi)} << 32;
+  Outcome outcome;
+  outcome.kind = Outcome::Kind::fault;
+  outcome.error = static_cast<isa::ErrorCode>(code);
+  // Which RUN of the job: the head stands at it.
+  const std::uint32_t head = read(isa::reg::cmdq_head);
+  const std::uint32_t first =
+      (tail_ + ring_entries - static_cast<std::uint32_t>(job.commands.size() % ring_entries) - 1) %
+      ring_entries;
+  const std::uint32_t at = (head + ring_entries - first) % ring_entries;
+  int run = -1;
+  for (std::size_t i = 0; i < job.commands.size() && i <= at; ++i) {
+    if (job.commands[i].kind == static_cast<std::uint32_t>(isa::Command::run)) ++run;
+  }
+  const std::string where =
+      job.layer_name ? job.layer_name(run, static_cast<int>(isa::bits::error_layer.get(info))) : "";
+  outcome.message = fmt::format("{}error {} at address {:#x}, instruction {}; {}",
+                                where.empty() ? "" : where + ": ", isa::name(outcome.error),
+                                address, read(isa::reg::error_pc), dump());
+  return outcome;
+}
+
+std::string Runtime::dump() const {
+  const auto engine = [&](const char* name, std::uint32_t pc, std::uint32_t state) {
+    const std::uint32_t value = read(state);
+    const auto kind = static_cast<isa::EngineState>(isa::bits::engine_state.get(value));
+    return fmt::format("{} {} at {} with {} queued", name, isa::name(kind),
+                       static_cast<std::int32_t>(read(pc)), isa::bits::engine_queue.get(value));
+  };
+  return fmt::format("status {:#x}, fence {}, ring {} of {}; {}; {}; {}; tokens {:#x} {:#x}",
+                     read(isa::reg::status), read(isa::reg::fence), read(isa::reg::cmdq_head),
+                     read(isa::reg::cmdq_tail), engine("LD", isa::reg::ld_pc, isa::reg::ld_state),
+                     engine("EX", isa::reg::ex_pc, isa::reg::ex_state),
+                     engine("ST", isa::reg::st_pc, isa::reg::st_state), read(isa::reg::tokens_prev),
+                     read(isa::reg::tokens_next));
+}
+
+}  // namespace tenon::npu

@@ -1,0 +1,51 @@
+// Pieces of OCM that the tiles of a layer take in turns.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace tenon::npu {
+
+/// One or two buffers of one size. A buffer knows what was loaded into it, so that a tile which
+/// needs the same again finds it.
+class TileBuffers {
+ public:
+  using Key = std::array<std::int64_t, 6>;
+
+  TileBuffers() = default;
+  /// Takes `count` times `bytes` from `next`, which moves on.
+  TileBuffers(std::int64_t& next, std::int64_t bytes, std::int64_t count) {
+    if (bytes == 0) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+      buffers_.push_back({next, {}, false});
+      next += (bytes + 31) / 32 * 32;
+    }
+  }
+
+  struct Found {
+    std::int64_t address;
+    bool loaded;  ///< holds what `key` says already
+  };
+  Found find(const Key& key) {
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.valid && buffer.key == key) return {buffer.address, true};
+    }
+    Buffer& buffer = buffers_[turn_];
+    turn_ = (turn_ + 1) % buffers_.size();
+    buffer.key = key;
+    buffer.valid = true;
+    return {buffer.address, false};
+  }
+
+ private:
+  struct Buffer {
+    std::int64_t address;
+    Key key;
+    bool valid;
+  };
+  std::vector<Buffer> buffers_;
+  std::size_t turn_ = 0;
+};
+
+}  // namespace tenon::npu

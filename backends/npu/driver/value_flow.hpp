@@ -1,0 +1,36 @@
+// Which step makes what another reads, found from the bytes that both touch.
+#pragma once
+
+#include <tenon/lowered.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::npu {
+
+inline constexpr int no_step = -1;
+
+/// Where an operand's bytes come from.
+struct Origin {
+  int step = no_step;  ///< the one step of the stretch that wrote them all, or none
+  bool mixed = false;  ///< several steps wrote parts of them
+};
+
+struct ValueFlow {
+  std::vector<std::vector<Origin>> inputs;  ///< per step and operand
+  std::vector<int> uses;                    ///< per step: operands of the stretch that read it
+  std::vector<bool> leaves;                 ///< per step: its bytes are read outside the stretch
+};
+
+ValueFlow value_flow(const Lowered& program, std::span<const Step> steps);
+
+/// Name of the value whose bytes an operand holds when `steps` begin: an input of the program, or
+/// what a step before them made. Empty when it is not one value's.
+std::string outer_name(const Lowered& program, std::span<const Step> steps, const Operand& operand);
+
+/// Whether two places are in one storage.
+bool same_storage(const Place& a, const Place& b) noexcept;
+
+}  // namespace tenon::npu

@@ -1,0 +1,232 @@
+// Every op the NPU takes: the device gives the bits of the exact host mode, and the network the
+// values of f32 within what eight bits hold.
+#include "npu/driver_rig.hpp"
+
+#include <tenon/backends/npu_sim.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/ops.hpp>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::npu {
+namespace {
+
+using namespace tenon::npu::testing;
+
+DevicePtr open(const std::string& url) {
+  register_npu_sim();
+  return Device::open(url);
+}
+
+constexpr const char* small = "npu://sim?mac=16x8&ocm=32KiB&acc=16KiB&strict=1";
+constexpr const char* large = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
+
+/// Runs on devices of two sizes, with each placement, merged and not: always the bits of the host.
+void check(const Network& network, double likeness = 0.995) {
+  const std::vector<HostBuffer> inputs = network.sample(99);
+  const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
+  const auto real = run_reference(network, inputs);
+  const auto floating =
+      run(network, backend(nullptr, options_for(network, Mode::floating)), inputs);
+  const auto rounded =
+      run(network, backend(nullptr, options_for(network, Mode::fake_quantized)), inputs);
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    INFO("output " << i);
+    CHECK(cosine(floating[i], real[i]) > 0.999999);
+    CHECK(cosine(rounded[i], real[i]) > likeness);
+    CHECK(cosine(exact[i], real[i]) > likeness);
+  }
+  for (const char* url : {large, small}) {
+    for (const Placement placement :
+         {Placement::none, Placement::global, Placement::dp, Placement::evict, Placement::best}) {
+      INFO(url << " placement " << to_string(placement));
+      Options options = options_for(network);
+      options.placement = placement;
+      const auto npu = backend(open(url), options);
+      const bool same = same_bits(run(network, npu, inputs), exact);
+      CHECK(same);
+      const RunReport report = npu->last_run();
+      CHECK(report.cycles > 0);
+    }
+    Options options = options_for(network);
+    options.merge = false;
+    const bool same = same_bits(run(network, backend(open(url), options), inputs), exact);
+    CHECK(same);
+  }
+}
+
+/// Everything must run on the NPU.
+void check_all_taken(const Network& network) {
+  register_reference_backend();
+  Session session(network.program,
+                  {.backends = {backend(nullptr, options_for(network, Mode::exact)),
+                                make_backend("reference")}});
+  session.bind(network.weights);
+  const PlanReport report = session.report(network.inputs);
+  REQUIRE(report.parts.size() == 1);
+  CHECK(report.parts[0].backend == "npu");
+}
+
+Network of(const std::vector<Shape>& inputs, const Record& record,
+           const CalibrationOptions& options = {}) {
+  Network network = make_network(inputs, record, 42, options);
+  check_all_taken(network);
+  return network;
+}
+
+TEST_CASE("npu op: conv2d") {
+  const auto conv = [](Shape x, Shape w, Conv2d attributes) {
+    return of({x}, [=](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return {conv2d(in[0], graph.constant("w", w), graph.constant("b", Shape({w[0]}, f32)),
+                     attributes)};
+    });
+  };
+  SECTION("3x3, few channels") {
+    check(conv(Shape({1, 3, 9, 7}, f32), Shape({5, 3, 3, 3}, f32), {.padding = {1, 1}}));
+  }
+  SECTION("1x1, blocks") { check(conv(Shape({2, 70, 6, 5}, f32), Shape({40, 70, 1, 1}, f32), {})); }
+  SECTION("stride and dilation, uneven padding") {
+    check(conv(Shape({1, 36, 12, 13}, f32), Shape({33, 36, 3, 2}, f32),
+               {.stride = {2, 3}, .padding = {2, 1, 0, 1}, .dilation = {2, 1}}));
+  }
+  SECTION("11x11") {
+    check(conv(Shape({1, 1, 16, 16}, f32), Shape({8, 1, 11, 11}, f32), {.padding = {5, 5}}));
+  }
+  SECTION("images of a batch") {
+    check(conv(Shape({7, 16, 5, 5}, f32), Shape({48, 16, 3, 3}, f32), {.padding = {1, 1}}));
+  }
+}
+
+TEST_CASE("npu op: depthwise conv2d") {
+  check(of({Shape({2, 40, 9, 8}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {conv2d(in[0], graph.constant("w", Shape({40, 1, 3, 3}, f32)),
+                            graph.constant("b", Shape({40}, f32)),
+                            {.stride = {2, 2}, .padding = {1, 1}, .groups = 40})};
+           }));
+}
+
+TEST_CASE("npu op: linear, and an image flattened to a row") {
+  check(of({Shape({9, 70}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {linear(in[0], graph.constant("w", Shape({45, 70}, f32)),
+                            graph.constant("b", Shape({45}, f32)))};
+           }));
+  check(of({Shape({3, 6, 8, 8}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor y = max_pool2d(in[0], {.kernel = {2, 2}});
+             return {linear(flatten(y, 1, 3), graph.constant("w", Shape({10, 96}, f32)))};
+           }));
+  check(of({Shape({2, 5, 40}, f32), Shape({2, 5, 33}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {linear(in[0], graph.constant("w", Shape({33, 40}, f32)),
+                            graph.constant("b", Shape({33}, f32)), in[1])};
+           }));
+}
+
+TEST_CASE("npu op: matmul of two computed operands") {
+  check(of({Shape({2, 9, 40}, f32), Shape({2, 40, 35}, f32)},
+           [](Graph&, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {matmul(in[0], in[1])};
+           }));
+}
+
+TEST_CASE("npu op: pools and means") {
+  check(of({Shape({2, 37, 9, 8}, f32)},
+           [](Graph&, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {max_pool2d(in[0], {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}),
+                     avg_pool2d(in[0], {.kernel = {2, 3}, .stride = {1, 2}}),
+                     avg_pool2d(in[0], {.kernel = {3, 3},
+                                        .stride = {2, 2},
+                                        .padding = {1, 1},
+                                        .count_include_pad = true}),
+                     mean(in[0], {2, 3}), global_avg_pool2d(in[0])};
+           }),
+        0.99);
+}
+
+TEST_CASE("npu op: sums, products, maxima") {
+  const Shape shape({2, 33, 5, 6}, f32);
+  check(of({shape, shape},
+           [](Graph&, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             return {in[0] + in[1], in[0] - in[1], in[0] * in[1], maximum(in[0], in[1])};
+           }),
+        0.99);
+}
+
+TEST_CASE("npu op: operands spread over pixels, and constants") {
+  check(of({Shape({2, 33, 5, 6}, f32), Shape({2, 33, 1, 1}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor c = graph.constant("c", Shape({1, 33, 1, 1}, f32));
+             const Tensor all = graph.constant("all", Shape({33, 5, 6}, f32));
+             return {in[0] * in[1], in[0] + c, in[0] - all, c - in[0]};
+           }),
+        0.99);
+}
+
+TEST_CASE("npu op: activations alone and behind a convolution") {
+  check(of({Shape({1, 20, 6, 6}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const auto conv = [&](const char* name) {
+               return conv2d(in[0], graph.constant(name, Shape({20, 20, 1, 1}, f32)));
+             };
+             return {relu(in[0]),
+                     relu(conv("a")),
+                     relu6(conv("b") * conv("b2")),
+                     clamp(conv("c"), -0.25, 0.5),
+                     leaky_relu(conv("d"), 0.125),
+                     leaky_relu(in[0], 0.3),
+                     sigmoid(conv("e")),
+                     silu(conv("f")),
+                     gelu(in[0]),
+                     tanh(conv("g")),
+                     hardswish(conv("h")),
+                     neg(in[0])};
+           }),
+        0.98);
+}
+
+TEST_CASE("npu op: glu, concat, residuals") {
+  check(of({Shape({6, 48}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor gate = linear(in[0], graph.constant("gate", Shape({64, 48}, f32)));
+             const Tensor up = linear(in[0], graph.constant("up", Shape({64, 48}, f32)));
+             return {glu(gate, up, "gelu")};
+           }),
+        0.98);
+  check(of({Shape({1, 32, 6, 6}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor a = relu(conv2d(in[0], graph.constant("a", Shape({64, 32, 1, 1}, f32))));
+             const Tensor b = conv2d(in[0], graph.constant("b", Shape({20, 32, 1, 1}, f32)));
+             const Tensor y = concat({a, b}, 1);
+             return {conv2d(y, graph.constant("c", Shape({8, 84, 3, 3}, f32)), {},
+                            {.padding = {1, 1}})};
+           }),
+        0.99);
+  check(of({Shape({2, 32, 8, 8}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const auto conv = [&](const Tensor& x, const char* name) {
+               return conv2d(x, graph.constant(name, Shape({32, 32, 3, 3}, f32)), {},
+                             {.padding = {1, 1}});
+             };
+             const Tensor x = relu(conv(in[0], "a"));
+             const Tensor y = conv(relu(conv(x, "b")), "c");
+             return {relu(x + y)};
+           }),
+        0.98);
+}
+
+TEST_CASE("npu op: views that no layout on chip has go through memory") {
+  check(of({Shape({1, 8, 6, 4}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor y = relu(conv2d(in[0], graph.constant("a", Shape({8, 8, 1, 1}, f32))));
+             const Tensor rows = reshape(permute(y, {0, 2, 3, 1}), {24, 8});
+             const Tensor part = slice(y, 1, 2, 7);
+             return {linear(rows, graph.constant("b", Shape({12, 8}, f32))),
+                     conv2d(part, graph.constant("c", Shape({6, 5, 1, 1}, f32)))};
+           }),
+        0.99);
+}
+
+}  // namespace
+}  // namespace tenon::npu

@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 
 #include <tenon/backend.hpp>
+#include <tenon/backends/npu.hpp>
 #include <tenon/buffer.hpp>
 #include <tenon/device.hpp>
 #include <tenon/io/network.hpp>
@@ -43,18 +44,32 @@ bool device_is_done() { return true; }
 
 void opening(std::span<const Shape> shapes, const std::map<std::string, Buffer>& weights) {
   DevicePtr host_device = cpu_device();
-  { DevicePtr host = cpu_device(); }
-  { MemRegion& host = cpu_device()->default_mem_region(); }
-  { DevicePtr npu = Device::open("npu://sim?mac=32x32&ocm=2MiB"); }
+  {
+    DevicePtr host = cpu_device();
+  }
+  {
+    MemRegion& host = cpu_device()->default_mem_region();
+  }
+  {
+    DevicePtr npu = Device::open("npu://sim?mac=32x32&ocm=2MiB");
+  }
   io::Network net = io::load_network("net.json", "net.raw");
-  { ProgramView ops = view(net.program, {0, 1, 5}); }
+  {
+    ProgramView ops = view(net.program, {0, 1, 5});
+  }
   DType type = net.program.main().values[0].shape->dtype();
   for (ValueId id : net.program.main().results) use(net.program.main().values[id]);
   BackendPtr npu;
-  { BackendPtr host = make_backend("cpu"); }
+  {
+    BackendPtr host = make_backend("cpu");
+  }
   BackendPtr host;
-  { Session session(net.program, {.backends = {npu, make_backend("cpu")}}); }
-  { Session session(net.program, {.backends = {npu, host}}); }
+  {
+    Session session(net.program, {.backends = {npu, make_backend("cpu")}});
+  }
+  {
+    Session session(net.program, {.backends = {npu, host}});
+  }
   BoundView part{npu, view(net.program, {3, 4})};
   {
     Session session(net.program,
@@ -73,7 +88,9 @@ void opening(std::span<const Shape> shapes, const std::map<std::string, Buffer>&
 
 void running(Session& session, const Buffer& x, std::vector<Buffer>& outputs, MemRegion& region,
              const Shape& shape, std::span<const Shape> shapes) {
-  { std::vector<Buffer> y = session.forward({x}); }
+  {
+    std::vector<Buffer> y = session.forward({x});
+  }
   session.forward({x}, outputs);
   MemChunk chunk = region.malloc(std::uint64_t(shape.bytes()), true, 4096);
   Buffer y = session.step_to("conv1", {x});
@@ -92,12 +109,19 @@ void running(Session& session, const Buffer& x, std::vector<Buffer>& outputs, Me
 }
 
 void pointers(std::byte* bytes) {
-  MemPtr null; assert(null.is_null());
-  { MemPtr p(static_cast<void*>(bytes)); }
-  { MemPtr p(std::uint64_t{0x4000'0000}); }
+  MemPtr null;
+  assert(null.is_null());
+  {
+    MemPtr p(static_cast<void*>(bytes));
+  }
+  {
+    MemPtr p(std::uint64_t{0x4000'0000});
+  }
   MemPtr p(bytes, 0x4000'0000);
   if (p.kind() == MemPtr::Kind::addr) use(p.addr());
-  { std::byte* bytes = p.cptr(); }
+  {
+    std::byte* bytes = p.cptr();
+  }
   MemPtr next = p + 40;
 }
 
@@ -112,7 +136,9 @@ class Dram : public MemRegion {
 void memory(MemRegion& region, MemRegion& other_region, const MemPtr& to, const MemPtr& from,
             std::uint64_t size, RegRegion& npu, MemChunk chunk, const MemChunk& other,
             char (&bytes)[64]) {
-  { MemChunk c = region.malloc_at(MemPtr(std::uint64_t{8192}), 1024); }
+  {
+    MemChunk c = region.malloc_at(MemPtr(std::uint64_t{8192}), 1024);
+  }
   region.free(chunk.begin());
   region.copy(to, from, size);
   region.copy(to, other_region, from, size);
@@ -144,8 +170,11 @@ class BoardOf : public Device {
     declare(std::make_unique<Dram>(udma), true);
     const std::uint64_t base = 0, size = 0;
     declare(std::make_unique<Registers>("npu", base, size), true);
-    url.check_keys({"npu", "dma"}); const std::string* base_text = nullptr;
-    { const std::string* base = url.find("npu"); }
+    url.check_keys({"npu", "dma"});
+    const std::string* base_text = nullptr;
+    {
+      const std::string* base = url.find("npu");
+    }
     init();
   }
 };
@@ -162,9 +191,14 @@ class Board : public Device {
 
 void devices(const DevicePtr& device, const DeviceUrl& url) {
   Device::register_scheme("axi", [](const DeviceUrl& url) { return std::make_shared<Board>(url); });
-  url.check_keys({"npu", "dma"}); const std::string* base = url.find("npu");
-  { MemRegion& dram = device->mem_region("plddr"); }
-  { MemRegion& dram = device->default_mem_region(); }
+  url.check_keys({"npu", "dma"});
+  const std::string* base = url.find("npu");
+  {
+    MemRegion& dram = device->mem_region("plddr");
+  }
+  {
+    MemRegion& dram = device->default_mem_region();
+  }
   RegRegion& npu = device->default_reg_region();
   for (const auto& [part, version] : device->version()) log_line(part, version);
   std::string name = device->url();
@@ -176,10 +210,15 @@ void buffers(MemRegion& dram, MemRegion& host, const MemChunk& chunk, std::ostre
              std::int64_t q, std::int64_t channel, const QuantParams& params) {
   Shape type = Shape({1, 416, 416, 3}, f32).with_layout("NHWC");
   DType small = i8, half_size = f16;
-  Layout hard("NCHWc32"); bool blocked = hard.is_blocked();
+  Layout hard("NCHWc32");
+  bool blocked = hard.is_blocked();
   std::int64_t size = type.bytes();
-  { Buffer x(type, chunk, /*offset_bytes=*/0); }
-  { Buffer later(type); }
+  {
+    Buffer x(type, chunk, /*offset_bytes=*/0);
+  }
+  {
+    Buffer later(type);
+  }
   Buffer later(type, [&] { return device_is_done(); });
   Buffer x = HostBuffer::zeros(type).to_device(cpu_device());
   DType t = x.shape().dtype();
@@ -193,7 +232,10 @@ void buffers(MemRegion& dram, MemRegion& host, const MemChunk& chunk, std::ostre
   x.dump(stream, "SFT");
   x.set_format({.extent = 40, .software = Layout("NHWC"), .quant = QuantParams{.scale = {0.1f}}});
   double real = double(q) * params.factor(channel);
-  { double q = 1; double real = q * params.factor(channel); }
+  {
+    double q = 1;
+    double real = q * params.factor(channel);
+  }
 }
 
 struct SamplePartition : Partition {
@@ -212,6 +254,10 @@ void backends(Session& session) {
   session.step_times();
 }
 
+void npu_backend(const DevicePtr& device, std::shared_ptr<const npu::CalibrationTable> table) {
+  npu::backend(device, {.calibration = table, .mode = npu::Mode::fake_quantized});
+}
+
 std::string without_spaces(std::string_view text) {
   std::string result;
   std::copy_if(text.begin(), text.end(), std::back_inserter(result),
@@ -224,8 +270,7 @@ std::string without_spaces(std::string_view text) {
 TEST_CASE("docs/xrt.md: every example is compiled here") {
   const std::string page = testing::read_bytes("docs/xrt.md");
   REQUIRE_FALSE(page.empty());
-  const std::string source =
-      without_spaces(testing::read_bytes("tests/devices/xrt_page_test.cpp"));
+  const std::string source = without_spaces(testing::read_bytes("tests/devices/xrt_page_test.cpp"));
   int examples = 0;
   for (std::size_t at = 0; at < page.size();) {
     const std::size_t end = std::min(page.find('\n', at), page.size());
@@ -237,7 +282,6 @@ TEST_CASE("docs/xrt.md: every example is compiled here") {
     const std::string_view code = line.substr(begin + 3, line.size() - 3 - (begin + 3));
     if (!code.ends_with(';') && !code.ends_with('}')) continue;  // a table of names
     if (code.find("...") != std::string_view::npos) continue;    // an outline
-    if (code.starts_with("npu::")) continue;                     // tests/npu
     ++examples;
     INFO(code);
     CHECK(source.find(without_spaces(code)) != std::string::npos);

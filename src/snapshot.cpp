@@ -1,3 +1,4 @@
+#include "memory_errors.hpp"
 #include "snapshot_format.hpp"
 
 #include <tenon/error.hpp>
@@ -170,15 +171,17 @@ struct Snapshot::State {
 Snapshot::Snapshot(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
 Snapshot Snapshot::open(const std::filesystem::path& path, const OpenOptions& options) {
-  auto state = std::make_shared<State>(io::InputFile::open(path, options.access));
-  state->read();
-  state->read_table(state->read_header());
-  if (options.verify_sections) {
-    for (std::size_t i = 0; i < state->sections.size(); ++i) {
-      static_cast<void>(state->section_bytes(i));
+  return with_memory_errors(path.native(), [&] {
+    auto state = std::make_shared<State>(io::InputFile::open(path, options.access));
+    state->read();
+    state->read_table(state->read_header());
+    if (options.verify_sections) {
+      for (std::size_t i = 0; i < state->sections.size(); ++i) {
+        static_cast<void>(state->section_bytes(i));
+      }
     }
-  }
-  return Snapshot(std::move(state));
+    return Snapshot(std::move(state));
+  });
 }
 
 const std::filesystem::path& Snapshot::path() const noexcept { return state_->file->path(); }

@@ -1,3 +1,4 @@
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/findings.hpp"
@@ -318,10 +319,8 @@ void read_constants(const JsonValue& json, const RawReader& raw, Network& net, W
   check_stated_types(list, net);
 }
 
-}  // namespace
-
-Network load_network(const std::filesystem::path& json_path, const std::filesystem::path& raw_path,
-                     const NetworkOptions& options) {
+Network load(const std::filesystem::path& json_path, const std::filesystem::path& raw_path,
+             const NetworkOptions& options) {
   const auto file = InputFile::open(json_path, Access::read);
   const nlohmann::json document = parse_strict_json(read_text(*file), file->name());
   JsonFile origin{file->name(), options.strict, 0, {}};
@@ -336,6 +335,13 @@ Network load_network(const std::filesystem::path& json_path, const std::filesyst
                                        origin.name, origin.unknown_keys, origin.first_unknown));
   }
   return net;
+}
+
+}  // namespace
+
+Network load_network(const std::filesystem::path& json_path, const std::filesystem::path& raw_path,
+                     const NetworkOptions& options) {
+  return with_memory_errors(json_path.native(), [&] { return load(json_path, raw_path, options); });
 }
 
 }  // namespace tenon::io

@@ -1,4 +1,5 @@
 #include "atomic_file.hpp"
+#include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/same.hpp"
@@ -169,10 +170,8 @@ std::string raw_name(const std::filesystem::path& json_path,
   return (inside ? way : raw_path.filename()).generic_string();
 }
 
-}  // namespace
-
-void save_network(const Network& net, const std::filesystem::path& json_path,
-                  const std::filesystem::path& raw_path) {
+void save(const Network& net, const std::filesystem::path& json_path,
+          const std::filesystem::path& raw_path) {
   const std::string where = json_path.filename().string();
   if (std::filesystem::absolute(json_path).lexically_normal() ==
       std::filesystem::absolute(raw_path).lexically_normal()) {
@@ -214,6 +213,13 @@ void save_network(const Network& net, const std::filesystem::path& json_path,
   } catch (const nlohmann::json::exception&) {
     throw Error(Errc::bad_encoding, where, "a name of the network is not UTF-8");
   }
+}
+
+}  // namespace
+
+void save_network(const Network& net, const std::filesystem::path& json_path,
+                  const std::filesystem::path& raw_path) {
+  with_memory_errors(json_path.native(), [&] { save(net, json_path, raw_path); });
 }
 
 }  // namespace tenon::io

@@ -2,8 +2,10 @@
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
 
+#include <tenon/backends/reference.hpp>
 #include <tenon/io/network.hpp>
 #include <tenon/log.hpp>
+#include <tenon/session.hpp>
 
 #include <chrono>
 #include <cstring>
@@ -136,6 +138,25 @@ TEST_CASE("network: what is saved comes back") {
           (access == io::Access::map));
   }
   CHECK(files.folder.entries() == 2);
+}
+
+TEST_CASE("network: a loaded network computes what the saved one did") {
+  register_reference_backend();
+  const HostBuffer x = ramp(Shape({3, 4}, f32), -5);
+  const auto run = [&](const io::Network& net) {
+    std::map<std::string, Buffer> weights;
+    for (const auto& [name, data] : net.weights) {
+      weights.emplace(name, data.to_device(cpu_device()));
+    }
+    Session session(net.program, {.backends = {make_backend("reference")}});
+    session.bind(std::make_shared<WeightSet>(std::move(weights)));
+    const HostBuffer y = session.forward({x.to_device(cpu_device())}).at(0).to_host();
+    const auto values = y.values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> expected = run(small());
+  CHECK(expected.size() == 12);
+  CHECK(run(Files().load()) == expected);
 }
 
 TEST_CASE("network: the files, letter by letter") {

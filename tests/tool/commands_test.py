@@ -1,5 +1,6 @@
 """What every command does when it is called rightly."""
 
+import json
 import math
 import os
 import pathlib
@@ -268,7 +269,7 @@ class Bench(ToolTest):
         self.assertNotIn(b"prefill", self.tenon("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1).stdout)
 
 
-class Graph(ToolTest):
+class Graph(Folder):
     def test_text_is_the_default(self):
         text = self.tenon("graph", LLAMA).stdout
         self.assertEqual(self.tenon("graph", LLAMA, "--text").stdout, text)
@@ -287,6 +288,25 @@ class Graph(ToolTest):
         root = xml.etree.ElementTree.fromstring(picture)
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertGreater(len(root.findall("{http://www.w3.org/2000/svg}path")), 10)
+
+    def test_saves_a_network(self):
+        path = self.folder / "net.json"
+        saved = self.json("graph", LLAMA, "--save", path)
+        self.assertEqual(saved["raw"], str(self.folder / "net.raw"))
+        net = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(net["raw"], {"file": "net.raw", "size_bytes": saved["raw_bytes"]})
+        self.assertEqual(os.path.getsize(saved["raw"]), saved["raw_bytes"])
+        stored = {c["name"]: c for c in net["constants"]}
+        self.assertEqual(len(stored), saved["constants"])
+        for tensor in self.json("info", LLAMA)["tensors"]:
+            self.assertEqual(stored[tensor["name"]]["type"]["shape"], tensor["shape"])
+            self.assertEqual(stored[tensor["name"]]["size_bytes"], tensor["bytes"])
+        nodes = [node for f in net["functions"] for node in f["nodes"]]
+        self.assertIn("repeat", {node["op"] for node in nodes})
+        # In a file of its own name, and said in a line.
+        line = self.tenon("graph", LLAMA, "--save", path, "--raw", self.folder / "w.bin").stdout
+        self.assertIn(b"w.bin", line)
+        self.assertEqual(os.path.getsize(self.folder / "w.bin"), saved["raw_bytes"])
 
     def test_dot_has_its_nodes(self):
         text = self.tenon("graph", LLAMA, "--dot").stdout.decode()

@@ -3,9 +3,13 @@
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
+#include <tenon/io/network.hpp>
 #include <tenon/models/encoder.hpp>
 
+#include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -16,6 +20,8 @@ struct Options {
   bool dot = false;
   bool svg = false;
   bool text = false;
+  std::string save;  // JSON
+  std::string raw;
 };
 
 struct Described {
@@ -32,7 +38,33 @@ Described describe(const Tool& tool) {
   return {encoder.program(), encoder.plan()};
 }
 
+/// The program with the model's tensors as two files.
+void save(const Tool& tool, const Options& options) {
+  io::Network net{describe(tool).program, {}};
+  const io::File file = io::open(tool.model);
+  for (const io::TensorEntry& tensor : file.tensors()) {
+    net.weights.emplace(tensor.name, tensor.data());
+  }
+  const std::filesystem::path json = options.save;
+  std::filesystem::path raw = options.raw;
+  if (raw.empty()) raw = std::filesystem::path(json).replace_extension(".raw");
+  io::save_network(net, json, raw);
+  const std::size_t constants = net.weights.size() + net.program.folded.size();
+  const std::uintmax_t bytes = std::filesystem::file_size(raw);
+  if (tool.json) {
+    tool.print({{"form", "network"},
+                {"json", json.string()},
+                {"raw", raw.string()},
+                {"constants", constants},
+                {"raw_bytes", bytes}});
+    return;
+  }
+  fmt::print("{}, and {} constants in {}, {} bytes\n", json.string(), constants, raw.string(),
+             bytes);
+}
+
 void run(const Tool& tool, const Options& options) {
+  if (!options.save.empty()) return save(tool, options);
   const auto [program, plan] = describe(tool);
   const std::string drawing = options.dot   ? dot(program)
                               : options.svg ? svg(program)
@@ -66,6 +98,11 @@ void add_graph(CLI::App& app, Tool& tool) {
   dot->excludes(svg);
   dot->excludes(text);
   svg->excludes(text);
+  auto* save = command.add_option("--save", options->save,
+                                  "Write program and tensors as a network: this file of JSON, and");
+  save->excludes(dot)->excludes(svg)->excludes(text);
+  command.add_option("--raw", options->raw, "this one of bytes (default: the same name, .raw)")
+      ->needs(save);
   add_compute(command, tool);
   add_context(command, tool);
   add_json(command, tool);

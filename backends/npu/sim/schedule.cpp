@@ -120,8 +120,9 @@ void Schedule::show(isa::Engine engine) {
   std::uint32_t pc = none;
   if (!u.queue.empty()) {
     const isa::Deps& deps = isa::common(u.queue.front().instruction).deps;
-    state = deps.pop_prev && u.from_prev.empty() ? isa::EngineState::wait_prev
-                                                 : isa::EngineState::wait_next;
+    state = deps.pop_prev && u.from_prev.empty()   ? isa::EngineState::wait_prev
+            : deps.pop_next && u.from_next.empty() ? isa::EngineState::wait_next
+                                                   : isa::EngineState::busy;
     pc = u.queue.front().pc;
   }
   observer_.moved(engine, state, pc, u.queue.size());

@@ -141,10 +141,8 @@ class TimeSchedule final : public Schedule {
   // ---- The engines --------------------------------------------------------------------------
 
   void try_begin(isa::Engine engine) {
-    if (!can_begin(engine)) {
-      show(engine);
-      return;
-    }
+    show(engine);
+    if (!can_begin(engine)) return;
     const auto who = static_cast<std::size_t>(engine);
     bool never_ends = false;
     begin(engine, never_ends);

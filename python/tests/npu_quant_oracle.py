@@ -31,7 +31,7 @@ def percentile(values, percent, bins):
 
 
 def entropy(values, bins):
-    counts, width, largest = histogram(values, bins)
+    counts, width, largest = histogram(values[values != 0], bins)
     used = np.nonzero(counts)[0][-1] + 1
     best, least = used, np.inf
     for n in range(min(128, used), used + 1):
@@ -44,7 +44,7 @@ def entropy(values, bins):
             filled = raw[part] > 0
             if filled.any():
                 q[part][filled] = raw[part].sum() / filled.sum()
-        if ((p > 0) & (q == 0)).any():
+        if raw.sum() < 0.99 * counts.sum() or ((p > 0) & (q == 0)).any():
             continue
         p, q = p / p.sum(), q / q.sum()
         mass = p > 0

@@ -76,6 +76,7 @@ std::vector<HostBuffer> run(const Network& network, const BackendPtr& backend,
 
 std::vector<HostBuffer> run_reference(const Network& network,
                                       const std::vector<HostBuffer>& inputs) {
+  register_reference_backend();
   return run(network, make_backend("reference"), inputs);
 }
 

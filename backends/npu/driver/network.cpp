@@ -57,22 +57,28 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork c
   }
 }
 
-std::string DeviceNetwork::layer_name(int run, int layer) const {
-  if (run < 0 || static_cast<std::size_t>(run) >= compiled_.stages.size()) return {};
-  const std::vector<Layer>& layers = compiled_.bound.graph.layers;
-  if (layer < 0 || static_cast<std::size_t>(layer) >= layers.size()) return {};
-  const Layer& found = layers[static_cast<std::size_t>(layer)];
-  return fmt::format("{} ({})", fmt::join(found.values, ", "), found.op);
+// The values and the op of the layer whose instruction stopped, or the device.
+std::string DeviceNetwork::where(const Outcome& outcome) const {
+  if (outcome.run >= 0 && static_cast<std::size_t>(outcome.run) < compiled_.stages.size()) {
+    const auto& program = compiled_.stages[static_cast<std::size_t>(outcome.run)].program;
+    for (const std::uint32_t index : outcome.held) {
+      if (index >= program.instructions.size()) continue;
+      const std::size_t number = isa::common(program.instructions[index]).layer;
+      const Layer& layer = compiled_.bound.graph.layers[number];
+      return fmt::format("{} ({})", fmt::join(layer.values, ", "), layer.op);
+    }
+  }
+  return runtime_->device()->url();
 }
 
-Job DeviceNetwork::make_job(const DeviceFrame& frame) const {
-  Job job;
+std::vector<isa::Descriptor> DeviceNetwork::commands(const DeviceFrame& frame) const {
+  std::vector<isa::Descriptor> list;
   const auto add = [&](isa::Segment segment, std::uint64_t base, std::uint64_t bytes) {
     if (base % 64 != 0) {
       throw Error(Errc::bad_argument, "npu",
                   fmt::format("memory of the session begins at {:#x}, no multiple of 64", base));
     }
-    job.commands.push_back(set_segment(segment, base, bytes));
+    list.push_back(set_segment(segment, base, bytes));
   };
   if (!constants_.is_empty()) {
     add(isa::Segment::weight, constants_.address(), constants_.size());
@@ -91,10 +97,9 @@ Job DeviceNetwork::make_job(const DeviceFrame& frame) const {
     run.kind = static_cast<std::uint32_t>(isa::Command::run);
     run.arg0 = program_offsets_[i];
     run.arg1 = stage.bytes.size();
-    job.commands.push_back(run);
+    list.push_back(run);
   }
-  job.layer_name = [this](int run, int layer) { return layer_name(run, layer); };
-  return job;
+  return list;
 }
 
 int DeviceNetwork::mend() const {
@@ -111,8 +116,7 @@ int DeviceNetwork::mend() const {
 void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   const auto lock = runtime_->lock();
   try {
-    const Job job = make_job(frame);
-    attempt(job, frame, report);
+    attempt(commands(frame), frame, report);
   } catch (const Error& error) {
     const bool device = error.code() == Errc::device_error ||
                         error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
@@ -124,7 +128,8 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   }
 }
 
-void DeviceNetwork::attempt(const Job& job, DeviceFrame& frame, RunReport& report) const {
+void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, DeviceFrame& frame,
+                            RunReport& report) const {
   Runtime& runtime = *runtime_;
   // All attempts together end within twice the deadline.
   std::chrono::nanoseconds deadline = options_.deadline;
@@ -140,7 +145,7 @@ void DeviceNetwork::attempt(const Job& job, DeviceFrame& frame, RunReport& repor
     runtime.set_state(State::running);
     runtime.write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
     const auto begin = Trace::Clock::now();
-    const Outcome outcome = runtime.run(job, deadline);
+    const Outcome outcome = runtime.run(commands, deadline);
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
       case Outcome::Kind::done:
@@ -164,14 +169,14 @@ void DeviceNetwork::attempt(const Job& job, DeviceFrame& frame, RunReport& repor
         runtime.set_state(State::faulted);
         ++runtime.counters().timeouts;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
-        if (!again) throw Error(Errc::device_timeout, layer_name(0, 0), outcome.message);
+        if (!again) throw Error(Errc::device_timeout, where(outcome), outcome.message);
         break;
       case Outcome::Kind::fault:
         runtime.set_state(State::faulted);
         ++runtime.counters().faults;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
         if (!again || !is_damage(outcome.error)) {
-          throw Error(Errc::device_error, runtime.device()->url(), outcome.message);
+          throw Error(Errc::device_error, where(outcome), outcome.message);
         }
         constants_.upload();
         programs_.upload();

@@ -24,9 +24,10 @@ class DeviceNetwork {
   const CompiledNetwork& compiled() const noexcept { return compiled_; }
 
  private:
-  Job make_job(const DeviceFrame& frame) const;
-  std::string layer_name(int run, int layer) const;
-  void attempt(const Job& job, DeviceFrame& frame, RunReport& report) const;
+  std::vector<isa::Descriptor> commands(const DeviceFrame& frame) const;
+  std::string where(const Outcome& outcome) const;
+  void attempt(const std::vector<isa::Descriptor>& commands, DeviceFrame& frame,
+               RunReport& report) const;
   void collect(RunReport& report) const;
   void run_on_cpu(const DeviceFrame& frame) const;
 

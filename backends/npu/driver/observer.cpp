@@ -15,12 +15,15 @@ namespace {
 constexpr std::size_t levels = 128;
 
 /// Divergence of the histogram cut to its first `n` bins from the same in 128 levels; infinity when
-/// the levels leave a bin empty that the cut histogram fills.
+/// the levels leave a bin empty that the cut histogram fills, or the cut is no candidate.
 double divergence(const std::vector<std::int64_t>& bins, std::size_t n, std::int64_t total) {
   std::int64_t inside = 0;
   for (std::size_t i = 0; i < n; ++i) inside += bins[i];
   const std::int64_t outside = total - inside;
-  if (outside > 0 && bins[n - 1] == 0) return std::numeric_limits<double>::infinity();
+  if (static_cast<double>(inside) < 0.99 * static_cast<double>(total) ||
+      (outside > 0 && bins[n - 1] == 0)) {
+    return std::numeric_limits<double>::infinity();
+  }
 
   double sum = 0;
   for (std::size_t level = 0; level < levels; ++level) {
@@ -97,9 +100,10 @@ void Observer::observe(float value) {
   if (bins_.empty()) return;
   const double magnitude = std::abs(x);
   if (magnitude == 0) {
-    ++bins_[0];
+    if (options_.kind == ObserverKind::percentile) ++bins_[0];
     return;
   }
+  ++non_zero_;
   const int needed = std::ilogb(magnitude) + 1;
   if (!spans_) {
     exponent_ = needed;
@@ -136,7 +140,7 @@ double Observer::entropy_threshold() const {
   std::size_t best = used;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t n = std::min(levels, used); n <= used; ++n) {
-    const double found = divergence(bins_, n, count_);
+    const double found = divergence(bins_, n, non_zero_);
     if (found < least) {
       least = found;
       best = n;

@@ -113,46 +113,57 @@ void Runtime::submit(std::span<const isa::Descriptor> commands) {
   write(isa::reg::cmdq_tail, tail_);
 }
 
-Outcome Runtime::run(const Job& job, std::chrono::nanoseconds deadline) {
+Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
-  if (is_gone()) return {Outcome::Kind::removed, {}, "the device is gone"};
+  if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device is gone"};
   write(isa::reg::irq_status, wanted_irqs);
-  // The ring takes fewer commands at a time than a job may have.
+  int runs_before = 0;
+  // The ring takes fewer commands at a time than a partition may have.
   constexpr std::size_t piece = ring_entries / 2;
-  for (std::size_t begin = 0; begin < job.commands.size(); begin += piece) {
-    const std::size_t count = std::min(piece, job.commands.size() - begin);
-    std::vector<isa::Descriptor> commands(
-        job.commands.begin() + static_cast<std::ptrdiff_t>(begin),
-        job.commands.begin() + static_cast<std::ptrdiff_t>(begin + count));
+  for (std::size_t begin = 0; begin < commands.size(); begin += piece) {
+    const auto part = commands.subspan(begin, std::min(piece, commands.size() - begin));
+    const std::uint32_t first = tail_;
+    submit(part);
     isa::Descriptor fence;
     fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
     fence.flags = isa::fence_irq;
     fence.arg0 = ++fence_;
-    commands.push_back(fence);
-    submit(commands);
-    Outcome outcome = wait(fence_, until, job);
-    if (outcome.kind != Outcome::Kind::done) return outcome;
+    submit({&fence, 1});
+    Outcome outcome = wait(fence_, until);
+    const auto is_run = [](const isa::Descriptor& command) {
+      return command.kind == static_cast<std::uint32_t>(isa::Command::run);
+    };
+    if (outcome.kind == Outcome::Kind::done) {
+      runs_before += static_cast<int>(std::ranges::count_if(part, is_run));
+      continue;
+    }
+    if (outcome.kind != Outcome::Kind::removed) {
+      // The head stands at the command that was worked on.
+      const std::uint32_t head = read(isa::reg::cmdq_head);
+      const std::size_t at = (head + ring_entries - first) % ring_entries;
+      const auto reached = part.first(std::min(at + 1, part.size()));
+      outcome.run = runs_before + static_cast<int>(std::ranges::count_if(reached, is_run)) - 1;
+    }
+    return outcome;
   }
   return {};
 }
 
-Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
-                      const Job& job) {
+Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until) {
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
     const auto left = std::max(std::chrono::nanoseconds(until - now), std::chrono::nanoseconds(0));
     const std::uint32_t pending =
         control_.wait_irq(wanted_irqs, std::min<std::chrono::nanoseconds>(left, look));
-    if (is_gone()) return {Outcome::Kind::removed, {}, "the device went away during a run"};
+    if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
     const std::uint32_t status = read(isa::reg::status);
-    if (isa::bits::fault.get(status) != 0) return this->fault(job);
+    if (isa::bits::fault.get(status) != 0) return fault();
     if (read(isa::reg::fence) >= fence) {
-      if ((pending & isa::bits::irq_fence.mask()) == 0) {
-        // Asked again: the interrupt may have come after the wait ended.
-        if ((read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
-          ++counters_.lost_interrupts;
-          log(LogLevel::warning, "npu: a fence was reached without its interrupt");
-        }
+      // Asked again: the interrupt may have come after the wait ended.
+      if ((pending & isa::bits::irq_fence.mask()) == 0 &&
+          (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
+        ++counters_.lost_interrupts;
+        log(LogLevel::warning, "npu: a fence was reached without its interrupt");
       }
       write(isa::reg::irq_status, wanted_irqs);
       return {};
@@ -160,37 +171,27 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
     write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
     const bool stuck = isa::bits::stuck.get(status) != 0;
     if (!stuck && std::chrono::steady_clock::now() < until) continue;
-    return {Outcome::Kind::timeout,
-            {},
-            fmt::format("{} while waiting for fence {}; {}",
-                        stuck ? "every engine waits for a token" : "the deadline passed", fence,
-                        dump())};
+    Outcome outcome;
+    outcome.kind = Outcome::Kind::timeout;
+    outcome.held = {read(isa::reg::ex_pc), read(isa::reg::ld_pc), read(isa::reg::st_pc)};
+    outcome.message = fmt::format("{} while waiting for fence {}; {}",
+                                  stuck ? "every engine waits for a token" : "the deadline passed",
+                                  fence, dump());
+    return outcome;
   }
 }
 
-Outcome Runtime::fault(const Job& job) const {
-  const auto code = read(isa::reg::error);
-  const auto info = read(isa::reg::error_info);
+Outcome Runtime::fault() const {
   const std::uint64_t address =
       read(isa::reg::error_addr_lo) | std::uint64_t{read(isa::reg::error_addr_hi)} << 32;
   Outcome outcome;
   outcome.kind = Outcome::Kind::fault;
-  outcome.error = static_cast<isa::ErrorCode>(code);
-  // Which RUN of the job: the head stands at it.
-  const std::uint32_t head = read(isa::reg::cmdq_head);
-  const std::uint32_t first =
-      (tail_ + ring_entries - static_cast<std::uint32_t>(job.commands.size() % ring_entries) - 1) %
-      ring_entries;
-  const std::uint32_t at = (head + ring_entries - first) % ring_entries;
-  int run = -1;
-  for (std::size_t i = 0; i < job.commands.size() && i <= at; ++i) {
-    if (job.commands[i].kind == static_cast<std::uint32_t>(isa::Command::run)) ++run;
-  }
-  const std::string where =
-      job.layer_name ? job.layer_name(run, static_cast<int>(isa::bits::error_layer.get(info))) : "";
-  outcome.message = fmt::format("{}error {} at address {:#x}, instruction {}; {}",
-                                where.empty() ? "" : where + ": ", isa::name(outcome.error),
-                                address, read(isa::reg::error_pc), dump());
+  outcome.error = static_cast<isa::ErrorCode>(read(isa::reg::error));
+  const std::uint32_t engine = isa::bits::error_engine.get(read(isa::reg::error_info));
+  if (engine >= 1 && engine <= 3) outcome.held[0] = read(isa::reg::error_pc);
+  outcome.message =
+      fmt::format("error {} at address {:#x}, instruction {}; {}", isa::name(outcome.error),
+                  address, read(isa::reg::error_pc), dump());
   return outcome;
 }
 

@@ -5,12 +5,11 @@
 #include <tenon/device.hpp>
 #include <tenon/memory.hpp>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,18 +41,14 @@ class DeviceImage {
   MemChunk chunk_;
 };
 
-/// A descriptor to submit; where a fault would be laid to.
-struct Job {
-  std::vector<isa::Descriptor> commands;
-  /// "value (op)" of a layer of the program that ran last, for messages.
-  std::function<std::string(int run, int layer)> layer_name;
-};
-
-/// What the device answered to a job.
+/// What the device answered to commands.
 struct Outcome {
   enum class Kind : std::uint8_t { done, timeout, fault, removed };
   Kind kind = Kind::done;
   isa::ErrorCode error = isa::ErrorCode::none;
+  int run = -1;  ///< which of the RUN commands was worked on; -1: none yet
+  /// Instructions that LD, EX and ST held then; all ones: none. A fault's own comes first.
+  std::array<std::uint32_t, 3> held{isa::gone, isa::gone, isa::gone};
   std::string message;  ///< what happened, with registers
 };
 
@@ -75,7 +70,7 @@ class Runtime {
   Counters& counters() noexcept { return counters_; }
 
   /// Submits the commands and waits for them.
-  Outcome run(const Job& job, std::chrono::nanoseconds deadline);
+  Outcome run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline);
   /// Halts, resets and sets up the ring anew. False when the device is gone.
   bool reset();
 
@@ -90,8 +85,8 @@ class Runtime {
  private:
   void set_up();
   void submit(std::span<const isa::Descriptor> commands);
-  Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until, const Job& job);
-  Outcome fault(const Job& job) const;
+  Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until);
+  Outcome fault() const;
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 
   DevicePtr device_;

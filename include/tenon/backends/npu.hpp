@@ -18,7 +18,7 @@ namespace tenon::npu {
 
 struct Options {
   /// Ranges of the program's values; steps without one are refused.
-  std::shared_ptr<const CalibrationTable> calibration;
+  std::shared_ptr<const CalibrationTable> calibration{};
   Mode mode = Mode::device;
   Placement placement = Placement::best;
   bool fuse = true;         ///< element-wise ops run behind the layer that makes their operand

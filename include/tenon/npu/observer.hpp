@@ -38,12 +38,14 @@ struct Range {
 ///
 /// Threshold  min_max     max |x|
 ///            percentile  upper edge of the first bin up to which `percentile` % of values lie
-///            entropy     upper edge of bin i that minimises KL(P || Q), where P is the histogram
-///                        up to i with everything above counted in bin i, and Q the histogram up
-///                        to i averaged over 128 levels of equal width (level j is bins
-///                        [j n / 128, (j + 1) n / 128), n = i + 1), spread over its non-empty bins.
-///                        Cuts where P has mass and Q none are not candidates; of equal cuts the
-///                        lowest is taken
+///            entropy     of the magnitudes above 0 (0 is exact with every step): upper edge of
+///                        bin i that minimises KL(P || Q), where P is the histogram up to i with
+///                        everything above counted in bin i, and Q the histogram up to i averaged
+///                        over 128 levels of equal width (level j is bins [j n / 128,
+///                        (j + 1) n / 128), n = i + 1), spread over its non-empty bins. No
+///                        candidates are cuts that keep less than 99 % (a lone bin is its own
+///                        average), and those where P has mass and Q none; of equal cuts the lowest
+///                        is taken
 ///            never above max |x|
 /// Source     entropy: S. Migacz, 8-bit inference with TensorRT (GTC 2017)
 class Observer {
@@ -67,6 +69,7 @@ class Observer {
 
   ObserverOptions options_;
   std::int64_t count_ = 0;
+  std::int64_t non_zero_ = 0;
   double min_ = 0;
   double max_ = 0;
   int exponent_ = 0;  // the histogram spans [0, 2^exponent_) once a magnitude above 0 was seen

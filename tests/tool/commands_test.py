@@ -70,6 +70,14 @@ class Devices(ToolTest):
         cpu = next(b for b in devices["backends"] if b["name"] == "cpu")
         self.assertIn("isa", cpu["properties"])
         self.assertIn("backend cpu, isa ", self.tenon("devices").stdout.decode())
+        self.assertIn("npu:", devices["devices"])
+        cpu, npu = self.json("devices", "cpu:", "npu://sim?ocm=1MiB")["devices"]
+        self.assertEqual([region["name"] for region in cpu["mem_regions"]], ["host"])
+        self.assertEqual(npu["params"]["ocm"], "1MiB")
+        self.assertEqual({r["name"]: r["capacity_bytes"] for r in npu["mem_regions"]}["ocm"], 1 << 20)
+        self.assertEqual([r["name"] for r in npu["mem_regions"] if r["default"]], ["etm"])
+        self.assertIn("npu", npu["reg_regions"])
+        self.assertIn("memory etm (default)", self.tenon("devices", "npu://sim").stdout.decode())
 
 
 class Tokenize(Folder):

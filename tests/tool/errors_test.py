@@ -104,6 +104,11 @@ class WrongFile(Folder):
         path.write_bytes(whole.replace(struct.pack("<Q", 5) + b"llama", struct.pack("<Q", 5) + b"lamma"))
         self.refused(UNSUPPORTED, "Unsupported", "generate", path, "--prompt", "a", says="'lamma'")
 
+    def test_devices_that_are_none(self):
+        self.refused(UNSUPPORTED, "DeviceUnavailable", "devices", "cuda:7", says="'cuda:'")
+        self.refused(WRONG_CALL, "OutOfRange", "devices", "npu://sim?ocm=1", says="ocm")
+        self.refused(MALFORMED, "DuplicateName", "devices", "npu://sim?ocm=1MiB&ocm=1MiB", says="'ocm'")
+
     def test_models_of_another_kind(self):
         encoder = self.folder / "encoder"
         model_files.make_encoder(encoder)

@@ -296,6 +296,9 @@ TEST_CASE("norms and softmax of rows of any length", "[elementwise]") {
       for (int given = 0; given < 4; ++given) {
         const float* w = given & 1 ? weight.data() : nullptr;
         const float* b = given & 2 ? bias.data() : nullptr;
+        // The mean is rounded, and a row of near-equal values divides that by little.
+        const double largest = std::ranges::max(x, {}, [](float v) { return std::fabs(v); });
+        const double rounding = 2e-7 * std::fabs(largest) / std::sqrt(variance + 1e-5);
         std::vector<float> rms = x, layer = x, soft = x;  // in place
         rms_norm_row(rms.data(), w, 1e-5f, rms.data(), n);
         layer_norm_row(layer.data(), w, b, 1e-5f, layer.data(), n);
@@ -309,7 +312,7 @@ TEST_CASE("norms and softmax of rows of any length", "[elementwise]") {
                 Approx((v - mean) / std::sqrt(variance + 1e-5) * g +
                        (b ? static_cast<double>(b[i]) : 0))
                     .epsilon(1e-6)
-                    .margin(n == 1 ? 1e-4 : 1e-6));
+                    .margin(1e-6 + rounding * std::fabs(g)));
           CHECK(static_cast<double>(soft[i]) == Approx(std::exp(v - peak) / exps).epsilon(1e-6));
         }
       }

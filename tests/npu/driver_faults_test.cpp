@@ -242,7 +242,9 @@ TEST_CASE("npu fault: a lost interrupt is counted, the run is right") {
         CHECK(same);
       });
   CHECK(count >= 1);
-  CHECK(bench.npu->counters().lost_interrupts == static_cast<std::uint64_t>(count));
+  // The last fence's is always missed; that of a fence before it only by who looks in between.
+  CHECK(bench.npu->counters().lost_interrupts >= 1);
+  CHECK(bench.npu->counters().lost_interrupts <= static_cast<std::uint64_t>(count));
 }
 
 TEST_CASE("npu fault: flipped bits of constants and programs are found before a run") {

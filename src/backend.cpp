@@ -11,9 +11,9 @@ void BoundPartition::run_on_device(DeviceFrame&) const {
   throw Error(Errc::internal, "BoundPartition::run_on_device", "this backend runs on CPU memory");
 }
 
-std::unique_ptr<Partition> Backend::load(const Lowered& program, std::span<const Step> steps,
-                                         std::span<const std::byte>) const {
-  return compile(program, steps);
+std::unique_ptr<BoundPartition> Partition::bind_saved(const BoundConstants& constants,
+                                                      std::span<const std::byte>) const {
+  return bind(constants);
 }
 
 }  // namespace tenon

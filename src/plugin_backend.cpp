@@ -24,6 +24,9 @@ class HeldBoundPartition final : public BoundPartition {
   void run_on_device(DeviceFrame& frame) const override {
     guarded(plugin_, [&] { inner_.object->run_on_device(frame); });
   }
+  std::vector<std::byte> save() const override {
+    return guarded(plugin_, [&] { return inner_.object->save(); });
+  }
 
  private:
   Held<std::unique_ptr<BoundPartition>> inner_;
@@ -40,21 +43,28 @@ class HeldPartition final : public Partition {
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+    return bound([&](const BoundConstants& held) { return inner_.object->bind(held); }, constants);
+  }
+  std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
+                                             std::span<const std::byte> saved) const override {
+    return bound([&](const BoundConstants& held) { return inner_.object->bind_saved(held, saved); },
+                 constants);
+  }
+
+ private:
+  template <class Bind>
+  std::unique_ptr<BoundPartition> bound(const Bind& bind, const BoundConstants& constants) const {
     // Weights outlive backends: what the plugin packs goes into a cache that holds the library too.
     using Cache = Held<PreparedCache>;
     const auto kept = std::static_pointer_cast<const Cache>(constants.prepared.get(
         "plugin:" + plugin_, [&] { return std::make_shared<Cache>(inner_.library); }));
     auto& cache = const_cast<Cache&>(*kept).object;
-    auto bound = guarded(plugin_, [&] { return inner_.object->bind({constants.buffers, cache}); });
-    if (!bound) throw Error(Errc::plugin_fault, plugin_, "bind made nothing");
+    auto made = guarded(plugin_, [&] { return bind({constants.buffers, cache}); });
+    if (!made) throw Error(Errc::plugin_fault, plugin_, "bind made nothing");
     return std::make_unique<HeldBoundPartition>(
-        Held<std::unique_ptr<BoundPartition>>{inner_.library, std::move(bound)}, plugin_);
-  }
-  std::vector<std::byte> save() const override {
-    return guarded(plugin_, [&] { return inner_.object->save(); });
+        Held<std::unique_ptr<BoundPartition>>{inner_.library, std::move(made)}, plugin_);
   }
 
- private:
   Held<std::unique_ptr<Partition>> inner_;
   std::string plugin_;
 };
@@ -73,11 +83,10 @@ class HeldBackend final : public Backend {
   }
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    return hold(guarded(name_, [&] { return inner_.object->compile(program, steps); }), "compile");
-  }
-  std::unique_ptr<Partition> load(const Lowered& program, std::span<const Step> steps,
-                                  std::span<const std::byte> saved) const override {
-    return hold(guarded(name_, [&] { return inner_.object->load(program, steps, saved); }), "load");
+    auto partition = guarded(name_, [&] { return inner_.object->compile(program, steps); });
+    if (!partition) throw Error(Errc::plugin_fault, name_, "compile made nothing");
+    return std::make_unique<HeldPartition>(
+        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
   }
   bool wants_unrolled() const noexcept override { return inner_.object->wants_unrolled(); }
   std::map<std::string, std::string> properties() const override {
@@ -85,14 +94,6 @@ class HeldBackend final : public Backend {
   }
 
  private:
-  std::unique_ptr<Partition> hold(std::unique_ptr<Partition> partition, const char* maker) const {
-    if (!partition) {
-      throw Error(Errc::plugin_fault, name_, std::string(maker) + " made nothing");
-    }
-    return std::make_unique<HeldPartition>(
-        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
-  }
-
   Held<BackendPtr> inner_;
   std::string name_;
 };

@@ -44,6 +44,8 @@ class BoundPartition {
   // the op; outputs then hold anything.
   virtual void run(HostFrame& frame) const;
   virtual void run_on_device(DeviceFrame& frame) const;
+  /// What binding made, for Partition::bind_saved; nothing where making it again is as good.
+  virtual std::vector<std::byte> save() const { return {}; }
 };
 
 /// A stretch of a lowered program compiled by one backend.
@@ -53,8 +55,11 @@ class Partition {
   /// Working memory that a run needs at HostFrame::scratch, 64-byte aligned.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
-  /// What compiling made, as bytes for Backend::load; none where compiling again is as good.
-  virtual std::vector<std::byte> save() const { return {}; }
+  /// bind() with what save() of such a partition gave, in a session that was saved: the same
+  /// program, shapes and weights. Errc::incompatible naming what differs from this device,
+  /// Errc::corrupt. The default makes it all again.
+  virtual std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
+                                                     std::span<const std::byte> saved) const;
 };
 
 /// A compute resource. Per-op support is data inside; nothing here is named after an op.
@@ -71,10 +76,6 @@ class Backend {
   /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
   virtual std::unique_ptr<Partition> compile(const Lowered& program,
                                              std::span<const Step> steps) const = 0;
-  /// The partition that Partition::save wrote, for the same steps. Errc::incompatible naming what
-  /// differs from this device, Errc::corrupt. The default ignores the bytes and compiles.
-  virtual std::unique_ptr<Partition> load(const Lowered& program, std::span<const Step> steps,
-                                          std::span<const std::byte> saved) const;
   /// Whether it compiles straight-line programs only: loops are then unrolled before lowering, and
   /// every step's value has a name of its own.
   virtual bool wants_unrolled() const noexcept { return false; }

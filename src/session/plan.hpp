@@ -88,7 +88,11 @@ struct BoundPlan {
   std::vector<BoundStage> stages;
 };
 
-std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants);
+/// Binds one partition; empty: Partition::bind. Called in the order of for_each_part().
+using BindStage = std::function<std::unique_ptr<BoundPartition>(const Stage& stage,
+                                                                const BoundConstants& constants)>;
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants,
+                                    const BindStage& bind_stage = {});
 
 PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends);
 

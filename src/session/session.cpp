@@ -133,14 +133,24 @@ std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
   return {plans_.rbegin(), plans_.rend()};
 }
 
-void Session::Shared::add_plan(std::span<const Shape> inputs, bool merged, const WeightSet* weights,
-                               const CompileStage& compile) {
+std::shared_ptr<const Plan> Session::Shared::add_plan(std::span<const Shape> inputs, bool merged,
+                                                      const WeightSet* weights,
+                                                      const CompileStage& compile) {
   const std::scoped_lock lock(mutex_);
   plans_.push_front(make_plan(inputs, merged, weights, compile));
+  return plans_.front();
+}
+
+std::shared_ptr<const BoundPlan> Session::Bound::find(const Plan& plan) {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find_if(plans_, [&](const auto& p) { return p->plan.get() == &plan; });
+  return found == plans_.end() ? nullptr : *found;
 }
 
 std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
-                                                      std::shared_ptr<const Plan> plan) {
+                                                      std::shared_ptr<const Plan> plan,
+                                                      const BindStage& bind_stage) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(plans_, [&](const auto& p) { return p->plan == plan; });
   if (found != plans_.end()) {
@@ -152,7 +162,7 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
     bound->constants.push_back(constant(shared.program, slot));
     bound->addresses.push_back(bound->constants.back().host_view().data);
   }
-  bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()});
+  bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()}, bind_stage);
   bound->plan = std::move(plan);
   plans_.push_front(bound);
   if (plans_.size() > shared.plan_limit) plans_.pop_back();

@@ -57,11 +57,17 @@ Json save_arrays(SnapshotWriter& writer, const std::string& kind,
   return list;
 }
 
-void for_each_part(std::span<const Stage> stages,
-                   const std::function<void(const Stage& stage)>& visit) {
-  for (const Stage& stage : stages) {
-    if (stage.partition) visit(stage);
-    for_each_part(stage.body, visit);
+/// Calls `visit(stage, bound)` for every stage with a partition; `bound` is null where the plan is
+/// not bound.
+void for_each_part(std::span<const Stage> stages, std::span<const BoundStage> bound,
+                   const std::function<void(const Stage&, const BoundPartition*)>& visit) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const BoundStage* const twin = bound.empty() ? nullptr : &bound[i];
+    if (stages[i].partition) visit(stages[i], twin != nullptr ? twin->partition.get() : nullptr);
+    for_each_part(
+        stages[i].body,
+        twin != nullptr ? std::span<const BoundStage>(twin->body) : std::span<const BoundStage>(),
+        visit);
   }
 }
 
@@ -181,8 +187,12 @@ void Session::save(const std::filesystem::path& path, const SaveOptions& options
   for (const auto& plan : shared_->plans()) {
     Json entry = {{"merged", plan->merged}, {"inputs", Json::array()}, {"parts", Json::array()}};
     for (const Shape& input : plan->signature) entry["inputs"].push_back(json_of(input));
-    for_each_part(plan->stages, [&](const Stage& stage) {
-      const std::vector<std::byte> bytes = stage.partition->save();
+    const auto bound = bound_->find(*plan);
+    const auto bound_stages = bound != nullptr ? std::span<const BoundStage>(bound->stages)
+                                               : std::span<const BoundStage>();
+    for_each_part(plan->stages, bound_stages, [&](const Stage& stage, const BoundPartition* part) {
+      const std::vector<std::byte> bytes =
+          part != nullptr ? part->save() : std::vector<std::byte>();
       if (!bytes.empty()) {
         writer.add(fmt::format("plan/{}/part/{}", manifest["plans"].size(), entry["parts"].size()),
                    bytes);
@@ -262,28 +272,36 @@ Session Session::load(const std::filesystem::path& path, std::vector<BackendPtr>
       inputs.push_back(manifest.shape(input));
     }
     const auto parts = manifest.get<std::vector<Json>>(saved, "parts");
+    const auto section = [&](std::size_t part) {
+      return fmt::format("plan/{}/part/{}", number, part);
+    };
     std::size_t part = 0;
-    shared.add_plan(
+    const auto plan = shared.add_plan(
         inputs, manifest.get<bool>(saved, "merged"), session.bound_->weights.get(),
-        [&](std::size_t backend, const Lowered& lowered,
-            std::span<const Step> steps) -> std::unique_ptr<Partition> {
-          const std::string place = fmt::format("plan/{}/part/{}", number, part);
+        [&](std::size_t backend, const Lowered& lowered, std::span<const Step> steps) {
           if (part == parts.size()) {
-            throw incompatible(fmt::format("'{}' is not there: the plan has become longer", place));
+            throw incompatible(
+                fmt::format("'{}' is not there: the plan has become longer", section(part)));
           }
-          const Json& entry = parts[part++];
+          const Json& entry = parts[part];
           if (manifest.get<std::size_t>(entry, "backend") != backend ||
               manifest.get<std::size_t>(entry, "steps") != steps.size()) {
             throw incompatible(
                 fmt::format("'{}' was {} steps on backend {}, and is now {} on backend {} ('{}')",
-                            place, manifest.get<std::size_t>(entry, "steps"),
+                            section(part), manifest.get<std::size_t>(entry, "steps"),
                             manifest.get<std::size_t>(entry, "backend"), steps.size(), backend,
                             shared.backends[backend]->name()));
           }
-          return manifest.get<bool>(entry, "saved")
-                     ? shared.backends[backend]->load(lowered, steps, snapshot.bytes(place))
-                     : shared.backends[backend]->compile(lowered, steps);
+          ++part;
+          return shared.backends[backend]->compile(lowered, steps);
         });
+    part = 0;
+    session.bound_->bind(shared, plan, [&](const Stage& stage, const BoundConstants& constants) {
+      const std::size_t number_of_part = part++;
+      return manifest.get<bool>(parts[number_of_part], "saved")
+                 ? stage.partition->bind_saved(constants, snapshot.bytes(section(number_of_part)))
+                 : stage.partition->bind(constants);
+    });
     ++number;
   }
   return session;

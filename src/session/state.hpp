@@ -30,9 +30,10 @@ struct Session::Shared {
                                                  const WeightSet* weights);
   /// Plans so far, the oldest first.
   std::vector<std::shared_ptr<const sessions::Plan>> plans();
-  /// Makes a plan out of what was saved.
-  void add_plan(std::span<const Shape> inputs, bool merged, const WeightSet* weights,
-                const sessions::CompileStage& compile);
+  /// Makes a plan whose stages `compile` checks.
+  std::shared_ptr<const sessions::Plan> add_plan(std::span<const Shape> inputs, bool merged,
+                                                 const WeightSet* weights,
+                                                 const sessions::CompileStage& compile);
 
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
@@ -50,7 +51,10 @@ struct Session::Bound {
   std::shared_ptr<const WeightSet> weights;
 
   std::shared_ptr<const sessions::BoundPlan> bind(const Shared& shared,
-                                                  std::shared_ptr<const sessions::Plan> plan);
+                                                  std::shared_ptr<const sessions::Plan> plan,
+                                                  const sessions::BindStage& bind_stage = {});
+  /// The bound form of a plan, or null.
+  std::shared_ptr<const sessions::BoundPlan> find(const sessions::Plan& plan);
 
  private:
   Buffer constant(const Program& program, const ConstantSlot& slot) const;

@@ -116,7 +116,9 @@ void with_manifest(const fs::path& from, const fs::path& to, const nlohmann::jso
 TEST_CASE("Session: saved and loaded, it computes the same, with its plans") {
   const Folder folder;
   const auto want = save(folder / "a.snap");
-  Session run = Session::load(folder / "a.snap", two_backends());
+  const auto loading = two_backends();
+  Session run = Session::load(folder / "a.snap", loading);
+  CHECK(dynamic_cast<const RemoteBackend&>(*loading[0]).restored == 1);
   const PlanReport report = run.report(std::vector{Shape({3, 4}, f32)});
   CHECK(report.parts.size() == 3);
   CHECK(report.transfers.size() == 2);

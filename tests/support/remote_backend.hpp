@@ -44,6 +44,7 @@ class RemoteBackend final : public Backend {
   }
 
   mutable std::atomic<int> runs = 0;
+  mutable std::atomic<int> restored = 0;  ///< partitions bound from what was saved
 
  private:
   /// Works on CPU copies, filled with what the stretch reads and nothing else.
@@ -60,6 +61,18 @@ class RemoteBackend final : public Backend {
       }
       bound->bound_ = inner_->bind(constants);
       return bound;
+    }
+
+    std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
+                                               std::span<const std::byte> saved) const override {
+      if (!std::ranges::equal(saved, save())) {
+        throw Error(Errc::incompatible, "remote", "saved by another remote backend");
+      }
+      ++owner_.restored;
+      return bind(constants);
+    }
+    std::vector<std::byte> save() const override {
+      return {std::byte{'r'}, static_cast<std::byte>(steps_.size())};
     }
 
     void run_on_device(DeviceFrame& frame) const override {

@@ -15,8 +15,10 @@
 #include <tenon/host_buffer.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/load.hpp>
+#include <tenon/io/network.hpp>
 #include <tenon/io/npy.hpp>
 #include <tenon/io/save.hpp>
+#include <tenon/layout.hpp>
 #include <tenon/log.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
@@ -24,8 +26,10 @@
 #include <tenon/ops.hpp>
 #include <tenon/optimize.hpp>
 #include <tenon/program.hpp>
+#include <tenon/quant_params.hpp>
 #include <tenon/repeat.hpp>
 #include <tenon/session.hpp>
+#include <tenon/snapshot.hpp>
 #include <tenon/text/tokenizer.hpp>
 #include <tenon/weights_view.hpp>
 

@@ -3,10 +3,12 @@
 
 #include "json_reader.hpp"
 
+#include <tenon/io/network.hpp>
 #include <tenon/program.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -50,5 +52,12 @@ struct ReadFunction {
   std::vector<std::size_t> order;
 };
 ReadFunction read_function(const JsonValue& function, WordBudget& words);
+
+/// A number of bytes: anything but an integer from 0 to 2^63 - 1 is Errc::bad_offset.
+std::uint64_t read_bytes(const JsonValue& value);
+/// The table of constants, and the constants as pages of RAW; `verify`: with the checksums that the
+/// table states. What the graph in `net` says about them must agree.
+void read_constants(const JsonValue& list, const std::shared_ptr<const InputFile>& file,
+                    bool verify, Network& net, WordBudget& words);
 
 }  // namespace tenon::io::network

@@ -16,6 +16,7 @@
 #define XXH_INLINE_ALL
 #include <catch2/catch.hpp>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -258,6 +259,41 @@ TEST_CASE("SnapshotWriter: what it refuses") {
   CHECK(folder.entries() == 1);
   expect_error(Errc::io_error, [&] { SnapshotWriter(folder / "absent/state"); });
   expect_error(Errc::not_regular_file, [&] { SnapshotWriter(folder.path()); });
+}
+
+TEST_CASE("Snapshot: a disk that fills up at any moment leaves the old file and nothing else") {
+  const TempFolder folder;
+  const auto path = folder / "state";
+  write_small(path);
+  const std::string before = read_bytes(path);
+  const std::string content(30'000, 'x');
+  rlimit old_limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  int failed = 0, written = 0;
+  for (rlim_t limit = 0; limit < 330'000; limit += 11'000) {
+    rlimit new_limit{limit, old_limit.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &new_limit) == 0);
+    std::string what;
+    try {
+      SnapshotWriter writer(path);
+      for (int i = 0; i < 10; ++i) writer.add(std::to_string(i), content);
+      writer.commit();
+    } catch (const Error& error) {
+      what = spelling(error.code());
+    }
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+    INFO(limit);
+    REQUIRE((what.empty() || what == "IoError"));
+    (what.empty() ? written : failed) += 1;
+    if (!what.empty()) REQUIRE(read_bytes(path) == before);
+    REQUIRE(folder.entries() == 1);
+    REQUIRE(refusal(path) == -1);
+    if (what.empty()) break;
+  }
+  ::signal(SIGXFSZ, old_handler);
+  CHECK(failed > 20);
+  CHECK(written == 1);
 }
 
 TEST_CASE("Snapshot: readers beside writers see one whole version") {

@@ -203,6 +203,17 @@ def forward(x: f16[N, _]):
 )");
 }
 
+TEST_CASE("network: the example of docs/network-json.md is what is written") {
+  const std::string page = read_bytes("docs/network-json.md");
+  const std::size_t begin = page.find("```json\n") + 8;
+  const std::string example = page.substr(begin, page.find("```", begin) - begin);
+  io::Network net = small();
+  net.program.folded.clear();
+  const TempFolder folder;
+  io::save_network(net, folder / "net.json", folder / "net.raw");
+  CHECK(read_bytes(folder / "net.json") == example);
+}
+
 TEST_CASE("network: RAW by its name, by another, and in a folder below") {
   const TempFolder folder;
   std::filesystem::create_directory(folder / "data");

@@ -19,7 +19,10 @@ DevicePtr open(const std::string& params) {
 }  // namespace
 
 Rig::Rig(const std::string& params, std::uint64_t segment_bytes)
-    : device(open(params)),
+    : Rig(open(params), segment_bytes) {}
+
+Rig::Rig(DevicePtr opened, std::uint64_t segment_bytes)
+    : device(std::move(opened)),
       control(dynamic_cast<isa::DeviceControl&>(*device)),
       caps(isa::read_caps(device->reg_region("npu"))),
       npu(device->reg_region("npu")) {

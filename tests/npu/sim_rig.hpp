@@ -20,6 +20,7 @@ namespace tenon::npu::testing {
 class Rig {
  public:
   explicit Rig(const std::string& params = "", std::uint64_t segment_bytes = 1 << 20);
+  Rig(DevicePtr opened, std::uint64_t segment_bytes);
 
   struct Outcome {
     isa::ErrorCode error = isa::ErrorCode::none;

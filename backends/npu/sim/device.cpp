@@ -1,13 +1,12 @@
 #include "machine.hpp"
 #include "npu/isa/control.hpp"
+#include "npu/isa/scheme.hpp"
 #include "options.hpp"
 #include "regions.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-
-#include <mutex>
 
 #include <fmt/format.h>
 
@@ -17,20 +16,21 @@ namespace {
 
 class SimDevice final : public Device, public isa::DeviceControl {
  public:
-  SimDevice(const DeviceUrl& url, const Options& options)
-      : Device(url.text), options_(options), machine_(options) {
+  /// `executes` false is the mock: memory and capabilities, but nothing that can be started.
+  SimDevice(const DeviceUrl& url, const Options& options, bool executes)
+      : Device(url.text), options_(options), executes_(executes), machine_(options) {
     auto xchg = std::make_unique<XchgRegion>(machine_, options.xchg_bytes);
     xchg_ = xchg.get();
     declare(std::move(xchg));
     declare(std::make_unique<EtmRegion>(machine_, options.ddr_bytes), true);
     declare(std::make_unique<OcmRegion>(machine_, options.ocm_bytes));
-    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::npu), true);
-    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::simctl));
+    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::npu, executes), true);
+    if (executes) declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::simctl));
     init();
   }
   ~SimDevice() override { deinit(); }
 
-  std::string protocol() const override { return "sim"; }
+  std::string protocol() const override { return executes_ ? "sim" : "mock"; }
   std::map<std::string, std::string> version() const override {
     return {{"isa", fmt::format("{}.{}", isa::version_major, isa::version_minor)},
             {"simulator", "1.0"}};
@@ -53,24 +53,22 @@ class SimDevice final : public Device, public isa::DeviceControl {
 
  private:
   const Options options_;
+  const bool executes_;
   Machine machine_;
   XchgRegion* xchg_ = nullptr;
 };
 
-DevicePtr open(const DeviceUrl& url) {
-  if (url.address != "sim") {
-    throw Error(Errc::device_unavailable, url.text,
-                fmt::format("the scheme npu has 'sim', not '{}'", url.address));
-  }
-  return std::make_shared<SimDevice>(url, Options::parse(url));
+DevicePtr open(const DeviceUrl& url, bool executes) {
+  return std::make_shared<SimDevice>(url, Options::parse(url), executes);
 }
 
 }  // namespace
 }  // namespace npu::sim
 
 void register_npu_sim() {
-  static std::once_flag once;
-  std::call_once(once, [] { Device::register_scheme("npu", npu::sim::open); });
+  npu::isa::register_address("sim", [](const DeviceUrl& url) { return npu::sim::open(url, true); });
+  npu::isa::register_address("mock",
+                             [](const DeviceUrl& url) { return npu::sim::open(url, false); });
 }
 
 }  // namespace tenon

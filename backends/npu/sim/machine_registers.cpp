@@ -156,7 +156,7 @@ std::uint32_t Machine::status() const {
   const bool waiting =
       isa::bits::enable.get(state_.control) != 0 && !state_.fault && state_.head != state_.tail;
   const bool busy = state_.busy || waiting || state_.dma_pending;
-  const bool halt = bits::halt.get(state_.control) != 0;
+  const bool halt = bits::halt.get(state_.control) != 0 && state_.steps == 0;
   return bits::idle.put(!busy) | bits::busy.put(state_.busy) |
          bits::halted.put(halt && (state_.halted || !state_.busy)) | bits::fault.put(state_.fault) |
          bits::stuck.put(state_.stuck);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "npu/isa/memory_map.hpp"
 #include "options.hpp"
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 
 namespace tenon::npu::sim {
 
-inline constexpr std::uint64_t xchg_base = 0x8000'0000;
-inline constexpr std::uint64_t etm_base = 0x1'0000'0000;
-inline constexpr std::uint64_t ocm_base = 0x10'0000'0000;
+using isa::etm_base;
+using isa::ocm_base;
+using isa::xchg_base;
 
 /// Zeroed pages from the operating system, which gives them when they are touched.
 class Pages {

@@ -1,5 +1,7 @@
 #include "regions.hpp"
 
+#include "npu/isa/registers.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -150,13 +152,17 @@ void OcmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 // ---- Registers
 // ------------------------------------------------------------------------------------
 
-SimRegisters::SimRegisters(Machine& machine, Bank bank)
-    : RegRegion(bank == Bank::npu ? "npu" : "simctl"), machine_(machine), bank_(bank) {}
+SimRegisters::SimRegisters(Machine& machine, Bank bank, bool starts)
+    : RegRegion(bank == Bank::npu ? "npu" : "simctl"),
+      machine_(machine),
+      bank_(bank),
+      starts_(starts) {}
 
 std::uint32_t SimRegisters::offset_of(std::uint64_t address, bool relative) const {
-  const std::uint64_t base = bank_ == Bank::npu ? npu_registers_base : simctl_base;
+  const std::uint64_t base =
+      bank_ == Bank::npu ? isa::npu_registers_base : isa::simctl_registers_base;
   const std::uint64_t offset = relative ? address : address - base;
-  if ((!relative && address < base) || offset >= register_bank_bytes) {
+  if ((!relative && address < base) || offset >= isa::register_bank_bytes) {
     throw Error(Errc::out_of_range, name(), fmt::format("no register at {:#x}", address));
   }
   return static_cast<std::uint32_t>(offset);
@@ -171,6 +177,9 @@ void SimRegisters::write(std::uint64_t address, std::uint64_t value, bool relati
   const std::uint32_t offset = offset_of(address, relative);
   if (value >> 32 != 0) {
     throw Error(Errc::out_of_range, name(), fmt::format("{:#x} has more than 32 bits", value));
+  }
+  if (!starts_ && (offset == isa::reg::cmdq_tail || offset == isa::reg::dma_ctrl)) {
+    throw Error(Errc::call_order, name(), "this device allocates, and executes nothing");
   }
   if (bank_ == Bank::npu) {
     machine_.write_register(offset, static_cast<std::uint32_t>(value));

@@ -82,16 +82,13 @@ class OcmRegion final : public SimRegion {
   void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
 };
 
-inline constexpr std::uint64_t npu_registers_base = 0x4000'0000;
-inline constexpr std::uint64_t simctl_base = 0x5000'0000;
-inline constexpr std::uint64_t register_bank_bytes = 0x1000;
-
 /// A bank of 32-bit registers; absolute addresses count from its base. Errc::out_of_range for an
 /// address outside of the bank or a value of more than 32 bits.
 class SimRegisters final : public RegRegion {
  public:
   enum class Bank : std::uint8_t { npu, simctl };
-  SimRegisters(Machine& machine, Bank bank);
+  /// With `starts` false a write that would start anything is Errc::call_order.
+  SimRegisters(Machine& machine, Bank bank, bool starts = true);
   std::uint64_t read(std::uint64_t address, bool relative) const override;
   void write(std::uint64_t address, std::uint64_t value, bool relative) override;
 
@@ -100,6 +97,7 @@ class SimRegisters final : public RegRegion {
 
   Machine& machine_;
   Bank bank_;
+  bool starts_;
 };
 
 }  // namespace tenon::npu::sim

@@ -4,9 +4,10 @@
 
 namespace tenon {
 
-/// Registers the simulated NPU for the scheme "npu": afterwards
-/// `Device::open("npu://sim?mac=32x32&ocm=2MiB")` opens one. Calling it again does nothing.
-/// docs/npu-device.md lists the keys; each device simulates on a thread of its own.
+/// Lets two kinds of URL be opened. "npu://sim?mac=32x32&ocm=2MiB" is a simulated device, on a
+/// thread of its own; docs/npu-device.md lists the keys. "npu://mock?..." with the same keys has
+/// the memories and capabilities only, for allocating and for building snapshots: starting anything
+/// on it is Errc::call_order. Calling this again does nothing.
 void register_npu_sim();
 
 /// Registers of the bank `simctl` of a simulated device: what no real one has, for tests and tools.

@@ -1,0 +1,58 @@
+#include "scheme.hpp"
+
+#include <tenon/error.hpp>
+
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::npu::isa {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Device::Factory> factories;
+};
+
+// Never destroyed: devices may be opened by destructors of static objects.
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+bool matches(std::string_view known, std::string_view address) {
+  return known.ends_with(':') ? address.starts_with(known) : address == known;
+}
+
+DevicePtr open(const DeviceUrl& url) {
+  Device::Factory factory;
+  std::string all;
+  {
+    Registry& addresses = registry();
+    const std::scoped_lock lock(addresses.mutex);
+    for (const auto& [known, make] : addresses.factories) {
+      if (matches(known, url.address)) factory = make;
+      all += (all.empty() ? "" : ", ") + known;
+    }
+  }
+  if (!factory) {
+    throw Error(Errc::device_unavailable, url.text,
+                fmt::format("no NPU is reached at '{}'; there is: {}", url.address, all));
+  }
+  return factory(url);
+}
+
+}  // namespace
+
+void register_address(std::string address, Device::Factory factory) {
+  static std::once_flag once;
+  std::call_once(once, [] { Device::register_scheme("npu", open); });
+  Registry& addresses = registry();
+  const std::scoped_lock lock(addresses.mutex);
+  addresses.factories.emplace(std::move(address), std::move(factory));
+}
+
+}  // namespace tenon::npu::isa

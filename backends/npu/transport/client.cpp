@@ -1,0 +1,306 @@
+#include "connections.hpp"
+#include "npu/isa/control.hpp"
+#include "npu/isa/instruction.hpp"
+#include "npu/isa/memory_map.hpp"
+#include "npu/isa/registers.hpp"
+#include "npu/isa/scheme.hpp"
+
+#include <tenon/backends/npu_remote.hpp>
+#include <tenon/error.hpp>
+#include <tenon/range_allocator.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+using namespace npu;
+using namespace npu::transport;
+
+[[noreturn]] void throw_lost(const std::string& where) {
+  throw Error(Errc::device_lost, where, "the device's server is gone");
+}
+
+/// A memory region of the other process. Its addresses are dealt out here.
+class RemoteRegion : public MemRegion {
+ public:
+  using MemRegion::copy;
+  RemoteRegion(Connections& server, std::string name, std::uint32_t index, std::uint64_t base,
+               std::uint64_t size)
+      : MemRegion(std::move(name)),
+        base_(base),
+        server_(server),
+        index_(index),
+        ranges_(base, size, {this->name(), 0}) {}
+
+  bool is_host() const noexcept override { return false; }
+  Usage usage() const override { return ranges_.usage(); }
+
+  void read(void* to, const MemPtr& from, std::uint64_t size) const override {
+    fetch(to, checked(from, size), size);
+  }
+  void write(const MemPtr& to, const void* from, std::uint64_t size) override {
+    store(checked(to, size), from, size);
+  }
+  void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
+    Request request{Verb::copy_mem, index_, checked(to, size), checked(from, size), size, 0};
+    call(request);
+  }
+
+ protected:
+  MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
+    const auto begin = ranges_.try_allocate(size, alignment);
+    if (begin) return pointer(*begin);
+    const Usage now = usage();
+    throw Error(
+        Errc::out_of_device_memory, name(),
+        fmt::format("asked for {} bytes aligned to {}; {} of {} are in use, the largest hole "
+                    "has {}",
+                    size, alignment, now.used_bytes, now.capacity_bytes, now.largest_hole_bytes));
+  }
+  void release(const MemPtr& begin, std::uint64_t size) override {
+    ranges_.release(begin.addr(), size);
+  }
+  void reserve(const MemPtr& begin, std::uint64_t size) override {
+    ranges_.reserve(begin.addr(), size);
+  }
+  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override {
+    if (begin.has_addr()) ranges_.unreserve(begin.addr(), size);
+  }
+
+  virtual MemPtr pointer(std::uint64_t address) const { return MemPtr(address); }
+
+  std::uint64_t checked(const MemPtr& pointer, std::uint64_t size) const {
+    const std::uint64_t offset = pointer.addr() - base_;
+    if (pointer.addr() < base_ || offset > ranges_.size_bytes() ||
+        size > ranges_.size_bytes() - offset) {
+      throw Error(Errc::out_of_range, name(),
+                  fmt::format("{} bytes at {:#x} are outside of the region", size, pointer.addr()));
+    }
+    return pointer.addr();
+  }
+
+  void fetch(void* to, std::uint64_t address, std::uint64_t size) const {
+    auto* bytes = static_cast<std::byte*>(to);
+    for (std::uint64_t done = 0; done < size;) {
+      const std::uint64_t piece = std::min(size - done, max_payload);
+      call({Verb::read_mem, index_, address + done, piece, 0, 0}, {}, {bytes + done, piece});
+      done += piece;
+    }
+  }
+  void store(std::uint64_t address, const void* from, std::uint64_t size) const {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    for (std::uint64_t done = 0; done < size;) {
+      const std::uint64_t piece = std::min(size - done, max_payload);
+      call({Verb::write_mem, index_, address + done, 0, 0, 0}, {bytes + done, piece});
+      done += piece;
+    }
+  }
+
+  std::uint64_t base_;
+
+ private:
+  void call(const Request& request, std::span<const std::byte> payload = {},
+            std::span<std::byte> result = {}) const {
+    try {
+      server_.call(request, payload, result);
+    } catch (const Disconnected&) {
+      throw_lost(name());
+    }
+  }
+
+  Connections& server_;
+  std::uint32_t index_;
+  RangeAllocator ranges_;
+};
+
+/// Shared memory without sharing: this process has its own copy, and a sync carries bytes over.
+class RemoteExchange final : public RemoteRegion {
+ public:
+  RemoteExchange(Connections& server, std::string name, std::uint32_t index, std::uint64_t base,
+                 std::uint64_t size)
+      : RemoteRegion(server, std::move(name), index, base, size),
+        // The chunk's alignments count from the base; the copy begins at a page.
+        memory_(new(std::align_val_t{page}) std::byte[size]()) {}
+  ~RemoteExchange() override { ::operator delete[](memory_, std::align_val_t{page}); }
+
+  bool is_host() const noexcept override { return true; }
+  void read(void* to, const MemPtr& from, std::uint64_t size) const override {
+    sync(from.addr(), size, false);
+    std::memcpy(to, memory_ + (from.addr() - base_), size);
+  }
+  void write(const MemPtr& to, const void* from, std::uint64_t size) override {
+    std::memcpy(memory_ + (checked(to, size) - base_), from, size);
+    sync(to.addr(), size, true);
+  }
+  void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
+    std::vector<std::byte> bytes(size);
+    read(bytes.data(), from, size);
+    write(to, bytes.data(), size);
+  }
+  void sync(std::uint64_t address, std::uint64_t size, bool to_device) const {
+    std::byte* const at = memory_ + (checked(MemPtr(address), size) - base_);
+    if (to_device) {
+      store(address, at, size);
+    } else {
+      fetch(at, address, size);
+    }
+  }
+
+ private:
+  static constexpr std::size_t page = 4096;
+  MemPtr pointer(std::uint64_t address) const override {
+    return {memory_ + (address - base_), address};
+  }
+  std::byte* memory_;
+};
+
+class RemoteRegisters final : public RegRegion {
+ public:
+  RemoteRegisters(Connections& server, std::string name, std::uint32_t index)
+      : RegRegion(std::move(name)), server_(server), index_(index) {}
+
+  std::uint64_t read(std::uint64_t address, bool relative) const override {
+    try {
+      const std::uint64_t value =
+          server_.call({Verb::read_reg, index_, address, relative ? 1U : 0U, 0, 0});
+      return is_caps3(address, relative) && value != isa::gone
+                 ? value & ~std::uint64_t{isa::bits::coherent.mask()}
+                 : value;
+    } catch (const Disconnected&) {
+      return isa::gone;
+    }
+  }
+  void write(std::uint64_t address, std::uint64_t value, bool relative) override {
+    try {
+      server_.call({Verb::write_reg, index_, address, relative ? 1U : 0U, value, 0});
+    } catch (const Disconnected&) {  // as a write to any device that is gone
+    }
+  }
+
+ private:
+  bool is_caps3(std::uint64_t address, bool relative) const {
+    return name() == "npu" && address - (relative ? 0 : isa::npu_registers_base) == isa::reg::caps3;
+  }
+
+  Connections& server_;
+  std::uint32_t index_;
+};
+
+class RemoteDevice final : public Device, public isa::DeviceControl {
+ public:
+  RemoteDevice(const DeviceUrl& url, std::string path)
+      : Device(url.text), server_(std::move(path)) {
+    std::istringstream lines(server_.description());
+    std::string kind;
+    std::string name;
+    std::uint32_t memories = 0;
+    std::uint32_t banks = 0;
+    while (lines >> kind >> name) {
+      if (kind == "reg") {
+        declare(std::make_unique<RemoteRegisters>(server_, name, banks++), name == "npu");
+        continue;
+      }
+      std::uint64_t size = 0;
+      lines >> size;
+      declare_memory(name, memories++, size);
+    }
+    if (exchange_ == nullptr || banks == 0) {
+      throw Error(Errc::incompatible, url.text,
+                  "what is served there has not the regions of an NPU");
+    }
+    init();
+  }
+  ~RemoteDevice() override { deinit(); }
+
+  std::string protocol() const override { return "unix"; }
+  std::map<std::string, std::string> version() const override {
+    return {{"isa", fmt::format("{}.{}", isa::version_major, isa::version_minor)},
+            {"transport", std::to_string(protocol_version)}};
+  }
+  std::map<std::string, std::string> params() const override {
+    std::string text;
+    call({Verb::parameters, 0, 0, 0, 0, 0}, &text);
+    std::map<std::string, std::string> result;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t equals = line.find('=');
+      if (equals != std::string::npos) result[line.substr(0, equals)] = line.substr(equals + 1);
+    }
+    result.insert_or_assign("coherent", std::string(1, '0'));
+    return result;
+  }
+  void reset(int level) override {
+    call({Verb::reset, 0, static_cast<std::uint64_t>(std::max(level, 0)), 0, 0, 0});
+  }
+
+  std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) override {
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    for (;;) {
+      const auto left = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(),
+                                                           std::chrono::nanoseconds(0));
+      const auto wait =
+          std::min<std::uint64_t>(static_cast<std::uint64_t>(left.count()), max_wait_ns);
+      try {
+        const std::uint64_t pending = server_.call({Verb::wait_irq, 0, mask, wait, 0, 0});
+        if (pending != 0 || left.count() == 0) return static_cast<std::uint32_t>(pending);
+      } catch (const Disconnected&) {
+        return isa::gone;
+      }
+    }
+  }
+
+  void sync(const MemPtr& begin, std::uint64_t size, Direction direction) override {
+    exchange_->sync(begin.addr(), size, direction == Direction::to_device);
+    // For the count of the device; where it keeps two copies too, they are one after its write.
+    call({Verb::sync, 0, begin.addr(), size, direction == Direction::to_device ? 0U : 1U, 0});
+  }
+
+ private:
+  void declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size) {
+    if (size == 0)
+      throw Error(Errc::incompatible, url(), fmt::format("region '{}' has no size", name));
+    if (name == "xchg") {
+      auto region = std::make_unique<RemoteExchange>(server_, name, index, isa::xchg_base, size);
+      exchange_ = region.get();
+      declare(std::move(region));
+      return;
+    }
+    if (name != "etm" && name != "ocm") {
+      throw Error(Errc::incompatible, url(), fmt::format("an NPU has no region '{}'", name));
+    }
+    const bool etm = name == "etm";
+    declare(std::make_unique<RemoteRegion>(server_, name, index,
+                                           etm ? isa::etm_base : isa::ocm_base, size),
+            etm);
+  }
+
+  void call(const Request& request, std::string* text = nullptr) const {
+    try {
+      server_.call(request, {}, {}, text);
+    } catch (const Disconnected&) {
+      throw_lost(url());
+    }
+  }
+
+  mutable Connections server_;
+  RemoteExchange* exchange_ = nullptr;
+};
+
+DevicePtr open(const DeviceUrl& url) {
+  if (!url.params.empty()) {
+    throw Error(Errc::bad_key, url.text,
+                fmt::format("the server has set every parameter, also '{}'", url.params[0].first));
+  }
+  return std::make_shared<RemoteDevice>(url, url.address.substr(std::strlen("unix:")));
+}
+
+}  // namespace
+
+void register_npu_remote() { isa::register_address("unix:", open); }
+
+}  // namespace tenon

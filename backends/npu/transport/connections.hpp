@@ -1,0 +1,43 @@
+#pragma once
+
+#include "wire.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::npu::transport {
+
+/// A client's connections to one server: as many as there are calls at the same time.
+class Connections {
+ public:
+  explicit Connections(std::string path);
+
+  /// One request and its answer. `payload` goes with the request; the answer's is put into
+  /// `result`, which has to be of its size unless `text` takes one of any size. Errors of the
+  /// server are thrown as they were there. Disconnected when the server is gone; then for ever.
+  std::uint64_t call(const Request& request, std::span<const std::byte> payload = {},
+                     std::span<std::byte> result = {}, std::string* text = nullptr);
+
+  bool is_lost() const noexcept { return lost_; }
+  /// What the server said in its greeting.
+  const std::string& description() const noexcept { return description_; }
+
+ private:
+  Socket take();
+  Socket greet();
+  std::uint64_t exchange(const Socket& socket, Request request, std::span<const std::byte> payload,
+                         std::span<std::byte> result, std::string* text);
+
+  std::string path_;
+  std::uint64_t token_;
+  std::string description_;
+  std::mutex mutex_;
+  std::vector<Socket> idle_;
+  std::atomic<bool> lost_ = false;
+};
+
+}  // namespace tenon::npu::transport

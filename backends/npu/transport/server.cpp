@@ -1,0 +1,222 @@
+#include "npu/isa/control.hpp"
+#include "wire.hpp"
+
+#include <tenon/backends/npu_remote.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace tenon {
+namespace {
+
+using namespace npu::transport;
+using npu::isa::DeviceControl;
+
+}  // namespace
+
+/// A thread accepts; each connection has a thread of its own, so that one that waits for an
+/// interrupt keeps nobody else waiting.
+struct NpuServer::Impl {
+  Impl(DevicePtr served, std::string where)
+      : device(std::move(served)),
+        control(dynamic_cast<DeviceControl*>(device.get())),
+        path(std::move(where)),
+        listener(Socket::listen(path)) {
+    if (control == nullptr) throw Error(Errc::bad_argument, path, "the device is no NPU");
+    acceptor = std::thread([this] { accept_all(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex);
+      closing = true;
+      for (const Connection& connection : connections) connection.socket.shut_down();
+    }
+    listener.shut_down();
+    acceptor.join();
+    for (Connection& connection : connections) connection.thread.join();
+    ::unlink(path.c_str());
+  }
+
+  struct Connection {
+    Socket socket;
+    std::thread thread;
+    bool done = false;
+  };
+
+  void accept_all() {
+    for (;;) {
+      Socket socket = listener.accept();
+      const std::scoped_lock lock(mutex);
+      if (!socket.is_open() || closing) return;
+      for (auto old = connections.begin(); old != connections.end();) {
+        if (!old->done) {
+          ++old;
+          continue;
+        }
+        old->thread.join();
+        old = connections.erase(old);
+      }
+      Connection& fresh = connections.emplace_back();
+      fresh.socket = std::move(socket);
+      fresh.thread = std::thread([this, &fresh] { serve(fresh); });
+    }
+  }
+
+  void serve(Connection& connection) {
+    bool greeted = false;
+    try {
+      for (;;) {
+        Request request;
+        connection.socket.receive(&request, sizeof request);
+        if (request.payload > max_payload) throw Disconnected{};
+        std::vector<std::byte> payload(request.payload);
+        connection.socket.receive(payload.data(), payload.size());
+        if (!greeted && request.verb != Verb::hello) throw Disconnected{};
+        answer(connection.socket, request, payload, greeted);
+      }
+    } catch (const Disconnected&) {
+    }
+    const std::scoped_lock lock(mutex);
+    if (greeted && --clients == 0) clear_device();
+    connection.done = true;
+  }
+
+  void answer(const Socket& socket, const Request& request, const std::vector<std::byte>& payload,
+              bool& greeted) {
+    Answer result;
+    std::vector<std::byte> bytes;
+    try {
+      result.value = act(request, payload, bytes, greeted);
+    } catch (const Error& error) {
+      result.failed = 1;
+      result.code = static_cast<std::uint32_t>(error.code());
+      const auto text = std::as_bytes(std::span(error.message()));
+      bytes.assign(text.begin(), text.end());
+    } catch (const std::bad_alloc&) {
+      result.failed = 1;
+      result.code = static_cast<std::uint32_t>(Errc::out_of_memory);
+      bytes.clear();
+    }
+    result.payload = bytes.size();
+    socket.send(&result, sizeof result);
+    socket.send(bytes.data(), bytes.size());
+  }
+
+  std::uint64_t act(const Request& request, const std::vector<std::byte>& payload,
+                    std::vector<std::byte>& bytes, bool& greeted) {
+    switch (request.verb) {
+      case Verb::hello:
+        greet(request, greeted);
+        put_text(describe(), bytes);
+        return 0;
+      case Verb::read_reg:
+        return bank(request).read(request.a, request.b != 0);
+      case Verb::write_reg:
+        bank(request).write(request.a, request.c, request.b != 0);
+        return 0;
+      case Verb::read_mem:
+        if (request.b > max_payload) throw Error(Errc::bad_argument, path, "a read that long");
+        bytes.resize(request.b);
+        region(request).read(bytes.data(), MemPtr(request.a), request.b);
+        return 0;
+      case Verb::write_mem:
+        region(request).write(MemPtr(request.a), payload.data(), payload.size());
+        return 0;
+      case Verb::copy_mem:
+        region(request).copy(MemPtr(request.a), MemPtr(request.b), request.c);
+        return 0;
+      case Verb::sync:
+        control->sync(MemPtr(request.a), request.b,
+                      request.c == 0 ? DeviceControl::Direction::to_device
+                                     : DeviceControl::Direction::from_device);
+        return 0;
+      case Verb::wait_irq:
+        return control->wait_irq(static_cast<std::uint32_t>(request.a),
+                                 std::chrono::nanoseconds(std::min(request.b, max_wait_ns)));
+      case Verb::reset:
+        device->reset(static_cast<int>(std::min<std::uint64_t>(request.a, 16)));
+        return 0;
+      case Verb::parameters: {
+        std::string text;
+        for (const auto& [key, value] : device->params()) text += key + "=" + value + "\n";
+        put_text(text, bytes);
+        return 0;
+      }
+    }
+    throw Error(Errc::bad_argument, path, "no such request");
+  }
+
+  void greet(const Request& request, bool& greeted) {
+    if (request.a != protocol_version) {
+      throw Error(Errc::unsupported_version, path,
+                  fmt::format("protocol {}, this server speaks {}", request.a, protocol_version));
+    }
+    const std::scoped_lock lock(mutex);
+    if (clients > 0 && request.b != client) {
+      throw Error(Errc::busy, path, "the device is in use by another process");
+    }
+    client = request.b;
+    if (!greeted) ++clients;
+    greeted = true;
+  }
+
+  /// "mem NAME CAPACITY" and "reg NAME" lines, in the order of the device's regions.
+  std::string describe() const {
+    std::string text;
+    for (const auto& region : device->mem_regions()) {
+      text += fmt::format("mem {} {}\n", region->name(), region->usage().capacity_bytes);
+    }
+    for (const auto& bank : device->reg_regions()) text += fmt::format("reg {}\n", bank->name());
+    return text;
+  }
+
+  static void put_text(const std::string& text, std::vector<std::byte>& bytes) {
+    const auto view = std::as_bytes(std::span(text));
+    bytes.assign(view.begin(), view.end());
+  }
+
+  MemRegion& region(const Request& request) const {
+    if (request.where >= device->mem_regions().size()) {
+      throw Error(Errc::bad_reference, path, fmt::format("no memory region {}", request.where));
+    }
+    return *device->mem_regions()[request.where];
+  }
+  RegRegion& bank(const Request& request) const {
+    if (request.where >= device->reg_regions().size()) {
+      throw Error(Errc::bad_reference, path, fmt::format("no register bank {}", request.where));
+    }
+    return *device->reg_regions()[request.where];
+  }
+
+  void clear_device() noexcept {
+    try {
+      device->reset(1);
+    } catch (const Error&) {  // gone: the next client will find out
+    }
+  }
+
+  DevicePtr device;
+  DeviceControl* control;
+  std::string path;
+  Socket listener;
+  std::mutex mutex;
+  std::list<Connection> connections;
+  std::uint64_t client = 0;  // token of the process that has the device
+  std::size_t clients = 0;   // its connections
+  bool closing = false;
+  std::thread acceptor;
+};
+
+NpuServer::NpuServer(DevicePtr device, std::string path)
+    : impl_(std::make_unique<Impl>(std::move(device), std::move(path))) {}
+NpuServer::~NpuServer() = default;
+const std::string& NpuServer::path() const noexcept { return impl_->path; }
+
+}  // namespace tenon

@@ -1,0 +1,110 @@
+#include "wire.hpp"
+
+#include <tenon/error.hpp>
+
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace tenon::npu::transport {
+namespace {
+
+constexpr int waiting_connections = 16;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw Error(Errc::io_error, path, what + ": " + std::strerror(errno));
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    throw Error(Errc::bad_argument, path, "no path for a socket: empty, or too long");
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+const sockaddr* generic(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+Socket make(const std::string& path) {
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) fail(path, "no socket");
+  return Socket(descriptor);
+}
+
+}  // namespace
+
+Socket::~Socket() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Socket Socket::listen(const std::string& path) {
+  const sockaddr_un address = address_of(path);
+  Socket socket = make(path);
+  if (::bind(socket.descriptor_, generic(address), sizeof address) != 0) {
+    // A socket that a dead server left behind is in nobody's way; anything else stays.
+    struct stat found{};
+    const bool left_behind =
+        errno == EADDRINUSE && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) &&
+        ::connect(make(path).descriptor_, generic(address), sizeof address) != 0;
+    if (!left_behind || ::unlink(path.c_str()) != 0 ||
+        ::bind(socket.descriptor_, generic(address), sizeof address) != 0) {
+      fail(path, "cannot listen here");
+    }
+  }
+  if (::listen(socket.descriptor_, waiting_connections) != 0) fail(path, "cannot listen here");
+  return socket;
+}
+
+Socket Socket::connect(const std::string& path) {
+  const sockaddr_un address = address_of(path);
+  Socket socket = make(path);
+  if (::connect(socket.descriptor_, generic(address), sizeof address) != 0) {
+    throw Error(Errc::device_unavailable, path,
+                std::string("nobody serves a device here: ") + std::strerror(errno));
+  }
+  return socket;
+}
+
+Socket Socket::accept() const {
+  for (;;) {
+    const int descriptor = ::accept4(descriptor_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (descriptor >= 0) return Socket(descriptor);
+    if (errno != EINTR && errno != ECONNABORTED) return {};
+  }
+}
+
+void Socket::send(const void* bytes, std::size_t size) const {
+  const auto* at = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t sent = ::send(descriptor_, at, size, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) throw Disconnected{};
+    at += sent;
+    size -= static_cast<std::size_t>(sent);
+  }
+}
+
+void Socket::receive(void* bytes, std::size_t size) const {
+  auto* at = static_cast<char*>(bytes);
+  while (size > 0) {
+    const ssize_t got = ::recv(descriptor_, at, size, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw Disconnected{};
+    at += got;
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+void Socket::shut_down() const noexcept {
+  if (descriptor_ >= 0) ::shutdown(descriptor_, SHUT_RDWR);
+}
+
+}  // namespace tenon::npu::transport

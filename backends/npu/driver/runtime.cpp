@@ -49,8 +49,8 @@ bool DeviceImage::is_intact() const {
 
 Runtime::Runtime(DevicePtr device)
     : device_(std::move(device)),
-      registers_(device_->reg_region("npu")),
       control_(control_of(*device_)),
+      registers_(device_->reg_region("npu")),
       caps_(isa::read_caps(registers_)),
       ring_(device_->mem_region("xchg").malloc(
           std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page)) {

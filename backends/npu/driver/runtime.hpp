@@ -93,8 +93,8 @@ class Runtime {
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 
   DevicePtr device_;
-  RegRegion& registers_;
   isa::DeviceControl& control_;
+  RegRegion& registers_;
   isa::Caps caps_;
   MemChunk ring_;
   std::uint32_t tail_ = 0;

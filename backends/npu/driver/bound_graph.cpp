@@ -68,6 +68,15 @@ class Binder {
  private:
   double step(MapId map) const { return bound_.graph.map(map).step; }
 
+  /// The step of a result, raised until `factor` over it can be expressed: a value whose range is
+  /// noise beside its operands' is held as coarsely as those allow.
+  double result_step(MapId map, double factor, double largest) {
+    double& step = bound_.graph.maps[static_cast<std::size_t>(map)].step;
+    step = std::max(step, factor / largest);
+    return step;
+  }
+  double largest_multiplier() const { return options_.profile == Profile::m8 ? 0.996 : 16383; }
+
   void bind_constant(std::size_t id) {
     FeatureMap& map = bound_.graph.maps[id];
     const HostBuffer buffer = constants_(*map.constant);
@@ -138,7 +147,7 @@ class Binder {
     return result;
   }
 
-  void bind_weights(const Layer& layer, BoundLayer& bound) const {
+  void bind_weights(const Layer& layer, BoundLayer& bound) {
     const std::string& what = layer.values.front();
     const HostBuffer weights = constants_(*layer.weights);
     bound.real_weights = dense_floats(weights);
@@ -146,7 +155,7 @@ class Binder {
     const double one = 1;
     QuantizedWeights quantized =
         quantize_weights(weights.view(), {&one, 1}, options_.per_channel, what);
-    const double in = step(layer.input), out = step(layer.made);
+    const double in = step(layer.input);
     const std::size_t channels = quantized.steps.size();
     const std::size_t row = bound.real_weights.size() / std::max<std::size_t>(channels, 1);
     for (std::size_t o = 0; o < channels; ++o) {
@@ -154,7 +163,12 @@ class Binder {
       const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
       if (!std::isfinite(bias)) throw Error(Errc::bad_input, what, "the bias is not finite");
       coarsen(values, {bound.real_weights.data() + o * row, row}, bias / in, quantized.steps[o]);
+    }
+    const double coarsest = channels == 0 ? 0 : *std::ranges::max_element(quantized.steps);
+    const double out = result_step(layer.made, in * coarsest, largest_multiplier());
+    for (std::size_t o = 0; o < channels; ++o) {
       const double acc_step = in * quantized.steps[o];
+      const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
       bound.records.push_back(record(std::llrint(bias / acc_step), acc_step / out, what));
     }
     bound.weights = std::move(quantized.values);
@@ -184,16 +198,22 @@ class Binder {
     }
   }
 
-  void bind_matmul(const Layer& layer, BoundLayer& bound) const {
+  void bind_matmul(const Layer& layer, BoundLayer& bound) {
     const std::string& what = layer.values.front();
-    const double factor = step(layer.input) * step(layer.second) / step(layer.made);
+    const double acc_step = step(layer.input) * step(layer.second);
+    const double factor = acc_step / result_step(layer.made, acc_step, largest_multiplier());
     const auto channels = static_cast<std::size_t>(bound_.graph.map(layer.made).dims.c);
     bound.records.assign(channels, record(0, factor, what));
     set_result(layer, bound);
   }
 
-  void bind_pool(const Layer& layer, BoundLayer& bound) const {
-    const double ratio = step(layer.input) / step(layer.made) * layer.factor;
+  void bind_pool(const Layer& layer, BoundLayer& bound) {
+    const double in = step(layer.input) * layer.factor;
+    if (layer.kind == Layer::Kind::max_pool) {
+      // Its result has the step of its input, which may have been raised.
+      bound_.graph.maps[static_cast<std::size_t>(layer.made)].step = in;
+    }
+    const double ratio = in / result_step(layer.made, in, multiplier_max / 2);
     if (ratio != 1) {
       const Multiplier by = encode_multiplier(ratio, Profile::m15, layer.values.front());
       bound.scaling = {by.m, 0, by.s};
@@ -201,10 +221,14 @@ class Binder {
     set_result(layer, bound);
   }
 
-  BoundPost bind_post(const Layer& layer, const Post& post, MapId before) const {
+  BoundPost bind_post(const Layer& layer, const Post& post, MapId before) {
     BoundPost bound;
-    const double a = step(before), out = step(post.result);
+    const double a = step(before);
     const double b = post.other == no_map ? 0 : step(post.other);
+    const double most = post.kind == Post::Kind::lut   ? 0
+                        : post.kind == Post::Kind::mul ? a * b
+                                                       : std::max(a, b);
+    const double out = result_step(post.result, most, multiplier_max);
     const std::string& what = layer.values.back();
     bound.limits = limits_of(post.activation, out);
     switch (post.kind) {

@@ -10,6 +10,7 @@ using std::int64_t;
 
 constexpr int64_t max_side = 4096;          // h and w of REQ
 constexpr int64_t max_line_stride = 65535;  // rows of EW
+constexpr int64_t max_row_bytes = 1 << 20;  // of LOAD
 
 std::uint32_t u32(int64_t value) { return static_cast<std::uint32_t>(value); }
 
@@ -179,26 +180,18 @@ class LayerEmitter {
 
   WeightRef weight_ref(const Tile& tile, int64_t k0, int64_t k1) {
     const int64_t c = int64_t{1} << shape_.log2c;
-    const bool linear = layer_.kind == Layer::Kind::linear && shape_.taps > 1;
     const int64_t depth = shape_.is_channelwise() ? 1 : (k1 - k0) * c;
-    const int64_t block_bytes = depth * shape_.taps * line_bytes;
+    const int64_t lines = depth * (shape_.is_flattened() ? 1 : shape_.taps);
+    const int64_t block_bytes = lines * line_bytes;
     const auto found = weights_.find({tile.b0, tile.b1, k0, k1, 0, 0});
-    const WeightRef ref{found.address, depth * shape_.taps};
+    const WeightRef ref{found.address, lines};
     if (found.loaded) return ref;
     const int64_t from = constants_.weights + tile.b0 * constants_.block_bytes;
-    const bool whole = block_bytes == constants_.block_bytes;
-    if (linear && !whole) {
-      // The same inputs of every pixel of the flattened image.
-      for (int64_t b = 0; b < tile.blocks(); ++b) {
-        load_constant(from + b * constants_.block_bytes + k0 * c * line_bytes,
-                      found.address + b * block_bytes, shape_.taps, depth * line_bytes,
-                      shape_.in_blocks * c * line_bytes);
-      }
-    } else if (whole && shape_.is_channelwise()) {
+    if (block_bytes == constants_.block_bytes && tile.blocks() * block_bytes <= max_row_bytes) {
       load_constant(from, found.address, 1, tile.blocks() * block_bytes, 0);
     } else {
-      load_constant(from + (shape_.is_channelwise() ? 0 : k0 * c * shape_.taps * line_bytes),
-                    found.address, tile.blocks(), block_bytes, constants_.block_bytes);
+      load_constant(from + k0 * c * (lines / depth) * line_bytes, found.address, tile.blocks(),
+                    block_bytes, constants_.block_bytes);
     }
     return ref;
   }
@@ -267,9 +260,10 @@ class LayerEmitter {
   }
 
   void emit_sums(const Tile& tile) {
-    for (int64_t k0 = 0; k0 < shape_.in_blocks; k0 += tiling_.in_blocks) {
-      const int64_t k1 = std::min(k0 + tiling_.in_blocks, shape_.in_blocks);
-      const InputRef in = input_ref(tile, k0, k1);
+    for (int64_t k0 = 0; k0 < shape_.sum_parts(); k0 += tiling_.sum_parts) {
+      const int64_t k1 = std::min(k0 + tiling_.sum_parts, shape_.sum_parts());
+      const InputRef in =
+          shape_.is_flattened() ? input_ref(tile, 0, shape_.in_blocks) : input_ref(tile, k0, k1);
       if (layer_.kind == Layer::Kind::conv) {
         emit_conv(tile, in, weight_ref(tile, k0, k1), k0, k1);
       } else if (layer_.kind == Layer::Kind::linear) {
@@ -318,25 +312,31 @@ class LayerEmitter {
     instruction.pad_left = u32(window.left);
   }
 
-  // Rows of the product are images; each pixel of the flattened image adds its part of the sum.
+  // Rows of the product are images; the parts of the sum are the blocks of channels of the first
+  // pixel of the flattened image, then those of the second, ...
   void emit_linear(const Tile& tile, const InputRef& in, const WeightRef& weights, int64_t k0,
                    int64_t k1) {
     isa::Gemm gemm;
     gemm.m = u32(tile.images());
     gemm.n = u32(channels(tile));
-    gemm.k = u32(std::min(shape_.in.c, k1 * block_channels) - k0 * block_channels);
     gemm.a_log2c = 5;
     gemm.a_row_stride = u32(in.image_bytes / line_bytes);
     gemm.a_block_stride = u32(in.stride);
     gemm.b_row_stride = 1;
     gemm.b_block_stride = u32(weights.block_lines);
     gemm.acc_block_stride = u32(pixels(tile));
-    const int64_t depth = (k1 - k0) * block_channels;
-    for (int64_t tap = 0; tap < shape_.taps; ++tap) {
-      gemm.flags = k0 > 0 || tap > 0 ? isa::flag_bit(isa::Flag::accumulate) : std::uint8_t{0};
-      gemm.a_line = in.line(tap);
-      gemm.b_line = u32(weights.address / line_bytes + tap * depth);
+    const int64_t blocks = shape_.in_blocks;
+    for (int64_t part = k0; part < k1;) {
+      const int64_t first = part % blocks;
+      const int64_t last = std::min(blocks, first + k1 - part);
+      // The input holds all blocks when it is flattened, or else those from k0 on.
+      const int64_t block = shape_.is_flattened() ? first : first - k0;
+      gemm.flags = part > 0 ? isa::flag_bit(isa::Flag::accumulate) : std::uint8_t{0};
+      gemm.k = u32(std::min(shape_.in.c, last * block_channels) - first * block_channels);
+      gemm.a_line = in.line(part / blocks + block * in.stride);
+      gemm.b_line = u32(weights.address / line_bytes + (part - k0) * block_channels);
       add(gemm);
+      part += last - first;
     }
   }
 

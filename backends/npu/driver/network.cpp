@@ -118,6 +118,7 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   try {
     attempt(commands(frame), frame, report);
   } catch (const Error& error) {
+    if (error.code() == Errc::device_lost) runtime_->set_state(State::removed);
     const bool device = error.code() == Errc::device_error ||
                         error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
     if (!device || !options_.host_fallback || runtime_->state() == State::removed) throw;

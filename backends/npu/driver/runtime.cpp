@@ -49,8 +49,8 @@ bool DeviceImage::is_intact() const {
 
 Runtime::Runtime(DevicePtr device)
     : device_(std::move(device)),
-      registers_(device_->reg_region("npu")),
       control_(control_of(*device_)),
+      registers_(device_->reg_region("npu")),
       caps_(isa::read_caps(registers_)),
       ring_(device_->mem_region("xchg").malloc(
           std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page)) {
@@ -158,7 +158,9 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
     if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
     const std::uint32_t status = read(isa::reg::status);
     if (isa::bits::fault.get(status) != 0) return fault();
-    if (read(isa::reg::fence) >= fence) {
+    const std::uint32_t reached = read(isa::reg::fence);
+    if (reached == isa::gone && is_gone()) continue;
+    if (reached >= fence) {
       // Asked again: the interrupt may have come after the wait ended.
       if ((pending & isa::bits::irq_fence.mask()) == 0 &&
           (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {

@@ -65,7 +65,10 @@ class Runtime {
 
   // What follows needs the lock: one job at a time.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
-  State state() const noexcept { return state_; }
+  State state() {
+    if (is_gone()) state_ = State::removed;
+    return state_;
+  }
   void set_state(State state) noexcept { state_ = state; }
   Counters& counters() noexcept { return counters_; }
 
@@ -90,8 +93,8 @@ class Runtime {
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 
   DevicePtr device_;
-  RegRegion& registers_;
   isa::DeviceControl& control_;
+  RegRegion& registers_;
   isa::Caps caps_;
   MemChunk ring_;
   std::uint32_t tail_ = 0;

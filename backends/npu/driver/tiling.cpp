@@ -34,6 +34,12 @@ std::int64_t input_rows_of(const LayerShape& shape, std::int64_t rows) {
   return std::min(need, shape.in.h);
 }
 
+/// Blocks of the input in one buffer.
+std::int64_t input_blocks(const LayerShape& shape, const Tiling& tiling) {
+  if (shape.is_channelwise()) return tiling.out_blocks;
+  return shape.is_flattened() ? shape.in_blocks : tiling.sum_parts;
+}
+
 void set_bytes(const LayerShape& shape, Tiling& tiling) {
   const bool whole = tiling.rows == shape.out.h;
   const std::int64_t out_pixels = tiling.images * tiling.rows * shape.out.w;
@@ -45,14 +51,15 @@ void set_bytes(const LayerShape& shape, Tiling& tiling) {
                                          : input_rows_of(shape, tiling.rows);
   const std::int64_t c = std::int64_t{1} << shape.log2c;
   const std::int64_t in_image = whole_lines(in_rows * shape.in.w * c);
-  const std::int64_t tile_blocks = shape.is_channelwise() ? tiling.out_blocks : tiling.in_blocks;
+  const std::int64_t tile_blocks = input_blocks(shape, tiling);
   tiling.input_bytes = shape.loads_input ? tile_blocks * tiling.images * in_image : 0;
   if (shape.layer->kind == Layer::Kind::matmul) {
-    const std::int64_t depth = std::min(tiling.in_blocks * block_channels, shape.in.c);
+    const std::int64_t depth = std::min(tiling.sum_parts * block_channels, shape.in.c);
     tiling.weight_bytes = shape.loads_second ? tiling.out_blocks * depth * line_bytes : 0;
   } else if (shape.has_weights) {
-    const std::int64_t depth = shape.is_channelwise() ? 1 : tiling.in_blocks * c;
-    tiling.weight_bytes = tiling.out_blocks * depth * shape.taps * line_bytes;
+    const std::int64_t depth = shape.is_channelwise() ? 1 : tiling.sum_parts * c;
+    const std::int64_t taps = shape.is_flattened() ? 1 : shape.taps;
+    tiling.weight_bytes = tiling.out_blocks * depth * taps * line_bytes;
   }
   tiling.record_bytes = shape.has_records ? tiling.out_blocks * block_channels * 8 : 0;
   tiling.output_bytes = shape.stores_output ? tiling.out_blocks * out_pixels * line_bytes : 0;
@@ -71,15 +78,15 @@ bool fits_instructions(const LayerShape& shape, const Tiling& tiling, const isa:
   const std::int64_t acc_rows = caps.acc_bytes / isa::acc_row_bytes;
   if (shape.has_records && pixels * tiling.out_blocks > acc_rows) return false;
   if (pixels > max_tile_pixels) return false;
-  const std::int64_t tile_blocks = shape.is_channelwise() ? tiling.out_blocks : tiling.in_blocks;
-  if (shape.loads_input && tiling.input_bytes / tile_blocks >= max_row_bytes) return false;
-  if (shape.has_weights && tiling.weight_bytes / tiling.out_blocks > max_weight_block &&
-      tiling.out_blocks > 1) {
+  if (shape.loads_input && tiling.input_bytes / input_blocks(shape, tiling) >= max_row_bytes) {
     return false;
   }
+  if (tiling.weight_bytes / tiling.out_blocks > max_weight_block) return false;
   // A sum of one instruction.
-  return tiling.in_blocks * (std::int64_t{1} << shape.log2c) * shape.taps <= isa::max_reduction ||
-         shape.is_channelwise();
+  if (shape.is_channelwise()) return true;
+  const std::int64_t parts = shape.is_flattened() ? std::min(tiling.sum_parts, shape.in_blocks)
+                                                  : tiling.sum_parts * shape.taps;
+  return parts * (std::int64_t{1} << shape.log2c) <= isa::max_reduction;
 }
 
 void set_traffic(const LayerShape& shape, Tiling& tiling) {
@@ -87,15 +94,15 @@ void set_traffic(const LayerShape& shape, Tiling& tiling) {
                                    (shape.out.n / shape.images) *
                                    ceil_div(shape.out.h, tiling.rows);
   const std::int64_t groups = ceil_div(shape.out_blocks, tiling.out_blocks);
-  const std::int64_t steps =
-      shape.is_channelwise() ? 1 : ceil_div(shape.in_blocks, tiling.in_blocks);
+  const std::int64_t steps = ceil_div(shape.sum_parts(), tiling.sum_parts);
+  const std::int64_t input_steps = shape.is_flattened() ? 1 : steps;
   const std::int64_t all_input =
-      tiling.input_bytes * pixel_tiles * (shape.is_channelwise() ? groups : steps);
+      tiling.input_bytes * pixel_tiles * (shape.is_channelwise() ? groups : input_steps);
   const std::int64_t all_weights = tiling.weight_bytes * groups * steps;
   const std::int64_t repeats = shape.is_channelwise() ? 1 : groups;
   // Pixels outside: the input once, when it stays for all groups; weights again for every tile.
-  const std::int64_t pixels_outer =
-      all_input * (steps > 1 ? repeats : 1) + all_weights * (groups * steps > 1 ? pixel_tiles : 1);
+  const std::int64_t pixels_outer = all_input * (input_steps > 1 ? repeats : 1) +
+                                    all_weights * (groups * steps > 1 ? pixel_tiles : 1);
   const std::int64_t blocks_outer =
       all_input * repeats + all_weights * (steps > 1 ? pixel_tiles : 1);
   tiling.blocks_outer = blocks_outer < pixels_outer;
@@ -127,11 +134,10 @@ struct Search {
   }
 
   void all() {
-    const auto in_steps = shape.is_sum() ? halvings(shape.in_blocks) : std::vector{shape.in_blocks};
-    for (const std::int64_t in_blocks : in_steps) {
+    for (const std::int64_t sum_parts : halvings(shape.sum_parts())) {
       for (const std::int64_t out_blocks : halvings(shape.out_blocks)) {
         Tiling tiling;
-        tiling.in_blocks = in_blocks;
+        tiling.sum_parts = sum_parts;
         tiling.out_blocks = out_blocks;
         tiling.rows = shape.out.h;
         for (const std::int64_t images : halvings(shape.images)) {
@@ -192,7 +198,13 @@ bool LayerShape::is_channelwise() const noexcept {
          layer->kind == Layer::Kind::sum_pool || layer->kind == Layer::Kind::move;
 }
 
-bool LayerShape::is_sum() const noexcept { return !is_channelwise(); }
+bool LayerShape::is_flattened() const noexcept {
+  return layer->kind == Layer::Kind::linear && taps > 1;
+}
+
+std::int64_t LayerShape::sum_parts() const noexcept {
+  return is_channelwise() ? 1 : is_flattened() ? taps * in_blocks : in_blocks;
+}
 
 InputRows LayerShape::input_rows(std::int64_t y0, std::int64_t y1) const noexcept {
   if (layer->kind == Layer::Kind::linear || layer->kind == Layer::Kind::matmul) return {0, in.h, 0};
@@ -229,7 +241,6 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
 
 std::int64_t least_work_bytes(const LayerShape& shape) {
   Tiling tiling;
-  tiling.in_blocks = shape.is_sum() ? 1 : shape.in_blocks;
   tiling.buffers = 1;
   set_bytes(shape, tiling);
   return tiling.work_bytes();

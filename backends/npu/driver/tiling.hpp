@@ -34,8 +34,12 @@ class LayerShape {
   InputRows input_rows(std::int64_t y0, std::int64_t y1) const noexcept;
   /// Whether output blocks read the input blocks of the same number only.
   bool is_channelwise() const noexcept;
-  /// Whether a sum over input channels may be cut into several.
-  bool is_sum() const noexcept;
+  /// Whether every step of the sum needs all of the input: an image flattened to a row, whose sum
+  /// goes pixel by pixel and is cut in its weights only.
+  bool is_flattened() const noexcept;
+  /// Parts that the sum over inputs may be cut into: blocks of channels, of each pixel when
+  /// flattened.
+  std::int64_t sum_parts() const noexcept;
 
   const Layer* layer = nullptr;
   Dims in, out;                   ///< of what the main operation reads and makes
@@ -59,7 +63,7 @@ struct Tiling {
   std::int64_t images = 1;      ///< per tile
   std::int64_t rows = 1;        ///< per tile; all of them when images > 1
   std::int64_t out_blocks = 1;  ///< per tile
-  std::int64_t in_blocks = 1;   ///< per step of the sum
+  std::int64_t sum_parts = 1;   ///< per step of the sum; LayerShape::sum_parts()
   bool blocks_outer = false;    ///< goes through all pixels before the next blocks
   std::int64_t buffers = 2;     ///< of each kind: 2 lets loads run ahead
   // Bytes of one buffer of each kind; 0 where there is none.

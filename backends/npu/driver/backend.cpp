@@ -60,6 +60,9 @@ class BoundOnDevice final : public BoundPartition {
  public:
   BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const DeviceNetwork> network)
       : shared_(std::move(shared)), network_(std::move(network)) {}
+  std::vector<std::byte> save() const override {
+    return save_network(network_->compiled(), shared_->runtime->caps());
+  }
   void run_on_device(DeviceFrame& frame) const override {
     RunReport report;
     network_->run(frame, report);
@@ -82,30 +85,39 @@ class NpuPartition final : public Partition {
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     const Options& options = shared_->options;
-    const auto bound_graph = [&] {
-      BindOptions bind;
-      bind.per_channel = options.per_channel;
-      bind.profile = options.profile;
-      if (shared_->runtime) {
-        bind.profile = shared_->runtime->caps().m8 ? Profile::m8 : Profile::m15;
-      }
-      return bind_graph(
-          graph_, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
-    };
     if (options.mode != Mode::device) {
-      return std::make_unique<BoundOnHost>(bound_graph(), options.mode);
+      return std::make_unique<BoundOnHost>(bound_graph(constants), options.mode);
     }
-    auto network = std::make_shared<const DeviceNetwork>(
-        shared_->runtime,
-        compile_network(bound_graph(), program_, shared_->runtime->caps(),
-                        {options.placement, options.merge}),
-        options);
+    return on_device(compile_network(bound_graph(constants), program_, shared_->runtime->caps(),
+                                     {options.placement, options.merge}));
+  }
+  std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
+                                             std::span<const std::byte> saved) const override {
+    const Options& options = shared_->options;
+    if (options.mode != Mode::device) return bind(constants);
+    return on_device(restore_network(bound_graph(constants), program_, shared_->runtime->caps(),
+                                     options.merge, saved));
+  }
+
+ private:
+  BoundGraph bound_graph(const BoundConstants& constants) const {
+    BindOptions bind;
+    bind.per_channel = shared_->options.per_channel;
+    bind.profile = shared_->options.profile;
+    if (shared_->runtime) {
+      bind.profile = shared_->runtime->caps().m8 ? Profile::m8 : Profile::m15;
+    }
+    return bind_graph(
+        graph_, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
+  }
+  std::unique_ptr<BoundPartition> on_device(CompiledNetwork compiled) const {
+    auto network = std::make_shared<const DeviceNetwork>(shared_->runtime, std::move(compiled),
+                                                         shared_->options);
     const std::scoped_lock lock(shared_->mutex);
     shared_->networks.push_back(network);
     return std::make_unique<BoundOnDevice>(shared_, std::move(network));
   }
 
- private:
   std::shared_ptr<Shared> shared_;
   const Lowered& program_;
   Graph graph_;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 namespace {
@@ -107,6 +108,7 @@ class NetworkCompiler {
 
   void compile() {
     network_.image = make_weight_image(network_.bound, network_.places);
+    if (options_.work_bytes > 0) return use(options_.placement, options_.work_bytes);
     if (options_.placement == Placement::none) return use(Placement::none, caps_.ocm_bytes);
     std::vector<Placement> strategies{options_.placement};
     if (options_.placement == Placement::best) {
@@ -197,6 +199,7 @@ CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const 
   network.bound = std::move(bound);
   NetworkCompiler(network, program, caps, options).compile();
   network.constant_bytes = static_cast<std::int64_t>(network.image.bytes.size());
+  network.constant_crc = isa::crc32c(network.image.bytes);
   for (Stage& stage : network.stages) stage.bytes = isa::assemble(stage.program);
   return network;
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Stage {
 struct CompileOptions {
   Placement placement = Placement::best;
   bool merge = true;  ///< one program for as many layers as possible, or one for each
+  /// OCM for tiles; 0: as the compiler finds best.
+  std::int64_t work_bytes = 0;
 };
 
 struct CompiledNetwork {
@@ -42,6 +45,7 @@ struct CompiledNetwork {
   WeightImage image;
   std::vector<Stage> stages;
   std::int64_t constant_bytes = 0;
+  std::uint32_t constant_crc = 0;
   std::int64_t ftmp_bytes = 0;
   std::int64_t work_bytes = 0;            ///< OCM that tiles take in turns
   Placement placement = Placement::none;  ///< the strategy that was used
@@ -53,6 +57,16 @@ struct CompiledNetwork {
 /// `slab_bytes`, and shapes of inputs and outputs, are those of `program`.
 CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
                                 const CompileOptions& options);
+
+/// The network as bytes: the device it is for, the choices that the compiler searched for, and the
+/// programs. Constants follow from the weights and are there as a checksum.
+std::vector<std::byte> save_network(const CompiledNetwork& network, const isa::Caps& caps);
+
+/// Compiles again with the choices of a saved network, without the search, and compares. Nothing of
+/// what is saved reaches a device unchecked. Errc::incompatible naming what differs (capabilities,
+/// weights or calibration, programs), Errc::corrupt for bytes that are no saved network.
+CompiledNetwork restore_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
+                                bool merge, std::span<const std::byte> saved);
 
 /// Which stage runs a layer's instructions, for people: layers, places, bytes, predicted cycles.
 std::string describe(const CompiledNetwork& network);

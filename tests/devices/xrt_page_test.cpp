@@ -23,6 +23,7 @@
 
 #include <catch2/catch.hpp>
 
+// The examples name what they do not use.
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #pragma GCC diagnostic ignored "-Wunused-but-set-variable"
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -104,7 +105,7 @@ void running(Session& session, const Buffer& x, std::vector<Buffer>& outputs, Me
   Session mine = session.fork();
   Session part = session.view(2, 5);
   session.set_merge(false);
-  session.report(shapes).transfers;
+  use(session.report(shapes).transfers);
   session.explain("conv1", shapes);
 }
 

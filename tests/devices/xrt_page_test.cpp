@@ -31,6 +31,22 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 namespace tenon {
+namespace xrt_page {
+
+// Declared only: with external linkage nobody misses the definitions.
+struct SamplePartition : Partition {
+  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override;
+};
+struct SampleBound : BoundPartition {
+  void run(HostFrame& frame) const override;
+};
+struct Sample : Backend {
+  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override;
+  std::optional<std::string> refuses(const Step& step) const override;
+};
+
+}  // namespace xrt_page
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -238,17 +254,6 @@ void buffers(MemRegion& dram, MemRegion& host, const MemChunk& chunk, std::ostre
     double real = q * params.factor(channel);
   }
 }
-
-struct SamplePartition : Partition {
-  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override;
-};
-struct SampleBound : BoundPartition {
-  void run(HostFrame& frame) const override;
-};
-struct Sample : Backend {
-  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override;
-  std::optional<std::string> refuses(const Step& step) const override;
-};
 
 void backends(Session& session) {
   Session mine = session.fork();

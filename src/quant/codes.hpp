@@ -27,7 +27,7 @@ template <int shift>
 inline void merge_crumbs(const std::uint8_t (&packed)[64], std::uint8_t* codes) noexcept {
   for (int group = 0; group < 8; ++group) {
     for (int i = 0; i < 32; ++i) {
-      const unsigned crumb = (packed[group / 4 * 32 + i] >> (group % 4 * 2)) & 3u;
+      const unsigned crumb = (unsigned{packed[group / 4 * 32 + i]} >> (group % 4 * 2)) & 3u;
       codes[group * 32 + i] = static_cast<std::uint8_t>(codes[group * 32 + i] | (crumb << shift));
     }
   }

@@ -23,6 +23,7 @@
 
 #include <catch2/catch.hpp>
 
+// The examples name what they do not use.
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #pragma GCC diagnostic ignored "-Wunused-but-set-variable"
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -30,6 +31,22 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 namespace tenon {
+namespace xrt_page {
+
+// Declared only: with external linkage nobody misses the definitions.
+struct SamplePartition : Partition {
+  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override;
+};
+struct SampleBound : BoundPartition {
+  void run(HostFrame& frame) const override;
+};
+struct Sample : Backend {
+  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override;
+  std::optional<std::string> refuses(const Step& step) const override;
+};
+
+}  // namespace xrt_page
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -104,7 +121,7 @@ void running(Session& session, const Buffer& x, std::vector<Buffer>& outputs, Me
   Session mine = session.fork();
   Session part = session.view(2, 5);
   session.set_merge(false);
-  session.report(shapes).transfers;
+  use(session.report(shapes).transfers);
   session.explain("conv1", shapes);
 }
 
@@ -237,17 +254,6 @@ void buffers(MemRegion& dram, MemRegion& host, const MemChunk& chunk, std::ostre
     double real = q * params.factor(channel);
   }
 }
-
-struct SamplePartition : Partition {
-  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override;
-};
-struct SampleBound : BoundPartition {
-  void run(HostFrame& frame) const override;
-};
-struct Sample : Backend {
-  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override;
-  std::optional<std::string> refuses(const Step& step) const override;
-};
 
 void backends(Session& session) {
   Session mine = session.fork();

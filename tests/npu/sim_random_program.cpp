@@ -144,7 +144,7 @@ class Maker {
   // ---- Layers -------------------------------------------------------------------------------
 
   Layer draw_layer() {
-    switch (below(8)) {
+    switch (below(9)) {
       case 0:
       case 1:
       case 2:
@@ -296,6 +296,7 @@ class Maker {
     const Requant req = requant(g.n, params.ocm_line);
     const std::uint32_t source = input_at(k_blocks * m * c);
     const std::uint32_t out = output_at(n_blocks * m * line_bytes);
+    const bool split = !plain && k_blocks > 1 && below(2) == 0;
     layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
                            std::vector<Instruction>& loads, std::vector<Instruction>& compute,
                            std::vector<Instruction>& stores) {
@@ -317,7 +318,15 @@ class Maker {
       tile.a_line = at.in;
       tile.acc_row = at.acc;
       tile.acc_block_stride = rows;
-      compute.emplace_back(tile);
+      for (std::uint32_t block = 0; split && block < k_blocks; ++block) {
+        Gemm part = tile;
+        part.k = std::min(lanes, g.k - block * lanes);
+        part.a_line = at.in + block * rows;
+        part.b_line = g.b_line + block * (transposed ? b_rows : lanes);
+        if (block > 0) part.flags |= flag_bit(Flag::accumulate);
+        compute.emplace_back(part);
+      }
+      if (!split) compute.emplace_back(tile);
       Requant q = req;
       q.acc_row = at.acc;
       q.acc_block_stride = rows;
@@ -365,6 +374,7 @@ class Maker {
     const std::uint32_t row_bytes = d.in_w * line_bytes;
     const std::uint32_t source = input_at(d.blocks * in_h * row_bytes);
     const std::uint32_t out = output_at(d.blocks * out_h * d.out_w * line_bytes);
+    const bool twice = below(3) == 0;
     layer.tile = [=, this](std::uint32_t first, std::uint32_t rows, const Layer::Buffers& at,
                            std::vector<Instruction>& loads, std::vector<Instruction>& compute,
                            std::vector<Instruction>& stores) {
@@ -383,6 +393,10 @@ class Maker {
       tile.acc_row = at.acc;
       tile.acc_block_stride = rows * d.out_w;
       compute.emplace_back(tile);
+      if (twice) {
+        tile.flags = flag_bit(Flag::accumulate);
+        compute.emplace_back(tile);
+      }
       Requant q = req;
       q.acc_row = at.acc;
       q.acc_block_stride = rows * d.out_w;
@@ -445,6 +459,63 @@ class Maker {
       compute.emplace_back(tile);
       store_blocks(stores, at.out, p.blocks, rows * p.out_w, rows, p.out_w, out,
                    out_h * p.out_w * line_bytes, first);
+    };
+    return layer;
+  }
+
+  /// A tile with padding on all sides and gaps between its rows, copied line by line.
+  Layer movement() {
+    Load l;
+    l.segment = static_cast<std::uint32_t>(Segment::input);
+    l.rows = between(1, 8);
+    l.row_bytes = between(1, 200);
+    l.ddr_stride = below(3) == 0 ? 0 : below(400);
+    l.pad_top = below(4);
+    l.pad_bottom = below(4);
+    l.pad_left = below(70);
+    l.pad_right = below(70);
+    const std::uint32_t width = l.pad_left + l.row_bytes + l.pad_right;
+    const std::uint32_t height = l.pad_top + l.rows + l.pad_bottom;
+    l.ocm_stride = width + below(40);
+    l.offset = input_at((l.rows - 1) * l.ddr_stride + l.row_bytes);
+    // Only whole lines that the load has written are copied: those of the first row.
+    const std::uint32_t lines = std::max(1U, width / line_bytes);
+    const std::uint32_t whole = std::min(lanes, width);
+    const std::uint32_t out = output_at((height + lines) * (width + 64));
+    Layer layer;
+    layer.tile = [=](std::uint32_t, std::uint32_t, const Layer::Buffers& at,
+                     std::vector<Instruction>& loads, std::vector<Instruction>& compute,
+                     std::vector<Instruction>& stores) {
+      Load tile = l;
+      tile.ocm_addr = at.in * line_bytes;
+      loads.emplace_back(tile);
+      Elementwise copy;
+      copy.function = static_cast<std::uint32_t>(EwFunction::clamp);
+      copy.m1 = copy.m2 = 1;
+      copy.lo = -128;
+      copy.hi = 127;
+      copy.a_line = at.in;
+      copy.a_step = 1;
+      copy.out_line = at.out;
+      copy.out_step = 2;
+      copy.columns = lines;
+      copy.lanes = whole;
+      compute.emplace_back(copy);
+      Store rows;
+      rows.segment = static_cast<std::uint32_t>(Segment::output);
+      rows.ocm_addr = tile.ocm_addr;
+      rows.rows = height;
+      rows.row_bytes = width;
+      rows.ocm_stride = tile.ocm_stride;
+      rows.ddr_stride = width + 3;
+      rows.offset = out;
+      stores.emplace_back(rows);
+      rows.ocm_addr = at.out * line_bytes;
+      rows.rows = lines;
+      rows.row_bytes = rows.ddr_stride = line_bytes;
+      rows.ocm_stride = 2 * line_bytes;
+      rows.offset = out + height * (width + 3);
+      stores.emplace_back(rows);
     };
     return layer;
   }
@@ -590,6 +661,8 @@ class Maker {
     to.blocked_place = below(2) == 0 ? ocm_place : static_cast<std::uint32_t>(Segment::ftmp);
     to.blocked_offset = 64 * below(4);
     const bool real = below(3) != 0;
+    const bool per_channel = real && below(2) == 0;
+    std::vector<Instruction> all;
     const std::uint32_t elements = to.pixels * to.channels;
     if (real) {
       add_floats(elements);
@@ -599,7 +672,20 @@ class Maker {
       to.mode = static_cast<std::uint32_t>(CvtMode::block);
       to.plain_offset = input_at(elements);
     }
-    std::vector<Instruction> all{to};
+    if (per_channel) {
+      const std::uint32_t factors = add_weights(to.channels * 4);
+      for (std::uint32_t i = 0; i < to.channels; ++i) {
+        const std::uint32_t bits = 0x3D000000 + below(0x02800000);
+        std::memcpy(result_.weight.data() + factors + i * 4, &bits, 4);
+      }
+      constexpr std::uint32_t factor_line = 1024;
+      all.emplace_back(load(0, factors, factor_line, to.channels * 4));
+      all.emplace_back(Barrier{});
+      to.flags = flag_bit(Flag::per_channel);
+      to.scale = 0;
+      to.scale_line = factor_line;
+    }
+    all.emplace_back(to);
     Convert from = to;
     from.mode = static_cast<std::uint32_t>(real ? CvtMode::dequantize : CvtMode::unblock);
     from.plain_place = static_cast<std::uint32_t>(Segment::output);
@@ -619,7 +705,7 @@ class Maker {
     result_.input.resize(float_at_ + std::size_t{count} * 4);
     for (std::uint32_t i = 0; i < count; ++i) {
       std::uint32_t bits = static_cast<std::uint32_t>(random_());
-      switch (below(8)) {
+      switch (below(9)) {
         case 0:
           break;  // anything, NaN and infinities among it
         case 1:

@@ -121,6 +121,7 @@ void visit(const LoadP& i, const RangeSink& sink) {
 }
 
 void visit(const Gemm& i, const RangeSink& sink) {
+  sums(sink, i, i.acc_row, i.acc_block_stride, ceil_div(i.n, lanes), i.m);
   const std::uint64_t c = std::uint64_t{1} << i.a_log2c;
   Runs a(sink, Space::ocm, false);
   pixels_of(a, std::uint64_t{i.a_line} * line_bytes, c, i.k, i.m, i.a_row_stride, i.a_block_stride);
@@ -130,10 +131,11 @@ void visit(const Gemm& i, const RangeSink& sink) {
   pixels_of(b, std::uint64_t{i.b_line} * line_bytes, lanes, transposed ? i.k : i.n,
             transposed ? i.n : i.k, i.b_row_stride, i.b_block_stride);
   b.flush();
-  sums(sink, i, i.acc_row, i.acc_block_stride, ceil_div(i.n, lanes), i.m);
 }
 
 void visit(const Conv& i, const RangeSink& sink) {
+  sums(sink, i, i.acc_row, i.acc_block_stride, ceil_div(i.out_channels, lanes),
+       std::uint64_t{i.out_h} * i.out_w);
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
   window(sink, std::uint64_t{i.in_line} * line_bytes, c, i.in_channels,
          touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
@@ -153,18 +155,16 @@ void visit(const Conv& i, const RangeSink& sink) {
     }
   }
   weights.flush();
-  sums(sink, i, i.acc_row, i.acc_block_stride, ceil_div(i.out_channels, lanes),
-       std::uint64_t{i.out_h} * i.out_w);
 }
 
 void visit(const Depthwise& i, const RangeSink& sink) {
+  sums(sink, i, i.acc_row, i.acc_block_stride, i.blocks, std::uint64_t{i.out_h} * i.out_w);
   window(sink, std::uint64_t{i.in_line} * line_bytes, lanes, std::uint64_t{i.blocks} * lanes,
          touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
          touched(i.in_w, i.out_w, i.kernel_w, i.stride_w, i.dilation_w, i.pad_left),
          i.in_row_stride, i.in_block_stride);
   const std::uint64_t lines = std::uint64_t{i.blocks} * i.kernel_h * i.kernel_w;
   sink({Space::ocm, 0, false, std::uint64_t{i.w_line} * line_bytes, lines * line_bytes});
-  sums(sink, i, i.acc_row, i.acc_block_stride, i.blocks, std::uint64_t{i.out_h} * i.out_w);
 }
 
 void tiles(const RangeSink& sink, std::uint64_t line, std::uint64_t blocks, std::uint64_t rows,
@@ -199,6 +199,7 @@ void element_lines(const RangeSink& sink, bool write, const Elementwise& i, std:
 }
 
 void visit(const Elementwise& i, const RangeSink& sink) {
+  element_lines(sink, true, i, i.out_line, i.out_row_stride, i.out_step, line_bytes);
   element_lines(sink, false, i, i.a_line, i.a_row_stride, i.a_step, i.lanes);
   const auto function = static_cast<EwFunction>(i.function);
   if (function == EwFunction::lut) {
@@ -206,15 +207,14 @@ void visit(const Elementwise& i, const RangeSink& sink) {
   } else if (function != EwFunction::clamp) {
     element_lines(sink, false, i, i.b_line, i.b_row_stride, i.b_step, i.lanes);
   }
-  element_lines(sink, true, i, i.out_line, i.out_row_stride, i.out_step, line_bytes);
 }
 
 void visit(const Pool& i, const RangeSink& sink) {
+  tiles(sink, i.out_line, i.blocks, i.out_h, i.out_w, i.out_row_stride, i.out_block_stride);
   window(sink, std::uint64_t{i.in_line} * line_bytes, lanes, std::uint64_t{i.blocks} * lanes,
          touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, 1, i.pad_top),
          touched(i.in_w, i.out_w, i.kernel_w, i.stride_w, 1, i.pad_left), i.in_row_stride,
          i.in_block_stride);
-  tiles(sink, i.out_line, i.blocks, i.out_h, i.out_w, i.out_row_stride, i.out_block_stride);
 }
 
 void visit(const Store& i, const RangeSink& sink) {
@@ -261,13 +261,9 @@ void visit(const Convert& i, const RangeSink& sink) {
     sink({Space::ocm, 0, false, std::uint64_t{i.scale_line} * line_bytes,
           std::uint64_t{i.channels} * 4});
   }
-  if (mode == CvtMode::quantize || mode == CvtMode::block) {
-    plain_side(i, false, element, sink);
-    blocked_side(i, true, sink);
-  } else {
-    blocked_side(i, false, sink);
-    plain_side(i, true, element, sink);
-  }
+  const bool to_blocked = mode == CvtMode::quantize || mode == CvtMode::block;
+  blocked_side(i, to_blocked, sink);
+  plain_side(i, !to_blocked, element, sink);
 }
 
 void visit(const Common&, const RangeSink&) {}

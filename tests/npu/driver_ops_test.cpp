@@ -6,6 +6,8 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops.hpp>
 
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 
 namespace tenon::npu {
@@ -122,6 +124,69 @@ TEST_CASE("npu op: linear, and an image flattened to a row") {
              return {linear(in[0], graph.constant("w", Shape({33, 40}, f32)),
                             graph.constant("b", Shape({33}, f32)), in[1])};
            }));
+}
+
+TEST_CASE("npu op: a sum of more products than an accumulator takes at once") {
+  constexpr std::int64_t inputs = 140'000;
+  Network network = make_network(
+      {Shape({2, inputs}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        return {linear(in[0], graph.constant("w", Shape({3, inputs}, f32)))};
+      },
+      5);
+  // Every weight at its limit and every input at 1: in 8 bits each, the sum would leave 32 bits.
+  HostBuffer weights = HostBuffer::zeros(Shape({3, inputs}, f32));
+  HostBuffer ones = HostBuffer::zeros(Shape({2, inputs}, f32));
+  std::ranges::fill(weights.mutable_values<float>(), 0.5F);
+  std::ranges::fill(ones.mutable_values<float>(), 1.0F);
+  network.weights = std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"w", weights.to_device(cpu_device())}});
+  const std::vector<std::vector<HostBuffer>> samples{{ones}};
+  network.calibration = std::make_shared<const CalibrationTable>(
+      calibrate(network.program, *network.weights, samples));
+  const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), {ones});
+  const auto found = run(network, backend(open(large), options_for(network)), {ones});
+  CHECK(same_bits(found, exact));
+  for (const float value : found[0].values<float>()) {
+    CHECK(value == Approx(0.5 * inputs).epsilon(0.02));
+  }
+}
+
+TEST_CASE("npu op: a device of eight-bit multipliers") {
+  const Network network =
+      of({Shape({1, 20, 9, 9}, f32)},
+         [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+           const Tensor x = relu(conv2d(in[0], graph.constant("a", Shape({40, 20, 3, 3}, f32))));
+           return {conv2d(x, graph.constant("b", Shape({8, 40, 1, 1}, f32)),
+                          graph.constant("c", Shape({8}, f32)))};
+         });
+  const auto inputs = network.sample(3);
+  Options options = options_for(network, Mode::exact);
+  options.profile = Profile::m8;
+  const auto exact = run(network, backend(nullptr, options), inputs);
+  const auto wide = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
+  const auto found =
+      run(network, backend(open("npu://sim?mac=16x16&profile=m8&strict=1"), options_for(network)),
+          inputs);
+  CHECK(same_bits(found, exact));
+  CHECK_FALSE(same_bits(exact, wide));
+  CHECK(cosine(exact[0], run_reference(network, inputs)[0]) > 0.99);
+}
+
+TEST_CASE("npu op: per-channel ranges of activations") {
+  const Network network =
+      of({Shape({2, 24, 8, 8}, f32)},
+         [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+           // Channels of very different size, through everything that keeps them apart.
+           const Tensor x = in[0] * graph.constant("scale", Shape({1, 24, 1, 1}, f32));
+           const Tensor y = conv2d(x, graph.constant("dw", Shape({24, 1, 3, 3}, f32)), {},
+                                   {.padding = {1, 1}, .groups = 24});
+           const Tensor z = max_pool2d(relu(y + x), {.kernel = {2, 2}});
+           return {conv2d(z, graph.constant("w", Shape({20, 24, 1, 1}, f32))), z,
+                   linear(flatten(z, 1, 3), graph.constant("l", Shape({7, 24 * 16}, f32)))};
+         },
+         {.observer = {}, .per_channel = true});
+  check(network, 0.98);
 }
 
 TEST_CASE("npu op: matmul of two computed operands") {

@@ -1,9 +1,11 @@
 #include "constraints.hpp"
+#include "graph.hpp"
 #include "host_run.hpp"
 #include "network.hpp"
 
 #include <tenon/backends/npu.hpp>
 #include <tenon/error.hpp>
+#include <tenon/ops.hpp>
 
 #include <algorithm>
 #include <mutex>
@@ -22,6 +24,26 @@ HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) 
   const HostBuffer dense = HostBuffer::uninitialized(operand.shape);
   copy_elements(view, dense.view());
   return operand.shape.dtype() == DType::f32 ? dense : dense.to(DType::f32);
+}
+
+/// A table or a product has one step for all channels. Where a few channels reach much further than
+/// the most, that step is too coarse for the others.
+constexpr double widest_spread = 8;
+
+std::optional<std::string> uneven_channels(const Step& step, const ValueRange& range) {
+  const bool one_step = step.kind == Step::Kind::op && step.op.def()->traits.pointwise &&
+                        !activation_of(step.op) &&
+                        (is_table_op(step.op) || step.op.as<Mul>() || step.op.as<Glu>());
+  if (!one_step || range.channels.empty()) return std::nullopt;
+  std::vector<double> reach;
+  for (const Range& channel : range.channels) reach.push_back(channel.threshold);
+  const auto middle = reach.begin() + static_cast<std::ptrdiff_t>(reach.size() / 2);
+  std::ranges::nth_element(reach, middle);
+  if (*middle <= 0 || range.tensor.threshold <= widest_spread * *middle) return std::nullopt;
+  return fmt::format(
+      "its channels reach to {:.3g}, half of them to {:.3g} or less: one step for all "
+      "is too coarse",
+      range.tensor.threshold, *middle);
 }
 
 /// What the partitions of a backend share.
@@ -144,10 +166,9 @@ class NpuBackend final : public Npu {
 
   std::optional<std::string> refuses(const Step& step) const override {
     if (auto failure = failed_constraint(step)) return failure;
-    if (shared_->options.calibration->find(step.value) == nullptr) {
-      return fmt::format("'{}' is not calibrated", step.value);
-    }
-    return std::nullopt;
+    const ValueRange* range = shared_->options.calibration->find(step.value);
+    if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
+    return uneven_channels(step, *range);
   }
 
   std::unique_ptr<Partition> compile(const Lowered& program,

@@ -98,9 +98,16 @@ class Binder {
       }
       real[at] = value;
     });
+    if (!map.normratio.empty()) {
+      largest = 0;
+      for (std::size_t i = 0; i < real.size(); ++i) {
+        largest = std::max(largest, std::abs(double{real[i]}) / map.normratio[i % channels]);
+      }
+    }
     map.step = int8_step(largest);
-    for (const float value : real) {
-      bound_.constants[id].push_back(quantize(value, static_cast<float>(1 / map.step)));
+    for (std::size_t i = 0; i < real.size(); ++i) {
+      const double own = map.step_of(static_cast<std::int64_t>(i % channels));
+      bound_.constants[id].push_back(quantize(real[i], static_cast<float>(1 / own)));
     }
   }
 
@@ -152,33 +159,69 @@ class Binder {
     const HostBuffer weights = constants_(*layer.weights);
     bound.real_weights = dense_floats(weights);
     if (layer.bias) bound.real_bias = dense_floats(constants_(*layer.bias));
-    const double one = 1;
+    const FeatureMap& in = bound_.graph.map(layer.input);
+    const bool channelwise = layer.kind == Layer::Kind::depthwise;
+    if (!channelwise) bound.input_ratios = in.normratio;
+    const std::vector<double> ratios = ratios_along(weights.shape(), in, bound.input_ratios);
     QuantizedWeights quantized =
-        quantize_weights(weights.view(), {&one, 1}, options_.per_channel, what);
-    const double in = step(layer.input);
+        quantize_weights(weights.view(), ratios, options_.per_channel, what);
     const std::size_t channels = quantized.steps.size();
     const std::size_t row = bound.real_weights.size() / std::max<std::size_t>(channels, 1);
+    const std::size_t taps = row / static_cast<std::size_t>(weights.shape()[1]);
+    std::vector<double> acc_steps;
+    std::vector<double> folded(row);
     for (std::size_t o = 0; o < channels; ++o) {
-      const std::span<std::int8_t> values(quantized.values.data() + o * row, row);
       const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
       if (!std::isfinite(bias)) throw Error(Errc::bad_input, what, "the bias is not finite");
-      coarsen(values, {bound.real_weights.data() + o * row, row}, bias / in, quantized.steps[o]);
+      const double in_step = channelwise ? in.step_of(static_cast<std::int64_t>(o)) : in.step;
+      for (std::size_t i = 0; i < row; ++i) {
+        const double ratio = ratios.size() == 1 ? ratios[0] : ratios[i / taps];
+        folded[i] = double{bound.real_weights[o * row + i]} * ratio;
+      }
+      coarsen({quantized.values.data() + o * row, row}, folded, bias / in_step, quantized.steps[o]);
+      acc_steps.push_back(in_step * quantized.steps[o]);
     }
-    const double coarsest = channels == 0 ? 0 : *std::ranges::max_element(quantized.steps);
-    const double out = result_step(layer.made, in * coarsest, largest_multiplier());
-    for (std::size_t o = 0; o < channels; ++o) {
-      const double acc_step = in * quantized.steps[o];
-      const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
-      bound.records.push_back(record(std::llrint(bias / acc_step), acc_step / out, what));
-    }
+    set_records(layer.made, acc_steps, bound, what);
     bound.weights = std::move(quantized.values);
     bound.weight_steps = std::move(quantized.steps);
     set_result(layer, bound);
   }
 
+  // A factor per entry of axis 1 of the weights: a flattened image has all pixels of a channel
+  // there.
+  static std::vector<double> ratios_along(const Shape& weights, const FeatureMap& in,
+                                          const std::vector<double>& ratios) {
+    if (ratios.empty()) return {1.0};
+    const std::int64_t pixels = weights[1] / in.dims.c;
+    std::vector<double> result;
+    for (const double ratio : ratios) {
+      result.insert(result.end(), static_cast<std::size_t>(pixels), ratio);
+    }
+    return result;
+  }
+
+  // The records that take sums of these steps to the result's, per output channel.
+  void set_records(MapId made, const std::vector<double>& acc_steps, BoundLayer& bound,
+                   const std::string& what) {
+    double largest = 0;
+    const auto ratio = [&](std::size_t o) {
+      const auto& ratios = bound_.graph.map(made).normratio;
+      return ratios.empty() ? 1.0 : ratios[o];
+    };
+    for (std::size_t o = 0; o < acc_steps.size(); ++o) {
+      largest = std::max(largest, acc_steps[o] / ratio(o));
+    }
+    const double out = result_step(made, largest, largest_multiplier());
+    for (std::size_t o = 0; o < acc_steps.size(); ++o) {
+      const double bias = bound.real_bias.empty() ? 0.0 : double{bound.real_bias[o]};
+      bound.records.push_back(
+          record(std::llrint(bias / acc_steps[o]), acc_steps[o] / (out * ratio(o)), what));
+    }
+  }
+
   // Raises a channel's step until neither the bias nor the longest sum can leave int32. Rare: tiny
   // weights beside a large bias, or more than 131072 products.
-  static void coarsen(std::span<std::int8_t> values, std::span<const float> real, double bias,
+  static void coarsen(std::span<std::int8_t> values, std::span<const double> real, double bias,
                       double& step) {
     const double needed = std::abs(bias) / static_cast<double>(bias_limit);
     bool changed = needed > step;
@@ -186,8 +229,8 @@ class Binder {
     for (;;) {
       if (changed) {
         for (std::size_t i = 0; i < values.size(); ++i) {
-          values[i] = static_cast<std::int8_t>(
-              std::clamp(std::nearbyint(double{real[i]} / step), -127.0, 127.0));
+          values[i] =
+              static_cast<std::int8_t>(std::clamp(std::nearbyint(real[i] / step), -127.0, 127.0));
         }
       }
       std::int64_t sum = 0;
@@ -200,10 +243,9 @@ class Binder {
 
   void bind_matmul(const Layer& layer, BoundLayer& bound) {
     const std::string& what = layer.values.front();
-    const double acc_step = step(layer.input) * step(layer.second);
-    const double factor = acc_step / result_step(layer.made, acc_step, largest_multiplier());
     const auto channels = static_cast<std::size_t>(bound_.graph.map(layer.made).dims.c);
-    bound.records.assign(channels, record(0, factor, what));
+    set_records(layer.made, std::vector<double>(channels, step(layer.input) * step(layer.second)),
+                bound, what);
     set_result(layer, bound);
   }
 

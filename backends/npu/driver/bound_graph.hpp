@@ -40,7 +40,8 @@ struct BoundLayer {
   std::vector<std::int8_t> weights;
   std::vector<float> real_weights;
   std::vector<float> real_bias;           ///< empty without bias
-  std::vector<double> weight_steps;       ///< per output channel, in units of the input's step
+  std::vector<double> weight_steps;       ///< per output channel, over the step of the input
+  std::vector<double> input_ratios;       ///< normratio folded into weights, per input channel
   std::vector<isa::QuantRecord> records;  ///< per output channel, matmul too
   Limits limits;                          ///< of the main operation
   std::uint32_t neg_m = 0;                ///< slope of the main operation, in 32768ths; 0: none

@@ -1,6 +1,7 @@
 #include <tenon/error.hpp>
 #include <tenon/lowered.hpp>
 #include <tenon/npu/calibration.hpp>
+#include <tenon/ops/linear.hpp>
 #include <tenon/session.hpp>
 
 #include <cstring>
@@ -64,6 +65,21 @@ class Interpreter {
       }
     }
     calibration_.observe(step.value, output);
+    if (const auto* linear = step.op.as<Linear>(); linear != nullptr && linear->has_residual) {
+      observe_product(step.value, output, inputs.back());
+    }
+  }
+
+  void observe_product(const std::string& value, const HostView& sum, const HostView& residual) {
+    if (sum.shape.dtype() != DType::f32) return;
+    HostBuffer product = HostBuffer::uninitialized(sum.shape);
+    for_each_index(sum.shape, [&](std::span<const std::int64_t> index) {
+      const auto at = [&](const HostView& view) {
+        return reinterpret_cast<float*>(view.at(index));
+      };
+      *at(product.view()) = *at(sum) - *at(residual);
+    });
+    calibration_.observe(product_name(value), product.view());
   }
 
   const Lowered& lowered_;

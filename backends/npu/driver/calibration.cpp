@@ -38,7 +38,7 @@ void Calibration::observe(std::string_view value, const HostView& data) {
   const bool channels = options_.per_channel && axis >= 0;
   if (channels) {
     const auto count = static_cast<std::size_t>(shape[axis]);
-    if (entry.channels.empty()) entry.channels.assign(count, Observer(options_.observer));
+    if (entry.channels.empty()) entry.channels.assign(count, Observer());
     if (entry.channels.size() != count) {
       throw Error(Errc::shape_mismatch, std::string(value),
                   fmt::format("{} channels were observed before, now {}", entry.channels.size(),
@@ -67,6 +67,8 @@ CalibrationTable Calibration::table() const {
   }
   return table;
 }
+
+std::string product_name(std::string_view value) { return std::string(value) + ".product"; }
 
 const ValueRange* CalibrationTable::find(std::string_view value) const noexcept {
   const auto found = values.find(value);

@@ -37,6 +37,22 @@ std::vector<Axis> pixel_axes(const Operand& edge, bool image) {
   return axes;
 }
 
+isa::Load load_scales(const EmitContext& context, std::size_t index, std::int64_t offset,
+                      std::int64_t bytes) {
+  if (bytes > context.work.size) {
+    throw Error(Errc::out_of_device_memory, context.bound.graph.layers[index].values.front(),
+                fmt::format("factors of its channels need {} bytes on chip, {} are left for them",
+                            bytes, context.work.size));
+  }
+  isa::Load load;
+  load.layer = static_cast<std::uint16_t>(index);
+  load.segment = static_cast<std::uint32_t>(isa::Segment::weight);
+  load.offset = static_cast<std::uint32_t>(offset);
+  load.ocm_addr = static_cast<std::uint32_t>(context.work.begin);
+  load.row_bytes = static_cast<std::uint32_t>(bytes);
+  return load;
+}
+
 }  // namespace
 
 void emit_edge(const EmitContext& context, std::size_t index, isa::Segment segment,
@@ -63,7 +79,13 @@ void emit_edge(const EmitContext& context, std::size_t index, isa::Segment segme
   convert.plain_place = static_cast<std::uint32_t>(segment);
   convert.blocked_place = on_chip ? isa::ocm_place : static_cast<std::uint32_t>(isa::Segment::ftmp);
   convert.log2c = place.log2c;
-  convert.scale = static_cast<float>(reads ? 1 / map.step : map.step);
+  const std::int64_t scales = context.image.layers[index].scales;
+  if (scales < 0) {
+    convert.scale = static_cast<float>(reads ? 1 / map.step : map.step);
+  } else {
+    convert.flags = isa::flag_bit(isa::Flag::per_channel);
+    out.push_back(load_scales(context, index, scales, map.dims.c * 4));
+  }
   convert.block_stride = static_cast<std::uint32_t>(map.dims.pixels());
   if (std::max(run.stride, channel_stride) > max_stride ||
       std::min(run.stride, channel_stride) < 0) {
@@ -82,6 +104,10 @@ void emit_edge(const EmitContext& context, std::size_t index, isa::Segment segme
     for (std::int64_t p = 0; p < run.size; p += max_pixels) {
       convert.pixels = static_cast<std::uint32_t>(std::min(max_pixels, run.size - p));
       for (std::int64_t ch = 0; ch < map.dims.c; ch += max_channels) {
+        if (scales >= 0) {
+          convert.scale_line =
+              static_cast<std::uint32_t>((context.work.begin + ch * 4) / line_bytes);
+        }
         convert.channels = static_cast<std::uint32_t>(std::min(max_channels, map.dims.c - ch));
         convert.plain_offset =
             static_cast<std::uint32_t>(4 * (base + p * run.stride + ch * channel_stride));

@@ -81,7 +81,9 @@ Graph GraphBuilder::build() {
 
 Graph build_graph(const Lowered& program, std::span<const Step> steps,
                   const GraphOptions& options) {
-  return GraphBuilder(program, steps, options).build();
+  Graph graph = GraphBuilder(program, steps, options).build();
+  assign_normratios(graph, options.calibration);
+  return graph;
 }
 
 }  // namespace tenon::npu

@@ -37,12 +37,18 @@ std::optional<Dims> dims_of(const Shape& shape, Form form) noexcept;
 using MapId = int;
 inline constexpr MapId no_map = -1;
 
-/// A value in int8: real = q * step. Constants get their step when weights are bound.
+/// A value in int8: real = q * step * normratio of its channel. Constants get their step when
+/// weights are bound.
 struct FeatureMap {
   std::string name;
   Dims dims;
   double step = 0;
   std::optional<Operand> constant;
+  std::vector<double> normratio{};  ///< per channel; empty: 1 for all
+
+  double step_of(std::int64_t channel) const noexcept {
+    return normratio.empty() ? step : step * normratio[static_cast<std::size_t>(channel)];
+  }
 };
 
 /// A moving window; `top` and `left` are how far the first one begins outside.
@@ -134,6 +140,10 @@ struct GraphOptions {
   const CalibrationTable& calibration;
   bool fuse = true;  ///< put element-wise ops behind the layer that makes their operand
 };
+
+/// Gives maps whose channels differ in range a normratio, wherever weights and multipliers can take
+/// it up: where the calibration has ranges of channels.
+void assign_normratios(Graph& graph, const CalibrationTable& calibration);
 
 /// Builds the layers. Errc::bad_input naming a value that is read and not calibrated.
 Graph build_graph(const Lowered& program, std::span<const Step> steps, const GraphOptions& options);

@@ -110,12 +110,15 @@ void GraphBuilder::add_linear(const Step& step, int index) {
   if (layer.input == no_map) layer.input = read(index, 0, Form::rows);
   layer.made = result_map(step, Form::rows);
   if (linear.has_residual) {
-    // The sum before the residual has no range of its own. It is at most the difference of two
-    // values whose ranges are known.
+    // calibrate() observes the sum before the residual. Where that was not done it is at most the
+    // difference of two values whose ranges are known.
     residual.result = layer.made;
-    const double step_before = graph_.map(layer.made).step + graph_.map(residual.other).step;
+    const std::string name = product_name(step.value);
+    const double step_before = options_.calibration.find(name) != nullptr
+                                   ? step_of(name)
+                                   : graph_.map(layer.made).step + graph_.map(residual.other).step;
     const Dims dims = graph_.map(layer.made).dims;
-    layer.made = new_map(step.value + ".product", dims, step_before);
+    layer.made = new_map(name, dims, step_before);
     layer.output = residual.result;
     layer.posts.push_back(std::move(residual));
   }

@@ -87,7 +87,7 @@ class HostRun {
     for_each_index(view.shape, [&](std::span<const std::int64_t> i) {
       std::int64_t at = next++;
       if (image) at = ((i[0] * dims.h + i[2]) * dims.w + i[3]) * dims.c + i[1];
-      visit(reinterpret_cast<float*>(view.at(i)), static_cast<std::size_t>(at));
+      visit(reinterpret_cast<float*>(view.at(i)), static_cast<std::size_t>(at), at % dims.c);
     });
   }
 
@@ -95,27 +95,27 @@ class HostRun {
     const FeatureMap& to = map(layer.output);
     Values<T>& out = values(layer.output);
     out.resize(static_cast<std::size_t>(to.dims.pixels() * to.dims.c));
-    [[maybe_unused]] const auto inverse = static_cast<float>(1 / to.step);
-    for_each_edge(layer, to.dims, [&](const float* real, std::size_t at) {
-      if constexpr (exact) {
-        out[at] = quantize(*real, inverse);
-      } else {
-        out[at] = *real;
-      }
-    });
+    for_each_edge(layer, to.dims,
+                  [&](const float* real, std::size_t at, [[maybe_unused]] std::int64_t channel) {
+                    if constexpr (exact) {
+                      out[at] = quantize(*real, static_cast<float>(1 / to.step_of(channel)));
+                    } else {
+                      out[at] = *real;
+                    }
+                  });
   }
 
   void write_edge(const Layer& layer) {
     const FeatureMap& from = map(layer.input);
     const Values<T>& in = values(layer.input);
-    [[maybe_unused]] const auto step = static_cast<float>(from.step);
-    for_each_edge(layer, from.dims, [&](float* real, std::size_t at) {
-      if constexpr (exact) {
-        *real = static_cast<float>(in[at]) * step;
-      } else {
-        *real = in[at];
-      }
-    });
+    for_each_edge(
+        layer, from.dims, [&](float* real, std::size_t at, [[maybe_unused]] std::int64_t channel) {
+          if constexpr (exact) {
+            *real = static_cast<float>(in[at]) * static_cast<float>(from.step_of(channel));
+          } else {
+            *real = in[at];
+          }
+        });
   }
 
   // ---- main operations --------------------------------------------------------------------------
@@ -163,8 +163,11 @@ class HostRun {
     } else if (rounded_weights_) {
       const std::size_t row = bound.weights.size() / bound.weight_steps.size();
       std::vector<Sum> result;
+      const std::size_t part =
+          row / std::max<std::size_t>(bound.input_ratios.size(), 1);  // of an input channel
       for (std::size_t i = 0; i < bound.weights.size(); ++i) {
-        result.push_back(bound.weights[i] * bound.weight_steps[i / row]);
+        const double ratio = bound.input_ratios.empty() ? 1 : bound.input_ratios[i % row / part];
+        result.push_back(bound.weights[i] * bound.weight_steps[i / row] / ratio);
       }
       return result;
     } else {

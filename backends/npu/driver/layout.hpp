@@ -28,6 +28,7 @@ struct LayerConstants {
   std::int64_t weights = 0;      ///< offset
   std::int64_t block_bytes = 0;  ///< from one block of 32 output channels to the next
   std::int64_t records = 0;
+  std::int64_t scales = -1;          ///< edges: an f32 factor per channel; -1: one for all
   std::vector<std::int64_t> tables;  ///< per post; -1: none
 };
 

@@ -86,6 +86,10 @@ class ImageBuilder {
       case Layer::Kind::depthwise:
         add_depthwise(layer, from, to);
         break;
+      case Layer::Kind::quantize:
+      case Layer::Kind::dequantize:
+        add_scales(layer, to);
+        break;
       default:
         break;
     }
@@ -103,6 +107,17 @@ class ImageBuilder {
       }
       to.tables.push_back(reserve(256));
       std::memcpy(at(to.tables.back()), from.posts[i].table.data(), 256);
+    }
+  }
+
+  void add_scales(const Layer& layer, LayerConstants& to) {
+    const bool reads = layer.kind == Layer::Kind::quantize;
+    const FeatureMap& map = bound_.graph.map(reads ? layer.output : layer.input);
+    if (map.normratio.empty()) return;
+    to.scales = reserve(map.dims.c * 4);
+    for (std::int64_t c = 0; c < map.dims.c; ++c) {
+      const auto factor = static_cast<float>(reads ? 1 / map.step_of(c) : map.step_of(c));
+      std::memcpy(at(to.scales + 4 * c), &factor, sizeof factor);
     }
   }
 

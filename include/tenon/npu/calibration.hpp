@@ -42,7 +42,9 @@ struct CalibrationTable {
 
 struct CalibrationOptions {
   ObserverOptions observer;
-  /// Ranges of channels as well: axis 1 of rank 4 ([N, C, H, W]), the last axis of other ranks.
+  /// Ranges of channels as well, each by its largest magnitude: axis 1 of rank 4 ([N, C, H, W]),
+  /// the last axis of other ranks. Feature maps whose channels differ are then quantised per
+  /// channel.
   bool per_channel = false;
 };
 
@@ -66,8 +68,12 @@ class Calibration {
   std::unique_ptr<Values> values_;
 };
 
+/// Name of the sum of a linear layer before its residual is added, in a table.
+std::string product_name(std::string_view value);
+
 /// Runs the program in f32 on the reference kernels, step by step, once per sample (its inputs in
-/// order), and collects the ranges of its inputs and of every value that a step makes.
+/// order), and collects the ranges of its inputs, of every value that a step makes, and of the sums
+/// before residuals.
 /// Errors: as lowering and running report them; Errc::bad_argument without samples.
 CalibrationTable calibrate(const Program& program, const WeightSet& weights,
                            std::span<const std::vector<HostBuffer>> samples,

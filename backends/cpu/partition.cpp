@@ -269,7 +269,7 @@ class PartitionCompiler final : public Compiler {
   bool exact_;
   int threads_;
   std::vector<bool> packed_;
-  LoopSteps counts_;  // how often each loop runs
+  LoopSteps counts_;                // how often each loop runs
   std::vector<const Step*> loops_;  // around this point, outermost first
   std::vector<Node>* nodes_ = nullptr;
   std::vector<Node>* outermost_ = nullptr;
@@ -278,8 +278,8 @@ class PartitionCompiler final : public Compiler {
   std::int64_t prepared_bytes_ = 0;
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   bool reads_prepared_ = false;
-  std::vector<Table> tables_;        // filled at this point
-  std::vector<Touch> reads_tables_;  // of them, by the step that is being compiled
+  std::vector<Table> tables_;          // filled at this point
+  std::vector<Touch> reads_tables_;    // of them, by the step that is being compiled
   std::vector<Touch> written_, read_;  // since the last barrier
 };
 

@@ -114,8 +114,8 @@ TEST_CASE("conformance: reference") { check_backend({"reference", {}}); }
 TEST_CASE("conformance: cpu, exact") { check_backend({"cpu", {.threads = 2, .exact = true}}); }
 TEST_CASE("conformance: cpu, fast") { check_backend({"cpu", {.threads = 2}}); }
 
-/// Ops of which the CPU backend has no kernel: the reference runs them. Every other op must be taken
-/// in at least one case.
+/// Ops of which the CPU backend has no kernel: the reference runs them. Every other op must be
+/// taken in at least one case.
 const std::set<std::string, std::less<>> left_to_reference = {};
 
 TEST_CASE("conformance: the CPU backend takes what the list of exclusions does not name") {

@@ -44,7 +44,8 @@ HostBuffer values(Random& random, const Shape& shape, bool special) {
     const std::int64_t kind = i / 7 % 4;
     if (is_floating(dtype)) {
       constexpr double infinity = std::numeric_limits<double>::infinity();
-      const double choices[] = {infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), -0.0};
+      const double choices[] = {infinity, -infinity, std::numeric_limits<double>::quiet_NaN(),
+                                -0.0};
       store_double(dtype, at, choices[kind]);
     } else if (dtype != boolean) {
       constexpr std::int64_t choices[] = {std::numeric_limits<std::int64_t>::max(),
@@ -156,7 +157,7 @@ TEST_CASE("every type: functions of one operand") {
   }
   for (const DType dtype : floats) {
     check_all<Sqrt, Rsqrt, Reciprocal, Exp, Exp2, Expm1, Log, Log2, Log1p, Atan, Tanh, Erf>(random,
-                                                                                       dtype);
+                                                                                            dtype);
     check_all<Floor, Ceil, Trunc, Round, Sigmoid, Relu6, Silu, Softplus, Hardsigmoid, LeakyRelu,
               Elu>(random, dtype);
     check_all<Sin, Cos, Tan, Asin, Acos, Mish, Hardswish, Gelu>(random, dtype);
@@ -328,7 +329,9 @@ TEST_CASE("every type: rankings and running sums") {
     for (const std::int64_t axis : {0, 1}) {
       check(OpInstance(Cumsum{.axis = axis}),
             {values(random, Shape({5, 1025}, dtype), !is_floating(dtype))},
-            dtype == f64 ? 1e-11 : is_floating(dtype) ? 100 * allowed(dtype) : 0);
+            dtype == f64         ? 1e-11
+            : is_floating(dtype) ? 100 * allowed(dtype)
+                                 : 0);
     }
   }
 }
@@ -346,7 +349,8 @@ TEST_CASE("half types: rows") {
       check(OpInstance(Softmax{.axis = axis}), {random.uniform(shape)}, absolute);
       check(OpInstance(LogSoftmax{.axis = axis}), {random.uniform(shape, -30, 30)}, absolute);
     }
-    check(OpInstance(Glu{.activation = "silu"}), {random.uniform(shape), random.uniform(shape)}, absolute);
+    check(OpInstance(Glu{.activation = "silu"}), {random.uniform(shape), random.uniform(shape)},
+          absolute);
   }
 }
 

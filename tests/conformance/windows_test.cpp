@@ -38,8 +38,7 @@ void check(const OpInstance& op, std::vector<HostBuffer> inputs) {
     const std::vector<double> got = elements(run_case(made, pools[i], false));
     bool same = true;
     for (std::size_t j = 0; j < want.size(); ++j) {
-      same = same &&
-             std::bit_cast<std::uint64_t>(got[j]) == std::bit_cast<std::uint64_t>(want[j]);
+      same = same && std::bit_cast<std::uint64_t>(got[j]) == std::bit_cast<std::uint64_t>(want[j]);
     }
     CHECK(same);
   }
@@ -58,10 +57,10 @@ void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
   op.groups = sizes.groups;
   const HostBuffer x =
       random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1);
-  const HostBuffer w = random.uniform(Shape({sizes.outputs, sizes.channels / sizes.groups,
-                                             sizes.kernel_rows, sizes.kernel_columns},
-                                            f32),
-                                      -0.2, 0.2);
+  const HostBuffer w = random.uniform(
+      Shape({sizes.outputs, sizes.channels / sizes.groups, sizes.kernel_rows, sizes.kernel_columns},
+            f32),
+      -0.2, 0.2);
   op.has_bias = false;
   check(OpInstance(op), {x, w});
   op.has_bias = true;
@@ -71,9 +70,9 @@ void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
 TEST_CASE("conv2d: paths of the CPU backend's kernel") {
   Random random;
   const std::vector<Sizes> all{
-      {3, 16, 1, 19, 23, 3, 3},  {5, 7, 1, 9, 33, 1, 1},     {64, 70, 1, 7, 7, 3, 3},
-      {3, 20, 1, 31, 29, 7, 7},  {12, 18, 3, 11, 10, 3, 2},  {8, 8, 8, 20, 37, 3, 3},
-      {6, 12, 6, 13, 50, 5, 5},  {40, 300, 1, 5, 6, 1, 1},   {1, 3, 1, 1, 100, 1, 9},
+      {3, 16, 1, 19, 23, 3, 3}, {5, 7, 1, 9, 33, 1, 1},    {64, 70, 1, 7, 7, 3, 3},
+      {3, 20, 1, 31, 29, 7, 7}, {12, 18, 3, 11, 10, 3, 2}, {8, 8, 8, 20, 37, 3, 3},
+      {6, 12, 6, 13, 50, 5, 5}, {40, 300, 1, 5, 6, 1, 1},  {1, 3, 1, 1, 100, 1, 9},
       {130, 4, 1, 4, 5, 3, 3},
   };
   for (const Sizes& sizes : all) {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "cpu_timer.hpp"
-#include "support/memory_watch.hpp"
 #include "support/expect_error.hpp"
+#include "support/memory_watch.hpp"
 #include "temp_folder.hpp"
 
 #include <tenon/error.hpp>

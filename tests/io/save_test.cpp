@@ -1,5 +1,5 @@
-#include "support/memory_watch.hpp"
 #include "support/expect_error.hpp"
+#include "support/memory_watch.hpp"
 #include "temp_folder.hpp"
 
 #include <tenon/io/file.hpp>

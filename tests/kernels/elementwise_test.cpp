@@ -80,7 +80,9 @@ const Function functions[] = {
     {Unary::gelu, "gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, 7,
      0x1p-119f},
     {Unary::gelu_tanh, "gelu_tanh", gelu_tanh_exact, 4, 0x1p-119f},
-    {Unary::sign, "sign", [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }, 0},
+    {Unary::sign, "sign", [](double x) { return x > 0   ? 1.0
+                                                : x < 0 ? -1.0
+                                                        : x; }, 0},
     {Unary::floor, "floor", [](double x) { return std::floor(x); }, 0},
     {Unary::ceil, "ceil", [](double x) { return std::ceil(x); }, 0},
     {Unary::trunc, "trunc", [](double x) { return std::trunc(x); }, 0},
@@ -95,7 +97,9 @@ const Function functions[] = {
     {Unary::asin, "asin", [](double x) { return std::asin(x); }, 3},
     {Unary::acos, "acos", [](double x) { return std::acos(x); }, 4},
     {Unary::atan, "atan", [](double x) { return std::atan(x); }, 3},
-    {Unary::relu6, "relu6", [](double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }, 0},
+    {Unary::relu6, "relu6", [](double x) { return x < 0   ? 0
+                                                  : x > 6 ? 6
+                                                          : x; }, 0},
     {Unary::softplus, "softplus",
      [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, 4},
     {Unary::mish, "mish", mish_exact, 8, 0x1p-119f},

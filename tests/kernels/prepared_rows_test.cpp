@@ -1,3 +1,4 @@
+#include "backends/cpu/matmul/kernels.hpp"
 #include "kernels/support.hpp"
 
 #include <algorithm>
@@ -32,6 +33,54 @@ TEST_CASE("int8 rows: codes, scales and sums of a worked example") {
     CHECK(q.rows.half_sums(0)[1] == 10.0f);
     CHECK(q.rows.negative_half_sums(0)[1] == -10);
   }
+}
+
+TEST_CASE("int8 rows: an outlier's group gets second digits, of what the first leave over") {
+  // Eight groups of ones; the third holds a 127, so that its steps are 1 and a 1.25 leaves 0.25.
+  std::vector<float> x(256, 1.0f);
+  x[70] = -127.0f;
+  x[71] = 1.25f;
+  x[95] = 0.75f;
+  for (const cpu::Isa isa : supported_isas()) {
+    CAPTURE(name(isa));
+    const OwnedRows q = prepared(x, 1, 256, RowForm::int8, isa);
+    REQUIRE(*q.rows.second_count(0) == 1);
+    const cpu::SecondDigits& digits = q.rows.second_digits(0)[0];
+    CHECK(digits.group == 2);
+    CHECK(digits.scale == 1.0f / 254);
+    CHECK(digits.codes[6] == 0);
+    CHECK(digits.codes[7] == 64);  // 0.25 * 254 = 63.5
+    CHECK(digits.codes[31] == -64);
+    CHECK(digits.sum == 0.0f);
+    CHECK(digits.negative_half_sums[0] == -64);
+    CHECK(digits.half_sums[1] == -64.0f / 254);
+  }
+}
+
+TEST_CASE("int8 rows: second digits take three quarters of the error off rows with outliers") {
+  Random random;
+  CAPTURE(random.seed());
+  const std::int64_t inputs = 1024;
+  std::vector<float> x = random.normals(inputs);
+  for (const std::size_t at : {5u, 300u, 301u, 900u}) x[at] = 80.0f;
+  const OwnedRows q = prepared(x, 1, inputs, RowForm::int8, cpu::Isa::portable);
+  double first = 0, both = 0;
+  std::vector<double> left(static_cast<std::size_t>(inputs));
+  for (std::int64_t i = 0; i < inputs; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    left[at] = static_cast<double>(x[at]) - static_cast<double>(q.rows.codes(0)[i]) *
+                                                static_cast<double>(q.rows.scales(0)[i / 32]);
+    first += left[at] * left[at];
+  }
+  for (std::int32_t s = 0; s < *q.rows.second_count(0); ++s) {
+    const cpu::SecondDigits& digits = q.rows.second_digits(0)[s];
+    for (std::size_t i = 0; i < 32; ++i) {
+      left[static_cast<std::size_t>(32 * digits.group) + i] -=
+          static_cast<double>(digits.codes[i]) * static_cast<double>(digits.scale);
+    }
+  }
+  for (const double e : left) both += e * e;
+  CHECK(both < first / 4);
 }
 
 TEST_CASE("int8 rows: every level and number of threads gives the same bits") {

@@ -4,8 +4,8 @@
 // 16 pixels are gathered for a stretch of k and multiplied with all output channels while they lie
 // in the level-one cache. Included after a simd_*.hpp.
 //
-// Each output is one chain of multiply-adds in the order of k, so its bits do not depend on the tile
-// it falls into.
+// Each output is one chain of multiply-adds in the order of k, so its bits do not depend on the
+// tile it falls into.
 #include "../matmul/dense_tile.hpp"
 #include "../matmul/kernels.hpp"
 #include "kernels.hpp"
@@ -68,8 +68,8 @@ TENON_INLINE void gather_tap(const ConvJob& job, const PixelTile& tile, std::int
   const std::int64_t start = (tile.row[0] + down) * job.row_step + tile.column[0] + right;
   for (std::int64_t p = 0; p < tile_pixels; ++p) {
     const std::int64_t row = tile.row[p] + down, column = tile.column[p] + right;
-    const bool is_inside = row >= 0 && row < job.rows.inputs && column >= 0 &&
-                           column < job.columns.inputs;
+    const bool is_inside =
+        row >= 0 && row < job.rows.inputs && column >= 0 && column < job.columns.inputs;
     offset[p] = is_inside ? row * job.row_step + column : -1;
     inside[p] = is_inside ? ~std::uint32_t{0} : 0;
     complete &= is_inside;
@@ -131,13 +131,14 @@ void run_conv(const ConvJob& job, std::int64_t first_pixel, std::int64_t last_pi
       for (int panel = 0; panel < dense_panels; ++panel) {
         const std::int64_t left = width - tile_pixels * panel;
         const PixelTile tile(job, pixel + tile_pixels * panel,
-                             left < 0 ? 0 : left < tile_pixels ? left : tile_pixels);
+                             left < 0             ? 0
+                             : left < tile_pixels ? left
+                                                  : tile_pixels);
         gather_patches(job, tile, k, end, scratch.patches + panel * patch_stretch * tile_pixels);
       }
       const Left w{job.w + first_output * depth + k, depth, 1};
-      dense_tiles<dense_panels, F32Weights>(w, outputs, scratch.patches,
-                                            patch_stretch * tile_pixels, end - k, k != 0,
-                                            scratch.sums);
+      dense_tiles<dense_panels, F32Weights>(
+          w, outputs, scratch.patches, patch_stretch * tile_pixels, end - k, k != 0, scratch.sums);
     }
     for (std::int64_t o = 0; o < outputs; ++o) {
       write_pixels(job, first_output + o, pixel, width, scratch.sums + o * dense_width);

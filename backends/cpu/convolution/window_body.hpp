@@ -108,9 +108,7 @@ void window_rows(const WindowJob& job, std::int64_t first, std::int64_t last) {
   // Outputs [begin, end) have all their column taps inside.
   const std::int64_t begin = (columns.before + columns.stride - 1) / columns.stride;
   const std::int64_t reach = columns.inputs - 1 - (columns.taps - 1) * columns.dilation;
-  std::int64_t end = reach + columns.before < 0
-                         ? 0
-                         : (reach + columns.before) / columns.stride + 1;
+  std::int64_t end = reach + columns.before < 0 ? 0 : (reach + columns.before) / columns.stride + 1;
   end = end < columns.outputs ? end : columns.outputs;
   for (std::int64_t i = first; i < last; ++i) {
     const std::int64_t top = i * job.rows.stride - job.rows.before;

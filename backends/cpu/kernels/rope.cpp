@@ -62,9 +62,7 @@ class RopeTask final : public Task {
     table_ = compiler.shared_table(
         OpInstance(turning), std::span(step.inputs).subspan(1),
         positions.shape.elements() * 2 * pairs_ * static_cast<std::int64_t>(sizeof(float)),
-        [&](std::int64_t table) {
-          return std::make_unique<TableTask>(step, op_, pairs_, table);
-        });
+        [&](std::int64_t table) { return std::make_unique<TableTask>(step, op_, pairs_, table); });
   }
 
   void run(const TaskContext& context) const noexcept override {

@@ -14,8 +14,7 @@ namespace tenon::cpu {
 inline WindowAxis window_axis(std::size_t axis, std::int64_t inputs, std::int64_t outputs,
                               std::int64_t taps, const IntList& stride, std::int64_t default_stride,
                               const IntList& padding, const IntList& dilation) {
-  const std::int64_t before =
-      padding.empty() ? 0 : padding[padding.size() == 4 ? 2 * axis : axis];
+  const std::int64_t before = padding.empty() ? 0 : padding[padding.size() == 4 ? 2 * axis : axis];
   return {inputs,
           outputs,
           taps,

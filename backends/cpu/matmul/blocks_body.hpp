@@ -116,6 +116,41 @@ void tile(const LinearJob& job, const Panel& panel, std::int64_t row, std::int64
   for (int r = 0; r < rows; ++r) Simd::store_float(sums + 16 * r, y[r]);
 }
 
+/// What second digits add to a row's sums over groups [first, last).
+template <class Panel>
+void add_second_digits(const LinearJob& job, const Panel& panel, std::int64_t row,
+                       std::int64_t first, std::int64_t last, float* sums) {
+  constexpr int subs = 32 / Panel::group;
+  constexpr int quads = Panel::group / 4;
+  const SecondDigits* digits = job.second + row * job.second_capacity;
+  const SecondDigits* const end = digits + job.second_count[row];
+  while (digits != end && digits->group < first) ++digits;
+  if (digits == end || digits->group >= last) return;
+  Float y = Simd::load_float(sums);
+  for (; digits != end && digits->group < last; ++digits) {
+    const std::int64_t g = digits->group;
+    const std::int64_t i = g % Panel::groups_per_record;
+    const auto record = panel.record(g - i);
+    const std::uint8_t* codes = panel.codes(g);
+    unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+      Dot<Panel::bits, Panel::offset, quads> dot;
+      dot.start(subs == 1 ? &digits->negative_sum : digits->negative_half_sums + sub);
+      unroll<quads>([&]<int q>() __attribute__((always_inline)) {
+        constexpr int j = sub * quads + q;
+        dot.template add<q>(Panel::template vector<j>(codes), digits->codes + 4 * j);
+      });
+      const int at = static_cast<int>(i) * subs + sub;
+      const Float factor = Simd::mul(record.scale(at), Simd::broadcast(&digits->scale));
+      y = Simd::fma(Simd::to_float(dot.total()), factor, y);
+      if constexpr (Panel::has_min) {
+        const float* sum = subs == 1 ? &digits->sum : digits->half_sums + sub;
+        y = Simd::fma(record.min(at), Simd::broadcast(sum), y);
+      }
+    });
+  }
+  Simd::store_float(sums, y);
+}
+
 template <class Packed>
 void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch& out) {
   constexpr int subs = 32 / Packed::group;
@@ -151,19 +186,26 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
     for (int part = 0; part < parts; ++part) {
       panel.part = part;
       float* out = sums + part * Simd::lanes;
-      switch (rows) {
-        case 1:
-          tile<1>(job, panel, block.first_row, 0, groups, false, out);
-          break;
-        case 2:
-          tile<2>(job, panel, block.first_row, 0, groups, false, out);
-          break;
-        case 3:
-          tile<3>(job, panel, block.first_row, 0, groups, false, out);
-          break;
-        default:
-          tile<4>(job, panel, block.first_row, 0, groups, false, out);
-          break;
+      // By the stretches of many_rows, so that sums have one order.
+      for (std::int64_t g = 0; g == 0 || g < groups; g += stretch_groups) {
+        const std::int64_t end = smaller(g + stretch_groups, groups);
+        switch (rows) {
+          case 1:
+            tile<1>(job, panel, block.first_row, g, end, g != 0, out);
+            break;
+          case 2:
+            tile<2>(job, panel, block.first_row, g, end, g != 0, out);
+            break;
+          case 3:
+            tile<3>(job, panel, block.first_row, g, end, g != 0, out);
+            break;
+          default:
+            tile<4>(job, panel, block.first_row, g, end, g != 0, out);
+            break;
+        }
+        for (std::int64_t r = 0; r < rows; ++r) {
+          add_second_digits(job, panel, block.first_row + r, g, end, out + 16 * r);
+        }
       }
     }
     write_rows(job, p, block.first_row, rows, sums, 16);
@@ -202,7 +244,11 @@ void many_rows(const LinearJob& job, const LinearBlock& block) {
       for (int part = 0; part < parts; ++part) {
         unpack(Packed{start, start + job.scale_bytes, part}, g, end, scratch);
         const Unpacked panel{scratch.codes, scratch.scales, scratch.mins, part, g};
-        all_tiles(job, panel, block, g, end, scratch.sums + part * Simd::lanes);
+        float* const sums = scratch.sums + part * Simd::lanes;
+        all_tiles(job, panel, block, g, end, sums);
+        for (std::int64_t row = block.first_row; row < block.last_row; ++row) {
+          add_second_digits(job, panel, row, g, end, sums + 16 * (row - block.first_row));
+        }
       }
     }
     write_rows(job, p, block.first_row, block.last_row - block.first_row, scratch.sums, 16);

@@ -13,6 +13,17 @@
 /// that the linker keeps for everybody, and then a CPU without that instruction set would run it.
 namespace tenon::cpu {
 
+/// What the first code of a group's elements leaves over, in codes of its own; see PreparedRows.
+struct SecondDigits {
+  std::int8_t codes[32];
+  std::int32_t group;
+  float scale;
+  float sum;  ///< as PreparedRows' sums, of these codes
+  std::int32_t negative_sum;
+  float half_sums[2];
+  std::int32_t negative_half_sums[2];
+};
+
 /// One call of `linear`, as raw pointers. Fields as in LinearArgs, PackedWeights and PreparedRows.
 struct LinearJob {
   DType dtype;
@@ -27,6 +38,9 @@ struct LinearJob {
   const std::int32_t* negative_sums;
   const float* half_sums;
   const std::int32_t* negative_half_sums;
+  const SecondDigits* second;        ///< [rows][second_capacity], groups ascending
+  const std::int32_t* second_count;  ///< by row
+  std::int64_t second_capacity;
   const std::uint16_t* tiles;
 
   const float* x;

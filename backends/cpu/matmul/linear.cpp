@@ -53,6 +53,9 @@ LinearJob job_of(const LinearArgs& args) {
     job.negative_sums = rows->negative_sums(0);
     job.half_sums = rows->half_sums(0);
     job.negative_half_sums = rows->negative_half_sums(0);
+    job.second = rows->second_digits(0);
+    job.second_count = rows->second_count(0);
+    job.second_capacity = rows->second_capacity();
     job.tiles = rows->tile(0, 0);
   }
   job.x = args.x;

@@ -24,6 +24,53 @@ struct Carver {
   }
 };
 
+/// Rounds to nearest even; |x| < 2^22.
+float rounded(float x) { return (x + 12582912.0f) - 12582912.0f; }
+
+SecondDigits second_digits_of(const float* x, const std::int8_t* codes, float scale,
+                              std::int64_t group) {
+  SecondDigits digits{};
+  digits.group = static_cast<std::int32_t>(group);
+  digits.scale = scale / 254.0f;  // what is left over is at most half a step
+  const float inverse = 254.0f / scale;
+  std::int32_t sums[2] = {};
+  for (int i = 0; i < 32; ++i) {
+    const float left = x[i] - static_cast<float>(codes[i]) * scale;
+    const auto code =
+        static_cast<std::int32_t>(std::clamp(rounded(left * inverse), -127.0f, 127.0f));
+    digits.codes[i] = static_cast<std::int8_t>(code);
+    sums[i / 16] += code;
+  }
+  for (int half = 0; half < 2; ++half) {
+    digits.half_sums[half] = digits.scale * static_cast<float>(sums[half]);
+    digits.negative_half_sums[half] = -sums[half];
+  }
+  digits.sum = digits.scale * static_cast<float>(sums[0] + sums[1]);
+  digits.negative_sum = -sums[0] - sums[1];
+  return digits;
+}
+
+/// Second digits for the groups of a row that need them; its codes and scales are there.
+void add_second_digits(const float* x, const PreparedRows& out, std::int64_t row) {
+  constexpr float smallest = 1e-30f;  // scales that 254 can divide
+  const std::int64_t groups = out.inputs() / 32;
+  const float* scales = out.scales(row);
+  double squares = 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    squares += static_cast<double>(scales[g]) * static_cast<double>(scales[g]);
+  }
+  // A scale that is not finite makes the limit so, which nothing exceeds.
+  const double limit = 4 * squares / static_cast<double>(groups);
+  std::int32_t count = 0;
+  for (std::int64_t g = 0; g < groups && count < out.second_capacity(); ++g) {
+    const double scale = static_cast<double>(scales[g]);
+    if (!(scale * scale > limit) || scales[g] < smallest) continue;
+    out.second_digits(row)[count++] =
+        second_digits_of(x + 32 * g, out.codes(row) + 32 * g, scales[g], g);
+  }
+  *out.second_count(row) = count;
+}
+
 }  // namespace
 
 PreparedRows::PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs,
@@ -46,6 +93,12 @@ void PreparedRows::carve(C& carver) noexcept {
   negative_sums_ = carver.template take<std::int32_t>(groups);
   half_sums_ = carver.template take<float>(2 * groups);
   negative_half_sums_ = carver.template take<std::int32_t>(2 * groups);
+  second_ = carver.template take<SecondDigits>(rows_ * second_capacity());
+  second_count_ = carver.template take<std::int32_t>(rows_);
+}
+
+SecondDigits* PreparedRows::second_digits(std::int64_t row) const noexcept {
+  return second_ + row * second_capacity();
 }
 
 std::size_t PreparedRows::size_bytes(RowForm form, std::int64_t rows,
@@ -80,6 +133,9 @@ void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, 
                                 out.codes(rows.begin), out.scales(rows.begin), out.sums(rows.begin),
                                 out.negative_sums(rows.begin), out.half_sums(rows.begin),
                                 out.negative_half_sums(rows.begin)});
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    add_second_digits(x + row * stride, out, row);
+  }
 }
 
 }  // namespace tenon::cpu

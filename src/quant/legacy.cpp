@@ -20,7 +20,7 @@ template <class Block>
 void unpack_five_bits(const Block& block, std::uint8_t (&codes)[block_elements]) noexcept {
   unpack_nibbles<16>(block.nibbles, codes);
   for (int i = 0; i < block_elements; ++i) {
-    const unsigned bit = (block.high[i / 8] >> (i % 8)) & 1u;
+    const unsigned bit = (unsigned{block.high[i / 8]} >> (i % 8)) & 1u;
     codes[i] = static_cast<std::uint8_t>(codes[i] | (bit << 4));
   }
 }

@@ -140,6 +140,27 @@ TEST_CASE("sim device: memory regions, their addresses and their limits") {
   expect_error(Errc::overlap, [&] { etm.malloc_at(fixed.begin() + 64, 64); });
 }
 
+TEST_CASE("sim device: what the device writes past a chunk is found when that is freed") {
+  Rig rig;
+  auto& etm = rig.device->mem_region("etm");
+  MemChunk chunk = etm.malloc(128);
+  Descriptor copy;
+  copy.kind = static_cast<std::uint32_t>(Command::copy);
+  copy.arg0 = chunk.begin().addr();
+  copy.arg1 = rig.segments[0].begin().addr();
+  copy.arg2 = 128;
+  rig.push(copy);
+  rig.ring();
+  REQUIRE(rig.wait().finished());
+  CHECK_NOTHROW(etm.check_redzones());
+  copy.arg2 = 129;
+  rig.push(copy);
+  rig.ring();
+  REQUIRE(rig.wait().finished());
+  expect_error(Errc::device_error, [&] { etm.check_redzones(); });
+  expect_error(Errc::device_error, [&] { chunk.free(); });
+}
+
 TEST_CASE("sim device: registers that are none, read-only or misaligned") {
   Rig rig;
   CHECK(rig.reg(0x060) == 0);

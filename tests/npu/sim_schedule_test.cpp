@@ -141,8 +141,10 @@ TEST_CASE("sim hazards: every flipped token bit is caught") {
         INFO("seed " << seed << " pc " << pc << " bit " << bit);
         const auto outcome = rig.run(changed);
         REQUIRE_FALSE(outcome.finished());
-        REQUIRE((outcome.stuck || outcome.error == ErrorCode::token ||
-                 outcome.error == ErrorCode::hazard || outcome.error == ErrorCode::uninitialised));
+        // An instruction that went too early can also find stale bytes where records should be.
+        const ErrorCode known[] = {ErrorCode::token, ErrorCode::hazard, ErrorCode::uninitialised,
+                                   ErrorCode::bad_param};
+        REQUIRE((outcome.stuck || std::ranges::find(known, outcome.error) != std::end(known)));
         rig.recover();
         ++flips;
       }

@@ -14,15 +14,19 @@ namespace tenon {
 namespace npu::sim {
 namespace {
 
+/// Watched on both sides of every chunk of a strict device.
+constexpr std::uint64_t strict_redzone_bytes = 64;
+
 class SimDevice final : public Device, public isa::DeviceControl {
  public:
   /// `executes` false is the mock: memory and capabilities, but nothing that can be started.
   SimDevice(const DeviceUrl& url, const Options& options, bool executes)
       : Device(url.text), options_(options), executes_(executes), machine_(options) {
-    auto xchg = std::make_unique<XchgRegion>(machine_, options.xchg_bytes);
+    const std::uint64_t redzone = options.strict ? strict_redzone_bytes : 0;
+    auto xchg = std::make_unique<XchgRegion>(machine_, options.xchg_bytes, redzone);
     xchg_ = xchg.get();
     declare(std::move(xchg));
-    declare(std::make_unique<EtmRegion>(machine_, options.ddr_bytes), true);
+    declare(std::make_unique<EtmRegion>(machine_, options.ddr_bytes, redzone), true);
     declare(std::make_unique<OcmRegion>(machine_, options.ocm_bytes));
     declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::npu, executes), true);
     if (executes) declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::simctl));

@@ -76,7 +76,9 @@ void Machine::on_device(const std::function<void()>& work) {
 void Machine::reset(bool forget) {
   Lock lock(mutex_);
   request_reset(lock);
-  if (forget) memory_.forget_all();
+  if (!forget) return;
+  cleared_ = true;
+  memory_.forget_all();
 }
 
 void Machine::request_reset(Lock& lock) {

@@ -39,6 +39,8 @@ class Machine final : private Observer {
   void reset(bool forget);
 
   bool is_removed() const noexcept { return removed_; }
+  /// Whether what lay in DDR was lost since the device was opened.
+  bool memory_was_cleared() const noexcept { return cleared_; }
   Memory& memory() noexcept { return memory_; }
   /// Runs `job` on the device's thread between two instructions, and waits for it.
   void on_device(const std::function<void()>& job);
@@ -118,6 +120,7 @@ class Machine final : private Observer {
   Faults faults_;
   std::atomic<bool> abort_ = false;  // ends the program that runs
   std::atomic<bool> removed_ = false;
+  std::atomic<bool> cleared_ = false;
   std::atomic<bool> attention_ = false;  // something waits for a gap between two instructions
   Executor executor_;
   Trace trace_;

@@ -376,6 +376,7 @@ void Machine::write_simctl(std::uint32_t offset, std::uint32_t value) {
       if (!removed_) return;
       removed_ = false;
       request_reset(lock);
+      cleared_ = true;
       memory_.forget_all();
       return;
     default:

@@ -11,67 +11,37 @@
 
 namespace tenon::npu::sim {
 
-SimRegion::SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size)
-    : MemRegion(std::move(name)),
-      machine_(machine),
-      base_(base),
-      ranges_(base, size, {this->name(), 0}) {}
+SimRegion::SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size,
+                     std::uint64_t redzone)
+    : RangedRegion(std::move(name), base, size, redzone), machine_(machine) {}
 
-std::uint64_t SimRegion::offset_of(const MemPtr& pointer, std::uint64_t size) const {
+std::uint64_t SimRegion::redzone_bytes() const noexcept {
+  return machine_.is_removed() || machine_.memory_was_cleared() ? 0 : RangedRegion::redzone_bytes();
+}
+
+std::uint64_t SimRegion::live_offset(const MemPtr& pointer, std::uint64_t size) const {
   if (machine_.is_removed()) throw Error(Errc::device_lost, name(), "the device is gone");
-  const std::uint64_t address = pointer.addr();
-  const std::uint64_t offset = address - base_;
-  if (address < base_ || offset > ranges_.size_bytes() || size > ranges_.size_bytes() - offset) {
-    throw Error(Errc::out_of_range, name(),
-                fmt::format("{} bytes at {:#x} are outside of [{:#x}, {:#x})", size, address, base_,
-                            base_ + ranges_.size_bytes()));
-  }
-  return offset;
+  return offset_of(pointer, size);
 }
 
 void SimRegion::read(void* to, const MemPtr& from, std::uint64_t size) const {
-  get(to, offset_of(from, size), size);
+  get(to, live_offset(from, size), size);
 }
 
 void SimRegion::write(const MemPtr& to, const void* from, std::uint64_t size) {
-  put(offset_of(to, size), from, size);
+  put(live_offset(to, size), from, size);
 }
 
 void SimRegion::copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) {
-  const std::uint64_t target = offset_of(to, size);
-  move(target, offset_of(from, size), size);
-}
-
-MemPtr SimRegion::allocate(std::uint64_t size, std::uint64_t alignment) {
-  const auto begin = ranges_.try_allocate(size, alignment);
-  if (!begin) {
-    const Usage now = usage();
-    throw Error(
-        Errc::out_of_device_memory, name(),
-        fmt::format("asked for {} bytes aligned to {}; {} of {} are in use, the largest hole "
-                    "has {}",
-                    size, alignment, now.used_bytes, now.capacity_bytes, now.largest_hole_bytes));
-  }
-  return pointer(*begin);
-}
-
-void SimRegion::release(const MemPtr& begin, std::uint64_t size) {
-  ranges_.release(begin.addr(), size);
-}
-
-void SimRegion::reserve(const MemPtr& begin, std::uint64_t size) {
-  ranges_.reserve(begin.addr(), size);
-}
-
-void SimRegion::unreserve(const MemPtr& begin, std::uint64_t size) noexcept {
-  if (begin.has_addr()) ranges_.unreserve(begin.addr(), size);
+  const std::uint64_t target = live_offset(to, size);
+  move(target, live_offset(from, size), size);
 }
 
 // ---- etm
 // ------------------------------------------------------------------------------------------
 
-EtmRegion::EtmRegion(Machine& machine, std::uint64_t size)
-    : SimRegion("etm", machine, etm_base, size) {}
+EtmRegion::EtmRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone)
+    : SimRegion("etm", machine, etm_base, size, redzone) {}
 
 void EtmRegion::get(void* to, std::uint64_t offset, std::uint64_t size) const {
   std::memcpy(to, machine_.memory().etm().data() + offset, size);
@@ -87,8 +57,8 @@ void EtmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 // ---- xchg
 // -----------------------------------------------------------------------------------------
 
-XchgRegion::XchgRegion(Machine& machine, std::uint64_t size)
-    : SimRegion("xchg", machine, xchg_base, size) {}
+XchgRegion::XchgRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone)
+    : SimRegion("xchg", machine, xchg_base, size, redzone) {}
 
 MemPtr XchgRegion::pointer(std::uint64_t address) const {
   return {machine_.memory().host_xchg() + (address - xchg_base), address};
@@ -110,12 +80,7 @@ void XchgRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) 
 }
 
 void XchgRegion::sync(std::uint64_t address, std::uint64_t size, bool to_device) {
-  const std::uint64_t length = machine_.memory().xchg_bytes();
-  const std::uint64_t offset = address - xchg_base;
-  if (address < xchg_base || offset > length || size > length - offset) {
-    throw Error(Errc::out_of_range, name(),
-                fmt::format("a sync of {} bytes at {:#x}", size, address));
-  }
+  const std::uint64_t offset = offset_of(MemPtr(address), size);
   if (to_device) {
     machine_.memory().sync_to_device(offset, size);
   } else {
@@ -128,7 +93,7 @@ void XchgRegion::sync(std::uint64_t address, std::uint64_t size, bool to_device)
 // ------------------------------------------------------------------------------------------
 
 OcmRegion::OcmRegion(Machine& machine, std::uint64_t size)
-    : SimRegion("ocm", machine, ocm_base, size) {}
+    : SimRegion("ocm", machine, ocm_base, size, 0) {}
 
 void OcmRegion::get(void* to, std::uint64_t offset, std::uint64_t size) const {
   machine_.on_device([&] { std::memcpy(to, machine_.memory().ocm().data() + offset, size); });
@@ -153,28 +118,20 @@ void OcmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 // ------------------------------------------------------------------------------------
 
 SimRegisters::SimRegisters(Machine& machine, Bank bank, bool starts)
-    : RegRegion(bank == Bank::npu ? "npu" : "simctl"),
+    : RegRegion(bank == Bank::npu ? "npu" : "simctl",
+                bank == Bank::npu ? isa::npu_registers_base : isa::simctl_registers_base,
+                isa::register_bank_bytes),
       machine_(machine),
       bank_(bank),
       starts_(starts) {}
 
-std::uint32_t SimRegisters::offset_of(std::uint64_t address, bool relative) const {
-  const std::uint64_t base =
-      bank_ == Bank::npu ? isa::npu_registers_base : isa::simctl_registers_base;
-  const std::uint64_t offset = relative ? address : address - base;
-  if ((!relative && address < base) || offset >= isa::register_bank_bytes) {
-    throw Error(Errc::out_of_range, name(), fmt::format("no register at {:#x}", address));
-  }
-  return static_cast<std::uint32_t>(offset);
-}
-
 std::uint64_t SimRegisters::read(std::uint64_t address, bool relative) const {
-  const std::uint32_t offset = offset_of(address, relative);
+  const auto offset = static_cast<std::uint32_t>(offset_of(address, relative));
   return bank_ == Bank::npu ? machine_.read_register(offset) : machine_.read_simctl(offset);
 }
 
 void SimRegisters::write(std::uint64_t address, std::uint64_t value, bool relative) {
-  const std::uint32_t offset = offset_of(address, relative);
+  const auto offset = static_cast<std::uint32_t>(offset_of(address, relative));
   if (value >> 32 != 0) {
     throw Error(Errc::out_of_range, name(), fmt::format("{:#x} has more than 32 bits", value));
   }

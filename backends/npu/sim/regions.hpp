@@ -1,34 +1,29 @@
 #pragma once
 
 #include "machine.hpp"
+#include "npu/isa/ranged_region.hpp"
 
 #include <tenon/memory.hpp>
-#include <tenon/range_allocator.hpp>
 
 #include <cstdint>
 
 namespace tenon::npu::sim {
 
-/// What the three memory regions of a simulated device have in common: an allocator of their own
-/// and addresses that are checked before anything is touched.
-class SimRegion : public MemRegion {
+/// What the three memory regions of a simulated device have in common.
+class SimRegion : public isa::RangedRegion {
  public:
   using MemRegion::copy;
-  bool is_host() const noexcept override { return false; }
   void read(void* to, const MemPtr& from, std::uint64_t size) const final;
   void write(const MemPtr& to, const void* from, std::uint64_t size) final;
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) final;
-  Usage usage() const override { return ranges_.usage(); }
 
  protected:
-  SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size);
+  SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size,
+            std::uint64_t redzone);
 
-  MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override;
-  void release(const MemPtr& begin, std::uint64_t size) override;
-  void reserve(const MemPtr& begin, std::uint64_t size) override;
-  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override;
+  /// None once the memory was cleared under the chunks, or is gone: their redzones are too.
+  std::uint64_t redzone_bytes() const noexcept override;
 
-  virtual MemPtr pointer(std::uint64_t address) const { return MemPtr(address); }
   /// Bytes at an offset of the region; the range has been checked.
   virtual void get(void* to, std::uint64_t offset, std::uint64_t size) const = 0;
   virtual void put(std::uint64_t offset, const void* from, std::uint64_t size) = 0;
@@ -37,17 +32,14 @@ class SimRegion : public MemRegion {
   Machine& machine_;
 
  private:
-  /// Errc::device_lost, or out_of_range for what is not wholly in the region.
-  std::uint64_t offset_of(const MemPtr& pointer, std::uint64_t size) const;
-
-  std::uint64_t base_;
-  RangeAllocator ranges_;
+  /// Errc::device_lost, or as RangedRegion::offset_of().
+  std::uint64_t live_offset(const MemPtr& pointer, std::uint64_t size) const;
 };
 
 /// DDR of the engines. The host's accesses stand for transfers through xchg.
 class EtmRegion final : public SimRegion {
  public:
-  EtmRegion(Machine& machine, std::uint64_t size);
+  EtmRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone);
 
  private:
   void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
@@ -59,7 +51,7 @@ class EtmRegion final : public SimRegion {
 /// themselves.
 class XchgRegion final : public SimRegion {
  public:
-  XchgRegion(Machine& machine, std::uint64_t size);
+  XchgRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone);
   bool is_host() const noexcept override { return true; }
   void sync(std::uint64_t address, std::uint64_t size, bool to_device);
 
@@ -93,8 +85,6 @@ class SimRegisters final : public RegRegion {
   void write(std::uint64_t address, std::uint64_t value, bool relative) override;
 
  private:
-  std::uint32_t offset_of(std::uint64_t address, bool relative) const;
-
   Machine& machine_;
   Bank bank_;
   bool starts_;

@@ -2,12 +2,12 @@
 #include "npu/isa/control.hpp"
 #include "npu/isa/instruction.hpp"
 #include "npu/isa/memory_map.hpp"
+#include "npu/isa/ranged_region.hpp"
 #include "npu/isa/registers.hpp"
 #include "npu/isa/scheme.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
-#include <tenon/range_allocator.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -26,64 +26,25 @@ using namespace npu::transport;
 }
 
 /// A memory region of the other process. Its addresses are dealt out here.
-class RemoteRegion : public MemRegion {
+class RemoteRegion : public isa::RangedRegion {
  public:
   using MemRegion::copy;
   RemoteRegion(Connections& server, std::string name, std::uint32_t index, std::uint64_t base,
                std::uint64_t size)
-      : MemRegion(std::move(name)),
-        base_(base),
-        server_(server),
-        index_(index),
-        ranges_(base, size, {this->name(), 0}) {}
-
-  bool is_host() const noexcept override { return false; }
-  Usage usage() const override { return ranges_.usage(); }
+      : RangedRegion(std::move(name), base, size, 0), server_(server), index_(index) {}
 
   void read(void* to, const MemPtr& from, std::uint64_t size) const override {
-    fetch(to, checked(from, size), size);
+    fetch(to, base() + offset_of(from, size), size);
   }
   void write(const MemPtr& to, const void* from, std::uint64_t size) override {
-    store(checked(to, size), from, size);
+    store(base() + offset_of(to, size), from, size);
   }
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
-    Request request{Verb::copy_mem, index_, checked(to, size), checked(from, size), size, 0};
-    call(request);
+    const std::uint64_t target = base() + offset_of(to, size);
+    call({Verb::copy_mem, index_, target, base() + offset_of(from, size), size, 0});
   }
 
  protected:
-  MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
-    const auto begin = ranges_.try_allocate(size, alignment);
-    if (begin) return pointer(*begin);
-    const Usage now = usage();
-    throw Error(
-        Errc::out_of_device_memory, name(),
-        fmt::format("asked for {} bytes aligned to {}; {} of {} are in use, the largest hole "
-                    "has {}",
-                    size, alignment, now.used_bytes, now.capacity_bytes, now.largest_hole_bytes));
-  }
-  void release(const MemPtr& begin, std::uint64_t size) override {
-    ranges_.release(begin.addr(), size);
-  }
-  void reserve(const MemPtr& begin, std::uint64_t size) override {
-    ranges_.reserve(begin.addr(), size);
-  }
-  void unreserve(const MemPtr& begin, std::uint64_t size) noexcept override {
-    if (begin.has_addr()) ranges_.unreserve(begin.addr(), size);
-  }
-
-  virtual MemPtr pointer(std::uint64_t address) const { return MemPtr(address); }
-
-  std::uint64_t checked(const MemPtr& pointer, std::uint64_t size) const {
-    const std::uint64_t offset = pointer.addr() - base_;
-    if (pointer.addr() < base_ || offset > ranges_.size_bytes() ||
-        size > ranges_.size_bytes() - offset) {
-      throw Error(Errc::out_of_range, name(),
-                  fmt::format("{} bytes at {:#x} are outside of the region", size, pointer.addr()));
-    }
-    return pointer.addr();
-  }
-
   void fetch(void* to, std::uint64_t address, std::uint64_t size) const {
     auto* bytes = static_cast<std::byte*>(to);
     for (std::uint64_t done = 0; done < size;) {
@@ -101,8 +62,6 @@ class RemoteRegion : public MemRegion {
     }
   }
 
-  std::uint64_t base_;
-
  private:
   void call(const Request& request, std::span<const std::byte> payload = {},
             std::span<std::byte> result = {}) const {
@@ -115,7 +74,6 @@ class RemoteRegion : public MemRegion {
 
   Connections& server_;
   std::uint32_t index_;
-  RangeAllocator ranges_;
 };
 
 /// Shared memory without sharing: this process has its own copy, and a sync carries bytes over.
@@ -131,10 +89,10 @@ class RemoteExchange final : public RemoteRegion {
   bool is_host() const noexcept override { return true; }
   void read(void* to, const MemPtr& from, std::uint64_t size) const override {
     sync(from.addr(), size, false);
-    std::memcpy(to, memory_ + (from.addr() - base_), size);
+    std::memcpy(to, memory_ + offset_of(from, size), size);
   }
   void write(const MemPtr& to, const void* from, std::uint64_t size) override {
-    std::memcpy(memory_ + (checked(to, size) - base_), from, size);
+    std::memcpy(memory_ + offset_of(to, size), from, size);
     sync(to.addr(), size, true);
   }
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
@@ -143,7 +101,7 @@ class RemoteExchange final : public RemoteRegion {
     write(to, bytes.data(), size);
   }
   void sync(std::uint64_t address, std::uint64_t size, bool to_device) const {
-    std::byte* const at = memory_ + (checked(MemPtr(address), size) - base_);
+    std::byte* const at = memory_ + offset_of(MemPtr(address), size);
     if (to_device) {
       store(address, at, size);
     } else {
@@ -154,7 +112,7 @@ class RemoteExchange final : public RemoteRegion {
  private:
   static constexpr std::size_t page = 4096;
   MemPtr pointer(std::uint64_t address) const override {
-    return {memory_ + (address - base_), address};
+    return {memory_ + (address - base()), address};
   }
   std::byte* memory_;
 };
@@ -162,7 +120,7 @@ class RemoteExchange final : public RemoteRegion {
 class RemoteRegisters final : public RegRegion {
  public:
   RemoteRegisters(Connections& server, std::string name, std::uint32_t index)
-      : RegRegion(std::move(name)), server_(server), index_(index) {}
+      : RegRegion(std::move(name)), server_(server), index_(index) {}  // the server checks
 
   std::uint64_t read(std::uint64_t address, bool relative) const override {
     try {

@@ -1,13 +1,15 @@
 // Whole networks: accuracy in int8, what placement saves, what stays with other backends.
+#include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
-#include <tenon/backends/npu_sim.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/ops.hpp>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string>
+#include <thread>
 
 #include <catch2/catch.hpp>
 
@@ -17,11 +19,6 @@ namespace {
 using namespace tenon::npu::testing;
 
 constexpr const char* device_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
-
-DevicePtr open(const std::string& url = device_url) {
-  register_npu_sim();
-  return Device::open(url);
-}
 
 struct Digits {
   HostBuffer images, labels;
@@ -97,7 +94,7 @@ TEST_CASE("npu: the digit CNN in int8 is within a point of f32, with every obser
     Network network = digit_cnn(digits.count - kept, {rest}, calibration);
     network.calibration = small.calibration;  // same names, other images
     const auto real = run_reference(network, {rest});
-    const auto npu = backend(open(), options_for(network));
+    const auto npu = backend(open_npu(device_url), options_for(network));
     const auto quantized = run(network, npu, {rest});
     const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), {rest});
     const bool same = same_bits(quantized, exact);
@@ -159,7 +156,7 @@ TEST_CASE("npu: a MobileNet-like network, on chip and not") {
     INFO(to_string(placement));
     Options options = options_for(network);
     options.placement = placement;
-    const auto npu = backend(open(), options);
+    const auto npu = backend(open_npu(device_url), options);
     const auto outputs = run(network, npu, inputs);
     const bool same = same_bits(outputs, exact);
     CHECK(same);
@@ -175,6 +172,35 @@ TEST_CASE("npu: a MobileNet-like network, on chip and not") {
   }
 }
 
+TEST_CASE("npu: forks on many threads take turns on one device") {
+  const Network network = make_network({Shape({1, 3, 16, 16}, f32)}, mobilenet(10), 9);
+  const auto npu = backend(open_npu(device_url), options_for(network));
+  Session session(network.program, {.backends = {npu, make_backend("reference")}});
+  session.bind(network.weights);
+  constexpr std::size_t threads = 8;
+  constexpr int rounds = 4;
+  std::vector<HostBuffer> inputs;
+  std::vector<std::vector<HostBuffer>> expected;
+  const auto exact = backend(nullptr, options_for(network, Mode::exact));
+  for (std::size_t i = 0; i < threads; ++i) {
+    inputs.push_back(network.sample(100 + i)[0]);
+    expected.push_back(run(network, exact, {inputs[i]}));
+  }
+  std::array<int, threads> right{};
+  std::vector<std::thread> workers;
+  for (std::size_t i = 0; i < threads; ++i) {
+    workers.emplace_back([&, i, fork = session.fork()]() mutable {
+      for (int round = 0; round < rounds; ++round) {
+        const HostBuffer y = fork.forward({inputs[i].to_device(cpu_device())})[0].to_host();
+        right[i] += same_bits({y}, expected[i]) ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  for (const int count : right) CHECK(count == rounds);
+  CHECK(npu->counters().runs == threads * rounds);
+}
+
 TEST_CASE("npu: predicted bytes are those that the device counts, predicted cycles come near") {
   const Network network = make_network({Shape({1, 3, 32, 32}, f32)}, mobilenet(10), 8);
   const std::vector<HostBuffer> inputs = network.sample(5);
@@ -182,7 +208,7 @@ TEST_CASE("npu: predicted bytes are those that the device counts, predicted cycl
     INFO(to_string(placement));
     Options options = options_for(network);
     options.placement = placement;
-    const auto npu = backend(open(), options);
+    const auto npu = backend(open_npu(device_url), options);
     Session session(network.program, {.backends = {npu, make_backend("reference")}});
     session.bind(network.weights);
     session.forward({inputs[0].to_device(cpu_device())});

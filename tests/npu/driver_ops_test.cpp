@@ -1,8 +1,8 @@
 // Every op the NPU takes: the device gives the bits of the exact host mode, and the network the
 // values of f32 within what eight bits hold.
+#include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
-#include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops.hpp>
 
@@ -14,11 +14,6 @@ namespace tenon::npu {
 namespace {
 
 using namespace tenon::npu::testing;
-
-DevicePtr open(const std::string& url) {
-  register_npu_sim();
-  return Device::open(url);
-}
 
 constexpr const char* small = "npu://sim?mac=16x8&ocm=32KiB&acc=16KiB&strict=1";
 constexpr const char* large = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
@@ -44,7 +39,7 @@ void check(const Network& network, double likeness = 0.995) {
       INFO(url << " placement " << to_string(placement));
       Options options = options_for(network);
       options.placement = placement;
-      const auto npu = backend(open(url), options);
+      const auto npu = backend(open_npu(url), options);
       const bool same = same_bits(run(network, npu, inputs), exact);
       CHECK(same);
       const RunReport report = npu->last_run();
@@ -52,7 +47,7 @@ void check(const Network& network, double likeness = 0.995) {
     }
     Options options = options_for(network);
     options.merge = false;
-    const bool same = same_bits(run(network, backend(open(url), options), inputs), exact);
+    const bool same = same_bits(run(network, backend(open_npu(url), options), inputs), exact);
     CHECK(same);
   }
 }
@@ -145,7 +140,7 @@ TEST_CASE("npu op: a sum of more products than an accumulator takes at once") {
   network.calibration = std::make_shared<const CalibrationTable>(
       calibrate(network.program, *network.weights, samples));
   const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), {ones});
-  const auto found = run(network, backend(open(large), options_for(network)), {ones});
+  const auto found = run(network, backend(open_npu(large), options_for(network)), {ones});
   CHECK(same_bits(found, exact));
   for (const float value : found[0].values<float>()) {
     CHECK(value == Approx(0.5 * inputs).epsilon(0.02));
@@ -165,9 +160,9 @@ TEST_CASE("npu op: a device of eight-bit multipliers") {
   options.profile = Profile::m8;
   const auto exact = run(network, backend(nullptr, options), inputs);
   const auto wide = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
-  const auto found =
-      run(network, backend(open("npu://sim?mac=16x16&profile=m8&strict=1"), options_for(network)),
-          inputs);
+  const auto found = run(
+      network, backend(open_npu("npu://sim?mac=16x16&profile=m8&strict=1"), options_for(network)),
+      inputs);
   CHECK(same_bits(found, exact));
   CHECK_FALSE(same_bits(exact, wide));
   CHECK(cosine(exact[0], run_reference(network, inputs)[0]) > 0.99);

@@ -1,7 +1,7 @@
 // Random networks on random devices, engines interleaved at random: always the bits of the host.
+#include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
-#include <tenon/backends/npu_sim.hpp>
 #include <tenon/ops.hpp>
 
 #include <cstdlib>
@@ -122,7 +122,6 @@ std::string random_url(Random& random) {
 }
 
 TEST_CASE("npu: random networks on random devices give the bits of the host") {
-  register_npu_sim();
   const char* wanted = std::getenv("TENON_NPU_NETWORKS");
   const int count = wanted != nullptr ? std::atoi(wanted) : 60;
   Random random;
@@ -148,7 +147,7 @@ TEST_CASE("npu: random networks on random devices give the bits of the host") {
     options.mode = Mode::device;
     options.merge = own.integer(0, 4) != 0;
     options.placement = static_cast<Placement>(own.integer(0, 4));
-    const bool same = same_bits(run(network, backend(Device::open(url), options), inputs), exact);
+    const bool same = same_bits(run(network, backend(open_npu(url), options), inputs), exact);
     REQUIRE(same);
   }
 }

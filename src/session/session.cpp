@@ -380,6 +380,7 @@ Session Session::fork() const {
   other.bound_ = bound_;
   other.state_ = std::make_shared<State>();
   other.state_->options = state_->options;
+  other.state_->merge_is_fixed = state_->merge_is_fixed;
   return other;
 }
 

@@ -2,6 +2,7 @@
 #include "sim_rig.hpp"
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -23,8 +24,10 @@ struct Row {
   std::uint64_t cycles;
 };
 
+/// The rows of the repository, or of the file that TENON_SCALESIM_ROWS names.
 std::vector<Row> rows() {
-  std::ifstream file("tests/npu/data/scalesim-cycles.csv");
+  const char* const other = std::getenv("TENON_SCALESIM_ROWS");
+  std::ifstream file(other != nullptr ? other : "tests/npu/data/scalesim-cycles.csv");
   REQUIRE(file);
   std::vector<Row> all;
   for (std::string text; std::getline(file, text);) {
@@ -67,7 +70,7 @@ std::string big(std::uint32_t rows, std::uint32_t cols, const std::string& flow,
 
 TEST_CASE("sim cycles: one weight buffer takes what SCALE-Sim reports, plus one") {
   const auto all = rows();
-  REQUIRE(all.size() == 17);
+  REQUIRE_FALSE(all.empty());
   for (const Row& row : all) {
     INFO(row.flow << " " << row.rows << "x" << row.cols << " M" << row.m << " N" << row.n << " K"
                   << row.k);
@@ -87,8 +90,8 @@ TEST_CASE("sim cycles: bytes at the array are SCALE-Sim's") {
 }
 
 TEST_CASE("sim cycles: a convolution counts its padded reduction") {
-  // AlexNet's first layer as SCALE-Sim has it, in(223,223,3) 11x11 stride 4: 54 x 54 outputs.
-  Caps caps;
+  Caps caps;  // AlexNet's first layer is 55 x 55 outputs of 11 x 11 x 3: SCALE-Sim says 112283
+
   caps.wbuf = 1;
   CHECK(array_cycles(caps, 55 * 55, 96, 363) == 112283 + 1);
   Conv conv;
@@ -169,11 +172,39 @@ TEST_CASE("sim cycles: the same program takes the same cycles, however the host 
   CHECK(cycles(0) == cycles(3));
 }
 
-TEST_CASE("sim speed: products are simulated faster than 50 million MACs a second", "[.speed]") {
+TEST_CASE("sim speed: millions of MACs a second, at least 50", "[.speed]") {
   Rig rig("ocm=32MiB&acc=2MiB");
   rig.write_ocm(0, random_bytes(3, 2 * operand_bytes));
-  const auto begin = std::chrono::steady_clock::now();
-  REQUIRE(rig.run(product(1024, 512, 1024)).finished());
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  WARN(static_cast<double>(rig.counter(perf::macs)) / taken.count() / 1e6 << " million MACs/s");
+  const auto measure = [&](const char* what, const Program& program) {
+    rig.set(reg::control, bits::enable.mask() | bits::perf_clear.mask());
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(rig.run(program).finished());
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    WARN(what << ": " << static_cast<double>(rig.counter(perf::macs)) / taken.count() / 1e6);
+  };
+  measure("product of 1024 x 512 x 1024", product(1024, 512, 1024));
+
+  Conv conv;
+  conv.in_log2c = 5;
+  conv.in_h = conv.in_w = conv.in_row_stride = conv.out_h = conv.out_w = 56;
+  conv.in_block_stride = 56 * 56;
+  conv.in_channels = conv.out_channels = 128;
+  conv.kernel_h = conv.kernel_w = 3;
+  conv.pad_top = conv.pad_left = 1;
+  conv.w_line = operand_bytes / line_bytes;
+  conv.w_block_stride = 4 * 9 * 32;
+  conv.acc_block_stride = 56 * 56;
+  Program program;
+  program.instructions = {conv, Halt{}};
+  measure("convolution 3 x 3 of 56 x 56 x 128 to 128", program);
+
+  Depthwise depthwise;
+  depthwise.in_h = depthwise.in_w = depthwise.in_row_stride = depthwise.out_h = depthwise.out_w =
+      56;
+  depthwise.in_block_stride = depthwise.acc_block_stride = 56 * 56;
+  depthwise.blocks = 5;
+  depthwise.kernel_h = depthwise.kernel_w = 3;
+  depthwise.pad_top = depthwise.pad_left = 1;
+  program.instructions = {depthwise, Halt{}};
+  measure("depthwise 3 x 3 of 56 x 56 x 160", program);
 }

@@ -86,7 +86,7 @@ TEST_CASE("sim device: URLs that say something wrong name the key") {
         "freq=0.5MHz",     "freq=9GHz",     "bw=12.8",      "bw=1B/s",       "lat=-1",
         "lat=96cycles",    "wbuf=3",        "coherent=yes", "sched=fast",    "seed=4294967296",
         "pace=2",          "strict=2",      "mac=32",       "mac=0x4",       "mac=32x32x2",
-        "mac=999x1",       "flow=rs",       "queue=0",      "profile=m9",    "trace=",
+        "mac=1025x1",      "flow=rs",       "queue=0",      "profile=m9",    "trace=",
         "fault=explode@1", "fault=hang",    "fault=hang@0", "fault=hang@1,", "fault=hang@1,70000",
         "fault=crc@1,3",   "fault=hang@1+", "fault=hang@1x"}) {
     const std::string text = bad;

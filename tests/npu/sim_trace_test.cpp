@@ -75,16 +75,21 @@ TEST_CASE("sim traces: the events are JSON, do not overlap on an engine, and fil
   const Folder folder;
   const std::uint64_t cycles = run_traced(folder);
   const auto events = nlohmann::json::parse(text_of(folder.file("json")));
-  std::map<std::string, double> free_at;
+  std::map<int, double> free_at;
+  int names = 0;
   std::size_t engine_events = 0;
   std::map<std::string, int> layers;
   for (const auto& event : events) {
+    const int row = event["tid"];
+    if (event["ph"] == "M") {
+      ++names;
+      continue;
+    }
     CHECK(event["ph"] == "X");
-    const std::string row = event["tid"];
     const double begin = event["ts"];
     const double end = begin + event["dur"].get<double>();
     CHECK(end * 800 <= static_cast<double>(cycles) + 1);  // 800 cycles are a microsecond
-    if (row == "layers") {
+    if (row == 0) {
       ++layers[event["name"]];
       continue;
     }
@@ -100,6 +105,7 @@ TEST_CASE("sim traces: the events are JSON, do not overlap on an engine, and fil
     ++instructions;
     ++numbers[common(i).layer];
   }
+  CHECK(names == 4);
   CHECK(engine_events == instructions);
   CHECK(layers.size() == numbers.size());
 }

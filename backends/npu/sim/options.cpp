@@ -67,6 +67,8 @@ class Value {
   std::string_view text_;
 };
 
+constexpr std::uint64_t max_array = 1024;
+
 void set_array(Options& options, const Value& value) {
   std::string_view text = value.text();
   std::uint64_t rows = 0;
@@ -74,8 +76,8 @@ void set_array(Options& options, const Value& value) {
   bool good = take_number(text, rows) && text.starts_with('x');
   if (good) text.remove_prefix(1);
   good = good && take_number(text, cols) && text.empty();
-  if (!good || rows < 1 || rows > 256 || cols < 1 || cols > 256) {
-    value.refuse("rows x columns such as 32x32, each 1 to 256");
+  if (!good || rows < 1 || rows > max_array || cols < 1 || cols > max_array) {
+    value.refuse("rows x columns such as 32x32, each 1 to 1024");
   }
   options.array_rows = static_cast<std::uint32_t>(rows);
   options.array_cols = static_cast<std::uint32_t>(cols);

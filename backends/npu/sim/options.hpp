@@ -14,7 +14,7 @@ namespace tenon::npu::sim {
 
 /// What the URL of a simulated device sets; the defaults are those of a URL without parameters.
 struct Options {
-  std::uint32_t array_rows = 32;  ///< mac=32x32, each 1 to 256
+  std::uint32_t array_rows = 32;  ///< mac=32x32, each 1 to 1024
   std::uint32_t array_cols = 32;
   std::uint64_t ocm_bytes = 2 << 20;                 ///< ocm=2MiB, 4 KiB to 32 MiB
   std::uint64_t acc_bytes = 256 << 10;               ///< acc=256KiB, 4 KiB to 2 MiB

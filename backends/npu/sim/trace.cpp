@@ -15,6 +15,7 @@ namespace {
 
 constexpr isa::Engine engines[] = {isa::Engine::ld, isa::Engine::ex, isa::Engine::st};
 constexpr char vcd_state[] = {'s', 't', 'u'};  // identifiers of the signals, per engine
+constexpr std::string_view chrome_rows[] = {"NPU layers", "NPU LD", "NPU EX", "NPU ST"};
 constexpr char vcd_pc[] = {'p', 'q', 'r'};
 
 std::string binary(std::uint32_t value, unsigned width) {
@@ -45,7 +46,15 @@ Trace::Trace(const Options& options) : cycles_per_us_(static_cast<double>(option
     }
     vcd_.stream << "$upscope $end\n$enddefinitions $end\n";
   }
-  if (chrome_.stream.is_open()) chrome_.stream << "[";
+  if (chrome_.stream.is_open()) {
+    chrome_.stream << '[';
+    for (std::uint32_t row = 0; row < std::size(chrome_rows); ++row) {
+      chrome_.stream << fmt::format(
+          "{}\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{},\"args\":{{\"name\":\"{"
+          "}\"}}}}",
+          row == 0 ? "" : ",", row, chrome_rows[row]);
+    }
+  }
 }
 
 Trace::~Trace() {
@@ -130,15 +139,13 @@ void Trace::write_vcd(std::uint64_t begin) {
 }
 
 void Trace::write_chrome(std::uint64_t begin) {
-  const auto event = [&](std::string_view name, std::string_view row, std::uint64_t from,
+  const auto event = [&](std::string_view name, std::uint32_t row, std::uint64_t from,
                          std::uint64_t to, std::uint32_t pc) {
     chrome_.stream << fmt::format(
-        "{}\n{{\"name\":\"{}\",\"cat\":\"npu\",\"ph\":\"X\",\"pid\":\"npu\",\"tid\":\"{}\",\"ts\":{"
-        ":.4f},"
+        ",\n{{\"name\":\"{}\",\"cat\":\"npu\",\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.4f},"
         "\"dur\":{:.4f},\"args\":{{\"pc\":{},\"cycle\":{}}}}}",
-        first_event_ ? "" : ",", name, row, static_cast<double>(begin + from) / cycles_per_us_,
+        name, row, static_cast<double>(begin + from) / cycles_per_us_,
         static_cast<double>(to - from) / cycles_per_us_, pc, begin + from);
-    first_event_ = false;
   };
   struct Layer {
     std::uint64_t begin, end;
@@ -147,7 +154,8 @@ void Trace::write_chrome(std::uint64_t begin) {
   std::map<std::uint16_t, Layer> layers;
   for (const Span& span : spans_) {
     if (span.engine == isa::Engine::all) continue;
-    event(span.mnemonic, isa::name(span.engine), span.begin, span.end, span.pc);
+    event(span.mnemonic, 1 + static_cast<std::uint32_t>(span.engine), span.begin, span.end,
+          span.pc);
     const auto [layer, fresh] =
         layers.try_emplace(span.layer, Layer{span.begin, span.end, span.pc});
     if (fresh) continue;
@@ -155,7 +163,7 @@ void Trace::write_chrome(std::uint64_t begin) {
     layer->second.end = std::max(layer->second.end, span.end);
   }
   for (const auto& [number, layer] : layers) {
-    event(fmt::format("layer {}", number), "layers", layer.begin, layer.end, layer.pc);
+    event(fmt::format("layer {}", number), 0, layer.begin, layer.end, layer.pc);
   }
   chrome_.stream.flush();
 }

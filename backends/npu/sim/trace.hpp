@@ -52,7 +52,6 @@ class Trace {
   File chrome_;
   File listing_;
   bool spans_wanted_ = false;
-  bool first_event_ = true;
   double cycles_per_us_;
   std::vector<Span> spans_;
   std::unordered_map<std::uint32_t, std::uint32_t> last_read_;

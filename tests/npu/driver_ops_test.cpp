@@ -168,6 +168,45 @@ TEST_CASE("npu op: a device of eight-bit multipliers") {
   CHECK(cosine(exact[0], run_reference(network, inputs)[0]) > 0.99);
 }
 
+TEST_CASE("npu op: refusals name the clause that fails") {
+  const Network network = make_network(
+      {Shape({1, 64, 20, 20}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const auto conv = [&](const char* name, std::int64_t k, const Conv2d& attributes) {
+          return conv2d(in[0], graph.constant(name, Shape({32, 64, k, k}, f32)), {}, attributes);
+        };
+        return {conv("a", 13, {}),
+                conv("b", 3, {.stride = {5, 5}}),
+                conv("c", 3, {.dilation = {5, 5}}),
+                conv("d", 11, {}),
+                max_pool2d(in[0], {.kernel = {17, 17}}),
+                softmax(in[0], 1),
+                concat({slice(in[0], 1, 0, 20), in[0]}, 1)};
+      },
+      4);
+  const auto npu = backend(open_npu(small), options_for(network));
+  Session session(network.program, {.backends = {npu, make_backend("reference")}});
+  session.bind(network.weights);
+  const auto refusal = [&](const char* value) {
+    const std::string line = session.explain(value, network.inputs)[0];
+    INFO(line);
+    CHECK(line.starts_with("npu: "));
+    return line.substr(5);
+  };
+  CHECK(refusal("conv2d0") == "kernel 13x13, at most 11x11");
+  CHECK(refusal("conv2d1") == "stride 5x5, at most 4x4");
+  CHECK(refusal("conv2d2") == "dilation 5x5, at most 4x4");
+  CHECK(refusal("conv2d3").find("bytes on chip, the device has 32768") != std::string::npos);
+  CHECK(refusal("max_pool2d0") == "window 17x17, at most 15x15");
+  CHECK(refusal("softmax0") == "softmax has no NPU layer");
+  CHECK(refusal("concat0") == "20 channels in part 0, a multiple of 32 is needed");
+  // They run elsewhere, and the whole is right.
+  const auto inputs = network.sample(8);
+  const auto real = run_reference(network, inputs);
+  const auto mixed = run(network, npu, inputs);
+  for (std::size_t i = 0; i < real.size(); ++i) CHECK(cosine(mixed[i], real[i]) > 0.999);
+}
+
 TEST_CASE("npu op: per-channel ranges of activations") {
   const Network network =
       of({Shape({2, 24, 8, 8}, f32)},

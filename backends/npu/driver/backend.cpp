@@ -166,6 +166,10 @@ class NpuBackend final : public Npu {
 
   std::optional<std::string> refuses(const Step& step) const override {
     if (auto failure = failed_constraint(step)) return failure;
+    if (shared_->runtime) {
+      const isa::Caps& caps = shared_->runtime->caps();
+      if (auto failure = exceeds_device(step, caps.ocm_bytes, caps.acc_bytes)) return failure;
+    }
     const ValueRange* range = shared_->options.calibration->find(step.value);
     if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
     return uneven_channels(step, *range);

@@ -317,6 +317,41 @@ std::optional<std::string> failed_constraint(const Step& step) {
   return std::nullopt;
 }
 
+std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_bytes,
+                                          std::int64_t acc_bytes) {
+  if (step.kind != Step::Kind::op || step.output.shape.rank() != 4) return std::nullopt;
+  const Shape& in = step.inputs[0].shape;
+  const Shape& out = step.output.shape;
+  std::int64_t rows = 1, weights = 0, lanes = block_channels;
+  if (const auto* conv = step.op.as<Conv2d>()) {
+    const Shape& w = step.inputs[1].shape;
+    rows = value_or(conv->dilation, 0, 1) * (w[2] - 1) + 1;
+    if (conv->groups == 1) {
+      while (lanes / 2 >= in[1]) lanes /= 2;
+      weights = w[2] * w[3] * lanes * block_channels;
+    } else {
+      weights = w[2] * w[3] * block_channels;
+    }
+    weights += block_channels * 8;
+    constexpr std::int64_t acc_row_bytes = block_channels * 4;
+    if (out[3] * acc_row_bytes > acc_bytes) {
+      return fmt::format("a row of {} sums, the device has room for {}", out[3],
+                         acc_bytes / acc_row_bytes);
+    }
+  } else if (const auto* max = step.op.as<MaxPool2d>()) {
+    rows = max->kernel[0];
+  } else if (const auto* average = step.op.as<AvgPool2d>()) {
+    rows = average->kernel[0];
+  } else {
+    return std::nullopt;
+  }
+  const std::int64_t need =
+      std::min(rows, in[2]) * in[3] * lanes + block_channels + weights + out[3] * block_channels;
+  if (need <= ocm_bytes) return std::nullopt;
+  return fmt::format("a row of its result needs {} bytes on chip, the device has {}", need,
+                     ocm_bytes);
+}
+
 bool is_table_op(const OpInstance& op) noexcept {
   const OpDef* def = op.def();
   return def != nullptr && def->traits.pointwise && def->max_inputs == 1 &&

@@ -22,6 +22,11 @@ std::span<const Constraint> constraints() noexcept;
 /// The first clause that fails for this step; whether an op is known at all is the first one.
 std::optional<std::string> failed_constraint(const Step& step);
 
+/// Why not even one row of the step's result fits on a device with so many bytes of OCM and ACC;
+/// only convolutions and pools can be too wide.
+std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_bytes,
+                                          std::int64_t acc_bytes);
+
 /// Whether the op computes each element of its f32 result from one element of its one f32 operand,
 /// so that a table of 256 entries is the op.
 bool is_table_op(const OpInstance& op) noexcept;

@@ -1,3 +1,4 @@
+#include "elementwise_blocks.hpp"
 #include "emit.hpp"
 #include "tile_buffers.hpp"
 
@@ -9,18 +10,9 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t max_side = 4096;          // h and w of REQ
-constexpr int64_t max_line_stride = 65535;  // rows of EW
 constexpr int64_t max_row_bytes = 1 << 20;  // of LOAD
 
 std::uint32_t u32(int64_t value) { return static_cast<std::uint32_t>(value); }
-
-/// Pixels of a tile in OCM: pixel p of its block b is at line(b * stride + p).
-struct TileRef {
-  int64_t address = 0;  // bytes
-  int64_t stride = 0;   // pixels from block to block
-
-  std::uint32_t line(int64_t pixels = 0) const { return u32(address / line_bytes + pixels); }
-};
 
 class LayerEmitter {
  public:
@@ -46,7 +38,7 @@ class LayerEmitter {
 
   void emit() {
     load_tables();
-    const std::vector<Tile> pixels = pixel_tiles();
+    const std::vector<Tile> pixels = pixel_tiles(shape_, tiling_);
     const auto with_blocks = [&](Tile tile, int64_t b0) {
       tile.b0 = b0;
       tile.b1 = std::min(b0 + tiling_.out_blocks, shape_.out_blocks);
@@ -66,23 +58,6 @@ class LayerEmitter {
   }
 
  private:
-  std::vector<Tile> pixel_tiles() const {
-    std::vector<Tile> tiles;
-    for (int64_t batch = 0; batch < shape_.out.n; batch += shape_.images) {
-      for (int64_t n = batch; n < batch + shape_.images; n += tiling_.images) {
-        for (int64_t y = 0; y < shape_.out.h; y += tiling_.rows) {
-          Tile tile;
-          tile.n0 = n;
-          tile.n1 = std::min(n + tiling_.images, batch + shape_.images);
-          tile.y0 = y;
-          tile.y1 = std::min(y + tiling_.rows, shape_.out.h);
-          tiles.push_back(tile);
-        }
-      }
-    }
-    return tiles;
-  }
-
   template <class Instruction>
   void add(Instruction instruction) {
     instruction.layer = number_;
@@ -501,31 +476,11 @@ class LayerEmitter {
     }
   }
 
-  /// One instruction for all blocks where strides allow it; the last block, when it is not full, on
-  /// its own, so that the lanes past the last channel stay zero. `b_rows` and `b_pixels` say
-  /// whether the second operand moves with blocks and with pixels.
-  void emit_blocks(const Tile& tile, isa::Elementwise ew, const TileRef& a, const TileRef& b,
-                   int64_t b_rows, int64_t b_pixels, const TileRef& out, int64_t first,
+  void emit_blocks(const Tile& tile, const isa::Elementwise& ew, const TileRef& a, const TileRef& b,
+                   int64_t b_blocks, int64_t b_pixels, const TileRef& out, int64_t first,
                    int64_t count) {
-    const int64_t last_lanes = channels(tile) - (tile.blocks() - 1) * block_channels;
-    const int64_t full = last_lanes == block_channels ? tile.blocks() : tile.blocks() - 1;
-    const bool together = std::max({a.stride, b.stride, out.stride}) <= max_line_stride;
-    const int64_t step = together ? std::max<int64_t>(full, 1) : 1;
-    ew.columns = u32(count);
-    for (int64_t block = 0; block < tile.blocks();) {
-      const bool partial = block >= full;
-      const int64_t rows = partial ? 1 : std::min(step, full - block);
-      ew.lanes = u32(partial ? last_lanes : block_channels);
-      ew.rows = u32(rows);
-      ew.a_line = a.line(block * a.stride + first);
-      ew.b_line = b.line(b_rows * block * b.stride + b_pixels * first);
-      ew.out_line = out.line(block * out.stride + first);
-      ew.a_row_stride = rows > 1 ? u32(a.stride) : 0;
-      ew.b_row_stride = rows > 1 ? u32(b_rows * b.stride) : 0;
-      ew.out_row_stride = rows > 1 ? u32(out.stride) : 0;
-      add(ew);
-      block += rows;
-    }
+    for_each_blocks({ew, a, b, out, b_blocks, b_pixels, channels(tile), first, count},
+                    [&](const isa::Elementwise& instruction) { add(instruction); });
   }
 
   const EmitContext& context_;

@@ -51,15 +51,16 @@ std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace
 }
 
 std::vector<Candidate> chosen_global(std::vector<Candidate> all) {
-  std::ranges::stable_sort(all, [](const Candidate& a, const Candidate& b) {
-    return a.gain * (b.life.last - b.life.first + 1) > b.gain * (a.life.last - a.life.first + 1);
+  std::ranges::sort(all, [](const Candidate& a, const Candidate& b) {
+    const std::int64_t left = a.gain * (b.life.last - b.life.first + 1);
+    const std::int64_t right = b.gain * (a.life.last - a.life.first + 1);
+    return left != right ? left > right : a.map < b.map;
   });
   return all;
 }
 
 std::vector<Candidate> chosen_evict(std::vector<Candidate> all, std::int64_t capacity) {
-  std::ranges::stable_sort(
-      all, [](const Candidate& a, const Candidate& b) { return a.life.first < b.life.first; });
+  std::ranges::sort(all, {}, [](const Candidate& c) { return std::pair(c.life.first, c.map); });
   std::vector<Candidate> live, kept;
   std::int64_t used = 0;
   for (const Candidate& next : all) {
@@ -88,8 +89,7 @@ std::vector<Candidate> chosen_evict(std::vector<Candidate> all, std::int64_t cap
 // A state is the set of chosen maps that live at a layer. Along the layers each map is taken or not
 // when it is born; of equal sets the one that saved more remains.
 std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capacity) {
-  std::ranges::stable_sort(
-      all, [](const Candidate& a, const Candidate& b) { return a.life.first < b.life.first; });
+  std::ranges::sort(all, {}, [](const Candidate& c) { return std::pair(c.life.first, c.map); });
   struct State {
     std::int64_t gain = 0;
     std::int64_t used = 0;
@@ -131,8 +131,7 @@ std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capaci
   std::vector<Candidate> result;
   for (const std::size_t c : best->second.chosen) result.push_back(all[c]);
   // Large ones first leave the fewest holes.
-  std::ranges::stable_sort(
-      result, [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
+  std::ranges::sort(result, {}, [](const Candidate& c) { return std::pair(-c.bytes, c.map); });
   return result;
 }
 
@@ -225,9 +224,8 @@ std::int64_t place_maps(const Graph& graph, Placement strategy, std::int64_t beg
     if (places[i].where != MapPlace::Where::nowhere || lives[i].first < 0) continue;
     ids.push_back(i);
   }
-  std::ranges::stable_sort(ids, [&](std::size_t a, std::size_t b) {
-    return map_bytes(graph.maps[a].dims, places[a].log2c) >
-           map_bytes(graph.maps[b].dims, places[b].log2c);
+  std::ranges::sort(ids, {}, [&](std::size_t id) {
+    return std::pair(-map_bytes(graph.maps[id].dims, places[id].log2c), id);
   });
   for (const std::size_t id : ids) {
     rest.push_back({aligned(map_bytes(graph.maps[id].dims, places[id].log2c)), lives[id], -1});

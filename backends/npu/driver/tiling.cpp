@@ -239,6 +239,24 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
   return *search.best;
 }
 
+std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling) {
+  std::vector<Tile> tiles;
+  for (std::int64_t batch = 0; batch < shape.out.n; batch += shape.images) {
+    const std::int64_t end = batch + shape.images;
+    for (std::int64_t n = batch; n < end; n += tiling.images) {
+      for (std::int64_t y = 0; y < shape.out.h; y += tiling.rows) {
+        Tile tile;
+        tile.n0 = n;
+        tile.n1 = std::min(n + tiling.images, end);
+        tile.y0 = y;
+        tile.y1 = std::min(y + tiling.rows, shape.out.h);
+        tiles.push_back(tile);
+      }
+    }
+  }
+  return tiles;
+}
+
 std::int64_t least_work_bytes(const LayerShape& shape) {
   Tiling tiling;
   tiling.buffers = 1;

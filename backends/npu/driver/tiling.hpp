@@ -80,6 +80,10 @@ struct Tiling {
 /// even the smallest tile does not fit.
 Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_t work_bytes);
 
+/// The tiles of a layer without their blocks of channels: those of one product of a matmul, then
+/// those of the next.
+std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling);
+
 /// OCM that the smallest tile of the layer needs.
 std::int64_t least_work_bytes(const LayerShape& shape);
 

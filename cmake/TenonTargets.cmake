@@ -52,6 +52,15 @@ function(tenon_library name)
   set_property(GLOBAL APPEND PROPERTY TENON_LIBRARIES tenon_${name})
 endfunction()
 
+# tenon_backend_plugin(cpu): the backend of tenon_cpu as tenon_cpu_plugin, for load_plugin(). It brings
+# its own copy of what it links, unless the libraries are shared ones.
+function(tenon_backend_plugin name)
+  configure_file(${PROJECT_SOURCE_DIR}/backends/plugin.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/plugin.cpp @ONLY)
+  add_library(tenon_${name}_plugin MODULE ${CMAKE_CURRENT_BINARY_DIR}/plugin.cpp)
+  target_link_libraries(tenon_${name}_plugin PRIVATE tenon_${name})
+  tenon_compile_options(tenon_${name}_plugin)
+endfunction()
+
 if(TENON_TESTS)
   add_custom_target(tenon_thread_tests COMMENT "The tests that run threads")
 endif()

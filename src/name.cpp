@@ -13,19 +13,28 @@ namespace {
 constexpr std::size_t max_length = 255;
 constexpr std::size_t max_names = std::size_t{1} << 20;
 
-struct Table {
-  std::shared_mutex mutex;
-  std::deque<std::string> texts{std::string()};  // a deque keeps references valid as it grows
-  std::unordered_map<std::string_view, std::uint32_t> ids;
-};
-
-// Never destroyed: names are used from static destructors too.
-Table& table() {
-  static Table* const instance = new Table;
-  return *instance;
+/// FNV-1a (Fowler, Noll, Vo): the same number in every copy of the core.
+std::uint32_t hash_of(std::string_view text) noexcept {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return hash;
 }
 
 }  // namespace
+
+struct Name::Table {
+  std::shared_mutex mutex;
+  // Deques keep references valid as they grow. Names count from 1.
+  std::deque<std::string> texts;
+  std::deque<Entry> entries;
+  std::unordered_map<std::string_view, const Entry*> by_text;
+};
+
+// Never destroyed: names are used from static destructors too.
+Name::Table& Name::table() {
+  static Table* const instance = new Table;
+  return *instance;
+}
 
 Name::Name(std::string_view text) {
   if (text.empty()) return;
@@ -36,34 +45,32 @@ Name::Name(std::string_view text) {
   Table& names = table();
   {
     const std::shared_lock lock(names.mutex);
-    if (const auto found = names.ids.find(text); found != names.ids.end()) {
-      id_ = found->second;
+    if (const auto found = names.by_text.find(text); found != names.by_text.end()) {
+      entry_ = found->second;
       return;
     }
   }
   const std::unique_lock lock(names.mutex);
-  if (const auto found = names.ids.find(text); found != names.ids.end()) {
-    id_ = found->second;
+  if (const auto found = names.by_text.find(text); found != names.by_text.end()) {
+    entry_ = found->second;
     return;
   }
-  if (names.texts.size() >= max_names) {
+  if (names.entries.size() + 1 >= max_names) {
     throw Error(Errc::limit_exceeded, "Name", "more than 2^20 distinct names in one process");
   }
   const std::string& stored = names.texts.emplace_back(text);
-  id_ = static_cast<std::uint32_t>(names.texts.size() - 1);
-  names.ids.emplace(stored, id_);
-}
-
-std::string_view Name::text() const noexcept {
-  if (id_ == 0) return {};
-  Table& names = table();
-  const std::shared_lock lock(names.mutex);
-  return names.texts[id_];
+  const Entry& entry = names.entries.emplace_back(
+      Entry{static_cast<std::uint32_t>(names.entries.size() + 1), hash_of(text), stored});
+  names.by_text.emplace(stored, &entry);
+  entry_ = &entry;
 }
 
 Name Name::from_id(std::uint32_t id) noexcept {
   Name name;
-  name.id_ = id;
+  if (id == 0) return name;
+  Table& names = table();
+  const std::shared_lock lock(names.mutex);
+  name.entry_ = &names.entries[id - 1];
   return name;
 }
 

@@ -60,17 +60,17 @@ class CpuBackend final : public Backend {
 
 const Kernel* kernel_of(const OpDef* op) noexcept {
   for (const Kernel* kernel : kernel_list) {
-    if (&kernel->op() == op) return kernel;
+    if (same_op(&kernel->op(), op)) return kernel;
   }
   return nullptr;
 }
 
 }  // namespace cpu
 
-void register_cpu_backend() {
-  register_backend("cpu", [](const BackendOptions& options) -> BackendPtr {
-    return std::make_shared<const cpu::CpuBackend>(options);
-  });
+BackendPtr make_cpu_backend(const BackendOptions& options) {
+  return std::make_shared<const cpu::CpuBackend>(options);
 }
+
+void register_cpu_backend() { register_backend("cpu", make_cpu_backend); }
 
 }  // namespace tenon

@@ -20,18 +20,12 @@ class NullBackend final : public Backend {
   }
 };
 
-BackendPtr make_null(const BackendOptions&) { return std::make_shared<const NullBackend>(); }
-
 }  // namespace
 
-void register_null_backend() { register_backend("null", make_null); }
+BackendPtr make_null_backend(const BackendOptions&) {
+  return std::make_shared<const NullBackend>();
+}
+
+void register_null_backend() { register_backend("null", make_null_backend); }
 
 }  // namespace tenon
-
-#ifdef TENON_PLUGIN
-extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept {
-  static const tenon::PluginDescriptor descriptor{
-      .name = "null", .unavailable = nullptr, .create = tenon::make_null};
-  return &descriptor;
-}
-#endif

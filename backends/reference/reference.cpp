@@ -87,10 +87,10 @@ class ReferenceBackend final : public Backend {
 
 }  // namespace
 
-void register_reference_backend() {
-  register_backend("reference", [](const BackendOptions&) -> BackendPtr {
-    return std::make_shared<const ReferenceBackend>();
-  });
+BackendPtr make_reference_backend(const BackendOptions&) {
+  return std::make_shared<const ReferenceBackend>();
 }
+
+void register_reference_backend() { register_backend("reference", make_reference_backend); }
 
 }  // namespace tenon

@@ -5,10 +5,11 @@
 
 namespace tenon {
 
-/// An interned identifier: axis tag, dimension symbol, layout, attribute word. Four bytes, compared
-/// by number, trivially destructible, so that shapes and attributes can live in an arena.
+/// An interned identifier: axis tag, dimension symbol, layout, attribute word. A pointer, trivially
+/// destructible, so that shapes and attributes can live in an arena.
 ///
-/// The table of names is process-wide, only grows, and may be used from any thread.
+/// The table of names is process-wide, only grows, and may be used from any thread. A plugin that
+/// brings its own copy of the core has a table of its own; names of both compare by their text.
 class Name {
  public:
   constexpr Name() noexcept = default;  ///< the empty name
@@ -18,17 +19,32 @@ class Name {
   Name(const char* text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
   /// Valid until the process ends.
-  std::string_view text() const noexcept;
-  constexpr bool empty() const noexcept { return id_ == 0; }
-  constexpr std::uint32_t id() const noexcept { return id_; }
+  std::string_view text() const noexcept {
+    return entry_ == nullptr ? std::string_view() : entry_->text;
+  }
+  constexpr bool empty() const noexcept { return entry_ == nullptr; }
+  /// Its number in this table; 0 for the empty name.
+  std::uint32_t id() const noexcept { return entry_ == nullptr ? 0 : entry_->id; }
 
   /// The name with this id; `id` must come from id().
   static Name from_id(std::uint32_t id) noexcept;
 
-  friend constexpr bool operator==(Name a, Name b) noexcept = default;
+  friend bool operator==(Name a, Name b) noexcept {
+    if (a.entry_ == b.entry_) return true;
+    if (a.entry_ == nullptr || b.entry_ == nullptr) return false;
+    return a.entry_->hash == b.entry_->hash && a.entry_->text == b.entry_->text;
+  }
 
  private:
-  std::uint32_t id_ = 0;
+  struct Entry {
+    std::uint32_t id;
+    std::uint32_t hash;
+    std::string_view text;
+  };
+  struct Table;
+  static Table& table();
+
+  const Entry* entry_ = nullptr;
 };
 
 }  // namespace tenon

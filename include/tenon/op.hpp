@@ -144,6 +144,12 @@ const OpDef& op_def() noexcept;
 std::span<const OpDef* const> all_ops() noexcept;
 const OpDef* find_op(std::string_view name) noexcept;
 
+/// Whether two descriptors are of one op. A plugin with a copy of the core has descriptors of its
+/// own, so that addresses do not say.
+inline bool same_op(const OpDef* a, const OpDef* b) noexcept {
+  return a == b || (a != nullptr && b != nullptr && a->name == b->name);
+}
+
 /// An op with its attributes, by value.
 class OpInstance {
  public:
@@ -161,7 +167,7 @@ class OpInstance {
   /// The struct, when this is that op; null otherwise.
   template <OpStruct Op>
   const Op* as() const noexcept {
-    return def_ == &op_def<Op>() ? static_cast<const Op*>(attributes()) : nullptr;
+    return same_op(def_, &op_def<Op>()) ? static_cast<const Op*>(attributes()) : nullptr;
   }
 
   friend bool operator==(const OpInstance& a, const OpInstance& b) noexcept;

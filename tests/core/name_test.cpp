@@ -12,7 +12,7 @@
 
 namespace tenon {
 
-static_assert(sizeof(Name) == 4 && std::is_trivially_destructible_v<Name>);
+static_assert(sizeof(Name) == sizeof(void*) && std::is_trivially_destructible_v<Name>);
 
 TEST_CASE("name: equal texts are one name") {
   const Name a("head"), b(std::string("he") + "ad"), c("heads");

@@ -1,0 +1,91 @@
+// Tenon's own backends as plugins of a program that links none of them.
+#include "support/random_program.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/session.hpp>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon {
+namespace {
+
+using namespace testing;
+
+std::vector<HostBuffer> run(const Program& program, const std::vector<BackendPtr>& backends,
+                            const std::map<std::string, Buffer>& weights,
+                            const std::vector<HostBuffer>& inputs) {
+  Session session(program, {.backends = backends});
+  session.bind(std::make_shared<const WeightSet>(weights));
+  std::vector<Buffer> given;
+  for (const HostBuffer& input : inputs) given.push_back(input.to_device(cpu_device()));
+  std::vector<HostBuffer> results;
+  for (const Buffer& output : session.forward(std::move(given))) {
+    results.push_back(output.to_host());
+  }
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("Plugins: the CPU and the reference backend agree on random programs") {
+  REQUIRE(backend_names().empty());
+  REQUIRE(load_plugin(TENON_REFERENCE_PLUGIN) == "reference");
+  REQUIRE(load_plugin(TENON_CPU_PLUGIN) == "cpu");
+  REQUIRE(load_plugin(TENON_NULL_PLUGIN) == "null");
+  {
+    const BackendPtr reference = make_backend("reference");
+    const BackendPtr cpu = make_backend("cpu", {.threads = 2, .exact = true});
+    CHECK(cpu->properties().contains("isa"));
+    const std::uint64_t seed = fuzz_seed(20261121);
+    int on_cpu = 0;
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      RandomProgram random(seed + i);
+      Program program = random.make({.instructions = 12, .smooth = true});
+      verify(program);
+      INFO(print(program));
+      const std::vector<HostBuffer> inputs = random.inputs(program);
+      std::vector<Shape> shapes;
+      for (const HostBuffer& input : inputs) shapes.push_back(input.shape());
+      std::map<std::string, Buffer> weights;
+      for (const ConstantSlot& slot : lower(program, shapes).constants) {
+        weights.emplace(slot.name, random.value(slot.shape).to_device(cpu_device()));
+      }
+      try {
+        const auto want = run(program, {reference}, weights, inputs);
+        const auto got = run(program, {cpu, reference}, weights, inputs);
+        REQUIRE(got.size() == want.size());
+        for (std::size_t r = 0; r < got.size(); ++r) {
+          const HostBuffer a = got[r].to(DType::f64), b = want[r].to(DType::f64);
+          for (std::size_t e = 0; e < a.values<double>().size(); ++e) {
+            const double x = a.values<double>()[e], y = b.values<double>()[e];
+            if (std::isnan(x) && std::isnan(y)) continue;
+            if (!(x == y || std::abs(x - y) <= 1e-2 + 1e-2 * std::abs(y))) {
+              FAIL_CHECK("result " << r << ", element " << e << ": " << x << " for " << y);
+            }
+          }
+        }
+        Session session(program, {.backends = {cpu, reference}});
+        session.bind(std::make_shared<const WeightSet>(weights));
+        for (const auto& part : session.report(shapes).parts) {
+          if (part.backend == "cpu") ++on_cpu;
+        }
+      } catch (const Error& error) {
+        CHECK(error.code() == Errc::out_of_range);  // an index of the data's choosing
+      }
+    }
+    CHECK(on_cpu > 30);
+  }
+  unload_plugin("null");
+  unload_plugin("cpu");
+  unload_plugin("reference");
+  CHECK(backend_names().empty());
+}
+
+}  // namespace tenon

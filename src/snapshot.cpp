@@ -48,7 +48,7 @@ struct Snapshot::State {
 
   Header read_header() const {
     const auto same_magic = [&](std::size_t count) {
-      return std::memcmp(bytes.data(), snapshot::magic.data(), count) == 0;
+      return count == 0 || std::memcmp(bytes.data(), snapshot::magic.data(), count) == 0;
     };
     if (bytes.size() < sizeof(Header)) {
       if (!same_magic(std::min(bytes.size(), snapshot::magic.size()))) {

@@ -62,7 +62,7 @@ void put(std::string& bytes, std::size_t offset, T value) {
 /// Makes the checksums of table and header right again: what damage by design would do.
 void seal(std::string& bytes) {
   const auto table = get<std::uint64_t>(bytes, 24);
-  if (table <= bytes.size()) {
+  if (table <= bytes.size() && bytes.size() >= 64) {
     put(bytes, 48, XXH3_64bits(bytes.data() + table, bytes.size() - table));
   }
   put(bytes, 56, XXH3_64bits(bytes.data() + 8, 48));
@@ -228,6 +228,45 @@ TEST_CASE("Snapshot: frames that were damaged by design") {
     const std::size_t first = b.find("program", table);
     std::memcpy(b.data() + b.find("nothing", table), b.data() + first, 7);
   });
+}
+
+TEST_CASE("Snapshot: random damage under right checksums ends in an error or in whole sections") {
+  const auto seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const TempFolder folder;
+  const std::string good = write_small(folder / "good");
+  const auto table = static_cast<std::size_t>(get<std::uint64_t>(good, 24));
+  constexpr std::uint64_t numbers[] = {
+      0, 1, 31, 63, 64, 128, 1 << 20, ~std::uint64_t{0} - 63, ~std::uint64_t{0}};
+  int refused = 0, accepted = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::string bytes = good;
+    for (int n = 1 + static_cast<int>(random() % 3); n > 0; --n) {
+      // Numbers of the header and of the table, or any byte of the table.
+      switch (random() % 3) {
+        case 0:
+          put(bytes, 16 + 8 * (random() % 4), numbers[random() % std::size(numbers)]);
+          break;
+        case 1:
+          put(bytes, std::min(table + 8 * (random() % 16), bytes.size() - 8),
+              numbers[random() % std::size(numbers)]);
+          break;
+        default:
+          bytes[table + random() % (bytes.size() - table)] = static_cast<char>(random());
+          break;
+      }
+    }
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 100));
+    if (bytes.size() >= 64) seal(bytes);
+    const auto path = folder.write("bad", bytes);
+    const int code = refusal(path);
+    REQUIRE(code == refusal(path, {.access = io::Access::read}));
+    REQUIRE(code != static_cast<int>(Errc::internal));
+    ++(code == -1 ? accepted : refused);
+  }
+  CHECK(refused > 1000);
+  CHECK(accepted > 0);
 }
 
 TEST_CASE("SnapshotWriter: what it refuses") {

@@ -201,6 +201,30 @@ TEST_CASE("npu: forks on many threads take turns on one device") {
   CHECK(npu->counters().runs == threads * rounds);
 }
 
+TEST_CASE("npu: layers have counters of their own, and events in a trace") {
+  const Network network = make_network({Shape({1, 3, 16, 16}, f32)}, mobilenet(10), 10);
+  Options options = options_for(network);
+  options.profile_layers = true;
+  const auto npu = backend(open_npu(device_url), options);
+  SessionOptions session_options{.backends = {npu, make_backend("reference")}};
+  Session session(network.program, session_options);
+  session.bind(network.weights);
+  const auto trace = std::make_shared<Trace>();
+  session.set_trace(trace);
+  session.forward({network.sample(1)[0].to_device(cpu_device())});
+  const RunReport run = npu->last_run();
+  std::uint64_t bytes = 0, macs = 0;
+  for (const LayerReport& layer : run.layers) {
+    CHECK(layer.begin <= layer.end);
+    CHECK(layer.end <= run.cycles);
+    bytes += layer.ddr_read + layer.ddr_write;
+    macs += layer.macs;
+  }
+  CHECK(bytes == run.ddr_read + run.ddr_write);
+  CHECK(macs == run.macs);
+  CHECK(trace->size() > run.layers.size());
+}
+
 TEST_CASE("npu: predicted bytes are those that the device counts, predicted cycles come near") {
   const Network network = make_network({Shape({1, 3, 32, 32}, f32)}, mobilenet(10), 8);
   const std::vector<HostBuffer> inputs = network.sample(5);

@@ -233,6 +233,11 @@ TEST_CASE("npu wall: what is no NPU, or another one, is refused") {
     Options options = options_for(network);
     backend(cpu_device(), options);
   });
+  expect_error(Errc::bad_argument, [&] {
+    Options options = options_for(network, Mode::exact);
+    options.deadline = std::chrono::milliseconds(0);
+    backend(nullptr, options);
+  });
   auto other = std::make_shared<Recorder>();
   other->values[isa::reg::version] = 2 << 16;
   expect_error(Errc::unsupported_version, [&] { backend(other, options_for(network)); });

@@ -151,6 +151,11 @@ class NpuBackend final : public Npu {
     if (!options.calibration) {
       throw Error(Errc::bad_argument, "npu::backend", "no calibration is given");
     }
+    if (options.deadline <= std::chrono::milliseconds(0) || options.retries < 0) {
+      throw Error(Errc::bad_argument, "npu::backend",
+                  fmt::format("a deadline of {} ms and {} retries", options.deadline.count(),
+                              options.retries));
+    }
     if (options.mode == Mode::device) {
       if (!device) throw Error(Errc::bad_argument, "npu::backend", "no device is given");
       shared_->runtime = std::make_shared<Runtime>(device);

@@ -118,7 +118,11 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   try {
     attempt(commands(frame), frame, report);
   } catch (const Error& error) {
-    if (error.code() == Errc::device_lost) runtime_->set_state(State::removed);
+    if (error.code() == Errc::device_lost) {
+      runtime_->set_state(State::removed);
+    } else if (runtime_->state() == State::running) {
+      runtime_->set_state(State::faulted);  // the next run begins with a reset
+    }
     const bool device = error.code() == Errc::device_error ||
                         error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
     if (!device || !options_.host_fallback || runtime_->state() == State::removed) throw;
@@ -155,13 +159,7 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, Device
         collect(report);
         frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(
             static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U)));
-        if (frame.trace != nullptr) {
-          frame.trace->add("npu", fmt::format("{} layers", compiled_.bound.graph.layers.size()),
-                           begin, Trace::Clock::now(),
-                           {{"cycles", std::to_string(report.cycles)},
-                            {"ddr_read", std::to_string(report.ddr_read)},
-                            {"ddr_write", std::to_string(report.ddr_write)}});
-        }
+        if (frame.trace != nullptr) add_events(*frame.trace, begin, Trace::Clock::now(), report);
         return;
       case Outcome::Kind::removed:
         runtime.set_state(State::removed);
@@ -186,6 +184,29 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, Device
     }
     ++runtime.counters().retries;
     deadline = later;
+  }
+}
+
+// The whole run; with layer counters also each layer, at its share of the time that the run took on
+// the wall's clock: a simulated device's own clock is another.
+void DeviceNetwork::add_events(Trace& trace, Trace::Clock::time_point begin,
+                               Trace::Clock::time_point end, const RunReport& report) const {
+  const auto facts = [](std::uint64_t cycles, std::uint64_t read, std::uint64_t written) {
+    return Trace::Facts{{"cycles", std::to_string(cycles)},
+                        {"ddr_read", std::to_string(read)},
+                        {"ddr_write", std::to_string(written)}};
+  };
+  trace.add("npu", fmt::format("{} layers", compiled_.bound.graph.layers.size()), begin, end,
+            facts(report.cycles, report.ddr_read, report.ddr_write));
+  const auto at = [&](std::uint64_t cycle) {
+    const double share =
+        static_cast<double>(cycle) / static_cast<double>(std::max<std::uint64_t>(report.cycles, 1));
+    return begin +
+           std::chrono::duration_cast<Trace::Clock::duration>((end - begin) * std::min(share, 1.0));
+  };
+  for (const LayerReport& layer : report.layers) {
+    trace.add("npu layers", fmt::format("{} {}", layer.kind, layer.values.back()), at(layer.begin),
+              at(layer.end), facts(layer.end - layer.begin, layer.ddr_read, layer.ddr_write));
   }
 }
 

@@ -5,6 +5,7 @@
 #include "runtime.hpp"
 
 #include <tenon/lowered.hpp>
+#include <tenon/trace.hpp>
 
 #include <memory>
 #include <vector>
@@ -29,6 +30,8 @@ class DeviceNetwork {
   void attempt(const std::vector<isa::Descriptor>& commands, DeviceFrame& frame,
                RunReport& report) const;
   void collect(RunReport& report) const;
+  void add_events(Trace& trace, Trace::Clock::time_point begin, Trace::Clock::time_point end,
+                  const RunReport& report) const;
   void run_on_cpu(const DeviceFrame& frame) const;
 
   std::shared_ptr<Runtime> runtime_;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t ring_entries = 1024;
 constexpr std::uint32_t page = 4096;
+constexpr std::uint32_t last_fence = 0xFFFF0000;
 /// Between looks at the fence while an interrupt is awaited: how late a lost one is noticed.
 constexpr std::chrono::milliseconds look{20};
 
@@ -116,6 +117,7 @@ void Runtime::submit(std::span<const isa::Descriptor> commands) {
 Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device is gone"};
+  if (fence_ > last_fence) reset();  // before they wrap around
   write(isa::reg::irq_status, wanted_irqs);
   int runs_before = 0;
   // The ring takes fewer commands at a time than a partition may have.

@@ -92,9 +92,9 @@ class Npu : public Backend {
 };
 
 /// A backend for an open device whose protocol is an NPU's. In a mode other than device, `device`
-/// may be null: partitions then run on the CPU. Errc::bad_argument without calibration or for a
-/// device that is no NPU, Errc::device_lost when it is gone, Errc::unsupported_version when it
-/// speaks another instruction set.
+/// may be null: partitions then run on the CPU. Errc::bad_argument without calibration, for a
+/// deadline or retries below what makes sense, or for a device that is no NPU, Errc::device_lost
+/// when it is gone, Errc::unsupported_version when it speaks another instruction set.
 ///
 /// Runs throw Errc::device_timeout (11015, within twice the deadline, retries included) with the
 /// state of the queues, Errc::device_error (11014) naming the value and op where the device

@@ -6,12 +6,11 @@
 #include "backends/cpu/matmul/matmul.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "limits.hpp"
+#include "timing.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/quant.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <random>
 #include <string>
@@ -49,21 +48,6 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// The shortest of enough runs to fill a fifth of a second, in seconds.
-template <class F>
-double shortest(const F& run) {
-  using Clock = std::chrono::steady_clock;
-  double best = 1e30, total = 0.0;
-  for (int i = 0; i < 3 || total < 0.2; ++i) {
-    const auto begin = Clock::now();
-    run();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    best = std::min(best, seconds);
-    total += seconds;
-  }
-  return best;
-}
-
 // Copies of one matrix, enough that one row's worth of work comes from memory, not from cache.
 std::vector<PackedWeights> copies(ThreadPool& pool, DType dtype, const Options& options,
                                   std::mt19937& random) {
@@ -96,7 +80,7 @@ void measure(ThreadPool& pool, DType dtype, const Options& options, const bench:
     AlignedBuffer memory(is_block(dtype) ? PreparedRows::size_bytes(form, rows, k) : 0);
     const PreparedRows prepared(form, rows, k, memory.data());
     std::size_t next = 0;
-    const double seconds = shortest([&] {
+    const double seconds = bench::shortest([&] {
       LinearArgs args;
       args.weights = &weights[next++ % weights.size()];
       args.rows = rows;

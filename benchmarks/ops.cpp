@@ -1,0 +1,164 @@
+// Speed of the CPU backend's kernels, one family after the other: operations and bytes a second,
+// and the share of what the machine can do. Bytes are those of operands and result, each once; a
+// share above 100 % says that they stayed in cache. On one thread times are processor times.
+//
+//   bench_ops [--threads N] [--only WORD]
+#include "backends/cpu/cpu_features.hpp"
+#include "backends/cpu/thread_pool.hpp"
+#include "limits.hpp"
+#include "timing.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace {
+
+using namespace tenon;
+
+/// An op on inputs of these types. `ops`: arithmetic operations of one run, a multiply-add as two;
+/// 0 where nothing but movement is done.
+struct Case {
+  std::string name;
+  std::vector<Shape> inputs;
+  std::function<Tensor(const std::vector<Tensor>&)> build;
+  double ops = 0;
+};
+
+double product(const Shape& shape) { return static_cast<double>(shape.elements()); }
+
+Case unary(std::string name, DType dtype,
+           Tensor (*op)(const Tensor&, const std::source_location&)) {
+  return {fmt::format("{} {}", name, tenon::name(dtype)),
+          {Shape({1024, 4096}, dtype)},
+          [op](const auto& x) { return op(x[0], std::source_location::current()); },
+          4096.0 * 1024};
+}
+
+Case binary(std::string name, DType dtype,
+            Tensor (*op)(const Tensor&, const Tensor&, const std::source_location&)) {
+  return {fmt::format("{} {}", name, tenon::name(dtype)),
+          {Shape({1024, 2048}, dtype), Shape({1024, 2048}, dtype)},
+          [op](const auto& x) { return op(x[0], x[1], std::source_location::current()); },
+          2048.0 * 1024};
+}
+
+Case convolution(std::string name, std::int64_t channels, std::int64_t outputs, std::int64_t size,
+                 std::int64_t kernel, std::int64_t stride, std::int64_t groups) {
+  const Shape x({1, channels, size, size}, f32);
+  const Shape w({outputs, channels / groups, kernel, kernel}, f32);
+  Conv2d op;
+  op.stride = {stride, stride};
+  op.padding = {kernel / 2, kernel / 2};
+  op.groups = groups;
+  const double pixels = static_cast<double>(((size - 1) / stride + 1) * ((size - 1) / stride + 1));
+  return {std::move(name),
+          {x, w},
+          [op](const auto& in) { return conv2d(in[0], in[1], {}, op); },
+          2 * pixels * product(w)};
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases{
+      binary("add", f32, add),  binary("add", i32, add),  binary("add", i64, add),
+      binary("add", f16, add),  binary("mul", f64, mul),  binary("lt", f32, lt),
+      unary("exp", f32, exp),   unary("tanh", f32, tanh), unary("sin", f32, sin),
+      unary("silu", f32, silu), unary("gelu", f16, gelu),
+  };
+  const Shape rows({1024, 4096}, f32);
+  const double elements = product(rows);
+  cases.push_back({"cast f32 to bf16", {rows}, [](const auto& x) { return cast(x[0], bf16); }, 0});
+  cases.push_back({"cast f32 to i32", {rows}, [](const auto& x) { return cast(x[0], i32); }, 0});
+  cases.push_back({"softmax", {rows}, [](const auto& x) { return softmax(x[0]); }, 3 * elements});
+  cases.push_back({"sum of rows", {rows}, [](const auto& x) { return sum(x[0], {1}); }, elements});
+  cases.push_back(
+      {"sum of columns", {rows}, [](const auto& x) { return sum(x[0], {0}); }, elements});
+  cases.push_back({"argmax of rows", {rows}, [](const auto& x) { return argmax(x[0]); }, elements});
+  cases.push_back({"cumsum", {rows}, [](const auto& x) { return cumsum(x[0]); }, elements});
+  cases.push_back(
+      {"topk 40", {rows}, [](const auto& x) { return topk(x[0], 40).indices; }, elements});
+  cases.push_back({"transposed copy",
+                   {rows},
+                   [](const auto& x) { return reshape(permute(x[0], {1, 0}), {-1}); },
+                   0});
+  cases.push_back(
+      {"concat", {rows, rows}, [](const auto& x) { return concat({x[0], x[1]}, 1); }, 0});
+  cases.push_back({"pad", {rows}, [](const auto& x) { return pad(x[0], {3, 5}, {2, 1}); }, 0});
+  cases.push_back(convolution("conv 3x3, 64 channels", 64, 64, 56, 3, 1, 1));
+  cases.push_back(convolution("conv 1x1, 256 channels", 256, 256, 28, 1, 1, 1));
+  cases.push_back(convolution("conv 7x7 / 2, 3 channels", 3, 64, 224, 7, 2, 1));
+  cases.push_back(convolution("conv 3x3, depthwise", 144, 144, 56, 3, 1, 144));
+  const Shape image({1, 64, 112, 112}, f32);
+  cases.push_back({"max_pool 3x3 / 2",
+                   {image},
+                   [](const auto& x) {
+                     MaxPool2d op;
+                     op.kernel = {3, 3};
+                     op.stride = {2, 2};
+                     op.padding = {1, 1};
+                     return max_pool2d(x[0], op);
+                   },
+                   64.0 * 56 * 56 * 9});
+  return cases;
+}
+
+void measure(const Case& one, const BackendPtr& backend, const bench::Limits& limits, bool alone) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> operands;
+  std::vector<Buffer> buffers;
+  double bytes = 0;
+  for (std::size_t i = 0; i < one.inputs.size(); ++i) {
+    operands.push_back(graph.input(fmt::format("x{}", i), one.inputs[i]));
+    buffers.push_back(HostBuffer::zeros(one.inputs[i]).to_device(cpu_device()));
+    bytes += static_cast<double>(one.inputs[i].bytes());
+  }
+  const Tensor result = one.build(operands);
+  bytes += static_cast<double>(result.shape().bytes());
+  Session session(graph.program({&result, 1}), {.backends = {backend}});
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  const auto run = [&] { static_cast<void>(session.forward(buffers)); };
+  const double seconds = alone ? bench::shortest_alone(run) : bench::shortest(run);
+  fmt::print("{:26} {:9.3f} {:9.2f} {:4.0f} % {:9.2f} {:4.0f} %\n", one.name, seconds * 1e3,
+             one.ops / seconds * 1e-9, 100 * one.ops / seconds / limits.f32_ops,
+             bytes / seconds * 1e-9, 100 * bytes / seconds / limits.read_bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  int threads = 0;
+  std::string only;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (name == "--threads") threads = std::stoi(argv[i + 1]);
+    if (name == "--only") only = argv[i + 1];
+  }
+  register_cpu_backend();
+  const BackendPtr backend = make_backend("cpu", {.threads = threads});
+  cpu::ThreadPool pool(threads);
+  const bench::Limits limits = bench::measure_limits(pool, 0.3);
+  fmt::print("level {}, {} threads; limits: f32 {:.0f} Gop/s, reading {:.1f} GB/s\n",
+             cpu::name(cpu::active_isa()), pool.threads(), limits.f32_ops * 1e-9,
+             limits.read_bytes * 1e-9);
+  fmt::print("kernel                            ms     Gop/s of limit   GB/s of limit\n");
+  for (const Case& one : all_cases()) {
+    if (one.name.find(only) != std::string::npos) {
+      measure(one, backend, limits, pool.threads() == 1);
+    }
+  }
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 2;
+}

@@ -131,12 +131,13 @@ TEST_CASE("npu: random networks on random devices give the bits of the host") {
     const Shape shape({own.integer(1, 3), own.integer(0, 1) == 0 ? 3 : own.integer(1, 40),
                        own.integer(1, 14), own.integer(1, 14)},
                       f32);
+    const CalibrationOptions calibration{.observer = {}, .per_channel = own.integer(0, 1) == 1};
     const Network network = make_network(
         {shape},
         [&](Graph& graph, const std::vector<Tensor>& in) {
           return RandomNetwork(graph, own)(in[0]);
         },
-        seed);
+        seed, calibration);
     const std::string url = random_url(own);
     INFO("network " << i << " of seed " << seed << " on " << url << "\n" << print(network.program));
     const auto inputs = network.sample(seed + 1);

@@ -8,7 +8,7 @@
 #include <tenon/snapshot.hpp>
 
 #include <algorithm>
-#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,10 +82,12 @@ class Manifest {
   template <class T>
   T get(const Json& object, const char* key) const {
     try {
-      return object.at(key).get<T>();
+      const Json& value = object.at(key);
+      if (fits<T>(value)) return value.get<T>();
     } catch (const Json::exception&) {
-      throw Error(Errc::corrupt, where_, fmt::format("manifest: '{}' is missing or odd", key));
+      // Said below.
     }
+    throw Error(Errc::corrupt, where_, fmt::format("manifest: '{}' is missing or odd", key));
   }
   template <class T>
   T get(const char* key) const {
@@ -110,6 +112,22 @@ class Manifest {
   }
 
  private:
+  /// Numbers that a type cannot hold would be undefined behaviour in the conversion.
+  template <class T>
+  static bool fits(const Json& value) {
+    if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+      return value.is_array() && std::ranges::all_of(value, fits<std::int64_t>);
+    } else if constexpr (std::is_same_v<T, std::map<std::string, std::size_t>>) {
+      return value.is_object() && std::ranges::all_of(value, fits<std::size_t>);
+    } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (!value.is_number_integer()) return false;
+      if (value.is_number_unsigned()) return std::in_range<T>(value.get<std::uint64_t>());
+      return std::in_range<T>(value.get<std::int64_t>());
+    } else {
+      return true;
+    }
+  }
+
   static Json parse(const Snapshot& snapshot, const std::string& where) {
     Json json = parse_strict_json(snapshot.text("manifest"), where + ": manifest");
     if (!json.is_object()) throw Error(Errc::corrupt, where, "the manifest is no object");
@@ -238,13 +256,8 @@ Session Session::load(const std::filesystem::path& path, std::vector<BackendPtr>
   options.plan_limit = manifest.get<std::size_t>("plan_limit");
   Session session(std::move(program), std::move(options));
   Shared& shared = *session.shared_;
-  const Json views = manifest.get<Json>("views");
-  if (!views.is_null()) {
-    try {
-      shared.chosen = views.get<std::map<std::string, std::size_t>>();
-    } catch (const Json::exception&) {
-      throw Error(Errc::corrupt, manifest.where(), "manifest: 'views' is odd");
-    }
+  if (!manifest.get<Json>("views").is_null()) {
+    shared.chosen = manifest.get<std::map<std::string, std::size_t>>("views");
     for (const auto& [value, backend] : *shared.chosen) {
       if (backend < shared.backends.size()) continue;
       throw Error(Errc::corrupt, manifest.where(),

@@ -82,10 +82,10 @@ TEST_CASE("Plugins: the CPU and the reference backend agree on random programs")
     }
     CHECK(on_cpu > 30);
   }
+  // The others stay: what their copies of the core keep for the process (the CPU device, names)
+  // would be lost with them.
   unload_plugin("null");
-  unload_plugin("cpu");
-  unload_plugin("reference");
-  CHECK(backend_names().empty());
+  CHECK(backend_names().size() == 2);
 }
 
 }  // namespace tenon

@@ -11,9 +11,6 @@
 namespace tenon::npu {
 namespace {
 
-/// A flattened image lies on chip as a whole while it is summed up.
-constexpr std::int64_t max_flattened_bytes = 64 << 10;
-
 bool is_dense(const Operand& operand) {
   HostView view;
   view.shape = operand.shape;

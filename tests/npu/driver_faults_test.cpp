@@ -235,17 +235,22 @@ TEST_CASE("npu fault: a removed device fails at once, stays removed, and serves 
 
 TEST_CASE("npu fault: a lost interrupt is counted, the run is right") {
   Bench bench;
-  const int count =
-      at_every_occurrence(bench, FaultKind::lost_irq, [&](const auto& error, const auto& results) {
-        CHECK_FALSE(error.has_value());
-        const bool same = same_bits(results, bench.expected);
-        CHECK(same);
-      });
-  // The device also raises interrupts that nobody waits for.
-  CHECK(count >= 1);
-  const std::uint64_t lost = bench.npu->counters().lost_interrupts;
+  // Another interrupt may stand in for the lost one, depending on who is scheduled when: then there
+  // is nothing to count. Some run sees it.
+  std::uint64_t lost = 0;
+  for (int attempt = 0; attempt < 50 && lost == 0; ++attempt) {
+    const std::uint64_t before = lost;
+    const int count = at_every_occurrence(bench, FaultKind::lost_irq,
+                                          [&](const auto& error, const auto& results) {
+                                            CHECK_FALSE(error.has_value());
+                                            const bool same = same_bits(results, bench.expected);
+                                            CHECK(same);
+                                          });
+    CHECK(count >= 1);
+    lost = bench.npu->counters().lost_interrupts;
+    CHECK(lost - before <= static_cast<std::uint64_t>(count));
+  }
   CHECK(lost >= 1);
-  CHECK(lost <= static_cast<std::uint64_t>(count));
 }
 
 TEST_CASE("npu fault: flipped bits of constants and programs are found before a run") {

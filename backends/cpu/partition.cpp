@@ -25,33 +25,19 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alig
 struct Touch {
   Place::Kind kind;
   std::uint32_t index;
-  std::int64_t begin;
-  std::int64_t end;
+  ByteRange bytes;
 };
-
-constexpr std::int64_t everything = std::int64_t{1} << 62;
 
 Touch touch_of(const Operand& operand) {
   const Place& place = operand.place;
-  Touch touch{place.kind, place.kind == Place::Kind::slab ? 0 : place.index, place.offset,
-              place.offset};
-  if (place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{}) {
-    return {place.kind, touch.index, 0, everything};
-  }
-  std::int64_t low = 0, high = block_bytes(operand.shape.dtype());
-  for (int i = 0; i < operand.shape.rank(); ++i) {
-    std::int64_t count = operand.shape[i];
-    if (i + 1 == operand.shape.rank()) count /= block_size(operand.shape.dtype());
-    const std::int64_t reach = (count - 1) * operand.strides[static_cast<std::size_t>(i)];
-    (reach < 0 ? low : high) += reach;
-  }
-  touch.begin += low;
-  touch.end += high;
-  return touch;
+  const bool moves = place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{};
+  const ByteRange everything{0, std::int64_t{1} << 62};
+  return {place.kind, place.kind == Place::Kind::slab ? 0 : place.index,
+          moves ? everything : byte_range(operand)};
 }
 
 bool overlap(const Touch& a, const Touch& b) {
-  return a.kind == b.kind && a.index == b.index && a.begin < b.end && b.begin < a.end;
+  return a.kind == b.kind && a.index == b.index && a.bytes.overlaps(b.bytes);
 }
 
 /// Tasks in order, with the barriers between them and the loops around them.
@@ -145,7 +131,7 @@ class PartitionCompiler final : public Compiler {
       }
     }
     Table table{meaning, {reads.begin(), reads.end()}, scratch(bytes), {}, loops_.size()};
-    table.touch = {Place::Kind::loop_index, 1, table.offset, table.offset + bytes};
+    table.touch = {Place::Kind::loop_index, 1, {table.offset, table.offset + bytes}};
     if (is_fixed && !loops_.empty()) {
       // Loops begin with a barrier, which stands between this task and its readers.
       Node node;
@@ -172,7 +158,7 @@ class PartitionCompiler final : public Compiler {
 
  private:
   /// Stands for the memory of the prepared rows.
-  static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, 0, 1};
+  static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, {0, 1}};
 
   struct Table {
     OpInstance meaning;

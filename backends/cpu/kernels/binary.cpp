@@ -136,34 +136,19 @@ void native(const PointCall& call, const OpInstance&) noexcept {
 /// An op with vector code for floats; whole numbers have it too unless `Op` divides.
 template <class Op, Binary op, Arithmetic typed>
 std::unique_ptr<Task> make_vector(const Step& step, Compiler&) {
+  const Compute type = compute_type(step.output.shape.dtype());
+  if (type == Compute::f32 && suits_floats(step)) return std::make_unique<FloatTask>(step);
   constexpr bool divides = typed == Arithmetic::div;
-  switch (compute_type(step.output.shape.dtype())) {
-    case Compute::f32:
-      if (suits_floats(step)) return std::make_unique<FloatTask>(step);
-      return point_task(step, floats<op>);
-    case Compute::f64:
-      return point_task(step, native<typed, Compute::f64>);
-    case Compute::i32:
-      return point_task(step, divides ? defined<Op, std::int32_t> : native<typed, Compute::i32>);
-    case Compute::i64:
-      return point_task(step, divides ? defined<Op, std::int64_t> : native<typed, Compute::i64>);
-  }
-  return nullptr;
+  return point_task(
+      step, PointFunctions{floats<op>, native<typed, Compute::f64>,
+                           divides ? defined<Op, std::int32_t> : native<typed, Compute::i32>,
+                           divides ? defined<Op, std::int64_t> : native<typed, Compute::i64>});
 }
 
 template <class Op>
 std::unique_ptr<Task> make_defined(const Step& step, Compiler&) {
-  switch (compute_type(step.output.shape.dtype())) {
-    case Compute::f32:
-      return point_task(step, defined<Op, float>);
-    case Compute::f64:
-      return point_task(step, defined<Op, double>);
-    case Compute::i32:
-      return point_task(step, defined<Op, std::int32_t>);
-    case Compute::i64:
-      return point_task(step, defined<Op, std::int64_t>);
-  }
-  return nullptr;
+  return point_task(step, PointFunctions{defined<Op, float>, defined<Op, double>,
+                                         defined<Op, std::int32_t>, defined<Op, std::int64_t>});
 }
 
 }  // namespace

@@ -69,4 +69,24 @@ inline std::unique_ptr<Task> point_task(const Step& step, PointFunction function
   return std::make_unique<PointTask>(step, function, inputs, output);
 }
 
+/// A PointFunction for each type that ops compute in.
+struct PointFunctions {
+  PointFunction f32, f64, i32, i64;
+};
+
+/// The one for the type that this output is computed in.
+inline std::unique_ptr<Task> point_task(const Step& step, const PointFunctions& functions) {
+  switch (compute_type(step.output.shape.dtype())) {
+    case Compute::f32:
+      return point_task(step, functions.f32);
+    case Compute::f64:
+      return point_task(step, functions.f64);
+    case Compute::i32:
+      return point_task(step, functions.i32);
+    case Compute::i64:
+      return point_task(step, functions.i64);
+  }
+  return nullptr;
+}
+
 }  // namespace tenon::cpu

@@ -68,17 +68,8 @@ void defined(const PointCall& call, const OpInstance& instance) noexcept {
 
 template <class Op, Unary function>
 std::unique_ptr<Task> make(const Step& step, Compiler&) {
-  switch (compute_type(step.output.shape.dtype())) {
-    case Compute::f32:
-      return point_task(step, floats<Op, function>);
-    case Compute::f64:
-      return point_task(step, defined<Op, double>);
-    case Compute::i32:
-      return point_task(step, defined<Op, std::int32_t>);
-    case Compute::i64:
-      return point_task(step, defined<Op, std::int64_t>);
-  }
-  return nullptr;
+  return point_task(step, PointFunctions{floats<Op, function>, defined<Op, double>,
+                                         defined<Op, std::int32_t>, defined<Op, std::int64_t>});
 }
 
 }  // namespace

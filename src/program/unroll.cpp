@@ -83,14 +83,13 @@ class Unroller {
         break;
     }
     const Value& made = function.values[instruction.result];
-    entrys_own_ = prefix.empty() ? &made : nullptr;
     if (instruction.op.as<Select>() != nullptr &&
         values[instruction.operands[1]].kind == Known::Kind::index) {
       return select(instruction, made, values, prefix);
     }
     Instruction copy = instruction;
     for (ValueId& operand : copy.operands) operand = id_of(values[operand]);
-    return emit(std::move(copy), made, prefix);
+    return emit(std::move(copy), prefix.empty() ? made : renamed(made, prefix));
   }
 
   Known repeat(const Instruction& instruction, std::vector<Known>& values,
@@ -109,7 +108,7 @@ class Unroller {
       const std::size_t scope_parameter = carry.items.size() + 1;
       std::vector<Known> arguments = std::move(carry.items);
       arguments.push_back({Known::Kind::index, 0, {}, number});
-      arguments.push_back(emit(std::move(scope), callee.values[scope_parameter], inner));
+      arguments.push_back(emit(std::move(scope), renamed(callee.values[scope_parameter], inner)));
       for (std::size_t extra = 2; extra < instruction.operands.size(); ++extra) {
         arguments.push_back(values[instruction.operands[extra]]);
       }
@@ -131,9 +130,9 @@ class Unroller {
     between.shape.reset();
     Instruction squeeze;
     squeeze.op = OpInstance(Squeeze{.axis = 0});
-    squeeze.operands = {id_of(emit(std::move(slice), between, prefix))};
+    squeeze.operands = {id_of(emit(std::move(slice), renamed(std::move(between), prefix)))};
     squeeze.line = instruction.line;
-    return emit(std::move(squeeze), made, prefix);
+    return emit(std::move(squeeze), renamed(made, prefix));
   }
 
   ValueId id_of(const Known& known) {
@@ -141,24 +140,31 @@ class Unroller {
     if (known.kind == Known::Kind::index) {
       Instruction number;
       number.op = OpInstance(Full{.value = static_cast<double>(known.number), .dtype = i64});
-      return emit(std::move(number), {.name = "index", .kind = ValueKind::tensor, .shape = {}}, "")
+      return emit(std::move(number),
+                  renamed(Value{.name = "index", .kind = ValueKind::tensor, .shape = {}}, ""))
           .id;
     }
     Instruction pack;
     pack.kind = Instruction::Kind::pack;
     for (const Known& item : known.items) pack.operands.push_back(id_of(item));
-    return emit(std::move(pack), {.name = "tuple", .kind = ValueKind::tuple, .shape = {}}, "").id;
+    return emit(std::move(pack),
+                renamed(Value{.name = "tuple", .kind = ValueKind::tuple, .shape = {}}, ""))
+        .id;
   }
 
-  Known emit(Instruction instruction, const Value& like, const std::string& prefix) {
+  /// The value under a name of its own.
+  Value renamed(Value value, const std::string& prefix) {
+    value.name = fresh_name(prefix + value.name);
+    // Symbols belong to their function; sizes that differ from call to call are inferred anew.
+    if (!prefix.empty() && value.shape && !value.shape->is_static()) value.shape.reset();
+    return value;
+  }
+
+  Known emit(Instruction instruction, Value value) {
     if (result_.body.size() == limit_) {
       throw Error(Errc::limit_exceeded, program_.name,
                   fmt::format("unrolled, it has more than {} instructions", limit_));
     }
-    Value value = like;
-    if (&like != entrys_own_) value.name = fresh_name(prefix + like.name);
-    // Symbols belong to their function; sizes that differ from call to call are inferred anew.
-    if (!prefix.empty() && value.shape && !value.shape->is_static()) value.shape.reset();
     instruction.result = result_.add_value(std::move(value));
     result_.body.push_back(std::move(instruction));
     return {Known::Kind::value, result_.body.back().result, {}, 0};
@@ -174,7 +180,6 @@ class Unroller {
   std::size_t limit_;
   Function result_;
   std::unordered_set<std::string> names_;
-  const Value* entrys_own_ = nullptr;  ///< the value of the entry function that is being made
 };
 
 }  // namespace

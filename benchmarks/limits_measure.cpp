@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <span>
 #include <vector>
 
 #include <immintrin.h>
@@ -65,6 +66,37 @@ __attribute__((target("avx512f,avx512vnni"))) double dot_avx512() {
   return 2.0 * 64 * chains * steps;
 }
 
+__attribute__((target("avx2,avxvnni"))) double dot_avx_vnni() {
+  __m256i sum[chains];
+#pragma GCC unroll 12
+  for (auto& s : sum) s = _mm256_setzero_si256();
+  const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
+  for (int i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (auto& s : sum) s = _mm256_dpbusd_avx_epi32(s, a, b);
+#pragma GCC unroll 12
+    for (auto& s : sum) KEEP(s);
+  }
+  return 2.0 * 32 * chains * steps;
+}
+
+__attribute__((target("avx512f,avx512bw"))) double dot_avx512_pairs() {
+  __m512i sum[chains];
+#pragma GCC unroll 12
+  for (auto& s : sum) s = _mm512_setzero_si512();
+  __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2), ones = _mm512_set1_epi16(1);
+  for (int i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (auto& s : sum) {
+      KEEP(a);
+      s = _mm512_add_epi32(s, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), ones));
+    }
+#pragma GCC unroll 12
+    for (auto& s : sum) KEEP(s);
+  }
+  return 2.0 * 64 * chains * steps;
+}
+
 // Without integer dot products: two multiplies and an add per 32 products.
 __attribute__((target("avx2"))) double dot_avx2() {
   __m256i sum[chains];
@@ -110,6 +142,39 @@ __attribute__((target("amx-tile,amx-bf16"))) double tiles_amx() {
   }
   _tile_release();
   return 2.0 * 16 * 16 * 32 * 4 * steps;
+}
+
+// Codes of four bits: eight sums of pairs fit 16 bits, so widening costs an eighth.
+__attribute__((target("avx2"))) double dot_avx2_delayed() {
+  __m256i sum[chains];
+#pragma GCC unroll 12
+  for (auto& s : sum) s = _mm256_setzero_si256();
+  __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
+  for (int i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (auto& s : sum) {
+      KEEP(a);
+      s = _mm256_add_epi16(s, _mm256_maddubs_epi16(a, b));
+    }
+#pragma GCC unroll 12
+    for (auto& s : sum) KEEP(s);
+  }
+  return 2.0 * 32 * chains * steps;
+}
+
+__attribute__((target("avx512f,avx512bf16"))) double bf16_avx512() {
+  __m512 sum[chains];
+#pragma GCC unroll 12
+  for (auto& s : sum) s = _mm512_setzero_ps();
+  const __m512 a = _mm512_set1_ps(1.0f);
+  const __m512bh b = _mm512_cvtne2ps_pbh(a, a);
+  for (int i = 0; i < steps; ++i) {
+#pragma GCC unroll 12
+    for (auto& s : sum) s = _mm512_dpbf16_ps(s, b, b);
+#pragma GCC unroll 12
+    for (auto& s : sum) KEEP(s);
+  }
+  return 2.0 * 32 * chains * steps;
 }
 
 __attribute__((target("avx2"))) std::uint64_t read_all(const std::byte* data, std::size_t bytes) {
@@ -161,32 +226,55 @@ double rate(cpu::ThreadPool& pool, double seconds, const Work& work) {
 
 }  // namespace
 
+std::span<const Peak> peaks() {
+  static constexpr Peak all[] = {
+      {"f32 FMA, 256 bits", Isa::avx2, Number::f32, fma_avx2},
+      {"f32 FMA, 512 bits", Isa::avx512, Number::f32, fma_avx512},
+      {"int8 maddubs + madd, 256 bits", Isa::avx2, Number::int8, dot_avx2},
+      {"int8 maddubs, widened later, 256 bits", Isa::avx2, Number::int4, dot_avx2_delayed},
+      {"int8 dpbusd, 256 bits", Isa::avx_vnni, Number::int8, dot_avx_vnni},
+      {"int8 maddubs + madd, 512 bits", Isa::avx512, Number::int8, dot_avx512_pairs},
+      {"int8 dpbusd, 512 bits", Isa::avx512_vnni, Number::int8, dot_avx512},
+      {"bf16 dpbf16ps, 512 bits", Isa::amx, Number::bf16, bf16_avx512},
+      {"bf16 AMX tiles", Isa::amx, Number::bf16, tiles_amx},
+  };
+  return all;
+}
+
+double measure(const Peak& peak, cpu::ThreadPool& pool, double seconds) {
+  return supports(peak.needs) ? rate(pool, seconds, [&](cpu::Worker&) { return peak.run(); }) : 0.0;
+}
+
+double measure_reading(cpu::ThreadPool& pool, std::size_t bytes, double seconds) {
+  if (!supports(Isa::avx2)) return 0.0;
+  const std::size_t share = bytes / static_cast<std::size_t>(pool.threads()) / 256 * 256;
+  cpu::AlignedBuffer memory(share * static_cast<std::size_t>(pool.threads()));
+  const auto own = [&](const cpu::Worker& w) {
+    return memory.data() + share * static_cast<std::size_t>(w.thread);
+  };
+  pool.run([&](cpu::Worker& w) { std::memset(own(w), 1, share); });
+  return rate(pool, seconds,
+              [&](cpu::Worker& w) { return static_cast<double>(read_all(own(w), share)); });
+}
+
 Limits measure_limits(cpu::ThreadPool& pool, double seconds) {
-  Limits limits;
-  if (supports(Isa::avx512)) {
-    limits.f32_ops = rate(pool, seconds, [](cpu::Worker&) { return fma_avx512(); });
-  } else if (supports(Isa::avx2)) {
-    limits.f32_ops = rate(pool, seconds, [](cpu::Worker&) { return fma_avx2(); });
-  }
-  if (supports(Isa::avx512_vnni)) {
-    limits.int8_ops = rate(pool, seconds, [](cpu::Worker&) { return dot_avx512(); });
-  } else if (supports(Isa::avx2)) {
-    limits.int8_ops = rate(pool, seconds, [](cpu::Worker&) { return dot_avx2(); });
-  }
-  if (supports(Isa::amx)) {
-    limits.bf16_ops = rate(pool, seconds, [](cpu::Worker&) { return tiles_amx(); });
-  }
-  if (supports(Isa::avx2)) {
-    constexpr std::size_t share = std::size_t{128} << 20;
-    cpu::AlignedBuffer memory(share * static_cast<std::size_t>(pool.threads()));
-    pool.run([&](cpu::Worker& w) {
-      std::memset(memory.data() + share * static_cast<std::size_t>(w.thread), 1, share);
-    });
-    limits.read_bytes = rate(pool, seconds, [&](cpu::Worker& w) {
-      return static_cast<double>(
-          read_all(memory.data() + share * static_cast<std::size_t>(w.thread), share));
-    });
-  }
+  const Isa level = cpu::active_isa();
+  const auto is_allowed = [&](const Peak& peak) {
+    if (!supports(peak.needs)) return false;
+    if (peak.needs == Isa::avx_vnni) return level == Isa::avx_vnni;
+    return peak.needs <= level && !(level == Isa::avx_vnni && peak.needs > Isa::avx_vnni);
+  };
+  // Of each kind the last allowed one: a higher level's.
+  const auto highest = [&](Number number) {
+    const Peak* found = nullptr;
+    for (const Peak& peak : peaks()) {
+      if (peak.number == number && is_allowed(peak)) found = &peak;
+    }
+    return found == nullptr ? 0.0 : measure(*found, pool, seconds);
+  };
+  Limits limits{highest(Number::f32), highest(Number::int8), highest(Number::bf16), 0.0};
+  const std::size_t large = (std::size_t{128} << 20) * static_cast<std::size_t>(pool.threads());
+  limits.read_bytes = measure_reading(pool, large, seconds);
   return limits;
 }
 

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Tenon and llama.cpp on one language-model file, in one run: prefill, decode, start, memory.
+"""Tenon and its peers on language-model files, in one run: prefill, decode, start, memory.
 
-    llm.py MODEL.gguf [--tenon PATH] [--peer-python PATH] [-t THREADS] [-p 512] [-n 128] [-r 5]
+    llm.py MODEL.gguf... [--peer-python PATH] [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]...
+           [-t THREADS] [-p 128,512,2048] [-n 128] [-d 0,1024] [-r 5]
 
-The two take turns, so that a noisy moment hits both; medians and their ratio are printed. llama.cpp is
-used through PyPI's llama-cpp-python (build it for this machine: CMAKE_ARGS=-DGGML_NATIVE=ON pip install
-llama-cpp-python), in the Python that --peer-python names. Both read the same tokens, `-p` of them at once
-from an empty context, or `-n` one by one from an empty context, which is what llama-bench's pp and tg do.
+Prefill reads -p random tokens at once from an empty context; decode reads -n tokens one by one behind
+-d others: llama-bench's pp and tg. The engines take turns, a process each time, so that a noisy moment
+hits all of them; medians are printed, and Tenon's ratio to the fastest peer. Behind decode stands the
+share of what `bench_limits --read` reads from memory of the size that a token needs: the weights once,
+and the keys and values.
+
+llama.cpp is used through PyPI's llama-cpp-python (build it for this machine: CMAKE_ARGS=-DGGML_NATIVE=ON
+pip install llama-cpp-python), in the Python that --peer-python names, or the one that runs this. Further
+engines are llama-bench executables, ik_llama.cpp's for one: --peer "ik=PATH -rtr 1".
 Needs only the standard library here.
 """
 
@@ -14,6 +20,7 @@ import argparse
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -23,9 +30,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 PEER = r"""
 import ctypes, json, sys, time
-started = time.perf_counter()
 import llama_cpp as L
-path, threads, prefill, decode, extra = sys.argv[1], *map(int, sys.argv[2:6])
+started = time.perf_counter()
+path, threads, prefill, decode, depth, extra = sys.argv[1], *map(int, sys.argv[2:7])
 quiet = L.llama_log_callback(lambda *a: None)  # kept: the library calls it later
 L.llama_log_set(quiet, ctypes.c_void_p(0))
 L.llama_backend_init()
@@ -36,7 +43,7 @@ model = L.llama_model_load_from_file(path.encode(), mp)
 vocab = L.llama_model_get_vocab(model)
 size = L.llama_vocab_n_tokens(vocab)
 cp = L.llama_context_default_params()
-cp.n_ctx = max(prefill, decode, 64)
+cp.n_ctx = max(depth + prefill, depth + decode, 64)
 cp.n_batch = cp.n_ubatch = 512
 cp.n_threads = cp.n_threads_batch = threads
 ctx = L.llama_init_from_model(model, cp)
@@ -49,8 +56,7 @@ def tokens(n):
         out.append(state % size)
     return out
 
-def run(ids, step):
-    L.llama_memory_clear(L.llama_get_memory(ctx), True)
+def read(ids, step):
     start = time.perf_counter()
     for i in range(0, len(ids), step):
         part = ids[i:i + step]
@@ -60,65 +66,163 @@ def run(ids, step):
     L.llama_synchronize(ctx)
     return len(ids) / (time.perf_counter() - start)
 
-run(tokens(1), 1)
-first = time.perf_counter() - started
-if prefill: run(tokens(prefill), 512)
-result = {"load_s": load, "first_token_s": first}
-if prefill: result["prefill_tok_s"] = run(tokens(prefill), 512)
-if decode:
-    run(tokens(min(decode, 8)), 1)
-    result["decode_tok_s"] = run(tokens(decode), 1)
+def run(ids, step):
+    L.llama_memory_clear(L.llama_get_memory(ctx), True)
+    if depth: read(tokens(depth), 512)
+    return read(ids, step)
+
+read(tokens(1), 1)
+result = {"load_s": load, "first_token_s": time.perf_counter() - started}
+for key, count, step in ("prefill_tok_s", prefill, 512), ("decode_tok_s", decode, 1):
+    if count:
+        run(tokens(min(count, 512 if step > 1 else 8)), step)
+        result[key] = run(tokens(count), step)
 import resource
 result["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 print(json.dumps(result))
 """
 
 
-def tenon_once(args):
-    command = [args.tenon, "bench", args.model, "-p", args.p, "-n", args.n, "-t", args.t, "-r", 1, "--json"]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
-
-
-def peer_once(args):
-    command = [args.peer_python, "-c", PEER, args.model, args.t, args.p, args.n, int(not args.no_repack)]
+def output_of(command, hint=""):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"llama.cpp failed ({done.returncode}): {done.stderr.strip()[-300:]}\n"
-                 "a GCC 12 build crashes in its AMX kernels; --no-repack goes round them")
-    return json.loads(done.stdout)
+        sys.exit(f"{command[0]} failed ({done.returncode}): {done.stderr.strip()[-300:]}{hint}")
+    return done.stdout
+
+
+class Tenon:
+    name = "Tenon"
+
+    def __init__(self, args):
+        self.path, self.threads = args.tenon, args.t
+
+    def run(self, model, prefill, decode, depth):
+        return json.loads(output_of([self.path, "bench", model, "-p", prefill, "-n", decode, "-d", depth,
+                                     "-t", self.threads, "-r", 1, "--json"]))
+
+
+class LlamaCpp:
+    name = "llama.cpp"
+
+    def __init__(self, args):
+        self.python, self.threads, self.extra = args.peer_python, args.t, int(not args.no_repack)
+
+    def run(self, model, prefill, decode, depth):
+        return json.loads(output_of(
+            [self.python, "-c", PEER, model, self.threads, prefill, decode, depth, self.extra],
+            "\na GCC 12 build crashes in its AMX kernels; --no-repack goes round them"))
+
+
+class LlamaBench:
+    """An executable with llama-bench's options. Its start and memory are not measured."""
+
+    def __init__(self, text, args):
+        self.name, _, command = text.partition("=")
+        self.command = shlex.split(command)
+        if not self.command:
+            sys.exit(f"--peer {text}: NAME=PATH is needed")
+        self.threads = args.t
+        self.has_depth = "--n-depth" in subprocess.run([self.command[0], "--help"], capture_output=True,
+                                                       text=True).stdout
+
+    def run(self, model, prefill, decode, depth):
+        command = [*self.command, "-m", model, "-t", self.threads, "-r", 1, "-o", "json"]
+        if depth and not self.has_depth:  # older ones generate behind a prompt with -gp
+            command += ["-p", 0, "-n", 0, "-gp", f"{depth},{decode}"]
+        else:
+            command += ["-p", prefill, "-n", decode] + (["-d", depth] if depth else [])
+        text = output_of(command)
+        row = json.loads(text[text.index("["):])[-1]
+        return {"prefill_tok_s" if prefill else "decode_tok_s": row["avg_ts"]}
+
+
+def bytes_per_token(tenon, model, depth, count):
+    """What decoding reads for a token, on average: weights and f16 keys and values."""
+    info = json.loads(output_of([tenon, "info", model, "--json"]))
+    sizes = {tensor["name"]: tensor["bytes"] for tensor in info["tensors"]}
+    weights = sum(sizes.values())
+    if "output.weight" in sizes:  # otherwise the embeddings are the output head as well
+        weights -= sizes["token_embd.weight"]
+    meta = info["metadata"]
+    arch = meta["general.architecture"]
+    heads = meta[f"{arch}.attention.head_count"]
+    kv_heads = meta.get(f"{arch}.attention.head_count_kv", heads)
+    head = meta.get(f"{arch}.attention.key_length", meta[f"{arch}.embedding_length"] // heads)
+    layers, positions = meta[f"{arch}.block_count"], depth + count / 2
+    window = meta.get(f"{arch}.attention.sliding_window")
+    seen = layers * positions
+    if window:  # gemma3: every sixth layer sees all
+        seen = layers // 6 * positions + (layers - layers // 6) * min(positions, window)
+    return weights + int(seen * kv_heads * head * 2 * 2)
+
+
+def numbers(text):
+    return [int(part) for part in text.split(",") if part]
+
+
+def measure(engines, model, args):
+    tests = [(f"prefill {count}", "prefill_tok_s", (count, 0, 0)) for count in numbers(args.p)]
+    tests += [(f"decode {args.n}" + (f" behind {depth}" if depth else ""), "decode_tok_s", (0, args.n, depth))
+              for depth in numbers(args.d) if args.n]
+    limits = {}
+    for _, key, (_, _, depth) in tests:
+        if key == "decode_tok_s":
+            needed = bytes_per_token(args.tenon, model, depth, args.n)
+            read = json.loads(output_of([args.limits, "--threads", args.t, "--read", needed, "--json"]))
+            limits[depth] = needed, read["limits"]["reading"]["all"] * 1e9
+    print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} runs in turn")
+    print(f"{'':20}" + "".join(f"{engine.name:>12}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
+    starts = {engine.name: {} for engine in engines}
+    for title, key, sizes in tests:
+        runs = {engine.name: [] for engine in engines}
+        for _ in range(args.r):
+            for engine in engines:
+                result = engine.run(model, *sizes)
+                runs[engine.name].append(result[key])
+                for figure in ("first_token_s", "peak_bytes"):
+                    if figure in result:
+                        starts[engine.name].setdefault(figure, []).append(result[figure])
+                time.sleep(0.1)
+        medians = [statistics.median(runs[engine.name]) for engine in engines]
+        line = f"{title:20}" + "".join(f"{value:12.1f}" for value in medians)
+        if len(medians) > 1:
+            line += f"{medians[0] / max(medians[1:]):8.2f}x"
+        if key == "decode_tok_s":
+            needed, rate = limits[sizes[2]]
+            line += f"{100 * medians[0] * needed / rate:10.0f} %"
+        print(line + "  tokens/s", flush=True)
+    for figure, title, scale, unit, middle in (("first_token_s", "first token", 1, "s", statistics.median),
+                                               ("peak_bytes", "peak memory", 2**-20, "MiB", max)):
+        values = [middle(starts[engine.name][figure]) * scale if figure in starts[engine.name] else None
+                  for engine in engines]
+        line = f"{title:20}" + "".join(f"{'-':>12}" if value is None else f"{value:12.2f}" for value in values)
+        print(line + f"{'':21}  {unit}")
+    print(f"{'file':20}{os.path.getsize(model) / 2**20:12.2f}{'':{12 * (len(engines) - 1) + 21}}  MiB\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--tenon", default=ROOT / "build/release/tools/tenon")
+    parser.add_argument("--limits", default=ROOT / "build/release/benchmarks/bench_limits")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--no-repack", action="store_true", help="llama.cpp without its repacked and AMX kernels")
     parser.add_argument("-t", type=int, default=os.cpu_count())
-    parser.add_argument("-p", type=int, default=512)
+    parser.add_argument("-p", default="128,512,2048")
     parser.add_argument("-n", type=int, default=128)
+    parser.add_argument("-d", default="0,1024")
     parser.add_argument("-r", type=int, default=5)
     args = parser.parse_args()
 
-    ours, theirs = [], []
-    tenon_once(args), peer_once(args)  # the file's pages are in memory from here on
-    for _ in range(args.r):
-        ours.append(tenon_once(args))
-        theirs.append(peer_once(args))
-        time.sleep(0.2)
-    print(f"{pathlib.Path(args.model).name}, {args.t} threads, medians of {args.r} runs in turn")
-    print(f"{'':16}{'Tenon':>12}{'llama.cpp':>12}{'ratio':>8}")
-    rows = [("prefill_tok_s", "prefill tok/s", 1), ("decode_tok_s", "decode tok/s", 1), ("first_token_s", "first token s", -1),
-            ("peak_bytes", "peak MiB", -1)]
-    for key, title, better in rows:
-        if any(key not in run for run in ours + theirs):
-            continue
-        a = statistics.median(run[key] for run in ours)
-        b = statistics.median(run[key] for run in theirs)
-        scale = 1 / 2**20 if key == "peak_bytes" else 1
-        ratio = a / b if better > 0 else b / a
-        print(f"{title:16}{a * scale:12.3f}{b * scale:12.3f}{ratio:7.2f}x")
+    engines = [Tenon(args)]
+    if subprocess.run([args.peer_python, "-c", "import llama_cpp"], capture_output=True).returncode == 0:
+        engines.append(LlamaCpp(args))
+    else:
+        print(f"no llama_cpp in {args.peer_python}: llama.cpp is left out", file=sys.stderr)
+    engines += [LlamaBench(text, args) for text in args.peer]
+    for model in args.models:
+        measure(engines, model, args)
 
 
 if __name__ == "__main__":

@@ -79,15 +79,17 @@ double worst(const Case& c, const std::vector<float>& y, Precision precision) {
   if (precision == Precision::int8) {
     for (std::int64_t m = 0; m < c.rows; ++m) {
       double* x = values.data() + m * k;
+      const cpu::Int8Row row = rows.rows.row(m);
       for (std::int64_t i = 0; i < k; ++i) {
-        x[i] = static_cast<double>(rows.rows.codes(m)[i]) *
-               static_cast<double>(rows.rows.scales(m)[i / 32]);
+        x[i] =
+            static_cast<double>(row.code(i)) * static_cast<double>(row.scales[row.step * (i / 32)]);
       }
-      for (std::int32_t s = 0; s < *rows.rows.second_count(m); ++s) {
-        const cpu::SecondDigits& digits = rows.rows.second_digits(m)[s];
-        for (int i = 0; i < 32; ++i) {
-          x[32 * digits.group + i] +=
-              static_cast<double>(digits.codes[i]) * static_cast<double>(digits.scale);
+      const cpu::SecondDigits digits = rows.rows.second_digits(m);
+      for (std::int64_t e = 0; e < digits.count; ++e) {
+        for (std::int64_t i = 0; i < 32; ++i) {
+          x[32 * digits.groups[e] + i] +=
+              static_cast<double>(digits.row.code(32 * e + i)) *
+              static_cast<double>(digits.row.scales[digits.row.step * e]);
         }
       }
     }
@@ -334,7 +336,7 @@ TEST_CASE("linear: items in any order, several layers in one region") {
     std::vector<float> ya(40 * 90), yb(40 * 70);
     const RowForm form = cpu::PreparedRows::preferred_form(40, isa);
     cpu::AlignedBuffer memory(cpu::PreparedRows::size_bytes(form, 40, 128));
-    const cpu::PreparedRows rows(form, 40, 128, memory.data());
+    const cpu::PreparedRows rows(form, 40, 128, memory.data(), isa);
     LinearArgs la;
     la.weights = &a.packed_weights;
     la.prepared = &rows;

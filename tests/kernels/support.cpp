@@ -114,7 +114,7 @@ OwnedRows prepared(const std::vector<float>& x, std::int64_t rows, std::int64_t 
                    cpu::RowForm form, cpu::Isa isa, int threads) {
   OwnedRows result;
   result.memory = cpu::AlignedBuffer(cpu::PreparedRows::size_bytes(form, rows, inputs));
-  result.rows = cpu::PreparedRows(form, rows, inputs, result.memory.data());
+  result.rows = cpu::PreparedRows(form, rows, inputs, result.memory.data(), isa);
   for (int t = 0; t < threads; ++t) {
     cpu::prepare_rows(x.data(), inputs, result.rows, t, threads, isa);
   }

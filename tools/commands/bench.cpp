@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::int64_t prefill = 512;
   std::int64_t decode = 128;
+  std::int64_t depth = 0;
   int repetitions = 5;
 };
 
@@ -27,28 +28,35 @@ std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabul
 }
 
 void run(Tool& tool, const Options& options) {
-  if (tool.context == 0)
-    tool.context = std::max<std::int64_t>({options.prefill, options.decode, 1});
+  const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});
+  if (tool.context == 0) tool.context = options.depth + longest;
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   auto conversation = model.conversation();
-  const auto tokens = random_tokens(std::max<std::int64_t>({options.prefill, options.decode, 1}),
-                                    model.config().vocabulary);
+  const auto tokens = random_tokens(std::max(longest, options.depth), model.config().vocabulary);
+  const auto all = std::span(tokens);
 
   // The first token after a start with a one-token prompt: what a user waits for at least.
-  conversation.read(std::span(tokens).first(1));
+  conversation.read(all.first(1));
   const double first_token = seconds(Clock::now() - tool.started);
 
+  const auto go_to_depth = [&] {
+    if (conversation.position() < options.depth) {
+      conversation.rewind(0);
+      conversation.read(all.first(static_cast<std::size_t>(options.depth)));
+    }
+    conversation.rewind(options.depth);
+  };
   const auto prefill_once = [&] {
-    conversation.rewind(0);
+    go_to_depth();
     const auto start = Clock::now();
-    conversation.read(std::span(tokens).first(static_cast<std::size_t>(options.prefill)));
+    conversation.read(all.first(static_cast<std::size_t>(options.prefill)));
     return static_cast<double>(options.prefill) / seconds(Clock::now() - start);
   };
   const auto decode_once = [&] {
-    conversation.rewind(0);
+    go_to_depth();
     const auto start = Clock::now();
     for (std::int64_t i = 0; i < options.decode; ++i) {
-      conversation.read(std::span(tokens).subspan(static_cast<std::size_t>(i), 1));
+      conversation.read(all.subspan(static_cast<std::size_t>(i), 1));
     }
     return static_cast<double>(options.decode) / seconds(Clock::now() - start);
   };
@@ -64,6 +72,7 @@ void run(Tool& tool, const Options& options) {
   if (tool.json) {
     tool.print({{"prefill_tokens", options.prefill},
                 {"decode_tokens", options.decode},
+                {"depth", options.depth},
                 {"prefill_tok_s", median(prefill)},
                 {"decode_tok_s", median(decode)},
                 {"load_s", seconds(model.load_time())},
@@ -93,6 +102,9 @@ void add_bench(CLI::App& app, Tool& tool) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->capture_default_str();
   command.add_option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  command.add_option("-d,--depth", options->depth, "Tokens that the context holds before either")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->capture_default_str();
   command

@@ -6,6 +6,7 @@
 // Few rows read the packed weights directly: each weight is used a handful of times and the work is
 // to get it from memory. Many rows unpack a stretch of a panel once, into level-one cache, and go
 // over it tile by tile. Both compute every sum in the same order, so rows do not depend on M.
+// Neither does a neighbour's second digits matter to a row: its own are zeros there.
 #include "panel_body.hpp"
 
 namespace tenon::cpu {
@@ -14,10 +15,9 @@ namespace {
 /// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
 /// prefetch alone stops at each page.
 constexpr std::int64_t prefetch_distance = 1024;
-constexpr std::int64_t direct_rows = 4;      // most rows that read packed weights
-constexpr std::int64_t stretch_groups = 32;  // groups of 32 unpacked at once: 16 KiB of codes
-
-/// A stretch of a panel with codes at a byte each and scales in f32.
+constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
+constexpr std::int64_t stretch_groups =
+    16;  // groups of 32 unpacked at once: 8 KiB of a panel's codes
 template <int bits_, int offset_, int group_, bool has_min_>
 struct UnpackedPanel {
   static constexpr int bits = bits_;
@@ -54,105 +54,133 @@ struct UnpackedPanel {
   }
 };
 
+/// Stretches of the panels of a tile.
 struct Scratch {
-  alignas(64) std::uint8_t codes[stretch_groups * 512];
-  alignas(64) float scales[stretch_groups * 2 * 16];
-  alignas(64) float mins[stretch_groups * 2 * 16];
-  alignas(64) float sums[max_block_rows * 16];
+  struct Panel {
+    alignas(64) std::uint8_t codes[stretch_groups * 512];
+    alignas(64) float scales[stretch_groups * 2 * 16];
+    alignas(64) float mins[stretch_groups * 2 * 16];
+  };
+  Panel panels[Simd::tile_panels];
+  alignas(64) float sums[max_block_rows * 16 * Simd::tile_panels];
 };
 
-/// sums[rows][lanes of the part] (+)= x W^T over groups [first, last).
-template <int rows, class Panel>
-void tile(const LinearJob& job, const Panel& panel, std::int64_t row, std::int64_t first,
-          std::int64_t last, bool accumulate, float* sums) {
-  constexpr auto count = static_cast<std::size_t>(rows);
-  constexpr int subs = 32 / Panel::group;
-  constexpr int quads = Panel::group / 4;
-  const std::int64_t groups = job.inputs / 32;
-  const std::int8_t* x = job.codes + row * job.inputs;
-  const float* x_scales = job.scales + row * groups;
-  const float* x_sums = (subs == 1 ? job.sums : job.half_sums) + row * groups * subs;
-  const std::int32_t* x_negative =
-      (subs == 1 ? job.negative_sums : job.negative_half_sums) + row * groups * subs;
-
-  Float y[count];
-  for (int r = 0; r < rows; ++r) {
-    y[r] = accumulate ? Simd::load_float(sums + 16 * r) : Simd::zero_float();
-  }
-  for (std::int64_t g = first; g < last; g += Panel::groups_per_record) {
-    const auto record = panel.record(g);
-    for (int i = 0; i < Panel::groups_per_record; ++i) {
-      const std::uint8_t* codes = panel.codes(g + i);
-      if constexpr (Panel::streams) {
-        for (int line = 0; line < Panel::code_bytes; line += 64) {
-          __builtin_prefetch(codes + prefetch_distance + line);
-        }
-      }
-      unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
-        const std::int64_t s = (g + i) * subs + sub;
-        Dot<Panel::bits, Panel::offset, quads> dot[count];
-        for (int r = 0; r < rows; ++r) dot[r].start(x_negative + r * groups * subs + s);
-        unroll<quads>([&]<int q>() __attribute__((always_inline)) {
-          constexpr int j = sub * quads + q;
-          const Int w = Panel::template vector<j>(codes);
-          for (int r = 0; r < rows; ++r) {
-            dot[r].template add<q>(w, x + r * job.inputs + 32 * (g + i) + 4 * j);
-          }
-        });
-        const Float scale = record.scale(i * subs + sub);
-        for (int r = 0; r < rows; ++r) {
-          const Float factor = Simd::mul(scale, Simd::broadcast(x_scales + r * groups + g + i));
-          y[r] = Simd::fma(Simd::to_float(dot[r].total()), factor, y[r]);
-        }
-        if constexpr (Panel::has_min) {
-          const Float min = record.min(i * subs + sub);
-          for (int r = 0; r < rows; ++r) {
-            y[r] = Simd::fma(min, Simd::broadcast(x_sums + r * groups * subs + s), y[r]);
-          }
-        }
-      });
-    }
-  }
-  for (int r = 0; r < rows; ++r) Simd::store_float(sums + 16 * r, y[r]);
+/// Floats from a row's sums to the next row's where a tile covers so many panels.
+constexpr std::int64_t sums_width(std::size_t panels) {
+  return static_cast<std::int64_t>(16 * panels);
 }
 
-/// What second digits add to a row's sums over groups [first, last).
-template <class Panel>
-void add_second_digits(const LinearJob& job, const Panel& panel, std::int64_t row,
-                       std::int64_t first, std::int64_t last, float* sums) {
-  constexpr int subs = 32 / Panel::group;
-  constexpr int quads = Panel::group / 4;
-  const SecondDigits* digits = job.second + row * job.second_capacity;
-  const SecondDigits* const end = digits + job.second_count[row];
-  while (digits != end && digits->group < first) ++digits;
-  if (digits == end || digits->group >= last) return;
-  Float y = Simd::load_float(sums);
-  for (; digits != end && digits->group < last; ++digits) {
-    const std::int64_t g = digits->group;
-    const std::int64_t i = g % Panel::groups_per_record;
-    const auto record = panel.record(g - i);
-    const std::uint8_t* codes = panel.codes(g);
+/// What a block's rows have to multiply with: entry by entry codes, scale and sums, `rows` of each.
+template <class Panel, std::size_t rows>
+struct RowStream {
+  static constexpr int subs = 32 / Panel::group;
+  static constexpr auto step = static_cast<std::int64_t>(rows);
+
+  const std::int8_t* codes;
+  const float* scales;
+  const float* sums;
+  const std::int32_t* negative_sums;
+
+  TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row)
+      : codes(numbers.codes + row * job.inputs), scales(numbers.scales + row * (job.inputs / 32)) {
+    const std::int64_t at = row * (job.inputs / 32) * subs;
+    sums = (subs == 1 ? numbers.sums : numbers.half_sums) + at;
+    negative_sums = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at;
+  }
+
+  /// y += entry `entry` times a group of W: the codes of each panel, and record index i of it.
+  template <std::size_t panels>
+  TENON_INLINE void add(std::int64_t entry, const std::uint8_t* const (&w_codes)[panels],
+                        const typename Panel::Record (&record)[panels], int i,
+                        Float (&y)[panels][rows]) const {
+    constexpr int quads = Panel::group / 4;
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
-      Dot<Panel::bits, Panel::offset, quads> dot;
-      dot.start(subs == 1 ? &digits->negative_sum : digits->negative_half_sums + sub);
+      const std::int64_t s = (entry * subs + sub) * step;
+      Dot<Panel::bits, Panel::offset, quads> dot[panels][rows];
+      for (std::size_t p = 0; p < panels; ++p) {
+        for (std::size_t r = 0; r < rows; ++r) dot[p][r].start(negative_sums + s + r);
+      }
       unroll<quads>([&]<int q>() __attribute__((always_inline)) {
         constexpr int j = sub * quads + q;
-        dot.template add<q>(Panel::template vector<j>(codes), digits->codes + 4 * j);
+        Int w[panels];
+        for (std::size_t p = 0; p < panels; ++p) w[p] = Panel::template vector<j>(w_codes[p]);
+        const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
+        for (std::size_t r = 0; r < rows; ++r) {
+          const Int four = Simd::broadcast_quad(quad + 4 * r);
+          for (std::size_t p = 0; p < panels; ++p) dot[p][r].template add<q>(w[p], four);
+        }
       });
-      const int at = static_cast<int>(i) * subs + sub;
-      const Float factor = Simd::mul(record.scale(at), Simd::broadcast(&digits->scale));
-      y = Simd::fma(Simd::to_float(dot.total()), factor, y);
-      if constexpr (Panel::has_min) {
-        const float* sum = subs == 1 ? &digits->sum : digits->half_sums + sub;
-        y = Simd::fma(record.min(at), Simd::broadcast(sum), y);
+      for (std::size_t p = 0; p < panels; ++p) {
+        const Float scale = record[p].scale(i * subs + sub);
+        for (std::size_t r = 0; r < rows; ++r) {
+          const Float factor = Simd::mul(scale, Simd::broadcast(scales + entry * step + r));
+          y[p][r] = Simd::fma(Simd::to_float(dot[p][r].total()), factor, y[p][r]);
+        }
+        if constexpr (Panel::has_min) {
+          const Float min = record[p].min(i * subs + sub);
+          for (std::size_t r = 0; r < rows; ++r) {
+            y[p][r] = Simd::fma(min, Simd::broadcast(sums + s + r), y[p][r]);
+          }
+        }
       }
     });
   }
-  Simd::store_float(sums, y);
+};
+
+/// sums[rows][16 panels], of each panel the lanes of its part, (+)= x W^T over groups [first,
+/// last). The rows are a block of the prepared ones. Second digits come after the first of all
+/// groups.
+template <std::size_t rows, std::size_t panels, class Panel>
+void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t row, std::int64_t first,
+          std::int64_t last, bool accumulate, float* sums) {
+  const auto sums_of = [&](std::size_t p, std::size_t r) {
+    return sums + sums_width(panels) * static_cast<std::int64_t>(r) + 16 * p;
+  };
+  Float y[panels][rows];
+  for (std::size_t p = 0; p < panels; ++p) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      y[p][r] = accumulate ? Simd::load_float(sums_of(p, r)) : Simd::zero_float();
+    }
+  }
+  const std::uint8_t* codes[panels];
+  typename Panel::Record record[panels];
+  const RowStream<Panel, rows> stream(job, job.first, row);
+  for (std::int64_t g = first; g < last; g += Panel::groups_per_record) {
+    for (std::size_t p = 0; p < panels; ++p) record[p] = panel[p].record(g);
+    for (int i = 0; i < Panel::groups_per_record; ++i) {
+      for (std::size_t p = 0; p < panels; ++p) {
+        codes[p] = panel[p].codes(g + i);
+        if constexpr (Panel::streams) {
+          for (int line = 0; line < Panel::code_bytes; line += 64) {
+            __builtin_prefetch(codes[p] + prefetch_distance + line);
+          }
+        }
+      }
+      stream.add(g + i, codes, record, i, y);
+    }
+  }
+  if (job.second_count[row] > 0) {
+    const RowStream<Panel, rows> rest(job, job.second, row);
+    const std::int32_t* const groups = job.second_groups + row * (job.inputs / 32);
+    for (std::int64_t entry = 0; entry < job.second_count[row]; ++entry) {
+      const std::int64_t g = groups[entry];
+      if (g < first) continue;
+      if (g >= last) break;
+      const auto i = static_cast<int>(g % Panel::groups_per_record);
+      for (std::size_t p = 0; p < panels; ++p) {
+        record[p] = panel[p].record(g - i);
+        codes[p] = panel[p].codes(g);
+      }
+      rest.add(entry, codes, record, i, y);
+    }
+  }
+  for (std::size_t p = 0; p < panels; ++p) {
+    for (std::size_t r = 0; r < rows; ++r) Simd::store_float(sums_of(p, r), y[p][r]);
+  }
 }
 
 template <class Packed>
-void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch& out) {
+void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch::Panel& out) {
   constexpr int subs = 32 / Packed::group;
   for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
@@ -182,9 +210,9 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
                         static_cast<std::size_t>(p) * job.panel_bytes;
-    PackedPanel<dtype> panel{start, start + job.scale_bytes, 0};
+    PackedPanel<dtype> panel[1] = {{start, start + job.scale_bytes, 0}};
     for (int part = 0; part < parts; ++part) {
-      panel.part = part;
+      panel[0].part = part;
       float* out = sums + part * Simd::lanes;
       // By the stretches of many_rows, so that sums have one order.
       for (std::int64_t g = 0; g == 0 || g < groups; g += stretch_groups) {
@@ -203,56 +231,79 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
             tile<4>(job, panel, block.first_row, g, end, g != 0, out);
             break;
         }
-        for (std::int64_t r = 0; r < rows; ++r) {
-          add_second_digits(job, panel, block.first_row + r, g, end, out + 16 * r);
-        }
       }
     }
     write_rows(job, p, block.first_row, rows, sums, 16);
   }
 }
 
-template <class Panel>
-void all_tiles(const LinearJob& job, const Panel& panel, const LinearBlock& block,
+template <std::size_t panels, class Panel>
+void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearBlock& block,
                std::int64_t first, std::int64_t last, float* sums) {
-  const std::int64_t rows = block.last_row - block.first_row;
   const bool accumulate = first != 0;
-  std::int64_t r = 0;
-  const auto run = [&]<int count>() {
-    for (; rows - r >= count; r += count) {
-      tile<count>(job, panel, block.first_row + r, first, last, accumulate, sums + 16 * r);
+  for (std::int64_t row = block.first_row; row < block.last_row;) {
+    float* const out = sums + sums_width(panels) * (row - block.first_row);
+    const auto run = [&]<std::size_t rows>() {
+      tile<rows>(job, panel, row, first, last, accumulate, out);
+      row += static_cast<std::int64_t>(rows);
+    };
+    switch (rows_of_block(block.last_row - row, Simd::tile_rows)) {
+      case 1:
+        run.template operator()<1>();
+        break;
+      case 2:
+        run.template operator()<2>();
+        break;
+      case 3:
+        run.template operator()<3>();
+        break;
+      case 4:
+        run.template operator()<4>();
+        break;
+      default:
+        run.template operator()<Simd::tile_rows>();
+        break;
     }
-  };
-  run.template operator()<Simd::tile_rows>();
-  if constexpr (Simd::tile_rows > 4) run.template operator()<4>();
-  run.template operator()<2>();
-  run.template operator()<1>();
+  }
+}
+
+/// All rows of the block by `panels` panels from the p-th on.
+template <DType dtype, std::size_t panels>
+void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, Scratch& scratch) {
+  using Packed = PackedPanel<dtype>;
+  using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
+  constexpr std::int64_t width = sums_width(panels);
+  const std::int64_t groups = job.inputs / 32, rows = block.last_row - block.first_row;
+  if (groups == 0) __builtin_memset(scratch.sums, 0, sizeof scratch.sums);
+  for (std::int64_t g = 0; g < groups; g += stretch_groups) {
+    const std::int64_t end = smaller(g + stretch_groups, groups);
+    for (int part = 0; part < parts; ++part) {
+      Unpacked unpacked[panels];
+      for (std::size_t i = 0; i < panels; ++i) {
+        const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
+                            (static_cast<std::size_t>(p) + i) * job.panel_bytes;
+        Scratch::Panel& to = scratch.panels[i];
+        unpack(Packed{start, start + job.scale_bytes, part}, g, end, to);
+        unpacked[i] = {to.codes, to.scales, to.mins, part, g};
+      }
+      all_tiles(job, unpacked, block, g, end, scratch.sums + part * Simd::lanes);
+    }
+  }
+  for (std::size_t i = 0; i < panels; ++i) {
+    write_rows(job, p + static_cast<std::int64_t>(i), block.first_row, rows, scratch.sums + 16 * i,
+               width);
+  }
 }
 
 template <DType dtype>
 void many_rows(const LinearJob& job, const LinearBlock& block) {
-  using Packed = PackedPanel<dtype>;
-  using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
   Scratch scratch;
-  const std::int64_t groups = job.inputs / 32;
-  for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
-    const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
-                        static_cast<std::size_t>(p) * job.panel_bytes;
-    if (groups == 0) __builtin_memset(scratch.sums, 0, sizeof scratch.sums);
-    for (std::int64_t g = 0; g < groups; g += stretch_groups) {
-      const std::int64_t end = smaller(g + stretch_groups, groups);
-      for (int part = 0; part < parts; ++part) {
-        unpack(Packed{start, start + job.scale_bytes, part}, g, end, scratch);
-        const Unpacked panel{scratch.codes, scratch.scales, scratch.mins, part, g};
-        float* const sums = scratch.sums + part * Simd::lanes;
-        all_tiles(job, panel, block, g, end, sums);
-        for (std::int64_t row = block.first_row; row < block.last_row; ++row) {
-          add_second_digits(job, panel, row, g, end, sums + 16 * (row - block.first_row));
-        }
-      }
-    }
-    write_rows(job, p, block.first_row, block.last_row - block.first_row, scratch.sums, 16);
+  constexpr std::int64_t at_once = Simd::tile_panels;
+  std::int64_t p = block.first_panel;
+  for (; p + at_once <= block.last_panel; p += at_once) {
+    many_rows<dtype, at_once>(job, block, p, scratch);
   }
+  for (; p < block.last_panel; ++p) many_rows<dtype, 1>(job, block, p, scratch);
 }
 
 template <DType dtype>

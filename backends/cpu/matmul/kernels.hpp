@@ -13,15 +13,16 @@
 /// that the linker keeps for everybody, and then a CPU without that instruction set would run it.
 namespace tenon::cpu {
 
-/// What the first code of a group's elements leaves over, in codes of its own; see PreparedRows.
-struct SecondDigits {
-  std::int8_t codes[32];
-  std::int32_t group;
-  float scale;
-  float sum;  ///< as PreparedRows' sums, of these codes
-  std::int32_t negative_sum;
-  float half_sums[2];
-  std::int32_t negative_half_sums[2];
+/// The numbers of int8 rows, interleaved by blocks of rows: of 32 elements g of row r of a block of
+/// `count` rows that starts at row `first`, codes at [first * K + (32 g) * count + 4 r] in quads
+/// that lie 4 count bytes apart, the others at [(first * K / 32) + g * count + r].
+struct RowNumbers {
+  std::int8_t* codes;
+  float* scales;
+  float* sums;                  ///< scale * (sum of 32 codes)
+  std::int32_t* negative_sums;  ///< minus the sum of 32 codes
+  float* half_sums;             ///< these two per 16 elements
+  std::int32_t* negative_half_sums;
 };
 
 /// One call of `linear`, as raw pointers. Fields as in LinearArgs, PackedWeights and PreparedRows.
@@ -32,15 +33,12 @@ struct LinearJob {
   std::size_t scale_bytes;
   std::int64_t outputs, inputs;
 
-  const std::int8_t* codes;
-  const float* scales;
-  const float* sums;
-  const std::int32_t* negative_sums;
-  const float* half_sums;
-  const std::int32_t* negative_half_sums;
-  const SecondDigits* second;        ///< [rows][second_capacity], groups ascending
-  const std::int32_t* second_count;  ///< by row
-  std::int64_t second_capacity;
+  RowNumbers first;
+  RowNumbers
+      second;  ///< entry e of a block in place of its group e, for the group second_groups[e]
+  const std::int32_t*
+      second_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
+  const std::int32_t* second_count;  ///< of the block that starts at row r at [r]
   const std::uint16_t* tiles;
 
   const float* x;
@@ -53,7 +51,17 @@ struct LinearJob {
   std::int64_t residual_stride;
 };
 
-/// Rows [first_row, last_row) of panels [first_panel, last_panel).
+/// The most rows that any level interleaves.
+inline constexpr int max_interleaved_rows = 6;
+
+/// Of `left` int8 rows the number that the next block interleaves, `most` of them where so many are
+/// left.
+[[gnu::always_inline]] inline constexpr std::int64_t rows_of_block(std::int64_t left,
+                                                                   std::int64_t most) {
+  return left >= most ? most : left > 4 ? 4 : left;
+}
+
+/// Rows [first_row, last_row) of panels [first_panel, last_panel). Int8 rows: whole blocks.
 struct LinearBlock {
   std::int64_t first_panel, last_panel;
   std::int64_t first_row, last_row;
@@ -75,16 +83,12 @@ struct MatmulJob {
 using MatmulKernel = void (*)(const MatmulJob&, std::int64_t first_column, std::int64_t last_column,
                               std::int64_t first_row, std::int64_t last_row) noexcept;
 
-/// Quantises `count` rows of `inputs` elements; destinations are those of the first row.
+/// Quantises a row of `inputs` elements. Its quads of codes lie 4 * step bytes apart, its other
+/// numbers `step` elements.
 struct QuantizeJob {
   const float* x;
-  std::int64_t stride, count, inputs;
-  std::int8_t* codes;
-  float* scales;
-  float* sums;
-  std::int32_t* negative_sums;
-  float* half_sums;
-  std::int32_t* negative_half_sums;
+  std::int64_t inputs, step;
+  RowNumbers to;
 };
 
 using QuantizeKernel = void (*)(const QuantizeJob&) noexcept;
@@ -95,12 +99,14 @@ struct MatmulKernels {
   LinearKernel tiles;   ///< bf16 tiles, block types; null if the level has none
   MatmulKernel matmul;
   QuantizeKernel quantize;
+  int block_rows;  ///< int8 rows that lie interleaved, as many as a tile takes
 };
 
 const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 
-/// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for.
-inline constexpr std::int64_t max_block_rows = 256;
+/// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for. A
+/// multiple of every level's block_rows.
+inline constexpr std::int64_t max_block_rows = 264;
 inline constexpr std::int64_t max_tile_rows = 512;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                                                \

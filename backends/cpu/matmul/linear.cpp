@@ -20,7 +20,13 @@ struct Schedule {
 Schedule schedule(const LinearArgs& args) {
   const MatmulKernels& kernels = matmul_kernels(args.isa);
   Schedule s{};
-  s.rows_per_item = max_block_rows;
+  // As few stretches of rows as may be, of equal size and of whole blocks.
+  const std::int64_t stretches =
+      std::max<std::int64_t>(1, (args.rows + max_block_rows - 1) / max_block_rows);
+  const std::int64_t even = (args.rows + stretches - 1) / stretches;
+  s.rows_per_item =
+      std::max<std::int64_t>(1, (even + kernels.block_rows - 1) / kernels.block_rows) *
+      kernels.block_rows;
   if (args.prepared == nullptr) {
     s.kernel = kernels.dense;
     s.panels_per_item = 2;
@@ -30,7 +36,7 @@ Schedule schedule(const LinearArgs& args) {
     s.panels_per_item = 2;
   } else {
     s.kernel = kernels.blocks;
-    s.panels_per_item = 1;
+    s.panels_per_item = args.rows > 4 ? 2 : 1;
   }
   s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;
   s.row_items = (args.rows + s.rows_per_item - 1) / s.rows_per_item;
@@ -47,15 +53,10 @@ LinearJob job_of(const LinearArgs& args) {
   job.outputs = w.outputs();
   job.inputs = w.inputs();
   if (const PreparedRows* rows = args.prepared) {
-    job.codes = rows->codes(0);
-    job.scales = rows->scales(0);
-    job.sums = rows->sums(0);
-    job.negative_sums = rows->negative_sums(0);
-    job.half_sums = rows->half_sums(0);
-    job.negative_half_sums = rows->negative_half_sums(0);
-    job.second = rows->second_digits(0);
-    job.second_count = rows->second_count(0);
-    job.second_capacity = rows->second_capacity();
+    job.first = rows->first();
+    job.second = rows->second();
+    job.second_groups = rows->second_groups();
+    job.second_count = rows->second_count();
     job.tiles = rows->tile(0, 0);
   }
   job.x = args.x;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "kernels.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -9,12 +10,25 @@
 
 namespace tenon::cpu {
 
-struct SecondDigits;
-
 /// How activations are handed to the fast kernels.
 enum class RowForm : std::uint8_t {
   int8,  ///< a byte per element, a scale per 32 elements
   bf16,  ///< rounded to bf16, in AMX tile order
+};
+
+/// Where the numbers of one int8 row lie: element i's code at [4 * step * (i / 4) + i % 4], of 32
+/// elements g the others at [step * g].
+struct Int8Row : RowNumbers {
+  std::int64_t step;
+
+  std::int8_t code(std::int64_t i) const noexcept { return codes[4 * step * (i / 4) + i % 4]; }
+};
+
+/// Second digits of a row: entry e of them is for the group groups[e].
+struct SecondDigits {
+  Int8Row row;
+  const std::int32_t* groups;
+  std::int64_t count;
 };
 
 /// Activation rows X[M, K] in a form that several linear layers can share.
@@ -25,12 +39,16 @@ enum class RowForm : std::uint8_t {
 /// int8: with a = max |x| over 32 elements, scale = a / 127 and q = round-to-even(x * 127 / a) in
 /// [-127, 127]; sums of q per 16 and 32 elements are kept for weights with offsets. A NaN or
 /// infinity makes the scale of its 32 elements, and so every output of its row, NaN or infinite.
+/// Rows lie interleaved in blocks of as many as a kernel's tile takes, so that a tile reads one
+/// stream: `rows_of_block` says how many.
 ///
 /// An outlier makes its group's scale, and with it the error of its 31 neighbours, many times
 /// larger than the other groups'. Groups whose scale exceeds twice the root of the row's mean
 /// squared scale, at most a quarter of them, therefore get second digits: what their codes leave
 /// over, in int8 again. In language models some five groups in a hundred are such; they make three
-/// quarters of the error (SmolLM2's divergence from exact falls to two fifths).
+/// quarters of the error (SmolLM2's divergence from exact falls to two fifths). Rows of a block
+/// share the list of such groups, since outliers keep to their channels; a row that does not need
+/// one has zeros there.
 class PreparedRows {
  public:
   /// The form that `linear` wants for M rows and weights of `dtype` at `isa`: bf16 tiles for
@@ -41,31 +59,25 @@ class PreparedRows {
   static std::size_t size_bytes(RowForm form, std::int64_t rows, std::int64_t inputs) noexcept;
 
   PreparedRows() = default;
-  PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs, std::byte* memory) noexcept;
+  PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs, std::byte* memory,
+               Isa isa = active_isa()) noexcept;
 
   RowForm form() const noexcept { return form_; }
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t inputs() const noexcept { return inputs_; }
 
-  // int8 form; one array per row, arrays of consecutive rows adjacent.
-  std::int8_t* codes(std::int64_t row) const noexcept { return codes_ + row * inputs_; }
-  float* scales(std::int64_t row) const noexcept { return scales_ + row * (inputs_ / 32); }
-  /// scale * (sum of 32 codes)
-  float* sums(std::int64_t row) const noexcept { return sums_ + row * (inputs_ / 32); }
-  /// minus the sum of 32 codes
-  std::int32_t* negative_sums(std::int64_t row) const noexcept {
-    return negative_sums_ + row * (inputs_ / 32);
-  }
-  /// The same two per 16 elements.
-  float* half_sums(std::int64_t row) const noexcept { return half_sums_ + row * (inputs_ / 16); }
-  std::int32_t* negative_half_sums(std::int64_t row) const noexcept {
-    return negative_half_sums_ + row * (inputs_ / 16);
-  }
+  /// int8 form. Rows of a block follow those of the blocks before it, so that the arrays of a
+  /// block's first row start where row-major ones would.
+  Int8Row row(std::int64_t row) const noexcept;
 
-  /// Up to second_capacity() groups of a row, and how many they are.
-  SecondDigits* second_digits(std::int64_t row) const noexcept;
-  std::int32_t* second_count(std::int64_t row) const noexcept { return second_count_ + row; }
-  std::int64_t second_capacity() const noexcept { return inputs_ / 32 / 4; }
+  SecondDigits second_digits(std::int64_t row) const noexcept;
+
+  /// int8 form: what a kernel reads.
+  const RowNumbers& first() const noexcept { return first_; }
+  const RowNumbers& second() const noexcept { return second_; }
+  std::int32_t* second_groups() const noexcept { return second_groups_; }
+  std::int32_t* second_count() const noexcept { return second_count_; }
+  std::int64_t block_rows() const noexcept { return block_rows_; }
 
   // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 32
   // with zeros.
@@ -74,25 +86,28 @@ class PreparedRows {
   }
 
  private:
+  struct Block {
+    std::int64_t first, count;
+  };
+  Block block_of(std::int64_t row) const noexcept;
+  Int8Row row_of(const RowNumbers& numbers, std::int64_t row) const noexcept;
   template <class Carver>
   void carve(Carver& carver) noexcept;
 
   RowForm form_ = RowForm::int8;
   std::int64_t rows_ = 0;
   std::int64_t inputs_ = 0;
-  std::int8_t* codes_ = nullptr;
-  float* scales_ = nullptr;
-  float* sums_ = nullptr;
-  std::int32_t* negative_sums_ = nullptr;
-  float* half_sums_ = nullptr;
-  std::int32_t* negative_half_sums_ = nullptr;
-  SecondDigits* second_ = nullptr;
+  std::int64_t block_rows_ = 1;
+  RowNumbers first_{};
+  RowNumbers second_{};
+  std::int32_t* second_groups_ = nullptr;
   std::int32_t* second_count_ = nullptr;
   std::uint16_t* bf16_ = nullptr;
 };
 
 /// Fills this thread's share of `out` from x, row-major with `stride` elements from row to row.
 /// All threads in [0, threads) must call it, then synchronise, before a `linear` reads `out`.
+/// `isa` as that of `out`.
 void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, int thread,
                   int threads, Isa isa = active_isa()) noexcept;
 

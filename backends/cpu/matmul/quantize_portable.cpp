@@ -34,20 +34,21 @@ void quantize_group(const float* x, std::int8_t* codes, float& scale,
 }  // namespace
 
 void quantize(const QuantizeJob& job) noexcept {
-  const std::int64_t groups = job.inputs / 32;
-  for (std::int64_t r = 0; r < job.count; ++r) {
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const std::int64_t at = r * groups + g;
-      float scale;
-      std::int32_t sums[2];
-      quantize_group(job.x + r * job.stride + 32 * g, job.codes + 32 * at, scale, sums);
-      job.scales[at] = scale;
-      job.sums[at] = scale * static_cast<float>(sums[0] + sums[1]);
-      job.negative_sums[at] = -(sums[0] + sums[1]);
-      for (int half = 0; half < 2; ++half) {
-        job.half_sums[2 * at + half] = scale * static_cast<float>(sums[half]);
-        job.negative_half_sums[2 * at + half] = -sums[half];
-      }
+  for (std::int64_t g = 0; g < job.inputs / 32; ++g) {
+    const std::int64_t at = job.step * g;
+    std::int8_t codes[32];
+    float scale;
+    std::int32_t sums[2];
+    quantize_group(job.x + 32 * g, codes, scale, sums);
+    for (int quad = 0; quad < 8; ++quad) {
+      __builtin_memcpy(job.to.codes + 32 * at + quad * 4 * job.step, codes + 4 * quad, 4);
+    }
+    job.to.scales[at] = scale;
+    job.to.sums[at] = scale * static_cast<float>(sums[0] + sums[1]);
+    job.to.negative_sums[at] = -(sums[0] + sums[1]);
+    for (int half = 0; half < 2; ++half) {
+      job.to.half_sums[2 * at + half * job.step] = scale * static_cast<float>(sums[half]);
+      job.to.negative_half_sums[2 * at + half * job.step] = -sums[half];
     }
   }
 }

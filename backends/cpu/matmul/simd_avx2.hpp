@@ -12,7 +12,12 @@ namespace {
 
 struct Simd {
   static constexpr int lanes = 8;
+#if defined(__AVXVNNI__)
+  static constexpr int tile_rows = 6;  // rows of x that an integer tile takes at once
+#else
   static constexpr int tile_rows = 4;
+#endif
+  static constexpr int tile_panels = 1;
   static constexpr int dense_rows = 6;
   static constexpr int dense_panels = 1;
   using Int = __m256i;
@@ -121,8 +126,8 @@ struct Dot {
     sum = Simd::broadcast_times<offset>(negative_sum);
   }
   template <int step>
-  TENON_INLINE void add(__m256i codes, const std::int8_t* x) {
-    sum = _mm256_dpbusd_avx_epi32(sum, codes, Simd::broadcast_quad(x));
+  TENON_INLINE void add(__m256i codes, __m256i quad) {
+    sum = _mm256_dpbusd_avx_epi32(sum, codes, quad);
   }
   TENON_INLINE __m256i total() const { return sum; }
 };
@@ -140,8 +145,7 @@ struct Dot {
     sum = bits == 8 ? _mm256_setzero_si256() : Simd::broadcast_times<offset>(negative_sum);
   }
   template <int step>
-  TENON_INLINE void add(__m256i codes, const std::int8_t* x) {
-    const __m256i quad = Simd::broadcast_quad(x);
+  TENON_INLINE void add(__m256i codes, __m256i quad) {
     __m256i product;
     if constexpr (bits == 8) {
       const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
@@ -150,8 +154,11 @@ struct Dot {
       product = _mm256_maddubs_epi16(codes, quad);
     }
     pairs = step % span == 0 ? product : _mm256_add_epi16(pairs, product);
+    // Without these GCC adds all products at the end, and keeps them in memory till then.
+    if constexpr (span > 1) asm("" : "+x"(pairs));
     if constexpr (step % span == span - 1 || step == steps - 1) {
       sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+      asm("" : "+x"(sum));
     }
   }
   TENON_INLINE __m256i total() const { return sum; }

@@ -12,7 +12,8 @@ namespace {
 
 struct Simd {
   static constexpr int lanes = 16;
-  static constexpr int tile_rows = 8;    // rows of x that an integer tile takes at once
+  static constexpr int tile_rows = 6;    // rows of x that an integer tile takes at once
+  static constexpr int tile_panels = 2;  // and panels of W
   static constexpr int dense_rows = 12;  // the same for f32 tiles of two panels
   static constexpr int dense_panels = 2;
   using Int = __m512i;
@@ -114,8 +115,8 @@ struct Dot {
     sum = Simd::broadcast_times<offset>(negative_sum);
   }
   template <int step>
-  TENON_INLINE void add(__m512i codes, const std::int8_t* x) {
-    sum = _mm512_dpbusd_epi32(sum, codes, Simd::broadcast_quad(x));
+  TENON_INLINE void add(__m512i codes, __m512i quad) {
+    sum = _mm512_dpbusd_epi32(sum, codes, quad);
   }
   TENON_INLINE __m512i total() const { return sum; }
 };
@@ -133,8 +134,7 @@ struct Dot {
     sum = bits == 8 ? _mm512_setzero_si512() : Simd::broadcast_times<offset>(negative_sum);
   }
   template <int step>
-  TENON_INLINE void add(__m512i codes, const std::int8_t* x) {
-    const __m512i quad = Simd::broadcast_quad(x);
+  TENON_INLINE void add(__m512i codes, __m512i quad) {
     __m512i product;
     if constexpr (bits == 8) {
       const __m512i w = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
@@ -145,8 +145,11 @@ struct Dot {
       product = _mm512_maddubs_epi16(codes, quad);
     }
     pairs = step % span == 0 ? product : _mm512_add_epi16(pairs, product);
+    // Without these GCC adds all products at the end, and keeps them in memory till then.
+    if constexpr (span > 1) asm("" : "+v"(pairs));
     if constexpr (step % span == span - 1 || step == steps - 1) {
       sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+      asm("" : "+v"(sum));
     }
   }
   TENON_INLINE __m512i total() const { return sum; }

@@ -28,6 +28,7 @@ TENON_INLINE T load_as(const void* p) {
 struct Simd {
   static constexpr int lanes = 4;
   static constexpr int tile_rows = 4;
+  static constexpr int tile_panels = 1;
   static constexpr int dense_rows = 3;
   static constexpr int dense_panels = 1;
   using Int = Bytes16;
@@ -52,6 +53,12 @@ struct Simd {
     Int v;
     for (int i = 0; i < 16; ++i) v[i] = table[index[i]];
     return v;
+  }
+
+  /// Four bytes in every lane.
+  TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
+    const auto quad = load_as<std::int32_t>(p);
+    return reinterpret_cast<Int>(Words4{quad, quad, quad, quad});
   }
 
   TENON_INLINE static Float to_float(Words4 v) { return __builtin_convertvector(v, Float); }
@@ -115,11 +122,10 @@ struct Dot {
   }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>
-  TENON_INLINE void add(Bytes16 codes, const std::int8_t* x) {
-    const auto pairs = reinterpret_cast<Halves8>(codes);
-    const Halves8 even = (pairs & 255) * Halves8{x[0], x[2], x[0], x[2], x[0], x[2], x[0], x[2]};
-    const Halves8 odd =
-        ((pairs >> 8) & 255) * Halves8{x[1], x[3], x[1], x[3], x[1], x[3], x[1], x[3]};
+  TENON_INLINE void add(Bytes16 codes, Bytes16 quad) {
+    const auto pairs = reinterpret_cast<Halves8>(codes), x = reinterpret_cast<Halves8>(quad);
+    const Halves8 even = (pairs & 255) * ((x << 8) >> 8);
+    const Halves8 odd = ((pairs >> 8) & 255) * (x >> 8);
     if constexpr (bits == 8) {
       sum += both_halves(even) + both_halves(odd);
     } else {

@@ -15,9 +15,17 @@ namespace {
 /// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
 /// prefetch alone stops at each page.
 constexpr std::int64_t prefetch_distance = 1024;
-constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
-constexpr std::int64_t stretch_groups =
-    16;  // groups of 32 unpacked at once: 8 KiB of a panel's codes
+constexpr std::int64_t direct_rows = 4;   // most rows that read packed weights
+constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
+
+/// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
+TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
+  if (groups <= most_groups) return groups;
+  const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
+  return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
+}
+
+/// A stretch of a panel with codes at a byte each and scales in f32.
 template <int bits_, int offset_, int group_, bool has_min_>
 struct UnpackedPanel {
   static constexpr int bits = bits_;
@@ -57,9 +65,9 @@ struct UnpackedPanel {
 /// Stretches of the panels of a tile.
 struct Scratch {
   struct Panel {
-    alignas(64) std::uint8_t codes[stretch_groups * 512];
-    alignas(64) float scales[stretch_groups * 2 * 16];
-    alignas(64) float mins[stretch_groups * 2 * 16];
+    alignas(64) std::uint8_t codes[most_groups * 512];
+    alignas(64) float scales[most_groups * 2 * 16];
+    alignas(64) float mins[most_groups * 2 * 16];
   };
   Panel panels[Simd::tile_panels];
   alignas(64) float sums[max_block_rows * 16 * Simd::tile_panels];
@@ -205,7 +213,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
 template <DType dtype>
 void few_rows(const LinearJob& job, const LinearBlock& block) {
   alignas(64) float sums[direct_rows * 16];
-  const std::int64_t groups = job.inputs / 32;
+  const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
   const std::int64_t rows = block.last_row - block.first_row;
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
@@ -215,8 +223,8 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
       panel[0].part = part;
       float* out = sums + part * Simd::lanes;
       // By the stretches of many_rows, so that sums have one order.
-      for (std::int64_t g = 0; g == 0 || g < groups; g += stretch_groups) {
-        const std::int64_t end = smaller(g + stretch_groups, groups);
+      for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
+        const std::int64_t end = smaller(g + stretch, groups);
         switch (rows) {
           case 1:
             tile<1>(job, panel, block.first_row, g, end, g != 0, out);
@@ -273,10 +281,11 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
   using Packed = PackedPanel<dtype>;
   using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
   constexpr std::int64_t width = sums_width(panels);
-  const std::int64_t groups = job.inputs / 32, rows = block.last_row - block.first_row;
+  const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
+  const std::int64_t rows = block.last_row - block.first_row;
   if (groups == 0) __builtin_memset(scratch.sums, 0, sizeof scratch.sums);
-  for (std::int64_t g = 0; g < groups; g += stretch_groups) {
-    const std::int64_t end = smaller(g + stretch_groups, groups);
+  for (std::int64_t g = 0; g < groups; g += stretch) {
+    const std::int64_t end = smaller(g + stretch, groups);
     for (int part = 0; part < parts; ++part) {
       Unpacked unpacked[panels];
       for (std::size_t i = 0; i < panels; ++i) {

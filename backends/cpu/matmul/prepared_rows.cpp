@@ -65,6 +65,9 @@ void clear_entry(const Int8Row& second, std::int64_t entry) {
   }
 }
 
+/// Times the root of a row's mean squared scale: the scales from which on groups get second digits.
+constexpr double second_digits_from = 3;
+
 /// The largest square of a scale in a row that needs no second digits.
 double limit_of(const Int8Row& row, std::int64_t groups) {
   double squares = 0;
@@ -73,7 +76,7 @@ double limit_of(const Int8Row& row, std::int64_t groups) {
     squares += scale * scale;
   }
   // A scale that is not finite makes the limit so, which nothing exceeds.
-  return 4 * squares / static_cast<double>(groups);
+  return second_digits_from * second_digits_from * squares / static_cast<double>(groups);
 }
 
 /// Second digits for the groups of a block of rows that need them; its codes and scales are there.

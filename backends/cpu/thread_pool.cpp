@@ -66,6 +66,28 @@ void Barrier::wait() noexcept {
   }
 }
 
+bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& range) noexcept {
+  const Range all = split(items, owner, threads);
+  std::atomic<std::uint64_t>& taken = shares_[owner].of_call;
+  std::uint64_t seen = taken.load(std::memory_order_relaxed);
+  while (true) {
+    // An owner who is further on found nothing left here; one who is not here yet took nothing.
+    const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(seen >> 32) - calls_);
+    if (ahead > 0) return false;
+    const std::int64_t before = ahead < 0 ? 0 : static_cast<std::int64_t>(seen & 0xFFFFFFFFu);
+    range.begin = all.begin + before;
+    if (range.begin >= all.end) return false;
+    const std::int64_t left = all.end - range.begin;
+    range.end = range.begin + std::min(left, std::max(grain, left / 2));
+    const auto after = static_cast<std::uint64_t>(range.end - all.begin);
+    // The items' own data is ordered by barriers.
+    if (taken.compare_exchange_weak(seen, std::uint64_t{calls_} << 32 | after,
+                                    std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+}
+
 struct ThreadPool::State {
   // A worker sleeps on its own word, so a region of few threads wakes only those.
   struct alignas(64) Slot {
@@ -73,12 +95,12 @@ struct ThreadPool::State {
     std::exception_ptr error;
     std::thread thread;
   };
+  std::vector<TakenShare> shares;
   struct Region {
     Trampoline call;
     void* function;
     int threads;
     Barrier barrier;
-    alignas(64) std::atomic<std::int64_t> next{0};
   };
 
   std::vector<Slot> slots;
@@ -88,12 +110,13 @@ struct ThreadPool::State {
   std::atomic<bool> stopping{false};
   alignas(64) std::atomic<std::int32_t> unfinished{0};
 
-  explicit State(int threads) : slots(static_cast<std::size_t>(threads)) {}
+  explicit State(int threads)
+      : shares(static_cast<std::size_t>(threads)), slots(static_cast<std::size_t>(threads)) {}
 
   void run_body(Region& r, int thread) noexcept {
     const bool outer = std::exchange(inside_region, true);
     try {
-      Worker worker{thread, r.threads, r.barrier, r.next};
+      Worker worker(thread, r.threads, r.barrier, shares.data());
       r.call(r.function, worker);
     } catch (...) {
       slots[static_cast<std::size_t>(thread)].error = std::current_exception();
@@ -145,15 +168,16 @@ int ThreadPool::threads() const noexcept { return threads_; }
 void ThreadPool::run_erased(Trampoline call, void* function, int limit) {
   if (inside_region) {
     Barrier barrier(1);
-    std::atomic<std::int64_t> next{0};
-    Worker worker{0, 1, barrier, next};
+    TakenShare share;
+    Worker worker(0, 1, barrier, &share);
     call(function, worker);
     return;
   }
   const int threads = std::max(1, std::min(threads_, limit));
   State& s = *state_;
   const std::lock_guard lock(s.one_region);
-  State::Region region{call, function, threads, Barrier(threads), {}};
+  State::Region region{call, function, threads, Barrier(threads)};
+  for (TakenShare& share : s.shares) share.of_call.store(0, std::memory_order_relaxed);
   s.region = &region;
   s.unfinished.store(threads - 1, std::memory_order_relaxed);
   for (int i = 1; i < threads; ++i) s.wake(s.slots[static_cast<std::size_t>(i)]);

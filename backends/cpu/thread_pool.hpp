@@ -28,15 +28,51 @@ class Barrier {
   alignas(64) std::atomic<std::int32_t> phase_{0};
 };
 
+/// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal
+/// to within one item.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+constexpr Range split(std::int64_t count, int thread, int threads) noexcept {
+  return {count * thread / threads, count * (thread + 1) / threads};
+}
+
+/// How much of a thread's share has been taken: the number of the call in the high half, so that
+/// nobody need set it back between calls, items in the low half.
+struct alignas(64) TakenShare {
+  std::atomic<std::uint64_t> of_call{0};
+};
+
 /// What a worker of a region knows about itself.
-struct Worker {
-  int thread;  ///< 0 is the thread that called `run`
-  int threads;
+class Worker {
+ public:
+  /// `shares`: one per thread of the region, zeroes.
+  Worker(int index, int count, Barrier& common, TakenShare* shares) noexcept
+      : thread(index), threads(count), barrier(common), shares_(shares) {}
+
+  const int thread;  ///< 0 is the thread that called `run`
+  const int threads;
   Barrier& barrier;  ///< shared by all threads of the region; all must cross it equally often
 
-  /// A counter shared by the region, 0 at its start, for handing out work items:
-  /// `worker.next.fetch_add(chunk, std::memory_order_relaxed)`.
-  std::atomic<std::int64_t>& next;
+  /// Calls run(begin, end) on this thread for stretches of [0, items), until with the other
+  /// threads' calls every item is done or taken. Each thread has an even share of neighbours and
+  /// takes from it by halves, down to `grain` items; who is done helps the others. All threads of
+  /// the region must make the same calls in the same order. items < 2^32. No barrier inside.
+  template <class F>
+  void share(std::int64_t items, std::int64_t grain, F&& run) {
+    ++calls_;
+    for (int i = 0; i < threads; ++i) {
+      const int owner = thread + i < threads ? thread + i : thread + i - threads;
+      for (Range range{}; take(owner, items, grain, range);) run(range.begin, range.end);
+    }
+  }
+
+ private:
+  bool take(int owner, std::int64_t items, std::int64_t grain, Range& range) noexcept;
+
+  TakenShare* shares_;
+  std::uint32_t calls_ = 0;
 };
 
 /// Threads that run one parallel region at a time.
@@ -79,15 +115,5 @@ class ThreadPool {
   std::unique_ptr<State> state_;
   int threads_ = 1;
 };
-
-/// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal
-/// to within one item.
-struct Range {
-  std::int64_t begin;
-  std::int64_t end;
-};
-constexpr Range split(std::int64_t count, int thread, int threads) noexcept {
-  return {count * thread / threads, count * (thread + 1) / threads};
-}
 
 }  // namespace tenon::cpu

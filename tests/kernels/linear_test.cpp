@@ -357,10 +357,9 @@ TEST_CASE("linear: items in any order, several layers in one region") {
     pool.run([&](cpu::Worker& w) {
       cpu::prepare_rows(a.x.data(), 128, rows, w.thread, w.threads, isa);
       w.barrier.wait();
-      const std::int64_t items = cpu::linear_items(la);
-      for (std::int64_t i; (i = w.next.fetch_add(1)) < items;) {
-        cpu::linear_range(la, items - 1 - i, items - i);
-      }
+      w.share(cpu::linear_items(la), 1, [&](std::int64_t begin, std::int64_t end) {
+        cpu::linear_range(la, begin, end);
+      });
       cpu::linear(lb, w.thread, w.threads);
     });
     CAPTURE(name(isa));

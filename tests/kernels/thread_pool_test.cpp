@@ -1,6 +1,8 @@
 #include "backends/cpu/thread_pool.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -61,13 +63,31 @@ TEST_CASE("thread pool: the barrier orders what lies before and after it") {
   }
 }
 
-TEST_CASE("thread pool: the shared counter hands out every item once") {
+TEST_CASE("thread pool: shares hand out every item of every call once, to whoever is free") {
   ThreadPool pool(4);
-  std::vector<std::atomic<int>> taken(1000);
-  pool.run([&](Worker& w) {
-    for (std::int64_t i; (i = w.next.fetch_add(1)) < 1000;) ++taken[static_cast<std::size_t>(i)];
-  });
-  for (const auto& count : taken) REQUIRE(count == 1);
+  constexpr std::int64_t sizes[] = {1000, 3, 0, 1, 64, 777};
+  std::vector<std::atomic<int>> taken(1000 * std::size(sizes));
+  std::atomic<std::int64_t> helped = 0;
+  for (int region = 0; region < 10; ++region) {
+    pool.run([&](Worker& w) {
+      for (std::size_t call = 0; call < std::size(sizes); ++call) {
+        w.share(sizes[call], 2, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i)
+            ++taken[1000 * call + static_cast<std::size_t>(i)];
+          const cpu::Range own = cpu::split(sizes[call], w.thread, w.threads);
+          if (begin < own.begin || begin >= own.end) ++helped;
+          // One thread is slow, so that the others have something to help with.
+          if (w.thread == 2) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        });
+      }
+    });
+  }
+  for (std::size_t call = 0; call < std::size(sizes); ++call) {
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      REQUIRE(taken[1000 * call + static_cast<std::size_t>(i)] == (i < sizes[call] ? 10 : 0));
+    }
+  }
+  CHECK(helped > 0);
 }
 
 TEST_CASE("thread pool: the exception of the lowest thread reaches the caller") {

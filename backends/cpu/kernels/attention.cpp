@@ -82,7 +82,9 @@ class AttentionTask final : public Task {
       args.out = context.pointer<float>(y_) + b * args.queries * args.out_row;
       if (mask_) args.mask = context.pointer<const float>(*mask_) + b * mask_batch_;
       args.workspace = context.zeroed(workspace_ + b * workspace_bytes_);
-      attention(args, context.worker.thread, context.worker.threads);
+      context.worker.share(attention_items(args), 1, [&](std::int64_t begin, std::int64_t end) {
+        attention_range(args, begin, end);
+      });
     }
   }
 

@@ -53,7 +53,9 @@ class LinearTask final : public Task {
       args.residual = context.pointer<const float>(*residual_);
       args.residual_stride = shape_.outputs;
     }
-    linear(args, context.worker.thread, context.worker.threads);
+    context.worker.share(linear_items(args), 1, [&](std::int64_t begin, std::int64_t end) {
+      linear_range(args, begin, end);
+    });
   }
 
  private:

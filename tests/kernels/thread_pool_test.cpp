@@ -74,7 +74,7 @@ TEST_CASE("thread pool: shares hand out every item of every call once, to whoeve
         w.share(sizes[call], 2, [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t i = begin; i < end; ++i)
             ++taken[1000 * call + static_cast<std::size_t>(i)];
-          const cpu::Range own = cpu::split(sizes[call], w.thread, w.threads);
+          const tenon::cpu::Range own = tenon::cpu::split(sizes[call], w.thread, w.threads);
           if (begin < own.begin || begin >= own.end) ++helped;
           // One thread is slow, so that the others have something to help with.
           if (w.thread == 2) std::this_thread::sleep_for(std::chrono::microseconds(200));

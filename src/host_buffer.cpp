@@ -3,6 +3,7 @@
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
+#include <tenon/io/input_file.hpp>
 
 #include <cstring>
 #include <new>
@@ -97,6 +98,27 @@ HostBuffer HostBuffer::mapped(const void* bytes, const Shape& shape,
   storage->keeper = std::move(keeper);
   // A view is what kernels write through, too; is_read_only() guards this one.
   return {std::move(storage), HostView(const_cast<void*>(bytes), shape)};
+}
+
+HostBuffer HostBuffer::mapped(std::shared_ptr<const io::InputFile> file, std::uint64_t offset,
+                              const Shape& shape) {
+  const std::span<const std::byte> all = file->mapped();
+  const auto bytes = static_cast<std::uint64_t>(shape.bytes());
+  if (offset > all.size() || bytes > all.size() - offset) {
+    throw Error(Errc::out_of_range, file->name(),
+                fmt::format("{} bytes from {} on of {} mapped ones", bytes, offset, all.size()));
+  }
+  auto storage = std::make_shared<Storage>();
+  storage->ownership = Ownership::mapped;
+  storage->file = std::move(file);
+  return {std::move(storage), HostView(const_cast<std::byte*>(all.data() + offset), shape)};
+}
+
+void HostBuffer::release_pages() const noexcept {
+  if (storage_ == nullptr || storage_->file == nullptr || !is_contiguous()) return;
+  storage_->file->advise(static_cast<std::uint64_t>(view_.data - storage_->file->mapped().data()),
+                         static_cast<std::uint64_t>(shape().bytes()),
+                         io::InputFile::Advice::dont_need);
 }
 
 HostBuffer HostBuffer::copy_of(const Shape& shape, DType dtype, const void* values,

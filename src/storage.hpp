@@ -18,6 +18,7 @@ struct HostBuffer::Storage {
   std::unique_ptr<void, Free> allocation;
   MemChunk chunk;
   std::shared_ptr<const void> keeper;
+  std::shared_ptr<const io::InputFile> file;
 };
 
 /// The deleter of a chunk that HostBuffer::to_device wraps around an array's bytes. Buffer::to_host

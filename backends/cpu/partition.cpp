@@ -347,9 +347,11 @@ class CpuPartition final : public Partition {
           constants.prepared.get("cpu/packed/" + slot.name, [&]() -> std::shared_ptr<const void> {
             auto weights =
                 std::make_shared<PackedWeights>(slot.shape.dtype(), slot.shape[0], slot.shape[1]);
-            const std::byte* rows = constants.buffers[i].host_view().data;
-            compiled_->pool->run(
-                [&](Worker& worker) { weights->pack(rows, worker.thread, worker.threads); });
+            const HostBuffer rows = constants.buffers[i].to_host();
+            compiled_->pool->run([&](Worker& worker) {
+              weights->pack(rows.bytes(), worker.thread, worker.threads);
+            });
+            rows.release_pages();  // one copy of the weights in memory is enough
             return weights;
           }));
     }

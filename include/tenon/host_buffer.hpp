@@ -4,6 +4,7 @@
 #include <tenon/host_view.hpp>
 #include <tenon/shape.hpp>
 
+#include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -12,6 +13,10 @@
 #include <vector>
 
 namespace tenon {
+
+namespace io {
+class InputFile;
+}
 
 class Buffer;
 
@@ -42,6 +47,9 @@ class HostBuffer {
   /// Wraps bytes that `keeper` keeps alive, e.g. a mapped file; such arrays are read-only.
   static HostBuffer mapped(const void* bytes, const Shape& shape,
                            std::shared_ptr<const void> keeper);
+  /// The bytes of a mapped file from `offset` on. Errc::out_of_range where they go beyond its end.
+  static HostBuffer mapped(std::shared_ptr<const io::InputFile> file, std::uint64_t offset,
+                           const Shape& shape);
 
   /// A copy of `values`, one per element, row-major; dtype_of<T>() must be the shape's dtype and
   /// the count the shape's (Errc::shape_mismatch).
@@ -60,6 +68,10 @@ class HostBuffer {
   Ownership ownership() const noexcept;
   bool is_contiguous() const noexcept { return view_.is_contiguous(); }
   bool is_read_only() const noexcept { return ownership() == Ownership::mapped; }
+
+  /// Lets the pages of an array from a mapped file leave this process's memory, because their
+  /// content is not needed soon; whoever reads them brings them back. Nothing for other arrays.
+  void release_pages() const noexcept;
 
   /// The array as kernels take it. Writing through the view of a mapped buffer is undefined.
   const HostView& view() const noexcept { return view_; }

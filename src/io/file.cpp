@@ -38,7 +38,7 @@ HostBuffer TensorEntry::data() const {
     const std::byte* const bytes = file->mapped().data() + offset_bytes;
     if (is_aligned(bytes, shape.dtype())) {
       file->check_unchanged();
-      return HostBuffer::mapped(bytes, shape, file);
+      return HostBuffer::mapped(file, offset_bytes, shape);
     }
   }
   HostBuffer copy = HostBuffer::uninitialized(shape);

@@ -106,7 +106,7 @@ class RawReader {
   HostBuffer read(const Constant& constant) const {
     HostBuffer array;
     if (file_->is_mapped() && constant.size_bytes > 0) {
-      array = HostBuffer::mapped(file_->mapped().data() + constant.offset, constant.shape, file_);
+      array = HostBuffer::mapped(file_, constant.offset, constant.shape);
     } else {
       array = HostBuffer::uninitialized(constant.shape);
       file_->read(constant.offset,

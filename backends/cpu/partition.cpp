@@ -343,22 +343,34 @@ class CpuPartition final : public Partition {
     for (std::size_t i = 0; i < packed.size(); ++i) {
       if (!compiled_->packed[i]) continue;
       const ConstantSlot& slot = compiled_->constants[i];
-      packed[i] = std::static_pointer_cast<const PackedWeights>(
-          constants.prepared.get("cpu/packed/" + slot.name, [&]() -> std::shared_ptr<const void> {
-            auto weights =
-                std::make_shared<PackedWeights>(slot.shape.dtype(), slot.shape[0], slot.shape[1]);
-            const HostBuffer rows = constants.buffers[i].to_host();
-            compiled_->pool->run([&](Worker& worker) {
-              weights->pack(rows.bytes(), worker.thread, worker.threads);
-            });
-            rows.release_pages();  // one copy of the weights in memory is enough
-            return weights;
-          }));
+      packed[i] = std::static_pointer_cast<const PackedWeights>(constants.prepared.get(
+          "cpu/packed/" + slot.name,
+          [&]() -> std::shared_ptr<const void> { return pack(constants.buffers[i].to_host()); }));
     }
     return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed));
   }
 
  private:
+  /// The rows in their packed form. What is packed leaves memory piece by piece, so that there
+  /// never are two copies of a large weight.
+  std::shared_ptr<const PackedWeights> pack(const HostBuffer& rows) const {
+    constexpr std::int64_t piece_bytes = std::int64_t{8} << 20;
+    const Shape& shape = rows.shape();
+    auto weights = std::make_shared<PackedWeights>(shape.dtype(), shape[0], shape[1]);
+    const std::int64_t panel_bytes =
+        std::max<std::int64_t>(1, shape.bytes() / std::max<std::int64_t>(1, weights->panels()));
+    const std::int64_t piece = std::max<std::int64_t>(1, piece_bytes / panel_bytes);
+    for (std::int64_t begin = 0; begin < weights->panels(); begin += piece) {
+      const Range panels{begin, std::min(begin + piece, weights->panels())};
+      compiled_->pool->run([&](Worker& worker) {
+        weights->pack(rows.bytes(), panels, worker.thread, worker.threads);
+      });
+      rows.slice(0, panels.begin * panel_rows, std::min(panels.end * panel_rows, shape[0]))
+          .release_pages();
+    }
+    return weights;
+  }
+
   std::shared_ptr<const Compiled> compiled_;
 };
 

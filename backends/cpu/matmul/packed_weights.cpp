@@ -1,6 +1,5 @@
 #include "packed_weights.hpp"
 
-#include "../thread_pool.hpp"
 #include "layout.hpp"
 #include "pack.hpp"
 
@@ -98,11 +97,11 @@ std::size_t PackedWeights::scale_bytes() const noexcept {
   return is_plain(dtype_) ? 0 : scale_section_bytes(block_format(dtype_), inputs_);
 }
 
-void PackedWeights::pack(const std::byte* rows, int thread, int threads) noexcept {
+void PackedWeights::pack(const std::byte* rows, Range panels, int thread, int threads) noexcept {
   const auto row_bytes =
       static_cast<std::size_t>(inputs_ / block_size(dtype_) * block_bytes(dtype_));
-  const Range range = split(panels(), thread, threads);
-  for (std::int64_t p = range.begin; p < range.end; ++p) {
+  const Range range = split(panels.end - panels.begin, thread, threads);
+  for (std::int64_t p = panels.begin + range.begin; p < panels.begin + range.end; ++p) {
     const std::int64_t first = p * panel_rows;
     const PanelSource source{rows + static_cast<std::size_t>(first) * row_bytes, row_bytes,
                              static_cast<int>(std::min(panel_rows, outputs_ - first)), inputs_};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../thread_pool.hpp"
 #include "aligned_buffer.hpp"
 
 #include <tenon/dtype.hpp>
@@ -43,7 +44,11 @@ class PackedWeights {
   /// Fills this thread's share of an allocated object from rows as files store them: row-major,
   /// rows contiguous, blocks along K. Every thread in [0, threads) must call it (in any order, no
   /// barrier needed inside); afterwards synchronise before use.
-  void pack(const std::byte* rows, int thread, int threads) noexcept;
+  void pack(const std::byte* rows, int thread, int threads) noexcept {
+    pack(rows, {0, panels()}, thread, threads);
+  }
+  /// As above for some panels only; `rows` is still the first of all.
+  void pack(const std::byte* rows, Range panels, int thread, int threads) noexcept;
 
   /// Writes W[row, 0..K) as f32, bit-equal to dequantising the file's row. For embedding look-up
   /// from a matrix that is tied to the output head.

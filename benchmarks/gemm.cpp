@@ -1,17 +1,27 @@
-// Speed of linear layers by weight type and number of rows, as a fraction of what the machine can
-// do: one row against reading memory, many rows against integer dot products or bf16 tiles.
+// Matrix products y = x W^T by weight type and number of rows, beside OpenBLAS, oneDNN and ggml,
+// and as shares of what the machine can do: arithmetic for many rows, reading memory for few.
 //
-//   bench_gemm [--threads N] [--outputs N] [--inputs K] [--isa LEVEL] [--type TYPE]
-
+//   bench_gemm [--threads N] [--outputs N] [--inputs K] [--rows M] [--type TYPE] [--cube S]
+//              [--ggml FOLDER] [--isa LEVEL] [--seconds S]
+//
+// Weights are packed beforehand wherever a library can; Tenon's times include the quantisation of x
+// that its block types take, ggml's as well. `--cube S` multiplies two S x S matrices of f32
+// instead, neither packed beforehand. `--ggml` names a folder with libggml-base.so and
+// libggml-cpu.so. All take turns,
+// `--seconds` each for a size; medians are printed, and for each other library how many times its
+// speed Tenon's is. OpenBLAS picks its kernels by CPU model; where it does not know the model,
+// OPENBLAS_CORETYPE (SkylakeX, Haswell, ...) tells it.
 #include "backends/cpu/matmul/matmul.hpp"
 #include "backends/cpu/thread_pool.hpp"
+#include "gemm_peers.hpp"
 #include "limits.hpp"
-#include "timing.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/quant.hpp>
 
-#include <cstring>
+#include <algorithm>
+#include <chrono>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -23,90 +33,241 @@ namespace {
 
 using namespace tenon;
 using namespace tenon::cpu;
+using bench::Product;
+using bench::Run;
 
 struct Options {
   int threads = 0;
-  std::int64_t outputs = 2048, inputs = 2048;
-  std::string type;
+  std::int64_t outputs = 2048, inputs = 2048, rows = 0, cube = 0;
+  std::string type, ggml;
+  double seconds = 0.5;
 };
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i];
+    if (i + 1 == argc) {
+      throw Error(Errc::bad_argument, "bench_gemm", "no value for " + std::string(name));
+    }
     const std::string value = argv[i + 1];
-    if (name == "--threads") options.threads = std::stoi(value);
-    if (name == "--outputs") options.outputs = std::stoll(value);
-    if (name == "--inputs") options.inputs = std::stoll(value);
-    if (name == "--type") options.type = value;
-    if (name == "--isa") {
+    if (name == "--threads") {
+      options.threads = std::stoi(value);
+    } else if (name == "--outputs") {
+      options.outputs = std::stoll(value);
+    } else if (name == "--inputs") {
+      options.inputs = std::stoll(value);
+    } else if (name == "--rows") {
+      options.rows = std::stoll(value);
+    } else if (name == "--cube") {
+      options.cube = std::stoll(value);
+    } else if (name == "--type") {
+      options.type = value;
+    } else if (name == "--ggml") {
+      options.ggml = value;
+    } else if (name == "--seconds") {
+      options.seconds = std::stod(value);
+    } else if (name == "--isa") {
       const auto isa = find_isa(value);
       if (!isa) throw Error(Errc::bad_argument, "bench_gemm", "no level " + value);
       set_active_isa(*isa);
+    } else {
+      throw Error(Errc::bad_argument, "bench_gemm", "no option " + std::string(name));
     }
   }
   return options;
 }
 
-// Copies of one matrix, enough that one row's worth of work comes from memory, not from cache.
-std::vector<PackedWeights> copies(ThreadPool& pool, DType dtype, const Options& options,
-                                  std::mt19937& random) {
-  std::normal_distribution<float> normal(0.0f, 0.02f);
-  std::vector<float> values(static_cast<std::size_t>(options.outputs * options.inputs));
-  for (float& v : values) v = normal(random);
-  const std::int64_t count = options.outputs * options.inputs;
-  std::vector<std::byte> blocks(
-      static_cast<std::size_t>(count / block_size(dtype) * block_bytes(dtype)));
-  quantize(dtype, values.data(), blocks.data(), count);
-  std::vector<PackedWeights> weights;
-  std::size_t bytes = 0;
-  while (bytes < (std::size_t{256} << 20)) {
-    PackedWeights& w = weights.emplace_back(dtype, options.outputs, options.inputs);
-    pool.run([&](Worker& worker) { w.pack(blocks.data(), worker.thread, worker.threads); });
-    bytes += w.bytes().size();
+std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// Memory that each thread of a pool needs, side by side.
+class ThreadMemory {
+ public:
+  ThreadMemory(std::size_t bytes, int threads)
+      : step_(round_to_line(bytes)), memory_(step_ * static_cast<std::size_t>(threads)) {}
+  std::byte* of(int thread) { return memory_.data() + step_ * static_cast<std::size_t>(thread); }
+
+ private:
+  std::size_t step_;
+  AlignedBuffer memory_;
+};
+
+/// A linear layer as the CPU backend runs it in fast precision.
+Run tenon_run(ThreadPool& pool, const Product& p) {
+  struct State {
+    std::vector<PackedWeights> weights;
+    std::vector<float> y;
+    AlignedBuffer prepared;
+    std::optional<ThreadMemory> scratch;
+    PreparedRows rows;
+    LinearArgs args;
+    std::size_t next = 0;
+  };
+  auto state = std::make_shared<State>();
+  const std::int64_t count = p.outputs * p.inputs;
+  std::vector<std::byte> stored(
+      static_cast<std::size_t>(count / block_size(p.dtype) * block_bytes(p.dtype)));
+  quantize(p.dtype, p.weights.data(), stored.data(), count);
+  for (int i = 0; i < p.copies; ++i) {
+    PackedWeights& w = state->weights.emplace_back(p.dtype, p.outputs, p.inputs);
+    pool.run([&](Worker& worker) { w.pack(stored.data(), worker.thread, worker.threads); });
   }
-  return weights;
+  state->y.resize(static_cast<std::size_t>(p.rows * p.outputs));
+  LinearArgs& args = state->args;
+  args.weights = state->weights.data();
+  args.rows = p.rows;
+  args.y = state->y.data();
+  args.y_stride = p.outputs;
+  if (const auto form = PreparedRows::form_for(p.dtype, p.rows, p.inputs)) {
+    state->prepared = AlignedBuffer(PreparedRows::size_bytes(*form, p.rows, p.inputs));
+    state->rows = PreparedRows(*form, p.rows, p.inputs, state->prepared.data());
+    args.prepared = &state->rows;
+  } else {
+    args.x = p.x.data();
+    args.x_stride = p.inputs;
+  }
+  state->scratch.emplace(linear_scratch_bytes(args), pool.threads());
+  return [&pool, state, x = p.x.data(), inputs = p.inputs] {
+    const PackedWeights& w = state->weights[state->next++ % state->weights.size()];
+    pool.run([&](Worker& worker) {
+      LinearArgs mine = state->args;
+      mine.weights = &w;
+      mine.scratch = state->scratch->of(worker.thread);
+      if (mine.prepared != nullptr) {
+        prepare_rows(x, inputs, *mine.prepared, worker.thread, worker.threads);
+        worker.barrier.wait();
+      }
+      worker.share(linear_items(mine), 1,
+                   [&](std::int64_t begin, std::int64_t end) { linear_range(mine, begin, end); });
+    });
+  };
 }
 
-void measure(ThreadPool& pool, DType dtype, const Options& options, const bench::Limits& limits) {
-  std::mt19937 random(1);
-  const std::vector<PackedWeights> weights = copies(pool, dtype, options, random);
-  const std::int64_t n = options.outputs, k = options.inputs;
-  std::normal_distribution<float> normal;
-  for (const std::int64_t rows : {1, 4, 8, 32, 128, 512}) {
-    std::vector<float> x(static_cast<std::size_t>(rows * k)), y(static_cast<std::size_t>(rows * n));
-    for (float& v : x) v = normal(random);
-    const RowForm form = PreparedRows::preferred_form(rows);
-    AlignedBuffer memory(is_block(dtype) ? PreparedRows::size_bytes(form, rows, k) : 0);
-    const PreparedRows prepared(form, rows, k, memory.data());
-    std::size_t next = 0;
-    const double seconds = bench::shortest([&] {
-      LinearArgs args;
-      args.weights = &weights[next++ % weights.size()];
-      args.rows = rows;
-      args.y = y.data();
-      args.y_stride = n;
-      pool.run([&](Worker& worker) {
-        if (is_block(dtype)) {
-          args.prepared = &prepared;
-          prepare_rows(x.data(), k, prepared, worker.thread, worker.threads);
-          worker.barrier.wait();
-        } else {
-          args.x = x.data();
-          args.x_stride = k;
-        }
-        linear(args, worker.thread, worker.threads);
-      });
+/// Both operands as the caller stores them.
+Run tenon_unpacked_run(ThreadPool& pool, const Product& p) {
+  struct State {
+    std::vector<float> y;
+    std::optional<ThreadMemory> scratch;
+    MatmulArgs args;
+  };
+  auto state = std::make_shared<State>();
+  state->y.resize(static_cast<std::size_t>(p.rows * p.outputs));
+  state->args = {.m = p.rows,
+                 .n = p.outputs,
+                 .k = p.inputs,
+                 .a = p.x.data(),
+                 .a_row = p.inputs,
+                 .b = p.weights.data(),
+                 .b_row = p.outputs,
+                 .c = state->y.data(),
+                 .c_row = p.outputs};
+  state->scratch.emplace(matmul_scratch_bytes(state->args), pool.threads());
+  return [&pool, state] {
+    pool.run([&](Worker& worker) {
+      MatmulArgs mine = state->args;
+      mine.scratch = state->scratch->of(worker.thread);
+      matmul(mine, worker.thread, worker.threads);
     });
-    const double ops = 2.0 * static_cast<double>(rows * n * k) / seconds;
-    const double bytes = static_cast<double>(weights[0].bytes().size()) / seconds;
-    const double peak = !is_block(dtype)        ? limits.f32_ops
-                        : form == RowForm::bf16 ? limits.bf16_ops
-                                                : limits.int8_ops;
-    fmt::print("{:7} {:5} {:10.3f} {:10.1f} {:5.0f} % {:10.1f} {:5.0f} %\n", name(dtype), rows,
-               seconds * 1e3, ops * 1e-9, peak > 0 ? 100.0 * ops / peak : 0.0, bytes * 1e-9,
-               100.0 * bytes / limits.read_bytes);
+  };
+}
+
+struct Peer {
+  std::string name;
+  Run run;
+  std::vector<double> times{};
+};
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+/// In turns, so that all meet the machine in the same state.
+void measure(std::vector<Peer>& peers, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int rounds = 10;
+  std::erase_if(peers, [](const Peer& peer) { return !peer.run; });
+  for (Peer& peer : peers) peer.run();
+  for (int round = 0; round < rounds; ++round) {
+    for (Peer& peer : peers) {
+      double total = 0;
+      while (total < seconds / rounds) {
+        const auto begin = Clock::now();
+        peer.run();
+        peer.times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+        total += peer.times.back();
+      }
+    }
   }
+}
+
+void print_header() {
+  fmt::print("{:7} {:>5} {:>10} {:>10} {:>9} {:>9} {:>9}\n", "type", "rows", "ms", "Gop/s",
+             "of limit", "GB/s", "of memory");
+}
+
+void print(const Product& p, double weight_bytes, std::vector<Peer>& peers,
+           const bench::Limits& limits) {
+  const double ours = median(peers.front().times);
+  const double ops = 2.0 * static_cast<double>(p.rows * p.outputs * p.inputs) / ours;
+  const auto form = PreparedRows::form_for(p.dtype, p.rows, p.inputs);
+  const double most = !form                    ? limits.f32_ops
+                      : *form == RowForm::bf16 ? limits.bf16_ops
+                                               : limits.int8_ops;
+  fmt::print("{:7} {:5} {:10.3f} {:10.1f} {:7.0f} % {:9.1f} {:7.0f} %", name(p.dtype), p.rows,
+             ours * 1e3, ops * 1e-9, most > 0 ? 100 * ops / most : 0.0, weight_bytes / ours * 1e-9,
+             100 * weight_bytes / ours / limits.read_bytes);
+  for (std::size_t i = 1; i < peers.size(); ++i) {
+    const double theirs = median(peers[i].times);
+    fmt::print("   {} {:.2f} x", peers[i].name, theirs / ours);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+std::vector<float> normals(std::int64_t count, float scale) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = normal(random);
+  return values;
+}
+
+void measure_type(ThreadPool& pool, DType dtype, const Options& options,
+                  const std::optional<bench::Ggml>& ggml, const bench::Limits& limits) {
+  const std::vector<float> weights = normals(options.outputs * options.inputs, 0.02f);
+  for (const std::int64_t rows : {1, 2, 4, 8, 16, 128, 512, 2048}) {
+    if (options.rows != 0 && rows != options.rows) continue;
+    const std::vector<float> x = normals(rows * options.inputs, 1.0f);
+    Product p{dtype, rows, options.outputs, options.inputs, x, weights};
+    const auto bytes =
+        static_cast<double>(PackedWeights::packed_bytes(dtype, options.outputs, options.inputs));
+    constexpr double beyond_cache = 64 << 20;
+    p.copies = rows > 16 ? 1 : static_cast<int>(beyond_cache / bytes) + 1;
+    p.threads = pool.threads();
+    std::vector<Peer> peers;
+    peers.push_back({"Tenon", tenon_run(pool, p)});
+    peers.push_back({"OpenBLAS", bench::openblas_run(p)});
+    peers.push_back({"oneDNN", bench::dnnl_run(p)});
+    if (ggml) peers.push_back({"ggml", ggml->run(p)});
+    measure(peers, options.seconds);
+    print(p, bytes, peers, limits);
+  }
+}
+
+void measure_cube(ThreadPool& pool, const Options& options, const bench::Limits& limits) {
+  const std::int64_t size = options.cube;
+  const std::vector<float> x = normals(size * size, 1.0f), w = normals(size * size, 1.0f);
+  Product p{DType::f32, size, size, size, x, w};
+  p.by_output = false;
+  p.threads = pool.threads();
+  std::vector<Peer> peers;
+  peers.push_back({"Tenon", tenon_unpacked_run(pool, p)});
+  peers.push_back({"Tenon with packed weights", tenon_run(pool, p)});
+  peers.push_back({"OpenBLAS", bench::openblas_run(p)});
+  peers.push_back({"oneDNN", bench::dnnl_sgemm_run(p)});
+  measure(peers, options.seconds);
+  print(p, static_cast<double>(4 * size * size), peers, limits);
 }
 
 }  // namespace
@@ -115,17 +276,23 @@ int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
   ThreadPool pool(options.threads);
   const bench::Limits limits = bench::measure_limits(pool, 0.3);
-  fmt::print("level {}, {} threads; W [{}, {}]\n", name(active_isa()), pool.threads(),
-             options.outputs, options.inputs);
-  fmt::print("limits: f32 {:.0f}, int8 {:.0f}, bf16 tiles {:.0f} Gop/s, reading {:.1f} GB/s\n",
+  fmt::print("level {}, {} threads", name(active_isa()), pool.threads());
+  if (options.cube == 0) fmt::print("; W [{}, {}]", options.outputs, options.inputs);
+  fmt::print("\nlimits: f32 {:.0f}, int8 {:.0f}, bf16 tiles {:.0f} Gop/s, reading {:.1f} GB/s\n",
              limits.f32_ops * 1e-9, limits.int8_ops * 1e-9, limits.bf16_ops * 1e-9,
              limits.read_bytes * 1e-9);
-  fmt::print("type     rows         ms     Gop/s of limit  weight GB/s of limit\n");
+  print_header();
+  if (options.cube > 0) {
+    measure_cube(pool, options, limits);
+    return 0;
+  }
+  std::optional<bench::Ggml> ggml;
+  if (!options.ggml.empty()) ggml.emplace(options.ggml);
   for (int i = 0; i < dtype_count; ++i) {
     const auto dtype = static_cast<DType>(i);
     if (!PackedWeights::is_packable(dtype) || options.inputs % block_size(dtype) != 0) continue;
     if (options.type.empty() || name(dtype) == options.type) {
-      measure(pool, dtype, options, limits);
+      measure_type(pool, dtype, options, ggml, limits);
     }
   }
 } catch (const std::exception& error) {

@@ -93,6 +93,9 @@ class PartitionCompiler final : public Compiler {
   std::int64_t zeroed_scratch(std::int64_t bytes) override {
     return std::exchange(zeroed_bytes_, aligned(zeroed_bytes_ + bytes));
   }
+  void working_memory(std::int64_t bytes) override {
+    working_bytes_ = std::max(working_bytes_, aligned(bytes));
+  }
   void pack(const Operand& weights) override {
     std::vector<std::int64_t> entries{weights.place.index};
     for (std::size_t d = 0; d < max_loop_depth; ++d) {
@@ -154,6 +157,7 @@ class PartitionCompiler final : public Compiler {
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   std::int64_t zeroed_bytes() const { return zeroed_bytes_; }
   std::int64_t prepared_bytes() const { return prepared_bytes_; }
+  std::int64_t working_bytes() const { return working_bytes_; }
   const std::vector<bool>& packed() const { return packed_; }
 
  private:
@@ -262,6 +266,7 @@ class PartitionCompiler final : public Compiler {
   std::int64_t scratch_bytes_ = 0;
   std::int64_t zeroed_bytes_ = 0;
   std::int64_t prepared_bytes_ = 0;
+  std::int64_t working_bytes_ = 0;   // of each thread
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   bool reads_prepared_ = false;
   std::vector<Table> tables_;          // filled at this point
@@ -274,7 +279,7 @@ struct Compiled {
   std::vector<Node> nodes;
   std::vector<bool> packed;  // by constant
   std::vector<ConstantSlot> constants;
-  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
+  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0, working_bytes = 0;
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -290,11 +295,14 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const zeroed = shared.scratch;
     std::byte* const prepared = zeroed + compiled_->zeroed_bytes;
     std::byte* const scratch = prepared + compiled_->prepared_bytes;
+    std::byte* const working = scratch + compiled_->scratch_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
-      const TaskContext context{frame, worker, packed_, fault, scratch, zeroed, prepared};
+      const TaskContext context{frame,    worker,  packed_,
+                                fault,    scratch, zeroed,
+                                prepared, working, compiled_->working_bytes};
       run_nodes(compiled_->nodes, frame, context);
     });
     if (fault.reported()) {
@@ -335,7 +343,8 @@ class CpuPartition final : public Partition {
       : compiled_(std::move(compiled)) {}
 
   std::int64_t scratch_bytes() const override {
-    return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes;
+    return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
+           compiled_->pool->threads() * compiled_->working_bytes;
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -403,6 +412,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   compiled->scratch_bytes = compiler.scratch_bytes();
   compiled->zeroed_bytes = compiler.zeroed_bytes();
   compiled->prepared_bytes = compiler.prepared_bytes();
+  compiled->working_bytes = compiler.working_bytes();
   compiled->pool = std::move(pool);
   return std::make_unique<CpuPartition>(std::move(compiled));
 }

@@ -55,6 +55,8 @@ struct TaskContext {
   std::byte* scratch_base;
   std::byte* zeroed_base;
   std::byte* prepared;
+  std::byte* working_base;
+  std::int64_t working_bytes;
 
   template <class T>
   T* pointer(const Operand& operand) const noexcept {
@@ -70,6 +72,10 @@ struct TaskContext {
   /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave, and the prepared rows.
   std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
   std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
+  /// This thread's bytes that Compiler::working_memory asked for.
+  std::byte* working_memory() const noexcept {
+    return working_base + worker.thread * working_bytes;
+  }
   /// This thread's part of `count` items.
   Range share(std::int64_t count) const noexcept {
     return split(count, worker.thread, worker.threads);
@@ -94,6 +100,8 @@ class Compiler {
   /// Offsets for TaskContext::scratch and TaskContext::zeroed.
   virtual std::int64_t scratch(std::int64_t bytes) = 0;
   virtual std::int64_t zeroed_scratch(std::int64_t bytes) = 0;
+  /// At least `bytes` for each thread while the task runs, which tasks have one after the other.
+  virtual void working_memory(std::int64_t bytes) = 0;
   /// Asks for constants to be packed at bind time.
   virtual void pack(const Operand& weights) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task

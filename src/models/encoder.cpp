@@ -5,7 +5,7 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
-#include <tenon/io/load.hpp>
+#include <tenon/io/convert.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/vocabulary.hpp>
 
@@ -149,13 +149,26 @@ struct SentenceEncoder::Impl {
     return {Shape({1, columns}, i32), Shape({1, columns}, f32)};
   }
 
-  Impl(io::File opened, std::vector<BackendPtr> chosen)
+  /// The weights of linear layers: matrices of the encoder's own.
+  static WeightsView declare(const io::File& file, std::optional<DType> weights) {
+    if (!weights) return file.view();
+    if (!is_block(*weights)) {
+      throw Error(Errc::bad_argument, "SentenceEncoder::load",
+                  fmt::format("weights of {}, which is no block type", tenon::name(*weights)));
+    }
+    return io::declare_as(file, *weights, [](const io::TensorEntry& entry) {
+      return entry.name.find("encoder.layer.") != std::string::npos;
+    });
+  }
+
+  Impl(io::File opened, std::vector<BackendPtr> chosen, std::optional<DType> weights)
       : file(std::move(opened)),
+        view(declare(file, weights)),
         config(BertConfig::from(file)),
-        bert(Bert<>::init(file.view(), config)),
+        bert(Bert<>::init(view, config)),
         tokenizer(load_tokenizer(file)),
         exe(bert, example_shapes(config), with_backends(std::move(chosen))),
-        bound(exe.bind(io::load(bert, file, cpu_device()))) {
+        bound(exe.bind(io::load_as(bert, file, cpu_device()))) {
     // Ids of the tokenizer index this table.
     const std::int64_t rows = bert.words.weight.shape().dim(0);
     if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
@@ -165,6 +178,7 @@ struct SentenceEncoder::Impl {
   }
 
   io::File file;
+  WeightsView view;
   BertConfig config;
   Bert<> bert;
   text::Tokenizer tokenizer;
@@ -173,13 +187,14 @@ struct SentenceEncoder::Impl {
 };
 
 SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
-                                      const BackendOptions& backend) {
+                                      const EncoderOptions& options) {
   return with_memory_errors(path.native(), [&] {
     register_cpu_backend();
     register_reference_backend();
-    return SentenceEncoder(std::make_shared<Impl>(
-        io::open(path),
-        std::vector<BackendPtr>{make_backend("cpu", backend), make_backend("reference", backend)}));
+    std::vector<BackendPtr> backends{make_backend("cpu", options.backend),
+                                     make_backend("reference", options.backend)};
+    return SentenceEncoder(
+        std::make_shared<Impl>(io::open(path), std::move(backends), options.weights));
   });
 }
 
@@ -199,6 +214,10 @@ std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
     if (impl_->tokenizer.sep() == last) ids.back() = last;
   }
   return ids;
+}
+
+Buffer SentenceEncoder::embed(const Buffer& ids, const Buffer& mask) const {
+  return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->bound(ids, mask); });
 }
 
 HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {

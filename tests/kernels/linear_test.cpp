@@ -60,6 +60,8 @@ struct Case {
       owned = prepared(x, m, k, precision == Precision::int8 ? RowForm::int8 : RowForm::bf16, isa);
       args.prepared = &owned.rows;
     }
+    cpu::AlignedBuffer scratch(cpu::linear_scratch_bytes(args));
+    args.scratch = scratch.data();
     for (int t = 0; t < threads; ++t) cpu::linear(args, t, threads);
     return y;
   }
@@ -150,6 +152,8 @@ TEST_CASE("linear: a worked example") {
     args.residual = y;  // added in place
     args.residual_stride = 3;
     args.isa = isa;
+    cpu::AlignedBuffer scratch(cpu::linear_scratch_bytes(args));
+    args.scratch = scratch.data();
     cpu::linear(args, 0, 1);
     CAPTURE(name(isa));
     const float expected[] = {113, 27, 41, 14, 28, 242};

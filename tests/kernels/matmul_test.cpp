@@ -18,6 +18,8 @@ TEST_CASE("matmul: a worked example") {
     MatmulArgs args{
         .m = 2, .n = 2, .k = 3, .a = a, .a_row = 3, .b = b, .b_row = 2, .c = c, .c_row = 2};
     args.isa = isa;
+    cpu::AlignedBuffer scratch(cpu::matmul_scratch_bytes(args));
+    args.scratch = scratch.data();
     cpu::matmul(args, 0, 1);
     CAPTURE(name(isa));
     CHECK(c[0] == 4.0f);
@@ -54,6 +56,8 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
       args.c = c.data();
       args.isa = isa;
       const int threads = 1 + random.below(4);
+      cpu::AlignedBuffer scratch(cpu::matmul_scratch_bytes(args));
+      args.scratch = scratch.data();
       for (int t = 0; t < threads; ++t) cpu::matmul(args, t, threads);
       double worst = 0.0;
       for (std::int64_t z = 0; z < args.batches; ++z) {

@@ -52,7 +52,7 @@ TEST_CASE("npu: MiniLM runs its linear layers on the NPU, the rest on the CPU, c
   register_npu_sim();
   register_cpu_backend();
   register_reference_backend();
-  const auto encoder = models::SentenceEncoder::load(model_path(), {.exact = true});
+  const auto encoder = models::SentenceEncoder::load(model_path(), {.backend = {.exact = true}});
   const models::BertConfig& config = encoder.config();
   const auto bert = models::Bert<>::init(encoder.file().view(), config);
   const std::vector<Shape> shapes{Shape({1, columns}, i32), Shape({1, columns}, f32)};

@@ -5,6 +5,7 @@
 #include <tenon/models/encoder.hpp>
 
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@ struct Options {
   std::vector<std::string> texts;
   std::string file;
   std::string out;
+  std::string weights;
 };
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -34,7 +36,13 @@ std::vector<std::string> lines_of(const std::string& text) {
 void run(const Tool& tool, const Options& options, bool from_file) {
   const std::vector<std::string> texts =
       from_file ? lines_of(read_text(options.file)) : options.texts;
-  const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
+  std::optional<DType> weights;
+  if (!options.weights.empty()) {
+    weights = find_dtype(options.weights);
+    if (!weights) throw Error(Errc::bad_argument, "embed", "no type " + options.weights);
+  }
+  const auto encoder =
+      models::SentenceEncoder::load(tool.model, {.backend = tool.backend(), .weights = weights});
   const HostBuffer embeddings = encoder.embed(texts);
   if (!options.out.empty()) io::write_npy(options.out, embeddings);
   const auto count = static_cast<std::int64_t>(texts.size());
@@ -93,6 +101,8 @@ void add_embed(CLI::App& app, Tool& tool) {
   texts->excludes(file);
   command.add_option("--out", options->out,
                      "Write the embeddings, f32 [texts, width], to this .npy file");
+  command.add_option("--weights", options->weights,
+                     "Narrow the layers' weights to this block type while loading, such as q8_0");
   add_compute(command, tool);
   add_json(command, tool);
   command.callback([&tool, options, texts, file] {

@@ -34,7 +34,7 @@ Described describe(const Tool& tool) {
     const auto model = models::LanguageModel::load(tool.model, tool.language_model());
     return {model.program(), model.plan()};
   }
-  const auto encoder = models::SentenceEncoder::load(tool.model, tool.backend());
+  const auto encoder = models::SentenceEncoder::load(tool.model, {.backend = tool.backend()});
   return {encoder.program(), encoder.plan()};
 }
 

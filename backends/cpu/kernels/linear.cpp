@@ -1,3 +1,4 @@
+#include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
 #include "../task.hpp"
 
@@ -26,11 +27,14 @@ class LinearTask final : public Task {
     if (op->has_residual) residual_ = step.inputs[next];
     compiler.pack(weights_);
     x_step_ = *even_row_step(x_);
-    // Weights that are integers meet activations that are.
-    if (is_block(weights_.shape.dtype()) && !compiler.exact()) {
-      form_ = PreparedRows::preferred_form(shape_.rows);
-      integer_ = true;
+    if (!compiler.exact()) {
+      form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
+    }
+    if (form_) {
       compiler.prepare_rows_of(x_, shape_.rows, shape_.inputs);
+    } else {
+      compiler.working_memory(static_cast<std::int64_t>(dense_scratch_bytes(
+          {weights_.shape.dtype(), shape_.rows, shape_.outputs, shape_.inputs}, false)));
     }
   }
 
@@ -38,12 +42,13 @@ class LinearTask final : public Task {
     LinearArgs args;
     PreparedRows rows;
     args.weights = context.packed_weights(weights_);
-    if (integer_) {
-      rows = PreparedRows(form_, shape_.rows, shape_.inputs, context.prepared);
+    if (form_) {
+      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared);
       args.prepared = &rows;
     } else {
       args.x = context.pointer<const float>(x_);
       args.x_stride = x_step_;
+      args.scratch = context.working_memory();
     }
     args.rows = shape_.rows;
     args.y = context.pointer<float>(y_);
@@ -62,8 +67,7 @@ class LinearTask final : public Task {
   LinearShape shape_;
   Operand x_, weights_, y_;
   std::optional<Operand> bias_, residual_;
-  bool integer_ = false;
-  RowForm form_ = RowForm::int8;
+  std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0;
 };
 

@@ -10,7 +10,8 @@ namespace {
 /// Batches that one call covers: leading axes with even strides are one axis; others are walked.
 class MatmulTask final : public Task {
  public:
-  explicit MatmulTask(const Step& step) : a_(step.inputs[0]), b_(step.inputs[1]), y_(step.output) {
+  MatmulTask(const Step& step, Compiler& compiler)
+      : a_(step.inputs[0]), b_(step.inputs[1]), y_(step.output) {
     const int ra = a_.shape.rank(), rb = b_.shape.rank(), ry = y_.shape.rank();
     args_.m = a_.shape[ra - 2];
     args_.k = a_.shape[ra - 1];
@@ -38,12 +39,14 @@ class MatmulTask final : public Task {
       }
       offsets_.push_back({a, b});
     }
+    compiler.working_memory(static_cast<std::int64_t>(matmul_scratch_bytes(args_)));
   }
 
   void run(const TaskContext& context) const noexcept override {
     for (std::size_t o = 0; o < offsets_.size(); ++o) {
       MatmulArgs args = args_;
       args.isa = active_isa();
+      args.scratch = context.working_memory();
       args.a = context.pointer<const float>(a_) + offsets_[o].first;
       args.b = context.pointer<const float>(b_) + offsets_[o].second;
       args.c =
@@ -78,9 +81,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel matmul_kernel;
-constinit const Kernel matmul_kernel{op_def<Matmul>, refuses,
-                                     [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
-                                       return std::make_unique<MatmulTask>(step);
-                                     }};
+constinit const Kernel matmul_kernel{
+    op_def<Matmul>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+      return std::make_unique<MatmulTask>(step, compiler);
+    }};
 
 }  // namespace tenon::cpu

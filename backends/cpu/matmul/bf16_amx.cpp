@@ -62,9 +62,31 @@ void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t firs
   }
 }
 
+/// Sixteen-bit weights: rows 2 i and 2 i + 1 of k, side by side.
+template <DType dtype>
+void interleave_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
+                      std::uint16_t* out) {
+  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
+  for (std::int64_t k = first; k < last; k += 2, out += 32) {
+    const std::uint16_t* even = in + 16 * k;
+    if constexpr (dtype == DType::f16) {
+      Simd::store(out, pair(Simd::load_f16(even), Simd::load_f16(even + 16)));
+    } else {
+      const auto widened = [](const std::uint16_t* p) {
+        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+      };
+      Simd::store(out, _mm512_or_si512(widened(even), _mm512_slli_epi32(widened(even + 16), 16)));
+    }
+  }
+}
+
 void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
                  std::int64_t last, std::uint16_t* out) {
   switch (job.dtype) {
+    case DType::f16:
+      return interleave_panel<DType::f16>(panel, first, last, out);
+    case DType::bf16:
+      return interleave_panel<DType::bf16>(panel, first, last, out);
     case DType::q4_0:
       return widen_panel<DType::q4_0>(job, panel, first, last, out);
     case DType::q4_1:

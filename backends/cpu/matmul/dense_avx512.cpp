@@ -6,13 +6,11 @@
 
 namespace tenon::cpu::avx512 {
 
-void linear_dense(const LinearJob& job, const LinearBlock& block) noexcept {
-  run_dense(job, block);
-}
+void dense_packed(const DenseJob& job, const DenseBlock& block) noexcept { run_dense(job, block); }
 
-void matmul(const MatmulJob& job, std::int64_t first_column, std::int64_t last_column,
-            std::int64_t first_row, std::int64_t last_row) noexcept {
-  run_matmul(job, first_column, last_column, first_row, last_row);
+void dense_strided(const DenseJob& job, const StridedColumns& columns,
+                   const DenseBlock& block) noexcept {
+  run_strided(job, columns, block);
 }
 
 }  // namespace tenon::cpu::avx512

@@ -3,28 +3,20 @@
 // f32 products: linear layers on f32 rows with weights of any type, and strided matrix products.
 // Included after a simd_*.hpp.
 //
-// Tiles go over stretches of k that keep the weights in level-one cache. Each output is one chain
-// of multiply-adds in the order of k, carried through memory between stretches, so its bits depend
-// on neither the tile it falls into nor M.
-#include "dense_tile.hpp"
+// Each output is one chain of multiply-adds in the order of k, carried through memory between
+// stretches of it, so its bits depend on neither the tile it falls into nor M.
+#include "dense_block.hpp"
 #include "panel_body.hpp"
 
-#include <type_traits>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t stretch = 256;  // elements of k
-
-struct DenseScratch {
-  alignas(64) float weights[dense_panels * stretch * 16];
-  alignas(64) float sums[max_block_rows * dense_width];
-};
-
 /// A stretch [first, last) of k of a block type's panel as f32 [k][16], the very bits of
 /// dequantisation: a product of scale and code is exact or rounded once.
 template <DType dtype>
-void dequantize_panel(const LinearJob& job, const std::byte* bytes, std::int64_t first,
+void dequantize_panel(const DenseJob& job, const std::byte* bytes, std::int64_t first,
                       std::int64_t last, float* out) {
   using Packed = PackedPanel<dtype>;
   constexpr int subs = 32 / Packed::group;
@@ -58,7 +50,7 @@ void dequantize_panel(const LinearJob& job, const std::byte* bytes, std::int64_t
   }
 }
 
-void dequantize_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
+void dequantize_panel(const DenseJob& job, const std::byte* panel, std::int64_t first,
                       std::int64_t last, float* out) {
   switch (job.dtype) {
     case DType::q4_0:
@@ -90,106 +82,264 @@ void dequantize_panel(const LinearJob& job, const std::byte* panel, std::int64_t
   }
 }
 
-enum class Source { f32, f16, bf16, blocks };
-
-/// One or dense_panels panels at a time, so that the weights of a stretch stay in cache.
-template <int panels, Source source>
-void dense_columns(const LinearJob& job, const LinearBlock& block, std::int64_t panel,
-                   DenseScratch& scratch) {
-  const std::int64_t rows = block.last_row - block.first_row;
-  const std::byte* start = job.panels + static_cast<std::size_t>(panel) * job.panel_bytes;
-  for (std::int64_t k = 0; k == 0 || k < job.inputs; k += stretch) {
-    const std::int64_t last = smaller(k + stretch, job.inputs);
-    const Left x{job.x + block.first_row * job.x_stride + k, job.x_stride, 1};
-    if constexpr (source == Source::blocks) {
-      for (int p = 0; p < panels; ++p) {
-        dequantize_panel(job, start + static_cast<std::size_t>(p) * job.panel_bytes, k, last,
-                         scratch.weights + p * stretch * 16);
-      }
-      dense_tiles<panels, F32Weights>(x, rows, scratch.weights, stretch * 16, last - k, k != 0,
-                                      scratch.sums);
-    } else if constexpr (source == Source::f32) {
-      const auto step = static_cast<std::int64_t>(job.panel_bytes / sizeof(float));
-      dense_tiles<panels, F32Weights>(x, rows, reinterpret_cast<const float*>(start) + 16 * k, step,
-                                      last - k, k != 0, scratch.sums);
-    } else {
-      using Weights = std::conditional_t<source == Source::f16, F16Weights, Bf16Weights>;
-      const auto step = static_cast<std::int64_t>(job.panel_bytes / sizeof(std::uint16_t));
-      dense_tiles<panels, Weights>(x, rows, reinterpret_cast<const std::uint16_t*>(start) + 16 * k,
-                                   step, last - k, k != 0, scratch.sums);
-    }
-  }
-  for (int p = 0; p < panels; ++p) {
-    write_rows(job, panel + p, block.first_row, rows, scratch.sums + 16 * p, dense_width);
+/// Elements of a plain type's panel as f32.
+template <class Weights>
+void widen_panel(const std::byte* panel, std::int64_t first, std::int64_t last, float* out) {
+  const auto* in = reinterpret_cast<const typename Weights::Element*>(panel) + 16 * first;
+  for (std::int64_t i = 0; i < 16 * (last - first); i += Simd::lanes) {
+    Simd::store_float(out + i, Weights::load(in + i));
   }
 }
 
-template <Source source>
-void run_dense(const LinearJob& job, const LinearBlock& block) {
-  DenseScratch scratch;
+/// Panels [panel, panel + panels), elements [first, last) of k.
+struct Stretch {
+  std::int64_t panel, panels;
+  std::int64_t first, last;
+};
+
+/// Panels as f32 where they lie, or widened to scratch memory.
+struct DensePanels {
+  const float* at;
+  std::int64_t step;
+};
+
+DensePanels panels_at(const DenseJob& job, const Stretch& stretch) {
+  const std::byte* start = job.panels + static_cast<std::size_t>(stretch.panel) * job.panel_bytes;
+  if (job.dtype == DType::f32) {
+    return {reinterpret_cast<const float*>(start) + 16 * stretch.first,
+            static_cast<std::int64_t>(job.panel_bytes / sizeof(float))};
+  }
+  for (std::int64_t p = 0; p < stretch.panels; ++p) {
+    const std::byte* from = start + static_cast<std::size_t>(p) * job.panel_bytes;
+    float* to = job.scratch.weights + p * max_depth * 16;
+    if (job.dtype == DType::f16) {
+      widen_panel<F16Weights>(from, stretch.first, stretch.last, to);
+    } else if (job.dtype == DType::bf16) {
+      widen_panel<Bf16Weights>(from, stretch.first, stretch.last, to);
+    } else {
+      dequantize_panel(job, from, stretch.first, stretch.last, to);
+    }
+  }
+  return {job.scratch.weights, max_depth * 16};
+}
+
+/// y = sums + bias + residual for columns of which the last panel lacks some.
+void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row, std::int64_t rows,
+                const float* sums) {
+  const std::int64_t columns = job.outputs - column;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t row = first_row + r;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      float v = sums[r * dense_width + i];
+      if (job.bias != nullptr) v += job.bias[column + i];
+      if (job.residual != nullptr) v += job.residual[row * job.residual_stride + column + i];
+      job.y[row * job.y_stride + column + i] = v;
+    }
+  }
+}
+
+/// A block's rows, copied for the stretch, by its panels. Sums of earlier stretches are at `sums`,
+/// and go there again or, at the end of k, with bias and residual to y. Meanwhile `ahead`, if it
+/// has panels, is asked for.
+void multiply_panels(const DenseJob& job, const DenseBlock& block, const Stretch& now,
+                     const float* copy, float* sums, const Stretch& ahead) {
+  const std::int64_t rows = block.last_row - block.first_row;
+  const std::int64_t tiles = (rows + block_tile_rows - 1) / block_tile_rows;
+  const std::int64_t column = 16 * now.panel;
+  const DensePanels w = panels_at(job, now);
+  const DensePanels next = ahead.panels > 0 ? panels_at(job, ahead) : w;
+  // As evenly as there are tiles to ask.
+  const std::int64_t lines = ahead.panels == 0           ? 0
+                             : tiles >= 4 * ahead.panels ? 1
+                             : tiles >= 2 * ahead.panels ? 2
+                                                         : 4;
+  const bool done = now.last == job.inputs;
+  const bool direct = done && column + 16 * now.panels <= job.outputs;
+  BlockTile tile{};
+  tile.w = w.at;
+  tile.w_step = w.step;
+  tile.count = now.last - now.first;
+  if (direct && job.bias != nullptr) tile.bias = job.bias + column;
+  for (std::int64_t t = 0, r = 0; t < tiles; ++t) {
+    const std::int64_t end = rows * (t + 1) / tiles;
+    const std::int64_t row = block.first_row + r;
+    tile.x = copy + r * copy_step;
+    tile.next_x = copy + (t + 1 < tiles ? end * copy_step : 0);
+    const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
+    const std::int64_t panel = ahead.panels > 0 ? asked / tile.count : 0;
+    tile.next_lines = panel < ahead.panels ? lines : 0;
+    tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
+    tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
+    tile.from_step = dense_width;
+    if (direct) {
+      tile.to = job.y + row * job.y_stride + column;
+      tile.to_step = job.y_stride;
+      if (job.residual != nullptr) {
+        tile.residual = job.residual + row * job.residual_stride + column;
+        tile.residual_step = job.residual_stride;
+      }
+    } else {
+      tile.to = sums + r * dense_width;
+      tile.to_step = dense_width;
+    }
+    run_tile(tile, end - r, now.panels);
+    r = end;
+  }
+  if (done && !direct) write_edge(job, column, block.first_row, rows, sums);
+}
+
+/// All of `copied` elements from `first` on by panels [begin, end).
+void run_copied(const DenseJob& job, const DenseBlock& block, std::int64_t begin, std::int64_t end,
+                std::int64_t first) {
+  const std::int64_t rows = block.last_row - block.first_row;
+  const std::int64_t depth = job.blocking.depth;
+  const std::int64_t last = smaller(first + job.blocking.copied, job.inputs);
+  const bool waits = job.inputs > job.blocking.copied;
+  float* copy = job.scratch.rows;
+  for (std::int64_t k = first; k < last; k += depth, copy += job.blocking.rows * copy_step) {
+    const Left x{job.x + block.first_row * job.x_stride + k * job.x_column, job.x_stride,
+                 job.x_column};
+    copy_rows(x, rows, smaller(depth, last - k), copy);
+  }
+  for (std::int64_t p = begin; p < end; p += dense_panels) {
+    const std::int64_t panels = end - p < dense_panels ? 1 : dense_panels;
+    float* sums = job.scratch.sums + (waits ? (p - begin) * job.blocking.rows * 16 : 0);
+    copy = job.scratch.rows;
+    std::int64_t k = first;
+    do {
+      const std::int64_t stop = smaller(k + depth, last);
+      // What comes next: the panels' next stretch, or the next panels.
+      Stretch ahead{};
+      if (job.dtype == DType::f32 && stop < last) {
+        ahead = {p, panels, stop, smaller(stop + depth, last)};
+      } else if (job.dtype == DType::f32 && p + dense_panels < end) {
+        const std::int64_t next = p + dense_panels;
+        ahead = {next, end - next < dense_panels ? 1 : dense_panels, first,
+                 smaller(first + depth, last)};
+      }
+      multiply_panels(job, block, {p, panels, k, stop}, copy, sums, ahead);
+      copy += job.blocking.rows * copy_step;
+      k = stop;
+    } while (k < last);
+  }
+}
+
+void run_blocks(const DenseJob& job, const DenseBlock& block) {
+  const bool waits = job.inputs > job.blocking.copied;
+  const std::int64_t step = waits ? job.blocking.panels : block.last_panel - block.first_panel;
+  for (std::int64_t p = block.first_panel; p < block.last_panel; p += step) {
+    const std::int64_t end = smaller(p + step, block.last_panel);
+    for (std::int64_t k = 0; k == 0 || k < job.inputs; k += job.blocking.copied) {
+      run_copied(job, block, p, end, k);
+    }
+  }
+}
+
+constexpr int few_dense_rows = Simd::dense_rows < 8 ? Simd::dense_rows : 8;
+
+/// A tile of rows where they lie: for so few rows that weights are read once and copying does not
+/// pay.
+template <int rows, int panels, class Weights>
+void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
+  const std::byte* start = job.panels + static_cast<std::size_t>(panel) * job.panel_bytes;
+  const auto* w = reinterpret_cast<const typename Weights::Element*>(start);
+  const auto step = static_cast<std::int64_t>(job.panel_bytes / sizeof(*w));
+  StridedRows<rows> x({job.x + row * job.x_stride, job.x_stride, job.x_column});
+  TileSums<rows, panels> tile;
+  tile.clear();
+  for (std::int64_t k = 0; k < job.inputs; ++k) {
+    tile.template multiply_add<Weights>(x, w + 16 * k, step);
+    x.advance();
+  }
+  const std::int64_t column = 16 * panel;
+  if (column + 16 * panels <= job.outputs) {
+    if (job.bias != nullptr) tile.add_to_columns(job.bias + column);
+    if (job.residual != nullptr) {
+      tile.add(job.residual + row * job.residual_stride + column, job.residual_stride);
+    }
+    tile.store(job.y + row * job.y_stride + column, job.y_stride);
+  } else {
+    alignas(64) float sums[static_cast<std::size_t>(rows * dense_width)];
+    tile.store(sums, dense_width);
+    write_edge(job, column, row, rows, sums);
+  }
+}
+
+template <int panels, class Weights, class Rows = std::make_integer_sequence<int, few_dense_rows>>
+struct FewRows;
+template <int panels, class Weights, int... r>
+struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
+  static constexpr void (*of_rows[])(const DenseJob&, std::int64_t,
+                                     std::int64_t) = {few_rows<r + 1, panels, Weights>...};
+};
+
+template <class Weights>
+void run_few_rows(const DenseJob& job, const DenseBlock& block) {
+  const auto index = static_cast<std::size_t>(block.last_row - block.first_row - 1);
   std::int64_t p = block.first_panel;
   for (; p + dense_panels <= block.last_panel; p += dense_panels) {
-    dense_columns<dense_panels, source>(job, block, p, scratch);
+    FewRows<dense_panels, Weights>::of_rows[index](job, block.first_row, p);
   }
-  if constexpr (dense_panels > 1) {
-    for (; p < block.last_panel; ++p) dense_columns<1, source>(job, block, p, scratch);
-  }
-}
-
-void run_dense(const LinearJob& job, const LinearBlock& block) {
-  switch (job.dtype) {
-    case DType::f32:
-      return run_dense<Source::f32>(job, block);
-    case DType::f16:
-      return run_dense<Source::f16>(job, block);
-    case DType::bf16:
-      return run_dense<Source::bf16>(job, block);
-    default:
-      return run_dense<Source::blocks>(job, block);
+  for (; p < block.last_panel; ++p) {
+    FewRows<1, Weights>::of_rows[index](job, block.first_row, p);
   }
 }
 
-/// b[k][columns] as [k][16] for up to 16 columns, the rest zero.
-TENON_INLINE void gather_panel(const MatmulJob& job, std::int64_t k, std::int64_t count,
-                               std::int64_t column, std::int64_t columns, float* out) {
-  const float* b = job.b + k * job.b_row + column * job.b_column;
-  if (columns == 16 && job.b_column == 1) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      __builtin_memcpy(out + 16 * i, b + i * job.b_row, 16 * sizeof(float));
-    }
-    return;
+void run_dense(const DenseJob& job, const DenseBlock& block) {
+  const std::int64_t rows = block.last_row - block.first_row;
+  if (rows <= few_dense_rows) {
+    if (job.dtype == DType::f32) return run_few_rows<F32Weights>(job, block);
+    if (job.dtype == DType::f16) return run_few_rows<F16Weights>(job, block);
+    if (job.dtype == DType::bf16) return run_few_rows<Bf16Weights>(job, block);
   }
-  // Along the rows of b where those are contiguous, so that a line of b is read once.
-  for (std::int64_t c = 0; c < columns; ++c) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[16 * i + c] = b[i * job.b_row + c * job.b_column];
-    }
-  }
-  for (std::int64_t c = columns; c < 16; ++c) {
-    for (std::int64_t i = 0; i < count; ++i) out[16 * i + c] = 0.0f;
-  }
+  run_blocks(job, block);
 }
 
-void run_matmul(const MatmulJob& job, std::int64_t first_column, std::int64_t last_column,
-                std::int64_t first_row, std::int64_t last_row) {
-  DenseScratch scratch;
-  const std::int64_t rows = last_row - first_row;
-  for (std::int64_t n = first_column; n < last_column; n += dense_width) {
-    const std::int64_t width = smaller(dense_width, last_column - n);
-    for (std::int64_t k = 0; k == 0 || k < job.k; k += stretch) {
-      const std::int64_t count = smaller(stretch, job.k - k);
-      for (int p = 0; p < dense_panels; ++p) {
-        const std::int64_t left = width - 16 * p;
-        gather_panel(job, k, count, n + 16 * p, left < 0 ? 0 : smaller(16, left),
-                     scratch.weights + p * stretch * 16);
+/// Columns of b, from `column` on, as panels that are `step` floats apart. The last panel's missing
+/// columns are zero.
+void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t column,
+                   std::int64_t columns, std::int64_t step, float* out) {
+  const float* from = b.at + column * b.column;
+  const std::int64_t whole = b.column == 1 ? columns / 16 : 0;
+  // Row by row of b; the rows to come are asked for, since each may lie in a page of its own.
+  constexpr std::int64_t ahead = 4;
+  for (std::int64_t k = 0; whole > 0 && k < count; ++k) {
+    const float* row = from + k * b.row;
+    const float* later = k + ahead < count ? row + ahead * b.row : row;
+    for (std::int64_t p = 0; p < whole; ++p) {
+      __builtin_prefetch(later + 16 * p);
+      for (int part = 0; part < parts; ++part) {
+        const int at = part * Simd::lanes;
+        Simd::store_float(out + p * step + 16 * k + at, Simd::load_float(row + 16 * p + at));
       }
-      const Left x{job.a + first_row * job.a_row + k * job.a_column, job.a_row, job.a_column};
-      dense_tiles<dense_panels, F32Weights>(x, rows, scratch.weights, stretch * 16, count, k != 0,
-                                            scratch.sums);
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      __builtin_memcpy(job.c + (first_row + r) * job.c_row + n, scratch.sums + r * dense_width,
-                       static_cast<std::size_t>(width) * sizeof(float));
+  }
+  // Along the columns of b where those are contiguous, so that a line of b is read once.
+  for (std::int64_t c = 16 * whole; c < columns; ++c) {
+    float* to = out + c / 16 * step + c % 16;
+    for (std::int64_t k = 0; k < count; ++k) to[16 * k] = from[k * b.row + c * b.column];
+  }
+  for (std::int64_t c = columns; c % 16 != 0; ++c) {
+    float* to = out + c / 16 * step + c % 16;
+    for (std::int64_t k = 0; k < count; ++k) to[16 * k] = 0.0f;
+  }
+}
+
+/// Columns are gathered into panels first, some panels at a time.
+void run_strided(const DenseJob& job, const StridedColumns& b, const DenseBlock& block) {
+  for (std::int64_t p = block.first_panel; p < block.last_panel; p += gathered_panels) {
+    const std::int64_t panels = smaller(gathered_panels, block.last_panel - p);
+    const std::int64_t column = 16 * p;
+    DenseJob part = job;
+    part.panels = reinterpret_cast<const std::byte*>(job.scratch.columns);
+    // A line more than the panel, so that panels do not share cache sets.
+    const std::int64_t step = (job.inputs + 1) * 16;
+    part.panel_bytes = static_cast<std::size_t>(step) * sizeof(float);
+    part.outputs = smaller(16 * panels, job.outputs - column);
+    part.y = job.y + column;
+    gather_panels(b, job.inputs, column, part.outputs, step, job.scratch.columns);
+    for (std::int64_t r = block.first_row; r < block.last_row; r += job.blocking.rows) {
+      run_dense(part, {0, panels, r, smaller(r + job.blocking.rows, block.last_row)});
     }
   }
 }

@@ -5,14 +5,12 @@ namespace {
 
 // In the order of Isa. A level uses the lower level's file where its own instructions gain nothing.
 constexpr MatmulKernels by_isa[isa_count] = {
-    {portable::linear_blocks, portable::linear_dense, nullptr, portable::matmul, portable::quantize,
-     4},
-    {avx2::linear_blocks, avx2::linear_dense, nullptr, avx2::matmul, avx2::quantize, 4},
-    {avx_vnni::linear_blocks, avx2::linear_dense, nullptr, avx2::matmul, avx2::quantize, 6},
-    {avx512::linear_blocks, avx512::linear_dense, nullptr, avx512::matmul, avx2::quantize, 6},
-    {avx512_vnni::linear_blocks, avx512::linear_dense, nullptr, avx512::matmul, avx2::quantize, 6},
-    {avx512_vnni::linear_blocks, avx512::linear_dense, amx::linear_tiles, avx512::matmul,
-     avx2::quantize, 6},
+    {portable::linear_blocks, nullptr, portable::quantize, 4},
+    {avx2::linear_blocks, nullptr, avx2::quantize, 4},
+    {avx_vnni::linear_blocks, nullptr, avx2::quantize, 6},
+    {avx512::linear_blocks, nullptr, avx2::quantize, 6},
+    {avx512_vnni::linear_blocks, nullptr, avx2::quantize, 6},
+    {avx512_vnni::linear_blocks, amx::linear_tiles, avx2::quantize, 6},
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ struct RowNumbers {
   std::int32_t* negative_half_sums;
 };
 
-/// One call of `linear`, as raw pointers. Fields as in LinearArgs, PackedWeights and PreparedRows.
+/// One call of `linear` on prepared rows, as raw pointers. Fields as in LinearArgs, PackedWeights
+/// and PreparedRows.
 struct LinearJob {
   DType dtype;
   const std::byte* panels;
@@ -40,9 +41,6 @@ struct LinearJob {
       second_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
   const std::int32_t* second_count;  ///< of the block that starts at row r at [r]
   const std::uint16_t* tiles;
-
-  const float* x;
-  std::int64_t x_stride;
 
   float* y;
   std::int64_t y_stride;
@@ -69,20 +67,6 @@ struct LinearBlock {
 
 using LinearKernel = void (*)(const LinearJob&, const LinearBlock&) noexcept;
 
-/// One batch entry's columns [first, last) of a matrix product with strided operands.
-struct MatmulJob {
-  std::int64_t m, n, k;
-  const float* a;
-  std::int64_t a_row, a_column;
-  const float* b;
-  std::int64_t b_row, b_column;
-  float* c;
-  std::int64_t c_row;
-};
-
-using MatmulKernel = void (*)(const MatmulJob&, std::int64_t first_column, std::int64_t last_column,
-                              std::int64_t first_row, std::int64_t last_row) noexcept;
-
 /// Quantises a row of `inputs` elements. Its quads of codes lie 4 * step bytes apart, its other
 /// numbers `step` elements.
 struct QuantizeJob {
@@ -95,9 +79,7 @@ using QuantizeKernel = void (*)(const QuantizeJob&) noexcept;
 
 struct MatmulKernels {
   LinearKernel blocks;  ///< int8 rows, block types
-  LinearKernel dense;   ///< f32 rows, any type
   LinearKernel tiles;   ///< bf16 tiles, block types; null if the level has none
-  MatmulKernel matmul;
   QuantizeKernel quantize;
   int block_rows;  ///< int8 rows that lie interleaved, as many as a tile takes
 };
@@ -109,12 +91,10 @@ const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 inline constexpr std::int64_t max_block_rows = 264;
 inline constexpr std::int64_t max_tile_rows = 512;
 
-#define TENON_CPU_ISA_KERNELS(isa)                                                                \
-  namespace isa {                                                                                 \
-  void linear_blocks(const LinearJob&, const LinearBlock&) noexcept;                              \
-  void linear_dense(const LinearJob&, const LinearBlock&) noexcept;                               \
-  void matmul(const MatmulJob&, std::int64_t, std::int64_t, std::int64_t, std::int64_t) noexcept; \
-  void quantize(const QuantizeJob&) noexcept;                                                     \
+#define TENON_CPU_ISA_KERNELS(isa)                                   \
+  namespace isa {                                                    \
+  void linear_blocks(const LinearJob&, const LinearBlock&) noexcept; \
+  void quantize(const QuantizeJob&) noexcept;                        \
   }
 TENON_CPU_ISA_KERNELS(portable)
 TENON_CPU_ISA_KERNELS(avx2)

@@ -1,4 +1,5 @@
 #include "../thread_pool.hpp"
+#include "dense_blocking.hpp"
 #include "kernels.hpp"
 #include "matmul.hpp"
 
@@ -10,41 +11,74 @@ namespace {
 // What an item covers: a few panels of W, and rows that fit a kernel's scratch memory. The choice
 // depends on sizes only, never on the number of threads.
 struct Schedule {
-  LinearKernel kernel;
   std::int64_t panels_per_item;
   std::int64_t rows_per_item;
   std::int64_t panel_items;
   std::int64_t row_items;
 };
 
-Schedule schedule(const LinearArgs& args) {
-  const MatmulKernels& kernels = matmul_kernels(args.isa);
-  Schedule s{};
-  // As few stretches of rows as may be, of equal size and of whole blocks.
+DenseSize dense_size(const LinearArgs& args) {
+  return {args.weights->dtype(), args.rows, args.weights->outputs(), args.weights->inputs()};
+}
+
+/// As few stretches of int8 rows as may be, of equal size and of whole blocks.
+std::int64_t block_rows(const LinearArgs& args) {
+  const std::int64_t block = matmul_kernels(args.isa).block_rows;
   const std::int64_t stretches =
       std::max<std::int64_t>(1, (args.rows + max_block_rows - 1) / max_block_rows);
   const std::int64_t even = (args.rows + stretches - 1) / stretches;
-  s.rows_per_item =
-      std::max<std::int64_t>(1, (even + kernels.block_rows - 1) / kernels.block_rows) *
-      kernels.block_rows;
+  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+}
+
+/// Items of dense products copy rows for themselves: as many panels as leave some items to share.
+std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
+  constexpr std::int64_t items = 16, most = 8, tile = 2;
+  return std::clamp<std::int64_t>(args.weights->panels() * row_items / items / tile, 1,
+                                  most / tile) *
+         tile;
+}
+
+bool takes_tiles(const LinearArgs& args) { return args.prepared->form() == RowForm::bf16; }
+
+Schedule schedule(const LinearArgs& args) {
+  Schedule s{};
   if (args.prepared == nullptr) {
-    s.kernel = kernels.dense;
-    s.panels_per_item = 2;
-  } else if (args.prepared->form() == RowForm::bf16) {
-    s.kernel = kernels.tiles;
-    s.rows_per_item = max_tile_rows;
-    s.panels_per_item = 2;
+    s.rows_per_item = dense_blocking(dense_size(args)).rows;
+    s.panels_per_item = dense_panels(args, (args.rows + s.rows_per_item - 1) / s.rows_per_item);
   } else {
-    s.kernel = kernels.blocks;
-    s.panels_per_item = args.rows > 4 ? 2 : 1;
+    s.rows_per_item = takes_tiles(args) ? max_tile_rows : block_rows(args);
+    s.panels_per_item = takes_tiles(args) || args.rows > 4 ? 2 : 1;
   }
   s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;
   s.row_items = (args.rows + s.rows_per_item - 1) / s.rows_per_item;
   return s;
 }
 
-LinearJob job_of(const LinearArgs& args) {
+DenseJob dense_job(const LinearArgs& args) {
   const PackedWeights& w = *args.weights;
+  DenseJob job{};
+  job.dtype = w.dtype();
+  job.panels = w.bytes().data();
+  job.panel_bytes = w.panel_bytes();
+  job.scale_bytes = w.scale_bytes();
+  job.outputs = w.outputs();
+  job.inputs = w.inputs();
+  job.x = args.x;
+  job.x_stride = args.x_stride;
+  job.x_column = 1;
+  job.y = args.y;
+  job.y_stride = args.y_stride;
+  job.bias = args.bias;
+  job.residual = args.residual;
+  job.residual_stride = args.residual_stride;
+  job.blocking = dense_blocking(dense_size(args));
+  job.scratch = dense_scratch(dense_size(args), false, args.scratch);
+  return job;
+}
+
+LinearJob prepared_job(const LinearArgs& args) {
+  const PackedWeights& w = *args.weights;
+  const PreparedRows& rows = *args.prepared;
   LinearJob job{};
   job.dtype = w.dtype();
   job.panels = w.bytes().data();
@@ -52,15 +86,11 @@ LinearJob job_of(const LinearArgs& args) {
   job.scale_bytes = w.scale_bytes();
   job.outputs = w.outputs();
   job.inputs = w.inputs();
-  if (const PreparedRows* rows = args.prepared) {
-    job.first = rows->first();
-    job.second = rows->second();
-    job.second_groups = rows->second_groups();
-    job.second_count = rows->second_count();
-    job.tiles = rows->tile(0, 0);
-  }
-  job.x = args.x;
-  job.x_stride = args.x_stride;
+  job.first = rows.first();
+  job.second = rows.second();
+  job.second_groups = rows.second_groups();
+  job.second_count = rows.second_count();
+  job.tiles = rows.tile(0, 0);
   job.y = args.y;
   job.y_stride = args.y_stride;
   job.bias = args.bias;
@@ -69,7 +99,27 @@ LinearJob job_of(const LinearArgs& args) {
   return job;
 }
 
+/// Calls run(first panel, last panel, first row, last row): items of one row block that follow one
+/// another make one call.
+template <class Run>
+void walk(const LinearArgs& args, Range items, const Run& run) {
+  const Schedule s = schedule(args);
+  const std::int64_t panels = args.weights->panels();
+  while (items.begin < items.end) {
+    const std::int64_t first = items.begin % s.panel_items;
+    const std::int64_t count = std::min(items.end - items.begin, s.panel_items - first);
+    const std::int64_t row = items.begin / s.panel_items * s.rows_per_item;
+    run(first * s.panels_per_item, std::min((first + count) * s.panels_per_item, panels), row,
+        std::min(row + s.rows_per_item, args.rows));
+    items.begin += count;
+  }
+}
+
 }  // namespace
+
+std::size_t linear_scratch_bytes(const LinearArgs& args) noexcept {
+  return args.prepared != nullptr ? 0 : dense_scratch_bytes(dense_size(args), false);
+}
 
 std::int64_t linear_items(const LinearArgs& args) noexcept {
   const Schedule s = schedule(args);
@@ -77,18 +127,15 @@ std::int64_t linear_items(const LinearArgs& args) noexcept {
 }
 
 void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) noexcept {
-  const Schedule s = schedule(args);
-  const LinearJob job = job_of(args);
-  const std::int64_t panels = args.weights->panels();
-  while (begin < end) {
-    // Items of one row block that follow one another make one call.
-    const std::int64_t row_item = begin / s.panel_items;
-    const std::int64_t first = begin % s.panel_items;
-    const std::int64_t count = std::min(end - begin, s.panel_items - first);
-    const std::int64_t row = row_item * s.rows_per_item;
-    s.kernel(job, {first * s.panels_per_item, std::min((first + count) * s.panels_per_item, panels),
-                   row, std::min(row + s.rows_per_item, args.rows)});
-    begin += count;
+  if (args.prepared == nullptr) {
+    const DenseJob job = dense_job(args);
+    const DenseKernel kernel = dense_kernels(args.isa).packed;
+    walk(args, {begin, end}, [&](auto... block) { kernel(job, DenseBlock{block...}); });
+  } else {
+    const LinearJob job = prepared_job(args);
+    const MatmulKernels& kernels = matmul_kernels(args.isa);
+    const LinearKernel kernel = takes_tiles(args) ? kernels.tiles : kernels.blocks;
+    walk(args, {begin, end}, [&](auto... block) { kernel(job, LinearBlock{block...}); });
   }
 }
 

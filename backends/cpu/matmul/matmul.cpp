@@ -1,58 +1,63 @@
 #include "matmul.hpp"
 
 #include "../thread_pool.hpp"
-#include "kernels.hpp"
+#include "dense_blocking.hpp"
 
 #include <algorithm>
 
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t item_columns = 64;
+constexpr std::int64_t panel_columns = 16;
+// Threads share out pairs of panels, or rows where there are not enough of those.
+constexpr std::int64_t unit_panels = 2;
+constexpr std::int64_t unit_rows = 12;
 
-struct Schedule {
-  std::int64_t columns;
-  std::int64_t rows;
-};
-
-Schedule schedule(const MatmulArgs& args) {
-  return {(args.n + item_columns - 1) / item_columns,
-          (args.m + max_block_rows - 1) / max_block_rows};
-}
+DenseSize dense_size(const MatmulArgs& args) { return {DType::f32, args.m, args.n, args.k}; }
 
 }  // namespace
 
-std::int64_t matmul_items(const MatmulArgs& args) noexcept {
-  const Schedule s = schedule(args);
-  return args.batches * s.columns * s.rows;
-}
-
-void matmul_range(const MatmulArgs& args, std::int64_t begin, std::int64_t end) noexcept {
-  const Schedule s = schedule(args);
-  const MatmulKernel kernel = matmul_kernels(args.isa).matmul;
-  for (std::int64_t item = begin; item < end; ++item) {
-    const std::int64_t column = item % s.columns * item_columns;
-    const std::int64_t row = item / s.columns % s.rows * max_block_rows;
-    const std::int64_t batch = item / s.columns / s.rows;
-    const MatmulJob job{args.m,
-                        args.n,
-                        args.k,
-                        args.a + batch * args.a_batch,
-                        args.a_row,
-                        args.a_column,
-                        args.b + batch * args.b_batch,
-                        args.b_row,
-                        args.b_column,
-                        args.c + batch * args.c_batch,
-                        args.c_row};
-    kernel(job, column, std::min(column + item_columns, args.n), row,
-           std::min(row + max_block_rows, args.m));
-  }
+std::size_t matmul_scratch_bytes(const MatmulArgs& args) noexcept {
+  return dense_scratch_bytes(dense_size(args), true);
 }
 
 void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
-  const Range range = split(matmul_items(args), thread, threads);
-  matmul_range(args, range.begin, range.end);
+  if (args.m == 0 || args.n == 0) return;
+  const StridedKernel kernel = dense_kernels(args.isa).strided;
+  DenseJob job{};
+  job.dtype = DType::f32;
+  job.outputs = args.n;
+  job.inputs = args.k;
+  job.x_stride = args.a_row;
+  job.x_column = args.a_column;
+  job.y_stride = args.c_row;
+  job.blocking = dense_blocking(dense_size(args));
+  job.scratch = dense_scratch(dense_size(args), true, args.scratch);
+
+  const std::int64_t panels = (args.n + panel_columns - 1) / panel_columns;
+  const std::int64_t panel_units = (panels + unit_panels - 1) / unit_panels;
+  const std::int64_t row_units = (args.m + unit_rows - 1) / unit_rows;
+  const bool by_rows = args.batches * panel_units < 2 * threads && row_units > panel_units;
+  const std::int64_t units = by_rows ? row_units : panel_units;
+  Range range = split(args.batches * units, thread, threads);
+  while (range.begin < range.end) {
+    const std::int64_t batch = range.begin / units;
+    const std::int64_t first = range.begin % units;
+    const std::int64_t last = std::min(first + range.end - range.begin, units);
+    job.x = args.a + batch * args.a_batch;
+    job.y = args.c + batch * args.c_batch;
+    const StridedColumns columns{args.b + batch * args.b_batch, args.b_row, args.b_column};
+    DenseBlock block{0, panels, 0, args.m};
+    if (by_rows) {
+      block.first_row = first * unit_rows;
+      block.last_row = std::min(last * unit_rows, args.m);
+    } else {
+      block.first_panel = first * unit_panels;
+      block.last_panel = std::min(last * unit_panels, panels);
+    }
+    kernel(job, columns, block);
+    range.begin += last - first;
+  }
 }
 
 }  // namespace tenon::cpu

@@ -4,6 +4,7 @@
 #include "packed_weights.hpp"
 #include "prepared_rows.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tenon::cpu {
@@ -44,8 +45,13 @@ struct LinearArgs {
   const float* bias = nullptr;             ///< optional
   const float* residual = nullptr;         ///< optional; may be y itself
   std::int64_t residual_stride = 0;
+  std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned
   Isa isa = active_isa();
 };
+
+/// Bytes that each thread needs at `scratch`, on any instruction set: sizes and precision say how
+/// many, pointers are not looked at but for being null.
+std::size_t linear_scratch_bytes(const LinearArgs& args) noexcept;
 
 /// Computes this thread's share. All threads in [0, threads) must call it; no barrier inside.
 void linear(const LinearArgs& args, int thread, int threads) noexcept;
@@ -65,11 +71,12 @@ struct MatmulArgs {
   std::int64_t b_batch = 0, b_row = 0, b_column = 1;
   float* c = nullptr;
   std::int64_t c_batch = 0, c_row = 0;
+  std::byte* scratch = nullptr;  ///< this thread's matmul_scratch_bytes, 64-byte aligned
   Isa isa = active_isa();
 };
 
-void matmul(const MatmulArgs& args, int thread, int threads) noexcept;
-std::int64_t matmul_items(const MatmulArgs& args) noexcept;
-void matmul_range(const MatmulArgs& args, std::int64_t begin, std::int64_t end) noexcept;
+std::size_t matmul_scratch_bytes(const MatmulArgs& args) noexcept;
 
+/// Computes this thread's share. All threads in [0, threads) must call it; no barrier inside.
+void matmul(const MatmulArgs& args, int thread, int threads) noexcept;
 }  // namespace tenon::cpu

@@ -3,9 +3,9 @@
 // How kernel bodies read packed panels. Included after a simd_*.hpp, by the sources of one
 // instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp
 // gives.
-#include "dense_tile.hpp"
 #include "kernels.hpp"
 #include "layout.hpp"
+#include "tile_sums.hpp"
 
 namespace tenon::cpu {
 namespace {

@@ -175,6 +175,15 @@ SecondDigits PreparedRows::second_digits(std::int64_t row) const noexcept {
   return {row_of(second_, row), second_groups_ + first * (inputs_ / 32), second_count_[first]};
 }
 
+std::optional<RowForm> PreparedRows::form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
+                                              Isa isa) noexcept {
+  const RowForm form = preferred_form(rows, isa);
+  if (is_block(dtype)) return form;
+  const bool fits_tiles = (dtype == DType::bf16 || dtype == DType::f16) && inputs % 32 == 0;
+  if (fits_tiles && form == RowForm::bf16) return form;
+  return std::nullopt;
+}
+
 std::size_t PreparedRows::size_bytes(RowForm form, std::int64_t rows,
                                      std::int64_t inputs) noexcept {
   Carver carver{nullptr};

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace tenon::cpu {
 
@@ -54,6 +55,11 @@ class PreparedRows {
   /// The form that `linear` wants for M rows and weights of `dtype` at `isa`: bf16 tiles for
   /// M >= 16 on AMX, otherwise int8 for block types. Rows of one buffer can feed all block types.
   static RowForm preferred_form(std::int64_t rows, Isa isa = active_isa()) noexcept;
+
+  /// The form that W[N, K] of `dtype` meets in fast precision; none where rows stay f32: for plain
+  /// types, but for 16-bit ones on AMX, whose tiles round x as they do for block types.
+  static std::optional<RowForm> form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
+                                         Isa isa = active_isa()) noexcept;
 
   /// K is the row length; must be a multiple of 32.
   static std::size_t size_bytes(RowForm form, std::int64_t rows, std::int64_t inputs) noexcept;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,12 +87,21 @@ struct Bert {
 template <>
 Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& config);
 
+struct EncoderOptions {
+  BackendOptions backend{};  ///< threads, precision
+  /// A block type for the weights of the layers, which are narrowed while they load: less memory,
+  /// and integer products. Embedding tables and norms stay as they are in the file.
+  std::optional<DType> weights{};
+};
+
 /// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
 /// handle; one thread at a time (Errc::busy).
 class SentenceEncoder {
  public:
+  /// Errors: those of io::open, BertConfig::from, load_tokenizer; bad_argument for weights of a
+  /// type that is no block type.
   static SentenceEncoder load(const std::filesystem::path& path,
-                              const BackendOptions& backend = {});
+                              const EncoderOptions& options = {});
 
   const BertConfig& config() const noexcept;
   const text::Tokenizer& tokenizer() const noexcept;
@@ -102,6 +112,10 @@ class SentenceEncoder {
 
   /// One embedding per text: f32 [texts, width]. Errc::bad_argument for no texts.
   HostBuffer embed(std::span<const std::string> texts) const;
+
+  /// The same for token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
+  /// padding.
+  Buffer embed(const Buffer& ids, const Buffer& mask) const;
 
   const Program& program() const;
   PlanReport plan() const;

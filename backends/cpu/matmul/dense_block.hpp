@@ -1,0 +1,126 @@
+#pragma once
+
+// Blocks of an f32 product: rows of x copied to where a core reads them fastest, by panels of f32
+// weights. Included after a simd_*.hpp.
+//
+// The scheme is Goto's (Anatomy of High-Performance Matrix Multiplication, 2008): the rows of a
+// block stay in level-two cache for as long as all panels pass, a panel's stretch of k stays in
+// level one while all tiles of rows meet it, and sums stay in registers for the stretch.
+#include "dense_kernels.hpp"
+#include "tile_sums.hpp"
+
+#include <utility>
+
+namespace tenon::cpu {
+namespace {
+
+/// Rows of a tile: with 32 registers, 28 for the sums, two for a line of w and one for x.
+constexpr int block_tile_rows = Simd::lanes == 16 ? 14 : Simd::dense_rows;
+
+/// Floats from row to row of a block's copy: an odd number of cache lines, so that the rows of a
+/// tile share no cache set.
+constexpr std::int64_t copy_step = max_depth + 16;
+
+/// Rows of a block's copy, the addresses of one instruction each.
+struct CopiedRows {
+  const float* at;
+  TENON_INLINE Float operator[](std::size_t r) const {
+    return Simd::broadcast(at + r * static_cast<std::size_t>(copy_step));
+  }
+  TENON_INLINE void advance() { ++at; }
+};
+
+struct BlockTile {
+  const float* x;  ///< rows of a copy
+  const float* w;  ///< panels, [count][16] each
+  std::int64_t w_step;
+  std::int64_t count;
+  const float* from;  ///< sums so far; null at the start of k
+  std::int64_t from_step;
+  float* to;
+  std::int64_t to_step;
+  const float* bias;  ///< added at last, of the tile's columns; or null
+  const float* residual;
+  std::int64_t residual_step;
+  const float* next_x;  ///< what is read after this tile
+  const float* next_w;
+  std::int64_t next_lines;  ///< of next_w to ask for with every four elements of k
+};
+
+template <int rows, int panels>
+void block_tile(const BlockTile& t) {
+  TileSums<rows, panels> tile;
+  if (t.from == nullptr) {
+    tile.clear();
+  } else {
+    tile.load(t.from, t.from_step);
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(t.to + r * t.to_step + 16 * p, 1);
+  }
+  CopiedRows x{t.x};
+  const float* w = t.w;
+  const float* next_w = t.next_w;
+  std::int64_t k = 0;
+  for (; k + 16 <= t.count; k += 16) {
+    // A line of each of the next tile's rows, and this tile's share of the next panels.
+    for (int r = 0; r < rows; ++r) __builtin_prefetch(t.next_x + r * copy_step + k);
+    for (int quad = 0; quad < 16; quad += 4) {
+      for (std::int64_t i = 0; i < t.next_lines; ++i, next_w += 16) {
+        __builtin_prefetch(next_w, 0, 2);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        tile.template multiply_add<F32Weights>(x, w, t.w_step);
+        x.advance();
+        w += 16;
+      }
+    }
+  }
+  for (; k < t.count; ++k) {
+    tile.template multiply_add<F32Weights>(x, w, t.w_step);
+    x.advance();
+    w += 16;
+  }
+  if (t.bias != nullptr) tile.add_to_columns(t.bias);
+  if (t.residual != nullptr) tile.add(t.residual, t.residual_step);
+  tile.store(t.to, t.to_step);
+}
+
+/// block_tile by number of rows less one.
+template <int panels, class Rows = std::make_integer_sequence<int, block_tile_rows>>
+struct BlockTiles;
+template <int panels, int... r>
+struct BlockTiles<panels, std::integer_sequence<int, r...>> {
+  static constexpr void (*of_rows[])(const BlockTile&) = {block_tile<r + 1, panels>...};
+};
+
+/// One panel, or as many as a tile is wide.
+TENON_INLINE void run_tile(const BlockTile& tile, std::int64_t rows, std::int64_t panels) {
+  const auto index = static_cast<std::size_t>(rows - 1);
+  if (panels == dense_panels) {
+    BlockTiles<dense_panels>::of_rows[index](tile);
+  } else {
+    BlockTiles<1>::of_rows[index](tile);
+  }
+}
+
+/// Rows of x for a stretch of k.
+void copy_rows(const Left& x, std::int64_t rows, std::int64_t count, float* copy) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* from = x.at + r * x.row;
+    float* to = copy + r * copy_step;
+    if (x.column == 1) {
+      std::int64_t k = 0;
+      for (; k + Simd::lanes <= count; k += Simd::lanes) {
+        Simd::store_float(to + k, Simd::load_float(from + k));
+      }
+      for (; k < count; ++k) to[k] = from[k];
+    } else {
+      for (std::int64_t k = 0; k < count; ++k) to[k] = from[k * x.column];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

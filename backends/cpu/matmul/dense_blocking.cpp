@@ -1,0 +1,83 @@
+#include "dense_blocking.hpp"
+
+#include "../cache_sizes.hpp"
+
+#include <algorithm>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t float_bytes = 4;
+constexpr std::int64_t panel_columns = 16;
+constexpr std::int64_t row_step = 14;  // rows of the largest tile
+constexpr std::int64_t most_waiting_panels = 64;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t step) { return divide_up(a, step) * step; }
+
+// Equal parts of `whole`, each at most `most` and, but for the last, a multiple of `step`.
+std::int64_t even_part(std::int64_t whole, std::int64_t most, std::int64_t step) {
+  const std::int64_t parts = std::max<std::int64_t>(divide_up(whole, most), 1);
+  return std::min(round_up(std::max<std::int64_t>(divide_up(whole, parts), 1), step), most);
+}
+
+// Two panels' stretch of k fills level one; what a tile's rows push out comes back from level two
+// in time.
+std::int64_t depth_of(const DenseSize& size) {
+  constexpr std::int64_t block_elements = 256;
+  if (is_block(size.dtype)) return block_elements;
+  constexpr std::int64_t step = 16;
+  const std::int64_t fits = cache_sizes().level1 / (2 * panel_columns * float_bytes) / step * step;
+  return even_part(size.inputs, std::clamp<std::int64_t>(fits, 128, max_depth), step);
+}
+
+struct Sizes {
+  std::int64_t rows, sums, weights, columns;
+};
+
+// In floats, each a multiple of a cache line.
+Sizes sizes_of(const DenseSize& size, bool gathers) {
+  const DenseBlocking blocking = dense_blocking(size);
+  return {blocking.copied / blocking.depth * blocking.rows * (max_depth + 16),
+          blocking.panels * blocking.rows * panel_columns,
+          size.dtype == DType::f32 ? 0 : 2 * max_depth * panel_columns,
+          gathers ? gathered_panels * (size.inputs + 1) * panel_columns : 0};
+}
+
+}  // namespace
+
+DenseBlocking dense_blocking(const DenseSize& size) noexcept {
+  DenseBlocking blocking{};
+  blocking.depth = depth_of(size);
+  // Copied rows take half of level two, all of their elements if those of a fair number of rows
+  // fit.
+  const std::int64_t inputs = round_up(std::max<std::int64_t>(size.inputs, 1), blocking.depth);
+  const std::int64_t half = cache_sizes().level2 / float_bytes / 2;
+  blocking.rows = even_part(
+      size.rows, std::clamp<std::int64_t>(half / inputs, 84, 168) / row_step * row_step, row_step);
+  const std::int64_t fits = std::max(half / blocking.rows / blocking.depth, std::int64_t{1});
+  blocking.copied = even_part(divide_up(inputs, blocking.depth), fits, 1) * blocking.depth;
+  // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
+  const std::int64_t panels = divide_up(size.outputs, panel_columns);
+  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, most_waiting_panels, 2);
+  return blocking;
+}
+
+std::size_t dense_scratch_bytes(const DenseSize& size, bool gathers) noexcept {
+  const Sizes sizes = sizes_of(size, gathers);
+  return static_cast<std::size_t>(sizes.rows + sizes.sums + sizes.weights + sizes.columns) *
+         sizeof(float);
+}
+
+DenseScratch dense_scratch(const DenseSize& size, bool gathers, std::byte* memory) noexcept {
+  const Sizes sizes = sizes_of(size, gathers);
+  auto* floats = reinterpret_cast<float*>(memory);
+  DenseScratch scratch{};
+  scratch.rows = floats;
+  scratch.sums = scratch.rows + sizes.rows;
+  scratch.weights = scratch.sums + sizes.sums;
+  scratch.columns = scratch.weights + sizes.weights;
+  return scratch;
+}
+
+}  // namespace tenon::cpu

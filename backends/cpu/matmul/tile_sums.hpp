@@ -1,0 +1,117 @@
+#pragma once
+
+// The f32 micro-kernel: sums of outer products held in registers. Included after a simd_*.hpp, by
+// the sources of one instruction set each.
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+using Float = Simd::Float;
+
+constexpr int parts = 16 / Simd::lanes;  // vectors that hold one value of every row of a panel
+constexpr int dense_panels = Simd::dense_panels;
+constexpr int dense_width = 16 * dense_panels;
+
+struct F32Weights {
+  using Element = float;
+  TENON_INLINE static Float load(const float* p) { return Simd::load_float(p); }
+};
+struct F16Weights {
+  using Element = std::uint16_t;
+  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_f16(p); }
+};
+struct Bf16Weights {
+  using Element = std::uint16_t;
+  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_bf16(p); }
+};
+
+/// Rows of the left operand.
+struct Left {
+  const float* at;
+  std::int64_t row;
+  std::int64_t column;
+};
+
+/// Walks along k over `rows` rows of the left operand, which lie anywhere. Rows go by threes: x86
+/// addresses base, base + s and base + 2 s from two registers.
+template <int rows>
+struct StridedRows {
+  static constexpr std::size_t bases = (rows + 2) / 3;
+  const float* base[bases];
+  std::int64_t row, column;
+
+  TENON_INLINE explicit StridedRows(const Left& x) : row(x.row), column(x.column) {
+    for (std::size_t b = 0; b < bases; ++b) base[b] = x.at + static_cast<std::int64_t>(3 * b) * row;
+  }
+  TENON_INLINE Float operator[](std::size_t r) const {
+    return Simd::broadcast(base[r / 3] + static_cast<std::int64_t>(r % 3) * row);
+  }
+  TENON_INLINE void advance() {
+    for (std::size_t b = 0; b < bases; ++b) base[b] += column;
+  }
+};
+
+/// The sums of `rows` rows by `panels` panels of 16 columns, in registers.
+template <int rows, int panels>
+struct TileSums {
+  static constexpr auto vectors = static_cast<std::size_t>(panels * parts);
+  static constexpr auto row_count = static_cast<std::size_t>(rows);
+  Float y[row_count][vectors];
+
+  TENON_INLINE void clear() {
+    for (auto& row : y) {
+      for (Float& v : row) v = Simd::zero_float();
+    }
+  }
+  TENON_INLINE void load(const float* sums, std::int64_t step) {
+    for (std::size_t r = 0; r < row_count; ++r) {
+      for (std::size_t v = 0; v < vectors; ++v) {
+        y[r][v] = Simd::load_float(sums + static_cast<std::int64_t>(r) * step + v * Simd::lanes);
+      }
+    }
+  }
+  TENON_INLINE void store(float* sums, std::int64_t step) const {
+    for (std::size_t r = 0; r < row_count; ++r) {
+      for (std::size_t v = 0; v < vectors; ++v) {
+        Simd::store_float(sums + static_cast<std::int64_t>(r) * step + v * Simd::lanes, y[r][v]);
+      }
+    }
+  }
+
+  TENON_INLINE void add_to_columns(const float* bias) {
+    for (std::size_t v = 0; v < vectors; ++v) {
+      const Float b = Simd::load_float(bias + v * Simd::lanes);
+      for (auto& row : y) row[v] = Simd::add(row[v], b);
+    }
+  }
+  TENON_INLINE void add(const float* values, std::int64_t step) {
+    for (std::size_t r = 0; r < row_count; ++r) {
+      for (std::size_t v = 0; v < vectors; ++v) {
+        const float* p = values + static_cast<std::int64_t>(r) * step + v * Simd::lanes;
+        y[r][v] = Simd::add(y[r][v], Simd::load_float(p));
+      }
+    }
+  }
+
+  /// Adds x[k] w[k] for one k. Panels are `panel_step` elements apart.
+  template <class Weights, class Rows>
+  TENON_INLINE void multiply_add(const Rows& x, const typename Weights::Element* w,
+                                 std::int64_t panel_step) {
+    Float wv[vectors];
+    for (int p = 0; p < panels; ++p) {
+      for (int part = 0; part < parts; ++part) {
+        wv[static_cast<std::size_t>(p * parts + part)] =
+            Weights::load(w + p * panel_step + part * Simd::lanes);
+      }
+    }
+    for (std::size_t r = 0; r < row_count; ++r) {
+      const Float xv = x[r];
+      for (std::size_t v = 0; v < vectors; ++v) y[r][v] = Simd::fma(xv, wv[v], y[r][v]);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tenon::cpu

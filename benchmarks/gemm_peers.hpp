@@ -1,0 +1,54 @@
+#pragma once
+
+#include <tenon/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+/// Other libraries' products beside which bench_gemm sets Tenon's.
+namespace tenon::bench {
+
+/// y[rows, outputs] = x[rows, inputs] * W[outputs, inputs]^T with W of `dtype`.
+struct Product {
+  DType dtype = DType::f32;
+  std::int64_t rows = 0, outputs = 0, inputs = 0;
+  std::span<const float> x;
+  std::span<const float> weights;  ///< before rounding to dtype
+  bool by_output = true;           ///< whether weights are [outputs, inputs] or the transpose
+  /// Weights that take turns, so that few rows meet them in memory and not in a core's cache.
+  int copies = 1;
+  int threads = 1;
+};
+
+/// One product per call, with the next copy of the weights; empty where the library has none of
+/// this kind. What it needs lives as long as it does.
+using Run = std::function<void()>;
+
+/// f32 only; weights as the caller stores them, since its interface packs within each call. Empty
+/// where it was not found when this program was built.
+Run openblas_run(const Product& product);
+
+/// f32; bf16 with x rounded before the call; i8 for DType::q8_0: a scale per output, x as bytes
+/// made before the call. Weights in the layout that it chooses itself. Empty as above.
+Run dnnl_run(const Product& product);
+/// f32, with weights [inputs, outputs] as the caller stores them.
+Run dnnl_sgemm_run(const Product& product);
+
+/// ggml's shared libraries, opened from a folder at run time. Nothing of it is needed to build.
+class Ggml {
+ public:
+  /// Throws tenon::Error when the folder lacks them.
+  explicit Ggml(const std::string& folder);
+  /// Any type that files have; weights repacked where ggml does so by itself in llama.cpp.
+  Run run(const Product& product) const;
+
+ private:
+  struct Library;
+  std::shared_ptr<const Library> library_;
+};
+
+}  // namespace tenon::bench

@@ -1,5 +1,5 @@
 // Any bytes as a safetensors index: every shard it names stays in its folder.
-#include "fuzz_file.hpp"
+#include "fuzz/memory_file.hpp"
 #include "io/parsed_file.hpp"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Any bytes as a safetensors file: a file or a typed error, the same however the bytes are reached.
-#include "fuzz_file.hpp"
+#include "fuzz/memory_file.hpp"
 #include "io/parsed_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "fuzz_file.hpp"
+#include "fuzz/memory_file.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,16 +26,26 @@ void fail(const char* why) {
   std::abort();
 }
 
-std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,
-                                                 io::Access access) {
-  const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
-  if (descriptor < 0) fail("memfd_create failed");
-  if (::write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+MemoryPath::MemoryPath(std::string_view bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+  if (descriptor_ < 0) fail("memfd_create failed");
+  if (::write(descriptor_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
     fail("write failed");
   }
-  auto file = io::InputFile::open("/proc/self/fd/" + std::to_string(descriptor), access);
-  ::close(descriptor);
-  return file;
+  path_ = "/proc/self/fd/" + std::to_string(descriptor_);
+}
+
+MemoryPath::~MemoryPath() { ::close(descriptor_); }
+
+std::string scratch_file(std::string_view name) {
+  const char* const folder = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  return std::string(folder) + "/tenon_fuzz_" + std::to_string(::getpid()) + "_" +
+         std::string(name);
+}
+
+std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,
+                                                 io::Access access) {
+  const MemoryPath file({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return io::InputFile::open(file.path(), access);
 }
 
 std::uint64_t sum_of(const io::Metadata& metadata, std::span<const io::TensorEntry> tensors) {

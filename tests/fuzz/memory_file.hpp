@@ -8,8 +8,27 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace tenon::testing {
+
+/// A file in memory with these bytes, as long as this lives.
+class MemoryPath {
+ public:
+  explicit MemoryPath(std::string_view bytes);
+  ~MemoryPath();
+  MemoryPath(const MemoryPath&) = delete;
+  MemoryPath& operator=(const MemoryPath&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  int descriptor_;
+  std::string path_;
+};
+
+/// The path of a file that this process may write, in memory where the system offers that.
+std::string scratch_file(std::string_view name);
 
 /// A file in memory with these bytes, opened through either kind of access.
 std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,

@@ -1,20 +1,22 @@
 // Any bytes as an npy file: an array or a typed error.
 #include "fuzz/memory_file.hpp"
+#include "fuzz/targets.hpp"
 
 #include <tenon/io/npy.hpp>
 
-#include <string_view>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace tenon;
-  const testing::MemoryPath file({reinterpret_cast<const char*>(data), size});
+namespace tenon::testing {
+
+void fuzz_npy(Bytes bytes) {
+  const MemoryPath file(as_text(bytes));
   try {
     const HostBuffer array = io::read_npy(file.path());
-    if (static_cast<std::uint64_t>(array.shape().bytes()) > size) {
-      testing::fail("bytes from nowhere");
+    if (static_cast<std::uint64_t>(array.shape().bytes()) > bytes.size()) {
+      fail("bytes from nowhere");
     }
   } catch (const Error& error) {
-    if (error.code() == Errc::internal) testing::fail("an internal error");
+    if (error.code() == Errc::internal) fail("an internal error");
   }
-  return 0;
 }
+
+}  // namespace tenon::testing

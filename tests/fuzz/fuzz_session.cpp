@@ -2,6 +2,7 @@
 // saved, and loads again.
 #include "fuzz/memory_file.hpp"
 #include "fuzz/sections.hpp"
+#include "fuzz/targets.hpp"
 
 #include <tenon/backends/reference.hpp>
 #include <tenon/session.hpp>
@@ -12,16 +13,16 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace tenon;
+namespace tenon::testing {
+
+void fuzz_session(Bytes bytes) {
   register_reference_backend();
   static const std::vector<BackendPtr> backends{make_backend("reference")};
-  const std::string file = testing::scratch_file("session");
+  const std::string file = scratch_file("session");
   {
     SnapshotWriter writer(file);
-    const char* const* name = testing::session_sections;
-    for (const auto part :
-         testing::split_sections({data, size}, std::size(testing::session_sections))) {
+    const char* const* name = session_sections;
+    for (const auto part : split_sections(bytes, std::size(session_sections))) {
       writer.add(*name++, part);
     }
     writer.commit();
@@ -30,10 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     session = Session::load(file, backends);
   } catch (const Error& error) {
-    if (error.code() == Errc::internal) testing::fail("an internal error");
-    return 0;
+    if (error.code() == Errc::internal) fail("an internal error");
+    return;
   }
   session->save(file);
   Session::load(file, backends);
-  return 0;
 }
+
+}  // namespace tenon::testing

@@ -1,7 +1,6 @@
 #include "fuzz/memory_file.hpp"
 
-#include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <variant>
 
@@ -21,10 +20,7 @@ std::uint64_t sum_text(std::string_view text) { return sum_bytes(std::as_bytes(s
 
 }  // namespace
 
-void fail(const char* why) {
-  std::fprintf(stderr, "fuzz: %s\n", why);
-  std::abort();
-}
+void fail(const char* why) { throw std::logic_error(why); }
 
 MemoryPath::MemoryPath(std::string_view bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
   if (descriptor_ < 0) fail("memfd_create failed");

@@ -37,7 +37,12 @@ std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> b
 /// Touches every byte that metadata and tensors announce.
 std::uint64_t sum_of(const io::Metadata& metadata, std::span<const io::TensorEntry> tensors);
 
+/// What a target found: an exception that none of them catches.
 [[noreturn]] void fail(const char* why);
+
+inline std::string_view as_text(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// Feeds `bytes` to `parse(file) -> sum` through both kinds of access: each must end in a value or
 /// a tenon::Error, and both in the same one.

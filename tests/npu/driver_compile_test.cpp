@@ -9,6 +9,7 @@
 #include <tenon/exe.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <memory>
 #include <string>
@@ -41,9 +42,11 @@ struct Classifier {
 
 const Shape input_shape({2, 3, 8, 8}, f32);
 
-WeightsView weights_view() {
-  return WeightsView(
-      "classifier", {{"kernel", Shape({32, 3, 3, 3}, f32)}, {"head.weight", Shape({10, 32}, f32)}});
+const WeightsView& weights_view() {
+  static const std::vector<std::pair<std::string, Shape>> types{
+      {"kernel", Shape({32, 3, 3, 3}, f32)}, {"head.weight", Shape({10, 32}, f32)}};
+  static const WeightsView view("classifier", types);
+  return view;
 }
 
 Buffer random_buffer(const Shape& shape, std::uint64_t seed) {

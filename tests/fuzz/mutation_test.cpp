@@ -72,7 +72,7 @@ std::string trouble(const FuzzTarget& target, const std::string& bytes) {
 
 TEST_CASE("fuzz targets: seeds, and seeds with a few changes") {
   const std::uint64_t seed = fuzz_seed(1);
-  const int rounds = fuzz_rounds(300);
+  const int rounds = fuzz_rounds(2000);
   for (const FuzzTarget& target : fuzz_targets()) {
     REQUIRE(!target.seeds.empty());
     for (const std::string& good : target.seeds) {

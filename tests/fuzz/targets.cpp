@@ -46,7 +46,8 @@ Program small_program() {
   Graph graph;
   const Tensor x = graph.input("x", Shape({symbol("S"), 4}, f32));
   const Tensor h = relu(linear(x, graph.constant("w", Shape({8, 4}, f32))));
-  const Tensor y = softmax(linear(h, graph.constant("v", Shape({3, 8}, f32))) + iota(3, f32), -1);
+  const Tensor logits = linear(h, graph.constant("v", Shape({3, 8}, f32)));
+  const Tensor y = softmax(logits + unsqueeze(iota(x, 0, f32), 1), -1);
   return graph.program({&y, 1});
 }
 

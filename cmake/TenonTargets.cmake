@@ -17,6 +17,13 @@ if(TENON_SANITIZE)
   list(APPEND tenon_instrument_flags -fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer
        -fno-sanitize-recover=all)
 endif()
+if(TENON_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "TENON_FUZZ needs clang")
+  endif()
+  list(APPEND tenon_instrument_flags -fsanitize=fuzzer-no-link,address,undefined
+       -fno-omit-frame-pointer -fno-sanitize-recover=all)
+endif()
 if(TENON_COVERAGE)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     list(APPEND tenon_instrument_flags -fprofile-instr-generate -fcoverage-mapping)

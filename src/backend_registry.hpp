@@ -13,4 +13,9 @@ void add_backend(std::string_view name, std::function<BackendPtr(const BackendOp
 /// Forgets a backend, as unloading a plugin does.
 void remove_backend(std::string_view name) noexcept;
 
+/// The same for the backends of devices, by URL scheme.
+using DeviceBackendMaker = std::function<BackendPtr(const DevicePtr&, const BackendOptions&)>;
+void add_device_backend(std::string_view scheme, DeviceBackendMaker make);
+void remove_device_backend(std::string_view scheme) noexcept;
+
 }  // namespace tenon

@@ -1,5 +1,6 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/version.hpp>
 
 #include <algorithm>
 #include <array>
@@ -95,7 +96,8 @@ class CpuDevice final : public Device {
 
   std::string protocol() const override { return "cpu"; }
   std::map<std::string, std::string> version() const override {
-    return {{"cpu", cpu_name()}, {"system", system_name()}, {"tenon", TENON_VERSION}};
+    return {
+        {"cpu", cpu_name()}, {"system", system_name()}, {"tenon", std::string(tenon::version())}};
   }
   std::map<std::string, std::string> params() const override {
     return {{"cores", std::to_string(std::thread::hardware_concurrency())},

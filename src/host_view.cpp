@@ -139,7 +139,7 @@ Strides dense_strides(const Shape& shape) {
   return strides;
 }
 
-bool HostView::is_contiguous() const noexcept {
+bool is_contiguous(const Shape& shape, const Strides& strides) noexcept {
   std::int64_t step = block_bytes(shape.dtype());
   bool dense = true;
   for (int i = shape.rank() - 1; i >= 0; --i) {

@@ -43,6 +43,7 @@ struct Plugin {
   std::shared_ptr<const Library> library;
   std::string path;
   std::string name;
+  std::string scheme;  // of the devices that it serves, or ""
   int loads = 0;
 };
 
@@ -96,7 +97,10 @@ const PluginDescriptor& descriptor_of(const Library& library, const std::string&
   if (descriptor->name == nullptr || *descriptor->name == '\0') {
     throw Error(Errc::invalid_plugin, path, "the backend has no name");
   }
-  if (descriptor->create == nullptr) {
+  if ((descriptor->scheme == nullptr) != (descriptor->create_for == nullptr)) {
+    throw Error(Errc::invalid_plugin, path, "'scheme' and 'create_for' come together");
+  }
+  if (descriptor->create == nullptr && descriptor->create_for == nullptr) {
     throw Error(Errc::invalid_plugin, path, "the descriptor makes no backends");
   }
   return *descriptor;
@@ -110,10 +114,12 @@ void check_available(const PluginDescriptor& descriptor, const std::string& path
   }
 }
 
+/// What `make` makes, a call of the plugin.
+template <class Make>
 BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
-                  const BackendOptions& options) {
+                  const Make& make) {
   const std::string name = descriptor.name;
-  BackendPtr backend = guarded(name, [&] { return descriptor.create(options); });
+  BackendPtr backend = guarded(name, make);
   if (!backend) throw Error(Errc::plugin_init, name, "the plugin made no backend");
   return keep_loaded(std::move(backend), library);
 }
@@ -121,9 +127,10 @@ BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<cons
 /// Makes a backend and lets it go: a plugin that cannot start is found out while loading.
 void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
              const std::string& path) {
+  if (descriptor.create == nullptr) return;  // it needs a device, which only a caller has
   BackendPtr backend;
   try {
-    backend = create(descriptor, library, {.threads = 1});
+    backend = create(descriptor, library, [&] { return descriptor.create({.threads = 1}); });
   } catch (const Error& error) {
     throw Error(Errc::plugin_init, path, error.what());
   }
@@ -131,6 +138,33 @@ void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Lib
     throw Error(Errc::invalid_plugin, path,
                 fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name,
                             backend->name()));
+  }
+}
+
+/// Registers what a plugin makes, under its name and for the devices of its scheme: both or none.
+void announce(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library) {
+  // Held while it makes a backend: an unload on another thread comes before that or after.
+  const auto hold = [weak = std::weak_ptr(library)] {
+    std::shared_ptr<const Library> held = weak.lock();
+    if (held) return held;
+    throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
+  };
+  if (descriptor.create_for != nullptr) {
+    add_device_backend(descriptor.scheme, [hold, &descriptor](const DevicePtr& device,
+                                                              const BackendOptions& options) {
+      const auto held = hold();
+      return create(descriptor, held, [&] { return descriptor.create_for(device, options); });
+    });
+  }
+  if (descriptor.create == nullptr) return;
+  try {
+    add_backend(descriptor.name, [hold, &descriptor](const BackendOptions& options) {
+      const auto held = hold();
+      return create(descriptor, held, [&] { return descriptor.create(options); });
+    });
+  } catch (...) {
+    if (descriptor.scheme != nullptr) remove_device_backend(descriptor.scheme);
+    throw;
   }
 }
 
@@ -153,17 +187,10 @@ std::string load_plugin(const std::string& path) {
   const PluginDescriptor& descriptor = descriptor_of(*library, file);
   check_available(descriptor, file);
   try_out(descriptor, library, file);
-  Plugin plugin{library, file, descriptor.name, 1};
+  Plugin plugin{library, file, descriptor.name,
+                descriptor.scheme != nullptr ? descriptor.scheme : "", 1};
   all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
-  add_backend(
-      plugin.name, [weak = std::weak_ptr(library), &descriptor](const BackendOptions& options) {
-        // Held from here on: an unload on another thread comes before this line or after the
-        // backend.
-        const std::shared_ptr<const Library> held = weak.lock();
-        if (!held)
-          throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
-        return create(descriptor, held, options);
-      });
+  announce(descriptor, library);
   all.loaded.push_back(std::move(plugin));
   return all.loaded.back().name;
 }
@@ -186,6 +213,7 @@ void unload_plugin(std::string_view name) {
                 fmt::format("backends of '{}', or weights they have packed, are alive", name));
   }
   remove_backend(name);
+  if (!plugin->scheme.empty()) remove_device_backend(plugin->scheme);
   all.loaded.erase(plugin);
 }
 

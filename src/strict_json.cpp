@@ -22,7 +22,7 @@ class StrictBuilder {
  public:
   StrictBuilder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
 
-  json take() { return std::move(root_); }
+  JsonDocument take() { return std::move(document_); }
 
   bool null() { return place(nullptr); }
   bool boolean(bool value) { return place(value); }
@@ -88,21 +88,33 @@ class StrictBuilder {
 
   /// Where the next value goes. Addresses stay valid: only the innermost array grows.
   json* slot() {
-    if (open_.empty()) return &root_;
+    if (open_.empty()) return &document_.root();
     if (open_.back()->is_object()) return member_;
     return &open_.back()->get_ref<json::array_t&>().emplace_back();
   }
 
   std::string_view text_;
   std::string_view where_;
-  json root_;
+  JsonDocument document_;
   json* member_ = nullptr;
   std::vector<json*> open_;
 };
 
+/// Leaves nothing inside, the innermost first: what is empty goes without memory.
+void take_apart(json& value) noexcept {
+  if (auto* const items = value.get_ptr<json::array_t*>()) {
+    for (; !items->empty(); items->pop_back()) take_apart(items->back());
+  } else if (auto* const members = value.get_ptr<json::object_t*>()) {
+    for (; !members->empty(); members->erase(members->begin()))
+      take_apart(members->begin()->second);
+  }
+}
+
 }  // namespace
 
-nlohmann::json parse_strict_json(std::string_view text, std::string_view where) {
+JsonDocument::~JsonDocument() { take_apart(root_); }
+
+JsonDocument parse_strict_json(std::string_view text, std::string_view where) {
   StrictBuilder builder(text, where);
   json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

@@ -1,6 +1,7 @@
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/version.hpp>
 
 #include <cstdio>
 #include <exception>
@@ -69,7 +70,8 @@ int main(int count, char** arguments) {
       "  tenon info MODEL                           what a file holds",
       "tenon");
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tenon " TENON_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", "tenon " + std::string(tenon::version()),
+                       "Print the version and exit");
   app.failure_message(
       [](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
   tenon::tool::add_chat(app, tool);

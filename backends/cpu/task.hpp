@@ -135,7 +135,6 @@ std::optional<std::string> needs_dtype(const Operand& operand, DType dtype, std:
 /// The last axis steps by one element (or has at most one).
 std::optional<std::string> needs_dense_rows(const Operand& operand, std::string_view what);
 
-bool is_dense(const Operand& operand) noexcept;
 /// Elements of all axes but the last; of the last.
 std::int64_t row_count(const Shape& shape) noexcept;
 std::int64_t row_size(const Shape& shape) noexcept;

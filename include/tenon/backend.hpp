@@ -1,8 +1,10 @@
 #pragma once
 
 #include <tenon/buffer.hpp>
+#include <tenon/device.hpp>
 #include <tenon/lowered.hpp>
 
+#include <any>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -88,6 +90,9 @@ using BackendPtr = std::shared_ptr<const Backend>;
 struct BackendOptions {
   int threads = 0;     ///< 0: one per available CPU
   bool exact = false;  ///< keep activations in f32; no quantised intermediate values
+  /// What one kind of device wants to know beyond that: its backend names the type, such as
+  /// npu::Options.
+  std::any device{};
 };
 
 /// The backends of this process by name. Those linked in statically announce themselves when their
@@ -100,8 +105,20 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options = {
 /// One of each registered backend in order of preference: the reference last, "null" not at all.
 std::vector<BackendPtr> default_backends(const BackendOptions& options = {});
 
+/// Makes the backend of an open device. Throws Errc::bad_argument for options without what it
+/// needs, saying what that is.
+using DeviceBackendFactory = BackendPtr (*)(const DevicePtr& device, const BackendOptions& options);
+/// Says who serves the devices of a URL scheme ("npu"); once per scheme (Errc::duplicate_name),
+/// though the same factory may come again.
+void register_device_backend(std::string_view scheme, DeviceBackendFactory factory);
+/// The backends that serve an open device, in order of priority: for a device of the scheme "cpu"
+/// the default_backends(), for others the one registered for the scheme. Errc::unavailable naming
+/// the known schemes.
+std::vector<BackendPtr> device_backends(const DevicePtr& device,
+                                        const BackendOptions& options = {});
+
 /// Version of the plugin interface; a plugin built for another major version is refused.
-inline constexpr std::uint32_t plugin_abi_version = 2;
+inline constexpr std::uint32_t plugin_abi_version = 3;
 
 /// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it
 /// is loaded.
@@ -112,6 +129,10 @@ struct PluginDescriptor {
   /// Null, or why this machine cannot run the backend.
   const char* (*unavailable)() = nullptr;
   BackendPtr (*create)(const BackendOptions& options) = nullptr;
+  /// Null, or the URL scheme of the devices that it serves by `create_for`; `create` may then be
+  /// null.
+  const char* scheme = nullptr;
+  BackendPtr (*create_for)(const DevicePtr& device, const BackendOptions& options) = nullptr;
 };
 
 /// The one symbol of a plugin: `extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept`.

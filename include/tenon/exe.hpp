@@ -21,9 +21,13 @@
 namespace tenon {
 
 struct CompileOptions {
-  /// As SessionOptions::backends; made with `backend` when empty.
-  std::vector<BackendPtr> backends;
-  BackendOptions backend;
+  /// As SessionOptions::backends. When empty: those of the device, or of the CPU where none is
+  /// given, made with `backend`.
+  std::vector<BackendPtr> backends{};
+  BackendOptions backend{};
+  /// Ops that the device's own backend refuses run on the CPU. Without this they are
+  /// Errc::unsupported, with the reason.
+  bool cpu_fallback = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
 };
@@ -56,6 +60,9 @@ class SessionCache {
   std::mutex mutex_;
   std::list<std::pair<std::vector<Shape>, Session>> sessions_;  // most recently used first
 };
+
+/// The options with the backends of a device filled in.
+CompileOptions on_device(const DevicePtr& device, CompileOptions options);
 
 /// Inputs in the order of a struct's leaves.
 template <class Value>
@@ -211,6 +218,9 @@ class BoundExe {
 
   BoundExe fork() const { return BoundExe(state_, weights_); }
 
+  /// What is bound, by the names of Exe::program()'s constants.
+  const WeightSet& weights() const noexcept { return *weights_; }
+
  private:
   friend class Exe<Forward>;
   BoundExe(std::shared_ptr<typename Unbound::State> state, std::shared_ptr<const WeightSet> weights)
@@ -252,16 +262,17 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
   return Exe<Forward>(model, shapes, std::move(options));
 }
 
-/// The same for the backends of a device ("cpu:" is every backend linked in).
+/// The same on a device, by device_backends(): "cpu:" is every backend linked in, "npu:" needs
+/// register_npu_backend() and npu::Options with a calibration in CompileOptions::backend.device.
+/// The plan for these shapes is made at once, so that an op that nothing may run is found here.
+/// Errors: those of device_backends(); Errc::unsupported naming the op and why it is refused.
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
                      const typename Exe<Forward>::Shapes& shapes, const DevicePtr& device,
                      CompileOptions options = {}) {
-  if (device->protocol() != "cpu") {
-    throw Error(Errc::unsupported, "compile",
-                "no backend serves devices of protocol " + device->protocol());
-  }
-  return Exe<Forward>(model, shapes, std::move(options));
+  Exe<Forward> exe(model, shapes, detail::on_device(device, std::move(options)));
+  static_cast<void>(exe.report());
+  return exe;
 }
 
 }  // namespace tenon

@@ -17,6 +17,10 @@ using Strides = std::array<std::int64_t, max_rank>;
 /// Errc::shape_overflow where an empty array of blocks would need strides above 2^63 - 1.
 Strides dense_strides(const Shape& shape);
 
+/// Whether elements with these strides lie densely in row-major order (axes of size 1 do not
+/// matter).
+bool is_contiguous(const Shape& shape, const Strides& strides) noexcept;
+
 /// An n-d array in CPU memory that somebody else owns: what kernels read and write.
 struct HostView {
   std::byte* data = nullptr;
@@ -31,8 +35,7 @@ struct HostView {
   HostView(void* bytes, const Shape& view_shape, const Strides& view_strides)
       : data(static_cast<std::byte*>(bytes)), shape(view_shape), strides(view_strides) {}
 
-  /// Whether the elements lie densely in row-major order (axes of size 1 do not matter).
-  bool is_contiguous() const noexcept;
+  bool is_contiguous() const noexcept { return tenon::is_contiguous(shape, strides); }
 
   /// Address of an element of a plain type; one index per axis, each in range.
   std::byte* at(std::span<const std::int64_t> index) const noexcept;

@@ -49,6 +49,8 @@ struct Operand {
   Shape shape;  ///< static
   Strides strides{};
 
+  bool is_contiguous() const noexcept { return tenon::is_contiguous(shape, strides); }
+
   /// The same bytes in the same order.
   friend bool operator==(const Operand& a, const Operand& b) noexcept {
     return a.place == b.place && a.shape == b.shape && a.strides == b.strides;

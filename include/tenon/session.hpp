@@ -167,7 +167,9 @@ class Session {
   /// The session of a file, on backends of the same names in the same order. Weights in the file
   /// stay mapped; where it has digests only, `weights` must hold what they were made of. Whether
   /// steps merge is as it was saved: set_merge is Errc::call_order. Errors: those of
-  /// Snapshot::open; Errc::incompatible naming the field that does not fit, Errc::bad_reference
+  /// Snapshot::open; Errc::incompatible naming the field that does not fit (another version of the
+  /// library alone does not matter: what a file holds has a format number of its own, and a refusal
+  /// by that number says which version wrote the file), Errc::bad_reference
   /// naming a weight that is missing, Errc::corrupt for a manifest that makes no sense.
   static Session load(const std::filesystem::path& path, std::vector<BackendPtr> backends,
                       std::shared_ptr<const WeightSet> weights = {});
@@ -184,10 +186,13 @@ class Session {
   struct Bound;
   struct State;
   class Run;
+  class Loader;
   Session() = default;
   Session(std::shared_ptr<Shared> shared);
   void change_option(std::string_view option);
   std::vector<Buffer> run(std::vector<Buffer> inputs, std::span<Buffer> given);
+  Buffer run_to(std::string_view value, std::vector<Buffer> inputs);
+  void write_to(const std::filesystem::path& path, const SaveOptions& options) const;
 
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Bound> bound_;

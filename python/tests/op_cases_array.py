@@ -311,6 +311,8 @@ class Maker:
             if dtype != "bool":
                 y = as_type(np.arange(3, 3 + 7 * 5, 7), dtype)
                 self.cases.add("iota", [], y, {"size": 5, "start": 3, "step": 7, "dtype": dtype})
+                x = as_type(np.zeros((2, 5, 1)), dtype)
+                self.cases.add("iota", [x], y, {"axis": 1, "start": 3, "step": 7, "dtype": dtype})
 
 
 def _integer_power(x, y):

@@ -144,9 +144,9 @@ std::shared_ptr<const InputFile> open_raw(const JsonValue& json,
 Network load(const std::filesystem::path& json_path, const std::filesystem::path& raw_path,
              const NetworkOptions& options) {
   const auto file = InputFile::open(json_path, Access::read);
-  const nlohmann::json document = parse_strict_json(read_text(*file), file->name());
+  const JsonDocument document = parse_strict_json(read_text(*file), file->name());
   JsonFile origin{file->name(), options.strict, 0, {}};
-  const JsonValue json(document, origin);
+  const JsonValue json(document.root(), origin);
   Network net;
   WordBudget words;
   read_head(json, net.program);

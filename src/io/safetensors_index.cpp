@@ -29,7 +29,8 @@ std::string read_text(const InputFile& file, std::uint64_t limit) {
 ShardIndex read_safetensors_index(const std::shared_ptr<const InputFile>& file,
                                   const Limits& limits) {
   const std::string& where = file->name();
-  const nlohmann::json json = parse_strict_json(read_text(*file, limits.header_bytes), where);
+  const JsonDocument document = parse_strict_json(read_text(*file, limits.header_bytes), where);
+  const nlohmann::json& json = document.root();
   const auto weight_map = json.is_object() ? json.find("weight_map") : json.end();
   if (!json.is_object() || weight_map == json.end()) {
     throw Error(Errc::bad_key, where, "no 'weight_map': not an index of safetensors files");

@@ -465,11 +465,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
 }  // namespace
 
 bool fills_storage(const Flat& flat, const Array& array) {
-  HostView view;
-  view.shape = array.shape;
-  view.strides = array.strides;
   return array.offset == 0 && array.byte_step == LoopSteps{} && array.entry_step == LoopSteps{} &&
-         view.is_contiguous() && array.shape.bytes() == flat.storages[array.storage].bytes;
+         is_contiguous(array.shape, array.strides) && array.shape.bytes() == flat.storages[array.storage].bytes;
 }
 
 Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {

@@ -77,7 +77,8 @@ BertConfig BertConfig::from(const io::File& file) {
   if (!path)
     throw Error(Errc::not_found, file.path().filename().string(),
                 "no config.json beside the model");
-  const nlohmann::json json = read_json(*path);
+  const JsonDocument document = read_json(*path);
+  const nlohmann::json& json = document.root();
   if (!json.is_object()) throw Error(Errc::bad_type, "config.json", "is no object");
   const std::string type = text_or(json, "model_type", "");
   if (type != "bert") {
@@ -101,7 +102,7 @@ BertConfig BertConfig::from(const io::File& file) {
   config.max_tokens = config.max_positions;
   if (const auto sentence = file.sibling("sentence_bert_config.json")) {
     config.max_tokens =
-        std::min(config.max_positions, integer(read_json(*sentence), "max_seq_length"));
+        std::min(config.max_positions, integer(read_json(*sentence).root(), "max_seq_length"));
   }
   return config;
 }

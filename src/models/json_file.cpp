@@ -16,7 +16,7 @@ namespace {
 constexpr std::uintmax_t max_bytes = std::uintmax_t{16} << 20;
 }
 
-nlohmann::json read_json(const std::filesystem::path& path) {
+JsonDocument read_json(const std::filesystem::path& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (error) throw Error(Errc::not_found, path.filename().string(), error.message());

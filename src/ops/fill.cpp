@@ -1,6 +1,7 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
+#include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/cast.hpp>
@@ -36,26 +37,33 @@ void Full::reference(std::span<const HostView>, const HostView& out) const {
   });
 }
 
-Shape Iota::infer(std::span<const Shape>) const {
+Shape Iota::infer(std::span<const Shape> in) const {
   if (size < 0) fail(Errc::bad_shape, name, fmt::format("size {}", size));  // C1
   if (!is_integer(dtype) && !is_floating(dtype)) {                          // C2
     fail(Errc::unsupported_dtype, name, fmt::format("makes no {}", tenon::name(dtype)));
   }
+  if (in.empty() ? axis != 0 : size != 0) {  // C5
+    fail(Errc::bad_attribute, name,
+         fmt::format("size {} and axis {}: an axis goes with an array, a size stands alone", size,
+                     axis));
+  }
+  const Axis made = in.empty() ? Axis(size) : in[0].axis_at(checked_axis(name, axis, in[0]));  // C4
+  if (!is_static(made.size)) return {{made}, dtype};
   std::int64_t last = start;
-  const bool overflows = size > 0 && (__builtin_mul_overflow(size - 1, step, &last) ||
-                                      __builtin_add_overflow(last, start, &last));
-  const bool fits = is_floating(dtype) || size == 0 ||
+  const bool overflows = made.size > 0 && (__builtin_mul_overflow(made.size - 1, step, &last) ||
+                                           __builtin_add_overflow(last, start, &last));
+  const bool fits = is_floating(dtype) || made.size == 0 ||
                     (wrap_to(dtype, start) == start && wrap_to(dtype, last) == last);
   if (overflows || !fits) {  // C3
     fail(Errc::bad_attribute, name,
-         fmt::format("{} cannot hold {} values from {} in steps of {}", tenon::name(dtype), size,
-                     start, step));
+         fmt::format("{} cannot hold {} values from {} in steps of {}", tenon::name(dtype),
+                     made.size, start, step));
   }
-  return {{Axis(size)}, dtype};
+  return {{made}, dtype};
 }
 
 void Iota::reference(std::span<const HostView>, const HostView& out) const {
-  for (std::int64_t i = 0; i < size; ++i)
+  for (std::int64_t i = 0; i < out.shape[0]; ++i)
     store_int64(dtype, out.data + i * out.strides[0], start + i * step);
 }
 
@@ -74,6 +82,13 @@ Tensor iota(std::int64_t size, DType dtype, std::int64_t start, std::int64_t ste
                 std::span<const Tensor>(), where);
 }
 
+Tensor iota(const Tensor& x, const AxisRef& axis, DType dtype, std::int64_t start,
+            std::int64_t step, const std::source_location& where) {
+  const Iota op{
+      .axis = axis_of(x, axis, Iota::name, where), .start = start, .step = step, .dtype = dtype};
+  return record(op, {x}, where);
+}
+
 Tensor scalar_like(const Tensor& x, double value, const std::source_location& where) {
   const Full op{.value = value, .dims = {}, .dtype = x.dtype()};
   return record_beside(x, op_def<Full>(), &op, where);
@@ -88,7 +103,7 @@ Tensor full_like(const Tensor& x, double value, const std::source_location& wher
 
 Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype,
                const std::source_location& where) {
-  const Iota op{.size = classes, .start = 0, .step = 1, .dtype = ids.dtype()};
+  const Iota op{.size = classes, .dtype = ids.dtype()};
   const Tensor positions = record_beside(ids, op_def<Iota>(), &op, where);
   return cast(eq(unsqueeze(ids, -1, {}, where), positions, where), dtype, where);
 }

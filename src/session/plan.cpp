@@ -110,8 +110,9 @@ ByteRange range_of(const Plan& plan, const Operand& operand, const LoopSteps& it
   return byte_range(operand, iteration);
 }
 
-bool is_dense(const Operand& operand, const ByteRange& range) {
-  return range.size() == operand.shape.bytes();
+/// Whether there are bytes between the elements that lie in `range`.
+bool has_gaps(const Operand& operand, const ByteRange& range) {
+  return range.size() != operand.shape.bytes();
 }
 
 void describe(std::span<const BackendPtr> backends, std::span<const Stage> stages,
@@ -255,7 +256,7 @@ void bring_in(const Plan& plan, const Stage& stage, const LoopSteps& iteration, 
   // What lies between the elements that are written stays, and so must be there.
   for (const Operand& write : stage.edges.writes) {
     const ByteRange range = range_of(plan, write, iteration, depth);
-    if (!is_dense(write, range)) {
+    if (has_gaps(write, range)) {
       residency.require(key_of(write.place), range, stage.memory, copy);
     }
   }

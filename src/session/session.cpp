@@ -55,6 +55,17 @@ std::map<std::string, std::size_t> assign(const Program& program,
   return chosen;
 }
 
+/// The first step, in loops too, that makes `value`; null when none does.
+const Step* find_step(std::span<const Step> steps, std::string_view value) {
+  for (const Step& step : steps) {
+    const Step* const found = step.kind == Step::Kind::loop ? find_step(step.body, value)
+                              : step.value == value         ? &step
+                                                            : nullptr;
+    if (found != nullptr) return found;
+  }
+  return nullptr;
+}
+
 std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> inputs) {
   if (inputs.size() != main.parameter_count) {
     throw Error(Errc::bad_input, main.name,
@@ -233,7 +244,7 @@ const Program& Session::program() const noexcept { return shared_->program; }
 const std::vector<BackendPtr>& Session::backends() const noexcept { return shared_->backends; }
 
 void Session::bind(std::shared_ptr<const WeightSet> weights) {
-  auto bound = std::make_shared<Bound>();
+  auto bound = with_memory_errors("Session::bind", [] { return std::make_shared<Bound>(); });
   bound->weights = std::move(weights);
   bound_ = std::move(bound);
   state_->stepping.reset();
@@ -309,6 +320,10 @@ std::vector<Buffer> Session::run(std::vector<Buffer> inputs, std::span<Buffer> g
 }
 
 Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
+  return with_memory_errors("Session::step_to", [&] { return run_to(value, std::move(inputs)); });
+}
+
+Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
   const Activations::Lock lock(*state_->activations);
   state_->applied = true;
   auto& run = state_->stepping;
@@ -342,46 +357,42 @@ Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
 }
 
 PlanReport Session::report(std::span<const Shape> inputs) {
-  const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
-  return describe(*plan, shared_->backends);
+  return with_memory_errors("Session::report", [&] {
+    return describe(*shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get()),
+                    shared_->backends);
+  });
 }
 
 std::vector<std::string> Session::explain(std::string_view value, std::span<const Shape> inputs) {
-  const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
-  const Step* found = nullptr;
-  const auto search = [&](auto&& self, std::span<const Step> steps) -> void {
-    for (const Step& step : steps) {
-      if (step.kind == Step::Kind::loop) {
-        self(self, step.body);
-      } else if (found == nullptr && step.value == value) {
-        found = &step;
-      }
+  return with_memory_errors("Session::explain", [&] {
+    const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
+    const Step* const step = find_step(plan->lowered.steps, value);
+    if (step == nullptr) {
+      throw Error(Errc::bad_reference, "Session::explain",
+                  fmt::format("no step makes '{}' (views need none)", value));
     }
-  };
-  search(search, plan->lowered.steps);
-  if (found == nullptr) {
-    throw Error(Errc::bad_reference, "Session::explain",
-                fmt::format("no step makes '{}' (views need none)", value));
-  }
-  std::vector<std::string> lines;
-  for (const BackendPtr& backend : shared_->backends) {
-    lines.push_back(
-        fmt::format("{}: {}", backend->name(), backend->refuses(*found).value_or("takes it")));
-  }
-  return lines;
+    std::vector<std::string> lines;
+    for (const BackendPtr& backend : shared_->backends) {
+      lines.push_back(
+          fmt::format("{}: {}", backend->name(), backend->refuses(*step).value_or("takes it")));
+    }
+    return lines;
+  });
 }
 
 std::span<const StepTime> Session::step_times() const noexcept { return state_->times; }
 std::chrono::nanoseconds Session::total_time() const noexcept { return state_->total; }
 
 Session Session::fork() const {
-  Session other;
-  other.shared_ = shared_;
-  other.bound_ = bound_;
-  other.state_ = std::make_shared<State>();
-  other.state_->options = state_->options;
-  other.state_->merge_is_fixed = state_->merge_is_fixed;
-  return other;
+  return with_memory_errors("Session::fork", [&] {
+    Session other;
+    other.shared_ = shared_;
+    other.bound_ = bound_;
+    other.state_ = std::make_shared<State>();
+    other.state_->options = state_->options;
+    other.state_->merge_is_fixed = state_->merge_is_fixed;
+    return other;
+  });
 }
 
 Session Session::fork(const Session& other) const {
@@ -391,14 +402,16 @@ Session Session::fork(const Session& other) const {
 }
 
 Session Session::view(std::size_t first, std::size_t last) const {
-  auto shared = std::make_shared<Shared>();
-  shared->program = extract(shared_->program, first, last);
-  shared->backends = shared_->backends;
-  shared->plan_limit = shared_->plan_limit;
-  shared->chosen = shared_->chosen;
-  Session part(std::move(shared));
-  part.bound_->weights = bound_->weights;
-  return part;
+  return with_memory_errors("Session::view", [&] {
+    auto shared = std::make_shared<Shared>();
+    shared->program = extract(shared_->program, first, last);
+    shared->backends = shared_->backends;
+    shared->plan_limit = shared_->plan_limit;
+    shared->chosen = shared_->chosen;
+    Session part(std::move(shared));
+    part.bound_->weights = bound_->weights;
+    return part;
+  });
 }
 
 }  // namespace tenon

@@ -15,6 +15,18 @@ SessionCache::SessionCache(Trace trace, CompileOptions options)
   if (options_.backends.empty()) options_.backends = default_backends(options_.backend);
 }
 
+CompileOptions on_device(const DevicePtr& device, CompileOptions options) {
+  return with_memory_errors("compile", [&] {
+    if (!options.backends.empty()) return std::move(options);
+    options.backends = device_backends(device, options.backend);
+    if (options.cpu_fallback && device != cpu_device()) {
+      const std::vector<BackendPtr> others = default_backends(options.backend);
+      options.backends.insert(options.backends.end(), others.begin(), others.end());
+    }
+    return std::move(options);
+  });
+}
+
 Session SessionCache::session(std::span<const Shape> inputs) {
   return with_memory_errors("compile", [&] { return find_or_make(inputs); });
 }

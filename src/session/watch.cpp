@@ -48,10 +48,6 @@ std::string file_name(const std::string& value) {
   return name;
 }
 
-bool is_dense(const Operand& operand) {
-  return HostView(nullptr, operand.shape, operand.strides).is_contiguous();
-}
-
 }  // namespace
 
 Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const {
@@ -75,7 +71,7 @@ Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const
     spot = spaces_[memory][key_of(operand.place)];
   }
   if (operand.shape.elements() == 0) return Buffer::allocate(operand.shape, *plan_.memories[0]);
-  if (is_dense(operand)) {
+  if (operand.is_contiguous()) {
     return Buffer(operand.shape, spot.chunk, static_cast<std::uint64_t>(spot.offset + offset));
   }
   // Elements that lie apart: a dense copy in CPU memory.

@@ -472,8 +472,8 @@ std::string read_file(const std::filesystem::path& file) {
 }  // namespace
 
 Recipe read_tokenizer_json(std::string_view text, std::string_view where) {
-  auto document = std::make_shared<const json>(parse_strict_json(text, where));
-  Recipe recipe = Reader(std::move(document), where).read();
+  const auto document = std::make_shared<const JsonDocument>(parse_strict_json(text, where));
+  Recipe recipe = Reader({document, &document->root()}, where).read();
   check_vocabulary(recipe.vocabulary);
   return recipe;
 }

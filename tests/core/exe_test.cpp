@@ -320,12 +320,57 @@ TEST_CASE("Exe: compiled, bound and called from several threads at once") {
 TEST_CASE("Exe: devices without a backend are refused") {
   const WeightsView view("mlp.safetensors", mlp_weights());
   const DevicePtr fake = std::make_shared<FakeDevice>();
-  const std::string what = expect_error(Errc::unsupported, [&] {
-    compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, fake, on("cpu"));
-  });
-  CHECK(what.find("fake") != std::string::npos);
-  CHECK_NOTHROW(
-      compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, cpu_device(), on("cpu")));
+  const auto compile_on = [&](const DevicePtr& device, CompileOptions options = {}) {
+    return compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, device,
+                                    std::move(options));
+  };
+  const std::string what = expect_error(Errc::unavailable, [&] { compile_on(fake); });
+  CHECK(what.find("no backend serves devices 'fake:'; there are backends for: cpu") !=
+        std::string::npos);
+  expect_error(Errc::bad_argument, [&] { compile_on(nullptr); });
+  CHECK_NOTHROW(compile_on(cpu_device(), on("cpu")));
+  CHECK_NOTHROW(compile_on(fake, on("cpu")));  // whoever names backends knows why
+}
+
+TEST_CASE("Exe: what no backend of a device runs is found while compiling, unless the CPU may") {
+  class Picky final : public Backend {
+   public:
+    std::string_view name() const noexcept override { return "picky"; }
+    MemRegion& region() const override { return cpu_device()->default_mem_region(); }
+    std::optional<std::string> refuses(const Step&) const override { return "too hard"; }
+    std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override {
+      throw Error(Errc::internal, "picky", "was never asked to");
+    }
+  };
+  class PickyDevice final : public FakeDevice {
+   public:
+    PickyDevice() : FakeDevice(nullptr, "picky://1") {}
+  };
+  const DeviceBackendFactory factory = [](const DevicePtr&, const BackendOptions&) -> BackendPtr {
+    return std::make_shared<const Picky>();
+  };
+  register_device_backend("picky", factory);
+  CHECK_NOTHROW(register_device_backend("picky", factory));
+  const DeviceBackendFactory other = [](const DevicePtr&, const BackendOptions&) {
+    return BackendPtr();
+  };
+  expect_error(Errc::duplicate_name, [&] { register_device_backend("picky", other); });
+  expect_error(Errc::duplicate_name, [&] { register_device_backend("cpu", other); });
+  expect_error(Errc::bad_argument, [&] { register_device_backend("", other); });
+
+  static_cast<void>(backends("cpu"));  // registered
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  const DevicePtr device = std::make_shared<PickyDevice>();
+  const auto compile_with = [&](CompileOptions options) {
+    return compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, device,
+                                    std::move(options));
+  };
+  CHECK(expect_error(Errc::unsupported, [&] { compile_with({}); }).find("picky: too hard") !=
+        std::string::npos);
+  CompileOptions options;
+  options.cpu_fallback = true;
+  const auto exe = compile_with(options);
+  for (const PlanReport::Part& part : exe.report().parts) CHECK(part.backend != "picky");
 }
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 // Loading and unloading backends from shared libraries, good and bad.
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
+#include "support/fake_device.hpp"
 #include "support/literals.hpp"
 
 #include <tenon/backend.hpp>
@@ -103,6 +104,21 @@ TEST_CASE("Plugin: loaded, its backend runs programs, unloaded") {
   expect_error(Errc::bad_reference, [] { unload_plugin("working"); });
 }
 
+TEST_CASE("Plugin: its backend serves the devices of its scheme while it is loaded") {
+  const DevicePtr device = std::make_shared<testing::FakeDevice>();
+  expect_error(Errc::unavailable, [&] { device_backends(device); });
+  load_plugin(plugin("working"));
+  contains(expect_error(Errc::bad_argument, [&] { device_backends(device); }), "no options");
+  {
+    const auto backends = device_backends(device, {.device = 1});
+    REQUIRE(backends.size() == 1);
+    CHECK(backends[0]->name() == "working");
+    expect_error(Errc::busy, [] { unload_plugin("working"); });
+  }
+  unload_plugin("working");
+  expect_error(Errc::unavailable, [&] { device_backends(device, {.device = 1}); });
+}
+
 TEST_CASE("Plugin: stays while a backend of it, or a weight that it packed, lives") {
   load_plugin(plugin("working"));
   auto weights = std::make_shared<const WeightSet>(
@@ -175,6 +191,7 @@ TEST_CASE("Plugin: libraries without a usable entry point") {
   contains(expect_refused(Errc::invalid_plugin, plugin("null")), "null");
   contains(expect_refused(Errc::invalid_plugin, plugin("no_name")), "no name");
   contains(expect_refused(Errc::invalid_plugin, plugin("no_create")), "no backends");
+  contains(expect_refused(Errc::invalid_plugin, plugin("half_scheme")), "create_for");
   contains(expect_refused(Errc::invalid_plugin, plugin("other_name")), "'other'");
 }
 

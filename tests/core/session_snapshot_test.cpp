@@ -7,6 +7,7 @@
 
 #include <tenon/ops.hpp>
 #include <tenon/snapshot.hpp>
+#include <tenon/version.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -178,11 +179,26 @@ TEST_CASE("Session: a snapshot that does not fit says which field") {
   expect_error(Errc::not_found, [&] { Session::load(folder / "none.snap", two_backends()); });
 
   auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));
+  CHECK(manifest["library"] == version());
   manifest["format"] = 2;
+  manifest["library"] = "7.8.9";
   with_manifest(folder / "a.snap", folder / "b.snap", manifest);
-  CHECK(expect_error(Errc::incompatible, [&] {
-          Session::load(folder / "b.snap", two_backends());
-        }).find("'format' is 2") != std::string::npos);
+  const std::string refused =
+      expect_error(Errc::incompatible, [&] { Session::load(folder / "b.snap", two_backends()); });
+  CHECK(refused.find("'format' is 2, written by Tenon 7.8.9") != std::string::npos);
+  CHECK(refused.find(version()) != std::string::npos);
+}
+
+TEST_CASE("Session: a snapshot of another version of the library loads when its format is known") {
+  const Folder folder;
+  const auto want = save(folder / "a.snap");
+  auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));
+  for (const char* const written_by : {"0.1.99", "9.0.0"}) {
+    manifest["library"] = written_by;
+    with_manifest(folder / "a.snap", folder / "b.snap", manifest);
+    Session run = Session::load(folder / "b.snap", two_backends());
+    CHECK(values(run.forward({input()})[0]) == want);
+  }
 }
 
 TEST_CASE("Session: every flipped bit and every truncation of a snapshot is found") {

@@ -3,6 +3,7 @@
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
 #include "support/op_testing.hpp"
+#include "support/program_text.hpp"
 
 #include <tenon/ops.hpp>
 
@@ -189,6 +190,36 @@ TEST_CASE("Session: empty and scalar arrays run") {
   Session square = session(graph.program({&y, 1}));
   CHECK(values(square.forward({device(HostBuffer::of<float>(Shape(std::span<const Axis>(), f32),
                                                             {3}))})[0]) == std::vector<float>{9});
+}
+
+TEST_CASE("Session: positions along an axis whose size only the inputs tell") {
+  Program program = program_of(R"(def forward(x: f32[B, S, 3]):
+    p: i32[S] = iota(x, axis=1, start=2)
+    n: i64[B] = iota(x, dtype="i64")
+    q: f32[S] = cast(p)
+    f: f32[S, 1] = unsqueeze(q, axis=1)
+    y: f32[B, S, 3] = add(x, f)
+    return y, n
+)");
+  CHECK(print(parse(print(program), "again")) == print(program));
+  verify(program);
+  for (const std::string backend : {"reference", "cpu"}) {
+    Session run = session(program, {}, backend);
+    for (const std::int64_t length : {3, 1, 0, 300, 3}) {
+      INFO(backend << ", " << length);
+      const Shape shape({2, length, 3}, f32);
+      const auto outputs = run.forward({device(HostBuffer::zeros(shape))});
+      const auto y = values(outputs.at(0));
+      REQUIRE(outputs[0].shape() == shape);
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto position = static_cast<std::int64_t>(i) / 3 % length;
+        if (y[i] != static_cast<float>(position + 2)) FAIL_CHECK("element " << i);
+      }
+      const HostBuffer n = outputs.at(1).to_host();
+      CHECK(n.shape() == Shape({2}, i64));
+      CHECK(n.values<std::int64_t>()[1] == 1);
+    }
+  }
 }
 
 TEST_CASE("Session: plans are kept for the shapes last used") {

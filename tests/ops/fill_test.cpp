@@ -10,7 +10,9 @@ namespace tenon::testing {
 namespace {
 
 HostBuffer made(const Full& op) { return run_reference(OpInstance(op), {}); }
-HostBuffer made(const Iota& op) { return run_reference(OpInstance(op), {}); }
+HostBuffer made(const Iota& op, const std::vector<HostBuffer>& inputs = {}) {
+  return run_reference(OpInstance(op), inputs);
+}
 
 TEST_CASE("full: one value") {
   const HostBuffer y = made(Full{.value = 1.5, .dims = {2, 2}, .dtype = f16});
@@ -41,6 +43,27 @@ TEST_CASE("iota: evenly spaced integers") {
   expect_type(made(Iota{.size = 0}).shape(), "i32[0]");
 }
 
+TEST_CASE("iota: as long as an axis of another array") {
+  const HostBuffer x = floats({2, 3}, {0, 0, 0, 0, 0, 0});
+  expect_equal(made(Iota{.axis = 1, .start = 4}, {x}), {4, 5, 6});
+  expect_equal(made(Iota{.axis = 0, .step = -1, .dtype = f32}, {x}), {0, -1});
+  expect_type(infer(Iota{.axis = 1}, {Shape({{"b", 2}, {"s", 3}}, f16)}), "i32[s=3]");
+  // A size that is not known yet stays so; whether every element fits is seen later.
+  const Shape unknown = infer(Iota{.axis = 1, .dtype = i8}, {Shape({2, unknown_dim}, f32)});
+  CHECK(unknown[0] == unknown_dim);
+  const std::string what = expect_error(
+      Errc::bad_attribute, [] { infer(Iota{.axis = 1, .dtype = i8}, {Shape({2, 129}, f32)}); });
+  CHECK(what.find("129 values") != std::string::npos);
+  expect_type(infer(Iota{.axis = 0}, {Shape({3, 64}, DType::q8_0)}), "i32[3]");
+}
+
+TEST_CASE("iota: C4 and C5") {
+  expect_error(Errc::axis_out_of_range, [] { infer(Iota{.axis = 2}, {Shape({2, 3}, f32)}); });
+  expect_error(Errc::axis_out_of_range, [] { infer(Iota{}, {Shape({}, f32)}); });
+  expect_error(Errc::bad_attribute, [] { infer(Iota{.size = 2}, {Shape({2, 3}, f32)}); });
+  expect_error(Errc::bad_attribute, [] { infer(Iota{.size = 2, .axis = 1}, {}); });
+}
+
 TEST_CASE("iota: C1 .. C3") {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   expect_error(Errc::bad_shape, [] { infer(Iota{.size = -1}, {}); });
@@ -69,6 +92,9 @@ TEST_CASE("scalar_like, full_like and one_hot: join the graph of their operand")
   expect_equal(graph.value(scalar_like(x, 3)), {3});
   expect_type(full_like(x, 3).shape(), "f32[d=2]");
   expect_equal(graph.value(full_like(x, 3)), {3, 3});
+  expect_type(iota(x, "d").shape(), "i32[d=2]");
+  expect_equal(graph.value(iota(x, -1, f32, 1, 2)), {1, 3});
+  expect_error(Errc::axis_out_of_range, [&] { iota(x, 1); });
   const Tensor ids = graph.input(ints({{"b", 3}}, {2, 0, 9}));
   expect_type(one_hot(ids, 3).shape(), "f32[b=3, 3]");
   expect_equal(graph.value(one_hot(ids, 3)), {0, 0, 1, 1, 0, 0, 0, 0, 0});

@@ -12,11 +12,12 @@ using testing::expect_error;
 TEST_CASE("strict json: values of every kind") {
   const auto document =
       parse_strict_json(R"({"a": [1, -2, 2.5, true, null, "\u00e9"], "b": {"a": {}}})", "test");
-  CHECK(document.at("a").size() == 6);
-  CHECK(document.at("a")[1] == -2);
-  CHECK(document.at("a")[5] == "é");
-  CHECK(document.at("b").at("a").is_object());
-  CHECK(parse_strict_json("7", "test") == 7);
+  const auto& root = document.root();
+  CHECK(root.at("a").size() == 6);
+  CHECK(root.at("a")[1] == -2);
+  CHECK(root.at("a")[5] == "é");
+  CHECK(root.at("b").at("a").is_object());
+  CHECK(parse_strict_json("7", "test").root() == 7);
 }
 
 TEST_CASE("strict json: a key twice in one object") {

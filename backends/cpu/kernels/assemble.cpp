@@ -145,7 +145,7 @@ class IotaTask final : public Task {
   explicit IotaTask(const Step& step) : y_(step.output), op_(*step.op.as<Iota>()) {}
 
   void run(const TaskContext& context) const noexcept override {
-    const Range range = flat_share(context, op_.size);
+    const Range range = flat_share(context, y_.shape[0]);
     const DType dtype = y_.shape.dtype();
     const std::int64_t unit = block_bytes(dtype);
     auto* y = context.pointer<std::byte>(y_);

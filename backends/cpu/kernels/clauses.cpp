@@ -18,15 +18,8 @@ std::optional<std::string> needs_f32(const Step& step) {
   return needs_dtype(step.output, DType::f32, "the output");
 }
 
-bool is_dense(const Operand& operand) noexcept {
-  HostView view;
-  view.shape = operand.shape;
-  view.strides = operand.strides;
-  return view.is_contiguous();
-}
-
 std::optional<std::string> needs_dense(const Operand& operand, std::string_view what) {
-  if (is_dense(operand)) return std::nullopt;
+  if (operand.is_contiguous()) return std::nullopt;
   return fmt::format("{} is strided", what);
 }
 

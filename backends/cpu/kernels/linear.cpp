@@ -79,7 +79,7 @@ std::optional<std::string> refuses(const Step& step) {
   if (!PackedWeights::is_packable(weights.shape.dtype())) {
     return "no packed form for " + std::string(tenon::name(weights.shape.dtype()));
   }
-  if (!is_dense(weights)) return "w is strided";
+  if (!weights.is_contiguous()) return "w is strided";
   if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
   if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
   std::size_t next = 2;

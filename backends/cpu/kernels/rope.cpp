@@ -89,7 +89,7 @@ class RopeTask final : public Task {
 
 std::optional<std::string> refuses(const Step& step) {
   if (auto why = needs_dtype(step.inputs[0], DType::f32, "x")) return why;
-  if (step.inputs.size() > 2 && !is_dense(step.inputs[2])) return "freq_factors are strided";
+  if (step.inputs.size() > 2 && !step.inputs[2].is_contiguous()) return "freq_factors are strided";
   return needs_dense_rows(step.inputs[0], "x");
 }
 

@@ -8,6 +8,7 @@
 #include <tenon/ops.hpp>
 
 #include <algorithm>
+#include <any>
 #include <mutex>
 #include <utility>
 
@@ -149,7 +150,8 @@ class NpuBackend final : public Npu {
  public:
   NpuBackend(const DevicePtr& device, Options options) : shared_(std::make_shared<Shared>()) {
     if (!options.calibration) {
-      throw Error(Errc::bad_argument, "npu::backend", "no calibration is given");
+      throw Error(Errc::bad_argument, "npu::backend",
+                  "no calibration is given: npu::calibrate() makes one from samples of the inputs");
     }
     if (options.deadline <= std::chrono::milliseconds(0) || options.retries < 0) {
       throw Error(Errc::bad_argument, "npu::backend",
@@ -275,3 +277,25 @@ std::vector<ConstraintText> constraint_texts() {
 }
 
 }  // namespace tenon::npu
+
+namespace tenon {
+namespace {
+
+BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& options) {
+  const auto* const given = std::any_cast<npu::Options>(&options.device);
+  if (given == nullptr) {
+    throw Error(Errc::bad_argument, device->url(),
+                "BackendOptions::device holds no npu::Options: put one there, with a calibration "
+                "that npu::calibrate() makes from samples of the inputs");
+  }
+  if (options.exact) {
+    throw Error(Errc::unsupported, device->url(), "an NPU computes in int8; 'exact' is for CPUs");
+  }
+  return npu::backend(device, *given);
+}
+
+}  // namespace
+
+void register_npu_backend() { register_device_backend("npu", backend_of_device); }
+
+}  // namespace tenon

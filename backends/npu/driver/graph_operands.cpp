@@ -11,16 +11,9 @@
 namespace tenon::npu {
 namespace {
 
-bool is_dense(const Operand& operand) {
-  HostView view;
-  view.shape = operand.shape;
-  view.strides = operand.strides;
-  return view.is_contiguous();
-}
-
 /// Whether both hold the same elements in the same order, each densely.
 bool same_elements(const Operand& a, const Operand& b) {
-  return is_dense(a) && is_dense(b) && byte_range(a) == byte_range(b);
+  return a.is_contiguous() && b.is_contiguous() && byte_range(a) == byte_range(b);
 }
 
 }  // namespace

@@ -108,3 +108,11 @@ struct ConstraintText {
 std::vector<ConstraintText> constraint_texts();
 
 }  // namespace tenon::npu
+
+namespace tenon {
+
+/// Has device_backends(), and so compile() on a device, serve devices of the scheme "npu". They
+/// need npu::Options in BackendOptions::device. Calling this again does nothing.
+void register_npu_backend();
+
+}  // namespace tenon

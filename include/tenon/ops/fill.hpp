@@ -34,24 +34,30 @@ struct Full {
 };
 TENON_DECLARE_OP(Full);
 
-/// A vector of evenly spaced integers: y_i = start + i * step.
+/// A vector of evenly spaced integers: y_i = start + i * step. As long as `size` says, or as an
+/// axis of another array, whose size may be symbolic.
 ///
-/// Output    y: [size], `dtype`
+/// Input     x: optional; only its shape counts
+/// Output    y: [size], or [axis `axis` of x] with its tag; `dtype`
 /// Errors    C1 a negative size                                       Errc::bad_shape
 ///           C2 dtype neither integer nor floating                    Errc::unsupported_dtype
-///           C3 an integer type that cannot hold every element        Errc::bad_attribute
+///           C3 an integer type that cannot hold every element, as    Errc::bad_attribute
+///              soon as the size is known
+///           C4 x, and axis outside [0, rank)                         Errc::axis_out_of_range
+///           C5 x and a size, or an axis without x                    Errc::bad_attribute
 /// Numerics  integers are exact; floating types round each element
 struct Iota {
   static constexpr std::string_view name = "iota";
-  static constexpr int min_inputs = 0, max_inputs = 0;
+  static constexpr int min_inputs = 0, max_inputs = 1;
   static constexpr OpTraits traits{};
   std::int64_t size = 0;
+  std::int64_t axis = 0;
   std::int64_t start = 0;
   std::int64_t step = 1;
   DType dtype = i32;
-  static constexpr auto fields =
-      std::tuple{field("size", &Iota::size), field("start", &Iota::start),
-                 field("step", &Iota::step), field("dtype", &Iota::dtype)};
+  static constexpr auto fields = std::tuple{
+      field("size", &Iota::size), field("axis", &Iota::axis), field("start", &Iota::start),
+      field("step", &Iota::step), field("dtype", &Iota::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -62,6 +68,12 @@ TENON_DECLARE_OP(Iota);
 Tensor full(double value, const Shape& shape,
             const std::source_location& where = std::source_location::current());
 Tensor iota(std::int64_t size, DType dtype = i32, std::int64_t start = 0, std::int64_t step = 1,
+            const std::source_location& where = std::source_location::current());
+
+/// As long as an axis of x, in x's graph: `iota(x, "seq")` numbers the positions of a sequence
+/// whose length the program learns when it runs.
+Tensor iota(const Tensor& x, const AxisRef& axis, DType dtype = i32, std::int64_t start = 0,
+            std::int64_t step = 1,
             const std::source_location& where = std::source_location::current());
 
 /// A scalar of x's dtype, in x's graph: what operators turn `x + 1` into.

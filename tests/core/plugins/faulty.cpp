@@ -46,6 +46,8 @@ const PluginDescriptor descriptor{.struct_bytes = 8, .name = own_name, .create =
 const PluginDescriptor descriptor{.name = "", .create = make<own_name>};
 #elif defined(FAULT_NO_CREATE)
 const PluginDescriptor descriptor{.name = own_name};
+#elif defined(FAULT_HALF_SCHEME)
+const PluginDescriptor descriptor{.name = own_name, .create = make<own_name>, .scheme = "fake"};
 #elif defined(FAULT_OTHER_NAME)
 const PluginDescriptor descriptor{.name = own_name, .create = make<other_name>};
 #elif defined(FAULT_INIT_ERROR)

@@ -51,10 +51,16 @@ class WorkingBackend final : public Backend {
   std::map<std::string, std::string> properties() const override { return {{"kind", "test"}}; }
 };
 
-const PluginDescriptor descriptor{.name = "working",
-                                  .create = [](const BackendOptions&) -> BackendPtr {
-                                    return std::make_shared<const WorkingBackend>();
-                                  }};
+const PluginDescriptor descriptor{
+    .name = "working",
+    .create = [](const BackendOptions&) -> BackendPtr {
+      return std::make_shared<const WorkingBackend>();
+    },
+    .scheme = "fake",
+    .create_for = [](const DevicePtr& device, const BackendOptions& options) -> BackendPtr {
+      if (!options.device.has_value()) throw Error(Errc::bad_argument, device->url(), "no options");
+      return std::make_shared<const WorkingBackend>();
+    }};
 
 }  // namespace
 

@@ -1,7 +1,6 @@
-#include "fuzz_file.hpp"
+#include "fuzz/memory_file.hpp"
 
-#include <cstdio>
-#include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <variant>
 
@@ -21,21 +20,28 @@ std::uint64_t sum_text(std::string_view text) { return sum_bytes(std::as_bytes(s
 
 }  // namespace
 
-void fail(const char* why) {
-  std::fprintf(stderr, "fuzz: %s\n", why);
-  std::abort();
+void fail(const char* why) { throw std::logic_error(why); }
+
+MemoryPath::MemoryPath(std::string_view bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+  if (descriptor_ < 0) fail("memfd_create failed");
+  if (::write(descriptor_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    fail("write failed");
+  }
+  path_ = "/proc/self/fd/" + std::to_string(descriptor_);
+}
+
+MemoryPath::~MemoryPath() { ::close(descriptor_); }
+
+std::string scratch_file(std::string_view name) {
+  const char* const folder = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  return std::string(folder) + "/tenon_fuzz_" + std::to_string(::getpid()) + "_" +
+         std::string(name);
 }
 
 std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,
                                                  io::Access access) {
-  const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
-  if (descriptor < 0) fail("memfd_create failed");
-  if (::write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
-    fail("write failed");
-  }
-  auto file = io::InputFile::open("/proc/self/fd/" + std::to_string(descriptor), access);
-  ::close(descriptor);
-  return file;
+  const MemoryPath file({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return io::InputFile::open(file.path(), access);
 }
 
 std::uint64_t sum_of(const io::Metadata& metadata, std::span<const io::TensorEntry> tensors) {

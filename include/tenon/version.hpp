@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace tenon {
+
+/// Of this library: "major.minor.patch".
+std::string_view version() noexcept;
+
+}  // namespace tenon

@@ -1,0 +1,115 @@
+#include "fuzz/targets.hpp"
+
+#include "fuzz/memory_file.hpp"
+#include "fuzz/sections.hpp"
+#include "support/random_program.hpp"
+
+#include <tenon/backends/reference.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/io/network.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+#include <tenon/snapshot.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> files(const char* extension) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator("tests/io/data")) {
+    if (entry.path().extension() == extension) paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  std::vector<std::string> seeds;
+  for (const fs::path& path : paths) seeds.push_back(read(path));
+  return seeds;
+}
+
+Program small_program() {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({symbol("S"), 4}, f32));
+  const Tensor h = relu(linear(x, graph.constant("w", Shape({8, 4}, f32))));
+  const Tensor logits = linear(h, graph.constant("v", Shape({3, 8}, f32)));
+  const Tensor y = softmax(logits + unsqueeze(iota(x, 0, f32), 1), -1);
+  return graph.program({&y, 1});
+}
+
+std::map<std::string, HostBuffer> small_weights() {
+  return {{"w", HostBuffer::zeros(Shape({8, 4}, f32))},
+          {"v", HostBuffer::zeros(Shape({3, 8}, f32))}};
+}
+
+std::string network_seed(const io::Network& network) {
+  const std::string name = scratch_file("seed");
+  io::save_network(network, name + ".json", name + ".raw");
+  const std::string parts[] = {read(name + ".json"), read(name + ".raw")};
+  fs::remove(name + ".json");
+  fs::remove(name + ".raw");
+  return join_sections(parts);
+}
+
+/// A session's snapshot: the file, and its sections.
+std::pair<std::string, std::string> session_seeds() {
+  register_reference_backend();
+  Session session(small_program(), {.backends = {make_backend("reference")}});
+  std::map<std::string, Buffer> weights;
+  for (const auto& [name, array] : small_weights()) weights[name] = array.to_device(cpu_device());
+  session.bind(std::make_shared<const WeightSet>(std::move(weights)));
+  session.forward({HostBuffer::zeros(Shape({2, 4}, f32)).to_device(cpu_device())});
+  const std::string name = scratch_file("seed.snap");
+  session.save(name);
+  std::vector<std::string> parts;
+  {
+    const Snapshot snapshot = Snapshot::open(name);
+    for (const char* section : session_sections) {
+      parts.emplace_back(snapshot.find(section) != nullptr ? snapshot.text(section) : "");
+    }
+  }
+  std::pair<std::string, std::string> seeds{read(name), join_sections(parts)};
+  fs::remove(name);
+  return seeds;
+}
+
+constexpr const char* index_seed =
+    R"({"metadata": {"total_size": 8}, "weight_map": {"a": "m-00001-of-00002.safetensors",)"
+    R"( "b": "m-00002-of-00002.safetensors"}})";
+
+}  // namespace
+
+std::vector<FuzzTarget> fuzz_targets() {
+  const auto [snapshot, session] = session_seeds();
+  std::vector<std::string> programs{print(small_program())};
+  std::vector<std::string> networks{network_seed({small_program(), small_weights()})};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Program program = RandomProgram(seed).make({.callees = static_cast<int>(seed % 3)});
+    programs.push_back(print(program));
+    networks.push_back(network_seed({program, {}}));
+  }
+  return {{"gguf", fuzz_gguf, files(".gguf")},
+          {"safetensors", fuzz_safetensors, files(".safetensors")},
+          {"index", fuzz_index, {index_seed}},
+          {"npy", fuzz_npy, files(".npy")},
+          {"program", fuzz_program, programs},
+          {"network", fuzz_network, networks},
+          {"snapshot", fuzz_snapshot, {snapshot}},
+          {"session", fuzz_session, {session}}};
+}
+
+}  // namespace tenon::testing

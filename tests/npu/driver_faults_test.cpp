@@ -1,5 +1,6 @@
 // Every fault that the simulated device can have, at every occurrence in a small network: a typed
 // error in time or a recovery, and a correct run afterwards.
+#include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
@@ -37,9 +38,8 @@ Network small_network() {
 /// A session on a simulated device whose faults are armed by hand.
 struct Bench {
   explicit Bench(Options changes = {}) : network(small_network()), inputs(network.sample(77)) {
-    register_npu_sim();
     register_reference_backend();
-    device = Device::open("npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1");
+    device = open_npu("npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1");
     expected = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
     options = std::move(changes);
     options.calibration = network.calibration;
@@ -287,14 +287,12 @@ TEST_CASE("npu fault: a flipped activation shows only in a comparison with the h
 }
 
 TEST_CASE("npu fault: a device that is too slow runs into the deadline") {
-  register_npu_sim();
   register_reference_backend();
   const Network network = small_network();
   const auto inputs = network.sample(77);
   const auto expected = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
   // At 1 MHz with a slow memory, and no faster than that, a run takes more than a second.
-  const DevicePtr device =
-      Device::open("npu://sim?mac=16x16&ocm=64KiB&freq=1MHz&lat=65535&pace=real");
+  const DevicePtr device = open_npu("npu://sim?mac=16x16&ocm=64KiB&freq=1MHz&lat=65535&pace=real");
   Options options = options_for(network);
   options.deadline = std::chrono::milliseconds(20);
   const auto hasty = backend(device, options);

@@ -1,13 +1,11 @@
-// Whole networks: accuracy in int8, what placement saves, what stays with other backends.
+// Whole networks: what placement saves, counters, threads, predictions.
 #include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
-#include <tenon/io/file.hpp>
 #include <tenon/ops.hpp>
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -19,94 +17,6 @@ namespace {
 using namespace tenon::npu::testing;
 
 constexpr const char* device_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
-
-struct Digits {
-  HostBuffer images, labels;
-  std::int64_t count = 0;
-
-  Digits() {
-    const io::File file = io::open("examples/data/digits_test.safetensors");
-    count = file.at("images").shape.dim(0);
-    images = file.at("images").data().reshape({count, 1, 8, 8});
-    labels = file.at("labels").data();
-  }
-  HostBuffer part(std::int64_t begin, std::int64_t end) const {
-    return images.slice(0, begin, end).contiguous();
-  }
-  std::int64_t right(const HostBuffer& scores, std::int64_t begin) const {
-    const auto values = scores.values<float>();
-    std::int64_t found = 0;
-    for (std::int64_t i = 0; i < scores.shape()[0]; ++i) {
-      const auto row = values.subspan(static_cast<std::size_t>(i) * 10, 10);
-      const auto best = std::ranges::max_element(row) - row.begin();
-      found += best == labels.values<std::int32_t>()[static_cast<std::size_t>(begin + i)] ? 1 : 0;
-    }
-    return found;
-  }
-};
-
-/// The convolutional network of examples/digits.cpp for `count` images.
-Network digit_cnn(std::int64_t count, const std::vector<HostBuffer>& samples,
-                  const CalibrationOptions& options) {
-  const io::File file = io::open("examples/data/digits_cnn.safetensors");
-  Graph graph;
-  const Shape shape({count, 1, 8, 8}, f32);
-  const Tensor images = graph.input("images", shape);
-  const auto weight = [&](const std::string& name) {
-    return graph.constant(name, file.at(name).shape);
-  };
-  const auto stage = [&](const Tensor& x, const std::string& name) {
-    const Tensor y =
-        conv2d(x, weight(name + ".weight"), weight(name + ".bias"), {.padding = {1, 1, 1, 1}});
-    return max_pool2d(relu(y), {.kernel = {2, 2}, .stride = {2, 2}});
-  };
-  const Tensor features = stage(stage(images, "conv1"), "conv2");
-  const Tensor scores = linear(flatten(features, 1, 3), weight("head.weight"), weight("head.bias"));
-  Network network;
-  network.program = graph.program({&scores, 1});
-  network.inputs = {shape};
-  std::map<std::string, Buffer> weights;
-  for (const char* name : {"conv1", "conv2", "head"}) {
-    for (const char* part : {".weight", ".bias"}) {
-      const std::string whole = std::string(name) + part;
-      weights.emplace(whole, file.at(whole).data().to_device(cpu_device()));
-    }
-  }
-  network.weights = std::make_shared<const WeightSet>(std::move(weights));
-  std::vector<std::vector<HostBuffer>> inputs;
-  for (const HostBuffer& sample : samples) inputs.push_back({sample});
-  network.calibration = std::make_shared<const CalibrationTable>(
-      calibrate(network.program, *network.weights, inputs, options));
-  return network;
-}
-
-TEST_CASE("npu: the digit CNN in int8 is within a point of f32, with every observer") {
-  const Digits digits;
-  constexpr std::int64_t kept = 60;  // images to calibrate on; the others are counted
-  const HostBuffer samples = digits.part(0, kept);
-  const HostBuffer rest = digits.part(kept, digits.count);
-  for (const ObserverKind kind :
-       {ObserverKind::min_max, ObserverKind::percentile, ObserverKind::entropy}) {
-    INFO(to_string(kind));
-    CalibrationOptions calibration;
-    calibration.observer.kind = kind;
-    const Network small = digit_cnn(kept, {samples}, calibration);
-    Network network = digit_cnn(digits.count - kept, {rest}, calibration);
-    network.calibration = small.calibration;  // same names, other images
-    const auto real = run_reference(network, {rest});
-    const auto npu = backend(open_npu(device_url), options_for(network));
-    const auto quantized = run(network, npu, {rest});
-    const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), {rest});
-    const bool same = same_bits(quantized, exact);
-    CHECK(same);
-    const double points = 100.0 / static_cast<double>(digits.count - kept);
-    const double before = points * static_cast<double>(digits.right(real[0], kept));
-    const double after = points * static_cast<double>(digits.right(quantized[0], kept));
-    CAPTURE(before, after);
-    CHECK(before > 95);
-    CHECK(after >= before - 1);
-  }
-}
 
 /// Inverted residuals as in MobileNetV2: expand 1x1, depthwise 3x3, project 1x1, relu6 between,
 /// the input added where shapes allow.

@@ -1,3 +1,5 @@
+#include "npu/driver_open_remote.hpp"
+
 #include "npu/driver_open.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
@@ -39,13 +41,16 @@ class Server {
     close(lines[0]);
     if (byte != '\n') throw Error(Errc::device_unavailable, url, "the server did not start");
   }
-  ~Server() {
-    kill(process_, SIGTERM);
-    waitpid(process_, nullptr, 0);
-  }
+  ~Server() { end(SIGTERM); }
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  void end(int signal) {
+    if (process_ < 0) return;
+    kill(process_, signal);
+    waitpid(process_, nullptr, 0);
+    process_ = -1;
+  }
   std::string url() const { return "npu://unix:" + socket_; }
 
  private:
@@ -53,17 +58,27 @@ class Server {
   pid_t process_ = -1;
 };
 
+/// One server at a time, unless its device is still in use.
+auto& servers() {
+  static std::vector<std::pair<std::unique_ptr<Server>, std::weak_ptr<Device>>> all;
+  return all;
+}
+
 }  // namespace
 
 DevicePtr open_npu(const std::string& url) {
   register_npu_remote();
-  // One server at a time, unless its device is still in use.
-  static std::vector<std::pair<std::unique_ptr<Server>, std::weak_ptr<Device>>> servers;
-  std::erase_if(servers, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(servers(), [](const auto& entry) { return entry.second.expired(); });
   auto server = std::make_unique<Server>(url);
   DevicePtr device = Device::open(server->url());
-  servers.emplace_back(std::move(server), device);
+  servers().emplace_back(std::move(server), device);
   return device;
+}
+
+void kill_server(const DevicePtr& device) {
+  for (const auto& [server, served] : servers()) {
+    if (served.lock() == device) server->end(SIGKILL);
+  }
 }
 
 }  // namespace tenon::npu::testing

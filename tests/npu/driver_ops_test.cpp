@@ -1,5 +1,6 @@
 // Every op the NPU takes: the device gives the bits of the exact host mode, and the network the
 // values of f32 within what eight bits hold.
+#include "npu/driver_checks.hpp"
 #include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 
@@ -14,62 +15,6 @@ namespace tenon::npu {
 namespace {
 
 using namespace tenon::npu::testing;
-
-constexpr const char* small = "npu://sim?mac=16x8&ocm=32KiB&acc=16KiB&strict=1";
-constexpr const char* large = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
-
-/// Runs on devices of two sizes, with each placement, merged and not: always the bits of the host.
-void check(const Network& network, double likeness = 0.995) {
-  const std::vector<HostBuffer> inputs = network.sample(99);
-  const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
-  const auto real = run_reference(network, inputs);
-  const auto floating =
-      run(network, backend(nullptr, options_for(network, Mode::floating)), inputs);
-  const auto rounded =
-      run(network, backend(nullptr, options_for(network, Mode::fake_quantized)), inputs);
-  for (std::size_t i = 0; i < real.size(); ++i) {
-    INFO("output " << i);
-    CHECK(cosine(floating[i], real[i]) > 0.999999);
-    CHECK(cosine(rounded[i], real[i]) > likeness);
-    CHECK(cosine(exact[i], real[i]) > likeness);
-  }
-  for (const char* url : {large, small}) {
-    for (const Placement placement :
-         {Placement::none, Placement::global, Placement::dp, Placement::evict, Placement::best}) {
-      INFO(url << " placement " << to_string(placement));
-      Options options = options_for(network);
-      options.placement = placement;
-      const auto npu = backend(open_npu(url), options);
-      const bool same = same_bits(run(network, npu, inputs), exact);
-      CHECK(same);
-      const RunReport report = npu->last_run();
-      CHECK(report.cycles > 0);
-    }
-    Options options = options_for(network);
-    options.merge = false;
-    const bool same = same_bits(run(network, backend(open_npu(url), options), inputs), exact);
-    CHECK(same);
-  }
-}
-
-/// Everything must run on the NPU.
-void check_all_taken(const Network& network) {
-  register_reference_backend();
-  Session session(network.program,
-                  {.backends = {backend(nullptr, options_for(network, Mode::exact)),
-                                make_backend("reference")}});
-  session.bind(network.weights);
-  const PlanReport report = session.report(network.inputs);
-  REQUIRE(report.parts.size() == 1);
-  CHECK(report.parts[0].backend == "npu");
-}
-
-Network of(const std::vector<Shape>& inputs, const Record& record,
-           const CalibrationOptions& options = {}) {
-  Network network = make_network(inputs, record, 42, options);
-  check_all_taken(network);
-  return network;
-}
 
 TEST_CASE("npu op: conv2d") {
   const auto conv = [](Shape x, Shape w, Conv2d attributes) {
@@ -140,7 +85,7 @@ TEST_CASE("npu op: a sum of more products than an accumulator takes at once") {
   network.calibration = std::make_shared<const CalibrationTable>(
       calibrate(network.program, *network.weights, samples));
   const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), {ones});
-  const auto found = run(network, backend(open_npu(large), options_for(network)), {ones});
+  const auto found = run(network, backend(open_npu(large_device), options_for(network)), {ones});
   CHECK(same_bits(found, exact));
   for (const float value : found[0].values<float>()) {
     CHECK(value == Approx(0.5 * inputs).epsilon(0.02));
@@ -184,7 +129,7 @@ TEST_CASE("npu op: refusals name the clause that fails") {
                 concat({slice(in[0], 1, 0, 20), in[0]}, 1)};
       },
       4);
-  const auto npu = backend(open_npu(small), options_for(network));
+  const auto npu = backend(open_npu(small_device), options_for(network));
   Session session(network.program, {.backends = {npu, make_backend("reference")}});
   session.bind(network.weights);
   const auto refusal = [&](const char* value) {

@@ -1,11 +1,15 @@
 #include "tool.hpp"
 
 #include <tenon/backends/cpu.hpp>
+#include <tenon/backends/npu_remote.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/null.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/npu/replay.hpp>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +58,45 @@ void print(const Json& device) {
   }
 }
 
+/// Drives the device as a trace says, and tells what it did otherwise.
+void replay_trace(const std::string& url, const std::string& path, const Tool& tool) {
+  std::ifstream trace(path);
+  if (!trace) throw Error(Errc::not_found, path, "no such trace");
+  const DevicePtr device = Device::open(url);
+  const npu::ReplayReport report = npu::replay(*device, trace);
+  if (tool.json) {
+    Json differences = Json::array();
+    for (const npu::ReplayDifference& difference : report.differences) {
+      differences.push_back({{"line", difference.line}, {"what", difference.what}});
+    }
+    tool.print({{"url", url},
+                {"lines", report.lines},
+                {"register_writes", report.register_writes},
+                {"registers_compared", report.registers_compared},
+                {"registers_skipped", report.registers_skipped},
+                {"waits", report.waits},
+                {"bytes_written", report.bytes_written},
+                {"bytes_compared", report.bytes_compared},
+                {"differences", differences},
+                {"gave_up", report.gave_up}});
+  } else {
+    fmt::print(
+        "{} lines: {} registers written, {} compared, {} passed over; {} waits; {} bytes written, "
+        "{} "
+        "compared\n",
+        report.lines, report.register_writes, report.registers_compared, report.registers_skipped,
+        report.waits, report.bytes_written, report.bytes_compared);
+    for (const npu::ReplayDifference& difference : report.differences) {
+      fmt::print("{}:{}: {}\n", path, difference.line, difference.what);
+    }
+  }
+  if (report.matches()) return;
+  throw Error(Errc::device_error, url,
+              fmt::format("the device differs from the trace in {} place{}{}",
+                          report.differences.size(), report.differences.size() == 1 ? "" : "s",
+                          report.gave_up ? " and perhaps more" : ""));
+}
+
 }  // namespace
 
 void add_devices(CLI::App& app, Tool& tool) {
@@ -62,13 +105,24 @@ void add_devices(CLI::App& app, Tool& tool) {
   auto urls = std::make_shared<std::vector<std::string>>();
   command.add_option("URL", *urls,
                      "Devices to open and describe, such as cpu: or npu://sim?ocm=1MiB");
+  auto trace = std::make_shared<std::string>();
+  command.add_option(
+      "--replay", *trace,
+      "Trace of an NPU (npu://sim?trace=FILE) to drive the one URL with, and compare");
   add_json(command, tool);
-  command.callback([&tool, urls] {
-    tool.run = [&tool, urls] {
+  command.callback([&tool, urls, trace] {
+    tool.run = [&tool, urls, trace] {
       register_cpu_backend();
       register_reference_backend();
       register_null_backend();
       register_npu_sim();
+      register_npu_remote();
+      if (!trace->empty()) {
+        if (urls->size() != 1) {
+          throw Error(Errc::bad_argument, "--replay", "one URL is needed, of the device to drive");
+        }
+        return replay_trace(urls->front(), *trace, tool);
+      }
       if (!urls->empty()) {
         Json opened = Json::array();
         for (const std::string& url : *urls) opened.push_back(describe(url));

@@ -60,8 +60,15 @@ class Binder {
   BoundGraph bind() {
     for (std::size_t i = 0; i < bound_.graph.maps.size(); ++i) {
       if (bound_.graph.maps[i].constant) bind_constant(i);
+      if (bound_.graph.maps[i].fill) bind_fill(i);
     }
-    for (const Layer& layer : bound_.graph.layers) bind_layer(layer);
+    // A step that is raised for one part of a map has to be that of parts made before. Steps only
+    // grow, and follow the order of the layers: as many rounds as there are layers would do.
+    do {
+      shared_step_raised_ = false;
+      bound_.layers.clear();
+      for (const Layer& layer : bound_.graph.layers) bind_layer(layer);
+    } while (shared_step_raised_);
     return std::move(bound_);
   }
 
@@ -71,9 +78,12 @@ class Binder {
   /// The step of a result, raised until `factor` over it can be expressed: a value whose range is
   /// noise beside its operands' is held as coarsely as those allow.
   double result_step(MapId map, double factor, double largest) {
-    double& step = bound_.graph.maps[static_cast<std::size_t>(map)].step;
-    step = std::max(step, factor / largest);
-    return step;
+    const double needed = factor / largest;
+    if (step(map) >= needed) return step(map);
+    // A map that others share bytes with has been, or will be, read through them.
+    shared_step_raised_ = shared_step_raised_ || bound_.graph.map(map).whole != no_map;
+    bound_.graph.set_step(map, needed);
+    return needed;
   }
   double largest_multiplier() const { return options_.profile == Profile::m8 ? 0.996 : 16383; }
 
@@ -109,6 +119,14 @@ class Binder {
       const double own = map.step_of(static_cast<std::int64_t>(i % channels));
       bound_.constants[id].push_back(quantize(real[i], static_cast<float>(1 / own)));
     }
+  }
+
+  void bind_fill(std::size_t id) {
+    FeatureMap& map = bound_.graph.maps[id];
+    const auto count = static_cast<std::size_t>(map.dims.pixels() * map.dims.c);
+    map.step = int8_step(*map.fill);
+    bound_.real_constants[id].assign(count, *map.fill);
+    bound_.constants[id].assign(count, quantize(*map.fill, static_cast<float>(1 / map.step)));
   }
 
   void bind_layer(const Layer& layer) {
@@ -244,17 +262,18 @@ class Binder {
   void bind_matmul(const Layer& layer, BoundLayer& bound) {
     const std::string& what = layer.values.front();
     const auto channels = static_cast<std::size_t>(bound_.graph.map(layer.made).dims.c);
-    set_records(layer.made, std::vector<double>(channels, step(layer.input) * step(layer.second)),
-                bound, what);
+    std::vector<double> acc_steps;
+    for (std::size_t c = 0; c < channels; ++c) {
+      const FeatureMap& second = bound_.graph.map(layer.second);
+      acc_steps.push_back(step(layer.input) * second.step_of(static_cast<std::int64_t>(c)));
+    }
+    set_records(layer.made, acc_steps, bound, what);
     set_result(layer, bound);
   }
 
   void bind_pool(const Layer& layer, BoundLayer& bound) {
     const double in = step(layer.input) * layer.factor;
-    if (layer.kind == Layer::Kind::max_pool) {
-      // Its result has the step of its input, which may have been raised.
-      bound_.graph.maps[static_cast<std::size_t>(layer.made)].step = in;
-    }
+    if (layer.keeps_step()) bound_.graph.set_step(layer.made, in);  // it may have been raised
     const double ratio = in / result_step(layer.made, in, multiplier_max / 2);
     if (ratio != 1) {
       const Multiplier by = encode_multiplier(ratio, Profile::m15, layer.values.front());
@@ -298,6 +317,7 @@ class Binder {
   const ConstantSource& constants_;
   const BindOptions& options_;
   BoundGraph bound_;
+  bool shared_step_raised_ = false;
 };
 
 }  // namespace

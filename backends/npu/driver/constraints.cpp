@@ -1,11 +1,13 @@
 #include "constraints.hpp"
 
 #include "graph.hpp"
+#include "lists.hpp"
 
 #include <tenon/ops.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -19,14 +21,9 @@ constexpr std::int64_t max_kernel = 11;
 constexpr std::int64_t max_depthwise_kernel = 7;
 constexpr std::int64_t max_stride = 4;
 constexpr std::int64_t max_dilation = 4;
-constexpr std::int64_t max_window = 15;
 constexpr std::int64_t max_side = 4095;
 constexpr std::int64_t max_channels = 16384;
 constexpr std::int64_t max_pixels = (std::int64_t{1} << 20) - 1;
-
-std::int64_t value_or(const IntList& list, std::size_t index, std::int64_t otherwise) {
-  return list.empty() ? otherwise : list[index];
-}
 
 bool is_constant(const Operand& operand) {
   return operand.place.kind == Place::Kind::constant && operand.place.entry_step == LoopSteps{};
@@ -45,7 +42,7 @@ bool is_known(const Step& step) {
   const OpInstance& op = step.op;
   return op.as<Conv2d>() || op.as<Linear>() || op.as<Matmul>() || op.as<Add>() || op.as<Sub>() ||
          op.as<Mul>() || op.as<Maximum>() || op.as<Glu>() || op.as<MaxPool2d>() ||
-         op.as<AvgPool2d>() || op.as<Mean>() || op.as<Concat>() || is_table_op(op);
+         op.as<AvgPool2d>() || op.as<Mean>() || op.as<Pad>() || op.as<Concat>() || is_table_op(op);
 }
 
 Failure known(const Step& step) {
@@ -202,17 +199,34 @@ Failure glu_gate(const Step& step) {
 
 // ---- pools --------------------------------------------------------------------------------------
 
+Failure mean_window(const Step& step) {
+  const Shape& in = step.inputs[0].shape;
+  if (in[2] * in[3] <= max_channels) return std::nullopt;
+  return fmt::format("a mean of {} pixels, at most {}", pair(in[2], in[3]), max_channels);
+}
+
+/// Whether an average is one over the whole image, which needs no window.
+bool covers_image(const AvgPool2d& pool, const Step& step) {
+  const Shape& in = step.inputs[0].shape;
+  const auto is_zero = [](std::int64_t p) { return p == 0; };
+  return pool.kernel[0] == in[2] && pool.kernel[1] == in[3] &&
+         std::ranges::all_of(pool.padding.span(), is_zero);
+}
+
 template <class Pool>
 Failure pool_window(const Step& step) {
   const auto& pool = *step.op.as<Pool>();
-  if (pool.kernel[0] > max_window || pool.kernel[1] > max_window) {
+  if constexpr (std::is_same_v<Pool, AvgPool2d>) {
+    if (covers_image(pool, step)) return mean_window(step);
+  }
+  if (pool.kernel[0] > max_pool_window || pool.kernel[1] > max_pool_window) {
     return fmt::format("window {}, at most {}", pair(pool.kernel[0], pool.kernel[1]),
-                       pair(max_window, max_window));
+                       pair(max_pool_window, max_pool_window));
   }
   const std::int64_t h = value_or(pool.stride, 0, pool.kernel[0]);
   const std::int64_t w = value_or(pool.stride, 1, pool.kernel[1]);
-  if (h <= max_window && w <= max_window) return std::nullopt;
-  return fmt::format("stride {}, at most {}", pair(h, w), pair(max_window, max_window));
+  if (h <= max_pool_window && w <= max_pool_window) return std::nullopt;
+  return fmt::format("stride {}, at most {}", pair(h, w), pair(max_pool_window, max_pool_window));
 }
 
 Failure pool_dilation(const Step& step) {
@@ -242,10 +256,27 @@ Failure mean_axes(const Step& step) {
   return "a mean over other axes than H and W of an image";
 }
 
-Failure mean_window(const Step& step) {
+// ---- pad ----------------------------------------------------------------------------------------
+
+Failure pad_axes(const Step& step) {
+  const auto& pad = *step.op.as<Pad>();
   const Shape& in = step.inputs[0].shape;
-  if (in[2] <= max_window && in[3] <= max_window) return std::nullopt;
-  return fmt::format("window {}, at most {}", pair(in[2], in[3]), pair(max_window, max_window));
+  if (in.rank() != 4) return fmt::format("{} is no image", to_string(in));
+  if (pad.before[0] + pad.after[0] + pad.before[1] + pad.after[1] == 0) return std::nullopt;
+  return "images or channels are added";
+}
+
+Failure pad_value(const Step& step) {
+  const double value = step.op.as<Pad>()->value;
+  if (value == 0) return std::nullopt;
+  return fmt::format("padding of {}", value);
+}
+
+Failure pad_size(const Step& step) {
+  const auto& pad = *step.op.as<Pad>();
+  const std::int64_t largest = std::max({pad.before[2], pad.after[2], pad.before[3], pad.after[3]});
+  if (largest <= max_pool_window) return std::nullopt;
+  return fmt::format("padding {}, at most {}", largest, max_pool_window);
 }
 
 // ---- concat -------------------------------------------------------------------------------------
@@ -294,11 +325,16 @@ constexpr Constraint table[] = {
     {"max_pool2d", "window and stride at most 15x15", pool_window<MaxPool2d>},
     {"max_pool2d", "no dilation", pool_dilation},
     {"max_pool2d", "images of at most 4095x4095", image_sides},
-    {"avg_pool2d", "window and stride at most 15x15", pool_window<AvgPool2d>},
+    {"avg_pool2d", "window and stride at most 15x15, or one window of at most 16384 pixels",
+     pool_window<AvgPool2d>},
     {"avg_pool2d", "no padding, or padding that counts", pool_average},
     {"avg_pool2d", "images of at most 4095x4095", image_sides},
     {"mean", "over H and W of [N, C, H, W]", mean_axes},
-    {"mean", "images of at most 15x15", mean_window},
+    {"mean", "images of at most 16384 pixels", mean_window},
+    {"pad", "rows and columns of an image", pad_axes},
+    {"pad", "zeros", pad_value},
+    {"pad", "at most 15 on each side", pad_size},
+    {"pad", "images of at most 4095x4095", image_sides},
     {"concat", "along channels", concat_axis},
     {"concat", "whole blocks of 32 channels in all parts but the last", concat_blocks},
 };
@@ -340,8 +376,11 @@ std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_byt
     }
   } else if (const auto* max = step.op.as<MaxPool2d>()) {
     rows = max->kernel[0];
-  } else if (const auto* average = step.op.as<AvgPool2d>()) {
+  } else if (const auto* average = step.op.as<AvgPool2d>();
+             average != nullptr && !covers_image(*average, step)) {
     rows = average->kernel[0];
+  } else if (step.op.as<Pad>() != nullptr) {
+    rows = 1;
   } else {
     return std::nullopt;
   }

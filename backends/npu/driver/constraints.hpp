@@ -3,12 +3,17 @@
 
 #include <tenon/lowered.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace tenon::npu {
+
+// Limits of the instruction set (backends/npu/isa).
+inline constexpr std::int64_t max_pool_window = 15;   ///< of a pool, and of its padding
+inline constexpr std::int64_t max_conv_padding = 63;  ///< on each side of an image
 
 struct Constraint {
   std::string_view op;      ///< name of an op, or "*" for all

@@ -29,6 +29,22 @@ std::string_view to_string(Post::Kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
+Graph::Root Graph::root(MapId id) const {
+  Root root{id, 0};
+  while (map(root.map).whole != no_map) {
+    root.first_block += map(root.map).first_block;
+    root.map = map(root.map).whole;
+  }
+  return root;
+}
+
+void Graph::set_step(MapId id, double step) {
+  const MapId whole = root(id).map;
+  for (std::size_t i = 0; i < maps.size(); ++i) {
+    if (root(static_cast<MapId>(i)).map == whole) maps[i].step = step;
+  }
+}
+
 void GraphBuilder::finish(int index, Layer layer) {
   const Step& step = steps_[static_cast<std::size_t>(index)];
   layer.op = step.kind == Step::Kind::op ? std::string(step.op.def()->name) : "copy";

@@ -45,7 +45,13 @@ struct FeatureMap {
   double step = 0;
   std::optional<Operand> constant;
   std::vector<double> normratio{};  ///< per channel; empty: 1 for all
+  std::optional<float> fill{};      ///< a constant whose elements are all this
+  /// A map that is a run of another's blocks (a slice, a part of a concatenation): it has no bytes
+  /// of its own, and the other's step.
+  MapId whole = no_map;
+  std::int64_t first_block = 0;  ///< where it begins in `whole`
 
+  bool is_constant() const noexcept { return constant.has_value() || fill.has_value(); }
   double step_of(std::int64_t channel) const noexcept {
     return normratio.empty() ? step : step * normratio[static_cast<std::size_t>(channel)];
   }
@@ -123,6 +129,13 @@ struct Layer {
   std::string op;                   ///< name of the main op
   std::vector<std::string> values;  ///< the program's values that this layer computes, in order
   SourceLine line;
+
+  /// Whether the main operation only picks values of its input (the greatest of some, those inside
+  /// a padding): its result then has its input's step, and no rounding.
+  bool keeps_step() const noexcept {
+    const bool one_tap = window.kernel_h == 1 && window.kernel_w == 1 && factor == 1;
+    return kind == Kind::max_pool || kind == Kind::move || (kind == Kind::sum_pool && one_tap);
+  }
 };
 
 std::string_view to_string(Layer::Kind kind) noexcept;
@@ -133,6 +146,14 @@ struct Graph {
   std::vector<Layer> layers;
 
   const FeatureMap& map(MapId id) const { return maps[static_cast<std::size_t>(id)]; }
+  /// The map with bytes of its own that `id` lies in, and where: `id` itself, at 0, mostly.
+  struct Root {
+    MapId map = no_map;
+    std::int64_t first_block = 0;
+  };
+  Root root(MapId id) const;
+  /// Gives `id`, what it lies in, and all that lies in that, one step.
+  void set_step(MapId id, double step);
 };
 
 /// What quantisation needs to know of a stretch of steps beyond the steps.

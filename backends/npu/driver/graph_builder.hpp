@@ -1,5 +1,6 @@
 // The state of build_graph, split by concern: operands and edges in graph_operands.cpp, ops in
-// graph_ops.cpp, the walk in graph.cpp.
+// graph_ops.cpp, pools and padding in graph_windows.cpp, slices and concatenations in
+// graph_views.cpp, the walk in graph.cpp.
 #pragma once
 
 #include "graph.hpp"
@@ -19,6 +20,7 @@ class GraphBuilder {
       : program_(program), steps_(steps), options_(options), flow_(value_flow(program, steps)) {
     made_.assign(steps.size(), no_map);
     dense_.assign(steps.size(), false);
+    paddings_.resize(steps.size());
   }
 
   Graph build();
@@ -29,12 +31,27 @@ class GraphBuilder {
   void add_conv(const Step& step, int index);
   void add_linear(const Step& step, int index);
   void add_matmul(const Step& step, int index);
-  void add_pool(const Step& step, int index);
-  void add_concat(const Step& step, int index);
   void add_pointwise(const Step& step, int index);
   void add_glu(const Step& step, int index);
   void add_copy(const Step& step, int index);
   void fuse_activation(const Step& step, int index, const Activation& activation);
+
+  // graph_windows.cpp
+  void add_pool(const Step& step, int index);
+  void add_mean(const Step& step, int index, MapId input);
+  void add_pad(const Step& step, int index);
+  bool readers_pad(int index) const;
+  MapId read_padded(int index, Window& window);
+
+  // graph_views.cpp
+  void add_concat(const Step& step, int index);
+  bool can_lie_in(MapId part, MapId whole, int origin) const;
+  struct Run {
+    MapId map = no_map;
+    std::int64_t first_block = 0;
+  };
+  Run sliced(int index, std::size_t operand, Form form) const;
+  MapId view_of(const Run& run, const Dims& dims);
 
   // graph_operands.cpp
   MapId read(int index, std::size_t operand, Form form);
@@ -68,8 +85,13 @@ class GraphBuilder {
     MapId map;
   };
   std::vector<Edge> edges_;
-  std::vector<bool> dense_;   // per step: its value was written to memory
-  int last_maker_ = no_step;  // the step whose value the last layer makes
+  /// Zeros around a value that its readers add: it is made_ without them.
+  struct Padding {
+    std::int64_t top = 0, left = 0;
+  };
+  std::vector<std::optional<Padding>> paddings_;  // per step
+  std::vector<bool> dense_;                       // per step: its value was written to memory
+  int last_maker_ = no_step;                      // the step whose value the last layer makes
 };
 
 }  // namespace tenon::npu

@@ -67,7 +67,10 @@ Form GraphBuilder::form_of(int index, std::size_t operand) const {
   const Operand& x = steps_[static_cast<std::size_t>(index)].inputs[operand];
   for (const Form form : {Form::image, Form::rows}) {
     const auto dims = dims_of(x.shape, form);
-    if (dims && direct(index, operand, *dims) != no_map) return form;
+    if (!dims) continue;
+    if (direct(index, operand, *dims) != no_map || sliced(index, operand, form).map != no_map) {
+      return form;
+    }
   }
   return x.shape.rank() == 4 ? Form::image : Form::rows;
 }
@@ -126,6 +129,8 @@ MapId GraphBuilder::read(int index, std::size_t operand, Form form) {
   if (x.place.kind == Place::Kind::constant) return read_constant(x, x.shape, form);
   const MapId found = direct(index, operand, *dims);
   if (found != no_map) return found;
+  const Run run = sliced(index, operand, form);
+  if (run.map != no_map) return view_of(run, *dims);
   const Origin origin = flow_.inputs[i][operand];
   if (origin.mixed) {
     // Its parts are in memory; no one range is known for them but the reader's own.

@@ -1,5 +1,6 @@
 #include "constraints.hpp"
 #include "graph_builder.hpp"
+#include "lists.hpp"
 #include "table.hpp"
 
 #include <tenon/error.hpp>
@@ -11,16 +12,6 @@
 
 namespace tenon::npu {
 namespace {
-
-std::int64_t value_or(const IntList& list, std::size_t index, std::int64_t otherwise) {
-  return list.empty() ? otherwise : list[index];
-}
-
-/// Rows above the image and columns left of it: lists are [top, bottom, left, right] or [h, w].
-void set_padding(Window& window, const IntList& padding) {
-  window.top = value_or(padding, 0, 0);
-  window.left = value_or(padding, padding.size() == 4 ? 2 : 1, 0);
-}
 
 OpInstance activation_op(Name name) {
   if (name == "silu") return OpInstance(Silu());
@@ -63,6 +54,7 @@ void GraphBuilder::add_step(int index) {
   if (op.as<Linear>()) return add_linear(step, index);
   if (op.as<Matmul>()) return add_matmul(step, index);
   if (op.as<MaxPool2d>() || op.as<AvgPool2d>() || op.as<Mean>()) return add_pool(step, index);
+  if (op.as<Pad>()) return add_pad(step, index);
   if (op.as<Concat>()) return add_concat(step, index);
   if (op.as<Glu>()) return add_glu(step, index);
   if (const auto activation = activation_of(op)) return fuse_activation(step, index, *activation);
@@ -80,7 +72,6 @@ void GraphBuilder::add_conv(const Step& step, int index) {
   const auto& conv = *step.op.as<Conv2d>();
   Layer layer;
   layer.kind = conv.groups > 1 ? Layer::Kind::depthwise : Layer::Kind::conv;
-  layer.input = read(index, 0, Form::image);
   layer.weights = step.inputs[1];
   if (conv.has_bias) layer.bias = step.inputs[2];
   Window& window = layer.window;
@@ -91,6 +82,7 @@ void GraphBuilder::add_conv(const Step& step, int index) {
   window.dilation_h = value_or(conv.dilation, 0, 1);
   window.dilation_w = value_or(conv.dilation, 1, 1);
   set_padding(window, conv.padding);
+  layer.input = read_padded(index, window);
   layer.made = result_map(step, Form::image);
   finish(index, std::move(layer));
 }
@@ -136,68 +128,12 @@ void GraphBuilder::add_matmul(const Step& step, int index) {
   finish(index, std::move(layer));
 }
 
-void GraphBuilder::add_pool(const Step& step, int index) {
-  Layer layer;
-  layer.input = read(index, 0, Form::image);
-  const Dims in = graph_.map(layer.input).dims;
-  Window& window = layer.window;
-  const auto set = [&](const auto& pool) {
-    window.kernel_h = pool.kernel[0];
-    window.kernel_w = pool.kernel[1];
-    window.stride_h = value_or(pool.stride, 0, window.kernel_h);
-    window.stride_w = value_or(pool.stride, 1, window.kernel_w);
-    set_padding(window, pool.padding);
-  };
-  if (const auto* max = step.op.as<MaxPool2d>()) {
-    layer.kind = Layer::Kind::max_pool;
-    set(*max);
-    // The greatest of some values has their range: no second rounding.
-    layer.made =
-        new_map(step.value, *dims_of(step.output.shape, Form::image), graph_.map(layer.input).step);
-  } else {
-    layer.kind = Layer::Kind::sum_pool;
-    if (const auto* average = step.op.as<AvgPool2d>()) {
-      set(*average);
-    } else {
-      window.kernel_h = window.stride_h = in.h;
-      window.kernel_w = window.stride_w = in.w;
-    }
-    layer.factor = 1.0 / static_cast<double>(window.kernel_h * window.kernel_w);
-    // A mean keeps its axes as ones or drops them: one pixel per image either way.
-    Dims out{in.n, 1, 1, in.c};
-    if (step.op.as<AvgPool2d>() != nullptr) out = *dims_of(step.output.shape, Form::image);
-    layer.made = new_map(step.value, out, step_of(step.value));
-  }
-  finish(index, std::move(layer));
-}
-
-void GraphBuilder::add_concat(const Step& step, int index) {
-  const Form form = step.output.shape.rank() == 4 ? Form::image : Form::rows;
-  std::vector<MapId> parts;
-  for (std::size_t i = 0; i < step.inputs.size(); ++i) parts.push_back(read(index, i, form));
-  const MapId whole = result_map(step, form);
-  std::int64_t block = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    Layer layer;
-    layer.kind = Layer::Kind::move;
-    layer.input = layer.made = parts[i];
-    layer.first_block = block;
-    block += graph_.map(parts[i]).dims.blocks();
-    Post rescale;
-    rescale.result = whole;
-    layer.posts.push_back(std::move(rescale));
-    layer.output = whole;
-    finish(index, std::move(layer));
-  }
-  last_maker_ = no_step;  // each layer made a part of it only
-}
-
 void GraphBuilder::fuse_activation(const Step& step, int index, const Activation& activation) {
   const Form form = form_of(index, 0);
   if (can_follow(index, 0) && takes(graph_.layers.back(), activation)) {
     Layer& layer = graph_.layers.back();
     const Dims dims = graph_.map(layer.output).dims;
-    const bool keeps_step = layer.posts.empty() && layer.kind == Layer::Kind::max_pool;
+    const bool keeps_step = layer.posts.empty() && layer.keeps_step();
     const MapId result =
         new_map(step.value, dims, keeps_step ? graph_.map(layer.output).step : step_of(step.value));
     if (layer.posts.empty()) {

@@ -49,7 +49,41 @@ class HostRun {
 
  private:
   const FeatureMap& map(MapId id) const { return bound_.graph.map(id); }
-  Values<T>& values(MapId id) { return maps_[static_cast<std::size_t>(id)]; }
+
+  /// What a map holds. Of a map that lies in another it is taken out of that one.
+  const Values<T>& values(MapId id) {
+    const Graph::Root root = bound_.graph.root(id);
+    Values<T>& own = maps_[static_cast<std::size_t>(id)];
+    if (root.map != id) {
+      own.resize(static_cast<std::size_t>(map(id).dims.pixels() * map(id).dims.c));
+      for_each_pixel(id, root, [](T* part, T* whole, std::int64_t channels) {
+        std::copy_n(whole, channels, part);
+      });
+    }
+    return own;
+  }
+  void set_values(MapId id, Values<T> made) {
+    const Graph::Root root = bound_.graph.root(id);
+    maps_[static_cast<std::size_t>(id)] = std::move(made);
+    if (root.map == id) return;
+    const Dims& dims = map(root.map).dims;
+    maps_[static_cast<std::size_t>(root.map)].resize(
+        static_cast<std::size_t>(dims.pixels() * dims.c));
+    for_each_pixel(id, root, [](T* part, T* whole, std::int64_t channels) {
+      std::copy_n(part, channels, whole);
+    });
+  }
+  template <class Visit>
+  void for_each_pixel(MapId id, const Graph::Root& root, const Visit& visit) {
+    const Dims& part = map(id).dims;
+    const Dims& whole = map(root.map).dims;
+    for (std::int64_t p = 0; p < part.pixels(); ++p) {
+      visit(maps_[static_cast<std::size_t>(id)].data() + p * part.c,
+            maps_[static_cast<std::size_t>(root.map)].data() + p * whole.c +
+                root.first_block * block_channels,
+            part.c);
+    }
+  }
 
   void run(const Layer& layer, const BoundLayer& bound) {
     if (layer.kind == Layer::Kind::quantize) return read_edge(layer);
@@ -65,16 +99,14 @@ class HostRun {
   // A concat's layers each fill some blocks of the output.
   void store(const Layer& layer, const Dims& made, Values<T> tile) {
     const Dims& out = map(layer.output).dims;
-    Values<T>& whole = values(layer.output);
-    if (out.c == made.c) {
-      whole = std::move(tile);
-      return;
-    }
+    if (out.c == made.c) return set_values(layer.output, std::move(tile));
+    Values<T> whole = values(layer.output);
     whole.resize(static_cast<std::size_t>(out.pixels() * out.c));
     const std::int64_t first = layer.first_block * block_channels;
     for (std::int64_t p = 0; p < out.pixels(); ++p) {
       std::copy_n(tile.data() + p * made.c, made.c, whole.data() + p * out.c + first);
     }
+    set_values(layer.output, std::move(whole));
   }
 
   // ---- edges ------------------------------------------------------------------------------------
@@ -93,8 +125,7 @@ class HostRun {
 
   void read_edge(const Layer& layer) {
     const FeatureMap& to = map(layer.output);
-    Values<T>& out = values(layer.output);
-    out.resize(static_cast<std::size_t>(to.dims.pixels() * to.dims.c));
+    Values<T> out(static_cast<std::size_t>(to.dims.pixels() * to.dims.c));
     for_each_edge(layer, to.dims,
                   [&](const float* real, std::size_t at, [[maybe_unused]] std::int64_t channel) {
                     if constexpr (exact) {
@@ -103,6 +134,7 @@ class HostRun {
                       out[at] = *real;
                     }
                   });
+    set_values(layer.output, std::move(out));
   }
 
   void write_edge(const Layer& layer) {

@@ -30,6 +30,11 @@ class Groups {
         weighted_(graph.maps.size(), false) {
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
     for (const Layer& layer : graph.layers) visit(layer);
+    for (std::size_t i = 0; i < graph.maps.size(); ++i) {
+      if (graph.maps[i].whole == no_map) continue;
+      set_flat(static_cast<MapId>(i));
+      set_flat(graph.root(static_cast<MapId>(i)).map);
+    }
     for (std::size_t i = 0; i < parent_.size(); ++i) {
       if (flat_[i]) flat_[root(i)] = true;
       if (weighted_[i]) weighted_[root(i)] = true;
@@ -63,8 +68,7 @@ class Groups {
         weighted_[index(layer.input)] = true;
         break;
       case Layer::Kind::matmul:
-        set_flat(layer.input);
-        set_flat(layer.second);
+        set_flat(layer.input);  // the sum runs along its channels; those of `second` stay apart
         break;
       case Layer::Kind::max_pool:
       case Layer::Kind::sum_pool:
@@ -110,7 +114,7 @@ const ValueRange* channels_of(const FeatureMap& map, const CalibrationTable& cal
   const ValueRange* range = calibration.find(map.name);
   const bool whole =
       range != nullptr && static_cast<std::int64_t>(range->channels.size()) == map.dims.c;
-  return whole && !map.constant ? range : nullptr;
+  return whole && !map.is_constant() ? range : nullptr;
 }
 
 }  // namespace

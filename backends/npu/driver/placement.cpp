@@ -29,10 +29,13 @@ struct Candidate {
 
 std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace>& places,
                                   const std::vector<Lifetime>& lives) {
-  std::vector<std::int64_t> touches(graph.maps.size(), 0);
+  std::vector<std::int64_t> touched(graph.maps.size(), 0);
   for (const Layer& layer : graph.layers) {
     const auto count = [&](MapId id) {
-      if (id != no_map) ++touches[static_cast<std::size_t>(id)];
+      if (id == no_map) return;
+      // A part counts for the whole that it lies in.
+      touched[static_cast<std::size_t>(graph.root(id).map)] +=
+          aligned(map_bytes(graph.map(id).dims, 5));
     };
     count(layer.input);
     count(layer.second);
@@ -42,10 +45,10 @@ std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace
   std::vector<Candidate> result;
   for (std::size_t i = 0; i < graph.maps.size(); ++i) {
     const FeatureMap& map = graph.maps[i];
-    if (map.constant || lives[i].first < 0 || places[i].log2c != 5) continue;
+    if (map.is_constant() || lives[i].first < 0 || places[i].log2c != 5) continue;
     if (map.dims.pixels() > max_pixels_on_chip) continue;
     const std::int64_t bytes = aligned(map_bytes(map.dims, 5));
-    result.push_back({i, bytes, bytes * touches[i], lives[i]});
+    result.push_back({i, bytes, touched[i], lives[i]});
   }
   return result;
 }
@@ -147,8 +150,8 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
     const auto touch = [&](MapId id) {
-      if (id == no_map || graph.map(id).constant) return;
-      Lifetime& life = lives[static_cast<std::size_t>(id)];
+      if (id == no_map || graph.map(id).is_constant()) return;
+      Lifetime& life = lives[static_cast<std::size_t>(graph.root(id).map)];
       if (life.first < 0) life.first = static_cast<int>(i);
       life.last = static_cast<int>(i);
     };
@@ -211,7 +214,7 @@ std::int64_t place_maps(const Graph& graph, Placement strategy, std::int64_t beg
   place_items(on_chip, begin, capacity);
 
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (!graph.maps[i].constant) places[i].where = MapPlace::Where::nowhere;
+    if (!graph.maps[i].is_constant()) places[i].where = MapPlace::Where::nowhere;
   }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (on_chip[i].begin < 0) continue;
@@ -236,6 +239,13 @@ std::int64_t place_maps(const Graph& graph, Placement strategy, std::int64_t beg
     places[ids[i]].where = MapPlace::Where::ftmp;
     places[ids[i]].offset = rest[i].begin;
     bytes = std::max(bytes, rest[i].begin + rest[i].bytes);
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (graph.maps[i].whole == no_map) continue;
+    const Graph::Root root = graph.root(static_cast<MapId>(i));
+    const MapPlace& whole = places[static_cast<std::size_t>(root.map)];
+    places[i].where = whole.where;
+    places[i].offset = whole.offset + root.first_block * graph.maps[i].dims.pixels() * line_bytes;
   }
   return bytes;
 }

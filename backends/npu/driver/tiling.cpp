@@ -215,7 +215,10 @@ InputRows LayerShape::input_rows(std::int64_t y0, std::int64_t y1) const noexcep
   const std::int64_t begin = y0 * window.stride_h - window.top;
   const std::int64_t end =
       (y1 - 1) * window.stride_h - window.top + (window.kernel_h - 1) * window.dilation_h + 1;
-  InputRows rows{std::clamp<std::int64_t>(begin, 0, in.h), std::min(end, in.h), 0};
+  // Windows that see nothing but padding read a row all the same, and lie above it.
+  if (end <= 0) return {0, 1, -begin};
+  if (begin >= in.h) return {in.h - 1, in.h, end - begin};
+  InputRows rows{std::max<std::int64_t>(begin, 0), std::min(end, in.h), 0};
   rows.above = rows.first - begin;
   return rows;
 }

@@ -18,7 +18,7 @@ class ImageBuilder {
     places_.resize(bound_.graph.maps.size());
     choose_channels_per_pixel();
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (bound_.graph.maps[i].constant) add_constant_map(i);
+      if (bound_.graph.maps[i].is_constant()) add_constant_map(i);
     }
     for (std::size_t i = 0; i < bound_.layers.size(); ++i) add_layer(i);
     return std::move(image_);
@@ -43,7 +43,7 @@ class ImageBuilder {
       for (const Post& post : layer.posts) clear(post.other);
     }
     for (std::size_t i = 0; i < places_.size(); ++i) {
-      if (!narrow[i]) continue;
+      if (!narrow[i] || bound_.graph.maps[i].whole != no_map) continue;
       const auto c = static_cast<std::uint64_t>(bound_.graph.maps[i].dims.c);
       places_[i].log2c = static_cast<unsigned>(std::bit_width(std::bit_ceil(c)) - 1);
     }

@@ -35,12 +35,13 @@ DevicePtr open(const DeviceUrl& url) {
     const std::scoped_lock lock(addresses.mutex);
     for (const auto& [known, make] : addresses.factories) {
       if (matches(known, url.address)) factory = make;
-      all += (all.empty() ? "" : ", ") + known;
+      all += fmt::format("{}npu://{}{}", all.empty() ? "" : ", ", known,
+                         known.ends_with(':') ? "PATH" : "");
     }
   }
   if (!factory) {
     throw Error(Errc::device_unavailable, url.text,
-                fmt::format("no NPU is reached at '{}'; there is: {}", url.address, all));
+                fmt::format("'{}' is the address of no NPU; there are {}", url.address, all));
   }
   return factory(url);
 }

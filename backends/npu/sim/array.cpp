@@ -54,7 +54,7 @@ void Kernels::multiply(const isa::Common& common, std::uint64_t first_row, std::
   }
 }
 
-void Kernels::run(const isa::Gemm& i, const Segments&) {
+void Kernels::run(const isa::Gemm& i, const Segments&, Part part) {
   const std::uint64_t k = i.k;
   const std::uint64_t n = i.n;
   const std::uint64_t blocks = ceil_div(n, isa::lanes);
@@ -81,8 +81,9 @@ void Kernels::run(const isa::Gemm& i, const Segments&) {
 
   const std::uint64_t c = std::uint64_t{1} << i.a_log2c;
   const std::uint64_t step = rows_at_once(k);
-  for (std::uint64_t first = 0; first < i.m; first += step) {
-    const std::uint64_t rows = std::min<std::uint64_t>(step, i.m - first);
+  const std::uint64_t end = part.first + part.count;
+  for (std::uint64_t first = part.first; first < end; first += step) {
+    const std::uint64_t rows = std::min(step, end - first);
     a_.resize(rows * k);
     for (std::uint64_t row = 0; row < rows; ++row) {
       const std::int8_t* const from = line(i.a_line) + (first + row) * i.a_row_stride * c;
@@ -94,7 +95,7 @@ void Kernels::run(const isa::Gemm& i, const Segments&) {
   }
 }
 
-void Kernels::run(const isa::Conv& i, const Segments&) {
+void Kernels::run(const isa::Conv& i, const Segments&, Part part) {
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
   const std::uint64_t taps = std::uint64_t{i.kernel_h} * i.kernel_w;
   const std::uint64_t in_blocks = ceil_div(i.in_channels, c);
@@ -113,10 +114,10 @@ void Kernels::run(const isa::Conv& i, const Segments&) {
     }
   }
 
-  const std::uint64_t pixels = std::uint64_t{i.out_h} * i.out_w;
   const std::uint64_t step = rows_at_once(k);
-  for (std::uint64_t first = 0; first < pixels; first += step) {
-    const std::uint64_t rows = std::min(step, pixels - first);
+  const std::uint64_t end = part.first + part.count;
+  for (std::uint64_t first = part.first; first < end; first += step) {
+    const std::uint64_t rows = std::min(step, end - first);
     a_.assign(rows * k, 0);
     for (std::uint64_t row = 0; row < rows; ++row) {
       const std::uint64_t top = (first + row) / i.out_w * i.stride_h;
@@ -140,12 +141,16 @@ void Kernels::run(const isa::Conv& i, const Segments&) {
   }
 }
 
-void Kernels::run(const isa::Depthwise& i, const Segments&) {
+void Kernels::run(const isa::Depthwise& i, const Segments&, Part part) {
   const std::uint64_t taps = std::uint64_t{i.kernel_h} * i.kernel_w;
-  for (std::uint64_t block = 0; block < i.blocks; ++block) {
+  const std::uint64_t pixels = std::uint64_t{i.out_h} * i.out_w;
+  const std::uint64_t end = part.first + part.count;
+  for (std::uint64_t block = part.first / pixels; block * pixels < end; ++block) {
     check_abort();
     const std::int8_t* const weights = line(i.w_line + block * taps);
-    for (std::uint64_t pixel = 0; pixel < std::uint64_t{i.out_h} * i.out_w; ++pixel) {
+    const std::uint64_t first = std::max(part.first, block * pixels) - block * pixels;
+    const std::uint64_t last = std::min(end, (block + 1) * pixels) - block * pixels;
+    for (std::uint64_t pixel = first; pixel < last; ++pixel) {
       std::int32_t* const to = acc_row(i.acc_row + block * i.acc_block_stride + pixel);
       std::uint32_t sums[isa::lanes] = {};
       if (i.has(isa::Flag::accumulate)) std::memcpy(sums, to, sizeof sums);

@@ -68,7 +68,7 @@ class Side {
 
 }  // namespace
 
-void Kernels::run(const isa::Convert& i, const Segments& segments) {
+void Kernels::run(const isa::Convert& i, const Segments& segments, Part part) {
   const auto mode = static_cast<isa::CvtMode>(i.mode);
   const bool real = mode == isa::CvtMode::quantize || mode == isa::CvtMode::dequantize;
   const bool to_blocked = mode == isa::CvtMode::quantize || mode == isa::CvtMode::block;
@@ -87,14 +87,19 @@ void Kernels::run(const isa::Convert& i, const Segments& segments) {
   const std::byte* const factors =
       memory_.ocm().data() + std::uint64_t{i.scale_line} * isa::line_bytes;
 
-  for (std::uint64_t block = 0; block < blocks; ++block) {
+  // One piece is all of it where a side is a copy.
+  const std::uint64_t end =
+      part.count == pieces(i, segments) ? blocks * i.pixels : part.first + part.count;
+  for (std::uint64_t block = part.first / i.pixels; block * i.pixels < end; ++block) {
     std::array<float, isa::lanes> factor;
     factor.fill(i.scale);
     const std::uint64_t used = std::min(c, i.channels - block * c);
     if (i.has(isa::Flag::per_channel)) {
       std::memcpy(factor.data(), factors + block * c * 4, used * 4);
     }
-    for (std::uint64_t p = 0; p < i.pixels; ++p) {
+    const std::uint64_t first = std::max(part.first, block * i.pixels) - block * i.pixels;
+    const std::uint64_t stop = std::min<std::uint64_t>(end - block * i.pixels, i.pixels);
+    for (std::uint64_t p = first; p < stop; ++p) {
       if (p % 4096 == 0) check_abort();
       std::byte* const pixel = blocked.data() + (block * i.block_stride + p) * c;
       std::byte* at = plain.data() + (p * std::uint64_t{i.pixel_stride} +

@@ -101,7 +101,7 @@ void Executor::flip_output(const isa::Instruction& instruction) {
   });
 }
 
-Executor::Outcome Executor::execute(std::uint32_t pc, const isa::Instruction& instruction) {
+Executor::Outcome Executor::begin(std::uint32_t pc, const isa::Instruction& instruction) {
   const isa::Engine engine = isa::engine(instruction);
   const std::uint16_t layer = isa::common(instruction).layer;
   where_ = {ErrorCode::none, engine_number(engine), layer, 0, pc, 0};
@@ -128,7 +128,19 @@ Executor::Outcome Executor::execute(std::uint32_t pc, const isa::Instruction& in
     if (strict_) hazards_.enter(engine, range);
     if (range.write && range.space != Space::ddr) hazards_.mark_written(range);
   });
-  kernels_.execute(instruction, segments_);
+  return outcome;
+}
+
+void Executor::work(std::uint32_t pc, const isa::Instruction& instruction, Part part) {
+  const std::uint16_t layer = isa::common(instruction).layer;
+  const std::uint64_t all = pieces(instruction);
+  if (part.first > 0) {
+    // Since it began somebody may have written over its records.
+    where_ = {ErrorCode::none, engine_number(isa::engine(instruction)), layer, 0, pc, 0};
+    if (isa::opcode(instruction) == isa::Opcode::req) check_records(instruction);
+  }
+  kernels_.execute(instruction, segments_, part);
+  if (part.first + part.count < all) return;
 
   switch (isa::opcode(instruction)) {
     case isa::Opcode::req:
@@ -139,7 +151,6 @@ Executor::Outcome Executor::execute(std::uint32_t pc, const isa::Instruction& in
     default:
       break;
   }
-  return outcome;
 }
 
 }  // namespace tenon::npu::sim

@@ -40,8 +40,14 @@ class Executor {
     bool never_ends = false;  ///< its transfer timed out
     Clock clock{};            ///< what its tokens carry
   };
-  /// Throws Stop, before anything is written; Aborted.
-  Outcome execute(std::uint32_t pc, const isa::Instruction& instruction);
+  /// Checks an instruction and notes what it touches. Throws Stop, before anything is written.
+  Outcome begin(std::uint32_t pc, const isa::Instruction& instruction);
+  /// Its work has so many pieces; it has ended when all of them were done, in order. Throws Stop
+  /// and Aborted.
+  std::uint64_t pieces(const isa::Instruction& instruction) const {
+    return kernels_.pieces(instruction, segments_);
+  }
+  void work(std::uint32_t pc, const isa::Instruction& instruction, Part part);
 
   void set_strict(bool strict) noexcept { strict_ = strict; }
   /// OCM and ACC hold nothing that was written, or what the host wrote.

@@ -21,27 +21,36 @@ using Segments = std::array<Window, 5>;
 /// Thrown by long work when the device is reset or taken away under it.
 struct Aborted {};
 
+/// A stretch of an instruction's work: pieces [first, first + count).
+struct Part {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
 /// What instructions compute: docs/npu-isa.md as code. Addresses have been checked before, and the
 /// records of a Requant too.
 class Kernels {
  public:
   Kernels(Memory& memory, const std::atomic<bool>& abort) : memory_(memory), abort_(abort) {}
 
-  /// Executes one instruction; those of the front end do nothing here.
-  void execute(const isa::Instruction& instruction, const Segments& segments);
+  /// How many pieces an instruction is done in, one after the other: beats of 64 bytes of a
+  /// transfer, pixels of a sum, lines of the vector unit. At least 1.
+  std::uint64_t pieces(const isa::Instruction& instruction, const Segments& segments) const;
+  /// Does some pieces; those of the front end have none that do anything.
+  void execute(const isa::Instruction& instruction, const Segments& segments, Part part);
 
  private:
-  void run(const isa::Load& i, const Segments& segments);
-  void run(const isa::LoadP& i, const Segments& segments);
-  void run(const isa::Gemm& i, const Segments& segments);
-  void run(const isa::Conv& i, const Segments& segments);
-  void run(const isa::Depthwise& i, const Segments& segments);
-  void run(const isa::Requant& i, const Segments& segments);
-  void run(const isa::Elementwise& i, const Segments& segments);
-  void run(const isa::Pool& i, const Segments& segments);
-  void run(const isa::Store& i, const Segments& segments);
-  void run(const isa::Convert& i, const Segments& segments);
-  void run(const isa::Common&, const Segments&) {}
+  void run(const isa::Load& i, const Segments& segments, Part part);
+  void run(const isa::LoadP& i, const Segments& segments, Part part);
+  void run(const isa::Gemm& i, const Segments& segments, Part part);
+  void run(const isa::Conv& i, const Segments& segments, Part part);
+  void run(const isa::Depthwise& i, const Segments& segments, Part part);
+  void run(const isa::Requant& i, const Segments& segments, Part part);
+  void run(const isa::Elementwise& i, const Segments& segments, Part part);
+  void run(const isa::Pool& i, const Segments& segments, Part part);
+  void run(const isa::Store& i, const Segments& segments, Part part);
+  void run(const isa::Convert& i, const Segments& segments, Part part);
+  void run(const isa::Common&, const Segments&, Part) {}
 
   void check_abort() const {
     if (abort_.load(std::memory_order_relaxed)) throw Aborted{};

@@ -35,6 +35,9 @@ class Machine final : private Observer {
 
   std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout);
   void count_sync();
+  bool is_traced() const noexcept { return trace_.wants_registers(); }
+  /// Notes in the trace what the host wrote to memory, or read.
+  void note_memory(bool write, std::uint64_t address, const void* bytes, std::uint64_t size);
   /// Ends what runs, and puts the device into its state after power-up; with `forget` DDR too.
   void reset(bool forget);
 

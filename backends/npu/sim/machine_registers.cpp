@@ -169,6 +169,12 @@ void Machine::write_register(std::uint32_t offset, std::uint32_t value) {
   set(offset, value, lock);
 }
 
+void Machine::note_memory(bool write, std::uint64_t address, const void* bytes,
+                          std::uint64_t size) {
+  if (!trace_.wants_registers()) return;
+  trace_.memory(write, address, {static_cast<const std::byte*>(bytes), size});
+}
+
 void Machine::set(std::uint32_t offset, std::uint32_t value, Lock& lock) {
   if (offset % 4 != 0) return bad_register(offset);
   if (is_segment_register(offset)) return set_segment(offset, value);

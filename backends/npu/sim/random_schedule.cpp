@@ -7,9 +7,9 @@ namespace {
 
 constexpr std::uint64_t burst_bytes = 64;
 
-/// One step at a time: an engine executes the instruction at its head, or one more is dispatched.
-/// Times follow the order drawn: each step begins when its engine and its tokens allow, and
-/// transfers take the port in that order.
+/// One step at a time: an engine begins its next instruction or does some more of the one it is at,
+/// or one more is dispatched. Times follow the order drawn: each instruction begins when its engine
+/// and its tokens allow, and transfers take the port in the order in which they end.
 class RandomSchedule final : public Schedule {
  public:
   RandomSchedule(const isa::Caps& caps, Executor& executor, Faults& faults, Observer& observer,
@@ -20,6 +20,7 @@ class RandomSchedule final : public Schedule {
     start(program);
     free_.fill(0);
     arrivals_ = {};
+    progress_ = {};
     port_free_ = 0;
     // Some runs let one engine hurry ahead, some keep it back.
     for (unsigned& weight : weights_) weight = 1U << 2 * (random_() % 4);
@@ -29,7 +30,7 @@ class RandomSchedule final : public Schedule {
       std::array<unsigned, 4> weight{};
       for (const isa::Engine engine : engines) {
         const auto who = static_cast<std::size_t>(engine);
-        if (can_begin(engine)) weight[who] = weights_[who];
+        if (progress_[who].left > 0 || can_begin(engine)) weight[who] = weights_[who];
       }
       const isa::Instruction instruction = decode_once(next);
       const isa::Engine target = isa::engine(instruction);
@@ -67,6 +68,12 @@ class RandomSchedule final : public Schedule {
   }
 
  private:
+  struct Progress {
+    Span span;
+    std::uint64_t done = 0;
+    std::uint64_t left = 0;  // pieces of the instruction at work; 0: none is
+  };
+
   isa::Instruction decode_once(std::uint32_t pc) {
     if (decoded_ != pc) instruction_ = decode(pc);
     decoded_ = pc;
@@ -81,20 +88,43 @@ class RandomSchedule final : public Schedule {
   }
 
   void step(isa::Engine engine) {
+    Progress& progress = progress_[static_cast<std::size_t>(engine)];
+    if (progress.left == 0 && !begin_next(engine, progress)) return;
+    const std::uint64_t count = some_of(progress.left);
+    work(engine, {progress.done, count});
+    progress.done += count;
+    progress.left -= count;
+    if (progress.left == 0) end(engine, progress.span);
+  }
+
+  // Whole instructions often, pieces of them as often: tokens that are missing show either way.
+  std::uint64_t some_of(std::uint64_t left) {
+    if (left == 1 || random_() % 2 == 0) return left;
+    return 1 + random_() % left;
+  }
+
+  // False when its transfer will never end; the engine then stays busy.
+  bool begin_next(isa::Engine engine, Progress& progress) {
     const auto who = static_cast<std::size_t>(engine);
-    Unit& u = unit(engine);
     Span span;
     span.engine = engine;
     span.held = std::max(free_[who], arrivals_[who].front());
     arrivals_[who].pop_front();
     bool never_ends = false;
     const std::uint64_t given = begin(engine, never_ends);
-    if (never_ends) return;  // the engine stays busy
-    const isa::Instruction instruction = u.current.instruction;
-    span.pc = u.current.pc;
+    if (never_ends) return false;
+    const isa::Instruction& instruction = unit(engine).current.instruction;
+    span.pc = unit(engine).current.pc;
     span.layer = isa::common(instruction).layer;
     span.mnemonic = isa::mnemonic(instruction);
     span.begin = std::max(span.held, given);
+    progress = {span, 0, pieces(engine)};
+    return true;
+  }
+
+  void end(isa::Engine engine, Span span) {
+    const auto who = static_cast<std::size_t>(engine);
+    const isa::Instruction instruction = unit(engine).current.instruction;
     const isa::Transfer moved = isa::transfer(instruction);
     const std::uint64_t bytes = (moved.read_bursts + moved.write_bursts) * burst_bytes;
     if (bytes > 0) {
@@ -114,6 +144,7 @@ class RandomSchedule final : public Schedule {
 
   std::mt19937_64 random_;
   std::array<unsigned, 4> weights_{};  // of the engines and of dispatching
+  std::array<Progress, isa::engine_count> progress_;
   std::array<std::uint64_t, isa::engine_count> free_{};
   std::array<std::deque<std::uint64_t>, isa::engine_count> arrivals_;
   std::uint64_t port_free_ = 0;

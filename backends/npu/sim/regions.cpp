@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,16 +26,25 @@ std::uint64_t SimRegion::live_offset(const MemPtr& pointer, std::uint64_t size) 
 }
 
 void SimRegion::read(void* to, const MemPtr& from, std::uint64_t size) const {
-  get(to, live_offset(from, size), size);
+  const std::uint64_t offset = live_offset(from, size);
+  get(to, offset, size);
+  machine_.note_memory(false, base() + offset, to, size);
 }
 
 void SimRegion::write(const MemPtr& to, const void* from, std::uint64_t size) {
-  put(live_offset(to, size), from, size);
+  const std::uint64_t offset = live_offset(to, size);
+  machine_.note_memory(true, base() + offset, from, size);
+  put(offset, from, size);
 }
 
 void SimRegion::copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) {
   const std::uint64_t target = live_offset(to, size);
   move(target, live_offset(from, size), size);
+  if (!machine_.is_traced()) return;
+  // A trace says what was copied, so that it can be written again.
+  std::vector<std::byte> bytes(size);
+  get(bytes.data(), target, size);
+  machine_.note_memory(true, base() + target, bytes.data(), size);
 }
 
 // ---- etm
@@ -82,9 +92,11 @@ void XchgRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) 
 void XchgRegion::sync(std::uint64_t address, std::uint64_t size, bool to_device) {
   const std::uint64_t offset = offset_of(MemPtr(address), size);
   if (to_device) {
+    machine_.note_memory(true, address, machine_.memory().host_xchg() + offset, size);
     machine_.memory().sync_to_device(offset, size);
   } else {
     machine_.memory().sync_from_device(offset, size);
+    machine_.note_memory(false, address, machine_.memory().host_xchg() + offset, size);
   }
   machine_.count_sync();
 }

@@ -63,12 +63,21 @@ std::uint64_t Schedule::begin(isa::Engine engine, bool& never_ends) {
   u.queue.pop_front();
   u.busy = true;
   show_tokens();
-  const Executor::Outcome outcome = executor_.execute(u.current.pc, u.current.instruction);
+  const Executor::Outcome outcome = executor_.begin(u.current.pc, u.current.instruction);
   u.clock = outcome.clock;
   never_ends = outcome.never_ends;
   observer_.moved(engine, never_ends ? isa::EngineState::wait_ddr : isa::EngineState::busy,
                   u.current.pc, u.queue.size());
   return time;
+}
+
+std::uint64_t Schedule::pieces(isa::Engine engine) {
+  return executor_.pieces(unit(engine).current.instruction);
+}
+
+void Schedule::work(isa::Engine engine, Part part) {
+  const Item& item = unit(engine).current;
+  executor_.work(item.pc, item.instruction, part);
 }
 
 void Schedule::give(isa::Engine to, bool from_prev, const Token& token, std::uint32_t pc,

@@ -93,9 +93,11 @@ class Schedule {
   isa::Instruction decode(std::uint32_t pc);
   /// Whether the engine is free and the first of its queue finds all its tokens.
   bool can_begin(isa::Engine engine);
-  /// Takes the first of the queue and its tokens, executes it. Returns when the last token was
-  /// given.
+  /// Takes the first of the queue and its tokens. Returns when the last token was given.
   std::uint64_t begin(isa::Engine engine, bool& never_ends);
+  /// The current instruction's work, and doing some of it.
+  std::uint64_t pieces(isa::Engine engine);
+  void work(isa::Engine engine, Part part);
   /// Gives the tokens of the current instruction and frees the engine.
   void finish(isa::Engine engine, std::uint64_t time);
   bool drained() const;
@@ -124,7 +126,9 @@ std::uint64_t verify_cycles(const isa::Caps& caps, std::uint64_t bytes);
 /// Event by event in the order of simulated time.
 std::unique_ptr<Schedule> make_time_schedule(const isa::Caps& caps, Executor& executor,
                                              Faults& faults, Observer& observer);
-/// Any order that queues and tokens allow, drawn from a seed. Its times are those of that order.
+/// Any order that queues and tokens allow, drawn from a seed: instructions of several engines are
+/// at work at once, a few beats, pixels or lines of one and then of another. Times are those of the
+/// order in which they end.
 std::unique_ptr<Schedule> make_random_schedule(const isa::Caps& caps, Executor& executor,
                                                Faults& faults, Observer& observer,
                                                std::uint32_t seed);

@@ -146,6 +146,7 @@ class TimeSchedule final : public Schedule {
     const auto who = static_cast<std::size_t>(engine);
     bool never_ends = false;
     begin(engine, never_ends);
+    if (!never_ends) work(engine, {0, pieces(engine)});
     timing_[who].begin = now_;
     if (!never_ends) {
       const isa::Instruction& instruction = unit(engine).current.instruction;

@@ -100,6 +100,21 @@ void Trace::fault(const Stop& stop, std::uint64_t now) {
   registers_.stream.flush();
 }
 
+void Trace::memory(bool write, std::uint64_t address, std::span<const std::byte> bytes) {
+  constexpr std::size_t bytes_in_line = 4096;
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  const std::scoped_lock lock(mutex_);
+  for (std::size_t begin = 0; begin < bytes.size(); begin += bytes_in_line) {
+    std::string text;
+    for (const std::byte byte :
+         bytes.subspan(begin, std::min(bytes_in_line, bytes.size() - begin))) {
+      text.push_back(digits[std::to_integer<std::size_t>(byte >> 4)]);
+      text.push_back(digits[std::to_integer<std::size_t>(byte & std::byte{15})]);
+    }
+    registers_.stream << fmt::format("{} {:016X} {}\n", write ? 'S' : 'G', address + begin, text);
+  }
+}
+
 void Trace::span(const Span& span) {
   const std::scoped_lock lock(mutex_);
   spans_.push_back(span);

@@ -3,6 +3,7 @@
 #include "options.hpp"
 #include "schedule.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <mutex>
@@ -29,6 +30,9 @@ class Trace {
   void interrupt(std::uint32_t bit, std::uint64_t now);
   void command(std::uint32_t index, std::uint32_t kind, std::uint64_t now);
   void fault(const Stop& stop, std::uint64_t now);
+  // "S 0000000080000000 01020304": what the host wrote to memory; "G ...": what it read.
+  void memory(bool write, std::uint64_t address, std::span<const std::byte> bytes);
+  bool wants_registers() const noexcept { return registers_.stream.is_open(); }
 
   bool wants_spans() const noexcept { return spans_wanted_; }
   void span(const Span& span);

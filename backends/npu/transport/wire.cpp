@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,7 +24,9 @@ sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    throw Error(Errc::bad_argument, path, "no path for a socket: empty, or too long");
+    throw Error(Errc::bad_argument, "npu://unix:" + path,
+                "a socket's path has 1 to " + std::to_string(sizeof address.sun_path - 1) +
+                    " characters, this one " + std::to_string(path.size()));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;

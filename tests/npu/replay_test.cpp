@@ -1,0 +1,144 @@
+// A driver's run on one device, recorded and done again on another.
+#include "npu/driver_rig.hpp"
+#include "support/expect_error.hpp"
+
+#include <tenon/backends/npu_sim.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/npu/replay.hpp>
+#include <tenon/ops.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+namespace tenon::npu {
+namespace {
+
+using namespace tenon::npu::testing;
+
+constexpr const char* device =
+    "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1&ddr=64MiB&dma=1MiB";
+
+/// What a driver does to run a small network twice, as a trace.
+std::string recorded() {
+  char name[] = "/tmp/npureplayXXXXXX";
+  const std::string folder = ::mkdtemp(name);
+  const std::string path = folder + "/trace";
+  register_npu_sim();
+  const Network network = make_network(
+      {Shape({1, 8, 6, 6}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor x = relu(
+            conv2d(in[0], graph.constant("a", Shape({40, 8, 3, 3}, f32)), {}, {.padding = {1, 1}}));
+        return {linear(flatten(max_pool2d(x, {.kernel = {2, 2}}), 1, 3),
+                       graph.constant("b", Shape({10, 360}, f32)))};
+      },
+      3);
+  {
+    const auto npu = backend(Device::open(device + ("&trace=" + path)), options_for(network));
+    Session session(network.program, {.backends = {npu, make_backend("reference")}});
+    session.bind(network.weights);
+    for (std::uint64_t seed : {1, 2}) {
+      session.forward({network.sample(seed)[0].to_device(cpu_device())})[0].to_host();
+    }
+  }
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::filesystem::remove_all(folder);
+  return text.str();
+}
+
+ReplayReport replayed(const std::string& trace, const std::string& url,
+                      std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+  register_npu_sim();
+  std::istringstream text(trace);
+  return replay(*Device::open(url), text, {.timeout = timeout});
+}
+
+std::string first_difference(const ReplayReport& report) {
+  REQUIRE_FALSE(report.matches());
+  return report.differences.front().what;
+}
+
+TEST_CASE("npu replay: the same device answers as it did, and so does one with another clock") {
+  const std::string trace = recorded();
+  const std::string slower =
+      std::string(device) + "&freq=200MHz&bw=1GB/s&lat=500&sched=random&seed=4";
+  for (const std::string& url : {std::string(device), slower}) {
+    INFO(url);
+    const ReplayReport report = replayed(trace, url);
+    INFO((report.matches() ? "" : report.differences.front().what));
+    CHECK(report.matches());
+    CHECK(report.register_writes > 10);
+    CHECK(report.registers_compared > 10);
+    CHECK(report.waits >= 2);
+    CHECK(report.bytes_written > 40 * 8 * 9);
+    CHECK(report.bytes_compared >= 2 * 40);
+  }
+}
+
+TEST_CASE("npu replay: a device that computes otherwise is found out, with the byte") {
+  const std::string trace = recorded();
+  // The last thing that the driver read is the result.
+  const std::size_t line = trace.rfind("\nG ") + 1;
+  const std::size_t digit = line + 2 + 16 + 1;
+  std::string changed = trace;
+  changed[digit] = changed[digit] == '0' ? '1' : '0';
+  const std::string what = first_difference(replayed(changed, device));
+  CHECK(what.find("of memory is") != std::string::npos);
+  CHECK(what.find("; 1 of ") != std::string::npos);
+
+  // Some flips are rounded away; not all of them.
+  bool noticed = false;
+  for (int nth = 1; nth <= 4; ++nth) {
+    const ReplayReport flipped =
+        replayed(trace, device + ("&fault=flip_act@" + std::to_string(nth)));
+    noticed = noticed || !flipped.matches();
+  }
+  CHECK(noticed);
+
+  const ReplayReport faulted =
+      replayed(trace, std::string(device) + "&fault=bus_error@5", std::chrono::milliseconds(50));
+  CHECK(first_difference(faulted).find("interrupts is 00000002, was") != std::string::npos);
+}
+
+TEST_CASE("npu replay: a replay that differs everywhere gives up") {
+  std::string trace;
+  for (int i = 0; i < 100; ++i) trace += "R 000 00000001 @0\n";
+  const ReplayReport report = replayed(trace, device);
+  CHECK(report.gave_up);
+  CHECK(report.lines == 20);
+  CHECK(first_difference(report) == "id is 55504E54, was 00000001");
+}
+
+TEST_CASE("npu replay: lines that are none are named") {
+  const auto refused = [](const std::string& trace) {
+    return expect_error(Errc::syntax, [&] { replayed(trace, device); });
+  };
+  CHECK(refused("# a comment\n\nX 1 2 @3\n").find("trace:3") != std::string::npos);
+  CHECK(refused("W 018 1\n").find("@") != std::string::npos);
+  CHECK(refused("W 018 1FFFFFFFF @0\n").find("FFFFFFFF") != std::string::npos);
+  CHECK(refused("W zz 1 @0\n").find("'zz'") != std::string::npos);
+  CHECK(refused("S 80000000 123\n").find("two digits") != std::string::npos);
+  CHECK(refused("S 80000000\n").find("two digits") != std::string::npos);
+  CHECK(refused("W 018 1 @0 more\n").find("more words") != std::string::npos);
+  CHECK(refused("S 80000000 " + std::string(1 << 17, '0') + "\n").find("characters") !=
+        std::string::npos);
+  expect_error(Errc::out_of_range, [&] { replayed("S 1 00\n", device); });
+  expect_error(Errc::out_of_range, [&] { replayed("W FFFF0 1 @0\n", device); });
+  std::istringstream text;
+  expect_error(Errc::bad_argument, [&] { replay(*cpu_device(), text); });
+}
+
+TEST_CASE("npu replay: a device that goes away is that") {
+  const std::string trace = recorded();
+  expect_error(Errc::device_lost,
+               [&] { replayed(trace, std::string(device) + "&fault=removed@3"); });
+}
+
+}  // namespace
+}  // namespace tenon::npu

@@ -16,6 +16,8 @@ namespace cpu {
 #define CPU_KERNEL(id, Struct) extern const Kernel id##_kernel;
 #include "kernels.def"
 #undef CPU_KERNEL
+// Of an op that only this backend makes.
+extern const Kernel merged_conv2d_kernel;
 
 namespace {
 
@@ -23,6 +25,7 @@ constinit const Kernel* const kernel_list[] = {
 #define CPU_KERNEL(id, Struct) &id##_kernel,
 #include "kernels.def"
 #undef CPU_KERNEL
+    &merged_conv2d_kernel,
 };
 
 class CpuBackend final : public Backend {

@@ -1,5 +1,7 @@
 #include "partition.hpp"
 
+#include "convolution/layout.hpp"
+#include "convolution/merge.hpp"
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "task.hpp"
@@ -68,7 +70,11 @@ class PartitionCompiler final : public Compiler {
  public:
   /// `counts`: of the loops around the partition.
   PartitionCompiler(bool exact, int threads, std::size_t constants, const LoopSteps& counts)
-      : exact_(exact), threads_(threads), packed_(constants, false), counts_(counts) {}
+      : exact_(exact),
+        threads_(threads),
+        packed_(constants, false),
+        filters_(constants),
+        counts_(counts) {}
 
   std::vector<Node> compile(std::span<const Step> steps) {
     std::vector<Node> nodes;
@@ -97,6 +103,22 @@ class PartitionCompiler final : public Compiler {
     working_bytes_ = std::max(working_bytes_, aligned(bytes));
   }
   void pack(const Operand& weights) override {
+    for (const std::size_t entry : entries_of(weights)) packed_[entry] = true;
+  }
+  bool pack_filter(const Operand& w, const FilterShape& shape) override {
+    if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
+        w.place.byte_step != LoopSteps{} || !is_dense(w)) {
+      return false;
+    }
+    const std::vector<std::size_t> entries = entries_of(w);
+    const bool fits = std::ranges::all_of(
+        entries, [&](std::size_t entry) { return !filters_[entry] || *filters_[entry] == shape; });
+    if (!fits) return false;
+    for (const std::size_t entry : entries) filters_[entry] = shape;
+    return true;
+  }
+  /// The constants that an operand is in one iteration or another.
+  std::vector<std::size_t> entries_of(const Operand& weights) const {
     std::vector<std::int64_t> entries{weights.place.index};
     for (std::size_t d = 0; d < max_loop_depth; ++d) {
       if (weights.place.entry_step[d] == 0) continue;
@@ -107,7 +129,7 @@ class PartitionCompiler final : public Compiler {
       }
       entries = std::move(all);
     }
-    for (const std::int64_t entry : entries) packed_[static_cast<std::size_t>(entry)] = true;
+    return {entries.begin(), entries.end()};
   }
   void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) override {
     reads_prepared_ = true;
@@ -159,6 +181,7 @@ class PartitionCompiler final : public Compiler {
   std::int64_t prepared_bytes() const { return prepared_bytes_; }
   std::int64_t working_bytes() const { return working_bytes_; }
   const std::vector<bool>& packed() const { return packed_; }
+  const std::vector<std::optional<FilterShape>>& filters() const { return filters_; }
 
  private:
   /// Stands for the memory of the prepared rows.
@@ -259,6 +282,7 @@ class PartitionCompiler final : public Compiler {
   bool exact_;
   int threads_;
   std::vector<bool> packed_;
+  std::vector<std::optional<FilterShape>> filters_;
   LoopSteps counts_;                // how often each loop runs
   std::vector<const Step*> loops_;  // around this point, outermost first
   std::vector<Node>* nodes_ = nullptr;
@@ -278,6 +302,7 @@ class PartitionCompiler final : public Compiler {
 struct Compiled {
   std::vector<Node> nodes;
   std::vector<bool> packed;  // by constant
+  std::vector<std::optional<FilterShape>> filters;
   std::vector<ConstantSlot> constants;
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0, working_bytes = 0;
   std::shared_ptr<ThreadPool> pool;
@@ -286,9 +311,15 @@ struct Compiled {
 class CpuBoundPartition final : public BoundPartition {
  public:
   CpuBoundPartition(std::shared_ptr<const Compiled> compiled,
-                    std::vector<std::shared_ptr<const PackedWeights>> packed)
-      : compiled_(std::move(compiled)), owned_(std::move(packed)) {
+                    std::vector<std::shared_ptr<const PackedWeights>> packed,
+                    std::vector<std::shared_ptr<const PackedFilter>> filters)
+      : compiled_(std::move(compiled)),
+        owned_(std::move(packed)),
+        owned_filters_(std::move(filters)) {
     for (const auto& weights : owned_) packed_.push_back(weights.get());
+    for (const auto& filter : owned_filters_) {
+      filters_.push_back(filter == nullptr ? nullptr : filter->elements());
+    }
   }
 
   void run(HostFrame& shared) const override {
@@ -300,9 +331,8 @@ class CpuBoundPartition final : public BoundPartition {
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
-      const TaskContext context{frame,    worker,  packed_,
-                                fault,    scratch, zeroed,
-                                prepared, working, compiled_->working_bytes};
+      const TaskContext context{frame,   worker, packed_,  filters_, fault,
+                                scratch, zeroed, prepared, working,  compiled_->working_bytes};
       run_nodes(compiled_->nodes, frame, context);
     });
     if (fault.reported()) {
@@ -335,6 +365,8 @@ class CpuBoundPartition final : public BoundPartition {
   std::shared_ptr<const Compiled> compiled_;
   std::vector<std::shared_ptr<const PackedWeights>> owned_;
   std::vector<const PackedWeights*> packed_;
+  std::vector<std::shared_ptr<const PackedFilter>> owned_filters_;
+  std::vector<const float*> filters_;
 };
 
 class CpuPartition final : public Partition {
@@ -356,7 +388,8 @@ class CpuPartition final : public Partition {
           "cpu/packed/" + slot.name,
           [&]() -> std::shared_ptr<const void> { return pack(constants.buffers[i].to_host()); }));
     }
-    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed));
+    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed),
+                                               bind_filters(constants));
   }
 
  private:
@@ -378,6 +411,26 @@ class CpuPartition final : public Partition {
           .release_pages();
     }
     return weights;
+  }
+
+  std::vector<std::shared_ptr<const PackedFilter>> bind_filters(
+      const BoundConstants& constants) const {
+    std::vector<std::shared_ptr<const PackedFilter>> filters(compiled_->constants.size());
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      if (!compiled_->filters[i]) continue;
+      const FilterShape& shape = *compiled_->filters[i];
+      const std::string key =
+          fmt::format("cpu/filter/{}/{}", compiled_->constants[i].name, shape.groups);
+      filters[i] = std::static_pointer_cast<const PackedFilter>(
+          constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
+            auto filter = std::make_shared<PackedFilter>(shape);
+            const HostView w(constants.buffers[i].host_view().data, shape.file_shape());
+            compiled_->pool->run(
+                [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
+            return filter;
+          }));
+    }
+    return filters;
   }
 
   std::shared_ptr<const Compiled> compiled_;
@@ -405,9 +458,14 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   LoopSteps counts{};
   find_loops_around(program.steps, steps, counts);
   PartitionCompiler compiler(exact, pool->threads(), program.constants.size(), counts);
+  std::vector<Step> own(steps.begin(), steps.end());
+  const std::vector<Operand> leaves = edges(program, steps).writes;
+  merge_convolutions(own, leaves);
+  put_channels_last(own, leaves);
   auto compiled = std::make_shared<Compiled>();
-  compiled->nodes = compiler.compile(steps);
+  compiled->nodes = compiler.compile(own);
   compiled->packed = compiler.packed();
+  compiled->filters = compiler.filters();
   compiled->constants = program.constants;
   compiled->scratch_bytes = compiler.scratch_bytes();
   compiled->zeroed_bytes = compiler.zeroed_bytes();

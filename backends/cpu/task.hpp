@@ -1,6 +1,7 @@
 // What a lowered step becomes on the CPU: a task that every thread of the region runs its share of.
 #pragma once
 
+#include "convolution/filter.hpp"
 #include "matmul/packed_weights.hpp"
 #include "thread_pool.hpp"
 
@@ -51,6 +52,8 @@ struct TaskContext {
   Worker& worker;
   /// Packed weights by constant entry; null where a constant is read as it is in the file.
   std::span<const PackedWeights* const> packed;
+  /// The same for filters of convolutions.
+  std::span<const float* const> filters;
   Fault& fault;
   std::byte* scratch_base;
   std::byte* zeroed_base;
@@ -63,11 +66,17 @@ struct TaskContext {
     return reinterpret_cast<T*>(frame.address(operand.place));
   }
   const PackedWeights* packed_weights(const Operand& operand) const noexcept {
+    return packed[constant_entry(operand)];
+  }
+  const float* filter(const Operand& operand) const noexcept {
+    return filters[constant_entry(operand)];
+  }
+  std::size_t constant_entry(const Operand& operand) const noexcept {
     std::int64_t entry = operand.place.index;
     for (std::size_t d = 0; d < max_loop_depth; ++d) {
       entry += frame.iteration[d] * operand.place.entry_step[d];
     }
-    return packed[static_cast<std::size_t>(entry)];
+    return static_cast<std::size_t>(entry);
   }
   /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave, and the prepared rows.
   std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
@@ -104,6 +113,9 @@ class Compiler {
   virtual void working_memory(std::int64_t bytes) = 0;
   /// Asks for constants to be packed at bind time.
   virtual void pack(const Operand& weights) = 0;
+  /// The same for the filter of a convolution. False where it is no constant, or not as it lies in
+  /// its file, or asked for in another shape.
+  virtual bool pack_filter(const Operand& w, const FilterShape& shape) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
   virtual void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) = 0;

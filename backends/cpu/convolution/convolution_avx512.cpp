@@ -1,12 +1,15 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
 #include "../matmul/simd_avx512.hpp"
-#include "conv_body.hpp"
-#include "window_body.hpp"
+#include "depthwise_body.hpp"
+#include "plane_pool_body.hpp"
+#include "pool_body.hpp"
+#include "product_body.hpp"
 // clang-format on
 
 namespace tenon::cpu::avx512 {
 
-constinit const ConvolutionKernels convolution{run_conv, run_window};
+constinit const ConvolutionKernels convolution{run_product, run_depthwise, run_pool,
+                                               run_plane_pool};
 
 }  // namespace tenon::cpu::avx512

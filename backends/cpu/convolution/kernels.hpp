@@ -6,6 +6,8 @@
 
 /// Convolutions and pools of f32 images as the files compiled for one instruction set provide them.
 /// Those files see plain data only, for the reason that matmul/kernels.hpp gives.
+///
+/// "Channels last" is the order [row][column][channel]: a pixel's channels side by side.
 namespace tenon::cpu {
 
 /// One axis of a window: tap t of output o is input o * stride + t * dilation - before.
@@ -14,45 +16,92 @@ struct WindowAxis {
   std::int64_t taps, stride, dilation, before;
 };
 
-/// One image and group of a convolution: y[o][p] = bias[o] + sum over k of w[o][k] * patch[k][p],
-/// with k over (channel, tap row, tap column) and p over the output's pixels.
-struct ConvJob {
-  const float* x;  ///< [channels][rows.inputs][columns.inputs], columns side by side
-  std::int64_t channel_step, row_step;
-  const float* w;     ///< [outputs][channels * taps], dense
-  const float* bias;  ///< [outputs], or null
-  float* y;           ///< [outputs][pixels], dense
-  std::int64_t channels;
-  WindowAxis rows, columns;
-  std::int64_t pixels;  ///< rows.outputs * columns.outputs
-  std::int64_t depth;   ///< channels * rows.taps * columns.taps
+/// Where an image lies, in elements: channel c of pixel (i, j) is at[i * row + j * column + c *
+/// channel].
+template <class T>
+struct Image {
+  T* at;
+  std::int64_t row, column, channel;
 };
 
-enum class WindowOp : std::uint8_t {
-  weighted_sum,  ///< depthwise convolution
+/// What becomes of a sum before it is stored: plus bias, plus residual, limited to [low, high]. A
+/// NaN stays.
+struct Finish {
+  const float* bias;            ///< one per output channel, or null
+  Image<const float> residual;  ///< of the output's sizes; `at` may be null
+  float low, high;              ///< infinities where there is no limit
+};
+
+/// One image and group of a convolution: y[o] = the sum over (tap row, tap column, channel).
+struct ProductJob {
+  Image<const float> x;  ///< channels last
+  const float* filter;   ///< panels of 16 outputs: [tap row][tap column][channel][16]
+  std::int64_t panel;    ///< elements from one panel to the next
+  std::int64_t channels, outputs;
+  WindowAxis rows, columns;
+  Finish finish;
+  Image<float> y;
+};
+
+/// One image of a convolution with one input and one output channel in every group.
+struct DepthwiseJob {
+  Image<const float> x;  ///< channels last
+  const float* filter;   ///< panels of 16 channels: [tap row][tap column][16]
+  std::int64_t channels;
+  WindowAxis rows, columns;
+  Finish finish;
+  Image<float> y;
+};
+
+enum class PoolOp : std::uint8_t {
   max,
   mean,         ///< of the taps inside
   padded_mean,  ///< divided by all taps
 };
 
-/// One plane of an image under a window.
-struct WindowJob {
+/// One image under a sliding window, channels last.
+struct PoolJob {
+  Image<const float> x;
+  Image<float> y;
+  std::int64_t channels;
+  WindowAxis rows, columns;
+};
+
+/// One plane of an image under a sliding window.
+struct PlaneJob {
   const float* x;
   std::int64_t row_step;
-  const float* weights;  ///< [rows.taps][columns.taps] for weighted_sum
-  float bias;
   float* y;  ///< [rows.outputs][columns.outputs], dense
   WindowAxis rows, columns;
 };
 
-struct ConvolutionKernels {
-  /// Pixels [first_pixel, last_pixel) of outputs [first_output, last_output), at most
-  /// max_block_rows of these.
-  void (*conv)(const ConvJob&, std::int64_t first_pixel, std::int64_t last_pixel,
-               std::int64_t first_output, std::int64_t last_output) noexcept;
-  /// Output rows [first, last).
-  void (*window)(WindowOp, const WindowJob&, std::int64_t first, std::int64_t last) noexcept;
+/// Outputs of one call: rows, columns and channels, the last a multiple of 16 where it begins.
+struct Part {
+  std::int64_t first_row, last_row;
+  std::int64_t first_column, last_column;
+  std::int64_t first_channel, last_channel;
 };
+
+struct ConvolutionKernels {
+  /// Requires columns that `reaches_out_at_ends_only`, and where some reach out at most
+  /// most_zero_channels.
+  void (*product)(const ProductJob&, const Part&) noexcept;
+  void (*depthwise)(const DepthwiseJob&, const Part&) noexcept;
+  void (*pool)(PoolOp, const PoolJob&, const Part&) noexcept;
+  /// Output rows [first, last).
+  void (*plane_pool)(PoolOp, const PlaneJob&, std::int64_t first, std::int64_t last) noexcept;
+};
+
+/// Channels that a product reads from a tap outside the image: so many zeros lie ready.
+inline constexpr std::int64_t most_zero_channels = 4096;
+
+/// Whether a product can leave out by itself what lies outside the image along this axis: in a row
+/// of outputs only the first and the last reach there.
+inline bool reaches_out_at_ends_only(const WindowAxis& columns) noexcept {
+  const std::int64_t reach = (columns.taps - 1) * columns.dilation - columns.before;
+  return columns.before <= columns.stride &&
+         (columns.outputs - 2) * columns.stride + reach < columns.inputs;
+}
 
 /// Those of the active instruction set.
 const ConvolutionKernels& convolution_kernels() noexcept;

@@ -1,23 +1,33 @@
-#include "../matmul/kernels.hpp"
+// Convolutions: products of patches with a packed filter, and depthwise ones. Both read images with
+// their channels last; one that lies otherwise is laid into scratch memory first.
+#include "../convolution/filter.hpp"
+#include "../convolution/lay_in.hpp"
+#include "../convolution/layout.hpp"
+#include "../convolution/merged_conv2d.hpp"
 #include "../task.hpp"
+#include "image_task.hpp"
 #include "windows.hpp"
 
-#include <tenon/ops/conv2d.hpp>
-
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
 
-/// What both forms of a convolution share: one image and group at a time.
+/// A step of Conv2d or MergedConv2d, read once.
 struct Convolution {
-  Convolution(const Step& step, const Conv2d& op)
-      : x(step.inputs[0]),
-        w(step.inputs[1]),
-        y(step.output),
-        groups(op.groups),
-        group_outputs(w.shape[0] / std::max<std::int64_t>(op.groups, 1)) {
+  explicit Convolution(const Step& step) : x(step.inputs[0]), w(step.inputs[1]), y(step.output) {
+    if (const auto* merged = step.op.as<MergedConv2d>()) {
+      op = merged->conv;
+      if (merged->has_residual) residual = step.inputs.back();
+      if (merged->has_activation) set_activation(*merged);
+    } else {
+      op = *step.op.as<Conv2d>();
+    }
     if (op.has_bias) bias = step.inputs[2];
+    filter = {w.shape[0], w.shape[1], w.shape[2], w.shape[3], op.groups};
     const auto axis = [&](int i) {
       return window_axis(static_cast<std::size_t>(i), x.shape[2 + i], y.shape[2 + i],
                          w.shape[2 + i], op.stride, 1, op.padding, op.dilation);
@@ -26,112 +36,274 @@ struct Convolution {
     columns = axis(1);
   }
 
-  std::int64_t step_of_x(std::size_t axis) const noexcept { return x.strides[axis] / 4; }
-  std::int64_t pixels() const noexcept { return rows.outputs * columns.outputs; }
-
-  Operand x, w, y;
-  std::optional<Operand> bias;
-  std::int64_t groups, group_outputs;
-  WindowAxis rows{}, columns{};
-};
-
-/// Items are tiles of pixels and blocks of output channels of one image and group.
-class ProductTask final : public Task {
- public:
-  explicit ProductTask(const Convolution& conv) : conv_(conv) {
-    tiles_ = (conv_.pixels() + item_pixels - 1) / item_pixels;
-    blocks_ = (conv_.group_outputs + max_block_rows - 1) / max_block_rows;
-  }
-
-  void run(const TaskContext& context) const noexcept override {
-    const Convolution& c = conv_;
-    const std::int64_t per_image = c.groups * blocks_ * tiles_;
-    const auto kernel = convolution_kernels().conv;
-    ConvJob job{};
-    job.channel_step = c.step_of_x(1);
-    job.row_step = c.step_of_x(2);
-    job.channels = c.w.shape[1];
-    job.rows = c.rows;
-    job.columns = c.columns;
-    job.pixels = c.pixels();
-    job.depth = job.channels * c.rows.taps * c.columns.taps;
-    const auto* x = context.pointer<const float>(c.x);
-    const auto* w = context.pointer<const float>(c.w);
-    const auto* bias = c.bias ? context.pointer<const float>(*c.bias) : nullptr;
-    auto* y = context.pointer<float>(c.y);
-    const Range items = context.share(c.x.shape[0] * per_image);
-    for (std::int64_t item = items.begin; item < items.end; ++item) {
-      const std::int64_t image = item / per_image, group = item % per_image / (blocks_ * tiles_);
-      const std::int64_t block = item / tiles_ % blocks_, tile = item % tiles_;
-      const std::int64_t first_output = group * c.group_outputs;
-      job.x = x + image * c.step_of_x(0) + group * job.channels * job.channel_step;
-      job.w = w + first_output * job.depth;
-      job.bias = bias == nullptr ? nullptr : bias + first_output;
-      job.y = y + (image * c.groups * c.group_outputs + first_output) * c.pixels();
-      kernel(job, tile * item_pixels, std::min((tile + 1) * item_pixels, c.pixels()),
-             block * max_block_rows, std::min((block + 1) * max_block_rows, c.group_outputs));
+  void set_activation(const MergedConv2d& merged) {
+    if (merged.activation == Unary::relu) {
+      low = 0;
+    } else if (merged.activation == Unary::relu6) {
+      low = 0;
+      high = 6;
+    } else if (merged.activation == Unary::clamp) {
+      low = merged.parameters.p;
+      high = merged.parameters.q;
+    } else {
+      activation = merged.activation;
+      parameters = merged.parameters;
     }
   }
 
- private:
-  static constexpr std::int64_t item_pixels = 96;  // whole tiles at every vector width
-  Convolution conv_;
-  std::int64_t tiles_ = 0, blocks_ = 0;
+  Conv2d op;
+  Operand x, w, y;
+  std::optional<Operand> bias, residual;
+  FilterShape filter{};
+  WindowAxis rows{}, columns{};
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+  std::optional<Unary> activation;  ///< what is not a limit
+  UnaryParameters parameters;
 };
 
-/// One input channel for each group: no sums over channels, so planes are convolved one by one.
-class DepthwiseTask final : public Task {
+/// Brings the image of a convolution into the order that kernels read, with the zeros beside it.
+class LayInTask final : public Task {
  public:
-  explicit DepthwiseTask(const Convolution& conv) : conv_(conv) {}
+  LayInTask(const Convolution& conv, std::int64_t width, std::int64_t offset)
+      : conv_(conv), width_(width), offset_(offset) {}
 
   void run(const TaskContext& context) const noexcept override {
-    const Convolution& c = conv_;
-    const std::int64_t outputs = c.groups * c.group_outputs, rows = c.rows.outputs;
-    const auto kernel = convolution_kernels().window;
-    WindowJob job{};
-    job.row_step = c.step_of_x(2);
-    job.rows = c.rows;
-    job.columns = c.columns;
-    const auto* x = context.pointer<const float>(c.x);
-    const auto* w = context.pointer<const float>(c.w);
-    const auto* bias = c.bias ? context.pointer<const float>(*c.bias) : nullptr;
-    auto* y = context.pointer<float>(c.y);
-    Range range = context.share(c.x.shape[0] * outputs * rows);
+    const Shape& shape = conv_.x.shape;
+    const std::int64_t rows = shape[2];
+    LayIn job{{}, shape[3], shape[1], conv_.columns.before, width_, nullptr};
+    auto* to = reinterpret_cast<float*>(context.scratch(offset_));
+    Range range = context.share(shape[0] * rows);
     while (range.begin < range.end) {
-      const std::int64_t plane = range.begin / rows, first = range.begin % rows;
+      const std::int64_t image = range.begin / rows, first = range.begin % rows;
       const std::int64_t last = std::min(rows, first + range.end - range.begin);
-      const std::int64_t image = plane / outputs, output = plane % outputs;
-      job.x = x + image * c.step_of_x(0) + output / c.group_outputs * c.step_of_x(1);
-      job.weights = w + output * c.rows.taps * c.columns.taps;
-      job.bias = bias == nullptr ? 0.0f : bias[output];
-      job.y = y + plane * c.pixels();
-      kernel(WindowOp::weighted_sum, job, first, last);
+      job.x = moved(image_of(conv_.x, context.pointer<const float>(conv_.x)),
+                    image * (conv_.x.strides[0] / 4));
+      job.to = to + image * rows * width_ * shape[1];
+      lay_in(job, first, last);
       range.begin += last - first;
     }
   }
 
  private:
   Convolution conv_;
+  std::int64_t width_, offset_;
+};
+
+/// Packs a filter that is no constant, in every run.
+class PackTask final : public Task {
+ public:
+  PackTask(const Convolution& conv, std::int64_t offset) : conv_(conv), offset_(offset) {}
+  void run(const TaskContext& context) const noexcept override {
+    pack_filter(conv_.filter, context.frame.view(conv_.w),
+                reinterpret_cast<float*>(context.scratch(offset_)), context.worker.thread,
+                context.worker.threads);
+  }
+
+ private:
+  Convolution conv_;
+  std::int64_t offset_;
+};
+
+class ConvTask final : public Task {
+ public:
+  ConvTask(const Step& step, Compiler& compiler) : conv_(step) {
+    lay_in_image(compiler);
+    get_filter(compiler);
+    flatten();
+    divide(compiler.threads());
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const Convolution& c = conv_;
+    const float* filter = filter_offset_ < 0
+                              ? context.filter(c.w)
+                              : reinterpret_cast<const float*>(context.scratch(filter_offset_));
+    const float* x = laid_offset_ < 0
+                         ? context.pointer<const float>(c.x)
+                         : reinterpret_cast<const float*>(context.scratch(laid_offset_));
+    const float* bias = c.bias ? context.pointer<const float>(*c.bias) : nullptr;
+    const float* residual = c.residual ? context.pointer<const float>(*c.residual) : nullptr;
+    auto* y = context.pointer<float>(c.y);
+    const std::int64_t groups = c.filter.packed_groups();
+    const Range items = context.share(grid_.size() * groups);
+    for (std::int64_t i = items.begin; i < items.end; ++i) {
+      const std::int64_t item = i / groups, group = i % groups, image = grid_.image(item);
+      const std::int64_t output = group * c.filter.group_outputs();
+      Finish finish{bias == nullptr ? nullptr : bias + output, {}, c.low, c.high};
+      if (residual != nullptr) {
+        finish.residual = residual_;
+        finish.residual.at = residual + image * residual_image_ + output * residual_.channel;
+      }
+      Image<float> out = y_;
+      out.at = y + image * y_image_ + output * y_.channel;
+      Image<const float> in = x_;
+      in.at = x + image * x_image_ + group * c.filter.channels * x_.channel;
+      const Part part = grid_.part(item);
+      if (c.filter.is_depthwise()) {
+        const DepthwiseJob job{in, filter, c.filter.outputs, rows_, columns_, finish, out};
+        convolution_kernels().depthwise(job, part);
+      } else {
+        const ProductJob job{in,
+                             filter + group * c.filter.group_panels() * c.filter.panel_elements(),
+                             c.filter.panel_elements(),
+                             c.filter.channels,
+                             c.filter.group_outputs(),
+                             rows_,
+                             columns_,
+                             finish,
+                             out};
+        convolution_kernels().product(job, part);
+      }
+      if (c.activation) activate(out, part);
+    }
+  }
+
+ private:
+  /// Decides where the kernel reads the image.
+  void lay_in_image(Compiler& compiler) {
+    rows_ = conv_.rows;
+    columns_ = conv_.columns;
+    const Shape& shape = conv_.x.shape;
+    x_ = image_of<const float>(conv_.x, nullptr);
+    x_image_ = conv_.x.strides[0] / 4;
+    const bool steps_over = !conv_.filter.is_depthwise() &&
+                            (!reaches_out_at_ends_only(columns_) || shape[1] > most_zero_channels);
+    if (has_channels_last(conv_.x) && !steps_over) return;
+    const std::int64_t width =
+        (columns_.outputs - 1) * columns_.stride + (columns_.taps - 1) * columns_.dilation + 1;
+    const std::int64_t bytes = shape[0] * shape[2] * width * shape[1] * 4;
+    const Operand reads[] = {conv_.x, conv_.w};
+    laid_offset_ = compiler.shared_table(
+        OpInstance(conv_.op), reads, bytes,
+        [&](std::int64_t offset) { return std::make_unique<LayInTask>(conv_, width, offset); });
+    x_ = {nullptr, width * shape[1], shape[1], 1};
+    x_image_ = shape[2] * width * shape[1];
+    columns_.before = 0;
+    columns_.inputs = width;
+  }
+
+  void get_filter(Compiler& compiler) {
+    if (compiler.pack_filter(conv_.w, conv_.filter)) return;
+    const Operand reads[] = {conv_.w};
+    Conv2d meaning;
+    meaning.groups = conv_.op.groups;
+    filter_offset_ = compiler.shared_table(
+        OpInstance(meaning), reads, conv_.filter.packed_elements() * 4,
+        [&](std::int64_t offset) { return std::make_unique<PackTask>(conv_, offset); });
+  }
+
+  /// Where a pixel of the output is one of the image, all pixels are one row.
+  void flatten() {
+    const Shape& shape = conv_.y.shape;
+    y_ = image_of<float>(conv_.y, nullptr);
+    y_image_ = conv_.y.strides[0] / 4;
+    grid_ = {shape[0], shape[2], shape[3], conv_.filter.group_outputs()};
+    if (conv_.residual) {
+      residual_ = image_of<const float>(*conv_.residual, nullptr);
+      residual_image_ = conv_.residual->strides[0] / 4;
+    }
+    const auto is_point = [](const WindowAxis& axis) {
+      return axis.taps == 1 && axis.stride == 1 && axis.inputs == axis.outputs;
+    };
+    if (!is_point(rows_) || !is_point(columns_) || conv_.filter.is_depthwise()) return;
+    std::int64_t pixels = shape[3];
+    const auto follow = [&](std::int64_t step_x, std::int64_t step_y, std::int64_t step_residual) {
+      return step_x == pixels * x_.column && step_y == pixels * y_.column &&
+             (!conv_.residual || step_residual == pixels * residual_.column);
+    };
+    if (shape[2] != 1 && !follow(x_.row, y_.row, residual_.row)) return;
+    pixels *= shape[2];
+    if (shape[0] != 1 && follow(x_image_, y_image_, residual_image_)) {
+      pixels *= shape[0];
+      grid_.images = 1;
+    }
+    grid_.rows = 1;
+    grid_.columns = pixels;
+    rows_.inputs = rows_.outputs = 1;
+    columns_.inputs = columns_.outputs = pixels;
+  }
+
+  /// Divides the work for threads and caches.
+  void divide(std::int64_t threads) {
+    const std::int64_t bands = (grid_.channels + 31) / 32;
+    const std::int64_t groups = conv_.filter.packed_groups();
+    const std::int64_t pixels = grid_.images * grid_.rows * grid_.columns;
+    const bool by_columns = grid_.rows == 1;
+    const std::int64_t lines = by_columns ? grid_.columns : grid_.images * grid_.rows * groups;
+    // Half of a core's own cache for the image, or for the filter.
+    constexpr std::int64_t cached_floats = 1 << 17;
+    const std::int64_t channels =
+        conv_.filter.is_depthwise() ? grid_.channels : conv_.filter.channels;
+    const std::int64_t image_floats = pixels * rows_.stride * columns_.stride * channels;
+    const std::int64_t filter_floats = bands * 32 * conv_.filter.panel_elements() / 16;
+    const bool by_channels = threads > 1 && bands >= threads &&
+                             (filter_floats > image_floats || imbalance(lines, threads) > 1.1) &&
+                             imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
+    const auto rounded = [&](std::int64_t parts, std::int64_t most) {
+      parts = (parts + threads - 1) / threads * threads;
+      return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
+    };
+    if (by_channels) {
+      grid_.channel_parts = rounded(filter_floats / cached_floats, bands);
+      return;
+    }
+    const std::int64_t parts = std::max<std::int64_t>(image_floats / cached_floats, 1);
+    if (by_columns) {
+      grid_.column_parts = rounded(parts / grid_.images, (grid_.columns + 13) / 14);
+    } else {
+      grid_.row_parts = rounded((parts + grid_.images - 1) / grid_.images, grid_.rows);
+    }
+  }
+
+  void activate(const Image<float>& y, const Part& part) const {
+    const std::int64_t channels = part.last_channel - part.first_channel;
+    const std::int64_t columns = part.last_column - part.first_column;
+    const auto apply = [this](float* at, std::int64_t count) {
+      unary(*conv_.activation, at, at, count, conv_.parameters);
+    };
+    for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+      float* line = y.at + row * y.row + part.first_column * y.column;
+      if (y.channel != 1) {
+        for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
+          apply(line + c * y.channel, columns);
+        }
+      } else if (y.column == channels) {
+        apply(line, columns * channels);
+      } else {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          apply(line + j * y.column + part.first_channel, channels);
+        }
+      }
+    }
+  }
+
+  Convolution conv_;
+  // As the kernel sees them: images begin `.._image_` elements apart.
+  Image<const float> x_{}, residual_{};
+  Image<float> y_{};
+  std::int64_t x_image_ = 0, y_image_ = 0, residual_image_ = 0;
+  WindowAxis rows_{}, columns_{};
+  ImageGrid grid_;
+  std::int64_t laid_offset_ = -1, filter_offset_ = -1;
 };
 
 std::optional<std::string> refuses(const Step& step) {
   if (auto why = needs_f32(step)) return why;
-  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
-  for (std::size_t i = 1; i < step.inputs.size(); ++i) {
-    if (auto why = needs_dense(step.inputs[i], "a weight")) return why;
+  for (std::size_t i = 2; i < step.inputs.size(); ++i) {
+    if (auto why = needs_dense(step.inputs[i], "bias")) return why;
   }
   return std::nullopt;
 }
 
-std::unique_ptr<Task> make(const Step& step, Compiler&) {
-  const Convolution conv(step, *step.op.as<Conv2d>());
-  if (conv.w.shape[1] == 1) return std::make_unique<DepthwiseTask>(conv);
-  return std::make_unique<ProductTask>(conv);
+std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
+  return std::make_unique<ConvTask>(step, compiler);
 }
 
 }  // namespace
 
-extern const Kernel conv2d_kernel;
+extern const Kernel conv2d_kernel, merged_conv2d_kernel;
 constinit const Kernel conv2d_kernel{op_def<Conv2d>, refuses, make};
+constinit const Kernel merged_conv2d_kernel{op_def<MergedConv2d>, refuses, make};
 
 }  // namespace tenon::cpu

@@ -1,4 +1,6 @@
+#include "../convolution/layout.hpp"
 #include "../task.hpp"
+#include "image_task.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/pool2d.hpp>
@@ -8,9 +10,10 @@
 namespace tenon::cpu {
 namespace {
 
+/// Images with their channels last by pixels, others plane by plane.
 class PoolTask final : public Task {
  public:
-  PoolTask(const Step& step, WindowOp op, const IntList& kernel, const IntList& stride,
+  PoolTask(const Step& step, PoolOp op, const IntList& kernel, const IntList& stride,
            const IntList& padding, const IntList& dilation)
       : x_(step.inputs[0]), y_(step.output), op_(op) {
     const auto axis = [&](int i) {
@@ -20,12 +23,32 @@ class PoolTask final : public Task {
     };
     rows_ = axis(0);
     columns_ = axis(1);
+    channels_last_ = x_.shape[1] > 1 && has_channels_last(x_) && has_channels_last(y_);
   }
 
   void run(const TaskContext& context) const noexcept override {
+    channels_last_ ? pixels(context) : planes(context);
+  }
+
+ private:
+  void pixels(const TaskContext& context) const noexcept {
+    const std::int64_t rows = rows_.outputs;
+    const Image<const float> x = image_of(x_, context.pointer<const float>(x_));
+    const Image<float> y = image_of(y_, context.pointer<float>(y_));
+    Range range = context.share(x_.shape[0] * rows);
+    while (range.begin < range.end) {
+      const std::int64_t image = range.begin / rows, first = range.begin % rows;
+      const std::int64_t last = std::min(rows, first + range.end - range.begin);
+      const PoolJob job{moved(x, image * (x_.strides[0] / 4)),
+                        moved(y, image * (y_.strides[0] / 4)), x_.shape[1], rows_, columns_};
+      convolution_kernels().pool(op_, job, {first, last, 0, columns_.outputs, 0, x_.shape[1]});
+      range.begin += last - first;
+    }
+  }
+
+  void planes(const TaskContext& context) const noexcept {
     const std::int64_t channels = x_.shape[1], rows = rows_.outputs;
-    const auto kernel = convolution_kernels().window;
-    WindowJob job{};
+    PlaneJob job{};
     job.row_step = x_.strides[2] / 4;
     job.rows = rows_;
     job.columns = columns_;
@@ -37,15 +60,15 @@ class PoolTask final : public Task {
       const std::int64_t last = std::min(rows, first + range.end - range.begin);
       job.x = x + plane / channels * (x_.strides[0] / 4) + plane % channels * (x_.strides[1] / 4);
       job.y = y + plane * rows * columns_.outputs;
-      kernel(op_, job, first, last);
+      convolution_kernels().plane_pool(op_, job, first, last);
       range.begin += last - first;
     }
   }
 
- private:
   Operand x_, y_;
-  WindowOp op_;
+  PoolOp op_;
   WindowAxis rows_{}, columns_{};
+  bool channels_last_ = false;
 };
 
 std::optional<std::string> refuses(const Step& step) {
@@ -55,14 +78,13 @@ std::optional<std::string> refuses(const Step& step) {
 
 std::unique_ptr<Task> make_max(const Step& step, Compiler&) {
   const auto& op = *step.op.as<MaxPool2d>();
-  return std::make_unique<PoolTask>(step, WindowOp::max, op.kernel, op.stride, op.padding,
+  return std::make_unique<PoolTask>(step, PoolOp::max, op.kernel, op.stride, op.padding,
                                     op.dilation);
 }
 
 std::unique_ptr<Task> make_mean(const Step& step, Compiler&) {
   const auto& op = *step.op.as<AvgPool2d>();
-  return std::make_unique<PoolTask>(step,
-                                    op.count_include_pad ? WindowOp::padded_mean : WindowOp::mean,
+  return std::make_unique<PoolTask>(step, op.count_include_pad ? PoolOp::padded_mean : PoolOp::mean,
                                     op.kernel, op.stride, op.padding, IntList{});
 }
 

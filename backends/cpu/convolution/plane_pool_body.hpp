@@ -1,7 +1,8 @@
 #pragma once
 
-// Windows that slide over one plane: depthwise convolutions and pools. Included after a simd_*.hpp.
+// Pools of one plane of an image. Included after a simd_*.hpp.
 #include "kernels.hpp"
+#include "window_taps.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,25 +10,9 @@
 namespace tenon::cpu {
 namespace {
 
-using Float = Simd::Float;
-
-struct Taps {
-  std::int64_t begin, end;
-};
-/// The taps of an output that fall inside.
-TENON_INLINE Taps taps_inside(const WindowAxis& axis, std::int64_t output) {
-  const std::int64_t first = output * axis.stride - axis.before;
-  const std::int64_t begin = first >= 0 ? 0 : (-first - 1) / axis.dilation + 1;
-  if (first >= axis.inputs) return {0, 0};
-  std::int64_t end = (axis.inputs - 1 - first) / axis.dilation + 1;
-  end = end < axis.taps ? end : axis.taps;
-  return {begin, end < begin ? begin : end};
-}
-
-template <WindowOp op, class T>
-TENON_INLINE T take(T sum, T value, T weight) {
-  if constexpr (op == WindowOp::weighted_sum) return value * weight + sum;
-  if constexpr (op == WindowOp::max) return ((value > sum) | (value != value)) ? value : sum;
+template <PoolOp op, class T>
+TENON_INLINE T take(T sum, T value) {
+  if constexpr (op == PoolOp::max) return ((value > sum) | (value != value)) ? value : sum;
   return sum + value;
 }
 
@@ -43,22 +28,19 @@ TENON_INLINE Float load_outputs(const float* x, std::int64_t stride) {
   return Simd::load_float(values);
 }
 
-template <WindowOp op>
+template <PoolOp op>
 struct WindowRow {
-  const WindowJob& job;
+  const PlaneJob& job;
   const float* line;  // input row of tap row 0, before the left padding
   Taps rows;
   float* y;
 
-  static constexpr bool is_mean = op == WindowOp::mean || op == WindowOp::padded_mean;
+  static constexpr bool is_mean = op == PoolOp::mean || op == PoolOp::padded_mean;
   static constexpr float infinity = __builtin_inff();
-  float start() const {
-    return op == WindowOp::weighted_sum ? job.bias : op == WindowOp::max ? -infinity : 0.0f;
-  }
+  float start() const { return op == PoolOp::max ? -infinity : 0.0f; }
   float divisor(std::int64_t columns) const {
     const std::int64_t all = job.rows.taps * job.columns.taps;
-    const std::int64_t count =
-        op == WindowOp::padded_mean ? all : (rows.end - rows.begin) * columns;
+    const std::int64_t count = op == PoolOp::padded_mean ? all : (rows.end - rows.begin) * columns;
     return static_cast<float>(count);
   }
 
@@ -68,9 +50,7 @@ struct WindowRow {
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
       const float* x = line + r * job.rows.dilation * job.row_step + j * job.columns.stride;
       for (std::int64_t s = columns.begin; s < columns.end; ++s) {
-        const float weight =
-            op == WindowOp::weighted_sum ? job.weights[r * job.columns.taps + s] : 0.0f;
-        sum = take<op>(sum, x[s * job.columns.dilation], weight);
+        sum = take<op>(sum, x[s * job.columns.dilation]);
       }
     }
     y[j] = is_mean ? sum / divisor(columns.end - columns.begin) : sum;
@@ -85,12 +65,9 @@ struct WindowRow {
     for (std::int64_t r = rows.begin; r < rows.end; ++r) {
       const float* x = line + r * job.rows.dilation * job.row_step + j * job.columns.stride;
       for (std::int64_t s = 0; s < job.columns.taps; ++s) {
-        const Float weight = op == WindowOp::weighted_sum
-                                 ? Simd::broadcast(job.weights + r * job.columns.taps + s)
-                                 : Simd::zero_float();
         for (int v = 0; v < vectors; ++v) {
           const float* from = x + s * job.columns.dilation + v * Simd::lanes * job.columns.stride;
-          sum[v] = take<op>(sum[v], load_outputs(from, job.columns.stride), weight);
+          sum[v] = take<op>(sum[v], load_outputs(from, job.columns.stride));
         }
       }
     }
@@ -102,8 +79,8 @@ struct WindowRow {
   }
 };
 
-template <WindowOp op>
-void window_rows(const WindowJob& job, std::int64_t first, std::int64_t last) {
+template <PoolOp op>
+void window_rows(const PlaneJob& job, std::int64_t first, std::int64_t last) {
   const WindowAxis& columns = job.columns;
   // Outputs [begin, end) have all their column taps inside.
   const std::int64_t begin = (columns.before + columns.stride - 1) / columns.stride;
@@ -122,16 +99,15 @@ void window_rows(const WindowJob& job, std::int64_t first, std::int64_t last) {
   }
 }
 
-void run_window(WindowOp op, const WindowJob& job, std::int64_t first, std::int64_t last) noexcept {
+void run_plane_pool(PoolOp op, const PlaneJob& job, std::int64_t first,
+                    std::int64_t last) noexcept {
   switch (op) {
-    case WindowOp::weighted_sum:
-      return window_rows<WindowOp::weighted_sum>(job, first, last);
-    case WindowOp::max:
-      return window_rows<WindowOp::max>(job, first, last);
-    case WindowOp::mean:
-      return window_rows<WindowOp::mean>(job, first, last);
-    case WindowOp::padded_mean:
-      return window_rows<WindowOp::padded_mean>(job, first, last);
+    case PoolOp::max:
+      return window_rows<PoolOp::max>(job, first, last);
+    case PoolOp::mean:
+      return window_rows<PoolOp::mean>(job, first, last);
+    case PoolOp::padded_mean:
+      return window_rows<PoolOp::padded_mean>(job, first, last);
   }
 }
 

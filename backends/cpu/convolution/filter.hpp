@@ -1,0 +1,58 @@
+#pragma once
+
+#include "../matmul/aligned_buffer.hpp"
+
+#include <tenon/host_view.hpp>
+#include <tenon/shape.hpp>
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+/// Sizes of a convolution's filter w[outputs][channels][rows][columns], the outputs in `groups`
+/// groups.
+struct FilterShape {
+  std::int64_t outputs, channels, rows, columns, groups;
+
+  friend bool operator==(const FilterShape&, const FilterShape&) noexcept = default;
+  Shape file_shape() const { return Shape({outputs, channels, rows, columns}, DType::f32); }
+  /// Every group is one output of one channel: such a filter is packed as one group.
+  bool is_depthwise() const noexcept { return channels == 1 && groups > 1 && outputs == groups; }
+  std::int64_t group_outputs() const noexcept {
+    return is_depthwise() ? outputs : outputs / groups;
+  }
+  std::int64_t packed_groups() const noexcept { return is_depthwise() ? 1 : groups; }
+  std::int64_t group_panels() const noexcept { return (group_outputs() + 15) / 16; }
+  std::int64_t panel_elements() const noexcept { return channels * rows * columns * 16; }
+  std::int64_t packed_elements() const noexcept {
+    return packed_groups() * group_panels() * panel_elements();
+  }
+};
+
+/// The filter as the kernels read it: for each group panels of 16 outputs, in each [tap row][tap
+/// column][channel][16], the rest of the last panel zeros. Packs this thread's share of the panels;
+/// `w` is f32 of any strides, `packed` holds `packed_elements`.
+void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int thread,
+                 int threads) noexcept;
+
+/// A filter packed once, for all runs.
+class PackedFilter {
+ public:
+  /// Room for it; errors: out_of_memory.
+  explicit PackedFilter(const FilterShape& shape)
+      : shape_(shape),
+        elements_(static_cast<std::size_t>(shape.packed_elements()) * sizeof(float)) {}
+
+  void pack(const HostView& w, int thread, int threads) noexcept {
+    pack_filter(shape_, w, reinterpret_cast<float*>(elements_.data()), thread, threads);
+  }
+  const float* elements() const noexcept {
+    return reinterpret_cast<const float*>(elements_.data());
+  }
+
+ private:
+  FilterShape shape_;
+  AlignedBuffer elements_;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,228 @@
+#pragma once
+
+// Convolution as a matrix product whose right operand, the patches, is never written out: a tile of
+// neighbouring pixels stays in registers for the whole sum, and what it needs of the image is read
+// in place, since with channels last each tap is a run of numbers. Included after a simd_*.hpp.
+//
+// Each output is one chain of multiply-adds in the order of the filter's panels, so its bits do not
+// depend on the tile it falls into.
+#include "kernels.hpp"
+#include "window_taps.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+// A tile of 14 by 2 vectors (6 by 2, 3 by 4) fills the registers. The rows of the usual networks'
+// images are multiples of 14 or 7.
+constexpr int tile_pixels = Simd::lanes == 16 ? 14 : Simd::lanes == 8 ? 6 : 3;
+constexpr int tile_vectors = Simd::lanes == 16 ? 2 : parts;
+constexpr int lone_vectors = 8;  // for a pixel alone: additions must not wait for each other
+
+alignas(64) constinit const float zero_pixel[most_zero_channels] = {};
+
+template <int pixels, int vectors>
+struct Sums {
+  Float at[static_cast<std::size_t>(pixels)][static_cast<std::size_t>(vectors)];
+};
+
+/// Adds `count` products to the sums of a tile. The pixels in between begin `step` apart behind
+/// `first`'s place, `middle`; the first and the last may lie elsewhere.
+template <int pixels, int vectors>
+TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const float* middle,
+                          const float* last, std::int64_t step, const float* filter,
+                          std::int64_t panel, std::int64_t count) {
+  // x86 addresses base, base + s and base + 2 s from two registers: one base for three pixels.
+  constexpr int inner = pixels > 2 ? pixels - 2 : 0;
+  constexpr int bases = (inner + 2) / 3;
+  const float* base[static_cast<std::size_t>(bases > 0 ? bases : 1)];
+#pragma GCC unroll 8
+  for (int b = 0; b < bases; ++b) base[b] = middle + (3 * b + 1) * step;
+  for (std::int64_t k = 0; k < count; ++k) {
+    Float w[static_cast<std::size_t>(vectors)];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      w[static_cast<std::size_t>(v)] =
+          Simd::load_float(filter + v / parts * panel + v % parts * Simd::lanes);
+    }
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) {
+      const float* from = p == 0            ? first
+                          : p == pixels - 1 ? last
+                                            : base[(p - 1) / 3] + (p - 1) % 3 * step;
+      const Float x = Simd::broadcast(from);
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) sums.at[p][v] = Simd::fma(x, w[v], sums.at[p][v]);
+    }
+    filter += 16;
+    ++first;
+    ++last;
+#pragma GCC unroll 8
+    for (int b = 0; b < bases; ++b) ++base[b];
+  }
+}
+
+/// Where a tile lies.
+struct Tile {
+  std::int64_t row, column, channel;
+};
+
+template <int pixels, int vectors>
+TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels, vectors>& sums) {
+  const WindowAxis& columns = job.columns;
+  const Taps taps = taps_inside(job.rows, tile.row);
+  const std::int64_t left = tile.column * columns.stride - columns.before;
+  const std::int64_t right = left + (pixels - 1) * columns.stride;
+  const std::int64_t reach = (columns.taps - 1) * columns.dilation;
+  const bool inside = left >= 0 && right + reach < columns.inputs;
+  const bool one_run = inside && columns.dilation == 1 && job.x.column == job.channels;
+  const std::int64_t runs = one_run ? 1 : columns.taps;
+  const std::int64_t run = one_run ? columns.taps * job.channels : job.channels;
+  const std::int64_t step = columns.stride * job.x.column;
+  const float* filter = job.filter + tile.channel / 16 * job.panel + tile.channel % 16;
+  for (std::int64_t r = taps.begin; r < taps.end; ++r) {
+    const std::int64_t row = tile.row * job.rows.stride + r * job.rows.dilation - job.rows.before;
+    const float* x = job.x.at + row * job.x.row + left * job.x.column;
+    const float* w = filter + r * columns.taps * job.channels * 16;
+    for (std::int64_t s = 0; s < runs; ++s) {
+      const std::int64_t shift = s * columns.dilation;
+      const float* from = x + shift * job.x.column;
+      const bool first_inside = left + shift >= 0 && left + shift < columns.inputs;
+      const bool last_inside = right + shift >= 0 && right + shift < columns.inputs;
+      add_run<pixels, vectors>(sums, first_inside ? from : zero_pixel, from,
+                               last_inside ? from + (pixels - 1) * step : zero_pixel, step,
+                               w + s * job.channels * 16, job.panel, run);
+    }
+  }
+}
+
+template <int pixels, int vectors>
+TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Float& low,
+                             const Float& high, const Sums<pixels, vectors>& sums) {
+  const Image<const float>& residual = job.finish.residual;
+  const std::int64_t channels = job.outputs - tile.channel;
+  const bool is_last = job.y.channel == 1 && (residual.at == nullptr || residual.channel == 1);
+  if (is_last && channels >= vectors * Simd::lanes) {
+    float* y = job.y.at + tile.row * job.y.row + tile.column * job.y.column + tile.channel;
+    const float* r = residual.at == nullptr ? nullptr
+                                            : residual.at + tile.row * residual.row +
+                                                  tile.column * residual.column + tile.channel;
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) {
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) {
+        Float sum = sums.at[p][v];
+        if (r != nullptr) {
+          sum = sum + Simd::load_float(r + p * residual.column + v * Simd::lanes);
+        }
+        Simd::store_float(y + p * job.y.column + v * Simd::lanes, limited(sum, low, high));
+      }
+    }
+    return;
+  }
+  // Channels that fill no vector, and images with the columns last: one by one.
+  constexpr int width = vectors * Simd::lanes;
+  alignas(64) float values[static_cast<std::size_t>(pixels * width)];
+#pragma GCC unroll 16
+  for (int p = 0; p < pixels; ++p) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      Simd::store_float(values + (p * vectors + v) * Simd::lanes, sums.at[p][v]);
+    }
+  }
+  const std::int64_t count = channels < width ? channels : width;
+  for (std::int64_t c = 0; c < count; ++c) {
+    for (int p = 0; p < pixels; ++p) {
+      float value = values[p * width + c];
+      const auto place = [&](const auto& image) {
+        return tile.row * image.row + (tile.column + p) * image.column +
+               (tile.channel + c) * image.channel;
+      };
+      if (residual.at != nullptr) value += residual.at[place(residual)];
+      value = value < job.finish.low ? job.finish.low : value;
+      job.y.at[place(job.y)] = value > job.finish.high ? job.finish.high : value;
+    }
+  }
+}
+
+template <int pixels, int vectors>
+void product_tile(const ProductJob& job, const Tile& tile) {
+  Sums<pixels, vectors> sums;
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) {
+    const std::int64_t channel = tile.channel + v * Simd::lanes;
+    const Float start = job.finish.bias == nullptr
+                            ? Simd::zero_float()
+                            : load_channels(job.finish.bias + channel, job.outputs - channel);
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) sums.at[p][v] = start;
+  }
+  add_taps<pixels, vectors>(job, tile, sums);
+  store_tile<pixels, vectors>(job, tile, Simd::broadcast(&job.finish.low),
+                              Simd::broadcast(&job.finish.high), sums);
+}
+
+using TileFunction = void (*)(const ProductJob& job, const Tile& tile);
+
+/// By vectors - 1 and pixels - 1.
+template <int vectors, int... pixels>
+constexpr TileFunction tiles_of(int count) {
+  constexpr TileFunction all[] = {product_tile<pixels + 1, vectors>...};
+  return all[count - 1];
+}
+template <int vectors>
+TENON_INLINE TileFunction tile_function(std::int64_t pixels) {
+  if constexpr (tile_pixels == 14) {
+    return tiles_of<vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13>(
+        static_cast<int>(pixels));
+  } else if constexpr (tile_pixels == 6) {
+    return tiles_of<vectors, 0, 1, 2, 3, 4, 5>(static_cast<int>(pixels));
+  } else {
+    return tiles_of<vectors, 0, 1, 2>(static_cast<int>(pixels));
+  }
+}
+
+/// All pixels of a part for `vectors` vectors of channels from `channel` on.
+template <int vectors>
+void product_band(const ProductJob& job, const Part& part, std::int64_t channel) {
+  // Tiles of one width or the next: none so narrow that its additions wait for each other.
+  const std::int64_t width = part.last_column - part.first_column;
+  const std::int64_t tiles = (width + tile_pixels - 1) / tile_pixels;
+  const std::int64_t narrow = width / tiles, wider = width % tiles;
+  const TileFunction narrow_tile = tile_function<vectors>(narrow);
+  const TileFunction wide_tile = wider > 0 ? tile_function<vectors>(narrow + 1) : nullptr;
+  for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+    std::int64_t column = part.first_column;
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const bool is_wide = t < wider;
+      (is_wide ? wide_tile : narrow_tile)(job, {row, column, channel});
+      column += narrow + (is_wide ? 1 : 0);
+    }
+  }
+}
+
+void run_product(const ProductJob& job, const Part& part) noexcept {
+  constexpr std::int64_t lanes = Simd::lanes;
+  if (part.first_column >= part.last_column) return;
+  std::int64_t channel = part.first_channel;
+  const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+  if (part.last_column - part.first_column == 1) {
+    for (; left() >= lone_vectors; channel += lone_vectors * lanes) {
+      for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+        product_tile<1, lone_vectors>(job, {row, part.first_column, channel});
+      }
+    }
+  }
+  for (; left() >= tile_vectors; channel += tile_vectors * lanes) {
+    product_band<tile_vectors>(job, part, channel);
+  }
+  if constexpr (tile_vectors > 2) {
+    for (; left() >= 2; channel += 2 * lanes) product_band<2>(job, part, channel);
+  }
+  if (left() > 0) product_band<1>(job, part, channel);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,86 @@
+#include "value_uses.hpp"
+
+#include <algorithm>
+
+namespace tenon::cpu {
+namespace {
+
+bool is_memory(const Operand& operand) {
+  return operand.place.kind != Place::Kind::constant &&
+         operand.place.kind != Place::Kind::loop_index;
+}
+
+class Tracer {
+ public:
+  explicit Tracer(std::span<const Step> steps) : steps_(steps), values_(steps.size()) {}
+
+  std::vector<WrittenValue> run(std::span<const Operand> leaves) {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      if (step.kind == Step::Kind::loop) {
+        loop(step.body);
+        continue;
+      }
+      for (std::size_t input = 0; input < step.inputs.size(); ++input) {
+        read(step.inputs[input], {i, input});
+      }
+      std::erase_if(live_, [&](std::size_t v) { return overlap(steps_[v].output, step.output); });
+      values_[i].is_private =
+          step.output.place.kind == Place::Kind::slab && step.output.place.byte_step == LoopSteps{};
+      live_.push_back(i);
+    }
+    for (const Operand& leaf : leaves) expose(leaf);
+    return std::move(values_);
+  }
+
+ private:
+  void read(const Operand& operand, WrittenValue::Use use) {
+    if (!is_memory(operand)) return;
+    const auto found =
+        std::ranges::find_if(live_, [&](std::size_t v) { return steps_[v].output == operand; });
+    if (found != live_.end()) {
+      values_[*found].uses.push_back(use);
+    } else {
+      expose(operand);
+    }
+  }
+
+  /// Whoever reads it is not among the uses.
+  void expose(const Operand& operand) {
+    if (!is_memory(operand)) return;
+    for (const std::size_t v : live_) {
+      if (overlap(steps_[v].output, operand)) values_[v].is_private = false;
+    }
+  }
+
+  void loop(std::span<const Step> body) {
+    for (const Step& step : body) {
+      for (const Operand& input : step.inputs) expose(input);
+      if (step.kind == Step::Kind::loop) {
+        loop(step.body);
+      } else {
+        expose(step.output);
+      }
+    }
+  }
+
+  std::span<const Step> steps_;
+  std::vector<WrittenValue> values_;
+  std::vector<std::size_t> live_;  // steps whose results still lie in memory, apart of each other
+};
+
+}  // namespace
+
+bool overlap(const Operand& a, const Operand& b) {
+  if (a.place.kind != b.place.kind || !is_memory(a)) return false;
+  if (a.place.kind != Place::Kind::slab && a.place.index != b.place.index) return false;
+  const bool moves = a.place.byte_step != LoopSteps{} || b.place.byte_step != LoopSteps{};
+  return moves || byte_range(a).overlaps(byte_range(b));
+}
+
+std::vector<WrittenValue> trace_values(std::span<const Step> steps,
+                                       std::span<const Operand> leaves) {
+  return Tracer(steps).run(leaves);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,30 @@
+// Who reads what a step writes: what passes over the steps of a partition ask.
+#pragma once
+
+#include <tenon/lowered.hpp>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tenon::cpu {
+
+/// Whether two operands may have bytes in common.
+bool overlap(const Operand& a, const Operand& b);
+
+/// What the step of the same number wrote.
+struct WrittenValue {
+  struct Use {
+    std::size_t step, input;
+  };
+  std::vector<Use> uses;  ///< the reads that see all of it, and nothing else
+  /// Nothing but `uses` reads it: it may lie differently, or not exist.
+  bool is_private = false;
+};
+
+/// One for each of `steps`, a straight stretch: loops in it count as reading all that they touch.
+/// `leaves` are what others read afterwards (StretchEdges::writes).
+std::vector<WrittenValue> trace_values(std::span<const Step> steps,
+                                       std::span<const Operand> leaves);
+
+}  // namespace tenon::cpu

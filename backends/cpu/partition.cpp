@@ -107,7 +107,7 @@ class PartitionCompiler final : public Compiler {
   }
   bool pack_filter(const Operand& w, const FilterShape& shape) override {
     if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
-        w.place.byte_step != LoopSteps{} || !is_dense(w)) {
+        w.place.byte_step != LoopSteps{} || !w.is_contiguous()) {
       return false;
     }
     const std::vector<std::size_t> entries = entries_of(w);

@@ -39,7 +39,7 @@ std::string recorded() {
     const auto npu = backend(Device::open(device + ("&trace=" + path)), options_for(network));
     Session session(network.program, {.backends = {npu, make_backend("reference")}});
     session.bind(network.weights);
-    for (std::uint64_t seed : {1, 2}) {
+    for (const std::uint64_t seed : {1U, 2U}) {
       session.forward({network.sample(seed)[0].to_device(cpu_device())})[0].to_host();
     }
   }

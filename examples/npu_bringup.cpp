@@ -1,20 +1,25 @@
 // A first morning with an NPU, step by step: open it, read its registers, touch its memory, run
-// four instructions written by hand, then a compiled network with its profile, and see a fault
-// handled. Everything below "simulate" would be the same on silicon.
+// four instructions written by hand and all of that again on another device, then a compiled
+// network with its profile, and see a fault handled. Everything below "simulate" would be the same
+// on silicon.
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
+#include <tenon/npu/replay.hpp>
 #include <tenon/tenon.hpp>
 
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include <npu/isa/control.hpp>
 #include <npu/isa/program.hpp>
 #include <npu/isa/registers.hpp>
+#include <unistd.h>
 
 using namespace tenon;
 namespace isa = tenon::npu::isa;
@@ -239,18 +244,35 @@ void run_network(const DevicePtr& device) {
   std::printf("  and then: score 0 %+.3f\n", forward(network, backend).at({0, 0}));
 }
 
+/// Tells another device what a first one was told, and compares what it answers: a test for silicon
+/// that needs no driver.
+void run_again(const std::string& trace, const std::string& url) {
+  std::ifstream lines(trace);
+  const npu::ReplayReport report = npu::replay(*Device::open(url), lines);
+  std::printf(
+      "again, on %s\n  %zu lines of trace, %zu registers and %llu bytes compared, %zu differ\n",
+      url.c_str(), report.lines, report.registers_compared,
+      static_cast<unsigned long long>(report.bytes_compared), report.differences.size());
+}
+
 int main() try {
   register_reference_backend();
   register_npu_sim();  // simulate
-  const DevicePtr device = Device::open("npu://sim?mac=32x32&ocm=256KiB&acc=128KiB");
-  std::printf("%s, protocol %s\n", device->url().c_str(), device->protocol().c_str());
+  const std::string url = "npu://sim?mac=32x32&ocm=256KiB&acc=128KiB";
+  const std::string trace =
+      (std::filesystem::temp_directory_path() / ("npu_bringup_" + std::to_string(getpid())))
+          .string();
   {
+    const DevicePtr device = Device::open(url + "&trace=" + trace);
+    std::printf("%s, protocol %s\n", url.c_str(), device->protocol().c_str());
     const Board board{device};
     show_registers(board);
     touch_memory(board);
     run_by_hand(board);
   }
-  run_network(device);
+  run_again(trace, url + "&freq=100MHz&sched=random&seed=7");
+  std::filesystem::remove(trace);
+  run_network(Device::open(url));
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

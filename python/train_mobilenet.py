@@ -25,7 +25,9 @@ training images, which are folded into weights and biases: nothing of the normal
 writes digits_mobilenet.safetensors (f32, as in PyTorch: kernels [out, in, row, column]) and
 digits_mobilenet.json: how many held-out images are right in f32, and the logits of the first ones.
 
-Needs numpy, scikit-learn, safetensors and jax (CPU). Every run on one machine gives the same bits.
+Needs numpy, scikit-learn, safetensors and jax (CPU). The seed fixes weights, order and shifts; another
+processor or another jax may round differently, and end elsewhere. The files of the repository were made with
+jax 0.10.2 and XLA_FLAGS=--xla_cpu_multi_thread_eigen=false.
 """
 
 import argparse

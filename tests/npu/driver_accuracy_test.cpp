@@ -34,7 +34,8 @@ double accuracy(const Digits& digits, std::int64_t kept, std::int64_t batch,
   return 100.0 * static_cast<double>(right) / static_cast<double>(digits.count - kept);
 }
 
-/// Calibrated on `kept` images, f32 and int8 on the others: within a point, whatever observer.
+/// Calibrated on the first `kept` images, f32 and int8 on the others: within a point, whatever
+/// observer. With 0 kept all are counted, and 40 of them, without their labels, calibrate.
 void check_accuracy(const Digits& digits, std::int64_t kept, std::int64_t batch, const Make& make) {
   for (const ObserverKind kind : observers) {
     INFO(to_string(kind));

@@ -47,7 +47,7 @@ class RandomNetwork {
 
   Tensor layer(const Tensor& x) {
     const std::int64_t c = x.shape()[1], h = x.shape()[2], w = x.shape()[3];
-    switch (random_.integer(0, 11)) {
+    switch (random_.integer(0, 14)) {
       case 0:
       case 1:
       case 2:
@@ -75,14 +75,43 @@ class RandomNetwork {
         return x * mean(x, {2, 3}, true);
       case 10:
         return x + constant(Shape({1, c, 1, 1}, f32));
+      case 11:
+        return padded(x);
+      case 12:
+        return c > 32 ? slice(x, 1, 32 * random_.integer(0, (c - 1) / 32)) : relu(x);
+      case 13:
+        return joined(x);
       default:
         for (const Tensor& other : values_) {
           if (other.shape() == x.shape() && random_.integer(0, 1) == 0) {
             return random_.integer(0, 1) == 0 ? x + other : maximum(x, other);
           }
         }
-        return h * w <= 225 ? x - mean(x, {2, 3}, true) : relu(x);
+        return x - mean(x, {2, 3}, true);
     }
+  }
+
+  // Zeros around an image: of the window behind them, or a layer of their own.
+  Tensor padded(const Tensor& x) {
+    const auto some = [&] { return random_.integer(0, 3); };
+    const Tensor y = pad(x, {0, 0, some(), some()}, {0, 0, some(), some()});
+    return y.shape()[2] > 40 || y.shape()[3] > 40 ? relu(x)
+           : random_.integer(0, 1) == 0           ? y
+                                                  : convolution(y);
+  }
+
+  // Images of one size next to each other; all but the last have whole blocks of channels.
+  Tensor joined(const Tensor& x) {
+    std::vector<Tensor> parts;
+    const auto fits = [&](const Tensor& other) {
+      return other.shape()[0] == x.shape()[0] && other.shape()[2] == x.shape()[2] &&
+             other.shape()[3] == x.shape()[3];
+    };
+    for (const Tensor& other : values_) {
+      if (fits(other) && other.shape()[1] % 32 == 0 && parts.size() < 3) parts.push_back(other);
+    }
+    parts.push_back(x);
+    return concat(parts, 1);
   }
 
   Tensor convolution(const Tensor& x) {
@@ -129,7 +158,7 @@ TEST_CASE("npu: random networks on random devices give the bits of the host") {
     const std::uint64_t seed = random.engine()();
     Random own(seed);
     const Shape shape({own.integer(1, 3), own.integer(0, 1) == 0 ? 3 : own.integer(1, 40),
-                       own.integer(1, 14), own.integer(1, 14)},
+                       own.integer(1, 14), own.integer(1, own.integer(0, 5) == 0 ? 30 : 14)},
                       f32);
     const CalibrationOptions calibration{.observer = {}, .per_channel = own.integer(0, 1) == 1};
     const Network network = make_network(

@@ -1,4 +1,5 @@
 // A driver's run on one device, recorded and done again on another.
+#include "io/temp_folder.hpp"
 #include "npu/driver_rig.hpp"
 #include "support/expect_error.hpp"
 
@@ -7,13 +8,10 @@
 #include <tenon/npu/replay.hpp>
 #include <tenon/ops.hpp>
 
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 
 #include <catch2/catch.hpp>
-#include <unistd.h>
 
 namespace tenon::npu {
 namespace {
@@ -25,9 +23,8 @@ constexpr const char* device =
 
 /// What a driver does to run a small network twice, as a trace.
 std::string recorded() {
-  char name[] = "/tmp/npureplayXXXXXX";
-  const std::string folder = ::mkdtemp(name);
-  const std::string path = folder + "/trace";
+  const TempFolder folder;
+  const std::string path = (folder / "trace").string();
   register_npu_sim();
   const Network network = make_network(
       {Shape({1, 8, 6, 6}, f32)},
@@ -42,14 +39,11 @@ std::string recorded() {
     const auto npu = backend(Device::open(device + ("&trace=" + path)), options_for(network));
     Session session(network.program, {.backends = {npu, make_backend("reference")}});
     session.bind(network.weights);
-    for (std::uint64_t seed : {1, 2}) {
+    for (const std::uint64_t seed : {1U, 2U}) {
       session.forward({network.sample(seed)[0].to_device(cpu_device())})[0].to_host();
     }
   }
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  std::filesystem::remove_all(folder);
-  return text.str();
+  return read_bytes(path);
 }
 
 ReplayReport replayed(const std::string& trace, const std::string& url,

@@ -34,16 +34,8 @@ struct Bench {
     REQUIRE(rig.run(made.program).finished());
     right = output();
   }
-  void load() {
-    rig.fill(Segment::weight, made.weight);
-    rig.fill(Segment::input, made.input);
-    rig.fill(Segment::output, std::vector<std::byte>(made.output_bytes));
-  }
-  std::vector<std::byte> output() {
-    std::vector<std::byte> bytes(made.output_bytes);
-    rig.segments[3].read(bytes.data(), 0, bytes.size());
-    return bytes;
-  }
+  void load() { npu::testing::prepare(rig, made); }
+  std::vector<std::byte> output() { return npu::testing::output_of(rig, made); }
   void arm(FaultKind kind, std::uint32_t nth, std::uint32_t layer = 0xFFFFFFFF) {
     rig.simctl(simctl::fault_kind, static_cast<std::uint32_t>(kind));
     rig.simctl(simctl::fault_nth, nth);

@@ -17,6 +17,8 @@
 using namespace tenon;
 using namespace tenon::npu;
 using namespace tenon::npu::isa;
+using tenon::npu::testing::output_of;
+using tenon::npu::testing::prepare;
 using tenon::npu::testing::random_bytes;
 using tenon::npu::testing::random_program;
 using tenon::npu::testing::RandomProgram;
@@ -69,19 +71,6 @@ Program without(Program program, const Given& token) {
   (token.to_next ? giver.push_next : giver.push_prev) = false;
   (token.to_next ? taker.pop_prev : taker.pop_next) = false;
   return program;
-}
-
-void prepare(Rig& rig, const RandomProgram& made) {
-  rig.fill(Segment::weight, made.weight);
-  rig.fill(Segment::input, made.input);
-  rig.fill(Segment::output, std::vector<std::byte>(made.output_bytes));
-  rig.fill(Segment::ftmp, std::vector<std::byte>(made.ftmp_bytes));
-}
-
-std::vector<std::byte> output_of(Rig& rig, const RandomProgram& made) {
-  std::vector<std::byte> bytes(made.output_bytes);
-  rig.segments[static_cast<std::size_t>(Segment::output)].read(bytes.data(), 0, bytes.size());
-  return bytes;
 }
 
 }  // namespace

@@ -15,6 +15,19 @@ namespace {
 
 std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
 
+/// The sums of a tile, row by row from its first in ACC, to its buffer.
+Requant requant_tile(Requant requant, const Layer::Buffers& at, std::uint32_t rows,
+                     std::uint32_t width) {
+  requant.acc_row = at.acc;
+  requant.acc_block_stride = rows * width;
+  requant.h = rows;
+  requant.w = width;
+  requant.out_line = at.out;
+  requant.out_row_stride = width;
+  requant.out_block_stride = rows * width;
+  return requant;
+}
+
 }  // namespace
 
 Layer LayerMaker::draw_layer() {
@@ -120,15 +133,7 @@ Layer LayerMaker::convolution() {
     } else {
       compute.emplace_back(tile);
     }
-    Requant q = req;
-    q.acc_row = at.acc;
-    q.acc_block_stride = rows * c.out_w;
-    q.h = rows;
-    q.w = c.out_w;
-    q.out_line = at.out;
-    q.out_row_stride = c.out_w;
-    q.out_block_stride = rows * c.out_w;
-    compute.emplace_back(q);
+    compute.emplace_back(requant_tile(req, at, rows, c.out_w));
     store_blocks(stores, at.out, blocks, rows * c.out_w, rows, c.out_w, out,
                  out_h * c.out_w * line_bytes, first);
   };
@@ -267,15 +272,7 @@ Layer LayerMaker::depthwise() {
       tile.flags = flag_bit(Flag::accumulate);
       compute.emplace_back(tile);
     }
-    Requant q = req;
-    q.acc_row = at.acc;
-    q.acc_block_stride = rows * d.out_w;
-    q.h = rows;
-    q.w = d.out_w;
-    q.out_line = at.out;
-    q.out_row_stride = d.out_w;
-    q.out_block_stride = rows * d.out_w;
-    compute.emplace_back(q);
+    compute.emplace_back(requant_tile(req, at, rows, d.out_w));
     store_blocks(stores, at.out, d.blocks, rows * d.out_w, rows, d.out_w, out,
                  out_h * d.out_w * line_bytes, first);
   };

@@ -142,6 +142,19 @@ std::uint64_t Rig::counter(std::uint32_t offset) {
   return reg(offset) | std::uint64_t{reg(offset + 4)} << 32;
 }
 
+void prepare(Rig& rig, const RandomProgram& made) {
+  rig.fill(isa::Segment::weight, made.weight);
+  rig.fill(isa::Segment::input, made.input);
+  rig.fill(isa::Segment::output, std::vector<std::byte>(made.output_bytes));
+  rig.fill(isa::Segment::ftmp, std::vector<std::byte>(made.ftmp_bytes));
+}
+
+std::vector<std::byte> output_of(Rig& rig, const RandomProgram& made) {
+  std::vector<std::byte> bytes(made.output_bytes);
+  rig.segments[static_cast<std::size_t>(isa::Segment::output)].read(bytes.data(), 0, bytes.size());
+  return bytes;
+}
+
 std::vector<std::byte> random_bytes(std::uint64_t seed, std::size_t count) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> bytes(count);

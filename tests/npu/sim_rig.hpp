@@ -4,6 +4,7 @@
 #include "npu/isa/control.hpp"
 #include "npu/isa/program.hpp"
 #include "npu/isa/registers.hpp"
+#include "sim_random_program.hpp"
 
 #include <tenon/device.hpp>
 
@@ -62,6 +63,11 @@ class Rig {
  private:
   void set_up();
 };
+
+/// Puts what a random program reads into its segments, and zeros where it writes; takes its
+/// results.
+void prepare(Rig& rig, const RandomProgram& made);
+std::vector<std::byte> output_of(Rig& rig, const RandomProgram& made);
 
 /// `count` random bytes.
 std::vector<std::byte> random_bytes(std::uint64_t seed, std::size_t count);

@@ -11,6 +11,8 @@
 using namespace tenon;
 using namespace tenon::npu;
 using namespace tenon::npu::isa;
+using tenon::npu::testing::output_of;
+using tenon::npu::testing::prepare;
 using tenon::npu::testing::random_program;
 using tenon::npu::testing::RandomProgram;
 using tenon::npu::testing::Rig;
@@ -18,19 +20,6 @@ using tenon::npu::testing::Rig;
 namespace {
 
 constexpr std::uint64_t segment_bytes = 4 << 20;
-
-void prepare(Rig& rig, const RandomProgram& made) {
-  rig.fill(Segment::weight, made.weight);
-  rig.fill(Segment::input, made.input);
-  rig.fill(Segment::output, std::vector<std::byte>(made.output_bytes));
-  rig.fill(Segment::ftmp, std::vector<std::byte>(made.ftmp_bytes));
-}
-
-std::vector<std::byte> output_of(Rig& rig, const RandomProgram& made) {
-  std::vector<std::byte> bytes(made.output_bytes);
-  rig.segments[static_cast<std::size_t>(Segment::output)].read(bytes.data(), 0, bytes.size());
-  return bytes;
-}
 
 std::vector<std::byte> run(Rig& rig, const RandomProgram& made) {
   prepare(rig, made);

@@ -1,45 +1,29 @@
+#include "io/temp_folder.hpp"
 #include "sim_random_program.hpp"
 #include "sim_rig.hpp"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 using namespace tenon;
 using namespace tenon::npu;
 using namespace tenon::npu::isa;
 using tenon::npu::testing::random_program;
 using tenon::npu::testing::Rig;
+using tenon::testing::read_bytes;
+using tenon::testing::TempFolder;
 
 namespace {
 
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/nputraceXXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string file(const std::string& name) const { return path + "/" + name; }
-  std::string path;
-};
-
-std::string text_of(const std::string& name) {
-  std::ostringstream text;
-  text << std::ifstream(name).rdbuf();
-  return text.str();
-}
-
 /// Runs one random program on a device that writes all four files; returns how many cycles it took.
-std::uint64_t run_traced(const Folder& folder, const std::string& more = "") {
-  Rig rig(std::string(npu::testing::random_params) + "&trace=" + folder.file("npt") +
-          "&vcd=" + folder.file("vcd") + "&chrome=" + folder.file("json") +
-          "&listing=" + folder.file("txt") + more);
+std::uint64_t run_traced(const TempFolder& folder, const std::string& more = "") {
+  Rig rig(std::string(npu::testing::random_params) + "&trace=" + (folder / "npt").string() +
+          "&vcd=" + (folder / "vcd").string() + "&chrome=" + (folder / "json").string() +
+          "&listing=" + (folder / "txt").string() + more);
   const auto made = random_program(21, true);
   rig.fill(Segment::weight, made.weight);
   rig.fill(Segment::input, made.input);
@@ -50,9 +34,9 @@ std::uint64_t run_traced(const Folder& folder, const std::string& more = "") {
 }  // namespace
 
 TEST_CASE("sim traces: register writes, commands and interrupts with their cycles") {
-  const Folder folder;
+  const TempFolder folder;
   const std::uint64_t cycles = run_traced(folder);
-  const std::string text = text_of(folder.file("npt"));
+  const std::string text = read_bytes((folder / "npt").string());
   CHECK(text.find("W 018 00000001 @0\n") != std::string::npos);  // control: enable
   CHECK(text.find("W 050 00000002 @0\n") != std::string::npos);  // the doorbell
   CHECK(text.find("C 000 00000001 @0\n") != std::string::npos);  // the first descriptor: run
@@ -61,20 +45,20 @@ TEST_CASE("sim traces: register writes, commands and interrupts with their cycle
 }
 
 TEST_CASE("sim traces: the same run leaves the same files") {
-  const Folder one;
-  const Folder two;
+  const TempFolder one;
+  const TempFolder two;
   run_traced(one);
   run_traced(two);
   for (const char* const name : {"vcd", "json", "txt"}) {
-    CHECK(text_of(one.file(name)).size() > 200);
-    CHECK(text_of(one.file(name)) == text_of(two.file(name)));
+    CHECK(read_bytes((one / name).string()).size() > 200);
+    CHECK(read_bytes((one / name).string()) == read_bytes((two / name).string()));
   }
 }
 
 TEST_CASE("sim traces: the events are JSON, do not overlap on an engine, and fill the layers") {
-  const Folder folder;
+  const TempFolder folder;
   const std::uint64_t cycles = run_traced(folder);
-  const auto events = nlohmann::json::parse(text_of(folder.file("json")));
+  const auto events = nlohmann::json::parse(read_bytes((folder / "json").string()));
   std::map<int, double> free_at;
   int names = 0;
   std::size_t engine_events = 0;
@@ -111,9 +95,9 @@ TEST_CASE("sim traces: the events are JSON, do not overlap on an engine, and fil
 }
 
 TEST_CASE("sim traces: the VCD's times rise, and its signals are declared") {
-  const Folder folder;
+  const TempFolder folder;
   run_traced(folder);
-  std::istringstream lines(text_of(folder.file("vcd")));
+  std::istringstream lines(read_bytes((folder / "vcd").string()));
   long long last = -1;
   int declared = 0;
   std::size_t changes = 0;
@@ -135,9 +119,9 @@ TEST_CASE("sim traces: the VCD's times rise, and its signals are declared") {
 }
 
 TEST_CASE("sim traces: the listing has every instruction with its cycles") {
-  const Folder folder;
+  const TempFolder folder;
   run_traced(folder, "&sched=random&seed=3");
-  const std::string text = text_of(folder.file("txt"));
+  const std::string text = read_bytes((folder / "txt").string());
   const auto made = random_program(21, true);
   CHECK(std::count(text.begin(), text.end(), '\n') ==
         static_cast<std::ptrdiff_t>(made.program.instructions.size()) + 2);

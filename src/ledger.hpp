@@ -45,7 +45,7 @@ struct MemRegion::Ledger {
     return begin - previous->first.second < previous->second.size ? previous : table.end();
   }
 
-  std::shared_ptr<MemChunk::Node> node_of(Table::iterator record, const DevicePtr& device);
+  std::shared_ptr<MemChunk::Node> node_of(Table::iterator record, const DevicePtr& device) const;
 
   std::mutex mutex;
   MemRegion* region = nullptr;  // null once the region is gone

@@ -129,7 +129,7 @@ MemChunk MemRegion::enter(const MemPtr& begin, std::uint64_t size, ChunkDeleter 
 
 // Under the mutex. Null for a chunk whose last handle is going right now.
 std::shared_ptr<MemChunk::Node> MemRegion::Ledger::node_of(Table::iterator record,
-                                                           const DevicePtr& device) {
+                                                           const DevicePtr& device) const {
   std::shared_ptr<MemChunk::Node> node = record->second.node.lock();
   if (node == nullptr && !record->second.auto_free) {
     node = std::make_shared<MemChunk::Node>(region->ledger_, device, record);

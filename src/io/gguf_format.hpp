@@ -6,10 +6,8 @@
 #include <optional>
 #include <string_view>
 
-namespace tenon::io {
-
 /// Facts of the GGUF format (ggml/docs/gguf.md) that its reader and its writer share.
-namespace gguf {
+namespace tenon::io::gguf {
 
 inline constexpr std::string_view magic = "GGUF";
 inline constexpr std::uint32_t oldest_version = 2;  // version 1 had 32-bit lengths
@@ -29,5 +27,4 @@ std::string_view foreign_name(std::uint32_t id) noexcept;
 /// Whether tensors may be aligned so: a power of two from `least_alignment` to `most`.
 bool is_alignment(std::uint64_t alignment, std::uint64_t most) noexcept;
 
-}  // namespace gguf
-}  // namespace tenon::io
+}  // namespace tenon::io::gguf

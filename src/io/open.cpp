@@ -65,7 +65,7 @@ File open_gguf(std::shared_ptr<const InputFile> file, const OpenOptions& options
     std::shared_ptr<const InputFile> shard = file;
     ParsedFile part;
     if (i == split->number) {
-      part = std::move(parsed);
+      part = std::exchange(parsed, {});
     } else {
       shard = InputFile::open(paths[i], options.access);
       part = read_gguf(shard, options.limits);

@@ -1,10 +1,10 @@
 #include "ops/builder.hpp"
+#include "ops/exp_sum.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/softmax.hpp>
 
 #include <cmath>
-#include <limits>
 
 namespace tenon {
 
@@ -19,11 +19,8 @@ Shape Softmax::infer(std::span<const Shape> in) const {
 void Softmax::reference(std::span<const HostView> in, const HostView& out) const {
   const std::int64_t n = in[0].shape[static_cast<int>(axis)];
   for_each_lane(in[0], out, static_cast<int>(axis), [n](Lane x, Lane y) {
-    double peak = -std::numeric_limits<double>::infinity();
-    for (std::int64_t i = 0; i < n; ++i) peak = std::max(peak, x.load(i));
-    double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x.load(i) - peak);
-    for (std::int64_t i = 0; i < n; ++i) y.store(i, std::exp(x.load(i) - peak) / sum);
+    const ExpSum all(x, n);
+    for (std::int64_t i = 0; i < n; ++i) y.store(i, std::exp(x.load(i) - all.peak) / all.sum);
   });
 }
 

@@ -1,13 +1,10 @@
 // A03: memory runs out at every allocation of what a session does beside forward().
-#include "core/runs.hpp"
+#include "core/layered_model.hpp"
 #include "support/failing_memory.hpp"
-#include "support/op_testing.hpp"
-#include "support/program_text.hpp"
 
 #include <tenon/program_view.hpp>
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,34 +17,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t samples = 300;
 
-Program model() {
-  Program program = program_of(R"(def block(x: f32[S, 4], i: i64, s: Scope):
-    w: f32[4, 4] = const(s, "w")
-    a = linear(x, w)
-    y = tanh(a)
-    return y
-
-def forward(x: f32[S, 4]):
-    s = scope("layers")
-    t = pack(x)
-    r = repeat(block, 3, t, s)
-    y = item(r, 0)
-    z = neg(y)
-    return z
-)");
-  verify(program);
-  return program;
-}
-
 class Rig {
  public:
   Rig() {
-    std::map<std::string, Buffer> weights;
-    for (int i = 0; i < 3; ++i) {
-      weights["layers." + std::to_string(i) + ".w"] =
-          device(Random(static_cast<std::uint64_t>(i) + 1).uniform(Shape({4, 4}, f32)));
-    }
-    weights_ = std::make_shared<const WeightSet>(std::move(weights));
     Session session = fresh();
     want_ = values(session.forward(inputs())[0]);
   }
@@ -66,11 +38,11 @@ class Rig {
   void check(Session& session) const { CHECK(is_right(session.forward(inputs())[0])); }
 
  private:
-  Program program_ = model();
+  Program program_ = layered_model();
   SessionOptions options_{.backends = testing::backends("cpu")};
   std::vector<Buffer> inputs_{device(Random(9).uniform(Shape({3, 4}, f32)))};
   std::vector<Shape> shapes_{Shape({3, 4}, f32)};
-  std::shared_ptr<const WeightSet> weights_;
+  std::shared_ptr<const WeightSet> weights_ = layered_weight_set();
   std::vector<float> want_;
 };
 
@@ -94,7 +66,7 @@ class SavedFile {
 
 TEST_CASE("A03: memory runs out while a session steps") {
   const Rig rig;
-  const std::string first = op_names(unroll(model())).front();
+  const std::string first = op_names(unroll(layered_model())).front();
   fail_allocations(
       samples,
       [&] {

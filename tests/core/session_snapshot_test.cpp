@@ -1,8 +1,7 @@
 // Sessions saved to a file and loaded again, and files that are not what they were.
-#include "core/runs.hpp"
+#include "core/layered_model.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
-#include "support/program_text.hpp"
 #include "support/remote_backend.hpp"
 
 #include <tenon/ops.hpp>
@@ -34,38 +33,6 @@ class Folder {
   fs::path path_ = fs::temp_directory_path() / "tenon_session_snapshot";
 };
 
-Program model() {
-  Program program = program_of(R"(def block(x: f32[3, 4], i: i64, s: Scope):
-    w: f32[4, 4] = const(s, "w")
-    a = linear(x, w)
-    y = tanh(a)
-    return y
-
-def forward(x: f32[3, 4]):
-    s = scope("layers")
-    t = pack(x)
-    r = repeat(block, 3, t, s)
-    y = item(r, 0)
-    z = neg(y)
-    return z
-)");
-  verify(program);
-  return program;
-}
-
-std::map<std::string, Buffer> weights() {
-  std::map<std::string, Buffer> result;
-  for (int i = 0; i < 3; ++i) {
-    result["layers." + std::to_string(i) + ".w"] =
-        device(Random(static_cast<std::uint64_t>(i) + 1).uniform(Shape({4, 4}, f32)));
-  }
-  return result;
-}
-
-std::shared_ptr<const WeightSet> weight_set() {
-  return std::make_shared<const WeightSet>(weights());
-}
-
 Buffer input() { return device(Random(9).uniform(Shape({3, 4}, f32))); }
 
 /// The second layer's ops on a device that the CPU cannot address.
@@ -91,8 +58,8 @@ void write(const fs::path& path, const std::vector<char>& bytes) {
 
 /// Makes a session of two backends with one plan, saves it, and returns what it computes.
 std::vector<float> save(const fs::path& path, const Session::SaveOptions& options = {}) {
-  Session run(model(), {.backends = two_backends()});
-  run.bind(weight_set());
+  Session run(layered_model(), {.backends = two_backends()});
+  run.bind(layered_weight_set());
   const auto want = values(run.forward({input()})[0]);
   run.save(path, options);
   return want;
@@ -124,7 +91,7 @@ TEST_CASE("Session: saved and loaded, it computes the same, with its plans") {
   CHECK(report.parts.size() == 3);
   CHECK(report.transfers.size() == 2);
   CHECK(values(run.forward({input()})[0]) == want);
-  CHECK(print(run.program()) == print(model()));
+  CHECK(print(run.program()) == print(layered_model()));
   run = Session::load(folder / "a.snap", two_backends());
   expect_error(Errc::call_order, [&] { run.set_merge(false); });
   run.save(folder / "b.snap");
@@ -134,9 +101,10 @@ TEST_CASE("Session: saved and loaded, it computes the same, with its plans") {
 TEST_CASE("Session: views are saved too") {
   const Folder folder;
   const auto bound = two_backends();
-  Session run(model(), std::vector<BoundView>{{bound[0], view(model(), 2, 4)},
-                                              {bound[1], view(model(), {0, 1, 4, 5, 6})}});
-  run.bind(weight_set());
+  Session run(layered_model(),
+              std::vector<BoundView>{{bound[0], view(layered_model(), 2, 4)},
+                                     {bound[1], view(layered_model(), {0, 1, 4, 5, 6})}});
+  run.bind(layered_weight_set());
   const auto want = values(run.forward({input()})[0]);
   run.save(folder / "a.snap");
   Session again = Session::load(folder / "a.snap", two_backends());
@@ -151,8 +119,8 @@ TEST_CASE("Session: a snapshot without weights asks for the very same ones") {
     return Session::load(folder / "a.snap", two_backends(),
                          std::make_shared<const WeightSet>(std::move(given)));
   };
-  CHECK(values(load(weights()).forward({input()})[0]) == want);
-  auto other = weights();
+  CHECK(values(load(layered_weights()).forward({input()})[0]) == want);
+  auto other = layered_weights();
   other["layers.1.w"] = device(Random(77).uniform(Shape({4, 4}, f32)));
   CHECK(expect_error(Errc::incompatible, [&] { load(other); }).find("'layers.1.w'") !=
         std::string::npos);

@@ -166,7 +166,7 @@ void multiply_panels(const DenseJob& job, const DenseBlock& block, const Stretch
     tile.x = copy + r * copy_step;
     tile.next_x = copy + (t + 1 < tiles ? end * copy_step : 0);
     const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
-    const std::int64_t panel = ahead.panels > 0 ? asked / tile.count : 0;
+    const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
     tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
     tile.from = now.first == 0 ? nullptr : sums + r * dense_width;

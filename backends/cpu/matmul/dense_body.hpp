@@ -247,7 +247,10 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   StridedRows<rows> x({job.x + row * job.x_stride, job.x_stride, job.x_column});
   TileSums<rows, panels> tile;
   tile.clear();
+  // Weights come from memory, and prefetchers of the CPU stop at the ends of small pages.
+  constexpr std::int64_t ahead = 2048 / static_cast<std::int64_t>(sizeof(*w));
   for (std::int64_t k = 0; k < job.inputs; ++k) {
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + 16 * k + ahead);
     tile.template multiply_add<Weights>(x, w + 16 * k, step);
     x.advance();
   }

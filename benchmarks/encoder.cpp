@@ -91,6 +91,18 @@ double measure(const models::SentenceEncoder& encoder, std::int64_t batch, std::
   return times[times.size() / 2];
 }
 
+/// Multiply-adds of f32 a second, times two.
+double f32_limit(int threads) {
+  cpu::ThreadPool pool(threads);
+  double limit = 0;
+  for (const bench::Peak& peak : bench::peaks()) {
+    if (peak.number == bench::Number::f32) {
+      limit = std::max(limit, bench::measure(peak, pool, 0.2));
+    }
+  }
+  return limit;
+}
+
 /// One line "BATCH SEQUENCE SECONDS" in, one line with the median seconds and the operations of a
 /// run out; before the first, the f32 limit in operations a second.
 void serve(const models::SentenceEncoder& encoder, double limit) {
@@ -109,11 +121,7 @@ void serve(const models::SentenceEncoder& encoder, double limit) {
 
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
-  double limit = 0;
-  {
-    cpu::ThreadPool pool(options.threads);
-    limit = bench::measure_limits(pool, 0.2).f32_ops;
-  }
+  const double limit = f32_limit(options.threads);
   const auto encoder = models::SentenceEncoder::load(
       options.model, {.backend = {.threads = options.threads}, .weights = options.weights});
   if (options.serve) {

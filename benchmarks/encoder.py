@@ -7,8 +7,8 @@ All read the same ids without padding and give embeddings of length 1. They take
 shape; medians are printed, and how many times the speed of the faster one Tenon has. "of f32" is Tenon's share
 of the machine's multiply-add limit, measured in the same run. The others run in the Python that --peer-python
 names (numpy, onnx, onnxruntime, openvino from PyPI), on models that encoder_onnx.py makes from the same folder:
-int8 is ONNX Runtime's dynamic quantisation, the same file for both; Tenon's is q8_0, made while loading. cos is the smallest cosine
-between an int8 embedding and ONNX Runtime's in f32. Needs only the standard library here.
+int8 is ONNX Runtime's dynamic quantisation, the same file for both; Tenon's is q8_0, made while loading. Needs
+only the standard library here.
 """
 
 import argparse

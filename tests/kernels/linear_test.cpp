@@ -194,17 +194,48 @@ TEST_CASE("linear: exact against f64, every type and level, odd sizes") {
   }
 }
 
-TEST_CASE("linear: bf16 tiles against f64, every block type, odd sizes") {
+TEST_CASE("linear: exact with more elements than are copied at once, residual in place") {
+  Random random;
+  CAPTURE(random.seed());
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+    const Case c(random, dtype, 90, 40, 32 * 219);
+    for (const cpu::Isa isa : supported_isas()) {
+      const std::vector<float> apart = c.run(Precision::exact, isa);
+      CAPTURE(name(dtype), name(isa));
+      CHECK(worst(c, apart, Precision::exact) < 1.0);
+      std::vector<float> y = c.residual;
+      LinearArgs args;
+      args.weights = &c.packed_weights;
+      args.rows = c.rows;
+      args.x = c.x.data();
+      args.x_stride = c.weights.inputs;
+      args.y = y.data();
+      args.y_stride = 40;
+      args.bias = c.bias.data();
+      args.residual = y.data();
+      args.residual_stride = 40;
+      args.isa = isa;
+      cpu::AlignedBuffer scratch(cpu::linear_scratch_bytes(args));
+      args.scratch = scratch.data();
+      for (int t = 0; t < 3; ++t) cpu::linear(args, t, 3);
+      CHECK(y == apart);
+    }
+  }
+}
+
+TEST_CASE("linear: bf16 tiles against f64, every type that has them, odd sizes") {
   if (!cpu::supports(cpu::Isa::amx)) {
     WARN("skipped: this machine has no AMX");
     return;
   }
   Random random;
   CAPTURE(random.seed());
-  for (const DType dtype : block_types()) {
+  for (const DType dtype : all_types()) {
+    if (dtype == DType::f32) continue;
     for (const std::int64_t m : {1, 16, 17, 32, 77, 300}) {
       const std::int64_t n = 1 + random.below(70);
-      const Case c(random, dtype, m, n, some_inputs(dtype, m == 17 ? 18 : 1 + random.below(4)));
+      const int blocks = m == 17 ? 18 : 1 + random.below(4);
+      const Case c(random, dtype, m, n, is_block(dtype) ? some_inputs(dtype, blocks) : 32 * blocks);
       CAPTURE(name(dtype), m, n, c.weights.inputs);
       CHECK(worst(c, c.run(Precision::bf16, cpu::Isa::amx), Precision::bf16) < 1.0);
     }
@@ -361,9 +392,8 @@ TEST_CASE("linear: items in any order, several layers in one region") {
     pool.run([&](cpu::Worker& w) {
       cpu::prepare_rows(a.x.data(), 128, rows, w.thread, w.threads, isa);
       w.barrier.wait();
-      w.share(cpu::linear_items(la), 1, [&](std::int64_t begin, std::int64_t end) {
-        cpu::linear_range(la, begin, end);
-      });
+      w.share(cpu::linear_items(la), 1,
+              [&](std::int64_t begin, std::int64_t end) { cpu::linear_range(la, begin, end); });
       cpu::linear(lb, w.thread, w.threads);
     });
     CAPTURE(name(isa));

@@ -20,7 +20,7 @@ constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a
 
 /// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
 TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
-  if (groups <= most_groups) return groups;
+  if (groups <= most_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
   const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
   return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
 }

@@ -111,8 +111,11 @@ void copy_rows(const Left& x, std::int64_t rows, std::int64_t count, float* copy
     const float* from = x.at + r * x.row;
     float* to = copy + r * copy_step;
     if (x.column == 1) {
+      // Rows to come are asked for: each is a stretch of its own, too short to be noticed in time.
+      const float* later = r + 2 < rows ? from + 2 * x.row : from;
       std::int64_t k = 0;
       for (; k + Simd::lanes <= count; k += Simd::lanes) {
+        __builtin_prefetch(later + k);
         Simd::store_float(to + k, Simd::load_float(from + k));
       }
       for (; k < count; ++k) to[k] = from[k];

@@ -166,7 +166,7 @@ void multiply_panels(const DenseJob& job, const DenseBlock& block, const Stretch
     tile.x = copy + r * copy_step;
     tile.next_x = copy + (t + 1 < tiles ? end * copy_step : 0);
     const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
-    const std::int64_t panel = ahead.panels > 0 ? asked / tile.count : 0;
+    const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
     tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
     tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
@@ -247,7 +247,10 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   StridedRows<rows> x({job.x + row * job.x_stride, job.x_stride, job.x_column});
   TileSums<rows, panels> tile;
   tile.clear();
+  // Weights come from memory, and prefetchers of the CPU stop at the ends of small pages.
+  constexpr std::int64_t ahead = 2048 / static_cast<std::int64_t>(sizeof(*w));
   for (std::int64_t k = 0; k < job.inputs; ++k) {
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + 16 * k + ahead);
     tile.template multiply_add<Weights>(x, w + 16 * k, step);
     x.advance();
   }

@@ -2,6 +2,7 @@
 
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
+#include "convolution/split.hpp"
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "task.hpp"
@@ -419,8 +420,8 @@ class CpuPartition final : public Partition {
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (!compiled_->filters[i]) continue;
       const FilterShape& shape = *compiled_->filters[i];
-      const std::string key =
-          fmt::format("cpu/filter/{}/{}", compiled_->constants[i].name, shape.groups);
+      const std::string key = fmt::format("cpu/filter/{}/{} in {}", compiled_->constants[i].name,
+                                          to_string(shape.file_shape()), shape.groups);
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             auto filter = std::make_shared<PackedFilter>(shape);
@@ -462,6 +463,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   const std::vector<Operand> leaves = edges(program, steps).writes;
   merge_convolutions(own, leaves);
   put_channels_last(own, leaves);
+  split_batches(own);
   auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(own);
   compiled->packed = compiler.packed();

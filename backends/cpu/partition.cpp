@@ -108,7 +108,7 @@ class PartitionCompiler final : public Compiler {
   }
   bool pack_filter(const Operand& w, const FilterShape& shape) override {
     if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
-        w.place.byte_step != LoopSteps{} || !is_dense(w)) {
+        w.place.byte_step != LoopSteps{} || !w.is_contiguous()) {
       return false;
     }
     const std::vector<std::size_t> entries = entries_of(w);
@@ -425,9 +425,11 @@ class CpuPartition final : public Partition {
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             auto filter = std::make_shared<PackedFilter>(shape);
-            const HostView w(constants.buffers[i].host_view().data, shape.file_shape());
+            const HostBuffer rows = constants.buffers[i].to_host();
+            const HostView w(rows.view().data, shape.file_shape());
             compiled_->pool->run(
                 [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
+            rows.release_pages();
             return filter;
           }));
     }

@@ -77,7 +77,7 @@ class Merger {
     if (merged.has_activation || !(next.output.shape == sum.shape)) return false;
     if (next.op.as<Add>() != nullptr) {
       const Operand& residual = next.inputs[next.inputs[0] == sum ? 1 : 0];
-      if (merged.has_residual || !(residual.shape == sum.shape) || !is_dense(residual))
+      if (merged.has_residual || !(residual.shape == sum.shape) || !residual.is_contiguous())
         return false;
       merged.has_residual = true;
       step.inputs.push_back(residual);

@@ -247,9 +247,39 @@ void product_band(const ProductJob& job, const Part& part, std::int64_t channel)
   }
 }
 
+/// All bands of channels of one tile before the next tile: what is written, and the residual that
+/// is read, lie together then.
+void product_by_pixels(const ProductJob& job, const Part& part) {
+  constexpr std::int64_t lanes = Simd::lanes;
+  const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
+  const std::int64_t tiles = (width + widest - 1) / widest;
+  for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t column = width * t / tiles, pixels = width * (t + 1) / tiles - column;
+      std::int64_t channel = part.first_channel;
+      const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+      const auto run = [&]<int vectors>() {
+        const TileFunction tile = tile_function<vectors>(pixels);
+        for (; left() >= vectors; channel += vectors * lanes) {
+          tile(job, {row, part.first_column + column, channel, job.filter});
+        }
+      };
+      run.template operator()<tile_vectors>();
+      if constexpr (tile_vectors > 2) run.template operator()<2>();
+      run.template operator()<1>();
+    }
+  }
+}
+
 void run_product(const ProductJob& job, const Part& part) noexcept {
   constexpr std::int64_t lanes = Simd::lanes;
+  // What of a filter stays in a core's own cache beside the image.
+  constexpr std::int64_t cached_floats = 1 << 17;
   if (part.first_column >= part.last_column) return;
+  const std::int64_t filter_floats = (part.last_channel - part.first_channel + 15) / 16 * job.panel;
+  if (part.last_column - part.first_column > 1 && filter_floats <= cached_floats) {
+    return product_by_pixels(job, part);
+  }
   std::int64_t channel = part.first_channel;
   const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
   if (part.last_column - part.first_column == 1) {

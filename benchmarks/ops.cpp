@@ -73,14 +73,27 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases{
       binary("add", f32, add),  binary("add", i32, add),  binary("add", i64, add),
       binary("add", f16, add),  binary("mul", f64, mul),  binary("lt", f32, lt),
-      unary("exp", f32, exp),   unary("tanh", f32, tanh), unary("sin", f32, sin),
-      unary("silu", f32, silu), unary("gelu", f16, gelu),
+      unary("relu", f32, relu), unary("exp", f32, exp),   unary("tanh", f32, tanh),
+      unary("sin", f32, sin),   unary("silu", f32, silu), unary("gelu", f16, gelu),
   };
   const Shape rows({1024, 4096}, f32);
   const double elements = product(rows);
   cases.push_back({"cast f32 to bf16", {rows}, [](const auto& x) { return cast(x[0], bf16); }, 0});
   cases.push_back({"cast f32 to i32", {rows}, [](const auto& x) { return cast(x[0], i32); }, 0});
   cases.push_back({"softmax", {rows}, [](const auto& x) { return softmax(x[0]); }, 3 * elements});
+  const Shape weight({4096}, f32);
+  cases.push_back({"rms_norm",
+                   {rows, weight},
+                   [](const auto& x) { return rms_norm(x[0], x[1]); },
+                   3 * elements});
+  cases.push_back({"layer_norm",
+                   {rows, weight, weight},
+                   [](const auto& x) { return layer_norm(x[0], x[1], x[2]); },
+                   6 * elements});
+  cases.push_back({"rope",
+                   {Shape({1, 512, 32, 128}, f32), Shape({1, 512}, i32)},
+                   [](const auto& x) { return rope(x[0], x[1]); },
+                   3.0 * 512 * 32 * 128});
   cases.push_back({"sum of rows", {rows}, [](const auto& x) { return sum(x[0], {1}); }, elements});
   cases.push_back(
       {"sum of columns", {rows}, [](const auto& x) { return sum(x[0], {0}); }, elements});

@@ -2,6 +2,7 @@
 
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
+#include "convolution/split.hpp"
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "task.hpp"
@@ -419,14 +420,16 @@ class CpuPartition final : public Partition {
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (!compiled_->filters[i]) continue;
       const FilterShape& shape = *compiled_->filters[i];
-      const std::string key =
-          fmt::format("cpu/filter/{}/{}", compiled_->constants[i].name, shape.groups);
+      const std::string key = fmt::format("cpu/filter/{}/{} in {}", compiled_->constants[i].name,
+                                          to_string(shape.file_shape()), shape.groups);
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             auto filter = std::make_shared<PackedFilter>(shape);
-            const HostView w(constants.buffers[i].host_view().data, shape.file_shape());
+            const HostBuffer rows = constants.buffers[i].to_host();
+            const HostView w(rows.view().data, shape.file_shape());
             compiled_->pool->run(
                 [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
+            rows.release_pages();
             return filter;
           }));
     }
@@ -462,6 +465,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   const std::vector<Operand> leaves = edges(program, steps).writes;
   merge_convolutions(own, leaves);
   put_channels_last(own, leaves);
+  split_batches(own);
   auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(own);
   compiled->packed = compiler.packed();

@@ -134,8 +134,17 @@ struct AnyWindow {
   }
 };
 
+/// So many channels that the lines under a row of outputs stay in the level-one cache until the
+/// next row reads them again.
+TENON_INLINE std::int64_t channels_at_once(const DepthwiseJob& job) {
+  constexpr std::int64_t cached_floats = 6 << 10;
+  const std::int64_t line = job.rows.taps * job.columns.inputs;
+  const std::int64_t channels = cached_floats / (line > 0 ? line : 1) / 16 * 16;
+  return channels < 16 ? 16 : channels;
+}
+
 template <class Window>
-void depthwise_part(const DepthwiseJob& job, const Part& part) {
+void depthwise_rows(const DepthwiseJob& job, const Part& part) {
   const WindowAxis& columns = job.columns;
   const std::int64_t reach = (columns.taps - 1) * columns.dilation;
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
@@ -152,6 +161,17 @@ void depthwise_part(const DepthwiseJob& job, const Part& part) {
     run.template operator()<depthwise_pixels>();
     run.template operator()<3>();
     run.template operator()<1>();
+  }
+}
+
+template <class Window>
+void depthwise_part(const DepthwiseJob& job, const Part& part) {
+  const std::int64_t step = channels_at_once(job);
+  Part some = part;
+  for (std::int64_t c = part.first_channel; c < part.last_channel; c += step) {
+    some.first_channel = c;
+    some.last_channel = c + step < part.last_channel ? c + step : part.last_channel;
+    depthwise_rows<Window>(job, some);
   }
 }
 

@@ -111,7 +111,8 @@ class LayoutPass {
     if (step.kind == Step::Kind::loop) return chains_.keep_as_is(i);
     const bool can_turn =
         role == Role::convolution || role == Role::pool || role == Role::pointwise;
-    if (!can_turn || !values_[i].is_private || !is_image(step.output) || !step.output.is_contiguous()) {
+    if (!can_turn || !values_[i].is_private || !is_image(step.output) ||
+        !step.output.is_contiguous()) {
       chains_.keep_as_is(i);
     }
     if (role == Role::convolution) chains_.mark_convolved(i);

@@ -28,19 +28,23 @@ struct Sums {
   Float at[static_cast<std::size_t>(pixels)][static_cast<std::size_t>(vectors)];
 };
 
-/// Adds `count` products to the sums of a tile. The pixels in between begin `step` apart behind
-/// `first`'s place, `middle`; the first and the last may lie elsewhere.
+/// Has memory brought near, into a core's own cache: what a tile needs later than its own sums.
+TENON_INLINE void fetch(const float* at) { __builtin_prefetch(at, 0, 2); }
+
+/// Adds `count` products to the sums of a tile, and fetches a line at `ahead` for every four. The
+/// pixels in between begin `step` apart behind `first`'s place, `middle`; the first and the last
+/// may lie elsewhere.
 template <int pixels, int vectors>
 TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const float* middle,
                           const float* last, std::int64_t step, const float* filter,
-                          std::int64_t panel, std::int64_t count) {
+                          std::int64_t panel, std::int64_t count, const float* ahead) {
   // x86 addresses base, base + s and base + 2 s from two registers: one base for three pixels.
   constexpr int inner = pixels > 2 ? pixels - 2 : 0;
   constexpr int bases = (inner + 2) / 3;
   const float* base[static_cast<std::size_t>(bases > 0 ? bases : 1)];
 #pragma GCC unroll 8
   for (int b = 0; b < bases; ++b) base[b] = middle + (3 * b + 1) * step;
-  for (std::int64_t k = 0; k < count; ++k) {
+  const auto add = [&] {
     Float w[static_cast<std::size_t>(vectors)];
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
@@ -61,12 +65,21 @@ TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const
     ++last;
 #pragma GCC unroll 8
     for (int b = 0; b < bases; ++b) ++base[b];
+  };
+  std::int64_t k = 0;
+  for (; k + 4 <= count; k += 4) {
+    fetch(ahead);
+    ahead += 16;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) add();
   }
+  for (; k < count; ++k) add();
 }
 
-/// Where a tile lies.
+/// Where a tile lies, and what to fetch while it is computed.
 struct Tile {
   std::int64_t row, column, channel;
+  const float* ahead;
 };
 
 template <int pixels, int vectors>
@@ -81,6 +94,7 @@ TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels,
   const std::int64_t runs = one_run ? 1 : columns.taps;
   const std::int64_t run = one_run ? columns.taps * job.channels : job.channels;
   const std::int64_t step = columns.stride * job.x.column;
+  const float* ahead = tile.ahead;
   const float* filter = job.filter + tile.channel / 16 * job.panel + tile.channel % 16;
   for (std::int64_t r = taps.begin; r < taps.end; ++r) {
     const std::int64_t row = tile.row * job.rows.stride + r * job.rows.dilation - job.rows.before;
@@ -93,7 +107,8 @@ TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels,
       const bool last_inside = right + shift >= 0 && right + shift < columns.inputs;
       add_run<pixels, vectors>(sums, first_inside ? from : zero_pixel, from,
                                last_inside ? from + (pixels - 1) * step : zero_pixel, step,
-                               w + s * job.channels * 16, job.panel, run);
+                               w + s * job.channels * 16, job.panel, run, ahead);
+      ahead += run / 4 * 16;
     }
   }
 }
@@ -104,25 +119,28 @@ TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Floa
   const Image<const float>& residual = job.finish.residual;
   const std::int64_t channels = job.outputs - tile.channel;
   const bool is_last = job.y.channel == 1 && (residual.at == nullptr || residual.channel == 1);
-  if (is_last && channels >= vectors * Simd::lanes) {
-    float* y = job.y.at + tile.row * job.y.row + tile.column * job.y.column + tile.channel;
-    const float* r = residual.at == nullptr ? nullptr
-                                            : residual.at + tile.row * residual.row +
-                                                  tile.column * residual.column + tile.channel;
+  if (is_last) {
+    const auto place = [&](const auto& image) {
+      return tile.row * image.row + tile.column * image.column + tile.channel;
+    };
+    float* y = job.y.at + place(job.y);
+    const float* r = residual.at == nullptr ? nullptr : residual.at + place(residual);
+    const bool is_whole = channels >= vectors * Simd::lanes;
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 8
       for (int v = 0; v < vectors; ++v) {
+        const std::int64_t count = is_whole ? Simd::lanes : channels - v * Simd::lanes;
         Float sum = sums.at[p][v];
         if (r != nullptr) {
-          sum = sum + Simd::load_float(r + p * residual.column + v * Simd::lanes);
+          sum = sum + load_channels(r + p * residual.column + v * Simd::lanes, count);
         }
-        Simd::store_float(y + p * job.y.column + v * Simd::lanes, limited(sum, low, high));
+        store_channels(y + p * job.y.column + v * Simd::lanes, limited(sum, low, high), count);
       }
     }
     return;
   }
-  // Channels that fill no vector, and images with the columns last: one by one.
+  // Images with the columns last: one by one.
   constexpr int width = vectors * Simd::lanes;
   alignas(64) float values[static_cast<std::size_t>(pixels * width)];
 #pragma GCC unroll 16
@@ -159,6 +177,19 @@ void product_tile(const ProductJob& job, const Tile& tile) {
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) sums.at[p][v] = start;
   }
+  const auto fetch_lines = [&](const auto& image) {
+    if (image.at == nullptr || image.channel != 1) return;
+    const float* at = image.at + tile.row * image.row + tile.column * image.column + tile.channel;
+#pragma GCC unroll 16
+    for (int p = 0; p < pixels; ++p) {
+#pragma GCC unroll 8
+      for (int line = 0; line < (vectors + parts - 1) / parts; ++line) {
+        fetch(at + p * image.column + line * 16);
+      }
+    }
+  };
+  fetch_lines(job.finish.residual);
+  fetch_lines(job.y);
   add_taps<pixels, vectors>(job, tile, sums);
   store_tile<pixels, vectors>(job, tile, Simd::broadcast(&job.finish.low),
                               Simd::broadcast(&job.finish.high), sums);
@@ -184,34 +215,77 @@ TENON_INLINE TileFunction tile_function(std::int64_t pixels) {
   }
 }
 
+/// The widest tile for a job. Pixels whose distance is a multiple of 4 KiB compete for the same few
+/// lines of the level-one cache: of these no more than fit.
+TENON_INLINE std::int64_t widest_tile(const ProductJob& job) {
+  const bool competes = job.columns.stride * job.x.column % 1024 == 0;
+  return competes && tile_pixels > 8 ? 8 : tile_pixels;
+}
+
 /// All pixels of a part for `vectors` vectors of channels from `channel` on.
 template <int vectors>
 void product_band(const ProductJob& job, const Part& part, std::int64_t channel) {
   // Tiles of one width or the next: none so narrow that its additions wait for each other.
-  const std::int64_t width = part.last_column - part.first_column;
-  const std::int64_t tiles = (width + tile_pixels - 1) / tile_pixels;
+  const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
+  const std::int64_t tiles = (width + widest - 1) / widest;
   const std::int64_t narrow = width / tiles, wider = width % tiles;
   const TileFunction narrow_tile = tile_function<vectors>(narrow);
   const TileFunction wide_tile = wider > 0 ? tile_function<vectors>(narrow + 1) : nullptr;
+  // The next band's part of the filter comes near while this one is at work, an eighth a tile.
+  const float* const here = job.filter + channel / 16 * job.panel;
+  const float* const next = here + vectors * Simd::lanes / 16 * job.panel;
+  const bool has_next = channel + vectors * Simd::lanes < part.last_channel;
+  std::int64_t done = 0;
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
     std::int64_t column = part.first_column;
-    for (std::int64_t t = 0; t < tiles; ++t) {
+    for (std::int64_t t = 0; t < tiles; ++t, ++done) {
       const bool is_wide = t < wider;
-      (is_wide ? wide_tile : narrow_tile)(job, {row, column, channel});
+      const float* ahead = has_next && done < 8 ? next + done * (job.panel / 4) : here;
+      (is_wide ? wide_tile : narrow_tile)(job, {row, column, channel, ahead});
       column += narrow + (is_wide ? 1 : 0);
+    }
+  }
+}
+
+/// All bands of channels of one tile before the next tile: what is written, and the residual that
+/// is read, lie together then.
+void product_by_pixels(const ProductJob& job, const Part& part) {
+  constexpr std::int64_t lanes = Simd::lanes;
+  const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
+  const std::int64_t tiles = (width + widest - 1) / widest;
+  for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t column = width * t / tiles, pixels = width * (t + 1) / tiles - column;
+      std::int64_t channel = part.first_channel;
+      const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+      const auto run = [&]<int vectors>() {
+        const TileFunction tile = tile_function<vectors>(pixels);
+        for (; left() >= vectors; channel += vectors * lanes) {
+          tile(job, {row, part.first_column + column, channel, job.filter});
+        }
+      };
+      run.template operator()<tile_vectors>();
+      if constexpr (tile_vectors > 2) run.template operator()<2>();
+      run.template operator()<1>();
     }
   }
 }
 
 void run_product(const ProductJob& job, const Part& part) noexcept {
   constexpr std::int64_t lanes = Simd::lanes;
+  // What of a filter stays in a core's own cache beside the image.
+  constexpr std::int64_t cached_floats = 1 << 17;
   if (part.first_column >= part.last_column) return;
+  const std::int64_t filter_floats = (part.last_channel - part.first_channel + 15) / 16 * job.panel;
+  if (part.last_column - part.first_column > 1 && filter_floats <= cached_floats) {
+    return product_by_pixels(job, part);
+  }
   std::int64_t channel = part.first_channel;
   const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
   if (part.last_column - part.first_column == 1) {
     for (; left() >= lone_vectors; channel += lone_vectors * lanes) {
       for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
-        product_tile<1, lone_vectors>(job, {row, part.first_column, channel});
+        product_tile<1, lone_vectors>(job, {row, part.first_column, channel, job.filter});
       }
     }
   }

@@ -1,66 +1,17 @@
 // Convolutions: products of patches with a packed filter, and depthwise ones. Both read images with
 // their channels last; one that lies otherwise is laid into scratch memory first.
-#include "../convolution/filter.hpp"
+#include "../convolution/convolution.hpp"
 #include "../convolution/lay_in.hpp"
 #include "../convolution/layout.hpp"
-#include "../convolution/merged_conv2d.hpp"
 #include "../task.hpp"
 #include "image_task.hpp"
-#include "windows.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
 namespace tenon::cpu {
 namespace {
-
-/// A step of Conv2d or MergedConv2d, read once.
-struct Convolution {
-  explicit Convolution(const Step& step) : x(step.inputs[0]), w(step.inputs[1]), y(step.output) {
-    if (const auto* merged = step.op.as<MergedConv2d>()) {
-      op = merged->conv;
-      if (merged->has_residual) residual = step.inputs.back();
-      if (merged->has_activation) set_activation(*merged);
-    } else {
-      op = *step.op.as<Conv2d>();
-    }
-    if (op.has_bias) bias = step.inputs[2];
-    filter = {w.shape[0], w.shape[1], w.shape[2], w.shape[3], op.groups};
-    const auto axis = [&](int i) {
-      return window_axis(static_cast<std::size_t>(i), x.shape[2 + i], y.shape[2 + i],
-                         w.shape[2 + i], op.stride, 1, op.padding, op.dilation);
-    };
-    rows = axis(0);
-    columns = axis(1);
-  }
-
-  void set_activation(const MergedConv2d& merged) {
-    if (merged.activation == Unary::relu) {
-      low = 0;
-    } else if (merged.activation == Unary::relu6) {
-      low = 0;
-      high = 6;
-    } else if (merged.activation == Unary::clamp) {
-      low = merged.parameters.p;
-      high = merged.parameters.q;
-    } else {
-      activation = merged.activation;
-      parameters = merged.parameters;
-    }
-  }
-
-  Conv2d op;
-  Operand x, w, y;
-  std::optional<Operand> bias, residual;
-  FilterShape filter{};
-  WindowAxis rows{}, columns{};
-  float low = -std::numeric_limits<float>::infinity();
-  float high = std::numeric_limits<float>::infinity();
-  std::optional<Unary> activation;  ///< what is not a limit
-  UnaryParameters parameters;
-};
 
 /// Brings the image of a convolution into the order that kernels read, with the zeros beside it.
 class LayInTask final : public Task {
@@ -90,35 +41,18 @@ class LayInTask final : public Task {
   std::int64_t width_, offset_;
 };
 
-/// Packs a filter that is no constant, in every run.
-class PackTask final : public Task {
- public:
-  PackTask(const Convolution& conv, std::int64_t offset) : conv_(conv), offset_(offset) {}
-  void run(const TaskContext& context) const noexcept override {
-    pack_filter(conv_.filter, context.frame.view(conv_.w),
-                reinterpret_cast<float*>(context.scratch(offset_)), context.worker.thread,
-                context.worker.threads);
-  }
-
- private:
-  Convolution conv_;
-  std::int64_t offset_;
-};
-
 class ConvTask final : public Task {
  public:
-  ConvTask(const Step& step, Compiler& compiler) : conv_(step) {
+  ConvTask(const Step& step, Compiler& compiler)
+      : conv_(Convolution::of(step)), filter_(conv_, compiler) {
     lay_in_image(compiler);
-    get_filter(compiler);
     flatten();
     divide(compiler.threads());
   }
 
   void run(const TaskContext& context) const noexcept override {
     const Convolution& c = conv_;
-    const float* filter = filter_offset_ < 0
-                              ? context.filter(c.w)
-                              : reinterpret_cast<const float*>(context.scratch(filter_offset_));
+    const float* filter = filter_.at(context);
     const float* x = laid_offset_ < 0
                          ? context.pointer<const float>(c.x)
                          : reinterpret_cast<const float*>(context.scratch(laid_offset_));
@@ -183,16 +117,6 @@ class ConvTask final : public Task {
     columns_.inputs = width;
   }
 
-  void get_filter(Compiler& compiler) {
-    if (compiler.pack_filter(conv_.w, conv_.filter)) return;
-    const Operand reads[] = {conv_.w};
-    Conv2d meaning;
-    meaning.groups = conv_.op.groups;
-    filter_offset_ = compiler.shared_table(
-        OpInstance(meaning), reads, conv_.filter.packed_elements() * 4,
-        [&](std::int64_t offset) { return std::make_unique<PackTask>(conv_, offset); });
-  }
-
   /// Where a pixel of the output is one of the image, all pixels are one row.
   void flatten() {
     const Shape& shape = conv_.y.shape;
@@ -237,11 +161,14 @@ class ConvTask final : public Task {
         conv_.filter.is_depthwise() ? grid_.channels : conv_.filter.channels;
     const std::int64_t image_floats = pixels * rows_.stride * columns_.stride * channels;
     const std::int64_t filter_floats = bands * 32 * conv_.filter.panel_elements() / 16;
+    // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
+    constexpr std::int64_t large_filter = 1 << 18;
+    const bool prefers_channels = filter_floats > image_floats && filter_floats > large_filter;
     const bool by_channels = threads > 1 && bands >= threads &&
-                             (filter_floats > image_floats || imbalance(lines, threads) > 1.1) &&
+                             (prefers_channels || imbalance(lines, threads) > 1.1) &&
                              imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
     const auto rounded = [&](std::int64_t parts, std::int64_t most) {
-      parts = (parts + threads - 1) / threads * threads;
+      parts = (std::max<std::int64_t>(parts, 1) + threads - 1) / threads * threads;
       return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
     };
     if (by_channels) {
@@ -279,13 +206,14 @@ class ConvTask final : public Task {
   }
 
   Convolution conv_;
+  FilterSource filter_;
   // As the kernel sees them: images begin `.._image_` elements apart.
   Image<const float> x_{}, residual_{};
   Image<float> y_{};
   std::int64_t x_image_ = 0, y_image_ = 0, residual_image_ = 0;
   WindowAxis rows_{}, columns_{};
   ImageGrid grid_;
-  std::int64_t laid_offset_ = -1, filter_offset_ = -1;
+  std::int64_t laid_offset_ = -1;
 };
 
 std::optional<std::string> refuses(const Step& step) {

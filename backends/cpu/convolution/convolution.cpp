@@ -1,0 +1,72 @@
+#include "convolution.hpp"
+
+#include "../kernels/windows.hpp"
+
+#include <memory>
+
+namespace tenon::cpu {
+namespace {
+
+/// Packs a filter that is no constant, in every run.
+class PackTask final : public Task {
+ public:
+  PackTask(const Convolution& conv, std::int64_t offset)
+      : w_(conv.w), shape_(conv.filter), offset_(offset) {}
+  void run(const TaskContext& context) const noexcept override {
+    pack_filter(shape_, context.frame.view(w_), reinterpret_cast<float*>(context.scratch(offset_)),
+                context.worker.thread, context.worker.threads);
+  }
+
+ private:
+  Operand w_;
+  FilterShape shape_;
+  std::int64_t offset_;
+};
+
+}  // namespace
+
+Convolution::Convolution(const MergedConv2d& merged, std::span<const Operand> inputs,
+                         const Operand& output)
+    : op(merged.conv), x(inputs[0]), w(inputs[1]), y(output) {
+  if (op.has_bias) bias = inputs[2];
+  if (merged.has_residual) residual = inputs.back();
+  filter = {w.shape[0], w.shape[1], w.shape[2], w.shape[3], op.groups};
+  const auto axis = [&](int i) {
+    return window_axis(static_cast<std::size_t>(i), x.shape[2 + i], y.shape[2 + i], w.shape[2 + i],
+                       op.stride, 1, op.padding, op.dilation);
+  };
+  rows = axis(0);
+  columns = axis(1);
+  if (!merged.has_activation) return;
+  if (merged.activation == Unary::relu) {
+    low = 0;
+  } else if (merged.activation == Unary::relu6) {
+    low = 0;
+    high = 6;
+  } else if (merged.activation == Unary::clamp) {
+    low = merged.parameters.p;
+    high = merged.parameters.q;
+  } else {
+    activation = merged.activation;
+    parameters = merged.parameters;
+  }
+}
+
+Convolution Convolution::of(const Step& step) {
+  if (const auto* merged = step.op.as<MergedConv2d>()) return {*merged, step.inputs, step.output};
+  MergedConv2d alone;
+  alone.conv = *step.op.as<Conv2d>();
+  return {alone, step.inputs, step.output};
+}
+
+FilterSource::FilterSource(const Convolution& conv, Compiler& compiler) : w_(conv.w) {
+  if (compiler.pack_filter(conv.w, conv.filter)) return;
+  Conv2d meaning;
+  meaning.groups = conv.op.groups;
+  const Operand reads[] = {conv.w};
+  offset_ = compiler.shared_table(
+      OpInstance(meaning), reads, conv.filter.packed_elements() * 4,
+      [&](std::int64_t offset) { return std::make_unique<PackTask>(conv, offset); });
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "../task.hpp"
+#include "filter.hpp"
+#include "kernels.hpp"
+#include "merged_conv2d.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+namespace tenon::cpu {
+
+/// A convolution as its tasks need it: operands, numbers, and what becomes of its sums.
+struct Convolution {
+  /// `inputs`: of the merged op.
+  Convolution(const MergedConv2d& merged, std::span<const Operand> inputs, const Operand& output);
+  /// A step of Conv2d or MergedConv2d.
+  static Convolution of(const Step& step);
+
+  Conv2d op;
+  Operand x, w, y;
+  std::optional<Operand> bias, residual;
+  FilterShape filter{};
+  WindowAxis rows{}, columns{};
+  float low = -std::numeric_limits<float>::infinity();
+  float high = std::numeric_limits<float>::infinity();
+  std::optional<Unary> activation;  ///< what is not a limit
+  UnaryParameters parameters;
+};
+
+/// Where the packed filter is at run time: made at bind, or in every run where it is no constant.
+class FilterSource {
+ public:
+  FilterSource(const Convolution& conv, Compiler& compiler);
+  const float* at(const TaskContext& context) const noexcept {
+    return offset_ < 0 ? context.filter(w_)
+                       : reinterpret_cast<const float*>(context.scratch(offset_));
+  }
+
+ private:
+  Operand w_;
+  std::int64_t offset_ = -1;
+};
+
+}  // namespace tenon::cpu

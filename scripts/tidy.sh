@@ -3,7 +3,7 @@
 # machine where it is missing.
 #
 #   scripts/tidy.sh                the library's C++ files that differ from the branch main
-#   scripts/tidy.sh --all          src/ and backends/ (20 to 60 minutes of one processor)
+#   scripts/tidy.sh --all          src/ and backends/ (about an hour of one processor)
 #   scripts/tidy.sh FILE ...       these
 #
 # Headers are checked as part of the files that include them.

@@ -466,7 +466,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
 
 bool fills_storage(const Flat& flat, const Array& array) {
   return array.offset == 0 && array.byte_step == LoopSteps{} && array.entry_step == LoopSteps{} &&
-         is_contiguous(array.shape, array.strides) && array.shape.bytes() == flat.storages[array.storage].bytes;
+         is_contiguous(array.shape, array.strides) &&
+         array.shape.bytes() == flat.storages[array.storage].bytes;
 }
 
 Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-
 namespace tenon::models {
 
 /// A small JSON file beside a model, parsed strictly. Errc::limit_exceeded above 16 MiB.

@@ -4,7 +4,6 @@
 
 #include <tenon/io/npy.hpp>
 
-
 namespace tenon::testing {
 
 void fuzz_npy(Bytes bytes) {

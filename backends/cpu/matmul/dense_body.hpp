@@ -276,21 +276,27 @@ struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
                                      std::int64_t) = {few_rows<r + 1, panels, Weights>...};
 };
 
+/// All rows meet a panel before the next comes from memory: two tiles of them at most.
 template <class Weights>
 void run_few_rows(const DenseJob& job, const DenseBlock& block) {
-  const auto index = static_cast<std::size_t>(block.last_row - block.first_row - 1);
-  std::int64_t p = block.first_panel;
-  for (; p + dense_panels <= block.last_panel; p += dense_panels) {
-    FewRows<dense_panels, Weights>::of_rows[index](job, block.first_row, p);
-  }
-  for (; p < block.last_panel; ++p) {
-    FewRows<1, Weights>::of_rows[index](job, block.first_row, p);
+  const std::int64_t rows = block.last_row - block.first_row;
+  const std::int64_t first_rows = rows <= few_dense_rows ? rows : (rows + 1) / 2;
+  for (std::int64_t p = block.first_panel; p < block.last_panel;) {
+    const bool wide = p + dense_panels <= block.last_panel;
+    const auto& of_rows =
+        wide ? FewRows<dense_panels, Weights>::of_rows : FewRows<1, Weights>::of_rows;
+    of_rows[static_cast<std::size_t>(first_rows - 1)](job, block.first_row, p);
+    if (rows > first_rows) {
+      of_rows[static_cast<std::size_t>(rows - first_rows - 1)](job, block.first_row + first_rows,
+                                                               p);
+    }
+    p += wide ? dense_panels : 1;
   }
 }
 
 void run_dense(const DenseJob& job, const DenseBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
-  if (rows <= few_dense_rows) {
+  if (rows <= 2 * few_dense_rows) {
     if (job.dtype == DType::f32) return run_few_rows<F32Weights>(job, block);
     if (job.dtype == DType::f16) return run_few_rows<F16Weights>(job, block);
     if (job.dtype == DType::bf16) return run_few_rows<Bf16Weights>(job, block);

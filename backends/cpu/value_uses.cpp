@@ -25,8 +25,11 @@ class Tracer {
         read(step.inputs[input], {i, input});
       }
       std::erase_if(live_, [&](std::size_t v) { return overlap(steps_[v].output, step.output); });
+      // What lies in an output's memory at the end is among the leaves.
+      const Place& place = step.output.place;
       values_[i].is_private =
-          step.output.place.kind == Place::Kind::slab && step.output.place.byte_step == LoopSteps{};
+          (place.kind == Place::Kind::slab || place.kind == Place::Kind::output) &&
+          place.byte_step == LoopSteps{};
       live_.push_back(i);
     }
     for (const Operand& leaf : leaves) expose(leaf);

@@ -48,7 +48,7 @@ def commands(args):
     }
     if args.models:
         peers = [part for peer in args.peer for part in ("--peer", peer)]
-        result["llm"] = [args.peer_python, benchmarks / "llm.py", *args.models, "-t", args.t, *peers]
+        result["llm"] = [args.peer_python, benchmarks / "llm.py", *args.models, "-t", args.t, "-r", args.r, *peers]
     if args.encoder:
         result["encoder"] = [args.peer_python, benchmarks / "encoder.py", args.encoder, "-t", args.t]
     return {name: [str(part) for part in command] for name, command in result.items()}
@@ -89,6 +89,7 @@ def main():
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("-t", type=int, default=os.cpu_count())
+    parser.add_argument("-r", type=int, default=5, help="turns of llm.py")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/performance.md")
     args = parser.parse_args()
 

@@ -57,14 +57,14 @@ TEST_CASE("int8 rows: codes, scales and sums of a worked example") {
 }
 
 TEST_CASE("int8 rows: an outlier's group gets second digits, of what the first leave over") {
-  // Eight groups of ones; the third holds a 127, so that its steps are 1 and a 1.25 leaves 0.25.
-  std::vector<float> x(256, 1.0f);
+  // Sixteen groups of ones; the third holds a 127, so that its steps are 1 and a 1.25 leaves 0.25.
+  std::vector<float> x(512, 1.0f);
   x[70] = -127.0f;
   x[71] = 1.25f;
   x[95] = 0.75f;
   for (const cpu::Isa isa : supported_isas()) {
     CAPTURE(name(isa));
-    const OwnedRows q = prepared(x, 1, 256, RowForm::int8, isa);
+    const OwnedRows q = prepared(x, 1, 512, RowForm::int8, isa);
     const cpu::SecondDigits digits = q.rows.second_digits(0);
     REQUIRE(digits.count == 1);
     CHECK(digits.groups[0] == 2);

@@ -261,7 +261,7 @@ class Bench(ToolTest):
         bench = self.json("bench", LLAMA, "-p", 8, "-n", 4, "-r", 3, "-t", 1)
         self.assertEqual(
             set(bench),
-            {"prefill_tokens", "decode_tokens", "prefill_tok_s", "decode_tok_s", "load_s",
+            {"prefill_tokens", "decode_tokens", "depth", "prefill_tok_s", "decode_tok_s", "load_s",
              "first_token_s", "peak_bytes", "runs"},
         )
         for key in ("prefill_tok_s", "decode_tok_s"):
@@ -275,6 +275,12 @@ class Bench(ToolTest):
         bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1)
         self.assertEqual(bench["runs"]["prefill_tok_s"], [])
         self.assertNotIn(b"prefill", self.tenon("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1).stdout)
+
+    def test_behind_other_tokens(self):
+        bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "-r", 1)
+        self.assertEqual(bench["depth"], 5)
+        beyond = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "--ctx", 6, "-r", 1, status=3)
+        self.assertEqual(beyond["error"]["code"], "LimitExceeded")
 
 
 class Graph(Folder):

@@ -171,7 +171,7 @@ def measure(engines, model, args):
             read = json.loads(output_of([args.limits, "--threads", args.t, "--read", needed, "--json"]))
             limits[depth] = needed, read["limits"]["reading"]["all"] * 1e9
     print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} runs in turn")
-    print(f"{'':20}" + "".join(f"{engine.name:>12}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
+    print(f"{'':20}" + "".join(f"{engine.name:>14}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
     starts = {engine.name: {} for engine in engines}
     for title, key, sizes in tests:
         runs = {engine.name: [] for engine in engines}
@@ -184,7 +184,7 @@ def measure(engines, model, args):
                         starts[engine.name].setdefault(figure, []).append(result[figure])
                 time.sleep(0.1)
         medians = [statistics.median(runs[engine.name]) for engine in engines]
-        line = f"{title:20}" + "".join(f"{value:12.1f}" for value in medians)
+        line = f"{title:20}" + "".join(f"{value:14.1f}" for value in medians)
         if len(medians) > 1:
             line += f"{medians[0] / max(medians[1:]):8.2f}x"
         if key == "decode_tok_s":
@@ -195,9 +195,9 @@ def measure(engines, model, args):
                                                ("peak_bytes", "peak memory", 2**-20, "MiB", max)):
         values = [middle(starts[engine.name][figure]) * scale if figure in starts[engine.name] else None
                   for engine in engines]
-        line = f"{title:20}" + "".join(f"{'-':>12}" if value is None else f"{value:12.2f}" for value in values)
+        line = f"{title:20}" + "".join(f"{'-':>14}" if value is None else f"{value:14.2f}" for value in values)
         print(line + f"{'':21}  {unit}")
-    print(f"{'file':20}{os.path.getsize(model) / 2**20:12.2f}{'':{12 * (len(engines) - 1) + 21}}  MiB\n")
+    print(f"{'file':20}{os.path.getsize(model) / 2**20:12.2f}{'':{14 * (len(engines) - 1) + 21}}  MiB\n")
 
 
 def main():

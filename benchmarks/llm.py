@@ -197,7 +197,7 @@ def measure(engines, model, args):
                   for engine in engines]
         line = f"{title:20}" + "".join(f"{'-':>14}" if value is None else f"{value:14.2f}" for value in values)
         print(line + f"{'':21}  {unit}")
-    print(f"{'file':20}{os.path.getsize(model) / 2**20:12.2f}{'':{14 * (len(engines) - 1) + 21}}  MiB\n")
+    print(f"{'file':20}{os.path.getsize(model) / 2**20:14.2f}{'':{14 * (len(engines) - 1) + 21}}  MiB\n")
 
 
 def main():

@@ -57,9 +57,11 @@ class PrepareTask final : public Task {
   PrepareTask(const Operand& x, std::int64_t rows, std::int64_t inputs, std::int64_t x_step)
       : x_(x), rows_(rows), inputs_(inputs), x_step_(x_step) {}
   void run(const TaskContext& context) const noexcept override {
-    PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_, context.prepared);
-    prepare_rows(context.pointer<const float>(x_), x_step_, rows, context.worker.thread,
-                 context.worker.threads);
+    const PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_,
+                            context.prepared(rows_));
+    const bool alone = TaskContext::has_own_prepared(rows_);
+    prepare_rows(context.pointer<const float>(x_), x_step_, rows, alone ? 0 : context.worker.thread,
+                 alone ? 1 : context.worker.threads);
   }
 
  private:
@@ -133,14 +135,17 @@ class PartitionCompiler final : public Compiler {
     return {entries.begin(), entries.end()};
   }
   void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) override {
-    reads_prepared_ = true;
+    const bool own = TaskContext::has_own_prepared(rows);
+    reads_prepared_ = !own;
     if (prepared_ && *prepared_ == x) return;
     const RowForm form = PreparedRows::preferred_form(rows);
-    prepared_bytes_ =
-        std::max(prepared_bytes_,
-                 aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
+    std::int64_t& most = own ? own_prepared_bytes_ : prepared_bytes_;
+    most = std::max(
+        most, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
+    std::vector<Touch> writes;
+    if (!own) writes.push_back(prepared_touch);
     add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), {touch_of(x)},
-             {prepared_touch});
+             writes);
     prepared_ = x;
   }
 
@@ -180,6 +185,7 @@ class PartitionCompiler final : public Compiler {
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
   std::int64_t zeroed_bytes() const { return zeroed_bytes_; }
   std::int64_t prepared_bytes() const { return prepared_bytes_; }
+  std::int64_t own_prepared_bytes() const { return own_prepared_bytes_; }
   std::int64_t working_bytes() const { return working_bytes_; }
   const std::vector<bool>& packed() const { return packed_; }
   const std::vector<std::optional<FilterShape>>& filters() const { return filters_; }
@@ -291,8 +297,9 @@ class PartitionCompiler final : public Compiler {
   std::int64_t scratch_bytes_ = 0;
   std::int64_t zeroed_bytes_ = 0;
   std::int64_t prepared_bytes_ = 0;
-  std::int64_t working_bytes_ = 0;   // of each thread
-  std::optional<Operand> prepared_;  // whose rows are prepared at this point
+  std::int64_t own_prepared_bytes_ = 0;  // of each thread
+  std::int64_t working_bytes_ = 0;       // of each thread
+  std::optional<Operand> prepared_;      // whose rows are prepared at this point
   bool reads_prepared_ = false;
   std::vector<Table> tables_;          // filled at this point
   std::vector<Touch> reads_tables_;    // of them, by the step that is being compiled
@@ -305,7 +312,8 @@ struct Compiled {
   std::vector<bool> packed;  // by constant
   std::vector<std::optional<FilterShape>> filters;
   std::vector<ConstantSlot> constants;
-  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0, working_bytes = 0;
+  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
+  std::int64_t own_prepared_bytes = 0, working_bytes = 0;  // of each thread
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -327,13 +335,19 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const zeroed = shared.scratch;
     std::byte* const prepared = zeroed + compiled_->zeroed_bytes;
     std::byte* const scratch = prepared + compiled_->prepared_bytes;
-    std::byte* const working = scratch + compiled_->scratch_bytes;
+    std::byte* const own_prepared = scratch + compiled_->scratch_bytes;
+    std::byte* const working =
+        own_prepared + compiled_->pool->threads() * compiled_->own_prepared_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
-      const TaskContext context{frame,   worker, packed_,  filters_, fault,
-                                scratch, zeroed, prepared, working,  compiled_->working_bytes};
+      const TaskContext context{frame,        worker,
+                                packed_,      filters_,
+                                fault,        scratch,
+                                zeroed,       prepared,
+                                own_prepared, compiled_->own_prepared_bytes,
+                                working,      compiled_->working_bytes};
       run_nodes(compiled_->nodes, frame, context);
     });
     if (fault.reported()) {
@@ -377,7 +391,7 @@ class CpuPartition final : public Partition {
 
   std::int64_t scratch_bytes() const override {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
-           compiled_->pool->threads() * compiled_->working_bytes;
+           compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes);
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -474,6 +488,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   compiled->scratch_bytes = compiler.scratch_bytes();
   compiled->zeroed_bytes = compiler.zeroed_bytes();
   compiled->prepared_bytes = compiler.prepared_bytes();
+  compiled->own_prepared_bytes = compiler.own_prepared_bytes();
   compiled->working_bytes = compiler.working_bytes();
   compiled->pool = std::move(pool);
   return std::make_unique<CpuPartition>(std::move(compiled));

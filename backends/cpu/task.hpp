@@ -57,7 +57,9 @@ struct TaskContext {
   Fault& fault;
   std::byte* scratch_base;
   std::byte* zeroed_base;
-  std::byte* prepared;
+  std::byte* prepared_base;
+  std::byte* own_prepared_base;
+  std::int64_t own_prepared_bytes;
   std::byte* working_base;
   std::int64_t working_bytes;
 
@@ -78,7 +80,14 @@ struct TaskContext {
     }
     return static_cast<std::size_t>(entry);
   }
-  /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave, and the prepared rows.
+  /// The memory of prepared rows, which all threads share the work of. A single row is not worth a
+  /// barrier: each thread prepares it for itself.
+  static constexpr bool has_own_prepared(std::int64_t rows) noexcept { return rows == 1; }
+  std::byte* prepared(std::int64_t rows) const noexcept {
+    return has_own_prepared(rows) ? own_prepared_base + worker.thread * own_prepared_bytes
+                                  : prepared_base;
+  }
+  /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave.
   std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
   std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
   /// This thread's bytes that Compiler::working_memory asked for.

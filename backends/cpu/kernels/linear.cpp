@@ -43,7 +43,7 @@ class LinearTask final : public Task {
     PreparedRows rows;
     args.weights = context.packed_weights(weights_);
     if (form_) {
-      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared);
+      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared(shape_.rows));
       args.prepared = &rows;
     } else {
       args.x = context.pointer<const float>(x_);

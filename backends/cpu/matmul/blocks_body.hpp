@@ -14,7 +14,7 @@ namespace {
 
 /// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
 /// prefetch alone stops at each page.
-constexpr std::int64_t prefetch_distance = 1024;
+constexpr std::int64_t prefetch_distance = 4096;
 constexpr std::int64_t direct_rows = 4;   // most rows that read packed weights
 constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
 

@@ -228,7 +228,6 @@ void run_network(const DevicePtr& device) {
     faults.write(npu::simctl::fault_layer, 0xFFFFFFFF, true);
     faults.write(npu::simctl::fault_arm, 1, true);
   };
-  options.deadline = std::chrono::milliseconds(2000);
   const auto backend = npu::backend(device, options);
   std::printf("faults\n");
   arm(npu::simctl::FaultKind::hang, 5);

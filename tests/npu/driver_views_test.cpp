@@ -105,6 +105,16 @@ TEST_CASE("npu view: concatenations of concatenations, as dense blocks have them
   check(network, 0.98);
 }
 
+TEST_CASE("npu view: a concatenation within another has one value twice") {
+  // Its parts are copied, the first of them before anything else of the outer one is made.
+  check(of({Shape({2, 8, 5, 6}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor a = relu(conv(graph, in[0], "a", 32));
+             return {conv(graph, concat({a, concat({a, a}, 1), a}, 1), "b", 9)};
+           }),
+        0.99);
+}
+
 TEST_CASE("npu view: parts whose ranges are far apart") {
   // The first part's step is raised after the second one was bound: both have the same then.
   const Network network =

@@ -39,6 +39,11 @@ class HostRun {
         maps_[i] = bound.real_constants[i];
       }
     }
+    // What others lie in is read and written a part at a time, whichever of them comes first.
+    for (std::size_t i = 0; i < maps_.size(); ++i) {
+      const MapId id = static_cast<MapId>(i), root = bound.graph.root(id).map;
+      if (root != id) maps_[static_cast<std::size_t>(root)].resize(size_of(root));
+    }
   }
 
   void run() {
@@ -49,13 +54,17 @@ class HostRun {
 
  private:
   const FeatureMap& map(MapId id) const { return bound_.graph.map(id); }
+  std::size_t size_of(MapId id) const {
+    const Dims& dims = map(id).dims;
+    return static_cast<std::size_t>(dims.pixels() * dims.c);
+  }
 
   /// What a map holds. Of a map that lies in another it is taken out of that one.
   const Values<T>& values(MapId id) {
     const Graph::Root root = bound_.graph.root(id);
     Values<T>& own = maps_[static_cast<std::size_t>(id)];
     if (root.map != id) {
-      own.resize(static_cast<std::size_t>(map(id).dims.pixels() * map(id).dims.c));
+      own.resize(size_of(id));
       for_each_pixel(id, root, [](T* part, T* whole, std::int64_t channels) {
         std::copy_n(whole, channels, part);
       });
@@ -66,9 +75,6 @@ class HostRun {
     const Graph::Root root = bound_.graph.root(id);
     maps_[static_cast<std::size_t>(id)] = std::move(made);
     if (root.map == id) return;
-    const Dims& dims = map(root.map).dims;
-    maps_[static_cast<std::size_t>(root.map)].resize(
-        static_cast<std::size_t>(dims.pixels() * dims.c));
     for_each_pixel(id, root, [](T* part, T* whole, std::int64_t channels) {
       std::copy_n(part, channels, whole);
     });
@@ -101,7 +107,7 @@ class HostRun {
     const Dims& out = map(layer.output).dims;
     if (out.c == made.c) return set_values(layer.output, std::move(tile));
     Values<T> whole = values(layer.output);
-    whole.resize(static_cast<std::size_t>(out.pixels() * out.c));
+    whole.resize(size_of(layer.output));
     const std::int64_t first = layer.first_block * block_channels;
     for (std::int64_t p = 0; p < out.pixels(); ++p) {
       std::copy_n(tile.data() + p * made.c, made.c, whole.data() + p * out.c + first);
@@ -125,7 +131,7 @@ class HostRun {
 
   void read_edge(const Layer& layer) {
     const FeatureMap& to = map(layer.output);
-    Values<T> out(static_cast<std::size_t>(to.dims.pixels() * to.dims.c));
+    Values<T> out(size_of(layer.output));
     for_each_edge(layer, to.dims,
                   [&](const float* real, std::size_t at, [[maybe_unused]] std::int64_t channel) {
                     if constexpr (exact) {

@@ -6,6 +6,7 @@
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "task.hpp"
+#include "touch.hpp"
 
 #include <tenon/error.hpp>
 
@@ -22,26 +23,6 @@ namespace {
 constexpr std::int64_t alignment = 64;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
-/// Bytes that an operand may touch, in the address space of its place's kind and index. What moves
-/// with a loop counts as the whole of its storage.
-struct Touch {
-  Place::Kind kind;
-  std::uint32_t index;
-  ByteRange bytes;
-};
-
-Touch touch_of(const Operand& operand) {
-  const Place& place = operand.place;
-  const bool moves = place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{};
-  const ByteRange everything{0, std::int64_t{1} << 62};
-  return {place.kind, place.kind == Place::Kind::slab ? 0 : place.index,
-          moves ? everything : byte_range(operand)};
-}
-
-bool overlap(const Touch& a, const Touch& b) {
-  return a.kind == b.kind && a.index == b.index && a.bytes.overlaps(b.bytes);
-}
 
 /// Tasks in order, with the barriers between them and the loops around them.
 struct Node {
@@ -173,7 +154,7 @@ class PartitionCompiler final : public Compiler {
     } else {
       std::vector<Touch> touches;
       for (const Operand& operand : reads) {
-        if (is_shared(operand)) touches.push_back(touch_of(operand));
+        if (is_memory(operand)) touches.push_back(touch_of(operand));
       }
       add_task(make(table.offset), touches, {table.touch});
     }
@@ -202,12 +183,6 @@ class PartitionCompiler final : public Compiler {
     std::size_t depth;  // loops around the task that fills it
   };
 
-  /// Whether steps may write to where the operand lies.
-  static bool is_shared(const Operand& operand) {
-    return operand.place.kind != Place::Kind::constant &&
-           operand.place.kind != Place::Kind::loop_index;
-  }
-
   static bool writes_to(const Step& step, const Touch& touch) {
     if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
     return std::ranges::any_of(step.body,
@@ -221,13 +196,13 @@ class PartitionCompiler final : public Compiler {
         operand.place.kind == Place::Kind::loop_index) {
       return true;
     }
-    return is_shared(operand) && writes_to(*loops_.front(), touch_of(operand));
+    return is_memory(operand) && writes_to(*loops_.front(), touch_of(operand));
   }
 
   void add_step(const Step& step) {
     std::vector<Touch> reads;
     for (const Operand& input : step.inputs) {
-      if (is_shared(input)) reads.push_back(touch_of(input));
+      if (is_memory(input)) reads.push_back(touch_of(input));
     }
     const Touch write = touch_of(step.output);
     reads_prepared_ = false;
@@ -241,7 +216,7 @@ class PartitionCompiler final : public Compiler {
     if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
     std::erase_if(tables_, [&](const Table& table) {
       return std::ranges::any_of(table.reads, [&](const Operand& operand) {
-        return is_shared(operand) && overlap(write, touch_of(operand));
+        return is_memory(operand) && overlap(write, touch_of(operand));
       });
     });
   }

@@ -5,11 +5,6 @@
 namespace tenon::cpu {
 namespace {
 
-bool is_memory(const Operand& operand) {
-  return operand.place.kind != Place::Kind::constant &&
-         operand.place.kind != Place::Kind::loop_index;
-}
-
 class Tracer {
  public:
   explicit Tracer(std::span<const Step> steps) : steps_(steps), values_(steps.size()) {}
@@ -73,13 +68,6 @@ class Tracer {
 };
 
 }  // namespace
-
-bool overlap(const Operand& a, const Operand& b) {
-  if (a.place.kind != b.place.kind || !is_memory(a)) return false;
-  if (a.place.kind != Place::Kind::slab && a.place.index != b.place.index) return false;
-  const bool moves = a.place.byte_step != LoopSteps{} || b.place.byte_step != LoopSteps{};
-  return moves || byte_range(a).overlaps(byte_range(b));
-}
 
 std::vector<WrittenValue> trace_values(std::span<const Step> steps,
                                        std::span<const Operand> leaves) {

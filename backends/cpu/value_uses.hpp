@@ -1,6 +1,8 @@
 // Who reads what a step writes: what passes over the steps of a partition ask.
 #pragma once
 
+#include "touch.hpp"
+
 #include <tenon/lowered.hpp>
 
 #include <cstddef>
@@ -8,9 +10,6 @@
 #include <vector>
 
 namespace tenon::cpu {
-
-/// Whether two operands may have bytes in common.
-bool overlap(const Operand& a, const Operand& b);
 
 /// What the step of the same number wrote.
 struct WrittenValue {

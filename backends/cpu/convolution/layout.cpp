@@ -18,8 +18,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int image_rank = 4;
-
 bool is_image(const Operand& operand) {
   return operand.shape.rank() == image_rank && operand.shape.elements() > 0;
 }
@@ -40,8 +38,7 @@ bool folds_image(const Step& step) {
 
 Role role_of(const Step& step) {
   if (step.kind != Step::Kind::op) return Role::other;
-  if (step.op.as<Conv2d>() != nullptr || step.op.as<MergedConv2d>() != nullptr)
-    return needs_f32(step) ? Role::other : Role::convolution;
+  if (is_convolution(step)) return needs_f32(step) ? Role::other : Role::convolution;
   if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) return Role::pool;
   if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;
   if (folds_image<Mean>(step) || folds_image<Sum>(step) || folds_image<Max>(step) ||

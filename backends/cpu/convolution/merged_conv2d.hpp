@@ -2,6 +2,7 @@
 
 #include "../elementwise/elementwise.hpp"
 
+#include <tenon/lowered.hpp>
 #include <tenon/ops/conv2d.hpp>
 
 #include <cstdint>
@@ -29,4 +30,15 @@ struct MergedConv2d {
 };
 TENON_DECLARE_OP(MergedConv2d);
 
+namespace cpu {
+
+/// Sizes of an image: batch, channels, rows, columns.
+inline constexpr int image_rank = 4;
+
+/// With or without merged ops.
+inline bool is_convolution(const Step& step) {
+  return step.op.as<Conv2d>() != nullptr || step.op.as<MergedConv2d>() != nullptr;
+}
+
+}  // namespace cpu
 }  // namespace tenon

@@ -13,12 +13,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int image_rank = 4;
 constexpr std::int64_t cache_bytes = 1 << 20;  // about what of a batch would stay in a core's cache
-
-bool is_convolution(const Step& step) {
-  return step.op.as<Conv2d>() != nullptr || step.op.as<MergedConv2d>() != nullptr;
-}
 
 /// Whether an operand has one part for each of the output's images.
 bool is_batch(const Step& step, const Operand& operand) {

@@ -6,10 +6,10 @@
 
 namespace tenon::cpu::avx512 {
 
-void dense_packed(const DenseJob& job, const DenseBlock& block) noexcept { run_dense(job, block); }
+void dense_packed(const DenseJob& job, const LinearBlock& block) noexcept { run_dense(job, block); }
 
 void dense_strided(const DenseJob& job, const StridedColumns& columns,
-                   const DenseBlock& block) noexcept {
+                   const LinearBlock& block) noexcept {
   run_strided(job, columns, block);
 }
 

@@ -17,10 +17,6 @@ namespace {
 /// Rows of a tile: with 32 registers, 28 for the sums, two for a line of w and one for x.
 constexpr int block_tile_rows = Simd::lanes == 16 ? 14 : Simd::dense_rows;
 
-/// Floats from row to row of a block's copy: an odd number of cache lines, so that the rows of a
-/// tile share no cache set.
-constexpr std::int64_t copy_step = max_depth + 16;
-
 /// Rows of a block's copy, the addresses of one instruction each.
 struct CopiedRows {
   const float* at;

@@ -8,7 +8,6 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::int64_t float_bytes = 4;
-constexpr std::int64_t panel_columns = 16;
 constexpr std::int64_t row_step = 14;  // rows of the largest tile
 constexpr std::int64_t most_waiting_panels = 64;
 
@@ -38,7 +37,7 @@ struct Sizes {
 // In floats, each a multiple of a cache line.
 Sizes sizes_of(const DenseSize& size, bool gathers) {
   const DenseBlocking blocking = dense_blocking(size);
-  return {blocking.copied / blocking.depth * blocking.rows * (max_depth + 16),
+  return {blocking.copied / blocking.depth * blocking.rows * copy_step,
           blocking.panels * blocking.rows * panel_columns,
           size.dtype == DType::f32 ? 0 : 2 * max_depth * panel_columns,
           gathers ? gathered_panels * (size.inputs + 1) * panel_columns : 0};

@@ -141,7 +141,7 @@ void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row
 /// A block's rows, copied for the stretch, by its panels. Sums of earlier stretches are at `sums`,
 /// and go there again or, at the end of k, with bias and residual to y. Meanwhile `ahead`, if it
 /// has panels, is asked for.
-void multiply_panels(const DenseJob& job, const DenseBlock& block, const Stretch& now,
+void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretch& now,
                      const float* copy, float* sums, const Stretch& ahead) {
   const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t tiles = (rows + block_tile_rows - 1) / block_tile_rows;
@@ -189,7 +189,7 @@ void multiply_panels(const DenseJob& job, const DenseBlock& block, const Stretch
 }
 
 /// All of `copied` elements from `first` on by panels [begin, end).
-void run_copied(const DenseJob& job, const DenseBlock& block, std::int64_t begin, std::int64_t end,
+void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begin, std::int64_t end,
                 std::int64_t first) {
   const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t depth = job.blocking.depth;
@@ -224,7 +224,7 @@ void run_copied(const DenseJob& job, const DenseBlock& block, std::int64_t begin
   }
 }
 
-void run_blocks(const DenseJob& job, const DenseBlock& block) {
+void run_blocks(const DenseJob& job, const LinearBlock& block) {
   const bool waits = job.inputs > job.blocking.copied;
   const std::int64_t step = waits ? job.blocking.panels : block.last_panel - block.first_panel;
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += step) {
@@ -278,7 +278,7 @@ struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
 
 /// All rows meet a panel before the next comes from memory: two tiles of them at most.
 template <class Weights>
-void run_few_rows(const DenseJob& job, const DenseBlock& block) {
+void run_few_rows(const DenseJob& job, const LinearBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t first_rows = rows <= few_dense_rows ? rows : (rows + 1) / 2;
   for (std::int64_t p = block.first_panel; p < block.last_panel;) {
@@ -294,7 +294,7 @@ void run_few_rows(const DenseJob& job, const DenseBlock& block) {
   }
 }
 
-void run_dense(const DenseJob& job, const DenseBlock& block) {
+void run_dense(const DenseJob& job, const LinearBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
   if (rows <= 2 * few_dense_rows) {
     if (job.dtype == DType::f32) return run_few_rows<F32Weights>(job, block);
@@ -335,7 +335,7 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
 }
 
 /// Columns are gathered into panels first, some panels at a time.
-void run_strided(const DenseJob& job, const StridedColumns& b, const DenseBlock& block) {
+void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += gathered_panels) {
     const std::int64_t panels = smaller(gathered_panels, block.last_panel - p);
     const std::int64_t column = 16 * p;

@@ -1,8 +1,6 @@
 #pragma once
 
-#include "../cpu_features.hpp"
-
-#include <tenon/dtype.hpp>
+#include "kernels.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +11,13 @@ namespace tenon::cpu {
 
 /// Elements of k that a block of a dense product takes at once, at most.
 inline constexpr std::int64_t max_depth = 384;
+
+/// Floats from row to row of a block's copy: an odd number of cache lines, so that the rows of a
+/// tile share no cache set.
+inline constexpr std::int64_t copy_step = max_depth + 16;
+
+/// Columns of W^T that a panel holds.
+inline constexpr std::int64_t panel_columns = 16;
 
 /// Panels that a strided right operand is gathered into at once.
 inline constexpr std::int64_t gathered_panels = 32;
@@ -27,28 +32,16 @@ struct DenseBlocking {
 
 /// A thread's memory for dense products, in floats; see dense_blocking.hpp.
 struct DenseScratch {
-  float* rows;     ///< [copied / depth][blocking.rows][max_depth + 16]: rows of x
+  float* rows;     ///< [copied / depth][blocking.rows][copy_step]: rows of x
   float* sums;     ///< [blocking.panels][blocking.rows][16]
   float* weights;  ///< [2][max_depth][16]: widened panels
   float* columns;  ///< of a strided right operand: [gathered_panels][inputs + 1][16]
 };
 
-/// y = x W^T + bias + residual on f32 rows; fields as in LinearArgs and PackedWeights.
-struct DenseJob {
-  DType dtype;
-  const std::byte* panels;
-  std::size_t panel_bytes;
-  std::size_t scale_bytes;
-  std::int64_t outputs, inputs;
-
+/// y = x W^T + bias + residual on f32 rows.
+struct DenseJob : LinearOperands {
   const float* x;
   std::int64_t x_stride, x_column;
-
-  float* y;
-  std::int64_t y_stride;
-  const float* bias;
-  const float* residual;
-  std::int64_t residual_stride;
 
   DenseBlocking blocking;
   DenseScratch scratch;
@@ -60,15 +53,9 @@ struct StridedColumns {
   std::int64_t row, column;
 };
 
-/// Rows [first_row, last_row) of panels [first_panel, last_panel).
-struct DenseBlock {
-  std::int64_t first_panel, last_panel;
-  std::int64_t first_row, last_row;
-};
-
 /// With packed weights a block has at most blocking.rows rows.
-using DenseKernel = void (*)(const DenseJob&, const DenseBlock&) noexcept;
-using StridedKernel = void (*)(const DenseJob&, const StridedColumns&, const DenseBlock&) noexcept;
+using DenseKernel = void (*)(const DenseJob&, const LinearBlock&) noexcept;
+using StridedKernel = void (*)(const DenseJob&, const StridedColumns&, const LinearBlock&) noexcept;
 
 struct DenseKernels {
   DenseKernel packed;
@@ -77,10 +64,10 @@ struct DenseKernels {
 
 const DenseKernels& dense_kernels(Isa isa) noexcept;
 
-#define TENON_CPU_ISA_KERNELS(isa)                                                        \
-  namespace isa {                                                                         \
-  void dense_packed(const DenseJob&, const DenseBlock&) noexcept;                         \
-  void dense_strided(const DenseJob&, const StridedColumns&, const DenseBlock&) noexcept; \
+#define TENON_CPU_ISA_KERNELS(isa)                                                         \
+  namespace isa {                                                                          \
+  void dense_packed(const DenseJob&, const LinearBlock&) noexcept;                         \
+  void dense_strided(const DenseJob&, const StridedColumns&, const LinearBlock&) noexcept; \
   }
 TENON_CPU_ISA_KERNELS(portable)
 TENON_CPU_ISA_KERNELS(avx2)

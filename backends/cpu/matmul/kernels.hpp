@@ -25,15 +25,24 @@ struct RowNumbers {
   std::int32_t* negative_half_sums;
 };
 
-/// One call of `linear` on prepared rows, as raw pointers. Fields as in LinearArgs, PackedWeights
-/// and PreparedRows.
-struct LinearJob {
+/// What calls of `linear` have in common whatever form x has: fields as in PackedWeights and
+/// LinearArgs.
+struct LinearOperands {
   DType dtype;
   const std::byte* panels;
   std::size_t panel_bytes;
   std::size_t scale_bytes;
   std::int64_t outputs, inputs;
 
+  float* y;
+  std::int64_t y_stride;
+  const float* bias;
+  const float* residual;
+  std::int64_t residual_stride;
+};
+
+/// One call of `linear` on prepared rows, as raw pointers. Fields as in PreparedRows.
+struct LinearJob : LinearOperands {
   RowNumbers first;
   RowNumbers
       second;  ///< entry e of a block in place of its group e, for the group second_groups[e]
@@ -41,12 +50,6 @@ struct LinearJob {
       second_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
   const std::int32_t* second_count;  ///< of the block that starts at row r at [r]
   const std::uint16_t* tiles;
-
-  float* y;
-  std::int64_t y_stride;
-  const float* bias;
-  const float* residual;
-  std::int64_t residual_stride;
 };
 
 /// The most rows that any level interleaves.

@@ -55,53 +55,46 @@ Schedule schedule(const LinearArgs& args) {
   return s;
 }
 
-DenseJob dense_job(const LinearArgs& args) {
+template <class Job>
+Job job_of(const LinearArgs& args) {
   const PackedWeights& w = *args.weights;
-  DenseJob job{};
+  Job job{};
   job.dtype = w.dtype();
   job.panels = w.bytes().data();
   job.panel_bytes = w.panel_bytes();
   job.scale_bytes = w.scale_bytes();
   job.outputs = w.outputs();
   job.inputs = w.inputs();
-  job.x = args.x;
-  job.x_stride = args.x_stride;
-  job.x_column = 1;
   job.y = args.y;
   job.y_stride = args.y_stride;
   job.bias = args.bias;
   job.residual = args.residual;
   job.residual_stride = args.residual_stride;
+  return job;
+}
+
+DenseJob dense_job(const LinearArgs& args) {
+  auto job = job_of<DenseJob>(args);
+  job.x = args.x;
+  job.x_stride = args.x_stride;
+  job.x_column = 1;
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), false, args.scratch);
   return job;
 }
 
 LinearJob prepared_job(const LinearArgs& args) {
-  const PackedWeights& w = *args.weights;
   const PreparedRows& rows = *args.prepared;
-  LinearJob job{};
-  job.dtype = w.dtype();
-  job.panels = w.bytes().data();
-  job.panel_bytes = w.panel_bytes();
-  job.scale_bytes = w.scale_bytes();
-  job.outputs = w.outputs();
-  job.inputs = w.inputs();
+  auto job = job_of<LinearJob>(args);
   job.first = rows.first();
   job.second = rows.second();
   job.second_groups = rows.second_groups();
   job.second_count = rows.second_count();
   job.tiles = rows.tile(0, 0);
-  job.y = args.y;
-  job.y_stride = args.y_stride;
-  job.bias = args.bias;
-  job.residual = args.residual;
-  job.residual_stride = args.residual_stride;
   return job;
 }
 
-/// Calls run(first panel, last panel, first row, last row): items of one row block that follow one
-/// another make one call.
+/// Calls run(LinearBlock): items of one row block that follow one another make one call.
 template <class Run>
 void walk(const LinearArgs& args, Range items, const Run& run) {
   const Schedule s = schedule(args);
@@ -110,8 +103,9 @@ void walk(const LinearArgs& args, Range items, const Run& run) {
     const std::int64_t first = items.begin % s.panel_items;
     const std::int64_t count = std::min(items.end - items.begin, s.panel_items - first);
     const std::int64_t row = items.begin / s.panel_items * s.rows_per_item;
-    run(first * s.panels_per_item, std::min((first + count) * s.panels_per_item, panels), row,
-        std::min(row + s.rows_per_item, args.rows));
+    run(LinearBlock{first * s.panels_per_item,
+                    std::min((first + count) * s.panels_per_item, panels), row,
+                    std::min(row + s.rows_per_item, args.rows)});
     items.begin += count;
   }
 }
@@ -131,12 +125,12 @@ void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) 
   if (args.prepared == nullptr) {
     const DenseJob job = dense_job(args);
     const DenseKernel kernel = dense_kernels(args.isa).packed;
-    walk(args, {begin, end}, [&](auto... block) { kernel(job, DenseBlock{block...}); });
+    walk(args, {begin, end}, [&](const LinearBlock& block) { kernel(job, block); });
   } else {
     const LinearJob job = prepared_job(args);
     const MatmulKernels& kernels = matmul_kernels(args.isa);
     const LinearKernel kernel = takes_tiles(args) ? kernels.tiles : kernels.blocks;
-    walk(args, {begin, end}, [&](auto... block) { kernel(job, LinearBlock{block...}); });
+    walk(args, {begin, end}, [&](const LinearBlock& block) { kernel(job, block); });
   }
 }
 

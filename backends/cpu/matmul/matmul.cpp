@@ -8,7 +8,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t panel_columns = 16;
 // Threads share out pairs of panels, or rows where there are not enough of those.
 constexpr std::int64_t unit_panels = 2;
 constexpr std::int64_t unit_rows = 12;
@@ -47,7 +46,7 @@ void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
     job.x = args.a + batch * args.a_batch;
     job.y = args.c + batch * args.c_batch;
     const StridedColumns columns{args.b + batch * args.b_batch, args.b_row, args.b_column};
-    DenseBlock block{0, panels, 0, args.m};
+    LinearBlock block{0, panels, 0, args.m};
     if (by_rows) {
       block.first_row = first * unit_rows;
       block.last_row = std::min(last * unit_rows, args.m);

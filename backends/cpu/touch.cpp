@@ -1,0 +1,26 @@
+#include "touch.hpp"
+
+namespace tenon::cpu {
+
+bool is_memory(const Operand& operand) noexcept {
+  return operand.place.kind != Place::Kind::constant &&
+         operand.place.kind != Place::Kind::loop_index;
+}
+
+Touch touch_of(const Operand& operand) {
+  const Place& place = operand.place;
+  const bool moves = place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{};
+  const ByteRange everything{0, std::int64_t{1} << 62};
+  return {place.kind, place.kind == Place::Kind::slab ? 0 : place.index,
+          moves ? everything : byte_range(operand)};
+}
+
+bool overlap(const Touch& a, const Touch& b) noexcept {
+  return a.kind == b.kind && a.index == b.index && a.bytes.overlaps(b.bytes);
+}
+
+bool overlap(const Operand& a, const Operand& b) {
+  return is_memory(a) && overlap(touch_of(a), touch_of(b));
+}
+
+}  // namespace tenon::cpu

@@ -24,96 +24,41 @@ constexpr int steps = 2000;
 // caller.
 #define KEEP(value) asm volatile("" : "+v"(value))
 
-__attribute__((target("avx512f"))) double fma_avx512() {
-  __m512 sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm512_setzero_ps();
-  const __m512 a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm512_fmadd_ps(a, b, s);
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
+// A function `name` that does a step on each chain s over and over, and returns the operations
+// done, `lanes` multiply-adds each. A macro for the same reason.
+#define CHAINS(name, isa, Vector, lanes, a_is, b_is, ...)   \
+  __attribute__((target(isa))) double name() {              \
+    Vector sum[chains] = {};                                \
+    auto a = a_is;                                          \
+    auto b = b_is;                                          \
+    for (int i = 0; i < steps; ++i) {                       \
+      _Pragma("GCC unroll 12") for (auto& s : sum) {        \
+        KEEP(a);                                            \
+        s = __VA_ARGS__;                                    \
+      }                                                     \
+      _Pragma("GCC unroll 12") for (auto& s : sum) KEEP(s); \
+    }                                                       \
+    return 2.0 * lanes * chains * steps;                    \
   }
-  return 2.0 * 16 * chains * steps;
-}
 
-__attribute__((target("avx2,fma"))) double fma_avx2() {
-  __m256 sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm256_setzero_ps();
-  const __m256 a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm256_fmadd_ps(a, b, s);
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 8 * chains * steps;
-}
-
-__attribute__((target("avx512f,avx512vnni"))) double dot_avx512() {
-  __m512i sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm512_setzero_si512();
-  const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm512_dpbusd_epi32(s, a, b);
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 64 * chains * steps;
-}
-
-__attribute__((target("avx2,avxvnni"))) double dot_avx_vnni() {
-  __m256i sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm256_setzero_si256();
-  const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm256_dpbusd_avx_epi32(s, a, b);
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 32 * chains * steps;
-}
-
-__attribute__((target("avx512f,avx512bw"))) double dot_avx512_pairs() {
-  __m512i sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm512_setzero_si512();
-  __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(-2), ones = _mm512_set1_epi16(1);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) {
-      KEEP(a);
-      s = _mm512_add_epi32(s, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), ones));
-    }
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 64 * chains * steps;
-}
-
-// Without integer dot products: two multiplies and an add per 32 products.
-__attribute__((target("avx2"))) double dot_avx2() {
-  __m256i sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm256_setzero_si256();
-  __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2), ones = _mm256_set1_epi16(1);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) {
-      KEEP(a);
-      s = _mm256_add_epi32(s, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
-    }
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 32 * chains * steps;
-}
+CHAINS(fma_avx2, "avx2,fma", __m256, 8, _mm256_set1_ps(1.0f), _mm256_set1_ps(0.5f),
+       _mm256_fmadd_ps(a, b, s))
+CHAINS(fma_avx512, "avx512f", __m512, 16, _mm512_set1_ps(1.0f), _mm512_set1_ps(0.5f),
+       _mm512_fmadd_ps(a, b, s))
+CHAINS(dot_avx_vnni, "avx2,avxvnni", __m256i, 32, _mm256_set1_epi8(3), _mm256_set1_epi8(-2),
+       _mm256_dpbusd_avx_epi32(s, a, b))
+CHAINS(dot_avx512, "avx512f,avx512vnni", __m512i, 64, _mm512_set1_epi8(3), _mm512_set1_epi8(-2),
+       _mm512_dpbusd_epi32(s, a, b))
+CHAINS(bf16_avx512, "avx512f,avx512bf16", __m512, 32, _mm512_set1_ps(1.0f),
+       _mm512_cvtne2ps_pbh(a, a), _mm512_dpbf16_ps(s, b, b))
+// Without integer dot products: two multiplies and an add for each vector of products.
+CHAINS(dot_avx2, "avx2", __m256i, 32, _mm256_set1_epi8(3), _mm256_set1_epi8(-2),
+       _mm256_add_epi32(s, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1))))
+CHAINS(dot_avx512_pairs, "avx512f,avx512bw", __m512i, 64, _mm512_set1_epi8(3), _mm512_set1_epi8(-2),
+       _mm512_add_epi32(s, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), _mm512_set1_epi16(1))))
+// Codes of four bits: eight sums of pairs fit 16 bits, so widening costs an eighth.
+CHAINS(dot_avx2_delayed, "avx2", __m256i, 32, _mm256_set1_epi8(3), _mm256_set1_epi8(-2),
+       _mm256_add_epi16(s, _mm256_maddubs_epi16(a, b)))
 
 // Constants, since GCC's tile intrinsics do not say that they read memory.
 struct alignas(64) TileConfiguration {
@@ -142,39 +87,6 @@ __attribute__((target("amx-tile,amx-bf16"))) double tiles_amx() {
   }
   _tile_release();
   return 2.0 * 16 * 16 * 32 * 4 * steps;
-}
-
-// Codes of four bits: eight sums of pairs fit 16 bits, so widening costs an eighth.
-__attribute__((target("avx2"))) double dot_avx2_delayed() {
-  __m256i sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm256_setzero_si256();
-  __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-2);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) {
-      KEEP(a);
-      s = _mm256_add_epi16(s, _mm256_maddubs_epi16(a, b));
-    }
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 32 * chains * steps;
-}
-
-__attribute__((target("avx512f,avx512bf16"))) double bf16_avx512() {
-  __m512 sum[chains];
-#pragma GCC unroll 12
-  for (auto& s : sum) s = _mm512_setzero_ps();
-  const __m512 a = _mm512_set1_ps(1.0f);
-  const __m512bh b = _mm512_cvtne2ps_pbh(a, a);
-  for (int i = 0; i < steps; ++i) {
-#pragma GCC unroll 12
-    for (auto& s : sum) s = _mm512_dpbf16_ps(s, b, b);
-#pragma GCC unroll 12
-    for (auto& s : sum) KEEP(s);
-  }
-  return 2.0 * 32 * chains * steps;
 }
 
 __attribute__((target("avx2"))) std::uint64_t read_all(const std::byte* data, std::size_t bytes) {

@@ -46,7 +46,8 @@ TENON_INLINE __m512i round_pair(__m512 low, __m512 high) {
 }
 
 TENON_INLINE __mmask16 first_lanes(std::int64_t count) {
-  return count >= 16 ? 0xFFFF : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1u);
+  const unsigned lanes = count >= 16 ? 0xFFFFu : count <= 0 ? 0u : (1u << count) - 1u;
+  return static_cast<__mmask16>(lanes);
 }
 
 /// Elements [d, d + 16) of a key or value row, zero from `end` on.

@@ -90,6 +90,29 @@ struct Case {
     return args.window == 0 || (j > p - args.window && j < p + args.window);
   }
 
+  // How far rounding q, k, weights and v to bf16, each by 2^-9 of itself at most, moves an output.
+  double bf16_bound() const {
+    double score = 0, value = 0;
+    for (std::int64_t i = 0; i < args.queries; ++i) {
+      for (std::int64_t h = 0; h < args.heads; ++h) {
+        const std::int64_t g = h / (args.heads / args.kv_heads);
+        for (std::int64_t j = 0; j < args.keys; ++j) {
+          double s = 0;
+          for (std::int64_t d = 0; d < args.head_dim; ++d) {
+            s += std::fabs(static_cast<double>(
+                     q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)])) *
+                 std::fabs(static_cast<double>(
+                     k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]));
+          }
+          score = std::max(score, s * static_cast<double>(args.scale));
+        }
+      }
+    }
+    for (const float x : v) value = std::max(value, std::fabs(static_cast<double>(x)));
+    const double two = std::exp2(-8.0);
+    return value * (std::exp(2 * two * score) - 1 + two);
+  }
+
   // By definition, in f64.
   std::vector<double> reference() const {
     std::vector<double> out(static_cast<std::size_t>(args.queries * args.out_row), 77.0);
@@ -240,10 +263,11 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
     CAPTURE(queries, past, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
     CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size());
     const std::vector<float> out = c.run(cpu::Isa::amx, 1, true);
-    // Scores of deviation 4 with both factors rounded by 2^-9, weights and values by 2^-9 too.
     const std::vector<double> expected = c.reference();
-    CHECK(largest_difference(out, expected) < 0.12);
-    CHECK(mean_square_difference(out, expected) < 0.006 * 0.006);
+    CHECK(largest_difference(out, expected) < c.bf16_bound());
+    // Scores have deviation 4; sums of few products now and then come far beyond it.
+    const double typical = dim < 16 ? 0.02 : 0.006;
+    CHECK(mean_square_difference(out, expected) < typical * typical);
     CHECK(c.run(cpu::Isa::amx, 5, true) == out);
   }
 }

@@ -70,11 +70,12 @@ TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_
   }
   if (all_visible) return;
   for (std::int64_t i = 0; i < queries; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) {
-      const std::int64_t key = keys.begin + j;
-      if (key < ranges[i].begin || key >= ranges[i].end)
-        scores[j * tile_queries + i] = minus_infinity;
-    }
+    float* const own = scores + i;
+    std::int64_t j = 0;
+    for (; j < count && keys.begin + j < ranges[i].begin; ++j)
+      own[j * tile_queries] = minus_infinity;
+    if (j < ranges[i].end - keys.begin) j = ranges[i].end - keys.begin;
+    for (; j < count; ++j) own[j * tile_queries] = minus_infinity;
   }
 }
 
@@ -114,11 +115,12 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
   const std::byte* k = job.k + static_cast<std::size_t>(kv_head * job.k_head) * width;
   const std::byte* v = job.v + static_cast<std::size_t>(kv_head * job.v_head) * width;
 
-  for (std::int64_t d = 0; d < job.head_dim; ++d) {
-    for (std::int64_t i = 0; i < tile_queries; ++i) {
-      s.q[d * tile_queries + i] =
-          i < queries ? job.scale * job.q[(first + i) * job.q_row + head * job.q_head + d] : 0.0f;
-    }
+  for (std::int64_t i = 0; i < tile_queries; ++i) {
+    const bool is_query = i < queries;
+    const float* const q = job.q + head * job.q_head + (is_query ? first + i : first) * job.q_row;
+    const float factor = is_query ? job.scale : 0.0f;
+    const std::int64_t size = job.head_dim;
+    for (std::int64_t d = 0; d < size; ++d) s.q[d * tile_queries + i] = factor * q[d];
   }
   __builtin_memset(s.out, 0,
                    static_cast<std::size_t>(job.value_dim * tile_queries) * sizeof(float));

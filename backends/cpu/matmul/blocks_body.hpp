@@ -245,13 +245,28 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
   }
 }
 
+/// Asks for where results of so many rows go: a column of them lies in as many lines, which memory
+/// takes longer to hand out one after the other than a tile takes to compute.
+TENON_INLINE void prefetch_results(const LinearJob& job, std::int64_t first_column,
+                                   std::int64_t columns, std::int64_t row, std::int64_t rows) {
+  for (std::int64_t r = row; r < row + rows; ++r) {
+    for (std::int64_t n = first_column; n < first_column + columns; n += 16) {
+      __builtin_prefetch(job.y + r * job.y_stride + n, 1);
+      if (job.residual != nullptr) __builtin_prefetch(job.residual + r * job.residual_stride + n);
+    }
+  }
+}
+
+/// `p` is the number of the first panel.
 template <std::size_t panels, class Panel>
 void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearBlock& block,
-               std::int64_t first, std::int64_t last, float* sums) {
+               std::int64_t p, std::int64_t first, std::int64_t last, float* sums) {
   const bool accumulate = first != 0;
+  const bool is_last = 32 * last == job.inputs && panel[0].part == parts - 1;
   for (std::int64_t row = block.first_row; row < block.last_row;) {
     float* const out = sums + sums_width(panels) * (row - block.first_row);
     const auto run = [&]<std::size_t rows>() {
+      if (is_last) prefetch_results(job, 16 * p, 16 * panels, row, rows);
       tile<rows>(job, panel, row, first, last, accumulate, out);
       row += static_cast<std::int64_t>(rows);
     };
@@ -295,7 +310,7 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
         unpack(Packed{start, start + job.scale_bytes, part}, g, end, to);
         unpacked[i] = {to.codes, to.scales, to.mins, part, g};
       }
-      all_tiles(job, unpacked, block, g, end, scratch.sums + part * Simd::lanes);
+      all_tiles(job, unpacked, block, p, g, end, scratch.sums + part * Simd::lanes);
     }
   }
   for (std::size_t i = 0; i < panels; ++i) {

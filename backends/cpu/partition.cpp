@@ -5,6 +5,7 @@
 #include "convolution/split.hpp"
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
+#include "own_values.hpp"
 #include "task.hpp"
 #include "touch.hpp"
 
@@ -28,6 +29,7 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alig
 struct Node {
   std::unique_ptr<Task> task;   // null for loops
   bool barrier_before = false;  // waits for every thread to finish what came before
+  bool alone = false;           // each thread does all of it for itself
   std::int64_t first = 0, count = 0;
   int depth = 0;
   std::vector<Node> body;
@@ -123,10 +125,10 @@ class PartitionCompiler final : public Compiler {
     std::int64_t& most = own ? own_prepared_bytes_ : prepared_bytes_;
     most = std::max(
         most, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
-    std::vector<Touch> writes;
+    std::vector<Touch> reads, writes;
+    if (is_memory(x)) reads.push_back(touch_of(x));
     if (!own) writes.push_back(prepared_touch);
-    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), {touch_of(x)},
-             writes);
+    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), reads, writes);
     prepared_ = x;
   }
 
@@ -196,7 +198,7 @@ class PartitionCompiler final : public Compiler {
         operand.place.kind == Place::Kind::loop_index) {
       return true;
     }
-    return is_memory(operand) && writes_to(*loops_.front(), touch_of(operand));
+    return writes_to(*loops_.front(), touch_of(operand));
   }
 
   void add_step(const Step& step) {
@@ -212,12 +214,13 @@ class PartitionCompiler final : public Compiler {
                                      : kernel_of(step.op.def())->make(step, *this);
     if (reads_prepared_) reads.push_back(prepared_touch);
     reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
-    add_task(std::move(task), reads, {write});
+    const bool own = !is_memory(step.output);
+    add_task(std::move(task), reads, own ? std::vector<Touch>() : std::vector{write});
+    nodes_->back().alone = own;
     if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
     std::erase_if(tables_, [&](const Table& table) {
-      return std::ranges::any_of(table.reads, [&](const Operand& operand) {
-        return is_memory(operand) && overlap(write, touch_of(operand));
-      });
+      return std::ranges::any_of(
+          table.reads, [&](const Operand& operand) { return overlap(write, touch_of(operand)); });
     });
   }
 
@@ -288,7 +291,7 @@ struct Compiled {
   std::vector<std::optional<FilterShape>> filters;
   std::vector<ConstantSlot> constants;
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
-  std::int64_t own_prepared_bytes = 0, working_bytes = 0;  // of each thread
+  std::int64_t own_prepared_bytes = 0, working_bytes = 0, own_value_bytes = 0;  // of each thread
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -311,19 +314,23 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const prepared = zeroed + compiled_->zeroed_bytes;
     std::byte* const scratch = prepared + compiled_->prepared_bytes;
     std::byte* const own_prepared = scratch + compiled_->scratch_bytes;
-    std::byte* const working =
-        own_prepared + compiled_->pool->threads() * compiled_->own_prepared_bytes;
+    const int threads = compiled_->pool->threads();
+    std::byte* const working = own_prepared + threads * compiled_->own_prepared_bytes;
+    std::byte* const own_values = working + threads * compiled_->working_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
+      frame.scratch = own_values + worker.thread * compiled_->own_value_bytes;
       const TaskContext context{frame,        worker,
                                 packed_,      filters_,
                                 fault,        scratch,
                                 zeroed,       prepared,
                                 own_prepared, compiled_->own_prepared_bytes,
                                 working,      compiled_->working_bytes};
-      run_nodes(compiled_->nodes, frame, context);
+      TaskContext alone = context;
+      alone.alone = true;
+      run_nodes(compiled_->nodes, frame, {context, alone});
     });
     if (fault.reported()) {
       throw Error(fault.code(), "cpu",
@@ -332,23 +339,28 @@ class CpuBoundPartition final : public BoundPartition {
   }
 
  private:
+  struct Contexts {
+    const TaskContext& shared;  // of tasks that threads share the work of
+    const TaskContext& alone;
+  };
   static void run_nodes(const std::vector<Node>& nodes, HostFrame& frame,
-                        const TaskContext& context) noexcept {
+                        const Contexts& contexts) noexcept {
+    Barrier& barrier = contexts.shared.worker.barrier;
     for (const Node& node : nodes) {
       if (node.task) {
-        if (node.barrier_before) context.worker.barrier.wait();
-        node.task->run(context);
+        if (node.barrier_before) barrier.wait();
+        node.task->run(node.alone ? contexts.alone : contexts.shared);
         continue;
       }
       const auto depth = static_cast<std::size_t>(node.depth);
       for (std::int64_t i = 0; i < node.count; ++i) {
-        context.worker.barrier.wait();
+        barrier.wait();
         frame.iteration[depth] = i;
         frame.loop_index[depth] = node.first + i;
-        run_nodes(node.body, frame, context);
+        run_nodes(node.body, frame, contexts);
       }
       frame.iteration[depth] = 0;
-      context.worker.barrier.wait();
+      barrier.wait();
     }
   }
 
@@ -366,7 +378,8 @@ class CpuPartition final : public Partition {
 
   std::int64_t scratch_bytes() const override {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
-           compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes);
+           compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes +
+                                         compiled_->own_value_bytes);
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -455,6 +468,8 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   merge_convolutions(own, leaves);
   put_channels_last(own, leaves);
   split_batches(own);
+  const bool is_shared = pool->threads() > 1;
+  const std::int64_t own_value_bytes = is_shared ? keep_own_values(program, steps, own) : 0;
   auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(own);
   compiled->packed = compiler.packed();
@@ -465,6 +480,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   compiled->prepared_bytes = compiler.prepared_bytes();
   compiled->own_prepared_bytes = compiler.own_prepared_bytes();
   compiled->working_bytes = compiler.working_bytes();
+  compiled->own_value_bytes = own_value_bytes;
   compiled->pool = std::move(pool);
   return std::make_unique<CpuPartition>(std::move(compiled));
 }

@@ -62,6 +62,8 @@ struct TaskContext {
   std::int64_t own_prepared_bytes;
   std::byte* working_base;
   std::int64_t working_bytes;
+  /// Whether this thread does the whole task, as every other does for itself.
+  bool alone = false;
 
   template <class T>
   T* pointer(const Operand& operand) const noexcept {
@@ -96,7 +98,7 @@ struct TaskContext {
   }
   /// This thread's part of `count` items.
   Range share(std::int64_t count) const noexcept {
-    return split(count, worker.thread, worker.threads);
+    return alone ? Range{0, count} : split(count, worker.thread, worker.threads);
   }
 };
 

@@ -4,7 +4,8 @@ namespace tenon::cpu {
 
 bool is_memory(const Operand& operand) noexcept {
   return operand.place.kind != Place::Kind::constant &&
-         operand.place.kind != Place::Kind::loop_index;
+         operand.place.kind != Place::Kind::loop_index &&
+         operand.place.kind != Place::Kind::scratch;
 }
 
 Touch touch_of(const Operand& operand) {

@@ -7,7 +7,7 @@
 
 namespace tenon::cpu {
 
-/// Whether an operand lies in memory that steps may write to.
+/// Whether an operand lies in memory that threads share and steps may write to.
 bool is_memory(const Operand& operand) noexcept;
 
 /// Bytes that an operand may touch, in the address space of its place's kind and index. What moves

@@ -34,6 +34,7 @@ struct Place {
     constant,    ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1]` of the constants
     slab,        ///< the session's activation memory
     loop_index,  ///< an i64 scalar: the number that loop `index` (0: outermost) is at
+    scratch,     ///< HostFrame::scratch: in no lowered program, for what backends make of its steps
   };
   Kind kind = Kind::slab;
   std::uint32_t index = 0;
@@ -173,6 +174,8 @@ struct HostFrame {
         return from(slab);
       case Place::Kind::loop_index:
         return reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(&loop_index[place.index]));
+      case Place::Kind::scratch:
+        return from(scratch);
     }
     return nullptr;
   }

@@ -128,9 +128,11 @@ MemPtr DeviceFrame::address(const Place& place) const {
       return slab + offset;
     case Place::Kind::constant:
     case Place::Kind::loop_index:
+    case Place::Kind::scratch:
       break;
   }
-  throw Error(Errc::bad_argument, "DeviceFrame::address", "constants and loop indices have none");
+  throw Error(Errc::bad_argument, "DeviceFrame::address",
+              "constants, loop indices and scratch memory have none");
 }
 
 }  // namespace tenon

@@ -23,13 +23,42 @@ struct FloatRows {
   TENON_INLINE static float one(Element e) { return e; }
 };
 
-/// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim].
+/// Keys or values of one kv_head, which come from memory: each row is asked for so long before it
+/// is read that memory can answer. Hardware prefetch alone stops at each page.
+template <class Rows>
+struct Stream {
+  using Element = typename Rows::Element;
+  const Element* first;
+  std::int64_t step;  ///< elements from row to row
+  std::int64_t count;
+
+  const Element* row(std::int64_t j) const { return first + j * step; }
+  /// Columns [d, d + width) of row j.
+  TENON_INLINE void prefetch(std::int64_t j, std::int64_t d, std::int64_t width) const {
+    if (j >= count) return;
+    const auto* begin = reinterpret_cast<const char*>(row(j) + d);
+    const auto* const end = reinterpret_cast<const char*>(row(j) + d + width);
+    for (; begin < end; begin += 64) __builtin_prefetch(begin);
+  }
+};
+
+/// Rows ahead to ask for, of so many elements.
+template <class Rows>
+TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
+  constexpr std::int64_t bytes_ahead = 4096;
+  return 1 + bytes_ahead / (size * static_cast<std::int64_t>(sizeof(typename Rows::Element)));
+}
+
+/// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim]. `v` is what is read next.
 template <class Rows, int heads>
-void dot_products(const float* q, const typename Rows::Element* k, std::int64_t k_row,
-                  std::int64_t dim, std::int64_t keys, float* scores) {
+void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim,
+                  const Stream<Rows>& v, std::int64_t value_dim, float* scores) {
   constexpr auto count = static_cast<std::size_t>(heads);
-  const std::int64_t whole = dim / lanes * lanes;
-  for (std::int64_t j = 0; j < keys; ++j, k += k_row) {
+  const std::int64_t whole = dim / lanes * lanes, ahead = rows_ahead<Rows>(dim);
+  const typename Rows::Element* k = keys.first;
+  for (std::int64_t j = 0; j < keys.count; ++j, k += keys.step) {
+    keys.prefetch(j + ahead, 0, dim);
+    if (j + ahead >= keys.count) v.prefetch(j + ahead - keys.count, 0, value_dim);
     Simd::Float sum[count];
     for (std::size_t h = 0; h < count; ++h) sum[h] = Simd::zero_float();
     for (std::int64_t d = 0; d < whole; d += lanes) {
@@ -50,8 +79,7 @@ void dot_products(const float* q, const typename Rows::Element* k, std::int64_t 
 
 /// values[h] = sum_j p[h][j] v[j], `width` vectors of d at a time.
 template <class Rows, int heads, int width>
-TENON_INLINE void weighted_columns(const float* p, const typename Rows::Element* v,
-                                   std::int64_t v_row, std::int64_t keys, std::int64_t d,
+TENON_INLINE void weighted_columns(const float* p, const Stream<Rows>& v, std::int64_t d,
                                    const AttentionPartial* partials) {
   constexpr auto count = static_cast<std::size_t>(heads);
   constexpr auto vectors = static_cast<std::size_t>(width);
@@ -59,8 +87,10 @@ TENON_INLINE void weighted_columns(const float* p, const typename Rows::Element*
   for (auto& row : sum) {
     for (auto& s : row) s = Simd::zero_float();
   }
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const typename Rows::Element* row = v + j * v_row + d;
+  const std::int64_t ahead = rows_ahead<Rows>(width * lanes);
+  for (std::int64_t j = 0; j < v.count; ++j) {
+    v.prefetch(j + ahead, d, width * lanes);
+    const typename Rows::Element* row = v.row(j) + d;
     Simd::Float vv[vectors];
     for (std::size_t i = 0; i < vectors; ++i)
       vv[i] = Rows::load(row + static_cast<std::int64_t>(i) * lanes);
@@ -78,20 +108,20 @@ TENON_INLINE void weighted_columns(const float* p, const typename Rows::Element*
 }
 
 template <class Rows, int heads>
-void weighted_sum(const float* p, const typename Rows::Element* v, std::int64_t v_row,
-                  std::int64_t dim, std::int64_t keys, const AttentionPartial* partials) {
+void weighted_sum(const float* p, const Stream<Rows>& v, std::int64_t dim,
+                  const AttentionPartial* partials) {
   std::int64_t d = 0;
   for (; d + 4 * lanes <= dim; d += 4 * lanes) {
-    weighted_columns<Rows, heads, 4>(p, v, v_row, keys, d, partials);
+    weighted_columns<Rows, heads, 4>(p, v, d, partials);
   }
   for (; d + lanes <= dim; d += lanes) {
-    weighted_columns<Rows, heads, 1>(p, v, v_row, keys, d, partials);
+    weighted_columns<Rows, heads, 1>(p, v, d, partials);
   }
   for (; d < dim; ++d) {
     for (int h = 0; h < heads; ++h) {
       float sum = 0.0f;
-      for (std::int64_t j = 0; j < keys; ++j)
-        sum += p[h * decode_keys + j] * Rows::one(v[j * v_row + d]);
+      for (std::int64_t j = 0; j < v.count; ++j)
+        sum += p[h * decode_keys + j] * Rows::one(v.row(j)[d]);
       partials[h].values[d] = sum;
     }
   }
@@ -142,18 +172,20 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
     const float* row = job.q + query * job.q_row + (first_head + h) * job.q_head;
     for (std::int64_t d = 0; d < dim; ++d) q[h * dim + d] = row[d] * job.scale;
   }
-  const Element* k =
-      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row;
-  const Element* v =
-      reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row;
-  dot_products<Rows, heads>(q, k, job.k_row, dim, count, scores);
+  const Stream<Rows> k{
+      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row,
+      job.k_row, count};
+  const Stream<Rows> v{
+      reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row,
+      job.v_row, count};
+  dot_products<Rows, heads>(q, k, dim, v, job.value_dim, scores);
   for (int h = 0; h < heads; ++h) {
     const float* mask = job.mask == nullptr ? nullptr
                                             : job.mask + (first_head + h) * job.mask_head +
                                                   query * job.mask_row + keys.begin;
     weigh(job, scores + h * decode_keys, count, mask, partials[h]);
   }
-  weighted_sum<Rows, heads>(scores, v, job.v_row, job.value_dim, count, partials);
+  weighted_sum<Rows, heads>(scores, v, job.value_dim, partials);
 }
 
 template <class Rows>

@@ -139,11 +139,11 @@ struct Dot {
 template <int bits, int offset, int steps>
 struct Dot {
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m256i sum;
   __m256i pairs;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = bits == 8 ? _mm256_setzero_si256() : Simd::broadcast_times<offset>(negative_sum);
-  }
+  const std::int32_t* negative_sum;
+  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
   template <int step>
   TENON_INLINE void add(__m256i codes, __m256i quad) {
     __m256i product;
@@ -156,12 +156,20 @@ struct Dot {
     pairs = step % span == 0 ? product : _mm256_add_epi16(pairs, product);
     // Without these GCC adds all products at the end, and keeps them in memory till then.
     if constexpr (span > 1) asm("" : "+x"(pairs));
-    if constexpr (step % span == span - 1 || step == steps - 1) {
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    if constexpr (step % span == span - 1 && step != steps - 1) {
+      sum = step < span ? widened() : _mm256_add_epi32(sum, widened());
       asm("" : "+x"(sum));
     }
   }
-  TENON_INLINE __m256i total() const { return sum; }
+  TENON_INLINE __m256i total() const {
+    __m256i all = widened();
+    if constexpr (steps > span) all = _mm256_add_epi32(sum, all);
+    if constexpr (has_offset) {
+      all = _mm256_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    }
+    return all;
+  }
+  TENON_INLINE __m256i widened() const { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
 };
 
 #endif

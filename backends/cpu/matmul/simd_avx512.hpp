@@ -128,11 +128,11 @@ struct Dot {
 template <int bits, int offset, int steps>
 struct Dot {
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m512i sum;
   __m512i pairs;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = bits == 8 ? _mm512_setzero_si512() : Simd::broadcast_times<offset>(negative_sum);
-  }
+  const std::int32_t* negative_sum;
+  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
   template <int step>
   TENON_INLINE void add(__m512i codes, __m512i quad) {
     __m512i product;
@@ -147,12 +147,20 @@ struct Dot {
     pairs = step % span == 0 ? product : _mm512_add_epi16(pairs, product);
     // Without these GCC adds all products at the end, and keeps them in memory till then.
     if constexpr (span > 1) asm("" : "+v"(pairs));
-    if constexpr (step % span == span - 1 || step == steps - 1) {
-      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    if constexpr (step % span == span - 1 && step != steps - 1) {
+      sum = step < span ? widened() : _mm512_add_epi32(sum, widened());
       asm("" : "+v"(sum));
     }
   }
-  TENON_INLINE __m512i total() const { return sum; }
+  TENON_INLINE __m512i total() const {
+    __m512i all = widened();
+    if constexpr (steps > span) all = _mm512_add_epi32(sum, all);
+    if constexpr (has_offset) {
+      all = _mm512_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    }
+    return all;
+  }
+  TENON_INLINE __m512i widened() const { return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)); }
 };
 
 #endif

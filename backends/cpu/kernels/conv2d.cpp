@@ -91,7 +91,7 @@ class ConvTask final : public Task {
                              out};
         convolution_kernels().product(job, part);
       }
-      if (c.activation) activate(out, part);
+      if (c.activation) activate(c, out, part);
     }
   }
 
@@ -110,28 +110,6 @@ class ConvTask final : public Task {
         OpInstance(conv_.op), reads, bytes,
         [&](std::int64_t offset) { return std::make_unique<LayInTask>(conv_, width, offset); });
     plan_.lay_in(conv_, width);
-  }
-
-  void activate(const Image<float>& y, const Part& part) const {
-    const std::int64_t channels = part.last_channel - part.first_channel;
-    const std::int64_t columns = part.last_column - part.first_column;
-    const auto apply = [this](float* at, std::int64_t count) {
-      unary(*conv_.activation, at, at, count, conv_.parameters);
-    };
-    for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
-      float* line = y.at + row * y.row + part.first_column * y.column;
-      if (y.channel != 1) {
-        for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
-          apply(line + c * y.channel, columns);
-        }
-      } else if (y.column == channels) {
-        apply(line, columns * channels);
-      } else {
-        for (std::int64_t j = 0; j < columns; ++j) {
-          apply(line + j * y.column + part.first_channel, channels);
-        }
-      }
-    }
   }
 
   Convolution conv_;

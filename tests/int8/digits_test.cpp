@@ -32,7 +32,7 @@ std::int64_t right(const Network& network, const Digits& digits, bool in_int8) {
 
 void check(const Network& network, const Digits& digits) {
   const std::int64_t exact = right(network, digits, false), got = right(network, digits, true);
-  WARN("f32: " << exact << " of " << digits.count << ", int8: " << got);
+  INFO("f32: " << exact << " of " << digits.count << ", int8: " << got);
   // At most one percent of the digits.
   CHECK((exact - got) * 100 <= digits.count);
 }

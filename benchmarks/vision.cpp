@@ -7,7 +7,7 @@
 //
 // Commands on standard input, one a line: `run N` prints the seconds of each of N runs, `output
 // FILE` writes the result of one as raw f32, `limit` prints the f32 operations per second that this
-// machine reaches, `level` the instruction set.
+// machine reaches, `level` the instruction set, `notes` what the backend says of its convolutions.
 #include "limits.hpp"
 
 #include <tenon/tenon.hpp>
@@ -177,8 +177,8 @@ void serve(const Arguments& arguments) {
         calibrated(model, file, arguments.samples))};
   }
   options.backends = {make_backend("cpu", backend)};
-  auto run = compile<&Model::forward>(model, {images.shape()}, device, options)
-                 .bind(io::load(model, file, device));
+  auto exe = compile<&Model::forward>(model, {images.shape()}, device, options);
+  auto run = exe.bind(io::load(model, file, device));
   const Buffer input = images.to_device(device);
   for (std::string line; std::getline(std::cin, line);) {
     if (line.starts_with("run ")) {
@@ -197,6 +197,12 @@ void serve(const Arguments& arguments) {
           .write(reinterpret_cast<const char*>(values.data()),
                  static_cast<std::streamsize>(values.size_bytes()));
       fmt::print("done\n");
+    } else if (line == "notes") {
+      std::string notes;
+      for (const PlanReport::Part& part : exe.report().parts) {
+        for (const std::string& note : part.notes) notes += note + "; ";
+      }
+      fmt::print("{}\n", notes);
     } else if (line == "limit") {
       cpu::ThreadPool pool(arguments.threads);
       fmt::print("{}\n", bench::measure_limits(pool, 0.2).f32_ops);

@@ -82,10 +82,9 @@ CalibrationTable calibrate(const Program& program, const WeightSet& weights,
                            const CalibrationOptions& options = {});
 
 /// The same on the backends of `session`, which has its weights: faster, and without sums before
-/// residuals, which only an NPU asks for. Takes the session for itself: it ends merging, and the
-/// session's post callback is this function's.
-/// Errors: as setting a callback (Errc::call_order after the first run) and running report them;
-/// Errc::bad_argument without samples.
+/// residuals, which only an NPU asks for. Takes a fresh session for itself: it ends merging, and
+/// the session's post callback is this function's. Errors: as setting these (Errc::call_order after
+/// the first run) and running report them; Errc::bad_argument without samples.
 CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuffer>> samples,
                            const CalibrationOptions& options = {});
 

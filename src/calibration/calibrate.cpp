@@ -161,10 +161,9 @@ CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuff
     throw Error(Errc::bad_argument, "quant::calibrate", "no samples to calibrate on");
   }
   Calibration calibration(options);
+  session.set_merge(false);  // every value is shown
   session.set_post_callback([&](const StepEvent& event) {
-    for (std::size_t i = 0; i < event.outputs.size() && i < event.values.size(); ++i) {
-      calibration.observe(event.values[i], event.outputs[i].to_host().view());
-    }
+    calibration.observe(event.values.back(), event.outputs.back().to_host().view());
   });
   const Function& entry = session.program().main();
   for (const std::vector<HostBuffer>& sample : samples) {

@@ -14,7 +14,7 @@ hold Tenon and OpenVINO to a lower instruction set; ONNX Runtime cannot be held.
 With --int8 all three are calibrated on the same images by smallest and largest value: Tenon by
 quant::calibrate, ONNX Runtime by its static quantisation (QDQ, per channel; activations u8 and i8, the
 faster counts), OpenVINO by NNCF (PyPI: nncf), with the precision of what is left its own choice. Instead
-of being compared to each other, outputs are compared to ONNX Runtime's in f32, on images of their own.
+of being compared to each other, outputs are compared to ONNX Runtime's in f32, on images of their own, by --only-prepare.
 """
 
 import argparse
@@ -224,18 +224,13 @@ class OpenVino(Peer):
         import openvino
 
         core = openvino.Core()
-        model = core.read_model(folder / f"{name}.onnx")
-        model.reshape(list(images.shape))
         settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": args.t}
         if args.int8:
-            import nncf
-
-            images_of = nncf.Dataset([image[None] for image in samples()])
-            model.reshape([1, *images.shape[1:]])
-            model = nncf.quantize(model, images_of, subset_size=len(samples()), fast_bias_correction=True)
-            model.reshape(list(images.shape))
+            model = core.read_model(folder / f"{name}_nncf.xml")
         else:
+            model = core.read_model(folder / f"{name}.onnx")
             settings["INFERENCE_PRECISION_HINT"] = "f32"
+        model.reshape(list(images.shape))
         self.request = core.compile_model(model, "CPU", settings).create_infer_request()
         self.tensor = openvino.Tensor(images, shared_memory=True)
         self.request.set_input_tensor(self.tensor)
@@ -251,7 +246,9 @@ def samples():
 
 
 def quantize(name, folder):
-    """Writes NAME_u8.onnx and NAME_i8.onnx."""
+    """Writes NAME_u8.onnx, NAME_i8.onnx and NAME_nncf.xml where they are not there yet."""
+    import nncf
+    import openvino
     from onnxruntime import quantization as q
 
     class Reader(q.CalibrationDataReader):
@@ -263,8 +260,15 @@ def quantize(name, folder):
             return None if image is None else {"images": image[None]}
 
     for suffix, kind in (("u8", q.QuantType.QUInt8), ("i8", q.QuantType.QInt8)):
-        q.quantize_static(folder / f"{name}.onnx", folder / f"{name}_{suffix}.onnx", Reader(), activation_type=kind,
-                          quant_format=q.QuantFormat.QDQ, weight_type=q.QuantType.QInt8, per_channel=True)
+        to = folder / f"{name}_{suffix}.onnx"
+        if not to.exists():
+            q.quantize_static(folder / f"{name}.onnx", to, Reader(), activation_type=kind,
+                              quant_format=q.QuantFormat.QDQ, weight_type=q.QuantType.QInt8, per_channel=True)
+    to = folder / f"{name}_nncf.xml"
+    if not to.exists():
+        model = openvino.Core().read_model(folder / f"{name}.onnx")
+        images = nncf.Dataset([image[None] for image in samples()])
+        openvino.save_model(nncf.quantize(model, images, subset_size=len(samples())), to, compress_to_fp16=False)
 
 
 def describe_accuracy(args, name, folder):
@@ -318,6 +322,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenon", default=ROOT / "build/release/benchmarks/bench_vision")
     parser.add_argument("--int8", action="store_true")
+    parser.add_argument("--only-prepare", action="store_true", help="make the files, compare accuracy, time nothing")
     parser.add_argument("-n", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("-b", nargs="+", type=int, default=[1, 8])
     parser.add_argument("-t", type=int, default=os.cpu_count())
@@ -333,10 +338,12 @@ def main():
         operations = make(name, args.dir)
         if args.int8:
             quantize(name, args.dir)
+        if args.int8 and args.only_prepare:
             describe_accuracy(args, name, args.dir)
-        for batch in args.b:
+        for batch in [] if args.only_prepare else args.b:
             level, limit = measure(args, name, batch, args.dir, operations)
-    print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} rounds in turn")
+    if not args.only_prepare:
+        print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} rounds in turn")
 
 
 if __name__ == "__main__":

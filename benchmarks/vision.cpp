@@ -1,10 +1,13 @@
 // The two networks of vision.py in Tenon, as a process that vision.py lets take turns with others.
 //
 //   bench_vision resnet|mobilenet WEIGHTS.safetensors INPUT.safetensors [--threads N]
+//                [--int8 SAMPLES.safetensors]
+//
+// With --int8 the network is calibrated on the images of SAMPLES and runs in int8.
 //
 // Commands on standard input, one a line: `run N` prints the seconds of each of N runs, `output
 // FILE` writes the result of one as raw f32, `limit` prints the f32 operations per second that this
-// machine reaches, `level` the instruction set.
+// machine reaches, `level` the instruction set, `notes` what the backend says of its convolutions.
 #include "limits.hpp"
 
 #include <tenon/tenon.hpp>
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -138,9 +142,26 @@ struct MobileNet {
 };
 
 struct Arguments {
-  std::string weights, input;
+  std::string weights, input, samples;
   int threads = 0;
 };
+
+/// Ranges of the values, from images one by one.
+template <class Model>
+quant::CalibrationTable calibrated(const Model& model, const io::File& file,
+                                   const std::string& samples) {
+  const HostBuffer images = io::open(samples).at("images").data();
+  std::vector<std::vector<HostBuffer>> inputs;
+  for (std::int64_t i = 0; i < images.shape()[0]; ++i) {
+    inputs.push_back({images.slice(0, i, i + 1).contiguous()});
+  }
+  const DevicePtr device = Device::open("cpu:");
+  auto exe = compile<&Model::forward>(model, {inputs[0][0].shape()}, device);
+  const auto bound = exe.bind(io::load(model, file, device));
+  Session session(exe.program());
+  session.bind(std::make_shared<const WeightSet>(bound.weights().all()));
+  return quant::calibrate(std::move(session), inputs);
+}
 
 template <class Model>
 void serve(const Arguments& arguments) {
@@ -150,9 +171,14 @@ void serve(const Arguments& arguments) {
   const DevicePtr device = Device::open("cpu:");
   const HostBuffer images = io::open(arguments.input).at("images").data();
   CompileOptions options;
-  options.backends = {make_backend("cpu", {.threads = arguments.threads})};
-  auto run = compile<&Model::forward>(model, {images.shape()}, device, options)
-                 .bind(io::load(model, file, device));
+  BackendOptions backend{.threads = arguments.threads};
+  if (!arguments.samples.empty()) {
+    backend.device = cpu::Options{std::make_shared<const quant::CalibrationTable>(
+        calibrated(model, file, arguments.samples))};
+  }
+  options.backends = {make_backend("cpu", backend)};
+  auto exe = compile<&Model::forward>(model, {images.shape()}, device, options);
+  auto run = exe.bind(io::load(model, file, device));
   const Buffer input = images.to_device(device);
   for (std::string line; std::getline(std::cin, line);) {
     if (line.starts_with("run ")) {
@@ -171,6 +197,12 @@ void serve(const Arguments& arguments) {
           .write(reinterpret_cast<const char*>(values.data()),
                  static_cast<std::streamsize>(values.size_bytes()));
       fmt::print("done\n");
+    } else if (line == "notes") {
+      std::string notes;
+      for (const PlanReport::Part& part : exe.report().parts) {
+        for (const std::string& note : part.notes) notes += note + "; ";
+      }
+      fmt::print("{}\n", notes);
     } else if (line == "limit") {
       cpu::ThreadPool pool(arguments.threads);
       fmt::print("{}\n", bench::measure_limits(pool, 0.2).f32_ops);
@@ -185,11 +217,16 @@ void serve(const Arguments& arguments) {
 
 int main(int argc, char** argv) try {
   if (argc < 4) {
-    fmt::print(stderr, "usage: bench_vision resnet|mobilenet WEIGHTS INPUT [--threads N]\n");
+    fmt::print(stderr,
+               "usage: bench_vision resnet|mobilenet WEIGHTS INPUT [--threads N] "
+               "[--int8 SAMPLES]\n");
     return 2;
   }
-  Arguments arguments{argv[2], argv[3]};
-  if (argc == 6 && std::string_view(argv[4]) == "--threads") arguments.threads = std::stoi(argv[5]);
+  Arguments arguments{argv[2], argv[3], {}};
+  for (int i = 4; i + 1 < argc; i += 2) {
+    if (std::string_view(argv[i]) == "--threads") arguments.threads = std::stoi(argv[i + 1]);
+    if (std::string_view(argv[i]) == "--int8") arguments.samples = argv[i + 1];
+  }
   std::string_view(argv[1]) == "resnet" ? serve<ResNet<>>(arguments)
                                         : serve<MobileNet<>>(arguments);
 } catch (const std::exception& error) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two convolutional networks in Tenon, ONNX Runtime and OpenVINO, in one run.
 
-    vision.py [--tenon PATH] [-n resnet mobilenet] [-b 1 8] [-t THREADS] [-r ROUNDS] [--dir FOLDER]
+    vision.py [--int8] [--tenon PATH] [-n resnet mobilenet] [-b 1 8] [-t THREADS] [-r ROUNDS] [--dir FOLDER]
 
 Needs a Python with numpy, onnx, onnxruntime and openvino (all from PyPI). The networks are ResNet-50 and
 MobileNetV2 at 224 by 224 with random weights from a fixed seed, batch norms folded; the same weights go to
@@ -10,6 +10,11 @@ anything is timed. The three take turns, so that a noisy moment hits all; median
 share of the f32 limit that bench_vision measures in the same run. OpenVINO is told to compute in f32: on
 machines with bf16 tiles it would round to bf16 otherwise. TENON_CPU_ISA=avx2 and ONEDNN_MAX_CPU_ISA=AVX2
 hold Tenon and OpenVINO to a lower instruction set; ONNX Runtime cannot be held.
+
+With --int8 all three are calibrated on the same images by smallest and largest value: Tenon by
+quant::calibrate, ONNX Runtime by its static quantisation (QDQ, per channel; activations u8 and i8, the
+faster counts), OpenVINO by NNCF (PyPI: nncf), with the precision of what is left its own choice. Instead
+of being compared to each other, outputs are compared to ONNX Runtime's in f32, on images of their own, by --only-prepare.
 """
 
 import argparse
@@ -154,6 +159,9 @@ class Tenon:
     def __init__(self, args, name, folder, images):
         write_safetensors(folder / "images.safetensors", {"images": images})
         command = [args.tenon, name, folder / f"{name}.safetensors", folder / "images.safetensors", "--threads", args.t]
+        if args.int8:
+            write_safetensors(folder / "samples.safetensors", {"images": samples()})
+            command += ["--int8", folder / "samples.safetensors"]
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.result = folder / "result.f32"
@@ -186,17 +194,27 @@ class Peer:
 
 class OnnxRuntime(Peer):
     title = "ONNX Runtime"
+    suffix = ""
 
     def __init__(self, args, name, folder, images):
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = args.t, 1
-        self.session = onnxruntime.InferenceSession(str(folder / f"{name}.onnx"), options, providers=["CPUExecutionProvider"])
+        path = str(folder / f"{name}{self.suffix}.onnx")
+        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.feed = {"images": images}
 
     def output(self):
         return self.session.run(None, self.feed)[0]
+
+
+class OnnxRuntimeU8(OnnxRuntime):
+    title, suffix = "ORT u8", "_u8"
+
+
+class OnnxRuntimeS8(OnnxRuntime):
+    title, suffix = "ORT i8", "_i8"
 
 
 class OpenVino(Peer):
@@ -206,9 +224,13 @@ class OpenVino(Peer):
         import openvino
 
         core = openvino.Core()
-        model = core.read_model(folder / f"{name}.onnx")
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": args.t}
+        if args.int8:
+            model = core.read_model(folder / f"{name}_nncf.xml")
+        else:
+            model = core.read_model(folder / f"{name}.onnx")
+            settings["INFERENCE_PRECISION_HINT"] = "f32"
         model.reshape(list(images.shape))
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": args.t, "INFERENCE_PRECISION_HINT": "f32"}
         self.request = core.compile_model(model, "CPU", settings).create_infer_request()
         self.tensor = openvino.Tensor(images, shared_memory=True)
         self.request.set_input_tensor(self.tensor)
@@ -216,6 +238,49 @@ class OpenVino(Peer):
     def output(self):
         self.request.infer()
         return self.request.get_output_tensor().data
+
+
+def samples():
+    """The images that ranges are taken from."""
+    return np.random.default_rng(3).standard_normal((16, 3, SIDE, SIDE)).astype(np.float32)
+
+
+def quantize(name, folder):
+    """Writes NAME_u8.onnx, NAME_i8.onnx and NAME_nncf.xml where they are not there yet."""
+    import nncf
+    import openvino
+    from onnxruntime import quantization as q
+
+    class Reader(q.CalibrationDataReader):
+        def __init__(self):
+            self.images = iter(samples())
+
+        def get_next(self):
+            image = next(self.images, None)
+            return None if image is None else {"images": image[None]}
+
+    for suffix, kind in (("u8", q.QuantType.QUInt8), ("i8", q.QuantType.QInt8)):
+        to = folder / f"{name}_{suffix}.onnx"
+        if not to.exists():
+            q.quantize_static(folder / f"{name}.onnx", to, Reader(), activation_type=kind,
+                              quant_format=q.QuantFormat.QDQ, weight_type=q.QuantType.QInt8, per_channel=True)
+    to = folder / f"{name}_nncf.xml"
+    if not to.exists():
+        model = openvino.Core().read_model(folder / f"{name}.onnx")
+        images = nncf.Dataset([image[None] for image in samples()])
+        openvino.save_model(nncf.quantize(model, images, subset_size=len(samples())), to, compress_to_fp16=False)
+
+
+def describe_accuracy(args, name, folder):
+    """Prints how close each is to f32, on images that no range was taken from."""
+    images = np.random.default_rng(4).standard_normal((16, 3, SIDE, SIDE)).astype(np.float32)
+    want = np.array(OnnxRuntime(args, name, folder, images).output())
+    for kind in (Tenon, OnnxRuntimeU8, OnnxRuntimeS8, OpenVino):
+        got = np.array(kind(args, name, folder, images).output())
+        cosine = [float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(got, want)]
+        same = int((got.argmax(1) == want.argmax(1)).sum())
+        print(f"{name:10} {kind.title:14} cosine with f32 {min(cosine):.4f} at least, {statistics.mean(cosine):.4f} "
+              f"in the mean; the same class {same} of {len(images)} times", flush=True)
 
 
 def compare(runners):
@@ -230,8 +295,9 @@ def compare(runners):
 
 def measure(args, name, batch, folder, operations):
     images = np.random.default_rng(2).standard_normal((batch, 3, SIDE, SIDE)).astype(np.float32)
-    runners = [kind(args, name, folder, images) for kind in (Tenon, OnnxRuntime, OpenVino)]
-    compare(runners)
+    runners = [kind(args, name, folder, images) for kind in kinds(args)]
+    if not args.int8:
+        compare(runners)
     limit = float(runners[0].ask("limit"))
     times = {runner.title: [] for runner in runners}
     for _ in range(args.r):
@@ -248,9 +314,15 @@ def measure(args, name, batch, folder, operations):
     return runners[0].ask("level"), limit
 
 
+def kinds(args):
+    return (Tenon, OnnxRuntimeU8, OnnxRuntimeS8, OpenVino) if args.int8 else (Tenon, OnnxRuntime, OpenVino)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenon", default=ROOT / "build/release/benchmarks/bench_vision")
+    parser.add_argument("--int8", action="store_true")
+    parser.add_argument("--only-prepare", action="store_true", help="make the files, compare accuracy, time nothing")
     parser.add_argument("-n", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("-b", nargs="+", type=int, default=[1, 8])
     parser.add_argument("-t", type=int, default=os.cpu_count())
@@ -260,13 +332,18 @@ def main():
     args = parser.parse_args()
 
     args.dir.mkdir(parents=True, exist_ok=True)
-    titles = "".join(f"{kind.title:>16} Gop/s  " for kind in (Tenon, OnnxRuntime, OpenVino))
+    titles = "".join(f"{kind.title:>16} Gop/s  " for kind in kinds(args))
     print(f"network batch{titles}   ratio to the faster")
     for name in args.n:
         operations = make(name, args.dir)
-        for batch in args.b:
+        if args.int8:
+            quantize(name, args.dir)
+        if args.int8 and args.only_prepare:
+            describe_accuracy(args, name, args.dir)
+        for batch in [] if args.only_prepare else args.b:
             level, limit = measure(args, name, batch, args.dir, operations)
-    print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} rounds in turn")
+    if not args.only_prepare:
+        print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} rounds in turn")
 
 
 if __name__ == "__main__":

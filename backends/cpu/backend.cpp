@@ -5,8 +5,10 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/backends/cpu.hpp>
+#include <tenon/error.hpp>
 #include <tenon/ops.hpp>
 
+#include <any>
 #include <memory>
 #include <string>
 
@@ -16,8 +18,9 @@ namespace cpu {
 #define CPU_KERNEL(id, Struct) extern const Kernel id##_kernel;
 #include "kernels.def"
 #undef CPU_KERNEL
-// Of an op that only this backend makes.
+// Of ops that only this backend makes.
 extern const Kernel merged_conv2d_kernel;
+extern const Kernel quantized_conv2d_kernel;
 
 namespace {
 
@@ -26,12 +29,20 @@ constinit const Kernel* const kernel_list[] = {
 #include "kernels.def"
 #undef CPU_KERNEL
     &merged_conv2d_kernel,
+    &quantized_conv2d_kernel,
 };
 
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : pool_(std::make_shared<ThreadPool>(options.threads)), exact_(options.exact) {}
+      : pool_(std::make_shared<ThreadPool>(options.threads)), exact_(options.exact) {
+    const auto* own = std::any_cast<Options>(&options.device);
+    if (own != nullptr) int8_ = own->int8;
+    if (exact_ && int8_ != nullptr) {
+      throw Error(Errc::bad_argument, "cpu",
+                  "exact results and convolutions in int8 were asked for");
+    }
+  }
 
   std::string_view name() const noexcept override { return "cpu"; }
   MemRegion& region() const override { return cpu_device()->default_mem_region(); }
@@ -45,18 +56,20 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    return compile_partition(program, steps, pool_, exact_);
+    return compile_partition(program, steps, pool_, exact_, int8_.get());
   }
 
   std::map<std::string, std::string> properties() const override {
     return {{"isa", std::string(cpu::name(active_isa()))},
             {"threads", std::to_string(pool_->threads())},
-            {"precision", exact_ ? "exact" : "fast"}};
+            {"precision", exact_ ? "exact" : "fast"},
+            {"convolutions", int8_ != nullptr ? "int8" : "f32"}};
   }
 
  private:
   std::shared_ptr<ThreadPool> pool_;
   bool exact_;
+  std::shared_ptr<const quant::CalibrationTable> int8_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "partition.hpp"
 
+#include "convolution/int8/quantize.hpp"
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
@@ -33,6 +34,12 @@ struct Node {
   std::int64_t first = 0, count = 0;
   int depth = 0;
   std::vector<Node> body;
+};
+
+struct Int8FilterRequest {
+  std::size_t constant;
+  Int8FilterForm form;
+  friend bool operator==(const Int8FilterRequest&, const Int8FilterRequest&) noexcept = default;
 };
 
 class PrepareTask final : public Task {
@@ -103,6 +110,13 @@ class PartitionCompiler final : public Compiler {
     for (const std::size_t entry : entries) filters_[entry] = shape;
     return true;
   }
+  std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) override {
+    const Int8FilterRequest request{w.place.index, form};
+    const auto found = std::ranges::find(int8_filters_, request);
+    const auto number = static_cast<std::size_t>(found - int8_filters_.begin());
+    if (found == int8_filters_.end()) int8_filters_.push_back(request);
+    return number;
+  }
   /// The constants that an operand is in one iteration or another.
   std::vector<std::size_t> entries_of(const Operand& weights) const {
     std::vector<std::int64_t> entries{weights.place.index};
@@ -172,6 +186,7 @@ class PartitionCompiler final : public Compiler {
   std::int64_t working_bytes() const { return working_bytes_; }
   const std::vector<bool>& packed() const { return packed_; }
   const std::vector<std::optional<FilterShape>>& filters() const { return filters_; }
+  const std::vector<Int8FilterRequest>& int8_filters() const { return int8_filters_; }
 
  private:
   /// Stands for the memory of the prepared rows.
@@ -268,6 +283,7 @@ class PartitionCompiler final : public Compiler {
   int threads_;
   std::vector<bool> packed_;
   std::vector<std::optional<FilterShape>> filters_;
+  std::vector<Int8FilterRequest> int8_filters_;
   LoopSteps counts_;                // how often each loop runs
   std::vector<const Step*> loops_;  // around this point, outermost first
   std::vector<Node>* nodes_ = nullptr;
@@ -289,7 +305,9 @@ struct Compiled {
   std::vector<Node> nodes;
   std::vector<bool> packed;  // by constant
   std::vector<std::optional<FilterShape>> filters;
+  std::vector<Int8FilterRequest> int8_filters;
   std::vector<ConstantSlot> constants;
+  std::vector<std::string> notes;
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
   std::int64_t own_prepared_bytes = 0, working_bytes = 0, own_value_bytes = 0;  // of each thread
   std::shared_ptr<ThreadPool> pool;
@@ -299,10 +317,13 @@ class CpuBoundPartition final : public BoundPartition {
  public:
   CpuBoundPartition(std::shared_ptr<const Compiled> compiled,
                     std::vector<std::shared_ptr<const PackedWeights>> packed,
-                    std::vector<std::shared_ptr<const PackedFilter>> filters)
+                    std::vector<std::shared_ptr<const PackedFilter>> filters,
+                    std::vector<std::shared_ptr<const PackedInt8Filter>> int8_filters)
       : compiled_(std::move(compiled)),
         owned_(std::move(packed)),
-        owned_filters_(std::move(filters)) {
+        owned_filters_(std::move(filters)),
+        owned_int8_filters_(std::move(int8_filters)) {
+    for (const auto& filter : owned_int8_filters_) int8_filters_.push_back(filter.get());
     for (const auto& weights : owned_) packed_.push_back(weights.get());
     for (const auto& filter : owned_filters_) {
       filters_.push_back(filter == nullptr ? nullptr : filter->elements());
@@ -322,12 +343,19 @@ class CpuBoundPartition final : public BoundPartition {
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
       frame.scratch = own_values + worker.thread * compiled_->own_value_bytes;
-      const TaskContext context{frame,        worker,
-                                packed_,      filters_,
-                                fault,        scratch,
-                                zeroed,       prepared,
-                                own_prepared, compiled_->own_prepared_bytes,
-                                working,      compiled_->working_bytes};
+      const TaskContext context{frame,
+                                worker,
+                                packed_,
+                                filters_,
+                                int8_filters_,
+                                fault,
+                                scratch,
+                                zeroed,
+                                prepared,
+                                own_prepared,
+                                compiled_->own_prepared_bytes,
+                                working,
+                                compiled_->working_bytes};
       TaskContext alone = context;
       alone.alone = true;
       run_nodes(compiled_->nodes, frame, {context, alone});
@@ -369,6 +397,8 @@ class CpuBoundPartition final : public BoundPartition {
   std::vector<const PackedWeights*> packed_;
   std::vector<std::shared_ptr<const PackedFilter>> owned_filters_;
   std::vector<const float*> filters_;
+  std::vector<std::shared_ptr<const PackedInt8Filter>> owned_int8_filters_;
+  std::vector<const PackedInt8Filter*> int8_filters_;
 };
 
 class CpuPartition final : public Partition {
@@ -391,9 +421,10 @@ class CpuPartition final : public Partition {
           "cpu/packed/" + slot.name,
           [&]() -> std::shared_ptr<const void> { return pack(constants.buffers[i].to_host()); }));
     }
-    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed),
-                                               bind_filters(constants));
+    return std::make_unique<CpuBoundPartition>(
+        compiled_, std::move(packed), bind_filters(constants), bind_int8_filters(constants));
   }
+  std::vector<std::string> notes() const override { return compiled_->notes; }
 
  private:
   /// The rows in their packed form. What is packed leaves memory piece by piece, so that there
@@ -438,6 +469,28 @@ class CpuPartition final : public Partition {
     return filters;
   }
 
+  std::vector<std::shared_ptr<const PackedInt8Filter>> bind_int8_filters(
+      const BoundConstants& constants) const {
+    std::vector<std::shared_ptr<const PackedInt8Filter>> filters;
+    for (const auto& [constant, form] : compiled_->int8_filters) {
+      const std::string key = fmt::format(
+          "cpu/int8 filter/{}/{} in {}, joined {}, to {}", compiled_->constants[constant].name,
+          to_string(form.shape.file_shape()), form.shape.groups, form.joined, form.limit);
+      const auto make = [&]() -> std::shared_ptr<const void> {
+        auto filter = std::make_shared<PackedInt8Filter>(form);
+        const HostBuffer rows = constants.buffers[constant].to_host();
+        const HostView w(rows.view().data, form.shape.file_shape());
+        compiled_->pool->run(
+            [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
+        rows.release_pages();
+        return filter;
+      };
+      filters.push_back(
+          std::static_pointer_cast<const PackedInt8Filter>(constants.prepared.get(key, make)));
+    }
+    return filters;
+  }
+
   std::shared_ptr<const Compiled> compiled_;
 };
 
@@ -459,21 +512,26 @@ bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, L
 }  // namespace
 
 std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
-                                             std::shared_ptr<ThreadPool> pool, bool exact) {
+                                             std::shared_ptr<ThreadPool> pool, bool exact,
+                                             const quant::CalibrationTable* int8) {
   LoopSteps counts{};
   find_loops_around(program.steps, steps, counts);
   PartitionCompiler compiler(exact, pool->threads(), program.constants.size(), counts);
   std::vector<Step> own(steps.begin(), steps.end());
   const std::vector<Operand> leaves = edges(program, steps).writes;
   merge_convolutions(own, leaves);
+  auto compiled = std::make_shared<Compiled>();
+  if (int8 != nullptr) {
+    quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
+  }
   put_channels_last(own, leaves);
   split_batches(own);
   const bool is_shared = pool->threads() > 1;
   const std::int64_t own_value_bytes = is_shared ? keep_own_values(program, steps, own) : 0;
-  auto compiled = std::make_shared<Compiled>();
   compiled->nodes = compiler.compile(own);
   compiled->packed = compiler.packed();
   compiled->filters = compiler.filters();
+  compiled->int8_filters = compiler.int8_filters();
   compiled->constants = program.constants;
   compiled->scratch_bytes = compiler.scratch_bytes();
   compiled->zeroed_bytes = compiler.zeroed_bytes();

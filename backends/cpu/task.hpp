@@ -2,6 +2,7 @@
 #pragma once
 
 #include "convolution/filter.hpp"
+#include "convolution/int8/filter.hpp"
 #include "matmul/packed_weights.hpp"
 #include "thread_pool.hpp"
 
@@ -54,6 +55,7 @@ struct TaskContext {
   std::span<const PackedWeights* const> packed;
   /// The same for filters of convolutions.
   std::span<const float* const> filters;
+  std::span<const PackedInt8Filter* const> int8_filters;
   Fault& fault;
   std::byte* scratch_base;
   std::byte* zeroed_base;
@@ -74,6 +76,10 @@ struct TaskContext {
   }
   const float* filter(const Operand& operand) const noexcept {
     return filters[constant_entry(operand)];
+  }
+  /// By the number that Compiler::pack_int8_filter gave.
+  const PackedInt8Filter& int8_filter(std::size_t number) const noexcept {
+    return *int8_filters[number];
   }
   std::size_t constant_entry(const Operand& operand) const noexcept {
     std::int64_t entry = operand.place.index;
@@ -127,6 +133,9 @@ class Compiler {
   /// The same for the filter of a convolution. False where it is no constant, or not as it lies in
   /// its file, or asked for in another shape.
   virtual bool pack_filter(const Operand& w, const FilterShape& shape) = 0;
+  /// Has the constant `w`, which lies as in its file, packed in 8 bits; the result is its number
+  /// for TaskContext::int8_filter.
+  virtual std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
   virtual void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) = 0;

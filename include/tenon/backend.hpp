@@ -57,6 +57,8 @@ class Partition {
   /// Working memory that a run needs at HostFrame::scratch, 64-byte aligned.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
+  /// Facts for people about how values are computed, one `value: what` each.
+  virtual std::vector<std::string> notes() const { return {}; }
   /// bind() with what save() of such a partition gave, in a session that was saved: the same
   /// program, shapes and weights. Errc::incompatible naming what differs from this device,
   /// Errc::corrupt. The default makes it all again.
@@ -91,7 +93,7 @@ struct BackendOptions {
   int threads = 0;     ///< 0: one per available CPU
   bool exact = false;  ///< keep activations in f32; no quantised intermediate values
   /// What one kind of device wants to know beyond that: its backend names the type, such as
-  /// npu::Options.
+  /// npu::Options or cpu::Options.
   std::any device{};
 };
 

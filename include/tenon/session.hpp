@@ -56,6 +56,7 @@ struct PlanReport {
   struct Part {
     std::string backend;
     std::vector<std::string> values;  ///< what it computes, in order
+    std::vector<std::string> notes;   ///< what the backend has to say (Partition::notes)
   };
   std::vector<Part> parts;          ///< several values: merged into one piece of work
   std::vector<std::string> copies;  ///< values that are copied without an op asking for it
@@ -149,7 +150,8 @@ class Session {
   /// Makes the plan for these inputs, or finds it, and describes it.
   PlanReport report(std::span<const Shape> inputs);
 
-  /// Why each backend refuses the op that makes `value`, or that it takes it; one line per backend.
+  /// Why each backend refuses the op that makes `value`, or that it takes it; one line per backend,
+  /// then what the one that runs it notes of it.
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
   /// Of the last run, when enable_time_profile() was called; steps in the order they ran.

@@ -129,7 +129,8 @@ void describe(std::span<const BackendPtr> backends, std::span<const Stage> stage
       continue;
     }
     list_copies(list_copies, stage.steps);
-    report.parts.push_back({std::string(backends[stage.backend]->name()), values_of(stage)});
+    report.parts.push_back(
+        {std::string(backends[stage.backend]->name()), values_of(stage), stage.partition->notes()});
   }
 }
 

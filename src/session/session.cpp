@@ -380,6 +380,11 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
       lines.push_back(
           fmt::format("{}: {}", backend->name(), backend->refuses(*step).value_or("takes it")));
     }
+    const std::string prefix = fmt::format("{}: ", value);
+    for (const PlanReport::Part& part : describe(*plan, shared_->backends).parts) {
+      std::ranges::copy_if(part.notes, std::back_inserter(lines),
+                           [&](const std::string& note) { return note.starts_with(prefix); });
+    }
     return lines;
   });
 }

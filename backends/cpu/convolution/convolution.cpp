@@ -1,6 +1,7 @@
 #include "convolution.hpp"
 
 #include "../kernels/windows.hpp"
+#include "steps.hpp"
 
 #include <memory>
 
@@ -53,7 +54,7 @@ Convolution::Convolution(const MergedConv2d& merged, std::span<const Operand> in
 }
 
 Convolution Convolution::of(const Step& step) {
-  if (const auto* merged = step.op.as<MergedConv2d>()) return {*merged, step.inputs, step.output};
+  if (const MergedConv2d* merged = merged_part(step)) return {*merged, step.inputs, step.output};
   MergedConv2d alone;
   alone.conv = *step.op.as<Conv2d>();
   return {alone, step.inputs, step.output};
@@ -67,6 +68,28 @@ FilterSource::FilterSource(const Convolution& conv, Compiler& compiler) : w_(con
   offset_ = compiler.shared_table(
       OpInstance(meaning), reads, conv.filter.packed_elements() * 4,
       [&](std::int64_t offset) { return std::make_unique<PackTask>(conv, offset); });
+}
+
+void activate(const Convolution& conv, const Image<float>& y, const Part& part) noexcept {
+  const std::int64_t channels = part.last_channel - part.first_channel;
+  const std::int64_t columns = part.last_column - part.first_column;
+  const auto apply = [&conv](float* at, std::int64_t count) {
+    unary(*conv.activation, at, at, count, conv.parameters);
+  };
+  for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
+    float* line = y.at + row * y.row + part.first_column * y.column;
+    if (y.channel != 1) {
+      for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
+        apply(line + c * y.channel, columns);
+      }
+    } else if (y.column == channels) {
+      apply(line, columns * channels);
+    } else {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        apply(line + j * y.column + part.first_channel, channels);
+      }
+    }
+  }
 }
 
 }  // namespace tenon::cpu

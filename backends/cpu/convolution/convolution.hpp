@@ -16,7 +16,7 @@ namespace tenon::cpu {
 struct Convolution {
   /// `inputs`: of the merged op.
   Convolution(const MergedConv2d& merged, std::span<const Operand> inputs, const Operand& output);
-  /// A step of Conv2d or MergedConv2d.
+  /// A step of Conv2d, MergedConv2d or QuantizedConv2d.
   static Convolution of(const Step& step);
 
   Conv2d op;
@@ -29,6 +29,9 @@ struct Convolution {
   std::optional<Unary> activation;  ///< what is not a limit
   UnaryParameters parameters;
 };
+
+/// Applies `conv.activation` to a part of the output, in place.
+void activate(const Convolution& conv, const Image<float>& y, const Part& part) noexcept;
 
 /// Where the packed filter is at run time: made at bind, or in every run where it is no constant.
 class FilterSource {

@@ -1,7 +1,7 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
 #include "../matmul/simd_avx512.hpp"
-#include "depthwise_body.hpp"
+#include "depthwise_f32.hpp"
 #include "plane_pool_body.hpp"
 #include "pool_body.hpp"
 #include "product_body.hpp"

@@ -3,6 +3,9 @@
 // Convolution of each channel by itself, a vector of channels at a time. Included after a
 // simd_*.hpp.
 //
+// What images hold is a parameter, `Io`: its Job, and how a vector of channels is read (`load`),
+// where sums `start`, and what becomes of one (`store`).
+//
 // A tile of neighbouring pixels shares the columns that its windows have in common: each is read
 // once. Outputs sum in the order of taps, whatever tile they fall into.
 #include "kernels.hpp"
@@ -23,41 +26,14 @@ struct DepthwiseTile {
   bool inside;  // all columns of all taps
 };
 
-TENON_INLINE void store_pixel(const DepthwiseJob& job, const DepthwiseTile& tile, int pixel,
-                              std::int64_t channel, Float sum) {
-  const std::int64_t count = job.channels - channel;
-  const auto place = [&](const auto& image) {
-    return tile.row * image.row + (tile.column + pixel) * image.column + channel * image.channel;
-  };
-  const Image<const float>& residual = job.finish.residual;
-  const Float low = Simd::broadcast(&job.finish.low), high = Simd::broadcast(&job.finish.high);
-  if (job.y.channel == 1 && (residual.at == nullptr || residual.channel == 1)) {
-    if (residual.at != nullptr) sum = sum + load_channels(residual.at + place(residual), count);
-    store_channels(job.y.at + place(job.y), limited(sum, low, high), count);
-    return;
-  }
-  for (std::int64_t c = 0; c < Simd::lanes && c < count; ++c) {
-    float value = sum[c];
-    if (residual.at != nullptr) value += residual.at[place(residual) + c * residual.channel];
-    value = value < job.finish.low ? job.finish.low : value;
-    job.y.at[place(job.y) + c * job.y.channel] = value > job.finish.high ? job.finish.high : value;
-  }
-}
-
-TENON_INLINE Float start_of(const DepthwiseJob& job, std::int64_t channel) {
-  return job.finish.bias == nullptr
-             ? Simd::zero_float()
-             : load_channels(job.finish.bias + channel, job.channels - channel);
-}
-
 /// A kernel of `taps` columns without dilation. `plain`: all taps' columns lie inside, and the
 /// channels fill a vector.
-template <int taps, int stride, int pixels, bool plain>
-void depthwise_tile(const DepthwiseJob& job, const DepthwiseTile& tile, std::int64_t channel) {
+template <class Io, int taps, int stride, int pixels, bool plain>
+void depthwise_tile(const typename Io::Job& job, const DepthwiseTile& tile, std::int64_t channel) {
   constexpr int width = (pixels - 1) * stride + taps;
   const std::int64_t count = plain ? Simd::lanes : job.channels - channel;
   Float sums[static_cast<std::size_t>(pixels)];
-  const Float start = start_of(job, channel);
+  const Float start = Io::start(job, channel);
 #pragma GCC unroll 8
   for (int p = 0; p < pixels; ++p) sums[p] = start;
   const std::int64_t left = tile.column * stride - job.columns.before;
@@ -65,14 +41,14 @@ void depthwise_tile(const DepthwiseJob& job, const DepthwiseTile& tile, std::int
       job.filter + channel / 16 * 16 * job.rows.taps * job.columns.taps + channel % 16;
   for (std::int64_t r = tile.rows.begin; r < tile.rows.end; ++r) {
     const std::int64_t row = tile.row * job.rows.stride + r * job.rows.dilation - job.rows.before;
-    const float* x = job.x.at + row * job.x.row + left * job.x.column + channel;
+    const auto* x = job.x.at + row * job.x.row + left * job.x.column + channel;
     Float w[static_cast<std::size_t>(taps)];
 #pragma GCC unroll 8
     for (int s = 0; s < taps; ++s) w[s] = Simd::load_float(filter + (r * taps + s) * 16);
 #pragma GCC unroll 32
     for (int c = 0; c < width; ++c) {
       if (!plain && (left + c < 0 || left + c >= job.columns.inputs)) continue;
-      const Float value = load_channels(x + c * job.x.column, count);
+      const Float value = Io::load(job, x + c * job.x.column, count);
 #pragma GCC unroll 8
       for (int s = 0; s < taps; ++s) {
         if ((c - s) % stride != 0 || c < s || (c - s) / stride >= pixels) continue;
@@ -82,53 +58,55 @@ void depthwise_tile(const DepthwiseJob& job, const DepthwiseTile& tile, std::int
     }
   }
 #pragma GCC unroll 8
-  for (int p = 0; p < pixels; ++p) store_pixel(job, tile, p, channel, sums[p]);
+  for (int p = 0; p < pixels; ++p) Io::store(job, tile, p, channel, sums[p]);
 }
 
 /// One pixel under any kernel.
-void depthwise_pixel(const DepthwiseJob& job, const DepthwiseTile& tile, std::int64_t channel) {
+template <class Io>
+void depthwise_pixel(const typename Io::Job& job, const DepthwiseTile& tile, std::int64_t channel) {
   const WindowAxis& columns = job.columns;
   const std::int64_t count = job.channels - channel;
   const Taps taps = taps_inside(columns, tile.column);
   const float* filter =
       job.filter + channel / 16 * 16 * job.rows.taps * columns.taps + channel % 16;
-  Float sum = start_of(job, channel);
+  Float sum = Io::start(job, channel);
   for (std::int64_t r = tile.rows.begin; r < tile.rows.end; ++r) {
     const std::int64_t row = tile.row * job.rows.stride + r * job.rows.dilation - job.rows.before;
     for (std::int64_t s = taps.begin; s < taps.end; ++s) {
       const std::int64_t column =
           tile.column * columns.stride + s * columns.dilation - columns.before;
       const Float value =
-          load_channels(job.x.at + row * job.x.row + column * job.x.column + channel, count);
+          Io::load(job, job.x.at + row * job.x.row + column * job.x.column + channel, count);
       sum = Simd::fma(value, Simd::load_float(filter + (r * columns.taps + s) * 16), sum);
     }
   }
-  store_pixel(job, tile, 0, channel, sum);
+  Io::store(job, tile, 0, channel, sum);
 }
 
-template <int taps, int stride>
+template <class Io, int taps, int stride>
 struct FixedWindow {
   template <int pixels>
-  static void run(const DepthwiseJob& job, const DepthwiseTile& tile, const Part& part) {
+  static void run(const typename Io::Job& job, const DepthwiseTile& tile, const Part& part) {
     std::int64_t channel = part.first_channel;
     if (tile.inside) {
       for (; channel + Simd::lanes <= part.last_channel; channel += Simd::lanes) {
-        depthwise_tile<taps, stride, pixels, true>(job, tile, channel);
+        depthwise_tile<Io, taps, stride, pixels, true>(job, tile, channel);
       }
     }
     for (; channel < part.last_channel; channel += Simd::lanes) {
-      depthwise_tile<taps, stride, pixels, false>(job, tile, channel);
+      depthwise_tile<Io, taps, stride, pixels, false>(job, tile, channel);
     }
   }
 };
 
+template <class Io>
 struct AnyWindow {
   template <int pixels>
-  static void run(const DepthwiseJob& job, const DepthwiseTile& tile, const Part& part) {
+  static void run(const typename Io::Job& job, const DepthwiseTile& tile, const Part& part) {
     for (int p = 0; p < pixels; ++p) {
       const DepthwiseTile one{tile.row, tile.column + p, tile.rows, false};
       for (std::int64_t c = part.first_channel; c < part.last_channel; c += Simd::lanes) {
-        depthwise_pixel(job, one, c);
+        depthwise_pixel<Io>(job, one, c);
       }
     }
   }
@@ -136,15 +114,16 @@ struct AnyWindow {
 
 /// So many channels that the lines under a row of outputs stay in the level-one cache until the
 /// next row reads them again.
-TENON_INLINE std::int64_t channels_at_once(const DepthwiseJob& job) {
+template <class Job>
+TENON_INLINE std::int64_t channels_at_once(const Job& job) {
   constexpr std::int64_t cached_floats = 6 << 10;
   const std::int64_t line = job.rows.taps * job.columns.inputs;
   const std::int64_t channels = cached_floats / (line > 0 ? line : 1) / 16 * 16;
   return channels < 16 ? 16 : channels;
 }
 
-template <class Window>
-void depthwise_rows(const DepthwiseJob& job, const Part& part) {
+template <class Window, class Job>
+void depthwise_rows(const Job& job, const Part& part) {
   const WindowAxis& columns = job.columns;
   const std::int64_t reach = (columns.taps - 1) * columns.dilation;
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
@@ -164,8 +143,8 @@ void depthwise_rows(const DepthwiseJob& job, const Part& part) {
   }
 }
 
-template <class Window>
-void depthwise_part(const DepthwiseJob& job, const Part& part) {
+template <class Window, class Job>
+void depthwise_part(const Job& job, const Part& part) {
   const std::int64_t step = channels_at_once(job);
   Part some = part;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c += step) {
@@ -175,17 +154,18 @@ void depthwise_part(const DepthwiseJob& job, const Part& part) {
   }
 }
 
-void run_depthwise(const DepthwiseJob& job, const Part& part) noexcept {
+template <class Io>
+void depthwise(const typename Io::Job& job, const Part& part) noexcept {
   const WindowAxis& columns = job.columns;
   if (columns.dilation == 1 && columns.stride == 1 && columns.taps == 3)
-    return depthwise_part<FixedWindow<3, 1>>(job, part);
+    return depthwise_part<FixedWindow<Io, 3, 1>>(job, part);
   if (columns.dilation == 1 && columns.stride == 2 && columns.taps == 3)
-    return depthwise_part<FixedWindow<3, 2>>(job, part);
+    return depthwise_part<FixedWindow<Io, 3, 2>>(job, part);
   if (columns.dilation == 1 && columns.stride == 1 && columns.taps == 5)
-    return depthwise_part<FixedWindow<5, 1>>(job, part);
+    return depthwise_part<FixedWindow<Io, 5, 1>>(job, part);
   if (columns.dilation == 1 && columns.stride == 2 && columns.taps == 5)
-    return depthwise_part<FixedWindow<5, 2>>(job, part);
-  depthwise_part<AnyWindow>(job, part);
+    return depthwise_part<FixedWindow<Io, 5, 2>>(job, part);
+  depthwise_part<AnyWindow<Io>>(job, part);
 }
 
 }  // namespace

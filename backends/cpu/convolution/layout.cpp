@@ -2,7 +2,7 @@
 
 #include "../task.hpp"
 #include "../value_uses.hpp"
-#include "merged_conv2d.hpp"
+#include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -38,6 +38,7 @@ bool folds_image(const Step& step) {
 
 Role role_of(const Step& step) {
   if (step.kind != Step::Kind::op) return Role::other;
+  if (step.op.as<QuantizedConv2d>() != nullptr) return Role::convolution;
   if (is_convolution(step)) return needs_f32(step) ? Role::other : Role::convolution;
   if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) return Role::pool;
   if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;
@@ -124,7 +125,7 @@ class LayoutPass {
     const bool is_first = input == 0;
     switch (role) {
       case Role::convolution: {
-        const auto* merged = steps_[i].op.as<MergedConv2d>();
+        const MergedConv2d* merged = merged_part(steps_[i]);
         const bool is_residual =
             merged != nullptr && merged->has_residual && input + 1 == steps_[i].inputs.size();
         if (is_residual) return join(i, operand, maker);

@@ -35,10 +35,5 @@ namespace cpu {
 /// Sizes of an image: batch, channels, rows, columns.
 inline constexpr int image_rank = 4;
 
-/// With or without merged ops.
-inline bool is_convolution(const Step& step) {
-  return step.op.as<Conv2d>() != nullptr || step.op.as<MergedConv2d>() != nullptr;
-}
-
 }  // namespace cpu
 }  // namespace tenon

@@ -1,7 +1,7 @@
 #include "split.hpp"
 
 #include "../value_uses.hpp"
-#include "merged_conv2d.hpp"
+#include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
 

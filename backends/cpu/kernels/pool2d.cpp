@@ -1,3 +1,4 @@
+#include "../convolution/int8/max_pool.hpp"
 #include "../convolution/layout.hpp"
 #include "../task.hpp"
 #include "image_task.hpp"
@@ -77,6 +78,7 @@ std::optional<std::string> refuses(const Step& step) {
 }
 
 std::unique_ptr<Task> make_max(const Step& step, Compiler&) {
+  if (step.inputs[0].shape.dtype() == DType::u8) return make_int8_max_pool(step);
   const auto& op = *step.op.as<MaxPool2d>();
   return std::make_unique<PoolTask>(step, PoolOp::max, op.kernel, op.stride, op.padding,
                                     op.dilation);

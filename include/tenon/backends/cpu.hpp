@@ -1,8 +1,25 @@
 #pragma once
 
 #include <tenon/backend.hpp>
+#include <tenon/calibration.hpp>
+
+#include <memory>
 
 namespace tenon {
+
+namespace cpu {
+
+/// What BackendOptions::device may hold for "cpu".
+struct Options {
+  /// Ranges of the program's values (quant::calibrate). Convolutions whose image has one then
+  /// multiply 8-bit integers, and images between them stay in 8 bits; what they cannot do so runs
+  /// in f32 as ever, and PlanReport::Part::notes says which did what. The table's names are those
+  /// of the program; one for other values changes nothing. Not together with BackendOptions::exact
+  /// (Errc::bad_argument).
+  std::shared_ptr<const quant::CalibrationTable> int8{};
+};
+
+}  // namespace cpu
 
 /// Registers the backend "cpu": SIMD kernels for the instruction sets that this machine has, on a
 /// pool of threads. Call once or more often, from any thread.

@@ -1,12 +1,12 @@
+#include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
-#include <tenon/npu/calibration.hpp>
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-namespace tenon::npu {
+namespace tenon::quant {
 
 struct Calibration::Values {
   struct Entry {
@@ -75,4 +75,4 @@ const ValueRange* CalibrationTable::find(std::string_view value) const noexcept 
   return found == values.end() ? nullptr : &found->second;
 }
 
-}  // namespace tenon::npu
+}  // namespace tenon::quant

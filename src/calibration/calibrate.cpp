@@ -1,6 +1,6 @@
+#include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
 #include <tenon/lowered.hpp>
-#include <tenon/npu/calibration.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/session.hpp>
 
@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-namespace tenon::npu {
+namespace tenon::quant {
 namespace {
 
 /// Runs lowered steps on their reference kernels and shows every result.
@@ -146,7 +146,7 @@ CalibrationTable calibrate(const Program& program, const WeightSet& weights,
                            std::span<const std::vector<HostBuffer>> samples,
                            const CalibrationOptions& options) {
   if (samples.empty()) {
-    throw Error(Errc::bad_argument, "npu::calibrate", "no samples to calibrate on");
+    throw Error(Errc::bad_argument, "quant::calibrate", "no samples to calibrate on");
   }
   Calibration calibration(options);
   for (const std::vector<HostBuffer>& sample : samples) {
@@ -155,4 +155,26 @@ CalibrationTable calibrate(const Program& program, const WeightSet& weights,
   return calibration.table();
 }
 
-}  // namespace tenon::npu
+CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuffer>> samples,
+                           const CalibrationOptions& options) {
+  if (samples.empty()) {
+    throw Error(Errc::bad_argument, "quant::calibrate", "no samples to calibrate on");
+  }
+  Calibration calibration(options);
+  session.set_merge(false);  // every value is shown
+  session.set_post_callback([&](const StepEvent& event) {
+    calibration.observe(event.values.back(), event.outputs.back().to_host().view());
+  });
+  const Function& entry = session.program().main();
+  for (const std::vector<HostBuffer>& sample : samples) {
+    std::vector<Buffer> buffers;
+    for (std::size_t i = 0; i < sample.size(); ++i) {
+      if (i < entry.parameter_count) calibration.observe(entry.values[i].name, sample[i].view());
+      buffers.push_back(sample[i].to_device(cpu_device()));
+    }
+    session.forward(std::move(buffers));
+  }
+  return calibration.table();
+}
+
+}  // namespace tenon::quant

@@ -1,5 +1,5 @@
+#include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
-#include <tenon/npu/calibration.hpp>
 
 #include <charconv>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace tenon::npu {
+namespace tenon::quant {
 namespace {
 
 constexpr std::string_view first_line = "tenon-calibration 1";
@@ -109,4 +109,4 @@ CalibrationTable CalibrationTable::from_text(std::string_view text, std::string_
   return Reader(text, file).read();
 }
 
-}  // namespace tenon::npu
+}  // namespace tenon::quant

@@ -1,5 +1,5 @@
 #include <tenon/error.hpp>
-#include <tenon/npu/observer.hpp>
+#include <tenon/observer.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-namespace tenon::npu {
+namespace tenon::quant {
 namespace {
 
 constexpr std::size_t levels = 128;
@@ -64,12 +64,12 @@ std::string_view to_string(ObserverKind kind) noexcept {
 
 Observer::Observer(const ObserverOptions& options) : options_(options) {
   if (!(options.percentile > 0 && options.percentile <= 100)) {
-    throw Error(Errc::bad_argument, "npu::Observer",
+    throw Error(Errc::bad_argument, "quant::Observer",
                 fmt::format("percentile {} is outside (0, 100]", options.percentile));
   }
   if (options.bins < 256 || options.bins > 65536 ||
       !std::has_single_bit(static_cast<unsigned>(options.bins))) {
-    throw Error(Errc::bad_argument, "npu::Observer",
+    throw Error(Errc::bad_argument, "quant::Observer",
                 fmt::format("{} bins; a power of two from 256 to 65536 is needed", options.bins));
   }
   if (options.kind != ObserverKind::min_max) bins_.resize(static_cast<std::size_t>(options.bins));
@@ -90,7 +90,7 @@ void Observer::widen(int exponent) {
 
 void Observer::observe(float value) {
   if (!std::isfinite(value)) {
-    throw Error(Errc::bad_input, "npu::Observer",
+    throw Error(Errc::bad_input, "quant::Observer",
                 fmt::format("value {} cannot be calibrated on", value));
   }
   const double x = value;
@@ -116,7 +116,7 @@ void Observer::observe(float value) {
 
 void Observer::observe(const HostView& data) {
   if (data.shape.dtype() != DType::f32) {
-    throw Error(Errc::unsupported_dtype, "npu::Observer",
+    throw Error(Errc::unsupported_dtype, "quant::Observer",
                 fmt::format("{} is not f32", to_string(data.shape)));
   }
   for_each_index(data.shape, [&](std::span<const std::int64_t> index) {
@@ -160,4 +160,4 @@ Range Observer::range() const {
   return result;
 }
 
-}  // namespace tenon::npu
+}  // namespace tenon::quant

@@ -1,0 +1,86 @@
+#include "filter.hpp"
+
+#include "../../thread_pool.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+std::size_t bytes_of(std::int64_t count, std::size_t size) {
+  return static_cast<std::size_t>(count) * size;
+}
+
+/// Calls use(value, tap row, tap column, channel) for the weights of one output.
+template <class Use>
+void for_each_weight(const FilterShape& shape, const HostView& w, std::int64_t output, Use use) {
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    for (std::int64_t r = 0; r < shape.rows; ++r) {
+      const std::byte* line = w.data + output * w.strides[0] + c * w.strides[1] + r * w.strides[2];
+      for (std::int64_t s = 0; s < shape.columns; ++s) {
+        use(*reinterpret_cast<const float*>(line + s * w.strides[3]), r, s, c);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
+    : form_(form),
+      weights_(bytes_of(form.panels() * form.panel(), form.shape.is_depthwise() ? 4 : 1)),
+      scales_(bytes_of(form.panels() * 16, 4)),
+      sums_(bytes_of(form.panels() * 16, 4)) {}
+
+void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept {
+  const FilterShape& shape = form_.shape;
+  const std::int64_t panel_bytes = form_.panel() * (shape.is_depthwise() ? 4 : 1);
+  const Range panels = split(form_.panels(), thread, threads);
+  for (std::int64_t p = panels.begin; p < panels.end; ++p) {
+    const std::int64_t first = p % shape.group_panels() * 16;
+    const std::int64_t count = std::min<std::int64_t>(16, shape.group_outputs() - first);
+    const std::int64_t output = p / shape.group_panels() * shape.group_outputs() + first;
+    std::memset(weights_.data() + p * panel_bytes, 0, static_cast<std::size_t>(panel_bytes));
+    std::memset(scales_.data() + p * 64, 0, 64);
+    std::memset(sums_.data() + p * 64, 0, 64);
+    for (std::int64_t lane = 0; lane < count; ++lane) pack_output(w, p, lane, output + lane);
+  }
+}
+
+void PackedInt8Filter::pack_output(const HostView& w, std::int64_t panel, std::int64_t lane,
+                                   std::int64_t output) noexcept {
+  const FilterShape& shape = form_.shape;
+  float largest = 0;
+  for_each_weight(shape, w, output, [&](float value, auto...) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  });
+  const float scale = largest / static_cast<float>(form_.limit);
+  const float inverse = scale > 0 ? 1 / scale : 0;
+  const auto limit = static_cast<float>(form_.limit);
+  std::int64_t sum = 0;
+  for_each_weight(
+      shape, w, output, [&](float value, std::int64_t r, std::int64_t s, std::int64_t c) {
+        // A scale so small that its inverse is infinite makes a NaN of 0: the comparison drops it.
+        const float scaled = std::nearbyint(value * inverse);
+        const float rounded = scaled == scaled ? std::clamp(scaled, -limit, limit) : 0;
+        sum += static_cast<std::int64_t>(rounded);
+        const std::int64_t tap = r * shape.columns + s;
+        if (shape.is_depthwise()) {
+          auto* to = reinterpret_cast<float*>(weights_.data()) + panel * form_.panel();
+          to[tap * 16 + lane] = rounded;
+          return;
+        }
+        auto* to = reinterpret_cast<std::int8_t*>(weights_.data()) + panel * form_.panel();
+        const std::int64_t run = form_.joined ? r : tap;
+        const std::int64_t at = form_.joined ? s * shape.channels + c : c;
+        to[(run * form_.quads() + at / 4) * 64 + lane * 4 + at % 4] =
+            static_cast<std::int8_t>(rounded);
+      });
+  reinterpret_cast<float*>(scales_.data())[panel * 16 + lane] = scale;
+  reinterpret_cast<float*>(sums_.data())[panel * 16 + lane] = static_cast<float>(sum);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "../../matmul/aligned_buffer.hpp"
+#include "../filter.hpp"
+
+#include <tenon/host_view.hpp>
+
+#include <cstdint>
+
+namespace tenon::cpu {
+
+/// How a filter is packed for products with codes.
+struct Int8FilterForm {
+  FilterShape shape;
+  bool joined;  ///< the taps of a row are one run
+  int limit;    ///< the largest magnitude of a weight
+
+  friend bool operator==(const Int8FilterForm&, const Int8FilterForm&) noexcept = default;
+  std::int64_t runs() const noexcept { return joined ? 1 : shape.columns; }
+  std::int64_t run() const noexcept { return shape.channels * (joined ? shape.columns : 1); }
+  std::int64_t quads() const noexcept { return (run() + 3) / 4; }
+  /// Of depthwise filters in elements of f32, of others in bytes.
+  std::int64_t panel() const noexcept {
+    return shape.is_depthwise() ? shape.panel_elements() : shape.rows * runs() * quads() * 64;
+  }
+  std::int64_t panels() const noexcept { return shape.packed_groups() * shape.group_panels(); }
+};
+
+/// A filter in 8 bits, each output with a scale of its own: the largest magnitude of its weights
+/// becomes `limit`. Depthwise filters keep their integers in f32.
+class PackedInt8Filter {
+ public:
+  /// Room for it; errors: out_of_memory.
+  explicit PackedInt8Filter(const Int8FilterForm& form);
+
+  /// This thread's share of the panels. `w` is f32 of any strides. What is not finite counts as the
+  /// largest finite weight of its output, or as 0 where it is a NaN.
+  void pack(const HostView& w, int thread, int threads) noexcept;
+
+  /// From the first output of a group on.
+  const std::int8_t* weights(std::int64_t group) const noexcept {
+    return reinterpret_cast<const std::int8_t*>(weights_.data()) +
+           group * form_.shape.group_panels() * form_.panel();
+  }
+  const float* depthwise_weights() const noexcept {
+    return reinterpret_cast<const float*>(weights_.data());
+  }
+  const float* scales(std::int64_t group) const noexcept {
+    return reinterpret_cast<const float*>(scales_.data()) + group * form_.shape.group_panels() * 16;
+  }
+  const float* sums(std::int64_t group) const noexcept {
+    return reinterpret_cast<const float*>(sums_.data()) + group * form_.shape.group_panels() * 16;
+  }
+
+ private:
+  void pack_output(const HostView& w, std::int64_t panel, std::int64_t lane,
+                   std::int64_t output) noexcept;
+
+  Int8FilterForm form_;
+  AlignedBuffer weights_, scales_, sums_;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,108 @@
+#pragma once
+
+// From sums of integer products to what is stored. Included after simd.hpp.
+#include "kernels.hpp"
+
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+/// sum * factor + offset, for a vector of outputs.
+struct Scaling {
+  Float factor, offset;
+};
+
+/// `with_zero`: the sum is of codes as they are.
+template <bool with_zero>
+TENON_INLINE Scaling scaling_of(const Int8Finish& finish, std::int64_t channel,
+                                std::int64_t count) {
+  const Float factor =
+      Simd::mul(Simd::load_float(finish.weight_scale + channel), Simd::broadcast(&finish.ratio));
+  Float offset = Simd::broadcast(&finish.base);
+  if (finish.bias != nullptr) {
+    offset = Simd::fma(load_channels(finish.bias + channel, count),
+                       Simd::broadcast(&finish.inverse), offset);
+  }
+  if (with_zero) {
+    const Float shift = Simd::mul(Simd::load_float(finish.weight_sum + channel), factor);
+    offset = Simd::sub(offset, Simd::mul(shift, Simd::broadcast(&finish.zero)));
+  }
+  return {factor, offset};
+}
+
+/// One of the outputs that `store_sum` cannot store side by side.
+inline void store_alone(const Int8Finish& finish, std::int64_t row, std::int64_t column,
+                        std::int64_t channel, float value) {
+  const auto place = [&](const auto& image) {
+    return row * image.row + column * image.column + channel * image.channel;
+  };
+  if (finish.residual_codes.at != nullptr) {
+    const float code = finish.residual_codes.at[place(finish.residual_codes)];
+    value += code * finish.residual_factor;
+  }
+  if (finish.residual_values.at != nullptr) {
+    value += finish.residual_values.at[place(finish.residual_values)] * finish.residual_factor;
+  }
+  if (finish.codes.at != nullptr) {
+    value = value > finish.low ? value : finish.low;
+    value = value < finish.high ? value : finish.high;
+    Float v = Simd::broadcast(&value);
+    Int8Simd::store_codes(finish.codes.at + place(finish.codes), v, 1);
+    return;
+  }
+  value = value < finish.low ? finish.low : value;
+  finish.values.at[place(finish.values)] = value > finish.high ? finish.high : value;
+}
+
+/// A vector of outputs from `channel` on, of which `count` exist.
+TENON_INLINE void store_sum(const Int8Finish& finish, std::int64_t row, std::int64_t column,
+                            std::int64_t channel, Float sum, std::int64_t count) {
+  const auto place = [&](const auto& image) {
+    return row * image.row + column * image.column + channel;
+  };
+  const auto is_dense = [](const auto& image) { return image.at == nullptr || image.channel == 1; };
+  if (is_dense(finish.residual_codes) && is_dense(finish.residual_values) &&
+      is_dense(finish.codes) && is_dense(finish.values)) {
+    const Float factor = Simd::broadcast(&finish.residual_factor);
+    if (finish.residual_codes.at != nullptr) {
+      const auto* residual = finish.residual_codes.at + place(finish.residual_codes);
+      sum = Simd::fma(Int8Simd::load_codes(residual, count), factor, sum);
+    }
+    if (finish.residual_values.at != nullptr) {
+      const auto* residual = finish.residual_values.at + place(finish.residual_values);
+      sum = Simd::fma(load_channels(residual, count), factor, sum);
+    }
+    const Float low = Simd::broadcast(&finish.low), high = Simd::broadcast(&finish.high);
+    if (finish.codes.at != nullptr) {
+      Int8Simd::store_codes(finish.codes.at + place(finish.codes),
+                            Simd::min(Simd::max(sum, low), high), count);
+    } else {
+      store_channels(finish.values.at + place(finish.values), limited(sum, low, high), count);
+    }
+    return;
+  }
+  float values[Simd::lanes];
+  Simd::store_float(values, sum);
+  for (std::int64_t c = 0; c < Simd::lanes && c < count; ++c) {
+    store_alone(finish, row, column, channel + c, values[c]);
+  }
+}
+
+/// Sums [pixels][width] of neighbouring pixels and outputs from `channel` on, of which `count`
+/// exist. Not part of the tiles, whose sums are in registers: they are many, and this is long.
+[[gnu::noinline]] void store_sums(const Int8Finish& finish, std::int64_t row, std::int64_t column,
+                                  std::int64_t channel, const std::int32_t* sums,
+                                  std::int64_t pixels, std::int64_t width, std::int64_t count) {
+  for (std::int64_t c = 0; c < width && c < count; c += Simd::lanes) {
+    const Scaling scaling = scaling_of<true>(finish, channel + c, count - c);
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      const Float sum = Int8Simd::to_float(Int8Simd::load_sum(sums + p * width + c));
+      store_sum(finish, row, column + p, channel + c,
+                Simd::fma(sum, scaling.factor, scaling.offset), count - c);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,16 @@
+// The vectors first: the bodies are written in terms of them.
+// clang-format off
+#include "../../matmul/simd_avx2.hpp"
+#include "simd.hpp"
+#include "depthwise_io.hpp"
+#include "lay_in_body.hpp"
+#include "pool_body.hpp"
+#include "product_body.hpp"
+// clang-format on
+
+namespace tenon::cpu::avx2 {
+
+constinit const Int8Kernels int8{Int8Simd::weight_limit, run_int8_product, run_int8_depthwise,
+                                 run_int8_max_pool, run_int8_lay_in};
+
+}  // namespace tenon::cpu::avx2

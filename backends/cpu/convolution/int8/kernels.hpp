@@ -1,0 +1,108 @@
+#pragma once
+
+#include "../kernels.hpp"
+
+#include <cstdint>
+
+/// Convolutions and pools of images of codes (u8) as the files compiled for one instruction set
+/// provide them: plain data only, as in ../kernels.hpp.
+namespace tenon::cpu {
+
+/// What becomes of a sum of products of codes and weights:
+///   f = (sum - zero * weight_sum) * weight_scale * ratio + bias * inverse + residual * factor +
+///   base
+/// limited to [low, high] and stored, as a code (rounded to even; a NaN is the lowest) or as f32.
+/// All in units of the output: its codes' scale, or 1.
+struct Int8Finish {
+  const float* weight_scale;  ///< per output, up to a multiple of 16
+  const float* weight_sum;
+  const float* bias;  ///< per output, or null
+  float zero, ratio, inverse, base;
+  Image<const std::uint8_t> residual_codes;  ///< `at` may be null
+  Image<const float> residual_values;        ///< likewise
+  float residual_factor;
+  float low, high;
+  Image<std::uint8_t> codes;  ///< the output; one of the two is null
+  Image<float> values;
+};
+
+/// One image and group of a convolution.
+struct Int8ProductJob {
+  Image<const std::uint8_t> x;  ///< channels last
+  /// Panels of 16 outputs: [tap row][run][quad][16][4]. A run is what of a tap row lies in one
+  /// piece: the channels of one tap, or those of all.
+  const std::int8_t* filter;
+  std::int64_t panel;  ///< bytes from one panel to the next
+  std::int64_t runs, quads;
+  const std::uint8_t* outside;  ///< codes of 0, as many as a run reads
+  std::int64_t outputs;
+  WindowAxis rows, columns;
+  Int8Finish finish;
+};
+
+/// One image of a depthwise convolution. The filter is of integers.
+struct Int8DepthwiseJob {
+  Image<const std::uint8_t> x;  ///< channels last
+  const float* filter;          ///< panels of 16 channels: [tap row][tap column][16]
+  std::int64_t channels;
+  WindowAxis rows, columns;
+  Int8Finish finish;
+};
+
+/// The largest code under a sliding window, of one image.
+struct Int8PoolJob {
+  Image<const std::uint8_t> x;
+  Image<std::uint8_t> y;
+  std::int64_t channels;
+  WindowAxis rows, columns;
+};
+
+/// An image as codes [rows][before + columns + after][channels], `zero` on both sides.
+struct Int8LayIn {
+  Image<const float> values;  ///< one of the two is null
+  Image<const std::uint8_t> codes;
+  std::int64_t columns, channels;
+  std::int64_t before, width;  ///< `width`: of a laid row
+  float inverse;               ///< codes per unit of the values
+  std::uint8_t zero;
+  std::uint8_t* to;
+};
+
+struct Int8Kernels {
+  /// The magnitude that weights may have: pairs of their products with codes must fit where the
+  /// instructions add them first, in 16 bits.
+  int weight_limit;
+  /// Requires columns that `reaches_out_at_ends_only`. Reads up to 3 bytes behind a run.
+  void (*product)(const Int8ProductJob&, const Part&) noexcept;
+  void (*depthwise)(const Int8DepthwiseJob&, const Part&) noexcept;
+  /// Output rows [first, last).
+  void (*max_pool)(const Int8PoolJob&, std::int64_t first, std::int64_t last) noexcept;
+  /// Rows [first, last).
+  void (*lay_in)(const Int8LayIn&, std::int64_t first, std::int64_t last) noexcept;
+};
+
+/// What a product may read behind an image.
+inline constexpr std::int64_t int8_overread = 64;
+/// Taps of a depthwise convolution whose sums f32 holds exactly.
+inline constexpr std::int64_t most_int8_taps = 512;
+
+/// Those of the active instruction set.
+const Int8Kernels& int8_kernels() noexcept;
+
+namespace portable {
+extern const Int8Kernels int8;
+}
+namespace avx2 {
+extern const Int8Kernels int8;
+}
+namespace avx_vnni {
+extern const Int8Kernels int8;
+}
+namespace avx512 {
+extern const Int8Kernels int8;
+}
+namespace avx512_vnni {
+extern const Int8Kernels int8;
+}
+
+}  // namespace tenon::cpu

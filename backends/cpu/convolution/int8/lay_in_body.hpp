@@ -1,0 +1,85 @@
+#pragma once
+
+// Images rounded to codes, with their channels last. Included after simd.hpp.
+#include "kernels.hpp"
+
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+/// Values side by side; a NaN becomes the lowest code.
+TENON_INLINE void round_values(const Int8LayIn& job, const float* x, std::int64_t count,
+                               std::uint8_t* to) {
+  const float zero = job.zero, most = 255;
+  const Float factor = Simd::broadcast(&job.inverse), offset = Simd::broadcast(&zero);
+  for (std::int64_t i = 0; i < count; i += Simd::lanes) {
+    const Float v = Simd::fma(load_channels(x + i, count - i), factor, offset);
+    const Float inside = Simd::min(Simd::max(v, Simd::zero_float()), Simd::broadcast(&most));
+    Int8Simd::store_codes(to + i, inside, count - i);
+  }
+}
+
+/// Columns of one row, which lie at `x` and go to `to`.
+TENON_INLINE void lay_values(const Int8LayIn& job, const float* x, std::int64_t columns,
+                             std::uint8_t* to) {
+  const Image<const float>& from = job.values;
+  if (from.channel == 1 && from.column == job.channels) {
+    return round_values(job, x, columns * job.channels, to);
+  }
+  constexpr std::int64_t block = 256;
+  std::uint8_t codes[block];
+  if (from.channel == 1) {
+    for (std::int64_t j = 0; j < columns; ++j) {
+      round_values(job, x + j * from.column, job.channels, to + j * job.channels);
+    }
+    return;
+  }
+  float gathered[block];
+  for (std::int64_t c = 0; c < job.channels; ++c) {
+    for (std::int64_t j = 0; j < columns; j += block) {
+      const std::int64_t count = columns - j < block ? columns - j : block;
+      const float* line = x + c * from.channel + j * from.column;
+      if (from.column != 1) {
+        for (std::int64_t i = 0; i < count; ++i) gathered[i] = line[i * from.column];
+        line = gathered;
+      }
+      round_values(job, line, count, codes);
+      for (std::int64_t i = 0; i < count; ++i) to[(j + i) * job.channels + c] = codes[i];
+    }
+  }
+}
+
+TENON_INLINE void lay_codes(const Int8LayIn& job, const std::uint8_t* x, std::int64_t columns,
+                            std::uint8_t* to) {
+  const Image<const std::uint8_t>& from = job.codes;
+  for (std::int64_t j = 0; j < columns; ++j, to += job.channels) {
+    const std::uint8_t* pixel = x + j * from.column;
+    if (from.channel == 1) {
+      __builtin_memcpy(to, pixel, static_cast<std::size_t>(job.channels));
+    } else {
+      for (std::int64_t c = 0; c < job.channels; ++c) to[c] = pixel[c * from.channel];
+    }
+  }
+}
+
+void run_int8_lay_in(const Int8LayIn& job, std::int64_t first, std::int64_t last) noexcept {
+  const std::int64_t space = job.width - job.before;
+  const std::int64_t inner = job.columns < space ? job.columns : space;
+  const std::int64_t after = space - inner;
+  for (std::int64_t row = first; row < last; ++row) {
+    std::uint8_t* to = job.to + row * job.width * job.channels;
+    __builtin_memset(to, job.zero, static_cast<std::size_t>(job.before * job.channels));
+    to += job.before * job.channels;
+    if (job.values.at != nullptr) {
+      lay_values(job, job.values.at + row * job.values.row, inner, to);
+    } else {
+      lay_codes(job, job.codes.at + row * job.codes.row, inner, to);
+    }
+    to += inner * job.channels;
+    __builtin_memset(to, job.zero, static_cast<std::size_t>(after * job.channels));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

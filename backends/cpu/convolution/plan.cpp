@@ -1,0 +1,86 @@
+#include "plan.hpp"
+
+#include <tenon/dtype.hpp>
+
+#include <algorithm>
+
+namespace tenon::cpu {
+
+ImageSteps ImageSteps::of(const Operand& batch) noexcept {
+  const std::int64_t unit = block_bytes(batch.shape.dtype());
+  return {batch.strides[2] / unit, batch.strides[3] / unit,
+          batch.shape[1] == 1 ? 1 : batch.strides[1] / unit, batch.strides[0] / unit};
+}
+
+ConvolutionPlan::ConvolutionPlan(const Convolution& conv)
+    : x(ImageSteps::of(conv.x)), y(ImageSteps::of(conv.y)), rows(conv.rows), columns(conv.columns) {
+  if (conv.residual) residual = ImageSteps::of(*conv.residual);
+  const Shape& shape = conv.y.shape;
+  grid = {shape[0], shape[2], shape[3], conv.filter.group_outputs()};
+}
+
+std::int64_t ConvolutionPlan::laid_width(const WindowAxis& columns) noexcept {
+  return (columns.outputs - 1) * columns.stride + (columns.taps - 1) * columns.dilation + 1;
+}
+
+void ConvolutionPlan::lay_in(const Convolution& conv, std::int64_t width) {
+  const Shape& shape = conv.x.shape;
+  x = {width * shape[1], shape[1], 1, shape[2] * width * shape[1]};
+  columns.before = 0;
+  columns.inputs = width;
+}
+
+void ConvolutionPlan::flatten(const Convolution& conv) {
+  const auto is_point = [](const WindowAxis& axis) {
+    return axis.taps == 1 && axis.stride == 1 && axis.inputs == axis.outputs;
+  };
+  if (!is_point(rows) || !is_point(columns) || conv.filter.is_depthwise()) return;
+  const Shape& shape = conv.y.shape;
+  std::int64_t pixels = shape[3];
+  const auto follow = [&](std::int64_t ImageSteps::* step) {
+    return x.*step == pixels * x.column && y.*step == pixels * y.column &&
+           (!conv.residual || residual.*step == pixels * residual.column);
+  };
+  if (shape[2] != 1 && !follow(&ImageSteps::row)) return;
+  pixels *= shape[2];
+  if (shape[0] != 1 && follow(&ImageSteps::image)) {
+    pixels *= shape[0];
+    grid.images = 1;
+  }
+  grid.rows = 1;
+  grid.columns = pixels;
+  rows.inputs = rows.outputs = 1;
+  columns.inputs = columns.outputs = pixels;
+}
+
+void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, std::int64_t cached) {
+  const std::int64_t bands = (grid.channels + 31) / 32;
+  const std::int64_t groups = conv.filter.packed_groups();
+  const std::int64_t pixels = grid.images * grid.rows * grid.columns;
+  const bool by_columns = grid.rows == 1;
+  const std::int64_t lines = by_columns ? grid.columns : grid.images * grid.rows * groups;
+  const std::int64_t channels = conv.filter.is_depthwise() ? grid.channels : conv.filter.channels;
+  const std::int64_t image_size = pixels * rows.stride * columns.stride * channels;
+  const std::int64_t filter_size = bands * 32 * conv.filter.panel_elements() / 16;
+  // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
+  const bool prefers_channels = filter_size > image_size && filter_size > 2 * cached;
+  const bool by_channels = threads > 1 && bands >= threads &&
+                           (prefers_channels || imbalance(lines, threads) > 1.1) &&
+                           imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
+  const auto rounded = [&](std::int64_t parts, std::int64_t most) {
+    parts = (std::max<std::int64_t>(parts, 1) + threads - 1) / threads * threads;
+    return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
+  };
+  if (by_channels) {
+    grid.channel_parts = rounded(filter_size / cached, bands);
+    return;
+  }
+  const std::int64_t parts = std::max<std::int64_t>(image_size / cached, 1);
+  if (by_columns) {
+    grid.column_parts = rounded(parts / grid.images, (grid.columns + 13) / 14);
+  } else {
+    grid.row_parts = rounded((parts + grid.images - 1) / grid.images, grid.rows);
+  }
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,22 @@
+// What passes over steps ask about convolutions in any of their forms.
+#pragma once
+
+#include "int8/quantized_conv2d.hpp"
+#include "merged_conv2d.hpp"
+
+#include <tenon/lowered.hpp>
+#include <tenon/ops/conv2d.hpp>
+
+namespace tenon::cpu {
+
+/// As merged so far; null where nothing is.
+inline const MergedConv2d* merged_part(const Step& step) {
+  const auto* quantized = step.op.as<QuantizedConv2d>();
+  return quantized != nullptr ? &quantized->merged : step.op.as<MergedConv2d>();
+}
+
+inline bool is_convolution(const Step& step) {
+  return step.op.as<Conv2d>() != nullptr || merged_part(step) != nullptr;
+}
+
+}  // namespace tenon::cpu

@@ -69,7 +69,7 @@ class Devices(ToolTest):
         self.assertIn("cpu:", devices["devices"])
         cpu = next(b for b in devices["backends"] if b["name"] == "cpu")
         self.assertIn("isa", cpu["properties"])
-        self.assertIn("backend cpu, isa ", self.tenon("devices").stdout.decode())
+        self.assertRegex(self.tenon("devices").stdout.decode(), "backend cpu, .*isa ")
         self.assertIn("npu:", devices["devices"])
         cpu, npu = self.json("devices", "cpu:", "npu://sim?ocm=1MiB")["devices"]
         self.assertEqual([region["name"] for region in cpu["mem_regions"]], ["host"])

@@ -51,8 +51,8 @@ TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
 
 /// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim]. `v` is what is read next.
 template <class Rows, int heads>
-void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim,
-                  const Stream<Rows>& v, std::int64_t value_dim, float* scores) {
+void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, const Stream<Rows>& v,
+                  std::int64_t value_dim, float* scores) {
   constexpr auto count = static_cast<std::size_t>(heads);
   const std::int64_t whole = dim / lanes * lanes, ahead = rows_ahead<Rows>(dim);
   const typename Rows::Element* k = keys.first;

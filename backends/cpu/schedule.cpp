@@ -1,0 +1,269 @@
+#include "schedule.hpp"
+
+#include "kernels/copy.hpp"
+#include "matmul/prepared_rows.hpp"
+#include "touch.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t alignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+class PrepareTask final : public Task {
+ public:
+  PrepareTask(const Operand& x, std::int64_t rows, std::int64_t inputs, std::int64_t x_step)
+      : x_(x), rows_(rows), inputs_(inputs), x_step_(x_step) {}
+  void run(const TaskContext& context) const noexcept override {
+    const PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_,
+                            context.prepared(rows_));
+    const bool alone = TaskContext::has_own_prepared(rows_);
+    prepare_rows(context.pointer<const float>(x_), x_step_, rows, alone ? 0 : context.worker.thread,
+                 alone ? 1 : context.worker.threads);
+  }
+
+ private:
+  Operand x_;
+  std::int64_t rows_, inputs_, x_step_;
+};
+
+class Scheduler final : public Compiler {
+ public:
+  explicit Scheduler(const ScheduleOptions& options) : options_(options), counts_(options.counts) {
+    made_.packed.resize(options.constants, false);
+    made_.filters.resize(options.constants);
+  }
+
+  Schedule run(std::span<const Step> steps) {
+    made_.nodes = compile(steps);
+    return std::move(made_);
+  }
+
+  bool exact() const noexcept override { return options_.exact; }
+  int threads() const noexcept override { return options_.threads; }
+  std::int64_t scratch(std::int64_t bytes) override {
+    return std::exchange(made_.scratch_bytes, aligned(made_.scratch_bytes + bytes));
+  }
+  std::int64_t zeroed_scratch(std::int64_t bytes) override {
+    return std::exchange(made_.zeroed_bytes, aligned(made_.zeroed_bytes + bytes));
+  }
+  void working_memory(std::int64_t bytes) override {
+    made_.working_bytes = std::max(made_.working_bytes, aligned(bytes));
+  }
+  void pack(const Operand& weights) override {
+    for (const std::size_t entry : entries_of(weights)) made_.packed[entry] = true;
+  }
+  bool pack_filter(const Operand& w, const FilterShape& shape) override {
+    if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
+        w.place.byte_step != LoopSteps{} || !w.is_contiguous()) {
+      return false;
+    }
+    const std::vector<std::size_t> entries = entries_of(w);
+    const bool fits = std::ranges::all_of(entries, [&](std::size_t entry) {
+      return !made_.filters[entry] || *made_.filters[entry] == shape;
+    });
+    if (!fits) return false;
+    for (const std::size_t entry : entries) made_.filters[entry] = shape;
+    return true;
+  }
+  std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) override {
+    const Int8FilterRequest request{w.place.index, form};
+    const auto found = std::ranges::find(made_.int8_filters, request);
+    const auto number = static_cast<std::size_t>(found - made_.int8_filters.begin());
+    if (found == made_.int8_filters.end()) made_.int8_filters.push_back(request);
+    return number;
+  }
+  /// The constants that an operand is in one iteration or another.
+  std::vector<std::size_t> entries_of(const Operand& weights) const {
+    std::vector<std::int64_t> entries{weights.place.index};
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      if (weights.place.entry_step[d] == 0) continue;
+      std::vector<std::int64_t> all;
+      for (const std::int64_t entry : entries) {
+        for (std::int64_t i = 0; i < counts_[d]; ++i)
+          all.push_back(entry + i * weights.place.entry_step[d]);
+      }
+      entries = std::move(all);
+    }
+    return {entries.begin(), entries.end()};
+  }
+  void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) override {
+    const bool own = TaskContext::has_own_prepared(rows);
+    reads_prepared_ = !own;
+    if (prepared_ && *prepared_ == x) return;
+    const RowForm form = PreparedRows::preferred_form(rows);
+    std::int64_t& most = own ? made_.own_prepared_bytes : made_.prepared_bytes;
+    most = std::max(
+        most, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
+    std::vector<Touch> reads, writes;
+    if (is_memory(x)) reads.push_back(touch_of(x));
+    if (!own) writes.push_back(prepared_touch);
+    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), reads, writes);
+    prepared_ = x;
+  }
+
+  std::int64_t shared_table(
+      const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
+      const std::function<std::unique_ptr<Task>(std::int64_t)>& make) override {
+    const bool is_fixed = std::ranges::none_of(
+        reads, [this](const Operand& operand) { return changes_in_loops(operand); });
+    for (const Table& table : tables_) {
+      const bool same = table.meaning == meaning && std::ranges::equal(table.reads, reads);
+      if (same && (is_fixed || table.depth == loops_.size())) {
+        reads_tables_.push_back(table.touch);
+        return table.offset;
+      }
+    }
+    Table table{meaning, {reads.begin(), reads.end()}, scratch(bytes), {}, loops_.size()};
+    table.touch = {Place::Kind::loop_index, 1, {table.offset, table.offset + bytes}};
+    if (is_fixed && !loops_.empty()) {
+      // Loops begin with a barrier, which stands between this task and its readers.
+      Node node;
+      node.task = make(table.offset);
+      node.barrier_before = true;
+      outermost_->push_back(std::move(node));
+      table.depth = 0;
+    } else {
+      std::vector<Touch> touches;
+      for (const Operand& operand : reads) {
+        if (is_memory(operand)) touches.push_back(touch_of(operand));
+      }
+      add_task(make(table.offset), touches, {table.touch});
+    }
+    reads_tables_.push_back(table.touch);
+    tables_.push_back(table);
+    return table.offset;
+  }
+
+ private:
+  /// Stands for the memory of the prepared rows.
+  static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, {0, 1}};
+
+  struct Table {
+    OpInstance meaning;
+    std::vector<Operand> reads;
+    std::int64_t offset;
+    Touch touch;
+    std::size_t depth;  // loops around the task that fills it
+  };
+
+  std::vector<Node> compile(std::span<const Step> steps) {
+    std::vector<Node> nodes;
+    std::vector<Node>* const outer = std::exchange(nodes_, &nodes);
+    if (outer == nullptr) outermost_ = &nodes;
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        add_loop(step);
+      } else {
+        add_step(step);
+      }
+    }
+    nodes_ = outer;
+    return nodes;
+  }
+
+  static bool writes_to(const Step& step, const Touch& touch) {
+    if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
+    return std::ranges::any_of(step.body,
+                               [&](const Step& inner) { return writes_to(inner, touch); });
+  }
+
+  /// Whether an operand moves with the loops around this point, or is written in them.
+  bool changes_in_loops(const Operand& operand) const {
+    if (loops_.empty()) return false;
+    if (operand.place.byte_step != LoopSteps{} || operand.place.entry_step != LoopSteps{} ||
+        operand.place.kind == Place::Kind::loop_index) {
+      return true;
+    }
+    return writes_to(*loops_.front(), touch_of(operand));
+  }
+
+  void add_step(const Step& step) {
+    std::vector<Touch> reads;
+    for (const Operand& input : step.inputs) {
+      if (is_memory(input)) reads.push_back(touch_of(input));
+    }
+    const Touch write = touch_of(step.output);
+    reads_prepared_ = false;
+    reads_tables_.clear();
+    std::unique_ptr<Task> task = step.kind == Step::Kind::copy
+                                     ? make_copy(step)
+                                     : kernel_of(step.op.def())->make(step, *this);
+    if (reads_prepared_) reads.push_back(prepared_touch);
+    reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
+    const bool own = !is_memory(step.output);
+    add_task(std::move(task), reads, own ? std::vector<Touch>() : std::vector{write});
+    nodes_->back().alone = own;
+    if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
+    std::erase_if(tables_, [&](const Table& table) {
+      return std::ranges::any_of(
+          table.reads, [&](const Operand& operand) { return overlap(write, touch_of(operand)); });
+    });
+  }
+
+  /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.
+  void add_task(std::unique_ptr<Task> task, const std::vector<Touch>& reads,
+                const std::vector<Touch>& writes) {
+    const auto clash = [](const std::vector<Touch>& a, const std::vector<Touch>& b) {
+      return std::ranges::any_of(a, [&](const Touch& x) {
+        return std::ranges::any_of(b, [&](const Touch& y) { return overlap(x, y); });
+      });
+    };
+    Node node;
+    node.barrier_before = clash(reads, written_) || clash(writes, written_) || clash(writes, read_);
+    if (node.barrier_before) forget_touches();
+    read_.insert(read_.end(), reads.begin(), reads.end());
+    written_.insert(written_.end(), writes.begin(), writes.end());
+    node.task = std::move(task);
+    nodes_->push_back(std::move(node));
+  }
+
+  /// Every iteration begins behind a barrier, and so does what follows the loop.
+  void add_loop(const Step& step) {
+    Node node;
+    node.first = step.first;
+    node.count = step.count;
+    node.depth = step.depth;
+    counts_[static_cast<std::size_t>(step.depth)] = step.count;
+    prepared_.reset();
+    forget_touches();
+    loops_.push_back(&step);
+    node.body = compile(step.body);
+    loops_.pop_back();
+    std::erase_if(tables_, [this](const Table& table) { return table.depth > loops_.size(); });
+    prepared_.reset();
+    forget_touches();
+    nodes_->push_back(std::move(node));
+  }
+
+  void forget_touches() {
+    written_.clear();
+    read_.clear();
+  }
+
+  ScheduleOptions options_;
+  Schedule made_;
+  LoopSteps counts_;                // how often each loop runs
+  std::vector<const Step*> loops_;  // around this point, outermost first
+  std::vector<Node>* nodes_ = nullptr;
+  std::vector<Node>* outermost_ = nullptr;
+  std::optional<Operand> prepared_;  // whose rows are prepared at this point
+  bool reads_prepared_ = false;
+  std::vector<Table> tables_;          // filled at this point
+  std::vector<Touch> reads_tables_;    // of them, by the step that is being compiled
+  std::vector<Touch> written_, read_;  // since the last barrier
+};
+
+}  // namespace
+
+Schedule make_schedule(std::span<const Step> steps, const ScheduleOptions& options) {
+  return Scheduler(options).run(steps);
+}
+
+}  // namespace tenon::cpu

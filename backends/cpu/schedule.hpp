@@ -1,0 +1,58 @@
+// The tasks of a partition in the order they run, and the memory they ask for.
+#pragma once
+
+#include "convolution/filter.hpp"
+#include "convolution/int8/filter.hpp"
+#include "task.hpp"
+
+#include <tenon/lowered.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tenon::cpu {
+
+/// A task, or a loop around some.
+struct Node {
+  std::unique_ptr<Task> task;   ///< null for loops
+  bool barrier_before = false;  ///< waits for every thread to finish what came before
+  bool alone = false;           ///< each thread does all of it for itself
+  std::int64_t first = 0, count = 0;
+  int depth = 0;
+  std::vector<Node> body;
+};
+
+struct Int8FilterRequest {
+  std::size_t constant;
+  Int8FilterForm form;
+  friend bool operator==(const Int8FilterRequest&, const Int8FilterRequest&) noexcept = default;
+};
+
+struct Schedule {
+  std::vector<Node> nodes;
+  // What is asked for at bind time, by constant.
+  std::vector<bool> packed;
+  std::vector<std::optional<FilterShape>> filters;
+  std::vector<Int8FilterRequest> int8_filters;  ///< numbered as they were asked for
+  // Memory of a run; see TaskContext.
+  std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
+  std::int64_t own_prepared_bytes = 0, working_bytes = 0;  ///< of each thread
+};
+
+/// What a schedule is made for.
+struct ScheduleOptions {
+  bool exact = false;
+  int threads = 1;
+  std::size_t constants = 0;  ///< of the program
+  LoopSteps counts{};         ///< how often the loops around the steps run
+};
+
+/// Makes the tasks of steps that every kernel accepts, with barriers where one meets memory that
+/// tasks before it use.
+Schedule make_schedule(std::span<const Step> steps, const ScheduleOptions& options);
+
+}  // namespace tenon::cpu

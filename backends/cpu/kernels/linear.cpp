@@ -41,6 +41,7 @@ class LinearTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     LinearArgs args;
     PreparedRows rows;
+    RowCopy copy;
     args.weights = context.packed_weights(weights_);
     if (form_) {
       rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared(shape_.rows));
@@ -49,6 +50,7 @@ class LinearTask final : public Task {
       args.x = context.pointer<const float>(x_);
       args.x_stride = x_step_;
       args.scratch = context.working_memory();
+      args.copy = &copy;
     }
     args.rows = shape_.rows;
     args.y = context.pointer<float>(y_);

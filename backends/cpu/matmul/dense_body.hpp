@@ -188,23 +188,39 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
   if (done && !direct) write_edge(job, column, block.first_row, rows, sums);
 }
 
+/// Copies a block's rows from element `first` of k on, unless that is what was copied last.
+void copy_block(const DenseJob& job, const LinearBlock& block, std::int64_t first,
+                std::int64_t last) {
+  if (job.copy != nullptr) {
+    RowCopy& copy = *job.copy;
+    if (copy.first_row == block.first_row && copy.last_row == block.last_row &&
+        copy.first == first) {
+      return;
+    }
+    copy.first_row = block.first_row;
+    copy.last_row = block.last_row;
+    copy.first = first;
+  }
+  const std::int64_t depth = job.blocking.depth;
+  float* to = job.scratch.rows;
+  for (std::int64_t k = first; k < last; k += depth, to += job.blocking.rows * copy_step) {
+    const Left x{job.x + block.first_row * job.x_stride + k * job.x_column, job.x_stride,
+                 job.x_column};
+    copy_rows(x, block.last_row - block.first_row, smaller(depth, last - k), to);
+  }
+}
+
 /// All of `copied` elements from `first` on by panels [begin, end).
 void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begin, std::int64_t end,
                 std::int64_t first) {
-  const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t depth = job.blocking.depth;
   const std::int64_t last = smaller(first + job.blocking.copied, job.inputs);
   const bool waits = job.inputs > job.blocking.copied;
-  float* copy = job.scratch.rows;
-  for (std::int64_t k = first; k < last; k += depth, copy += job.blocking.rows * copy_step) {
-    const Left x{job.x + block.first_row * job.x_stride + k * job.x_column, job.x_stride,
-                 job.x_column};
-    copy_rows(x, rows, smaller(depth, last - k), copy);
-  }
+  copy_block(job, block, first, last);
   for (std::int64_t p = begin; p < end; p += dense_panels) {
     const std::int64_t panels = end - p < dense_panels ? 1 : dense_panels;
     float* sums = job.scratch.sums + (waits ? (p - begin) * job.blocking.rows * 16 : 0);
-    copy = job.scratch.rows;
+    const float* copy = job.scratch.rows;
     std::int64_t k = first;
     do {
       const std::int64_t stop = smaller(k + depth, last);

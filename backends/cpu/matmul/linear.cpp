@@ -80,6 +80,7 @@ DenseJob dense_job(const LinearArgs& args) {
   job.x_column = 1;
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), false, args.scratch);
+  job.copy = args.copy;
   return job;
 }
 

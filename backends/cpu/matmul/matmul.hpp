@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "dense_kernels.hpp"
 #include "packed_weights.hpp"
 #include "prepared_rows.hpp"
 
@@ -46,6 +47,8 @@ struct LinearArgs {
   const float* residual = nullptr;         ///< optional; may be y itself
   std::int64_t residual_stride = 0;
   std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned
+  /// Optional: lets calls of linear_range with the same arguments and scratch use one copy of rows.
+  RowCopy* copy = nullptr;
   Isa isa = active_isa();
 };
 

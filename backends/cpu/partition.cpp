@@ -5,6 +5,7 @@
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
 #include "kernels/copy.hpp"
+#include "matmul/merged_linear.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "own_values.hpp"
 #include "task.hpp"
@@ -524,6 +525,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   if (int8 != nullptr) {
     quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
   }
+  merge_linears(own, leaves);
   put_channels_last(own, leaves);
   split_batches(own);
   const bool is_shared = pool->threads() > 1;

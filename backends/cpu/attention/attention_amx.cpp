@@ -233,7 +233,12 @@ struct Weigher {
       for (std::size_t i = 0; i < vectors; ++i) {
         const __mmask16 lanes =
             first_lanes(keys.end - keys.begin - static_cast<std::int64_t>(16 * i));
-        v[i] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, mask + 16 * i), unit, v[i]);
+        const __m512 m = _mm512_maskz_loadu_ps(lanes, mask + 16 * i);
+        v[i] = _mm512_fmadd_ps(m, unit, v[i]);
+        // In the new unit the lowest numbers must not become infinities, which hide a key.
+        const __m512 lowest = _mm512_set1_ps(-__FLT_MAX__);
+        const __mmask16 is_number = _mm512_cmp_ps_mask(m, lowest, _CMP_GE_OQ);
+        v[i] = _mm512_mask_max_ps(v[i], is_number, lowest, v[i]);
       }
     }
     if (all_visible) return;

@@ -152,6 +152,7 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
         if (last < job.inputs) continue;
         write_rows(job, p, row, count, sums, 32);
         if (two) write_rows(job, p + 1, row, count, sums + 16, 32);
+        activate(job, p, two ? 2 : 1, row, count);
       }
     }
   }

@@ -183,9 +183,13 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
       tile.to_step = dense_width;
     }
     run_tile(tile, end - r, now.panels);
+    if (direct) activate(job, now.panel, now.panels, row, end - r);
     r = end;
   }
-  if (done && !direct) write_edge(job, column, block.first_row, rows, sums);
+  if (done && !direct) {
+    write_edge(job, column, block.first_row, rows, sums);
+    activate(job, now.panel, now.panels, block.first_row, rows);
+  }
 }
 
 /// Copies a block's rows from element `first` of k on, unless that is what was copied last.
@@ -282,6 +286,7 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
     tile.store(sums, dense_width);
     write_edge(job, column, row, rows, sums);
   }
+  activate(job, panel, panels, row, rows);
 }
 
 template <int panels, class Weights, class Rows = std::make_integer_sequence<int, few_dense_rows>>

@@ -70,6 +70,7 @@ Job job_of(const LinearArgs& args) {
   job.bias = args.bias;
   job.residual = args.residual;
   job.residual_stride = args.residual_stride;
+  job.activation = args.activation;
   return job;
 }
 

@@ -10,7 +10,7 @@
 
 namespace tenon::cpu {
 
-/// y[M, N] = x[M, K] * W[N, K]^T + bias[N] + residual[M, N]
+/// y[M, N] = f(x[M, K] * W[N, K]^T + bias[N] + residual[M, N])
 ///
 /// Two precisions, chosen by which input is set:
 ///  * fast:  `prepared` holds x as int8 blocks or bf16 tiles; W is of a block type. Integer dot
@@ -46,6 +46,7 @@ struct LinearArgs {
   const float* bias = nullptr;             ///< optional
   const float* residual = nullptr;         ///< optional; may be y itself
   std::int64_t residual_stride = 0;
+  Activation activation{};       ///< optional; of the sum of all that
   std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned
   /// Optional: lets calls of linear_range with the same arguments and scratch use one copy of rows.
   RowCopy* copy = nullptr;

@@ -394,7 +394,7 @@ TEST_CASE("linear: items in any order, several layers in one region") {
   cpu::ThreadPool pool(3);
   for (const cpu::Isa isa : supported_isas()) {
     std::vector<float> ya(40 * 90), yb(40 * 70);
-    const RowForm form = cpu::PreparedRows::preferred_form(40, isa);
+    const RowForm form = *cpu::PreparedRows::form_for(DType::q8_0, 40, 64, isa);
     cpu::AlignedBuffer memory(cpu::PreparedRows::size_bytes(form, 40, 128));
     const cpu::PreparedRows rows(form, 40, 128, memory.data(), isa);
     LinearArgs la;

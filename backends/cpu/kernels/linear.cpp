@@ -49,7 +49,7 @@ class LinearTask final : public Task {
       form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
     }
     if (form_) {
-      compiler.prepare_rows_of(x_, shape_.rows, shape_.inputs);
+      compiler.prepare_rows_of(x_, *form_, shape_.rows, shape_.inputs);
     } else {
       compiler.working_memory(static_cast<std::int64_t>(dense_scratch_bytes(
           {weights_.shape.dtype(), shape_.rows, shape_.outputs, shape_.inputs}, false)));

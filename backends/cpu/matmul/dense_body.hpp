@@ -164,7 +164,6 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     const std::int64_t end = rows * (t + 1) / tiles;
     const std::int64_t row = block.first_row + r;
     tile.x = copy + r * copy_step;
-    tile.next_x = copy + (t + 1 < tiles ? end * copy_step : 0);
     const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
     const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;

@@ -26,7 +26,7 @@ namespace tenon::cpu {
 ///   pool.run([&](Worker& t) { w.pack(file_bytes, t.thread, t.threads); });
 ///
 ///   // Each step; one region, as many layers as wanted inside:
-///   const RowForm form = PreparedRows::preferred_form(M);
+///   const RowForm form = *PreparedRows::form_for(w.dtype(), M, K);
 ///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte
 ///   aligned pool.run([&](Worker& t) {
 ///     prepare_rows(x, K, rows, t.thread, t.threads);

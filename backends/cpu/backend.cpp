@@ -19,7 +19,7 @@ namespace cpu {
 #include "kernels.def"
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
-extern const Kernel merged_conv2d_kernel;
+extern const Kernel merged_conv2d_kernel, merged_linear_kernel;
 extern const Kernel quantized_conv2d_kernel;
 
 namespace {
@@ -29,6 +29,7 @@ constinit const Kernel* const kernel_list[] = {
 #include "kernels.def"
 #undef CPU_KERNEL
     &merged_conv2d_kernel,
+    &merged_linear_kernel,
     &quantized_conv2d_kernel,
 };
 

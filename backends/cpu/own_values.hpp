@@ -14,7 +14,7 @@ namespace tenon::cpu {
 /// barriers around them. Returns the bytes of that memory.
 ///
 /// `own` are the steps to change. Other passes made them from `steps` of the program, and left its
-/// loops as they are and in their order.
+/// loops in their order, with nothing read that was not read before.
 std::int64_t keep_own_values(const Lowered& program, std::span<const Step> steps,
                              std::vector<Step>& own);
 

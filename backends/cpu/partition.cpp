@@ -4,6 +4,7 @@
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
+#include "matmul/merged_linear.hpp"
 #include "own_values.hpp"
 #include "schedule.hpp"
 
@@ -233,6 +234,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   if (int8 != nullptr) {
     quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
   }
+  merge_linears(own, leaves);
   put_channels_last(own, leaves);
   split_batches(own);
   if (pool->threads() > 1) compiled->own_value_bytes = keep_own_values(program, steps, own);

@@ -18,11 +18,11 @@ std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alig
 
 class PrepareTask final : public Task {
  public:
-  PrepareTask(const Operand& x, std::int64_t rows, std::int64_t inputs, std::int64_t x_step)
-      : x_(x), rows_(rows), inputs_(inputs), x_step_(x_step) {}
+  PrepareTask(const Operand& x, RowForm form, std::int64_t rows, std::int64_t inputs,
+              std::int64_t x_step)
+      : x_(x), form_(form), rows_(rows), inputs_(inputs), x_step_(x_step) {}
   void run(const TaskContext& context) const noexcept override {
-    const PreparedRows rows(PreparedRows::preferred_form(rows_), rows_, inputs_,
-                            context.prepared(rows_));
+    const PreparedRows rows(form_, rows_, inputs_, context.prepared(rows_));
     const bool alone = TaskContext::has_own_prepared(rows_);
     prepare_rows(context.pointer<const float>(x_), x_step_, rows, alone ? 0 : context.worker.thread,
                  alone ? 1 : context.worker.threads);
@@ -30,6 +30,7 @@ class PrepareTask final : public Task {
 
  private:
   Operand x_;
+  RowForm form_;
   std::int64_t rows_, inputs_, x_step_;
 };
 
@@ -93,19 +94,21 @@ class Scheduler final : public Compiler {
     }
     return {entries.begin(), entries.end()};
   }
-  void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) override {
+  void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,
+                       std::int64_t inputs) override {
     const bool own = TaskContext::has_own_prepared(rows);
     reads_prepared_ = !own;
-    if (prepared_ && *prepared_ == x) return;
-    const RowForm form = PreparedRows::preferred_form(rows);
+    if (prepared_ && *prepared_ == x && prepared_form_ == form) return;
     std::int64_t& most = own ? made_.own_prepared_bytes : made_.prepared_bytes;
     most = std::max(
         most, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
     std::vector<Touch> reads, writes;
     if (is_memory(x)) reads.push_back(touch_of(x));
     if (!own) writes.push_back(prepared_touch);
-    add_task(std::make_unique<PrepareTask>(x, rows, inputs, *even_row_step(x)), reads, writes);
+    add_task(std::make_unique<PrepareTask>(x, form, rows, inputs, *even_row_step(x)), reads,
+             writes);
     prepared_ = x;
+    prepared_form_ = form;
   }
 
   std::int64_t shared_table(
@@ -254,6 +257,7 @@ class Scheduler final : public Compiler {
   std::vector<Node>* nodes_ = nullptr;
   std::vector<Node>* outermost_ = nullptr;
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
+  RowForm prepared_form_ = RowForm::int8;
   bool reads_prepared_ = false;
   std::vector<Table> tables_;          // filled at this point
   std::vector<Touch> reads_tables_;    // of them, by the step that is being compiled

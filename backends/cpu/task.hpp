@@ -4,6 +4,7 @@
 #include "convolution/filter.hpp"
 #include "convolution/int8/filter.hpp"
 #include "matmul/packed_weights.hpp"
+#include "matmul/prepared_rows.hpp"
 #include "thread_pool.hpp"
 
 #include <tenon/backend.hpp>
@@ -138,7 +139,8 @@ class Compiler {
   virtual std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
-  virtual void prepare_rows_of(const Operand& x, std::int64_t rows, std::int64_t inputs) = 0;
+  virtual void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,
+                               std::int64_t inputs) = 0;
   /// `bytes` of scratch memory that another task, `make(offset)`, fills from the operands `reads`
   /// before this one runs. `meaning` says what with: tasks that ask for the same from the same
   /// operands share one table, and where nothing around it changes these it is filled once a run,

@@ -161,6 +161,43 @@ TEST_CASE("unary functions are accurate over the whole range of f32", "[elementw
   });
 }
 
+TEST_CASE("fast_gelu keeps to its absolute error", "[elementwise]") {
+  std::vector<float> x, y;
+  for (int i = -90000; i <= 90000; ++i) x.push_back(static_cast<float>(i) * 1e-4f);
+  for (const float wide : {-1e30f, -60.0f, 60.0f, 1e30f}) x.push_back(wide);
+  on_every_level([&] {
+    y.resize(x.size());
+    unary(Unary::fast_gelu, x.data(), y.data(), static_cast<std::int64_t>(x.size()));
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto v = static_cast<double>(x[i]);
+      const double exact = 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+      const double off = std::fabs(static_cast<double>(y[i]) - exact);
+      worst = std::max(worst, off / std::max(1.0, std::fabs(v)));
+    }
+    CHECK(worst < 0x1p-22);
+    const float nan[] = {std::numeric_limits<float>::quiet_NaN()};
+    unary(Unary::fast_gelu, nan, y.data(), 1);
+    CHECK(std::isnan(y[0]));
+  });
+}
+
+TEST_CASE("a function of rows is that of each row", "[elementwise]") {
+  test::Random random;
+  const auto x = random.normals(7 * 40);
+  on_every_level([&] {
+    for (const std::int64_t columns : {0, 1, 16, 33}) {
+      std::vector<float> rows = x, expected = x;
+      unary_rows_kernel()(Unary::tanh, rows.data() + 3, 40, 6, columns, {});
+      for (std::size_t r = 0; r < 6; ++r) {
+        float* row = expected.data() + 3 + 40 * r;
+        unary(Unary::tanh, row, row, columns);
+      }
+      CHECK(rows == expected);
+    }
+  });
+}
+
 TEST_CASE("unary functions at infinity, NaN and zero", "[elementwise]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float x[] = {infinity, -infinity, nan, 0.0f, -0.0f};

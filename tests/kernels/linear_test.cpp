@@ -24,6 +24,7 @@ struct Case {
   cpu::PackedWeights packed_weights;
   std::int64_t rows;
   std::vector<float> x, bias, residual;
+  cpu::Activation activation{};
 
   Case(Random& random, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k)
       : weights(random_weights(random, dtype, n, k)),
@@ -51,6 +52,7 @@ struct Case {
     args.bias = bias.data();
     args.residual = residual.data();
     args.residual_stride = n;
+    args.activation = activation;
     args.isa = isa;
     OwnedRows owned;
     if (precision == Precision::exact) {
@@ -190,6 +192,29 @@ TEST_CASE("linear: exact against f64, every type and level, odd sizes") {
         CAPTURE(name(dtype), name(isa), m, n, c.weights.inputs);
         CHECK(worst(c, c.run(Precision::exact, isa), Precision::exact) < 1.0);
       }
+    }
+  }
+}
+
+TEST_CASE("linear: an activation gives the bits that it gives on the sums") {
+  Random random;
+  CAPTURE(random.seed());
+  const auto check = [&](DType dtype, Precision precision, cpu::Isa isa, std::int64_t m) {
+    CAPTURE(name(dtype), name(isa), m);
+    Case c(random, dtype, m, 16 + random.below(70), 64);
+    std::vector<float> sums = c.run(precision, isa);
+    c.activation = {cpu::unary_rows_kernel(), cpu::Unary::leaky_relu, {0.25f, 0}};
+    cpu::unary(cpu::Unary::leaky_relu, sums.data(), sums.data(),
+               static_cast<std::int64_t>(sums.size()), {0.25f, 0});
+    CHECK(c.run(precision, isa) == sums);
+    CHECK(c.run(precision, isa, 3) == sums);
+  };
+  for (const cpu::Isa isa : supported_isas()) {
+    for (const std::int64_t m : {1, 3, 13, 40}) {
+      check(DType::f32, Precision::exact, isa, m);
+      check(DType::bf16, Precision::exact, isa, m);
+      check(DType::q8_0, Precision::int8, isa, m);
+      if (isa == cpu::Isa::amx) check(DType::q8_0, Precision::bf16, isa, m);
     }
   }
 }
@@ -369,7 +394,7 @@ TEST_CASE("linear: items in any order, several layers in one region") {
   cpu::ThreadPool pool(3);
   for (const cpu::Isa isa : supported_isas()) {
     std::vector<float> ya(40 * 90), yb(40 * 70);
-    const RowForm form = cpu::PreparedRows::preferred_form(40, isa);
+    const RowForm form = *cpu::PreparedRows::form_for(DType::q8_0, 40, 64, isa);
     cpu::AlignedBuffer memory(cpu::PreparedRows::size_bytes(form, 40, 128));
     const cpu::PreparedRows rows(form, 40, 128, memory.data(), isa);
     LinearArgs la;

@@ -12,6 +12,8 @@
 #include "softmax_body.hpp"
 // clang-format on
 
+#include <type_traits>
+
 namespace tenon::cpu::amx {
 namespace {
 
@@ -27,7 +29,7 @@ struct Scratch {
   alignas(64) std::uint16_t weights[max_rows * block_keys];  // tiles [row / 16][key / 32]
   alignas(64) float out[max_elements];                       // [row][d]
   alignas(64) float sums[max_rows][16];                      // by lane
-  float max[max_rows];
+  alignas(64) float max[max_rows];
 };
 
 // The kernel's view of one item. Rows are [head][query], queries of a head padded to 32.
@@ -50,20 +52,46 @@ TENON_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(lanes);
 }
 
-/// Elements [d, d + 16) of a key or value row, zero from `end` on.
-TENON_INLINE __m512 load_row(const AttentionJob& job, const std::byte* row, std::int64_t d,
-                             std::int64_t end) {
-  const __mmask16 lanes = first_lanes(end - d);
-  if (job.half_kv) {
-    const auto* p = reinterpret_cast<const std::uint16_t*>(row) + d;
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p));
+/// Rows of keys or of values. `whole`: every row that is asked for is there, and as wide as a tile;
+/// otherwise what is missing counts as zero.
+template <bool half, bool whole>
+struct KeyRows {
+  using Element = std::conditional_t<half, std::uint16_t, float>;
+  const Element* at;
+  std::int64_t step, count, width;
+
+  /// Elements [d, d + 16) of row i.
+  TENON_INLINE __m512 load(std::int64_t i, std::int64_t d) const {
+    const Element* p = at + i * step + d;
+    if constexpr (whole && half) return Simd::load_f16(p);
+    if constexpr (whole && !half) return _mm512_loadu_ps(p);
+    const __mmask16 lanes = i < count ? first_lanes(width - d) : __mmask16{0};
+    if constexpr (half) return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p));
+    return _mm512_maskz_loadu_ps(lanes, p);
   }
-  return _mm512_maskz_loadu_ps(lanes, reinterpret_cast<const float*>(row) + d);
+};
+
+/// Calls use(rows) with `count` rows from `begin` on of the keys or values at `base`.
+template <class Use>
+TENON_INLINE void with_rows(const AttentionJob& job, const std::byte* base, std::int64_t head_step,
+                            std::int64_t step, std::int64_t kv_head, std::int64_t begin,
+                            std::int64_t count, std::int64_t width, Use use) {
+  const std::int64_t first = kv_head * head_step + begin * step;
+  const bool whole = count == block_keys && width % 32 == 0;
+  if (job.half_kv) {
+    const auto* at = reinterpret_cast<const std::uint16_t*>(base) + first;
+    if (whole) return use(KeyRows<true, true>{at, step, count, width});
+    return use(KeyRows<true, false>{at, step, count, width});
+  }
+  const auto* at = reinterpret_cast<const float*>(base) + first;
+  if (whole) return use(KeyRows<false, true>{at, step, count, width});
+  use(KeyRows<false, false>{at, step, count, width});
 }
 
-void load_queries(const Item& item, Scratch& s) {
+/// Queries times the scale of scores: `unit` more than the job's own.
+void load_queries(const Item& item, float unit, Scratch& s) {
   const AttentionJob& job = item.job;
-  const __m512 scale = _mm512_set1_ps(job.scale);
+  const __m512 scale = _mm512_set1_ps(job.scale * unit);
   for (std::int64_t r = 0; r < item.rows(); ++r) {
     const std::int64_t query = r % item.padded, head = item.head + r / item.padded;
     const bool present = query < item.queries;
@@ -106,106 +134,196 @@ TENON_INLINE void transpose(__m512i (&v)[16]) {
   }
 }
 
-/// Keys [begin, begin + count) as tiles of 16 pairs of d by 16 keys; missing keys are zero.
+/// Of a block with `count` keys those that tiles cover; the rest is missing and counts as zero.
+TENON_INLINE std::int64_t covered(std::int64_t count) { return count > 32 ? block_keys : 32; }
+
+/// Keys [begin, begin + count) as tiles of 16 pairs of d by 16 keys.
 void load_keys(const Item& item, std::int64_t begin, std::int64_t count, Scratch& s) {
   const AttentionJob& job = item.job;
-  const std::size_t width = job.half_kv ? 2 : 4;
-  const std::byte* base =
-      job.k +
-      static_cast<std::size_t>(item.head / job.group * job.k_head + begin * job.k_row) * width;
-  for (std::int64_t group = 0; group < block_keys; group += 16) {
-    for (std::int64_t d = 0; d < item.dim; d += 32) {
-      __m512i pairs[16];
-      for (std::int64_t i = 0; i < 16; ++i) {
-        const bool present = group + i < count;
-        const std::byte* row =
-            base + static_cast<std::size_t>(present ? (group + i) * job.k_row : 0) * width;
-        const std::int64_t end = present ? job.head_dim : 0;
-        pairs[static_cast<std::size_t>(i)] =
-            round_pair(load_row(job, row, d, end), load_row(job, row, d + 16, end));
+  const auto load = [&](const auto& rows) __attribute__((always_inline)) {
+    for (std::int64_t group = 0; group < covered(count); group += 16) {
+      for (std::int64_t d = 0; d < item.dim; d += 32) {
+        __m512i pairs[16];
+        for (std::size_t i = 0; i < 16; ++i) {
+          const std::int64_t key = group + static_cast<std::int64_t>(i);
+          pairs[i] = round_pair(rows.load(key, d), rows.load(key, d + 16));
+        }
+        transpose(pairs);
+        std::uint16_t* tile = s.k + (group / 16 * (item.dim / 32) + d / 32) * tile_elements;
+        for (std::size_t i = 0; i < 16; ++i) Simd::store(tile + 32 * i, pairs[i]);
       }
-      transpose(pairs);
-      std::uint16_t* tile = s.k + (group / 16 * (item.dim / 32) + d / 32) * tile_elements;
-      for (std::size_t i = 0; i < 16; ++i) Simd::store(tile + 32 * i, pairs[i]);
     }
-  }
+  };
+  with_rows(job, job.k, job.k_head, job.k_row, item.head / job.group, begin, count, job.head_dim,
+            load);
 }
 
 /// Values as tiles of 16 pairs of keys by 16 elements of d.
 void load_values(const Item& item, std::int64_t begin, std::int64_t count, Scratch& s) {
   const AttentionJob& job = item.job;
-  const std::size_t width = job.half_kv ? 2 : 4;
-  const std::byte* base =
-      job.v +
-      static_cast<std::size_t>(item.head / job.group * job.v_head + begin * job.v_row) * width;
-  for (std::int64_t j = 0; j < block_keys; j += 2) {
-    const std::int64_t even_end = j < count ? job.value_dim : 0;
-    const std::int64_t odd_end = j + 1 < count ? job.value_dim : 0;
-    const std::byte* even = base + static_cast<std::size_t>(j < count ? j * job.v_row : 0) * width;
-    const std::byte* odd =
-        base + static_cast<std::size_t>(j + 1 < count ? (j + 1) * job.v_row : 0) * width;
-    for (std::int64_t d = 0; d < item.value_dim; d += 16) {
-      std::uint16_t* tile = s.v + (d / 16 * (block_keys / 32) + j / 32) * tile_elements;
-      Simd::store(tile + j % 32 / 2 * 32,
-                  pair(load_row(job, even, d, even_end), load_row(job, odd, d, odd_end)));
+  const auto load = [&](const auto& rows) __attribute__((always_inline)) {
+    for (std::int64_t j = 0; j < covered(count); j += 2) {
+      for (std::int64_t d = 0; d < item.value_dim; d += 16) {
+        std::uint16_t* tile = s.v + (d / 16 * (block_keys / 32) + j / 32) * tile_elements;
+        Simd::store(tile + j % 32 / 2 * 32, pair(rows.load(j, d), rows.load(j + 1, d)));
+      }
     }
-  }
+  };
+  with_rows(job, job.v, job.v_head, job.v_row, item.head / job.group, begin, count, job.value_dim,
+            load);
 }
 
-/// Scores of one row to weights, with sums and outputs brought to the new maximum.
-TENON_INLINE void weigh_row(const Item& item, std::int64_t r, KeyRange keys, bool all_visible,
-                            Scratch& s) {
-  const AttentionJob& job = item.job;
-  constexpr std::size_t vectors = block_keys / 16;
-  const std::int64_t query = r % item.padded;
-  float* scores = s.scores + r * block_keys;
-  __m512 v[vectors];
-  for (std::size_t i = 0; i < vectors; ++i) {
-    v[i] = _mm512_load_ps(scores + 16 * i);
-    if (job.soft_cap > 0.0f) v[i] = capped(v[i], job.soft_cap);
+constexpr float log2_e = 1.44269504f;
+
+/// 2^x for x <= 0, with a relative error below 3e-6: weights are rounded to bf16 afterwards. A NaN
+/// stays. The polynomial is a least-maximum fit (Lawson's iteration) of this project's own.
+TENON_INLINE __m512 power_of_two(__m512 x) {
+  constexpr int fraction = 0x09;  // x less the whole number below it, without exceptions
+  const __m512 r = _mm512_reduce_ps(x, fraction);
+  __m512 p = _mm512_set1_ps(0.0135341678f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0520114638f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.241442755f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693003833f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, x);
+}
+
+/// Lane i of the result: the largest lane of v[i].
+TENON_INLINE __m512 largest_lanes(__m512 (&v)[16]) {
+  // Each step folds halves of two vectors into one, and so leaves half as many.
+  for (std::size_t i = 0; i < 8; ++i) {
+    v[i] = _mm512_max_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                         _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
   }
-  if (job.mask != nullptr) {
-    const float* mask = job.mask + (item.head + r / item.padded) * job.mask_head +
-                        (item.first + query) * job.mask_row + keys.begin;
-    for (std::size_t i = 0; i < vectors; ++i) {
-      const __mmask16 lanes =
-          first_lanes(keys.end - keys.begin - static_cast<std::int64_t>(16 * i));
-      v[i] = _mm512_add_ps(v[i], _mm512_maskz_loadu_ps(lanes, mask + 16 * i));
+  for (std::size_t i = 0; i < 4; ++i) {
+    v[i] = _mm512_max_ps(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88),
+                         _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
+  }
+  // 128-bit lane q now belongs to rows i, i + 8, i + 4, i + 12 in turn.
+  for (std::size_t i = 0; i < 2; ++i) {
+    v[i] = _mm512_max_ps(_mm512_unpacklo_ps(v[i], v[i + 2]), _mm512_unpackhi_ps(v[i], v[i + 2]));
+  }
+  const __m512 largest =
+      _mm512_max_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+  const __m512i order = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15);
+  return _mm512_permutexvar_ps(order, largest);
+}
+
+/// Turns the scores of a block's keys into weights.
+struct Weigher {
+  const Item& item;
+  KeyRange keys;
+  bool first;        ///< block of the item
+  bool all_visible;  ///< to all queries
+  Scratch& s;
+
+  /// What softmax takes of a row's scores: capped, masked, in units that are powers of two.
+  template <std::size_t vectors>
+  TENON_INLINE void adjust(std::int64_t r, __m512 (&v)[vectors]) const {
+    const AttentionJob& job = item.job;
+    // Rows of the padding are computed like the last query; nobody reads them.
+    const std::int64_t query = r % item.padded < item.queries ? r % item.padded : item.queries - 1;
+    const __m512 unit = _mm512_set1_ps(log2_e);
+    if (job.soft_cap > 0.0f) {
+      for (__m512& score : v) score = _mm512_mul_ps(capped(score, job.soft_cap), unit);
     }
-  }
-  if (!all_visible) {
+    if (job.mask != nullptr) {
+      const float* mask = job.mask + (item.head + r / item.padded) * job.mask_head +
+                          (item.first + query) * job.mask_row + keys.begin;
+      for (std::size_t i = 0; i < vectors; ++i) {
+        const __mmask16 lanes =
+            first_lanes(keys.end - keys.begin - static_cast<std::int64_t>(16 * i));
+        const __m512 m = _mm512_maskz_loadu_ps(lanes, mask + 16 * i);
+        v[i] = _mm512_fmadd_ps(m, unit, v[i]);
+        // In the new unit the lowest numbers must not become infinities, which hide a key.
+        const __m512 lowest = _mm512_set1_ps(-__FLT_MAX__);
+        const __mmask16 is_number = _mm512_cmp_ps_mask(m, lowest, _CMP_GE_OQ);
+        v[i] = _mm512_mask_max_ps(v[i], is_number, lowest, v[i]);
+      }
+    }
+    if (all_visible) return;
+    const KeyRange seen = item.ranges[query];
     for (std::size_t i = 0; i < vectors; ++i) {
       const std::int64_t at = keys.begin + static_cast<std::int64_t>(16 * i);
-      const auto hidden_before = static_cast<__mmask16>(first_lanes(item.ranges[query].begin - at));
-      const auto seen = static_cast<__mmask16>(first_lanes(item.ranges[query].end - at) &
-                                               ~static_cast<unsigned>(hidden_before));
-      v[i] = _mm512_mask_blend_ps(seen, _mm512_set1_ps(minus_infinity), v[i]);
+      const auto before = static_cast<unsigned>(first_lanes(seen.begin - at));
+      const auto lanes = static_cast<__mmask16>(first_lanes(seen.end - at) & ~before);
+      v[i] = _mm512_mask_blend_ps(lanes, _mm512_set1_ps(minus_infinity), v[i]);
     }
   }
-  const __m512 largest = _mm512_max_ps(_mm512_max_ps(v[0], v[1]), _mm512_max_ps(v[2], v[3]));
-  const float old = s.max[r];
-  const float block_max = _mm512_reduce_max_ps(largest);
-  const float now = block_max > old ? block_max : old;
-  // The origin must be a number where nothing has been seen yet.
-  const float origin = now > -__FLT_MAX__ ? now : -__FLT_MAX__;
-  const __m512 origins = _mm512_set1_ps(origin);
-  for (std::size_t i = 0; i < vectors; ++i) v[i] = exponential(_mm512_sub_ps(v[i], origins));
-  std::uint16_t* weights = s.weights + r / 16 * (block_keys / 32) * tile_elements + r % 16 * 32;
-  Simd::store(weights, round_pair(v[0], v[1]));
-  Simd::store(weights + tile_elements, round_pair(v[2], v[3]));
-  const __m512 sum = _mm512_add_ps(_mm512_add_ps(v[0], v[1]), _mm512_add_ps(v[2], v[3]));
-  __m512 total = _mm512_load_ps(s.sums[r]);
-  if (now != old) {
-    const __m512 shrink = exponential(_mm512_set1_ps(old - origin));
-    total = _mm512_mul_ps(total, shrink);
-    float* out = s.out + r * item.value_dim;
-    for (std::int64_t d = 0; d < item.value_dim; d += 16) {
-      _mm512_store_ps(out + d, _mm512_mul_ps(_mm512_load_ps(out + d), shrink));
+
+  /// Brings sums and outputs of 16 rows to their new maxima.
+  void shrink(std::int64_t row, __mmask16 changed, __m512 factors) const {
+    alignas(64) float factor[16];
+    _mm512_store_ps(factor, factors);
+    for (unsigned left = changed; left != 0; left &= left - 1) {
+      const auto i = static_cast<std::int64_t>(__builtin_ctz(left));
+      const __m512 f = _mm512_set1_ps(factor[i]);
+      float* sums = s.sums[row + i];
+      _mm512_store_ps(sums, _mm512_mul_ps(_mm512_load_ps(sums), f));
+      float* out = s.out + (row + i) * item.value_dim;
+      for (std::int64_t d = 0; d < item.value_dim; d += 16) {
+        _mm512_store_ps(out + d, _mm512_mul_ps(_mm512_load_ps(out + d), f));
+      }
     }
-    s.max[r] = now;
   }
-  _mm512_store_ps(s.sums[r], _mm512_add_ps(total, sum));
-}
+
+  /// Sixteen rows from `row` on, of which tiles cover 16 * vectors keys.
+  template <std::size_t vectors>
+  void weigh(std::int64_t row) const {
+    float* const scores = s.scores + row * block_keys;
+    const bool plain = item.job.soft_cap <= 0.0f && item.job.mask == nullptr && all_visible;
+    __m512 largest[16];
+    for (std::int64_t i = 0; i < 16; ++i) {
+      __m512 v[vectors];
+      float* const at = scores + i * block_keys;
+      for (std::size_t j = 0; j < vectors; ++j) v[j] = _mm512_load_ps(at + 16 * j);
+      if (!plain) {
+        adjust(row + i, v);
+        for (std::size_t j = 0; j < vectors; ++j) _mm512_store_ps(at + 16 * j, v[j]);
+      }
+      __m512 most = _mm512_max_ps(v[0], v[1]);
+      for (std::size_t j = 2; j < vectors; ++j) most = _mm512_max_ps(v[j], most);
+      largest[i] = most;
+    }
+    const __m512 old = _mm512_load_ps(s.max + row);
+    const __m512 now = _mm512_max_ps(largest_lanes(largest), old);
+    // The origin must be a number where nothing has been seen yet.
+    const __m512 origin = _mm512_max_ps(now, _mm512_set1_ps(-__FLT_MAX__));
+    _mm512_store_ps(s.max + row, now);
+    if (!first) {
+      const __mmask16 changed = _mm512_cmp_ps_mask(now, old, _CMP_NEQ_UQ);
+      if (changed != 0) shrink(row, changed, power_of_two(_mm512_sub_ps(old, origin)));
+    }
+    alignas(64) float origins[16];
+    _mm512_store_ps(origins, origin);
+    std::uint16_t* const weights = s.weights + row / 16 * (block_keys / 32) * tile_elements;
+    for (std::int64_t i = 0; i < 16; ++i) {
+      const __m512 from = _mm512_set1_ps(origins[i]);
+      __m512 v[vectors];
+      for (std::size_t j = 0; j < vectors; ++j) {
+        v[j] = power_of_two(_mm512_sub_ps(_mm512_load_ps(scores + i * block_keys + 16 * j), from));
+      }
+      __m512 sum = first ? _mm512_setzero_ps() : _mm512_load_ps(s.sums[row + i]);
+      for (std::size_t j = 0; j < vectors; j += 2) {
+        Simd::store(weights + j / 2 * tile_elements + i * 32, round_pair(v[j], v[j + 1]));
+        sum = _mm512_add_ps(sum, _mm512_add_ps(v[j], v[j + 1]));
+      }
+      _mm512_store_ps(s.sums[row + i], sum);
+    }
+  }
+
+  void run() const {
+    const bool few = covered(keys.end - keys.begin) == 32;
+    for (std::int64_t row = 0; row < item.rows(); row += 16) {
+      if (row % item.padded >= item.queries) continue;
+      if (few) {
+        weigh<2>(row);
+      } else {
+        weigh<4>(row);
+      }
+    }
+  }
+};
 
 void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t* w,
               std::int64_t w_tiles, std::int64_t rows, std::int64_t columns, std::int64_t steps,
@@ -235,6 +353,13 @@ void write_out(const Item& item, const Scratch& s) {
   }
 }
 
+/// For an item whose queries see no key.
+void clear_output(const Item& item, Scratch& s) {
+  const auto count = static_cast<std::size_t>(item.rows());
+  __builtin_memset(s.sums, 0, count * sizeof s.sums[0]);
+  __builtin_memset(s.out, 0, count * static_cast<std::size_t>(item.value_dim) * sizeof(float));
+}
+
 void run(const Item& item) {
   Scratch s;
   KeyRange seen = item.ranges[0];    // by any query
@@ -246,33 +371,31 @@ void run(const Item& item) {
     if (range.begin > common.begin) common.begin = range.begin;
     if (range.end < common.end) common.end = range.end;
   }
-  load_queries(item, s);
-  for (std::int64_t r = 0; r < item.rows(); ++r) {
-    s.max[r] = minus_infinity;
-    _mm512_store_ps(s.sums[r], _mm512_setzero_ps());
-    float* out = s.out + r * item.value_dim;
-    for (std::int64_t d = 0; d < item.value_dim; d += 16) {
-      _mm512_store_ps(out + d, _mm512_setzero_ps());
-    }
+  load_queries(item, item.job.soft_cap > 0.0f ? 1.0f : log2_e, s);
+  for (std::int64_t r = 0; r < item.rows(); r += 16) {
+    _mm512_store_ps(s.max + r, _mm512_set1_ps(minus_infinity));
+    // Sixteen rows that are all padding have no weights.
+    if (r % item.padded < item.queries) continue;
+    __builtin_memset(s.weights + r * block_keys, 0, 16 * block_keys * sizeof *s.weights);
   }
-  __builtin_memset(s.weights, 0, sizeof s.weights);  // rows of the padding stay so
 
   // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
-  for (std::int64_t begin = seen.begin / block_keys * block_keys; begin < seen.end;
-       begin += block_keys) {
+  const std::int64_t start = seen.begin / block_keys * block_keys;
+  for (std::int64_t begin = start; begin < seen.end; begin += block_keys) {
     const std::int64_t end =
         begin + block_keys < item.job.keys ? begin + block_keys : item.job.keys;
+    const std::int64_t tiles = covered(end - begin);
+    const bool first = begin == start;
     load_keys(item, begin, end - begin, s);
-    multiply(s.q, item.dim / 32, s.k, item.dim / 32, item.rows(), block_keys, item.dim / 32, false,
+    multiply(s.q, item.dim / 32, s.k, item.dim / 32, item.rows(), tiles, item.dim / 32, false,
              s.scores, block_keys);
-    const bool all_visible = common.begin <= begin && begin + block_keys <= common.end;
-    for (std::int64_t r = 0; r < item.rows(); ++r) {
-      if (r % item.padded < item.queries) weigh_row(item, r, {begin, end}, all_visible, s);
-    }
+    const bool all_visible = common.begin <= begin && begin + tiles <= common.end;
+    Weigher{item, {begin, end}, first, all_visible, s}.run();
     load_values(item, begin, end - begin, s);
     multiply(s.weights, block_keys / 32, s.v, block_keys / 32, item.rows(), item.value_dim,
-             block_keys / 32, true, s.out, item.value_dim);
+             tiles / 32, !first, s.out, item.value_dim);
   }
+  if (start >= seen.end) clear_output(item, s);
   write_out(item, s);
 }
 

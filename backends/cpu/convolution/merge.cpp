@@ -1,12 +1,11 @@
 #include "merge.hpp"
 
+#include "../elementwise/unary_of.hpp"
 #include "../task.hpp"
 #include "../value_uses.hpp"
 #include "merged_conv2d.hpp"
 
-#include <tenon/ops/activation.hpp>
 #include <tenon/ops/binary.hpp>
-#include <tenon/ops/clamp.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,15 +14,6 @@
 
 namespace tenon::cpu {
 namespace {
-
-UnaryParameters parameters_of(const OpInstance& op) {
-  if (const auto* clamp = op.as<Clamp>()) {
-    return {static_cast<float>(clamp->min), static_cast<float>(clamp->max)};
-  }
-  if (const auto* leaky = op.as<LeakyRelu>()) return {static_cast<float>(leaky->alpha), 0};
-  if (const auto* elu = op.as<Elu>()) return {static_cast<float>(elu->alpha), 0};
-  return {};
-}
 
 class Merger {
  public:
@@ -82,11 +72,11 @@ class Merger {
       merged.has_residual = true;
       step.inputs.push_back(residual);
     } else {
-      const std::optional<Unary> function = find_unary(next.op.def()->name);
-      if (!function || next.inputs.size() != 1) return false;
+      const std::optional<UnaryCall> call = unary_of(next);
+      if (!call) return false;
       merged.has_activation = true;
-      merged.activation = *function;
-      merged.parameters = parameters_of(next.op);
+      merged.activation = call->function;
+      merged.parameters = call->parameters;
     }
     step.output = next.output;
     step.value = next.value;

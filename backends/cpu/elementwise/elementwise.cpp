@@ -10,6 +10,7 @@
 namespace tenon::cpu {
 namespace {
 
+/// fast_gelu, the last, is not the name of an op.
 constexpr std::array<std::string_view, 38> unary_names{
     "neg",        "abs",  "square", "sqrt",     "rsqrt", "reciprocal",  "exp",
     "log",        "tanh", "erf",    "sigmoid",  "relu",  "silu",        "gelu",
@@ -47,6 +48,8 @@ void unary(Unary op, const float* x, float* y, std::int64_t count,
            UnaryParameters parameters) noexcept {
   elementwise_kernels().unary(op, x, y, count, parameters);
 }
+
+UnaryRowsKernel unary_rows_kernel() noexcept { return elementwise_kernels().unary_rows; }
 
 void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
             float* y, std::int64_t count) noexcept {

@@ -48,6 +48,7 @@ enum class Unary : std::uint8_t {
   leaky_relu,  ///< p: the slope below 0
   elu,         ///< p: the factor below 0
   clamp,       ///< to [p, q]
+  fast_gelu,   ///< no op: gelu to an absolute error of 2^-22 max(1, |x|)
 };
 /// Attributes of those that have some.
 struct UnaryParameters {
@@ -61,6 +62,12 @@ std::optional<Binary> find_binary(std::string_view op) noexcept;
 /// y[i] = f(x[i]); y may be x.
 void unary(Unary op, const float* x, float* y, std::int64_t count,
            UnaryParameters parameters = {}) noexcept;
+
+/// y[r * stride + i] = f(y[r * stride + i]) for i < columns of each row r.
+using UnaryRowsKernel = void (*)(Unary op, float* y, std::int64_t stride, std::int64_t rows,
+                                 std::int64_t columns, UnaryParameters parameters) noexcept;
+/// The one of the active instruction set.
+UnaryRowsKernel unary_rows_kernel() noexcept;
 
 /// y[i] = f(a[i * a_step], b[i * b_step]); steps 0 or 1; y may be a or b.
 void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,

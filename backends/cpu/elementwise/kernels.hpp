@@ -38,6 +38,7 @@ struct ElementwiseKernels {
   void (*f32_to_f16)(const float* x, std::uint16_t* y, std::int64_t count) noexcept;
   void (*bf16_to_f32)(const std::uint16_t* x, float* y, std::int64_t count) noexcept;
   void (*f32_to_bf16)(const float* x, std::uint16_t* y, std::int64_t count) noexcept;
+  UnaryRowsKernel unary_rows;
 };
 
 namespace portable {

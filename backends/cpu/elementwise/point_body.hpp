@@ -130,12 +130,24 @@ TENON_INLINE void with_function(Unary op, UnaryParameters parameters, Use use) {
       return use([p](Float x) { return x < set(0.0f) ? exponential_minus_one(x) * p : x; });
     case Unary::clamp:
       return use([p, q](Float x) { return clamp(x, p, q); });
+    case Unary::fast_gelu:
+      return use([](Float x) { return fast_gelu(x); });
   }
 }
 
 void run_unary(Unary op, const float* x, float* y, std::int64_t count,
                UnaryParameters parameters) noexcept {
   with_function(op, parameters, [=](auto f) { map(f, y, count, Array{x}); });
+}
+
+void run_unary_rows(Unary op, float* y, std::int64_t stride, std::int64_t rows,
+                    std::int64_t columns, UnaryParameters parameters) noexcept {
+  with_function(op, parameters, [=](auto f) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = y + r * stride;
+      map(f, row, columns, Array{row});
+    }
+  });
 }
 
 void run_gated(Unary op, const float* gate, const float* up, float* y,

@@ -1,5 +1,6 @@
 #include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
+#include "../matmul/merged_linear.hpp"
 #include "../task.hpp"
 
 #include <tenon/ops/linear.hpp>
@@ -17,21 +18,38 @@ LinearShape linear_shape(const Step& step) {
   return {row_count(step.inputs[0].shape), row_size(step.inputs[0].shape), step.inputs[1].shape[0]};
 }
 
+const Linear& linear_of(const Step& step) {
+  const auto* merged = step.op.as<MergedLinear>();
+  return merged != nullptr ? merged->linear : *step.op.as<Linear>();
+}
+
+Activation activation_of(const Step& step, bool exact) {
+  const auto* merged = step.op.as<MergedLinear>();
+  if (merged == nullptr) return {};
+  const auto [function, parameters] = merged->activation;
+  const bool is_fast = !exact && function == Unary::gelu;
+  return {unary_rows_kernel(), is_fast ? Unary::fast_gelu : function, parameters};
+}
+
 class LinearTask final : public Task {
  public:
   LinearTask(const Step& step, Compiler& compiler)
-      : shape_(linear_shape(step)), x_(step.inputs[0]), weights_(step.inputs[1]), y_(step.output) {
-    const auto* op = step.op.as<Linear>();
+      : shape_(linear_shape(step)),
+        x_(step.inputs[0]),
+        weights_(step.inputs[1]),
+        y_(step.output),
+        activation_(activation_of(step, compiler.exact())) {
+    const Linear& op = linear_of(step);
     std::size_t next = 2;
-    if (op->has_bias) bias_ = step.inputs[next++];
-    if (op->has_residual) residual_ = step.inputs[next];
+    if (op.has_bias) bias_ = step.inputs[next++];
+    if (op.has_residual) residual_ = step.inputs[next];
     compiler.pack(weights_);
     x_step_ = *even_row_step(x_);
     if (!compiler.exact()) {
       form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
     }
     if (form_) {
-      compiler.prepare_rows_of(x_, shape_.rows, shape_.inputs);
+      compiler.prepare_rows_of(x_, *form_, shape_.rows, shape_.inputs);
     } else {
       compiler.working_memory(static_cast<std::int64_t>(dense_scratch_bytes(
           {weights_.shape.dtype(), shape_.rows, shape_.outputs, shape_.inputs}, false)));
@@ -41,6 +59,7 @@ class LinearTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     LinearArgs args;
     PreparedRows rows;
+    RowCopy copy;
     args.weights = context.packed_weights(weights_);
     if (form_) {
       rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared(shape_.rows));
@@ -49,8 +68,10 @@ class LinearTask final : public Task {
       args.x = context.pointer<const float>(x_);
       args.x_stride = x_step_;
       args.scratch = context.working_memory();
+      args.copy = &copy;
     }
     args.rows = shape_.rows;
+    args.activation = activation_;
     args.y = context.pointer<float>(y_);
     args.y_stride = shape_.outputs;
     if (bias_) args.bias = context.pointer<const float>(*bias_);
@@ -66,13 +87,14 @@ class LinearTask final : public Task {
  private:
   LinearShape shape_;
   Operand x_, weights_, y_;
+  Activation activation_;
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0;
 };
 
 std::optional<std::string> refuses(const Step& step) {
-  const auto* op = step.op.as<Linear>();
+  const Linear& op = linear_of(step);
   if (auto why = needs_dtype(step.inputs[0], DType::f32, "x")) return why;
   const Operand& weights = step.inputs[1];
   if (weights.place.kind != Place::Kind::constant) return "w is no constant";
@@ -83,22 +105,24 @@ std::optional<std::string> refuses(const Step& step) {
   if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
   if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
   std::size_t next = 2;
-  if (op->has_bias) {
+  if (op.has_bias) {
     if (auto why = needs_dtype(step.inputs[next], DType::f32, "bias")) return why;
     if (auto why = needs_dense(step.inputs[next++], "bias")) return why;
   }
-  if (op->has_residual) {
+  if (op.has_residual) {
     if (auto why = needs_dense(step.inputs[next], "residual")) return why;
   }
   return std::nullopt;
 }
 
+std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
+  return std::make_unique<LinearTask>(step, compiler);
+}
+
 }  // namespace
 
-extern const Kernel linear_kernel;
-constinit const Kernel linear_kernel{
-    op_def<Linear>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
-      return std::make_unique<LinearTask>(step, compiler);
-    }};
+extern const Kernel linear_kernel, merged_linear_kernel;
+constinit const Kernel linear_kernel{op_def<Linear>, refuses, make};
+constinit const Kernel merged_linear_kernel{op_def<MergedLinear>, refuses, make};
 
 }  // namespace tenon::cpu

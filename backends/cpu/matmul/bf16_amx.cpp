@@ -116,15 +116,6 @@ void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t firs
   }
 }
 
-TENON_INLINE void prefetch_rows(const LinearJob& job, std::int64_t panel, std::int64_t row,
-                                std::int64_t count) {
-  for (std::int64_t r = row; r < row + count; ++r) {
-    const float* y = job.y + r * job.y_stride + 16 * panel;
-    __builtin_prefetch(y, 1);
-    __builtin_prefetch(y + 16, 1);
-  }
-}
-
 }  // namespace
 
 void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
@@ -144,14 +135,13 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
       for (std::int64_t r = 0; r < rows; r += 32) {
         const std::int64_t row = block.first_row + r;
         const std::int64_t count = smaller(32, rows - r);
-        // Outputs fill a cache and more: ask for the lines to be written while the tiles work.
-        if (last == job.inputs) prefetch_rows(job, p, row, count);
         float* sums = job.inputs <= stretch ? scratch.sums : scratch.sums + r * 32;
         const std::uint16_t* x = job.tiles + row / 16 * row_block + k / 32 * tile_elements;
         tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0, sums, 32);
         if (last < job.inputs) continue;
         write_rows(job, p, row, count, sums, 32);
         if (two) write_rows(job, p + 1, row, count, sums + 16, 32);
+        activate(job, p, two ? 2 : 1, row, count);
       }
     }
   }
@@ -160,17 +150,25 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
 
 void round_rows(const float* x, std::int64_t stride, std::int64_t count, std::int64_t inputs,
                 std::uint16_t* tiles) noexcept {
+  // A few tiles at a time: lines of one tile follow one another, those of a row's tiles lie apart.
+  constexpr std::int64_t at_once = 4 * 32;
   const std::int64_t row_block = inputs / 32 * tile_elements;
-  for (std::int64_t r = 0; r < 32; ++r) {
-    std::uint16_t* out = tiles + r / 16 * row_block + r % 16 * 32;
-    for (std::int64_t k = 0; k < inputs; k += 32) {
-      __m512i rounded = _mm512_setzero_si512();
-      if (r < count) {
-        const float* p = x + r * stride + k;
-        rounded = reinterpret_cast<__m512i>(
-            _mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)));
+  for (std::int64_t half = 0; half < 32; half += 16) {
+    std::uint16_t* const out = tiles + half / 16 * row_block;
+    for (std::int64_t first = 0; first < inputs; first += at_once) {
+      const std::int64_t last = smaller(first + at_once, inputs);
+      for (std::int64_t r = 0; r < 16; ++r) {
+        const float* row = x + (half + r) * stride;
+        std::uint16_t* to = out + first / 32 * tile_elements + r * 32;
+        for (std::int64_t k = first; k < last; k += 32, to += tile_elements) {
+          __m512i rounded = _mm512_setzero_si512();
+          if (half + r < count) {
+            rounded = reinterpret_cast<__m512i>(
+                _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + k + 16), _mm512_loadu_ps(row + k)));
+          }
+          Simd::store(to, rounded);
+        }
       }
-      Simd::store(out + k / 32 * tile_elements, rounded);
     }
   }
 }

@@ -242,6 +242,7 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
       }
     }
     write_rows(job, p, block.first_row, rows, sums, 16);
+    activate(job, p, 1, block.first_row, rows);
   }
 }
 
@@ -317,6 +318,7 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
     write_rows(job, p + static_cast<std::int64_t>(i), block.first_row, rows, scratch.sums + 16 * i,
                width);
   }
+  activate(job, p, panels, block.first_row, rows);
 }
 
 template <DType dtype>

@@ -38,8 +38,7 @@ struct BlockTile {
   const float* bias;  ///< added at last, of the tile's columns; or null
   const float* residual;
   std::int64_t residual_step;
-  const float* next_x;  ///< what is read after this tile
-  const float* next_w;
+  const float* next_w;      ///< panels that are read after this one
   std::int64_t next_lines;  ///< of next_w to ask for with every four elements of k
 };
 
@@ -59,8 +58,6 @@ void block_tile(const BlockTile& t) {
   const float* next_w = t.next_w;
   std::int64_t k = 0;
   for (; k + 16 <= t.count; k += 16) {
-    // A line of each of the next tile's rows, and this tile's share of the next panels.
-    for (int r = 0; r < rows; ++r) __builtin_prefetch(t.next_x + r * copy_step + k);
     for (int quad = 0; quad < 16; quad += 4) {
       for (std::int64_t i = 0; i < t.next_lines; ++i, next_w += 16) {
         __builtin_prefetch(next_w, 0, 2);

@@ -164,7 +164,6 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     const std::int64_t end = rows * (t + 1) / tiles;
     const std::int64_t row = block.first_row + r;
     tile.x = copy + r * copy_step;
-    tile.next_x = copy + (t + 1 < tiles ? end * copy_step : 0);
     const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
     const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
@@ -183,28 +182,48 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
       tile.to_step = dense_width;
     }
     run_tile(tile, end - r, now.panels);
+    if (direct) activate(job, now.panel, now.panels, row, end - r);
     r = end;
   }
-  if (done && !direct) write_edge(job, column, block.first_row, rows, sums);
+  if (done && !direct) {
+    write_edge(job, column, block.first_row, rows, sums);
+    activate(job, now.panel, now.panels, block.first_row, rows);
+  }
+}
+
+/// Copies a block's rows from element `first` of k on, unless that is what was copied last.
+void copy_block(const DenseJob& job, const LinearBlock& block, std::int64_t first,
+                std::int64_t last) {
+  if (job.copy != nullptr) {
+    RowCopy& copy = *job.copy;
+    if (copy.first_row == block.first_row && copy.last_row == block.last_row &&
+        copy.first == first) {
+      return;
+    }
+    copy.first_row = block.first_row;
+    copy.last_row = block.last_row;
+    copy.first = first;
+  }
+  const std::int64_t depth = job.blocking.depth;
+  float* to = job.scratch.rows;
+  for (std::int64_t k = first; k < last; k += depth, to += job.blocking.rows * copy_step) {
+    const Left x{job.x + block.first_row * job.x_stride + k * job.x_column, job.x_stride,
+                 job.x_column};
+    copy_rows(x, block.last_row - block.first_row, smaller(depth, last - k), to);
+  }
 }
 
 /// All of `copied` elements from `first` on by panels [begin, end).
 void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begin, std::int64_t end,
                 std::int64_t first) {
-  const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t depth = job.blocking.depth;
   const std::int64_t last = smaller(first + job.blocking.copied, job.inputs);
   const bool waits = job.inputs > job.blocking.copied;
-  float* copy = job.scratch.rows;
-  for (std::int64_t k = first; k < last; k += depth, copy += job.blocking.rows * copy_step) {
-    const Left x{job.x + block.first_row * job.x_stride + k * job.x_column, job.x_stride,
-                 job.x_column};
-    copy_rows(x, rows, smaller(depth, last - k), copy);
-  }
+  copy_block(job, block, first, last);
   for (std::int64_t p = begin; p < end; p += dense_panels) {
     const std::int64_t panels = end - p < dense_panels ? 1 : dense_panels;
     float* sums = job.scratch.sums + (waits ? (p - begin) * job.blocking.rows * 16 : 0);
-    copy = job.scratch.rows;
+    const float* copy = job.scratch.rows;
     std::int64_t k = first;
     do {
       const std::int64_t stop = smaller(k + depth, last);
@@ -266,6 +285,7 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
     tile.store(sums, dense_width);
     write_edge(job, column, row, rows, sums);
   }
+  activate(job, panel, panels, row, rows);
 }
 
 template <int panels, class Weights, class Rows = std::make_integer_sequence<int, few_dense_rows>>

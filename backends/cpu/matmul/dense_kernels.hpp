@@ -38,6 +38,12 @@ struct DenseScratch {
   float* columns;  ///< of a strided right operand: [gathered_panels][inputs + 1][16]
 };
 
+/// What a thread's copy of rows holds from one call to the next, as long as x does not change.
+struct RowCopy {
+  std::int64_t first_row = -1, last_row = -1;
+  std::int64_t first = -1;  ///< element of k
+};
+
 /// y = x W^T + bias + residual on f32 rows.
 struct DenseJob : LinearOperands {
   const float* x;
@@ -45,6 +51,7 @@ struct DenseJob : LinearOperands {
 
   DenseBlocking blocking;
   DenseScratch scratch;
+  RowCopy* copy;  ///< of scratch.rows; null if calls have nothing in common
 };
 
 /// W^T of a DenseJob as an array b[inputs][outputs] with any strides.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "../elementwise/elementwise.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -25,6 +26,13 @@ struct RowNumbers {
   std::int32_t* negative_half_sums;
 };
 
+/// A function of each output.
+struct Activation {
+  UnaryRowsKernel run = nullptr;  ///< null: none
+  Unary function = Unary::relu;
+  UnaryParameters parameters;
+};
+
 /// What calls of `linear` have in common whatever form x has: fields as in PackedWeights and
 /// LinearArgs.
 struct LinearOperands {
@@ -39,6 +47,7 @@ struct LinearOperands {
   const float* bias;
   const float* residual;
   std::int64_t residual_stride;
+  Activation activation;
 };
 
 /// One call of `linear` on prepared rows, as raw pointers. Fields as in PreparedRows.

@@ -70,6 +70,7 @@ Job job_of(const LinearArgs& args) {
   job.bias = args.bias;
   job.residual = args.residual;
   job.residual_stride = args.residual_stride;
+  job.activation = args.activation;
   return job;
 }
 
@@ -80,6 +81,7 @@ DenseJob dense_job(const LinearArgs& args) {
   job.x_column = 1;
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), false, args.scratch);
+  job.copy = args.copy;
   return job;
 }
 

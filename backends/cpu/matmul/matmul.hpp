@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "dense_kernels.hpp"
 #include "packed_weights.hpp"
 #include "prepared_rows.hpp"
 
@@ -9,7 +10,7 @@
 
 namespace tenon::cpu {
 
-/// y[M, N] = x[M, K] * W[N, K]^T + bias[N] + residual[M, N]
+/// y[M, N] = f(x[M, K] * W[N, K]^T + bias[N] + residual[M, N])
 ///
 /// Two precisions, chosen by which input is set:
 ///  * fast:  `prepared` holds x as int8 blocks or bf16 tiles; W is of a block type. Integer dot
@@ -25,7 +26,7 @@ namespace tenon::cpu {
 ///   pool.run([&](Worker& t) { w.pack(file_bytes, t.thread, t.threads); });
 ///
 ///   // Each step; one region, as many layers as wanted inside:
-///   const RowForm form = PreparedRows::preferred_form(M);
+///   const RowForm form = *PreparedRows::form_for(w.dtype(), M, K);
 ///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte
 ///   aligned pool.run([&](Worker& t) {
 ///     prepare_rows(x, K, rows, t.thread, t.threads);
@@ -45,7 +46,10 @@ struct LinearArgs {
   const float* bias = nullptr;             ///< optional
   const float* residual = nullptr;         ///< optional; may be y itself
   std::int64_t residual_stride = 0;
+  Activation activation{};       ///< optional; of the sum of all that
   std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned
+  /// Optional: lets calls of linear_range with the same arguments and scratch use one copy of rows.
+  RowCopy* copy = nullptr;
   Isa isa = active_isa();
 };
 

@@ -138,5 +138,15 @@ TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int6
   }
 }
 
+/// Applies the activation to panels that have just been written.
+TENON_INLINE void activate(const LinearOperands& job, std::int64_t panel, std::int64_t panels,
+                           std::int64_t first_row, std::int64_t rows) {
+  if (job.activation.run == nullptr) return;
+  const std::int64_t column = 16 * panel;
+  job.activation.run(job.activation.function, job.y + first_row * job.y_stride + column,
+                     job.y_stride, rows, smaller(16 * panels, job.outputs - column),
+                     job.activation.parameters);
+}
+
 }  // namespace
 }  // namespace tenon::cpu

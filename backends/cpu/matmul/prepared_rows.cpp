@@ -177,10 +177,15 @@ SecondDigits PreparedRows::second_digits(std::int64_t row) const noexcept {
 
 std::optional<RowForm> PreparedRows::form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
                                               Isa isa) noexcept {
-  const RowForm form = preferred_form(rows, isa);
-  if (is_block(dtype)) return form;
+  // Widening a block type's weights to bf16 costs as much as integer products with these rows.
+  constexpr std::int64_t tiles_of_blocks = 28;
+  constexpr std::int64_t tiles_of_halves = 16;
+  const bool has_tiles = matmul_kernels(isa).tiles != nullptr;
+  if (is_block(dtype)) {
+    return has_tiles && rows >= tiles_of_blocks ? RowForm::bf16 : RowForm::int8;
+  }
   const bool fits_tiles = (dtype == DType::bf16 || dtype == DType::f16) && inputs % 32 == 0;
-  if (fits_tiles && form == RowForm::bf16) return form;
+  if (has_tiles && fits_tiles && rows >= tiles_of_halves) return RowForm::bf16;
   return std::nullopt;
 }
 
@@ -193,10 +198,6 @@ std::size_t PreparedRows::size_bytes(RowForm form, std::int64_t rows,
   measure.inputs_ = inputs;
   measure.carve(carver);
   return carver.used;
-}
-
-RowForm PreparedRows::preferred_form(std::int64_t rows, Isa isa) noexcept {
-  return rows >= 16 && matmul_kernels(isa).tiles != nullptr ? RowForm::bf16 : RowForm::int8;
 }
 
 void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, int thread,

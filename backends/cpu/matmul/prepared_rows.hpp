@@ -52,12 +52,9 @@ struct SecondDigits {
 /// one has zeros there.
 class PreparedRows {
  public:
-  /// The form that `linear` wants for M rows and weights of `dtype` at `isa`: bf16 tiles for
-  /// M >= 16 on AMX, otherwise int8 for block types. Rows of one buffer can feed all block types.
-  static RowForm preferred_form(std::int64_t rows, Isa isa = active_isa()) noexcept;
-
-  /// The form that W[N, K] of `dtype` meets in fast precision; none where rows stay f32: for plain
-  /// types, but for 16-bit ones on AMX, whose tiles round x as they do for block types.
+  /// The form that M rows take for W[N, K] of `dtype` in fast precision: for block types int8, or
+  /// bf16 tiles from 28 rows on where `isa` has AMX; for 16-bit types such tiles from 16 rows on.
+  /// None where rows stay f32. Rows of one buffer can feed all layers that take their form.
   static std::optional<RowForm> form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
                                          Isa isa = active_isa()) noexcept;
 

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "../elementwise/unary_of.hpp"
+
+#include <tenon/lowered.hpp>
+#include <tenon/ops/linear.hpp>
+
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace tenon {
+
+/// A linear layer with the activation behind it: y = f(x W^T + bias + residual). Made by
+/// cpu::merge_linears, never by a program; no op of the registry. Inputs are those of linear.
+struct MergedLinear {
+  static constexpr std::string_view name = "merged_linear";
+  static constexpr int min_inputs = 2, max_inputs = 4;
+  Linear linear;
+  cpu::UnaryCall activation;
+  static constexpr auto fields = std::tuple{};
+
+  Shape infer(std::span<const Shape> in) const;
+};
+TENON_DECLARE_OP(MergedLinear);
+
+namespace cpu {
+
+/// Makes one step of each linear layer whose result only the activation behind it reads, within
+/// loops too. `leaves` are what others read after `steps`.
+void merge_linears(std::vector<Step>& steps, std::span<const Operand> leaves);
+
+}  // namespace cpu
+}  // namespace tenon

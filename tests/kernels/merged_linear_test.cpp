@@ -1,0 +1,91 @@
+// Which linear layers become one step with the activation behind them, and that this changes no
+// result.
+#include "backends/cpu/matmul/merged_linear.hpp"
+
+#include <tenon/graph.hpp>
+#include <tenon/lowered.hpp>
+#include <tenon/nn.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+
+#include <functional>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::cpu {
+namespace {
+
+using Results = std::vector<Tensor>;
+
+/// The merged steps of `make`'s results for x [4, 32] and a weight of [32, 32], loops included.
+std::size_t merged(const std::function<Results(Graph&, const Tensor& x)>& make) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({4, 32}, f32));
+  const Results results = make(graph, x);
+  const Shape input = x.shape();
+  Lowered lowered = lower(graph.program(results), {&input, 1});
+  merge_linears(lowered.steps, edges(lowered, lowered.steps).writes);
+  const std::function<std::size_t(const std::vector<Step>&)> count =
+      [&](const std::vector<Step>& steps) {
+        std::size_t found = 0;
+        for (const Step& step : steps) {
+          if (step.kind == Step::Kind::loop) {
+            found += count(step.body);
+          } else if (step.op.as<MergedLinear>() != nullptr) {
+            ++found;
+          }
+        }
+        return found;
+      };
+  return count(lowered.steps);
+}
+
+Tensor layer(Graph& graph, const Tensor& x, const char* name) {
+  return linear(x, graph.constant(name, Shape({32, 32}, f32)));
+}
+
+TEST_CASE("merge_linears: a layer takes over the activation that alone reads it") {
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          const Tensor h = gelu(layer(graph, x, "w1"));
+          return {layer(graph, h, "w2") + h};
+        }) == 1);
+}
+
+TEST_CASE("merge_linears: a result that others read stays") {
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          const Tensor sums = layer(graph, x, "w1");
+          return {relu(sums) + sums};
+        }) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          const Tensor sums = layer(graph, x, "w1");
+          return {relu(sums), sums};
+        }) == 0);
+}
+
+TEST_CASE("merge_linears: not what takes rows for its input") {
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          return {softmax(layer(graph, x, "w1"), -1)};
+        }) == 0);
+}
+
+struct Layer {
+  Tensor weight;
+  TENON_FIELDS(weight)
+};
+
+TEST_CASE("merge_linears: layers that repeat are merged in their loop") {
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          std::vector<Layer> layers;
+          for (const char* name : {"layer.0.w", "layer.1.w", "layer.2.w"}) {
+            layers.push_back({graph.constant(name, Shape({32, 32}, f32))});
+          }
+          return {repeat(layers, x, [](const Layer& l, const Tensor&, const Tensor& carried) {
+            return gelu(linear(carried, l.weight)) + carried;
+          })};
+        }) == 1);
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,3 +1,5 @@
+#include "json_writer.hpp"
+
 #include <tenon/trace.hpp>
 
 #include <algorithm>
@@ -5,9 +7,6 @@
 #include <ostream>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace tenon {
 
@@ -45,27 +44,27 @@ std::size_t Trace::size() const {
 void Trace::write(std::ostream& out) const {
   using Micros = std::chrono::duration<double, std::micro>;
   const std::scoped_lock lock(state_->mutex);
-  nlohmann::json events = nlohmann::json::array();
+  JsonWriter json;  // names may come from files: whatever is no UTF-8 is replaced
+  const auto begin_event = [&](const char* kind, std::size_t track) {
+    json.begin_object().member("ph", kind).member("pid", 1).member("tid", track + 1);
+  };
+  json.begin_object().member("displayTimeUnit", "ns").key("traceEvents").begin_array();
   for (std::size_t i = 0; i < state_->tracks.size(); ++i) {
-    events.push_back({{"ph", "M"},
-                      {"name", "thread_name"},
-                      {"pid", 1},
-                      {"tid", i + 1},
-                      {"args", {{"name", state_->tracks[i]}}}});
+    begin_event("M", i);
+    json.member("name", "thread_name").key("args");
+    json.begin_object().member("name", state_->tracks[i]).end_object().end_object();
   }
   for (const State::Event& event : state_->events) {
-    events.push_back({{"ph", "X"},
-                      {"name", event.name},
-                      {"pid", 1},
-                      {"tid", event.track + 1},
-                      {"ts", Micros(event.begin - state_->origin).count()},
-                      {"dur", Micros(event.end - event.begin).count()},
-                      {"args", event.facts}});
+    begin_event("X", event.track);
+    json.member("name", event.name);
+    json.member("ts", Micros(event.begin - state_->origin).count());
+    json.member("dur", Micros(event.end - event.begin).count());
+    json.key("args").begin_object();
+    for (const auto& [name, fact] : event.facts) json.member(name, fact);
+    json.end_object().end_object();
   }
-  // Names may come from files: whatever is no UTF-8 is replaced.
-  out << nlohmann::json({{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}})
-             .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-      << '\n';
+  json.end_array().end_object();
+  out << json.text() << '\n';
 }
 
 }  // namespace tenon

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,10 +15,10 @@ std::string JsonValue::path() const {
     way.push_back(value);
   }
   std::string text;
-  for (auto value = way.rbegin(); value != way.rend(); ++value) {
-    const std::string_view key = (*value)->key_;
+  for (const JsonValue* const value : std::views::reverse(way)) {
+    const std::string_view key = value->key_;
     text += '/';
-    text += key.empty() ? std::to_string((*value)->index_) : std::string(key);
+    text += key.empty() ? std::to_string(value->index_) : std::string(key);
   }
   return text.empty() ? "/" : text;
 }

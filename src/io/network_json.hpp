@@ -2,6 +2,7 @@
 #pragma once
 
 #include "json_reader.hpp"
+#include "json_writer.hpp"
 
 #include <tenon/io/network.hpp>
 #include <tenon/program.hpp>
@@ -14,8 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 namespace tenon::io::network {
 
 inline constexpr std::string_view format_name = "tenon-network";
@@ -23,10 +22,8 @@ inline constexpr std::int64_t version = 1;
 inline constexpr std::uint64_t max_json_bytes = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t raw_alignment = 64;  ///< of every constant's offset
 
-using OrderedJson = nlohmann::ordered_json;
-
-OrderedJson type_json(const Shape& shape);
-OrderedJson attribute_json(const AttributeValue& value);
+void write_type(JsonWriter& json, const Shape& shape);
+void write_attribute(JsonWriter& json, const AttributeValue& value);
 /// One function, one line of text per parameter and node; `indent` before each line.
 std::string function_text(const Function& function);
 

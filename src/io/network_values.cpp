@@ -26,16 +26,17 @@ constexpr std::string_view words_of_reals[] = {"nan", "inf", "-inf"};
 
 }  // namespace
 
-OrderedJson type_json(const Shape& shape) {
-  OrderedJson sizes = OrderedJson::array();
+void write_type(JsonWriter& json, const Shape& shape) {
+  json.begin_object().member("dtype", name(shape.dtype()));
+  json.key("shape").begin_array();
   for (const std::int64_t dim : shape.dims()) {
     if (is_static(dim)) {
-      sizes.push_back(dim);
+      json.value(dim);
     } else {
-      sizes.push_back(is_symbol(dim) ? std::string(symbol_name(dim).text()) : std::string("_"));
+      json.value(is_symbol(dim) ? symbol_name(dim).text() : std::string_view("_"));
     }
   }
-  return {{"dtype", name(shape.dtype())}, {"shape", std::move(sizes)}};
+  json.end_array().end_object();
 }
 
 Shape read_type(const JsonValue& type, WordBudget& words) {
@@ -66,22 +67,28 @@ Shape read_type(const JsonValue& type, WordBudget& words) {
   return type.locate([&] { return Shape(dims, *dtype); });
 }
 
-OrderedJson attribute_json(const AttributeValue& value) {
-  return std::visit(
-      [](const auto& held) -> OrderedJson {
+void write_attribute(JsonWriter& json, const AttributeValue& value) {
+  std::visit(
+      [&](const auto& held) {
         using T = std::decay_t<decltype(held)>;
         if constexpr (std::is_same_v<T, double>) {
-          if (std::isnan(held)) return words_of_reals[0];
-          if (std::isinf(held)) return words_of_reals[held > 0 ? 1 : 2];
-          return held;
+          if (std::isnan(held)) {
+            json.value(words_of_reals[0]);
+          } else if (std::isinf(held)) {
+            json.value(words_of_reals[held > 0 ? 1 : 2]);
+          } else {
+            json.value(held);
+          }
         } else if constexpr (std::is_same_v<T, Name>) {
-          return held.text();
+          json.value(held.text());
         } else if constexpr (std::is_same_v<T, DType>) {
-          return name(held);
+          json.value(name(held));
         } else if constexpr (std::is_same_v<T, IntList>) {
-          return std::vector<std::int64_t>(held.begin(), held.end());
+          json.begin_array();
+          for (const std::int64_t item : held) json.value(item);
+          json.end_array();
         } else {
-          return held;
+          json.value(held);
         }
       },
       value);
@@ -164,7 +171,7 @@ Name WordBudget::intern(const JsonValue& place, const std::string& text) {
     }
     words_.insert(text);
   }
-  return Name(text);
+  return {text};
 }
 
 }  // namespace tenon::io::network

@@ -1,4 +1,5 @@
 #include "atomic_file.hpp"
+#include "json_writer.hpp"
 #include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
@@ -21,74 +22,83 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-OrderedJson names_json(const Function& function, const std::vector<ValueId>& ids) {
-  OrderedJson names = OrderedJson::array();
-  for (const ValueId id : ids) names.push_back(function.values[id].name);
-  return names;
+void write_names(JsonWriter& json, const Function& function, const std::vector<ValueId>& ids) {
+  json.begin_array();
+  for (const ValueId id : ids) json.value(function.values[id].name);
+  json.end_array();
 }
 
-OrderedJson parameter_json(const Value& parameter) {
-  OrderedJson json{{"name", parameter.name}};
-  if (parameter.kind == ValueKind::scope) json["kind"] = "scope";
-  if (parameter.shape) json["type"] = type_json(*parameter.shape);
-  return json;
+void write_parameter(JsonWriter& json, const Value& parameter) {
+  json.begin_object().member("name", parameter.name);
+  if (parameter.kind == ValueKind::scope) json.member("kind", "scope");
+  if (parameter.shape) write_type(json.key("type"), *parameter.shape);
+  json.end_object();
 }
 
-OrderedJson node_json(const Function& function, const Instruction& instruction) {
-  const Value& result = function.values[instruction.result];
-  OrderedJson json{{"name", result.name}};
-  const auto word = [&](const char* op) { json["op"] = op; };
-  OrderedJson attributes = OrderedJson::object();
+/// What follows the name: the op and what selects it.
+void write_word(JsonWriter& json, const Instruction& instruction) {
+  json.key("op");
   switch (instruction.kind) {
-    case Kind::op: {
-      const OpInstance& op = instruction.op;
-      json["op"] = op.def()->name;
-      for (const AttributeField& field : op.def()->fields) {
-        const AttributeValue held = field.get(op.attributes());
-        if (same_attribute(held, field.get(op.def()->defaults))) continue;
-        attributes[std::string(field.name)] = attribute_json(held);
-      }
+    case Kind::op:
+      json.value(instruction.op.def()->name);
       break;
-    }
     case Kind::constant:
-      word("const");
-      json["constant"] = instruction.text;
+      json.value("const").member("constant", instruction.text);
       break;
     case Kind::scope:
-      word("scope");
-      json["prefix"] = instruction.text;
+      json.value("scope").member("prefix", instruction.text);
       break;
     case Kind::pack:
-      word("pack");
+      json.value("pack");
       break;
     case Kind::item:
-      word("item");
-      json["index"] = instruction.index;
+      json.value("item").member("index", instruction.index);
       break;
     case Kind::repeat:
-      word("repeat");
-      json["function"] = instruction.function;
-      json["count"] = instruction.count;
-      if (instruction.first != 0) json["first"] = instruction.first;
+      json.value("repeat").member("function", instruction.function);
+      json.member("count", instruction.count);
+      if (instruction.first != 0) json.member("first", instruction.first);
       break;
     case Kind::call:
-      word("call");
-      json["function"] = instruction.function;
+      json.value("call").member("function", instruction.function);
       break;
   }
-  if (!instruction.operands.empty()) json["inputs"] = names_json(function, instruction.operands);
-  if (!attributes.empty()) json["attributes"] = std::move(attributes);
-  if (result.shape) json["type"] = type_json(*result.shape);
-  return json;
 }
 
-/// An array with one item a line.
-template <class Items, class ToJson>
-void append_list(std::string& text, std::string_view indent, const Items& items, ToJson&& to_json) {
+/// The attributes that differ from the op's defaults, if there are any.
+void write_attributes(JsonWriter& json, const OpInstance& op) {
+  bool any = false;
+  for (const AttributeField& field : op.def()->fields) {
+    const AttributeValue held = field.get(op.attributes());
+    if (same_attribute(held, field.get(op.def()->defaults))) continue;
+    if (!any) json.key("attributes").begin_object();
+    any = true;
+    write_attribute(json.key(field.name), held);
+  }
+  if (any) json.end_object();
+}
+
+void write_node(JsonWriter& json, const Function& function, const Instruction& instruction) {
+  const Value& result = function.values[instruction.result];
+  json.begin_object().member("name", result.name);
+  write_word(json, instruction);
+  if (!instruction.operands.empty()) {
+    write_names(json.key("inputs"), function, instruction.operands);
+  }
+  if (instruction.kind == Kind::op) write_attributes(json, instruction.op);
+  if (result.shape) write_type(json.key("type"), *result.shape);
+  json.end_object();
+}
+
+/// An array with one item a line; `write` puts an item into a JsonWriter.
+template <class Items, class Write>
+void append_list(std::string& text, std::string_view indent, const Items& items, Write&& write) {
   text += '[';
   bool first = true;
   for (const auto& item : items) {
-    text += fmt::format("{}\n{}  {}", first ? "" : ",", indent, to_json(item).dump());
+    JsonWriter json;
+    write(json, item);
+    text += fmt::format("{}\n{}  {}", first ? "" : ",", indent, json.text());
     first = false;
   }
   text += first ? "]" : fmt::format("\n{}]", indent);
@@ -98,22 +108,21 @@ void append_list(std::string& text, std::string_view indent, const Items& items,
 
 std::string function_text(const Function& function) {
   std::string text = fmt::format("    {{\n      \"name\": {},\n      \"parameters\": ",
-                                 OrderedJson(function.name).dump());
+                                 json_string(function.name));
   const std::span parameters(function.values.data(), function.parameter_count);
-  append_list(text, "      ", parameters, parameter_json);
+  append_list(text, "      ", parameters, write_parameter);
   text += ",\n      \"nodes\": ";
   append_list(text, "      ", function.body,
-              [&](const Instruction& node) { return node_json(function, node); });
-  text += fmt::format(",\n      \"results\": {}\n    }}",
-                      names_json(function, function.results).dump());
+              [&](JsonWriter& json, const Instruction& node) { write_node(json, function, node); });
+  JsonWriter results;
+  write_names(results, function, function.results);
+  text += fmt::format(",\n      \"results\": {}\n    }}", results.text());
   return text;
 }
 
 }  // namespace network
 
 namespace {
-
-using network::OrderedJson;
 
 struct Constant {
   std::string name;
@@ -142,21 +151,31 @@ std::vector<Constant> constants_of(const Network& net, const std::string& where)
   return constants;
 }
 
-/// Writes one constant and returns its line of the table.
-OrderedJson write_constant(AtomicFile& raw, const Constant& constant) {
+/// What the table says of a constant.
+struct Line {
+  const Constant* constant;
+  Shape shape;
+  std::uint64_t offset, checksum;
+};
+
+Line write_constant(AtomicFile& raw, const Constant& constant) {
   raw.write_zeros((network::raw_alignment - raw.size() % network::raw_alignment) %
                   network::raw_alignment);
   const HostBuffer dense =
       constant.data.is_contiguous() ? constant.data : constant.data.contiguous();
   const std::span bytes(dense.bytes(), static_cast<std::size_t>(dense.shape().bytes()));
-  OrderedJson json{{"name", constant.name},
-                   {"type", network::type_json(dense.shape())},
-                   {"offset", raw.size()},
-                   {"size_bytes", bytes.size()},
-                   {"xxh3", fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()))}};
-  if (constant.folded) json["folded"] = true;
+  Line line{&constant, dense.shape(), raw.size(), XXH3_64bits(bytes.data(), bytes.size())};
   raw.write(bytes);
-  return json;
+  return line;
+}
+
+void write_line(JsonWriter& json, const Line& line) {
+  json.begin_object().member("name", line.constant->name);
+  network::write_type(json.key("type"), line.shape);
+  json.member("offset", line.offset).member("size_bytes", line.shape.bytes());
+  json.member("xxh3", fmt::format("{:016x}", line.checksum));
+  if (line.constant->folded) json.member("folded", true);
+  json.end_object();
 }
 
 /// How the JSON names RAW: by its way from the JSON's folder where it lies in there, else by its
@@ -181,38 +200,38 @@ void save(const Network& net, const std::filesystem::path& json_path,
   Program checked = program;
   verify(checked);  // what is written can be read
   const std::vector<Constant> constants = constants_of(net, where);
-  try {
-    AtomicFile raw(raw_path);
-    std::vector<OrderedJson> table;
-    for (const Constant& constant : constants) table.push_back(write_constant(raw, constant));
-
-    const auto quoted = [](const std::string& word) { return OrderedJson(word).dump(); };
-    std::string text = fmt::format(
-        "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"opset\": {},\n"
-        "  \"entry\": {},\n",
-        network::format_name, network::version, quoted(program.name), program.opset,
-        quoted(program.entry));
-    if (!program.weights_file.empty() || !program.weights_sha256.empty()) {
-      const OrderedJson companion{{"file", program.weights_file},
-                                  {"sha256", program.weights_sha256}};
-      text += fmt::format("  \"weights\": {},\n", companion.dump());
-    }
-    const OrderedJson raw_json{{"file", raw_name(json_path, raw_path)}, {"size_bytes", raw.size()}};
-    text += fmt::format("  \"raw\": {},\n  \"constants\": ", raw_json.dump());
-    network::append_list(text, "  ", table, [](const OrderedJson& line) { return line; });
-    text += ",\n  \"functions\": [";
-    for (std::size_t i = 0; i < program.functions.size(); ++i) {
-      text += (i == 0 ? "\n" : ",\n") + network::function_text(program.functions[i]);
-    }
-    text += "\n  ]\n}\n";
-
-    AtomicFile json(json_path);
-    json.write(text);
-    raw.commit();
-    json.commit();
-  } catch (const nlohmann::json::exception&) {
-    throw Error(Errc::bad_encoding, where, "a name of the network is not UTF-8");
+  const std::string raw_file = raw_name(json_path, raw_path);
+  if (!is_utf8(raw_file)) {
+    throw Error(Errc::bad_encoding, where,
+                fmt::format("the name of RAW, {}, is not UTF-8", quote_name(raw_file)));
   }
+
+  AtomicFile raw(raw_path);
+  std::vector<Line> table;
+  for (const Constant& constant : constants) table.push_back(write_constant(raw, constant));
+
+  std::string text = fmt::format(
+      "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"opset\": {},\n"
+      "  \"entry\": {},\n",
+      network::format_name, network::version, json_string(program.name), program.opset,
+      json_string(program.entry));
+  if (!program.weights_file.empty() || !program.weights_sha256.empty()) {
+    text += fmt::format("  \"weights\": {{\"file\":{},\"sha256\":{}}},\n",
+                        json_string(program.weights_file), json_string(program.weights_sha256));
+  }
+  text += fmt::format("  \"raw\": {{\"file\":{},\"size_bytes\":{}}},\n  \"constants\": ",
+                      json_string(raw_file), raw.size());
+  network::append_list(text, "  ", table, write_line);
+  text += ",\n  \"functions\": [";
+  for (std::size_t i = 0; i < program.functions.size(); ++i) {
+    text += (i == 0 ? "\n" : ",\n") + network::function_text(program.functions[i]);
+  }
+  text += "\n  ]\n}\n";
+
+  AtomicFile json(json_path);
+  json.write(text);
+  raw.commit();
+  json.commit();
 }
 
 }  // namespace

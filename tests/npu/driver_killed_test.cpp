@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 // As slow as its clock says: a run takes about a second, so that the end comes in its midst.
 constexpr const char* slow =
     "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&freq=1MHz&lat=65535&pace=real";
-constexpr std::chrono::seconds deadline{10};
+constexpr std::chrono::seconds deadline{120};
 
 Network network() {
   return make_network(

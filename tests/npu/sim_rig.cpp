@@ -9,7 +9,7 @@ namespace tenon::npu::testing {
 namespace {
 
 constexpr std::uint32_t ring_size = 16;
-constexpr std::chrono::seconds patience{60};
+constexpr std::chrono::seconds patience{300};
 
 DevicePtr open(const std::string& params) {
   register_npu_sim();

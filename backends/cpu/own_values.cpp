@@ -6,8 +6,6 @@
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/softmax.hpp>
 
-#include <algorithm>
-
 namespace tenon::cpu {
 namespace {
 
@@ -45,18 +43,8 @@ void keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_
 std::int64_t keep_own_values(const Lowered& program, std::span<const Step> steps,
                              std::vector<Step>& own) {
   std::int64_t used = 0;
-  keep(own, edges(program, steps).writes, used);
-  auto loop = own.begin();
-  for (const Step& step : steps) {
-    if (step.kind != Step::Kind::loop) continue;
-    loop = std::ranges::find(loop, own.end(), Step::Kind::loop, &Step::kind);
-    // What follows reads some of what a loop writes, and so does its next iteration.
-    std::vector<Operand> leaves = edges(program, {&step, 1}).writes;
-    const std::vector<Operand> carried = edges(program, step.body).reads;
-    leaves.insert(leaves.end(), carried.begin(), carried.end());
-    keep(loop->body, leaves, used);
-    ++loop;
-  }
+  for_each_stretch(program, steps, own,
+                   [&](auto& stretch, auto leaves) { keep(stretch, leaves, used); });
   return used;
 }
 

@@ -13,8 +13,7 @@ namespace tenon::cpu {
 /// memory (Place::Kind::scratch): every thread computes all of them, which takes less time than the
 /// barriers around them. Returns the bytes of that memory.
 ///
-/// `own` are the steps to change. Other passes made them from `steps` of the program, and left its
-/// loops in their order, with nothing read that was not read before.
+/// `own` are the steps to change; see for_each_stretch.
 std::int64_t keep_own_values(const Lowered& program, std::span<const Step> steps,
                              std::vector<Step>& own);
 

@@ -234,7 +234,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   if (int8 != nullptr) {
     quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
   }
-  merge_linears(own, leaves);
+  merge_linears(program, steps, own);
   put_channels_last(own, leaves);
   split_batches(own);
   if (pool->threads() > 1) compiled->own_value_bytes = keep_own_values(program, steps, own);

@@ -74,4 +74,21 @@ std::vector<WrittenValue> trace_values(std::span<const Step> steps,
   return Tracer(steps).run(leaves);
 }
 
+void for_each_stretch(
+    const Lowered& program, std::span<const Step> steps, std::vector<Step>& own,
+    const std::function<void(std::vector<Step>&, std::span<const Operand> leaves)>& pass) {
+  auto loop = own.begin();
+  for (const Step& step : steps) {
+    if (step.kind != Step::Kind::loop) continue;
+    loop = std::ranges::find(loop, own.end(), Step::Kind::loop, &Step::kind);
+    // What follows reads some of what a loop writes, and so does its next iteration.
+    std::vector<Operand> leaves = edges(program, {&step, 1}).writes;
+    const std::vector<Operand> carried = edges(program, step.body).reads;
+    leaves.insert(leaves.end(), carried.begin(), carried.end());
+    pass(loop->body, leaves);
+    ++loop;
+  }
+  pass(own, edges(program, steps).writes);
+}
+
 }  // namespace tenon::cpu

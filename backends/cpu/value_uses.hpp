@@ -6,6 +6,7 @@
 #include <tenon/lowered.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,5 +26,12 @@ struct WrittenValue {
 /// `leaves` are what others read afterwards (StretchEdges::writes).
 std::vector<WrittenValue> trace_values(std::span<const Step> steps,
                                        std::span<const Operand> leaves);
+
+/// Calls pass(stretch, leaves) for the straight stretches of `own`: itself, and the body of each of
+/// its loops. Other passes made `own` from `steps` of the program, and kept its loops in their
+/// order.
+void for_each_stretch(
+    const Lowered& program, std::span<const Step> steps, std::vector<Step>& own,
+    const std::function<void(std::vector<Step>&, std::span<const Operand> leaves)>& pass);
 
 }  // namespace tenon::cpu

@@ -16,27 +16,6 @@ Shape MergedLinear::infer(std::span<const Shape> in) const { return linear.infer
 namespace cpu {
 namespace {
 
-void add_reads(const Step& step, std::vector<Operand>& reads) {
-  reads.insert(reads.end(), step.inputs.begin(), step.inputs.end());
-  for (const Step& inner : step.body) add_reads(inner, reads);
-}
-
-/// What an iteration reads of an earlier one, or of what came before the loop.
-void add_carried(std::span<const Step> body, std::vector<Operand>& reads) {
-  std::vector<Operand> live;
-  for (const Step& step : body) {
-    if (step.kind == Step::Kind::loop) {
-      add_reads(step, reads);
-      continue;
-    }
-    for (const Operand& input : step.inputs) {
-      if (std::ranges::find(live, input) == live.end()) reads.push_back(input);
-    }
-    std::erase_if(live, [&](const Operand& value) { return overlap(value, step.output); });
-    live.push_back(step.output);
-  }
-}
-
 /// Whether other threads may still read what the merged step writes.
 bool overwrites_input(const Step& linear, const Operand& output) {
   return std::ranges::any_of(linear.inputs, [&](const Operand& input) {
@@ -68,17 +47,8 @@ void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
 
 }  // namespace
 
-void merge_linears(std::vector<Step>& steps, std::span<const Operand> leaves) {
-  std::vector<Operand> read_later(leaves.begin(), leaves.end());
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    if (steps[i].kind == Step::Kind::loop) {
-      std::vector<Operand> read = read_later;
-      add_carried(steps[i].body, read);
-      merge_linears(steps[i].body, read);
-    }
-    add_reads(steps[i], read_later);
-  }
-  merge(steps, leaves);
+void merge_linears(const Lowered& program, std::span<const Step> steps, std::vector<Step>& own) {
+  for_each_stretch(program, steps, own, merge);
 }
 
 }  // namespace cpu

@@ -27,9 +27,9 @@ TENON_DECLARE_OP(MergedLinear);
 
 namespace cpu {
 
-/// Makes one step of each linear layer whose result only the activation behind it reads, within
-/// loops too. `leaves` are what others read after `steps`.
-void merge_linears(std::vector<Step>& steps, std::span<const Operand> leaves);
+/// Makes one step of each linear layer whose result only the activation behind it reads. `own` are
+/// the steps to change; see for_each_stretch.
+void merge_linears(const Lowered& program, std::span<const Step> steps, std::vector<Step>& own);
 
 }  // namespace cpu
 }  // namespace tenon

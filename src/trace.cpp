@@ -1,4 +1,5 @@
 #include "json_writer.hpp"
+#include "memory_errors.hpp"
 
 #include <tenon/trace.hpp>
 
@@ -44,27 +45,30 @@ std::size_t Trace::size() const {
 void Trace::write(std::ostream& out) const {
   using Micros = std::chrono::duration<double, std::micro>;
   const std::scoped_lock lock(state_->mutex);
-  JsonWriter json;  // names may come from files: whatever is no UTF-8 is replaced
-  const auto begin_event = [&](const char* kind, std::size_t track) {
-    json.begin_object().member("ph", kind).member("pid", 1).member("tid", track + 1);
-  };
-  json.begin_object().member("displayTimeUnit", "ns").key("traceEvents").begin_array();
-  for (std::size_t i = 0; i < state_->tracks.size(); ++i) {
-    begin_event("M", i);
-    json.member("name", "thread_name").key("args");
-    json.begin_object().member("name", state_->tracks[i]).end_object().end_object();
-  }
-  for (const State::Event& event : state_->events) {
-    begin_event("X", event.track);
-    json.member("name", event.name);
-    json.member("ts", Micros(event.begin - state_->origin).count());
-    json.member("dur", Micros(event.end - event.begin).count());
-    json.key("args").begin_object();
-    for (const auto& [name, fact] : event.facts) json.member(name, fact);
-    json.end_object().end_object();
-  }
-  json.end_array().end_object();
-  out << json.text() << '\n';
+  const std::string text = with_memory_errors("Trace::write", [&] {
+    JsonWriter json;  // names may come from files: whatever is no UTF-8 is replaced
+    const auto begin_event = [&](const char* kind, std::size_t track) {
+      json.begin_object().member("ph", kind).member("pid", 1).member("tid", track + 1);
+    };
+    json.begin_object().member("displayTimeUnit", "ns").key("traceEvents").begin_array();
+    for (std::size_t i = 0; i < state_->tracks.size(); ++i) {
+      begin_event("M", i);
+      json.member("name", "thread_name").key("args");
+      json.begin_object().member("name", state_->tracks[i]).end_object().end_object();
+    }
+    for (const State::Event& event : state_->events) {
+      begin_event("X", event.track);
+      json.member("name", event.name);
+      json.member("ts", Micros(event.begin - state_->origin).count());
+      json.member("dur", Micros(event.end - event.begin).count());
+      json.key("args").begin_object();
+      for (const auto& [name, fact] : event.facts) json.member(name, fact);
+      json.end_object().end_object();
+    }
+    json.end_array().end_object();
+    return json.take();
+  });
+  out << text << '\n';
 }
 
 }  // namespace tenon

@@ -73,7 +73,8 @@ std::array<bool, isa_count> detect() {
                       bit(extended.ebx, 30) && bit(extended.ebx, 31);
   const bool vnni = avx512 && bit(extended.ecx, 11);
   const bool bf16 = bit(extended1.eax, 5);
-  const bool amx = vnni && bf16 && tiles && bit(extended.edx, 22) && bit(extended.edx, 24);
+  const bool amx = vnni && bf16 && tiles && bit(extended.edx, 22) && bit(extended.edx, 24) &&
+                   bit(extended.edx, 25);
 
   has[static_cast<int>(Isa::avx2)] = avx2;
   has[static_cast<int>(Isa::avx_vnni)] = avx2 && bit(extended1.eax, 4);

@@ -14,7 +14,7 @@ enum class Isa : std::uint8_t {
   avx_vnni,     ///< avx2 and 256-bit integer dot products
   avx512,       ///< AVX-512 F, BW, DQ, VL
   avx512_vnni,  ///< avx512 and 512-bit integer dot products
-  amx,          ///< avx512_vnni, AVX512-BF16 and AMX bf16 tiles
+  amx,          ///< avx512_vnni, AVX512-BF16 and AMX tiles of bf16 and int8
 };
 
 inline constexpr int isa_count = static_cast<int>(Isa::amx) + 1;

@@ -182,14 +182,18 @@ void check(Random& random, std::int64_t batch) {
     REQUIRE(got.size() == want.size());
     if (first.empty()) first = got;
     CHECK(got == first);
-    double most = 0, worst = 0;
+    double most = 0, worst = 0, square = 0, square_error = 0;
     for (std::size_t i = 0; i < want.size(); ++i) {
+      const double error = got[i] - want[i];
       most = std::max(most, std::abs(want[i]));
-      worst = std::max(worst, std::abs(got[i] - want[i]));
+      worst = std::max(worst, std::abs(error));
+      square += want[i] * want[i];
+      square_error += error * error;
     }
-    // Where f32 rounds a sum to the other side of a half, a code differs by one; their mean hardly,
-    // but of a small image.
-    CHECK(worst <= 0.02 * most);
+    // Where f32 rounds a sum to the other side of a half, a code differs by one, and in small
+    // images some that follow from it.
+    CHECK(worst <= 0.05 * most);
+    CHECK(std::sqrt(square_error) <= 0.02 * std::sqrt(square));
   }
 }
 

@@ -53,7 +53,7 @@ void ConvolutionPlan::flatten(const Convolution& conv) {
   columns.inputs = columns.outputs = pixels;
 }
 
-void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, std::int64_t cached) {
+void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, const Caches& caches) {
   const std::int64_t bands = (grid.channels + 31) / 32;
   const std::int64_t groups = conv.filter.packed_groups();
   const std::int64_t pixels = grid.images * grid.rows * grid.columns;
@@ -63,7 +63,8 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, std:
   const std::int64_t image_size = pixels * rows.stride * columns.stride * channels;
   const std::int64_t filter_size = bands * 32 * conv.filter.panel_elements() / 16;
   // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
-  const bool prefers_channels = filter_size > image_size && filter_size > 2 * cached;
+  const std::int64_t taps = caches.gathers ? rows.taps * columns.taps : 1;
+  const bool prefers_channels = filter_size > image_size * taps && filter_size > caches.large;
   const bool by_channels = threads > 1 && bands >= threads &&
                            (prefers_channels || imbalance(lines, threads) > 1.1) &&
                            imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
@@ -72,10 +73,10 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, std:
     return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
   };
   if (by_channels) {
-    grid.channel_parts = rounded(filter_size / cached, bands);
+    grid.channel_parts = rounded(filter_size / caches.cached, bands);
     return;
   }
-  const std::int64_t parts = std::max<std::int64_t>(image_size / cached, 1);
+  const std::int64_t parts = std::max<std::int64_t>(image_size / caches.cached, 1);
   if (by_columns) {
     grid.column_parts = rounded(parts / grid.images, (grid.columns + 13) / 14);
   } else {

@@ -32,9 +32,14 @@ struct ConvolutionPlan {
 
   /// Where a pixel of the output is one of the image, all pixels become one row.
   void flatten(const Convolution& conv);
-  /// Divides the work for threads, and for caches: `cached` elements of image or filter stay in
-  /// half of a core's own.
-  void divide(const Convolution& conv, std::int64_t threads, std::int64_t cached);
+  /// What work is divided for, in elements.
+  struct Caches {
+    std::int64_t cached;  ///< of image or filter stay in half of a core's own cache
+    std::int64_t large;   ///< filters above this size are not read by every thread
+    bool gathers;         ///< patches are copied, by each thread those it needs
+  };
+  /// Divides the work for threads and caches.
+  void divide(const Convolution& conv, std::int64_t threads, const Caches& caches);
 
   ImageSteps x, residual, y;
   WindowAxis rows, columns;

@@ -65,11 +65,14 @@ class Int8ConvTask final : public Task {
     const bool is_joined = lay_in_image(compiler);
     form_ = {conv_.filter, is_joined, kernels_.weight_limit};
     filter_ = compiler.pack_int8_filter(conv_.w, form_);
-    outside_.assign(static_cast<std::size_t>(form_.quads() * 4),
+    outside_.assign(static_cast<std::size_t>(std::max<std::int64_t>(form_.quads() * 4, 64)),
                     static_cast<std::uint8_t>(op_.x.zero));
+    compiler.working_memory(int8_patch_bytes(form_.shape.rows * form_.runs() * form_.quads() * 4));
     plan_.flatten(conv_);
-    constexpr std::int64_t cached_bytes = 1 << 19;
-    plan_.divide(conv_, compiler.threads(), cached_bytes);
+    // Filters of a network leave a core's cache between runs: the less of them a thread reads, the
+    // better.
+    plan_.divide(conv_, compiler.threads(),
+                 {.cached = 1 << 20, .large = 1 << 17, .gathers = !conv_.filter.is_depthwise()});
     set_finish();
   }
 
@@ -88,14 +91,15 @@ class Int8ConvTask final : public Task {
           plan_.x.at(x + image * plan_.x.image + group * conv_.filter.channels * plan_.x.channel);
       const Part part = grid.part(item);
       if (conv_.filter.is_depthwise()) {
-        kernels_.depthwise({in, filter.depthwise_weights(), conv_.filter.outputs, plan_.rows,
-                            plan_.columns, finish},
-                           part);
-      } else {
-        kernels_.product(
-            {in, filter.weights(group), form_.panel(), form_.runs(), form_.quads(), outside_.data(),
-             conv_.filter.group_outputs(), plan_.rows, plan_.columns, finish},
+        kernels_.depthwise(
+            {in, filter.depthwise_weights(), filter.depthwise_quads(), outside_.data(),
+             conv_.filter.outputs, plan_.rows, plan_.columns, finish},
             part);
+      } else {
+        kernels_.product({in, filter.weights(group), form_.panel(), form_.runs(), form_.quads(),
+                          outside_.data(), conv_.filter.group_outputs(), plan_.rows, plan_.columns,
+                          finish, reinterpret_cast<std::uint8_t*>(context.working_memory())},
+                         part);
       }
       if (conv_.activation) activate(conv_, finish.values, part);
     }

@@ -14,6 +14,8 @@ std::size_t bytes_of(std::int64_t count, std::size_t size) {
   return static_cast<std::size_t>(count) * size;
 }
 
+constexpr std::int64_t quad_block = 3 * 4 * 64;  // bytes for 64 channels
+
 /// Calls use(value, tap row, tap column, channel) for the weights of one output.
 template <class Use>
 void for_each_weight(const FilterShape& shape, const HostView& w, std::int64_t output, Use use) {
@@ -33,7 +35,12 @@ PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
     : form_(form),
       weights_(bytes_of(form.panels() * form.panel(), form.shape.is_depthwise() ? 4 : 1)),
       scales_(bytes_of(form.panels() * 16, 4)),
-      sums_(bytes_of(form.panels() * 16, 4)) {}
+      sums_(bytes_of(form.panels() * 16, 4)) {
+  if (!form.has_quads()) return;
+  // A vector that begins inside a block reads behind it.
+  quads_ = AlignedBuffer(bytes_of((form.panels() + 3) / 4 * quad_block + 64, 1));
+  std::memset(quads_.data(), 0, quads_.size_bytes());
+}
 
 void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept {
   const FilterShape& shape = form_.shape;
@@ -71,6 +78,10 @@ void PackedInt8Filter::pack_output(const HostView& w, std::int64_t panel, std::i
         if (shape.is_depthwise()) {
           auto* to = reinterpret_cast<float*>(weights_.data()) + panel * form_.panel();
           to[tap * 16 + lane] = rounded;
+          if (!form_.has_quads()) return;
+          auto* quads = reinterpret_cast<std::int8_t*>(quads_.data()) + panel / 4 * quad_block;
+          quads[(s * 4 + lane / 4) * 64 + panel % 4 * 16 + lane % 4 * 4 + r] =
+              static_cast<std::int8_t>(rounded);
           return;
         }
         auto* to = reinterpret_cast<std::int8_t*>(weights_.data()) + panel * form_.panel();

@@ -23,6 +23,9 @@ struct Int8FilterForm {
   std::int64_t panel() const noexcept {
     return shape.is_depthwise() ? shape.panel_elements() : shape.rows * runs() * quads() * 64;
   }
+  bool has_quads() const noexcept {
+    return shape.is_depthwise() && shape.rows == 3 && shape.columns == 3;
+  }
   std::int64_t panels() const noexcept { return shape.packed_groups() * shape.group_panels(); }
 };
 
@@ -45,6 +48,10 @@ class PackedInt8Filter {
   const float* depthwise_weights() const noexcept {
     return reinterpret_cast<const float*>(weights_.data());
   }
+  /// Int8DepthwiseJob::quads.
+  const std::int8_t* depthwise_quads() const noexcept {
+    return reinterpret_cast<const std::int8_t*>(quads_.data());
+  }
   const float* scales(std::int64_t group) const noexcept {
     return reinterpret_cast<const float*>(scales_.data()) + group * form_.shape.group_panels() * 16;
   }
@@ -57,7 +64,7 @@ class PackedInt8Filter {
                    std::int64_t output) noexcept;
 
   Int8FilterForm form_;
-  AlignedBuffer weights_, scales_, sums_;
+  AlignedBuffer weights_, scales_, sums_, quads_;
 };
 
 }  // namespace tenon::cpu

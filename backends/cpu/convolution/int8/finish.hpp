@@ -89,13 +89,49 @@ TENON_INLINE void store_sum(const Int8Finish& finish, std::int64_t row, std::int
   }
 }
 
+/// Dense codes, most of what is stored: no more than this per vector.
+template <bool has_residual>
+TENON_INLINE void store_codes_of(const Int8Finish& finish, const Scaling& scaling,
+                                 const std::int32_t* sums, std::int64_t pixels, std::int64_t width,
+                                 std::uint8_t* y, const std::uint8_t* residual,
+                                 std::int64_t count) {
+  const Float low = Simd::broadcast(&finish.low), high = Simd::broadcast(&finish.high);
+  const Float factor = Simd::broadcast(&finish.residual_factor);
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    Float v = Simd::fma(Int8Simd::to_float(Int8Simd::load_sum(sums + p * width)), scaling.factor,
+                        scaling.offset);
+    if constexpr (has_residual) {
+      v = Simd::fma(Int8Simd::load_codes(residual + p * finish.residual_codes.column, count),
+                    factor, v);
+    }
+    Int8Simd::store_codes(y + p * finish.codes.column, Simd::min(Simd::max(v, low), high), count);
+  }
+}
+
 /// Sums [pixels][width] of neighbouring pixels and outputs from `channel` on, of which `count`
 /// exist. Not part of the tiles, whose sums are in registers: they are many, and this is long.
 [[gnu::noinline]] void store_sums(const Int8Finish& finish, std::int64_t row, std::int64_t column,
                                   std::int64_t channel, const std::int32_t* sums,
                                   std::int64_t pixels, std::int64_t width, std::int64_t count) {
+  const bool is_plain = finish.codes.at != nullptr && finish.codes.channel == 1 &&
+                        finish.residual_values.at == nullptr &&
+                        (finish.residual_codes.at == nullptr || finish.residual_codes.channel == 1);
   for (std::int64_t c = 0; c < width && c < count; c += Simd::lanes) {
     const Scaling scaling = scaling_of<true>(finish, channel + c, count - c);
+    if (is_plain) {
+      const auto place = [&](const auto& image) {
+        return image.at + row * image.row + column * image.column + channel + c;
+      };
+      const Image<const std::uint8_t>& residual = finish.residual_codes;
+      if (residual.at == nullptr) {
+        store_codes_of<false>(finish, scaling, sums + c, pixels, width, place(finish.codes),
+                              nullptr, count - c);
+      } else {
+        store_codes_of<true>(finish, scaling, sums + c, pixels, width, place(finish.codes),
+                             place(residual), count - c);
+      }
+      continue;
+    }
     for (std::int64_t p = 0; p < pixels; ++p) {
       const Float sum = Int8Simd::to_float(Int8Simd::load_sum(sums + p * width + c));
       store_sum(finish, row, column + p, channel + c,

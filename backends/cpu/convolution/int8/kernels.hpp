@@ -38,12 +38,22 @@ struct Int8ProductJob {
   std::int64_t outputs;
   WindowAxis rows, columns;
   Int8Finish finish;
+  std::uint8_t* patches;  ///< int8_patch_bytes of the thread's own
 };
+
+/// Memory for what 32 output pixels see, `seen` bytes each.
+inline constexpr std::int64_t int8_patch_bytes(std::int64_t seen) noexcept {
+  return 32 * (seen + 64);
+}
 
 /// One image of a depthwise convolution. The filter is of integers.
 struct Int8DepthwiseJob {
   Image<const std::uint8_t> x;  ///< channels last
   const float* filter;          ///< panels of 16 channels: [tap row][tap column][16]
+  /// Of 3 by 3 taps, else null: the same as [64 channels][tap column][4][4 channels of 16 each][4
+  /// tap rows], the fourth row zeros.
+  const std::int8_t* quads;
+  const std::uint8_t* outside;  ///< 64 codes of 0
   std::int64_t channels;
   WindowAxis rows, columns;
   Int8Finish finish;
@@ -103,6 +113,9 @@ extern const Int8Kernels int8;
 }
 namespace avx512_vnni {
 extern const Int8Kernels int8;
+}
+namespace amx {
+void int8_product(const Int8ProductJob& job, const Part& part) noexcept;
 }
 
 }  // namespace tenon::cpu

@@ -11,8 +11,6 @@
 namespace tenon::cpu {
 namespace {
 
-using Sum = Int8Simd::Sum;
-
 constexpr int int8_pixels = Simd::lanes == 16 ? 14 : Simd::lanes == 8 ? 5 : 3;
 constexpr int int8_vectors = Simd::lanes == 16 ? 2 : parts;
 

@@ -39,13 +39,16 @@ struct Int8Simd {
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { _mm512_storeu_si512(p, v); }
   TENON_INLINE static Float to_float(Sum v) { return _mm512_cvtepi32_ps(v); }
   TENON_INLINE static Float load_codes(const std::uint8_t* x, std::int64_t count) {
-    const auto mask = static_cast<__mmask16>(count >= lanes ? 0xffffu : (1u << count) - 1u);
+    const auto mask = static_cast<__mmask16>((1u << (count & 15)) - 1u);
+    if (count >= lanes) return Simd::load_u8(x);
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
   }
   /// Numbers from 0 to 255, rounded to even.
   TENON_INLINE static void store_codes(std::uint8_t* y, Float v, std::int64_t count) {
-    const auto mask = static_cast<__mmask16>(count >= lanes ? 0xffffu : (1u << count) - 1u);
-    _mm512_mask_cvtepi32_storeu_epi8(y, mask, _mm512_cvtps_epi32(v));
+    const auto mask = static_cast<__mmask16>((1u << (count & 15)) - 1u);
+    const __m128i codes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
+    if (count >= lanes) return _mm_storeu_si128(reinterpret_cast<__m128i*>(y), codes);
+    _mm_mask_storeu_epi8(y, mask, codes);
   }
 };
 
@@ -145,6 +148,8 @@ struct Int8Simd {
 };
 
 #endif
+
+using Sum = Int8Simd::Sum;
 
 }  // namespace
 }  // namespace tenon::cpu

@@ -1,0 +1,67 @@
+// Ranges collected on a session's own backends.
+#include "support/op_testing.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/calibration.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+struct Net {
+  Net() {
+    Random random;
+    const Graph::Recording recording(graph);
+    const Shape filter({6, 3, 3, 3}, f32);
+    weights["w"] = random.uniform(filter, -1, 1).to_device(cpu_device());
+    const Tensor y = relu(conv2d(graph.input("x", shape), graph.constant("w", filter)));
+    program = graph.program({&y, 1});
+    samples = {{random.uniform(shape, -1, 1)}, {random.uniform(shape, -2, 3)}};
+  }
+  Session session() const {
+    register_cpu_backend();
+    Session result(program, {.backends = {make_backend("cpu", {.threads = 2})}});
+    result.bind(std::make_shared<const WeightSet>(weights));
+    return result;
+  }
+
+  Shape shape = Shape({1, 3, 8, 9}, f32);
+  Graph graph;
+  Program program;
+  std::map<std::string, Buffer> weights;
+  std::vector<std::vector<HostBuffer>> samples;
+};
+
+TEST_CASE("calibrate: a session sees the values that the reference kernels make") {
+  const Net net;
+  const auto want = quant::calibrate(net.program, WeightSet(net.weights), net.samples);
+  const auto got = quant::calibrate(net.session(), net.samples);
+  REQUIRE(got.values.size() == want.values.size());
+  CHECK(got.values.size() == 3);
+  for (const auto& [name, range] : want.values) {
+    INFO(name);
+    const quant::ValueRange* found = got.find(name);
+    REQUIRE(found != nullptr);
+    CHECK(found->tensor.min == Approx(range.tensor.min).margin(1e-5));
+    CHECK(found->tensor.max == Approx(range.tensor.max).margin(1e-5));
+  }
+}
+
+TEST_CASE("calibrate: a session without samples, and one that has run") {
+  const Net net;
+  expect_error(Errc::bad_argument, [&] { quant::calibrate(net.session(), {}); });
+  Session used = net.session();
+  used.forward({net.samples[0][0].to_device(cpu_device())});
+  expect_error(Errc::call_order, [&] { quant::calibrate(std::move(used), net.samples); });
+}
+
+}  // namespace
+}  // namespace tenon::testing

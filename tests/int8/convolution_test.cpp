@@ -22,6 +22,10 @@ namespace {
 
 struct Sizes {
   std::int64_t batch, channels, rows, columns, outputs, kernel, stride, padding, dilation, groups;
+  std::int64_t above = 0, behind = 0;  // further padding, of one side
+
+  std::int64_t height() const { return out(rows + above); }
+  std::int64_t width() const { return out(columns + behind); }
   std::int64_t out(std::int64_t size) const {
     return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
   }
@@ -53,7 +57,7 @@ std::vector<double> model(const Sizes& s, const Grid& grid, const HostBuffer& x,
                           const HostBuffer& w, const HostBuffer& bias, int limit) {
   const auto xs = x.values<float>(), ws = w.values<float>(), bs = bias.values<float>();
   const std::int64_t depth = s.channels / s.groups, share = s.outputs / s.groups;
-  const std::int64_t height = s.out(s.rows), width = s.out(s.columns);
+  const std::int64_t height = s.height(), width = s.width();
   const std::int64_t per_output = depth * s.kernel * s.kernel;
   std::vector<double> y;
   for (std::int64_t n = 0; n < s.batch; ++n) {
@@ -69,7 +73,7 @@ std::vector<double> model(const Sizes& s, const Grid& grid, const HostBuffer& x,
           for (std::int64_t k = 0; k < per_output; ++k) {
             const std::int64_t c = o / share * depth + k / (s.kernel * s.kernel);
             const std::int64_t row =
-                i * s.stride + k / s.kernel % s.kernel * s.dilation - s.padding;
+                i * s.stride + k / s.kernel % s.kernel * s.dilation - s.padding - s.above;
             const std::int64_t column = j * s.stride + k % s.kernel * s.dilation - s.padding;
             if (row < 0 || row >= s.rows || column < 0 || column >= s.columns) continue;
             const float value = xs[static_cast<std::size_t>(
@@ -111,11 +115,12 @@ void check(Random& random, const Sizes& s, double low, double high) {
   Graph graph;
   const Graph::Recording recording(graph);
   const Tensor image = graph.input("x", x_shape);
-  const Tensor y = conv2d(image, graph.constant("w", w.shape()), graph.constant("b", bias.shape()),
-                          {.stride = {s.stride, s.stride},
-                           .padding = {s.padding, s.padding},
-                           .dilation = {s.dilation, s.dilation},
-                           .groups = s.groups});
+  const Tensor y =
+      conv2d(image, graph.constant("w", w.shape()), graph.constant("b", bias.shape()),
+             {.stride = {s.stride, s.stride},
+              .padding = {s.padding + s.above, s.padding, s.padding, s.padding + s.behind},
+              .dilation = {s.dilation, s.dilation},
+              .groups = s.groups});
   quant::CalibrationTable table;
   table.values["x"].tensor = {low, high, std::max(-low, high)};
   register_cpu_backend();
@@ -157,6 +162,13 @@ TEST_CASE("int8 convolution: few channels, as in first layers") {
   check(random, {2, 3, 19, 23, 20, 7, 2, 3, 1, 1}, -2, 2.5);
   check(random, {1, 1, 8, 8, 16, 3, 1, 1, 1, 1}, 0, 1);
   check(random, {1, 6, 4, 4, 16, 3, 1, 1, 2, 1}, -1, 0.5);
+}
+
+TEST_CASE("int8 convolution: padding on one side") {
+  Random random;
+  check(random, {1, 64, 6, 40, 32, 2, 1, 0, 1, 1, 0, 1}, -3, 5);
+  check(random, {1, 32, 9, 40, 32, 3, 1, 0, 1, 32, 2, 1}, -3, 5);
+  check(random, {1, 32, 6, 70, 32, 3, 2, 1, 1, 1, 1, 1}, -3, 5);
 }
 
 TEST_CASE("int8 convolution: groups and channels by themselves") {

@@ -78,7 +78,6 @@ configure() {
   local preset=$1
   shift
   if command -v ccache > /dev/null; then
-    export CCACHE_SLOPPINESS=pch_defines,time_macros  # or it leaves sources with TENON_PCH alone
     set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   fi
   (cd "$root" && cmake --preset "$preset" -B "$builds/$preset" "$@" > "$builds/$preset.log" 2>&1) || {

@@ -64,18 +64,16 @@ release_stage() {
   configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON && build release && run_tests release
 }
 
-# The release stage compiles every source with what it includes itself; here headers are precompiled,
-# which takes a fifth off.
-sanitizer_options=(-DTENON_PCH=ON -DTENON_BENCHMARKS=OFF)
+compiler_options=()
 
 address_stage() {
-  configure asan "${sanitizer_options[@]}" && build asan &&
+  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF && build asan &&
     run_tests asan --label-exclude release_only
 }
 
 thread_stage() {
-  configure tsan "${sanitizer_options[@]}" -DTENON_EXAMPLES=OFF -DTENON_TOOL=OFF &&
-    build tsan tenon_thread_tests && run_tests tsan --label-regex '^threads$'
+  configure tsan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF \
+    -DTENON_TOOL=OFF && build tsan tenon_thread_tests && run_tests tsan --label-regex '^threads$'
 }
 
 install_packages "${build_packages[@]}" "${test_packages[@]}" || die "cannot install what the tests need"
@@ -105,7 +103,7 @@ fi
 stage "release: every test" release_stage
 if [ -z "${TENON_QUICK:-}" ]; then
   if install_packages "${sanitizer_packages[@]}" && command -v clang++-19 > /dev/null; then
-    sanitizer_options+=(-DCMAKE_CXX_COMPILER=clang++-19)
+    compiler_options=(-DCMAKE_CXX_COMPILER=clang++-19)
   else
     note "clang++-19" "not to be had: the sanitizers run with the default compiler"
   fi

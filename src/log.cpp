@@ -7,35 +7,35 @@
 namespace tenon {
 namespace {
 
-struct Log {
+struct LogState {
   std::mutex mutex;
   LogSink sink;
   std::atomic<bool> enabled{false};
 };
 
 // Never destroyed: static destructors may still log.
-Log& instance() {
-  static Log* const log = new Log;
-  return *log;
+LogState& instance() {
+  static LogState* const state = new LogState;
+  return *state;
 }
 
 }  // namespace
 
 LogSink set_log_sink(LogSink sink) {
-  Log& log = instance();
-  const std::scoped_lock lock(log.mutex);
-  log.enabled = static_cast<bool>(sink);
-  return std::exchange(log.sink, std::move(sink));
+  LogState& state = instance();
+  const std::scoped_lock lock(state.mutex);
+  state.enabled = static_cast<bool>(sink);
+  return std::exchange(state.sink, std::move(sink));
 }
 
 bool log_enabled() noexcept { return instance().enabled.load(std::memory_order_relaxed); }
 
 void log(LogLevel level, std::string_view message) noexcept {
-  Log& log = instance();
-  if (!log.enabled.load(std::memory_order_relaxed)) return;
+  LogState& state = instance();
+  if (!state.enabled.load(std::memory_order_relaxed)) return;
   try {
-    const std::scoped_lock lock(log.mutex);
-    if (log.sink) log.sink(level, message);
+    const std::scoped_lock lock(state.mutex);
+    if (state.sink) state.sink(level, message);
   } catch (...) {
     // A sink's own trouble must not become the caller's.
   }

@@ -30,9 +30,11 @@ struct Woven {
 /// Per-channel numbers in the order of the sums: vector k has channels 16 l + 4 k + i of lane l.
 TENON_INLINE Float spread(const float* values, int k) {
 #if defined(__AVX512F__)
-  const __m512i index =
-      _mm512_set_epi32(51, 50, 49, 48, 35, 34, 33, 32, 19, 18, 17, 16, 3, 2, 1, 0);
-  return _mm512_i32gather_ps(index, values + 4 * k, 4);
+  const float* const at = values + 4 * k;
+  __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(at));
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 16), 1);
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(at + 32), 2);
+  return _mm512_insertf32x4(v, _mm_loadu_ps(at + 48), 3);
 #else
   return _mm256_set_m128(_mm_loadu_ps(values + 16 + 4 * k), _mm_loadu_ps(values + 4 * k));
 #endif

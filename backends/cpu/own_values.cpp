@@ -6,6 +6,9 @@
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/softmax.hpp>
 
+#include <algorithm>
+#include <cstddef>
+
 namespace tenon::cpu {
 namespace {
 
@@ -20,32 +23,61 @@ bool is_cheap(const Step& step) {
          step.op.as<Softmax>() != nullptr;
 }
 
-/// Of a straight stretch, `leaves` of which others read afterwards. The first `used` bytes of the
-/// memory are taken.
-void keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t& used) {
+/// Hands out a thread's memory to values of a straight stretch: first fit, again once a value has
+/// been read for the last time.
+class OwnMemory {
+ public:
+  std::int64_t take(std::int64_t bytes, std::size_t step, std::size_t last_use) {
+    std::erase_if(live_, [&](const Taken& taken) { return taken.last_use < step; });
+    std::int64_t offset = 0;
+    auto next = live_.begin();
+    for (; next != live_.end() && next->begin - offset < bytes; ++next) offset = next->end;
+    const std::int64_t end = offset + (bytes + alignment - 1) / alignment * alignment;
+    live_.insert(next, {offset, end, last_use});
+    most_ = std::max(most_, end);
+    return offset;
+  }
+  std::int64_t most() const noexcept { return most_; }
+
+ private:
+  struct Taken {
+    std::int64_t begin, end;
+    std::size_t last_use;
+  };
+  std::vector<Taken> live_;  // by place
+  std::int64_t most_ = 0;
+};
+
+/// Of a straight stretch, `leaves` of which others read afterwards. Takes memory from byte `first`
+/// on; returns where it ends.
+std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first) {
   const std::vector<WrittenValue> values = trace_values(steps, leaves);
+  OwnMemory memory;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Operand& value = steps[i].output;
     if (!is_cheap(steps[i]) || !values[i].is_private || !value.is_contiguous()) continue;
+    std::size_t last_use = i;
+    for (const WrittenValue::Use& use : values[i].uses) last_use = std::max(last_use, use.step);
     Place place;
     place.kind = Place::Kind::scratch;
-    place.offset = used;
-    used += (value.shape.bytes() + alignment - 1) / alignment * alignment;
+    place.offset = first + memory.take(value.shape.bytes(), i, last_use);
     value.place = place;
     for (const WrittenValue::Use& use : values[i].uses) {
       steps[use.step].inputs[use.input].place = place;
     }
   }
+  return first + memory.most();
 }
 
 }  // namespace
 
 std::int64_t keep_own_values(const Lowered& program, std::span<const Step> steps,
                              std::vector<Step>& own) {
-  std::int64_t used = 0;
+  // Values around a loop may live while it runs.
+  std::int64_t bytes = 0;
   for_each_stretch(program, steps, own,
-                   [&](auto& stretch, auto leaves) { keep(stretch, leaves, used); });
-  return used;
+                   [&](auto& stretch, auto leaves) { bytes = keep(stretch, leaves, bytes); });
+  return bytes;
 }
 
 }  // namespace tenon::cpu

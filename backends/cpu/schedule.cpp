@@ -171,12 +171,6 @@ class Scheduler final : public Compiler {
     return nodes;
   }
 
-  static bool writes_to(const Step& step, const Touch& touch) {
-    if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
-    return std::ranges::any_of(step.body,
-                               [&](const Step& inner) { return writes_to(inner, touch); });
-  }
-
   /// Whether an operand moves with the loops around this point, or is written in them.
   bool changes_in_loops(const Operand& operand) const {
     if (loops_.empty()) return false;

@@ -1,5 +1,7 @@
 #include "touch.hpp"
 
+#include <algorithm>
+
 namespace tenon::cpu {
 
 bool is_memory(const Operand& operand) noexcept {
@@ -22,6 +24,11 @@ bool overlap(const Touch& a, const Touch& b) noexcept {
 
 bool overlap(const Operand& a, const Operand& b) {
   return is_memory(a) && overlap(touch_of(a), touch_of(b));
+}
+
+bool writes_to(const Step& step, const Touch& touch) {
+  if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
+  return std::ranges::any_of(step.body, [&](const Step& inner) { return writes_to(inner, touch); });
 }
 
 }  // namespace tenon::cpu

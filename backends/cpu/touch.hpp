@@ -24,4 +24,7 @@ bool overlap(const Touch& a, const Touch& b) noexcept;
 /// Whether two operands in memory may have bytes in common.
 bool overlap(const Operand& a, const Operand& b);
 
+/// Whether a step, or one of a loop's, may write some of these bytes.
+bool writes_to(const Step& step, const Touch& touch);
+
 }  // namespace tenon::cpu

@@ -91,15 +91,10 @@ class Merger {
       if (overlap(operand, step.output) && !(is_residual && operand == step.output)) return false;
       if (is_residual) continue;  // was read there before
       for (std::size_t between = conv + 1; between < place; ++between) {
-        if (!gone_[between] && writes(steps_[between], operand)) return false;
+        if (!gone_[between] && writes_to(steps_[between], touch_of(operand))) return false;
       }
     }
     return true;
-  }
-
-  static bool writes(const Step& step, const Operand& operand) {
-    if (step.kind != Step::Kind::loop) return overlap(step.output, operand);
-    return std::ranges::any_of(step.body, [&](const Step& s) { return writes(s, operand); });
   }
 
   std::vector<Step>& steps_;

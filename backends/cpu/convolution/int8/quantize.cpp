@@ -134,10 +134,8 @@ class Quantizer {
   }
 
   static bool is_written(std::span<const Step> steps, const Operand& operand) {
-    return std::ranges::any_of(steps, [&](const Step& step) {
-      return step.kind == Step::Kind::loop ? is_written(step.body, operand)
-                                           : overlap(step.output, operand);
-    });
+    return std::ranges::any_of(
+        steps, [&](const Step& step) { return writes_to(step, touch_of(operand)); });
   }
 
   /// Which values hold codes: at first all that could, then less until they go together.
@@ -189,10 +187,10 @@ class Quantizer {
       if (!maker || !codes_[*maker]) return false;
     }
     return std::ranges::all_of(values_[v].uses,
-                               [&](const WrittenValue::Use& use) { return reads_codes(use, v); });
+                               [&](const WrittenValue::Use& use) { return reads_codes(use); });
   }
 
-  bool reads_codes(const WrittenValue::Use& use, std::size_t) const {
+  bool reads_codes(const WrittenValue::Use& use) const {
     const Step& step = steps_[use.step];
     if (step.op.as<MaxPool2d>() != nullptr) return codes_[use.step].has_value();
     if (!convolutions_[use.step]) return false;

@@ -44,6 +44,36 @@ TEST_CASE("sim traces: register writes, commands and interrupts with their cycle
   CHECK(text.find("I 000 00000001 @" + std::to_string(cycles) + "\n") != std::string::npos);
 }
 
+TEST_CASE("sim traces: a device that is reset at once tells nothing after it") {
+  const TempFolder folder;
+  {
+    // The ring runs empty, with an interrupt, while the host that saw the fence resets.
+    Rig rig("trace=" + (folder / "npt").string());
+    Descriptor fence;
+    fence.kind = static_cast<std::uint32_t>(Command::fence);
+    fence.flags = fence_irq;
+    fence.arg0 = 1;
+    for (int round = 0; round < 500; ++round) {
+      rig.set(reg::irq_mask, bits::irq_fence.mask());
+      rig.push(fence);
+      rig.ring();
+      REQUIRE(rig.control.wait_irq(bits::irq_fence.mask(), std::chrono::seconds(60)) != 0);
+      rig.recover();
+    }
+  }
+  std::istringstream lines(read_bytes((folder / "npt").string()));
+  bool is_reset = false;
+  int resets = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const bool control = line.starts_with("W 018 ");
+    if (control) is_reset = bits::reset.get(std::stoul(line.substr(6), nullptr, 16)) != 0;
+    if (control && is_reset) ++resets;
+    INFO("after " << resets << " resets: " << line);
+    REQUIRE_FALSE((is_reset && line.starts_with("I ")));
+  }
+  CHECK(resets == 500);
+}
+
 TEST_CASE("sim traces: the same run leaves the same files") {
   const TempFolder one;
   const TempFolder two;

@@ -117,8 +117,7 @@ class Replay {
     const auto offset = static_cast<std::uint32_t>(line.address);
     switch (line.kind) {
       case TraceLine::Kind::register_write:
-        registers_.write(offset, line.value, true);
-        ++report_.register_writes;
+        write(offset, line.value);
         break;
       case TraceLine::Kind::register_read:
         compare(offset, line.value);
@@ -126,6 +125,7 @@ class Replay {
       case TraceLine::Kind::interrupt:
         await(reg::irq_status, "interrupts", line.value,
               [&](std::uint32_t now) { return (now & line.value) == line.value; });
+        raised_ |= line.value;
         break;
       case TraceLine::Kind::fault:
         await(reg::error, "error", offset, [&](std::uint32_t now) { return now == offset; });
@@ -140,6 +140,15 @@ class Replay {
       case TraceLine::Kind::command:
         break;  // what the device does by itself
     }
+  }
+
+  void write(std::uint32_t offset, std::uint32_t value) {
+    if (offset == reg::irq_status) {
+      value &= raised_;  // an interrupt that comes sooner here stays until the trace has it
+      raised_ &= ~value;
+    }
+    registers_.write(offset, value, true);
+    ++report_.register_writes;
   }
 
   MemRegion& region(std::uint64_t address) {
@@ -220,6 +229,7 @@ class Replay {
   Device& device_;
   const ReplayOptions& options_;
   RegRegion& registers_;
+  std::uint32_t raised_ = 0;  ///< interrupts of the trace that its driver has not acknowledged yet
   ReplayReport report_;
 };
 

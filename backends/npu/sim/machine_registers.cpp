@@ -268,6 +268,7 @@ void Machine::latch() {
 
 void Machine::fail(const Stop& stop) {
   if (stop.code == ErrorCode::none) return remove();
+  if (reset_requested_) return;
   if (state_.error.code == ErrorCode::none || state_.error.code == ErrorCode::bad_reg) {
     state_.error = stop;
   }
@@ -282,6 +283,7 @@ void Machine::remove() {
 }
 
 void Machine::raise(std::uint32_t bit) {
+  if (reset_requested_) return;  // whoever asked for it has been told the last thing
   if (faults_.strikes(FaultKind::lost_irq)) return;
   state_.irq_status |= bit;
   ++counters_[isa::perf::interrupts];

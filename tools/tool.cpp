@@ -47,52 +47,42 @@ io::LoadOptions Tool::progress_bar() const {
   return options;
 }
 
-void add_model(CLI::App& command, Tool& tool) {
-  command.add_option("MODEL", tool.model, "A model file (.gguf, .safetensors) or a model's folder")
-      ->required()
-      ->check([](const std::string& path) { return path.empty() ? "the path is empty" : ""; });
+void add_model(Command& command) {
+  command
+      .option("MODEL", command.tool().model,
+              "A model file (.gguf, .safetensors) or a model's folder")
+      .required()
+      .not_empty();
 }
 
-void add_json(CLI::App& command, Tool& tool) {
-  command.add_flag("--json", tool.json,
-                   "Print one JSON object on standard output and nothing else");
+void add_json(Command& command) {
+  command.flag("--json", command.tool().json,
+               "Print one JSON object on standard output and nothing else");
 }
 
-void add_compute(CLI::App& command, Tool& tool) {
-  command.add_option("-t,--threads", tool.threads, "Threads; 0: one per CPU")
-      ->check(CLI::Range(0, 256))
-      ->capture_default_str();
-  command.add_option("--precision", tool.precision, "fast, or exact: activations and cache in f32")
-      ->check(CLI::IsMember({"fast", "exact"}))
-      ->capture_default_str();
+void add_compute(Command& command) {
+  command.option("-t,--threads", command.tool().threads, "Threads; 0: one per CPU").range(0, 256);
+  command
+      .option("--precision", command.tool().precision,
+              "fast, or exact: activations and cache in f32")
+      .one_of({"fast", "exact"});
 }
 
-void add_context(CLI::App& command, Tool& tool) {
+void add_context(Command& command) {
   command
-      .add_option("--ctx", tool.context,
-                  "Positions the context holds; 0: the model's own, at most 4096")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->capture_default_str();
+      .option("--ctx", command.tool().context,
+              "Positions the context holds; 0: the model's own, at most 4096")
+      .range(0, 1 << 24);
 }
 
-void add_sampling(CLI::App& command, nn::SamplerOptions& sampler) {
-  command.add_option("--temp", sampler.temperature, "Temperature; 0: always the most likely token")
-      ->capture_default_str();
-  command.add_option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all")
-      ->capture_default_str();
-  command
-      .add_option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability")
-      ->capture_default_str();
-  command
-      .add_option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest")
-      ->capture_default_str();
-  command
-      .add_option("--repeat-penalty", sampler.repetition_penalty,
-                  "Above 1: recent tokens become less likely")
-      ->capture_default_str();
-  command.add_option("--seed", sampler.seed, "Seed of the draws")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+void add_sampling(Command& command, nn::SamplerOptions& sampler) {
+  command.option("--temp", sampler.temperature, "Temperature; 0: always the most likely token");
+  command.option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all");
+  command.option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability");
+  command.option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest");
+  command.option("--repeat-penalty", sampler.repetition_penalty,
+                 "Above 1: recent tokens become less likely");
+  command.option("--seed", sampler.seed, "Seed of the draws").not_negative();
 }
 
 std::string read_text(const std::string& path) {

@@ -1,6 +1,8 @@
 // What the commands share: options that several take, and how results and errors are printed.
 #pragma once
 
+#include "command.hpp"
+
 #include <tenon/backend.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/language_model.hpp>
@@ -11,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 namespace tenon::tool {
@@ -39,11 +40,11 @@ struct Tool {
 };
 
 /// Adds the option or argument of this name to a command.
-void add_model(CLI::App& command, Tool& tool);
-void add_json(CLI::App& command, Tool& tool);
-void add_compute(CLI::App& command, Tool& tool);  ///< -t, --precision
-void add_context(CLI::App& command, Tool& tool);  ///< --ctx
-void add_sampling(CLI::App& command, nn::SamplerOptions& sampler);
+void add_model(Command& command);
+void add_json(Command& command);
+void add_compute(Command& command);  ///< -t, --precision
+void add_context(Command& command);  ///< --ctx
+void add_sampling(Command& command, nn::SamplerOptions& sampler);
 
 /// The bytes of a file, or of standard input for "-". Errc::not_found, Errc::io_error, and
 /// Errc::limit_exceeded above 1 GiB.

@@ -95,26 +95,21 @@ void run(Tool& tool, const Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("bench", "Time a language model on random tokens");
+  Command command(app, tool, "bench", "Time a language model on random tokens");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  command.add_option("-p,--prefill", options->prefill, "Tokens read at once; 0: none")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->capture_default_str();
-  command.add_option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->capture_default_str();
-  command.add_option("-d,--depth", options->depth, "Tokens that the context holds before either")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
-      ->capture_default_str();
-  command
-      .add_option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  add_compute(command, tool);
-  add_context(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+  add_model(command);
+  command.option("-p,--prefill", options->prefill, "Tokens read at once; 0: none")
+      .range(0, 1 << 20);
+  command.option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
+      .range(0, 1 << 20);
+  command.option("-d,--depth", options->depth, "Tokens that the context holds before either")
+      .range(0, 1 << 20);
+  command.option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
+      .range(1, 1000);
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
 }
 
 }  // namespace tenon::tool

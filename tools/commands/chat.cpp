@@ -118,24 +118,22 @@ void run(const Tool& tool, const Options& options) {
 }  // namespace
 
 void add_chat(CLI::App& app, Tool& tool) {
-  CLI::App& command =
-      *app.add_subcommand("chat", "Talk to a model: one message a line on standard input");
+  Command command(app, tool, "chat", "Talk to a model: one message a line on standard input");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  command.add_option("--system", options->system,
-                     "A system message; the template's own without it");
+  add_model(command);
+  const Option system = command.option("--system", options->system,
+                                       "A system message; the template's own without it");
   command
-      .add_flag("--raw", options->raw,
-                "Plain text instead of the file's chat template; each line is gone on with")
-      ->excludes("--system");
-  command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
-      ->capture_default_str();
+      .flag("--raw", options->raw,
+            "Plain text instead of the file's chat template; each line is gone on with")
+      .excludes(system);
+  command.option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
+      .range(1, 1 << 24);
   add_sampling(command, options->generate.sampler);
-  add_compute(command, tool);
-  add_context(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
 }
 
 }  // namespace tenon::tool

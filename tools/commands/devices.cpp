@@ -97,61 +97,58 @@ void replay_trace(const std::string& url, const std::string& path, const Tool& t
                           report.gave_up ? " and perhaps more" : ""));
 }
 
+void run(const Tool& tool, const std::vector<std::string>& urls, const std::string& trace) {
+  register_cpu_backend();
+  register_reference_backend();
+  register_null_backend();
+  register_npu_sim();
+  register_npu_remote();
+  if (!trace.empty()) {
+    if (urls.size() != 1) {
+      throw Error(Errc::bad_argument, "--replay", "one URL is needed, of the device to drive");
+    }
+    return replay_trace(urls.front(), trace, tool);
+  }
+  if (!urls.empty()) {
+    Json opened = Json::array();
+    for (const std::string& url : urls) opened.push_back(describe(url));
+    if (tool.json) {
+      tool.print({{"devices", opened}});
+    } else {
+      for (const Json& device : opened) print(device);
+    }
+    return;
+  }
+  Json devices = Json::array();
+  for (const std::string& scheme : Device::schemes()) devices.push_back(scheme + ":");
+  Json backends = Json::array();
+  for (const std::string& name : backend_names()) {
+    backends.push_back({{"name", name}, {"properties", make_backend(name)->properties()}});
+  }
+  if (tool.json) {
+    tool.print({{"devices", devices}, {"backends", backends}});
+    return;
+  }
+  for (const auto& device : devices) fmt::print("device  {}\n", device.get<std::string>());
+  for (const auto& backend : backends) {
+    fmt::print("backend {}", backend["name"].get<std::string>());
+    for (const auto& [key, value] : backend["properties"].items())
+      fmt::print(", {} {}", key, value.get<std::string>());
+    fmt::print("\n");
+  }
+}
+
 }  // namespace
 
 void add_devices(CLI::App& app, Tool& tool) {
-  CLI::App& command =
-      *app.add_subcommand("devices", "Devices and backends of this build on this machine");
+  Command command(app, tool, "devices", "Devices and backends of this build on this machine");
   auto urls = std::make_shared<std::vector<std::string>>();
-  command.add_option("URL", *urls,
-                     "Devices to open and describe, such as cpu: or npu://sim?ocm=1MiB");
+  command.option("URL", *urls, "Devices to open and describe, such as cpu: or npu://sim?ocm=1MiB");
   auto trace = std::make_shared<std::string>();
-  command.add_option(
-      "--replay", *trace,
-      "Trace of an NPU (npu://sim?trace=FILE) to drive the one URL with, and compare");
-  add_json(command, tool);
-  command.callback([&tool, urls, trace] {
-    tool.run = [&tool, urls, trace] {
-      register_cpu_backend();
-      register_reference_backend();
-      register_null_backend();
-      register_npu_sim();
-      register_npu_remote();
-      if (!trace->empty()) {
-        if (urls->size() != 1) {
-          throw Error(Errc::bad_argument, "--replay", "one URL is needed, of the device to drive");
-        }
-        return replay_trace(urls->front(), *trace, tool);
-      }
-      if (!urls->empty()) {
-        Json opened = Json::array();
-        for (const std::string& url : *urls) opened.push_back(describe(url));
-        if (tool.json) {
-          tool.print({{"devices", opened}});
-        } else {
-          for (const Json& device : opened) print(device);
-        }
-        return;
-      }
-      Json devices = Json::array();
-      for (const std::string& scheme : Device::schemes()) devices.push_back(scheme + ":");
-      Json backends = Json::array();
-      for (const std::string& name : backend_names()) {
-        backends.push_back({{"name", name}, {"properties", make_backend(name)->properties()}});
-      }
-      if (tool.json) {
-        tool.print({{"devices", devices}, {"backends", backends}});
-        return;
-      }
-      for (const auto& device : devices) fmt::print("device  {}\n", device.get<std::string>());
-      for (const auto& backend : backends) {
-        fmt::print("backend {}", backend["name"].get<std::string>());
-        for (const auto& [key, value] : backend["properties"].items())
-          fmt::print(", {} {}", key, value.get<std::string>());
-        fmt::print("\n");
-      }
-    };
-  });
+  command.option("--replay", *trace,
+                 "Trace of an NPU (npu://sim?trace=FILE) to drive the one URL with, and compare");
+  add_json(command);
+  command.runs([&tool, urls, trace] { run(tool, *urls, *trace); });
 }
 
 }  // namespace tenon::tool

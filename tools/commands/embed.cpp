@@ -91,24 +91,20 @@ void run(const Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_embed(CLI::App& app, Tool& tool) {
-  CLI::App& command =
-      *app.add_subcommand("embed", "Embeddings of sentences, and how alike they are");
+  Command command(app, tool, "embed", "Embeddings of sentences, and how alike they are");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  auto* texts = command.add_option("TEXT", options->texts, "The texts");
-  auto* file = command.add_option("--file", options->file,
-                                  "A file with a text a line; - for standard input");
-  texts->excludes(file);
-  command.add_option("--out", options->out,
-                     "Write the embeddings, f32 [texts, width], to this .npy file");
-  command.add_option("--weights", options->weights,
-                     "Narrow the layers' weights to this block type while loading, such as q8_0");
-  add_compute(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options, texts, file] {
-    if (texts->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
-    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
-  });
+  add_model(command);
+  Option texts = command.option("TEXT", options->texts, "The texts");
+  Option file =
+      command.option("--file", options->file, "A file with a text a line; - for standard input");
+  command.either(texts, file);
+  command.option("--out", options->out,
+                 "Write the embeddings, f32 [texts, width], to this .npy file");
+  command.option("--weights", options->weights,
+                 "Narrow the layers' weights to this block type while loading, such as q8_0");
+  add_compute(command);
+  add_json(command);
+  command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });
 }
 
 }  // namespace tenon::tool

@@ -75,26 +75,22 @@ void run(const Tool& tool, Options& options, bool from_file) {
 }  // namespace
 
 void add_generate(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("generate", "Go on with a text");
+  Command command(app, tool, "generate", "Go on with a text");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  auto* prompt = command.add_option("-p,--prompt", options->prompt, "The text to go on with");
-  auto* file = command.add_option("--prompt-file", options->prompt_file,
-                                  "A file that holds the text; - for standard input");
-  prompt->excludes(file);
-  command.add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens to make at most")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 24))
-      ->capture_default_str();
-  command.add_flag("--chat", options->chat,
-                   "The prompt is a user's message: put the model's chat format around it");
+  add_model(command);
+  Option prompt = command.option("-p,--prompt", options->prompt, "The text to go on with");
+  Option file = command.option("--prompt-file", options->prompt_file,
+                               "A file that holds the text; - for standard input");
+  command.either(prompt, file);
+  command.option("-n,--max-tokens", options->generate.max_tokens, "Tokens to make at most")
+      .range(0, 1 << 24);
+  command.flag("--chat", options->chat,
+               "The prompt is a user's message: put the model's chat format around it");
   add_sampling(command, options->generate.sampler);
-  add_compute(command, tool);
-  add_context(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options, prompt, file] {
-    if (prompt->count() + file->count() == 0) throw CLI::RequiredError("--prompt or --prompt-file");
-    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
-  });
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });
 }
 
 }  // namespace tenon::tool

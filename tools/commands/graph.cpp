@@ -89,24 +89,24 @@ void run(const Tool& tool, const Options& options) {
 }  // namespace
 
 void add_graph(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("graph", "The program that one step of a model runs");
+  Command command(app, tool, "graph", "The program that one step of a model runs");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  auto* dot = command.add_flag("--dot", options->dot, "As a Graphviz digraph");
-  auto* svg = command.add_flag("--svg", options->svg, "As a picture");
-  auto* text = command.add_flag("--text", options->text, "As program text (the default)");
-  dot->excludes(svg);
-  dot->excludes(text);
-  svg->excludes(text);
-  auto* save = command.add_option("--save", options->save,
-                                  "Write program and tensors as a network: this file of JSON, and");
-  save->excludes(dot)->excludes(svg)->excludes(text);
-  command.add_option("--raw", options->raw, "this one of bytes (default: the same name, .raw)")
-      ->needs(save);
-  add_compute(command, tool);
-  add_context(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options] { tool.run = [&tool, options] { run(tool, *options); }; });
+  add_model(command);
+  Option dot = command.flag("--dot", options->dot, "As a Graphviz digraph");
+  Option svg = command.flag("--svg", options->svg, "As a picture");
+  Option text = command.flag("--text", options->text, "As program text (the default)");
+  dot.excludes(svg);
+  dot.excludes(text);
+  svg.excludes(text);
+  Option save = command.option("--save", options->save,
+                               "Write program and tensors as a network: this file of JSON, and");
+  save.excludes(dot).excludes(svg).excludes(text);
+  command.option("--raw", options->raw, "this one of bytes (default: the same name, .raw)")
+      .needs(save);
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
 }
 
 }  // namespace tenon::tool

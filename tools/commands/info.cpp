@@ -102,10 +102,10 @@ void run(const Tool& tool) {
 }  // namespace
 
 void add_info(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("info", "What a model file holds");
-  add_model(command, tool);
-  add_json(command, tool);
-  command.callback([&tool] { tool.run = [&tool] { run(tool); }; });
+  Command command(app, tool, "info", "What a model file holds");
+  add_model(command);
+  add_json(command);
+  command.runs([&tool] { run(tool); });
 }
 
 }  // namespace tenon::tool

@@ -86,27 +86,23 @@ void run(Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_score(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("score", "Logits and perplexity of given tokens");
+  Command command(app, tool, "score", "Logits and perplexity of given tokens");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  auto* tokens =
-      command.add_option("--tokens", options->tokens, "Token ids, e.g. 1,2,3; none are added");
-  auto* file = command.add_option(
-      "--file", options->file,
-      "A file of token ids, apart by commas or white space; - for standard input");
-  tokens->excludes(file);
-  command.add_option("--last", options->last, "Keep the logits of the last K positions; 0: all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command.add_option("--out", options->out,
-                     "Write the kept logits, f32 [K, vocabulary], to this .npy file");
-  add_compute(command, tool);
-  add_context(command, tool);
-  add_json(command, tool);
-  command.callback([&tool, options, tokens, file] {
-    if (tokens->count() + file->count() == 0) throw CLI::RequiredError("--tokens or --file");
-    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
-  });
+  add_model(command);
+  Option tokens =
+      command.option("--tokens", options->tokens, "Token ids, e.g. 1,2,3; none are added");
+  Option file =
+      command.option("--file", options->file,
+                     "A file of token ids, apart by commas or white space; - for standard input");
+  command.either(tokens, file);
+  command.option("--last", options->last, "Keep the logits of the last K positions; 0: all")
+      .not_negative();
+  command.option("--out", options->out,
+                 "Write the kept logits, f32 [K, vocabulary], to this .npy file");
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });
 }
 
 }  // namespace tenon::tool

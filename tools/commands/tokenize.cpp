@@ -35,20 +35,17 @@ void run(const Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, Tool& tool) {
-  CLI::App& command = *app.add_subcommand("tokenize", "Token ids of a text");
+  Command command(app, tool, "tokenize", "Token ids of a text");
   auto options = std::make_shared<Options>();
-  add_model(command, tool);
-  auto* text = command.add_option("TEXT", options->text, "The text");
-  auto* file = command.add_option("--file", options->file,
-                                  "A file that holds the text; - for standard input");
-  text->excludes(file);
-  command.add_flag("--no-special", options->no_special,
-                   "Add no BOS or EOS and read special tokens' spellings as plain text");
-  add_json(command, tool);
-  command.callback([&tool, options, text, file] {
-    if (text->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
-    tool.run = [&tool, options, from_file = file->count() > 0] { run(tool, *options, from_file); };
-  });
+  add_model(command);
+  Option text = command.option("TEXT", options->text, "The text");
+  Option file =
+      command.option("--file", options->file, "A file that holds the text; - for standard input");
+  command.either(text, file);
+  command.flag("--no-special", options->no_special,
+               "Add no BOS or EOS and read special tokens' spellings as plain text");
+  add_json(command);
+  command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });
 }
 
 }  // namespace tenon::tool

@@ -26,6 +26,7 @@ BackendOptions Tool::backend() const { return {.threads = threads, .exact = prec
 models::LanguageModelOptions Tool::language_model() const {
   models::LanguageModelOptions options;
   options.context = context;
+  if (cache != "auto") options.cache = find_dtype(cache);
   options.backend = backend();
   options.load = progress_bar();
   return options;
@@ -73,6 +74,10 @@ void add_context(Command& command) {
       .option("--ctx", command.tool().context,
               "Positions the context holds; 0: the model's own, at most 4096")
       .range(0, 1 << 24);
+  command
+      .option("--cache", command.tool().cache,
+              "Type of the keys and values it holds; auto: f16, with --precision exact f32")
+      .one_of({"auto", "f32", "f16", "q8_0"});
 }
 
 void add_sampling(Command& command, nn::SamplerOptions& sampler) {

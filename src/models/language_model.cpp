@@ -44,6 +44,7 @@ struct LanguageModel::Impl {
     if (options.context < 1 || options.chunk < 1) {
       throw Error(Errc::bad_argument, "LanguageModel", "context and chunk must be positive");
     }
+    check_cache();
     if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocabulary) {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(),
@@ -51,11 +52,25 @@ struct LanguageModel::Impl {
     }
   }
 
+  void check_cache() const {
+    if (!options.cache) return;
+    const DType type = *options.cache;
+    if (!is_floating(type) && !is_block(type)) {
+      throw Error(Errc::bad_argument, "LanguageModel",
+                  fmt::format("a cache of {} cannot hold keys", name(type)));
+    }
+    if (config.head_dim % block_size(type) != 0) {
+      throw Error(Errc::bad_argument, "LanguageModel",
+                  fmt::format("a cache of {} holds blocks of {}, heads have {} numbers", name(type),
+                              block_size(type), config.head_dim));
+    }
+  }
   NextExe::Shapes shapes(std::int64_t tokens) const {
     return {ids_shape(tokens), Shape(std::span<const Axis>(), i32), cache_shapes()};
   }
   nn::KvCache<Shape> cache_shapes() const {
-    return cache_shape(config, options.context, options.backend.exact ? f32 : f16);
+    return cache_shape(config, options.context,
+                       options.cache.value_or(options.backend.exact ? f32 : f16));
   }
   CompileOptions compile_options() const {
     CompileOptions result;

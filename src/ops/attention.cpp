@@ -85,8 +85,10 @@ Shape Attention::infer(std::span<const Shape> in) const {
   if (has_mask) names.push_back("mask");
   const std::string operands = operands_text(names, in);
 
-  for (int i = 0; i < 3; ++i) require_floating(name, in[static_cast<std::size_t>(i)]);  // C2
-  require_rank(name, "q", q, 4);                                                        // C3
+  require_floating(name, q);  // C2
+  require_values(name, k);
+  require_values(name, v);
+  require_rank(name, "q", q, 4);  // C3
   require_rank(name, "k", k, 4);
   require_rank(name, "v", v, 4);
   if (has_position) {

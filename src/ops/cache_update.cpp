@@ -3,6 +3,7 @@
 #include <tenon/ops/cache_update.hpp>
 
 #include <array>
+#include <vector>
 
 namespace tenon {
 
@@ -17,7 +18,7 @@ Shape CacheUpdate::infer(std::span<const Shape> in) const {
   require_rank(name, "layer", in[1], 0);
   require_rank(name, "x", x, 4);
   require_rank(name, "position", in[3], 0);
-  require_floating(name, cache);  // C2
+  require_values(name, cache);  // C2
   require_floating(name, x);
   require_dtype(name, "layer", in[1], DType::i64);
   require_dtype(name, "position", in[3], DType::i32);
@@ -45,9 +46,11 @@ void CacheUpdate::reference(std::span<const HostView> in, const HostView& out) c
          fmt::format("positions [{}, {}) outside [0, {})", position, position + steps, capacity));
   }
   if (out.data != in[0].data) copy_elements(in[0], out);
-  for_each_index(x.shape, [&](std::span<const std::int64_t> index) {
-    const std::array to{layer, index[0], index[2], position + index[1], index[3]};
-    store_double(out.shape.dtype(), out.at(to), load_as_double(x.shape.dtype(), x.at(index)));
+  std::vector<double> row(static_cast<std::size_t>(x.shape[3]));
+  for_each_index(x.shape.without_tags().without_axis(3), [&](std::span<const std::int64_t> index) {
+    read_row(x.shape.dtype(), slice_at(x, index), x.strides[3], row);
+    const std::array to{layer, index[0], index[2], position + index[1]};
+    write_row(row, out.shape.dtype(), slice_at(out, to), out.strides[4]);
   });
 }
 

@@ -102,6 +102,20 @@ inline void read_row(DType dtype, const std::byte* first, std::int64_t step,
   }
 }
 
+/// The other way: narrows to `dtype`, as quantize() does where it is a block type.
+inline void write_row(std::span<const double> row, DType dtype, std::byte* first,
+                      std::int64_t step) {
+  if (is_block(dtype)) {
+    const std::vector<float> narrow(row.begin(), row.end());
+    quantize(dtype, narrow.data(), first, static_cast<std::int64_t>(row.size()));
+    return;
+  }
+  for (const double value : row) {
+    store_double(dtype, first, value);
+    first += step;
+  }
+}
+
 /// Every row (the innermost axis) of a view of rank >= 1, row-major and dense.
 inline std::vector<double> read_rows(const HostView& view) {
   const int last = view.shape.rank() - 1;

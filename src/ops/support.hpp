@@ -33,6 +33,13 @@ inline void require_floating(std::string_view op, const Shape& shape) {
   }
 }
 
+inline void require_values(std::string_view op, const Shape& shape) {
+  if (!is_floating(shape.dtype()) && !is_block(shape.dtype())) {
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("needs a floating or a block type, got {}", to_string(shape)));
+  }
+}
+
 /// Whether two sizes can be the same: equal, or one of them not known yet.
 inline bool sizes_agree(std::int64_t a, std::int64_t b) noexcept {
   return a == b || !is_static(a) || !is_static(b);

@@ -3,6 +3,8 @@
 #include "backends/cpu/thread_pool.hpp"
 #include "kernels/support.hpp"
 
+#include <tenon/quant.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,7 +22,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 struct Case {
   AttentionArgs args;
   std::vector<float> q, k, v, mask;
-  std::vector<std::uint16_t> half_k, half_v;
+  std::vector<std::byte> narrow_k, narrow_v;  // what the kernel gets, unless they are f32
 
   // Strides leave gaps, which must neither be read as data nor be written.
   Case(Random& random, std::int64_t queries, std::int64_t keys, std::int64_t heads,
@@ -33,28 +35,44 @@ struct Case {
     args.value_dim = value_dim;
     args.q_head = dim + 1;
     args.q_row = heads * args.q_head + 2;
-    args.k_row = dim + 3;
+    const std::int64_t block = block_size(kv);
+    args.k_row = dim / block + 3;
     args.k_head = (keys + 1) * args.k_row;
-    args.v_row = value_dim + 1;
+    args.v_row = value_dim / block + 1;
     args.v_head = (keys + 2) * args.v_row;
     args.out_head = value_dim + 2;
     args.out_row = heads * args.out_head + 1;
     args.kv_dtype = kv;
     args.scale = 1.0f / std::sqrt(static_cast<float>(dim));
     q = random.normals(queries * args.q_row, 2.0f);
-    k = random.normals(kv_heads * args.k_head, 2.0f);
-    v = random.normals(kv_heads * args.v_head);
-    if (kv == DType::f16) {
-      const auto round = [](std::vector<float>& values, std::vector<std::uint16_t>& halves) {
-        for (float& x : values) {
-          halves.push_back(to_half(x).bits);
-          x = to_float(to_half(x));
-        }
-      };
-      round(k, half_k);
-      round(v, half_v);
+    k = random.normals(kv_heads * args.k_head * block, 2.0f);
+    v = random.normals(kv_heads * args.v_head * block);
+    if (kv != DType::f32) {
+      narrow_k = round(kv, k);
+      narrow_v = round(kv, v);
     }
     args.causal = false;
+  }
+
+  static std::vector<std::byte> round(DType type, std::vector<float>& values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    std::vector<std::byte> bytes(
+        static_cast<std::size_t>(count / block_size(type) * block_bytes(type)));
+    quantize(type, values.data(), bytes.data(), count);
+    dequantize(type, bytes.data(), values.data(), count);
+    return bytes;
+  }
+  // Element d of row j of keys or values, of kv_head g.
+  double element(const std::vector<float>& of, std::int64_t head, std::int64_t row, std::int64_t g,
+                 std::int64_t j, std::int64_t d) const {
+    const std::int64_t at = (g * head + j * row) * block_size(args.kv_dtype) + d;
+    return static_cast<double>(of[static_cast<std::size_t>(at)]);
+  }
+  double key(std::int64_t g, std::int64_t j, std::int64_t d) const {
+    return element(k, args.k_head, args.k_row, g, j, d);
+  }
+  double value(std::int64_t g, std::int64_t j, std::int64_t d) const {
+    return element(v, args.v_head, args.v_row, g, j, d);
   }
 
   void add_mask(Random& random, bool per_head) {
@@ -69,8 +87,8 @@ struct Case {
     a.isa = isa;
     a.fast = fast;
     a.q = q.data();
-    a.k = a.kv_dtype == DType::f16 ? static_cast<const void*>(half_k.data()) : k.data();
-    a.v = a.kv_dtype == DType::f16 ? static_cast<const void*>(half_v.data()) : v.data();
+    a.k = a.kv_dtype == DType::f32 ? static_cast<const void*>(k.data()) : narrow_k.data();
+    a.v = a.kv_dtype == DType::f32 ? static_cast<const void*>(v.data()) : narrow_v.data();
     a.mask = mask.empty() ? nullptr : mask.data();
     std::vector<float> out(static_cast<std::size_t>(a.queries * a.out_row), 77.0f);
     a.out = out.data();
@@ -92,7 +110,7 @@ struct Case {
 
   // How far rounding q, k, weights and v to bf16, each by 2^-9 of itself at most, moves an output.
   double bf16_bound() const {
-    double score = 0, value = 0;
+    double score = 0, largest = 0;
     for (std::int64_t i = 0; i < args.queries; ++i) {
       for (std::int64_t h = 0; h < args.heads; ++h) {
         const std::int64_t g = h / (args.heads / args.kv_heads);
@@ -101,16 +119,15 @@ struct Case {
           for (std::int64_t d = 0; d < args.head_dim; ++d) {
             s += std::fabs(static_cast<double>(
                      q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)])) *
-                 std::fabs(static_cast<double>(
-                     k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]));
+                 std::fabs(key(g, j, d));
           }
           score = std::max(score, s * static_cast<double>(args.scale));
         }
       }
     }
-    for (const float x : v) value = std::max(value, std::fabs(static_cast<double>(x)));
+    for (const float x : v) largest = std::max(largest, std::fabs(static_cast<double>(x)));
     const double two = std::exp2(-8.0);
-    return value * (std::exp(2 * two * score) - 1 + two);
+    return largest * (std::exp(2 * two * score) - 1 + two);
   }
 
   // By definition, in f64.
@@ -126,8 +143,7 @@ struct Case {
           for (std::int64_t d = 0; d < args.head_dim; ++d) {
             s += static_cast<double>(
                      q[static_cast<std::size_t>(i * args.q_row + h * args.q_head + d)]) *
-                 static_cast<double>(
-                     k[static_cast<std::size_t>(g * args.k_head + j * args.k_row + d)]);
+                 key(g, j, d);
           }
           s *= static_cast<double>(args.scale);
           if (args.soft_cap > 0.0f) {
@@ -150,9 +166,7 @@ struct Case {
         for (std::int64_t d = 0; d < args.value_dim; ++d) {
           double y = 0.0;
           for (std::int64_t j = 0; j < args.keys; ++j) {
-            y += scores[static_cast<std::size_t>(j)] *
-                 static_cast<double>(
-                     v[static_cast<std::size_t>(g * args.v_head + j * args.v_row + d)]);
+            y += scores[static_cast<std::size_t>(j)] * value(g, j, d);
           }
           out[static_cast<std::size_t>(i * args.out_row + h * args.out_head + d)] =
               sum == 0.0 ? 0.0 : y / sum;
@@ -162,6 +176,16 @@ struct Case {
     return out;
   }
 };
+
+DType random_key_type(Random& random) {
+  constexpr DType types[] = {DType::f32, DType::f16, DType::q8_0};
+  return types[random.below(3)];
+}
+
+/// About `wanted`: whole blocks.
+std::int64_t columns(DType type, std::int64_t wanted) {
+  return (wanted + block_size(type) - 1) / block_size(type) * block_size(type);
+}
 
 double largest_difference(const std::vector<float>& a, const std::vector<double>& b) {
   double worst = a.size() == b.size() ? 0.0 : 1e9;
@@ -220,10 +244,10 @@ TEST_CASE("attention: every variant against f64") {
     const std::int64_t queries = random.below(2) == 0 ? 1 + random.below(6) : 7 + random.below(60);
     const std::int64_t past = random.below(3) == 0 ? 0 : random.below(600);
     const std::int64_t keys = past + queries;
-    const std::int64_t dim = round % 10 == 0 ? 256 : 1 + random.below(100);
-    const std::int64_t value_dim = random.below(2) == 0 ? dim : 1 + random.below(140);
-    Case c(random, queries, keys, kv_heads * group, kv_heads, dim, value_dim,
-           random.below(2) == 0 ? DType::f16 : DType::f32);
+    const DType kv = random_key_type(random);
+    const std::int64_t dim = round % 10 == 0 ? 256 : columns(kv, 1 + random.below(100));
+    const std::int64_t value_dim = random.below(2) == 0 ? dim : columns(kv, 1 + random.below(140));
+    Case c(random, queries, keys, kv_heads * group, kv_heads, dim, value_dim, kv);
     c.args.past = past;
     c.args.causal = random.below(4) != 0;
     if (random.below(3) == 0) c.args.window = 1 + random.below(300);
@@ -251,10 +275,10 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
     const std::int64_t kv_heads = 1 + random.below(3), group = 1 + random.below(6);
     const std::int64_t queries = 7 + random.below(150);
     const std::int64_t past = random.below(3) == 0 ? 0 : random.below(300);
-    const std::int64_t dim = round % 10 == 0 ? 300 : 1 + random.below(140);
-    const std::int64_t value_dim = random.below(2) == 0 ? dim : 1 + random.below(140);
-    Case c(random, queries, past + queries, kv_heads * group, kv_heads, dim, value_dim,
-           random.below(2) == 0 ? DType::f16 : DType::f32);
+    const DType kv = random_key_type(random);
+    const std::int64_t dim = columns(kv, round % 10 == 0 ? 300 : 1 + random.below(140));
+    const std::int64_t value_dim = random.below(2) == 0 ? dim : columns(kv, 1 + random.below(140));
+    Case c(random, queries, past + queries, kv_heads * group, kv_heads, dim, value_dim, kv);
     c.args.past = past;
     c.args.causal = random.below(4) != 0;
     if (random.below(3) == 0) c.args.window = 1 + random.below(100);
@@ -288,8 +312,8 @@ TEST_CASE("attention: bf16 tiles are exact where bf16 is") {
   small(c.q);
   small(c.k);
   small(c.v);
-  for (std::size_t i = 0; i < c.k.size(); ++i) c.half_k[i] = to_half(c.k[i]).bits;
-  for (std::size_t i = 0; i < c.v.size(); ++i) c.half_v[i] = to_half(c.v[i]).bits;
+  c.narrow_k = Case::round(DType::f16, c.k);
+  c.narrow_v = Case::round(DType::f16, c.v);
   c.args.causal = true;
   c.args.past = 110;
   CHECK(largest_difference(c.run(cpu::Isa::amx, 1, true), c.reference()) < 1e-6);
@@ -367,8 +391,8 @@ TEST_CASE("attention: parts of one query finish on different threads") {
   c.args.past = 2998;
   c.args.causal = true;
   c.args.q = c.q.data();
-  c.args.k = c.half_k.data();
-  c.args.v = c.half_v.data();
+  c.args.k = c.narrow_k.data();
+  c.args.v = c.narrow_v.data();
   const std::vector<float> expected = c.run(cpu::active_isa());
   cpu::AlignedBuffer workspace(cpu::attention_workspace_bytes(c.args));
   std::fill_n(workspace.data(), workspace.size_bytes(), std::byte{0});

@@ -78,6 +78,48 @@ TEST_CASE("decoder: fast logits stay near the reference") {
   }
 }
 
+TEST_CASE("decoder: a cache in blocks stays near the reference, in pieces and in one") {
+  // Of the architectures at hand the one whose heads are as wide as a block.
+  for (const bool exact : {true, false}) {
+    models::LanguageModelOptions options;
+    options.context = 64;
+    options.cache = DType::q8_0;
+    options.backend = {.threads = 2, .exact = exact};
+    const auto load = [&] {
+      return models::LanguageModel::load("tests/models/data/tiny_gemma3.gguf", options);
+    };
+    const auto logits = all_logits(load(), tiny_tokens());
+    const auto result = distance("gemma3", logits);
+    CHECK(result.mean_divergence > 1e-9);  // rounding was done
+    CHECK(result.mean_divergence < (exact ? 5e-4 : 5e-3));
+    const auto width = logits.size() / tiny_tokens().size();
+    const auto last = log_softmax(std::span(logits).last(width));
+    options.chunk = 1;
+    const auto model = load();
+    auto conversation = model.conversation();
+    const auto one_by_one = log_softmax(conversation.read(tiny_tokens()));
+    for (std::size_t i = 0; i < width; ++i) {
+      CHECK(one_by_one[i] == Approx(last[i]).margin(exact ? 1e-3 : 0.2));
+    }
+    options.chunk = 512;
+    options.backend.threads = 7;
+    CHECK(all_logits(load(), tiny_tokens()) == logits);
+  }
+}
+
+TEST_CASE("decoder: caches that cannot hold keys are refused") {
+  const auto refused = [](const char* architecture, DType type) {
+    return expect_error(Errc::bad_argument, [&] {
+      models::LanguageModelOptions options;
+      options.cache = type;
+      models::LanguageModel::load(std::string("tests/models/data/tiny_") + architecture + ".gguf",
+                                  options);
+    });
+  };
+  CHECK(refused("llama", DType::i32).find("a cache of i32 cannot") != std::string::npos);
+  CHECK(refused("llama", DType::q8_0).find("blocks of 32, heads have 16") != std::string::npos);
+}
+
 TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   const auto tokens = tiny_tokens();
   for (const char* architecture : architectures) {

@@ -2,6 +2,7 @@
 #include "support/op_testing.hpp"
 
 #include <tenon/ops/cache_update.hpp>
+#include <tenon/quant.hpp>
 
 #include <array>
 
@@ -33,6 +34,26 @@ TEST_CASE("cache_update: converts to the cache's dtype") {
   const HostBuffer y =
       apply(op, {cache, longs({}, {0}), floats({1, 1, 1, 2}, {0.1f, 65520}), ints({}, {0})});
   expect_equal(y, {0.0999755859375, std::numeric_limits<double>::infinity()});
+}
+
+TEST_CASE("cache_update: rounds each head's row to the cache's blocks") {
+  HostBuffer cache = HostBuffer::zeros(Shape({1, 1, 2, 3, 32}, DType::q8_0));
+  std::vector<float> values(64);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i < 32 ? i : 1000 + 7 * i);
+  }
+  const HostBuffer x = HostBuffer::of<float>(Shape({1, 1, 2, 32}, f32), values);
+  const HostBuffer y = apply(op, {cache, longs({}, {0}), x, ints({}, {1})});
+  std::vector<float> rounded(64);
+  std::vector<std::byte> blocks(68);
+  quantize(DType::q8_0, values.data(), blocks.data(), 64);
+  dequantize(DType::q8_0, blocks.data(), rounded.data(), 64);
+  std::vector<float> found(6 * 32);
+  dequantize(DType::q8_0, y.bytes(), found.data(), 6 * 32);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::size_t row = i / 32;  // head * 3 + position
+    CHECK(found[i] == (row == 1 ? rounded[i % 32] : row == 4 ? rounded[32 + i % 32] : 0.0f));
+  }
 }
 
 TEST_CASE("cache_update: no steps, no heads") {

@@ -71,7 +71,9 @@ AttentionJob job_of(const AttentionArgs& args) {
   job.v = static_cast<const std::byte*>(args.v);
   job.v_row = args.v_row;
   job.v_head = args.v_head;
-  job.half_kv = args.kv_dtype == DType::f16;
+  job.kv = args.kv_dtype == DType::f32   ? KeyType::f32
+           : args.kv_dtype == DType::f16 ? KeyType::f16
+                                         : KeyType::q8_0;
   job.out = args.out;
   job.out_row = args.out_row;
   job.out_head = args.out_head;

@@ -18,8 +18,9 @@ namespace tenon::cpu {
 /// window > 0 (window without causal also ends at j < p + window). cap(s) = c * tanh(s / c) if
 /// soft_cap = c > 0. A query that sees no key, or only keys at mask -inf, gives zeros.
 ///
-/// Precision f32 with f16 or f32 keys and values; exp within 2 ulp. With `fast` set and AMX, many
-/// queries at once use bf16 products with f32 sums. Results do not depend on the number of threads.
+/// Precision f32 with keys and values in f32, f16 or q8_0; exp within 2 ulp. With `fast` set and
+/// AMX, many queries at once use bf16 products with f32 sums. Results do not depend on the number
+/// of threads.
 ///
 ///   AttentionArgs a{.q = q, .q_row = Hq * D, .q_head = D, ...};
 ///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once after
@@ -32,14 +33,14 @@ struct AttentionArgs {
   std::int64_t head_dim = 0;   ///< D of q and k, at most max_head_dim
   std::int64_t value_dim = 0;  ///< D of v and out; 0 means head_dim
 
-  // Strides in elements; the innermost axis is contiguous.
+  // Strides in elements, those of q8_0 in blocks of 32; the innermost axis is contiguous.
   const float* q = nullptr;  ///< [S, Hq, D]
   std::int64_t q_row = 0, q_head = 0;
   const void* k = nullptr;  ///< [Hkv, T, D] of kv_dtype
   std::int64_t k_row = 0, k_head = 0;
   const void* v = nullptr;  ///< [Hkv, T, Dv] of kv_dtype
   std::int64_t v_row = 0, v_head = 0;
-  DType kv_dtype = DType::f16;  ///< f16 or f32
+  DType kv_dtype = DType::f16;  ///< f32, f16 or q8_0
   float* out = nullptr;         ///< [S, Hq, Dv]; must not overlap the inputs
   std::int64_t out_row = 0, out_head = 0;
 

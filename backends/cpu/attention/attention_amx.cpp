@@ -9,6 +9,7 @@
 #include "../matmul/simd_avx512.hpp"
 #include "../matmul/tiles_amx.hpp"
 #include "kernels.hpp"
+#include "key_rows.hpp"
 #include "softmax_body.hpp"
 // clang-format on
 
@@ -54,20 +55,24 @@ TENON_INLINE __mmask16 first_lanes(std::int64_t count) {
 
 /// Rows of keys or of values. `whole`: every row that is asked for is there, and as wide as a tile;
 /// otherwise what is missing counts as zero.
-template <bool half, bool whole>
+template <class Rows, bool whole>
 struct KeyRows {
-  using Element = std::conditional_t<half, std::uint16_t, float>;
+  using Element = typename Rows::Element;
   const Element* at;
   std::int64_t step, count, width;
 
   /// Elements [d, d + 16) of row i.
   TENON_INLINE __m512 load(std::int64_t i, std::int64_t d) const {
-    const Element* p = at + i * step + d;
-    if constexpr (whole && half) return Simd::load_f16(p);
-    if constexpr (whole && !half) return _mm512_loadu_ps(p);
+    const Element* row = at + i * step;
+    if constexpr (whole) return Rows::load(row, d);
     const __mmask16 lanes = i < count ? first_lanes(width - d) : __mmask16{0};
-    if constexpr (half) return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p));
-    return _mm512_maskz_loadu_ps(lanes, p);
+    if constexpr (std::is_same_v<Rows, HalfRows>) {
+      return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, row + d));
+    } else if constexpr (std::is_same_v<Rows, FloatRows>) {
+      return _mm512_maskz_loadu_ps(lanes, row + d);
+    } else {  // a row of blocks is as wide as a tile
+      return lanes == 0 ? _mm512_setzero_ps() : Rows::load(row, d);
+    }
   }
 };
 
@@ -77,15 +82,13 @@ TENON_INLINE void with_rows(const AttentionJob& job, const std::byte* base, std:
                             std::int64_t step, std::int64_t kv_head, std::int64_t begin,
                             std::int64_t count, std::int64_t width, Use use) {
   const std::int64_t first = kv_head * head_step + begin * step;
-  const bool whole = count == block_keys && width % 32 == 0;
-  if (job.half_kv) {
-    const auto* at = reinterpret_cast<const std::uint16_t*>(base) + first;
-    if (whole) return use(KeyRows<true, true>{at, step, count, width});
-    return use(KeyRows<true, false>{at, step, count, width});
-  }
-  const auto* at = reinterpret_cast<const float*>(base) + first;
-  if (whole) return use(KeyRows<false, true>{at, step, count, width});
-  use(KeyRows<false, false>{at, step, count, width});
+  with_key_type(job, [&]<class Rows>(Rows) __attribute__((always_inline)) {
+    const auto* at = reinterpret_cast<const typename Rows::Element*>(base) + first;
+    if (count == block_keys && width % 32 == 0) {
+      return use(KeyRows<Rows, true>{at, step, count, width});
+    }
+    use(KeyRows<Rows, false>{at, step, count, width});
+  });
 }
 
 /// Queries times the scale of scores: `unit` more than the job's own.

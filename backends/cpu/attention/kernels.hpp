@@ -9,6 +9,8 @@
 /// reason that matmul/kernels.hpp gives.
 namespace tenon::cpu {
 
+enum class KeyType : std::uint8_t { f32, f16, q8_0 };
+
 /// Fields as in AttentionArgs.
 struct AttentionJob {
   std::int64_t queries, keys;
@@ -20,7 +22,7 @@ struct AttentionJob {
   std::int64_t k_row, k_head;
   const std::byte* v;
   std::int64_t v_row, v_head;
-  bool half_kv;  ///< k and v are f16, else f32
+  KeyType kv;
   float* out;
   std::int64_t out_row, out_head;
   float scale, soft_cap;

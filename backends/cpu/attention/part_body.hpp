@@ -3,25 +3,13 @@
 // Attention of one query: scores as dot products along the head dimension, for all heads of a
 // kv_head at a time so that a key is read once.
 #include "kernels.hpp"
+#include "key_rows.hpp"
 #include "softmax_body.hpp"
-
-#include <tenon/dtype.hpp>
 
 namespace tenon::cpu {
 namespace {
 
 constexpr int lanes = Simd::lanes;
-
-struct HalfRows {
-  using Element = std::uint16_t;
-  TENON_INLINE static Simd::Float load(const Element* p) { return Simd::load_f16(p); }
-  TENON_INLINE static float one(Element e) { return to_float(half{e}); }
-};
-struct FloatRows {
-  using Element = float;
-  TENON_INLINE static Simd::Float load(const Element* p) { return Simd::load_float(p); }
-  TENON_INLINE static float one(Element e) { return e; }
-};
 
 /// Keys or values of one kv_head, which come from memory: each row is asked for so long before it
 /// is read that memory can answer. Hardware prefetch alone stops at each page.
@@ -36,17 +24,18 @@ struct Stream {
   /// Columns [d, d + width) of row j.
   TENON_INLINE void prefetch(std::int64_t j, std::int64_t d, std::int64_t width) const {
     if (j >= count) return;
-    const auto* begin = reinterpret_cast<const char*>(row(j) + d);
-    const auto* const end = reinterpret_cast<const char*>(row(j) + d + width);
+    const auto* begin = reinterpret_cast<const char*>(row(j) + d / Rows::columns);
+    const auto* const end = reinterpret_cast<const char*>(row(j) + (d + width) / Rows::columns);
     for (; begin < end; begin += 64) __builtin_prefetch(begin);
   }
 };
 
-/// Rows ahead to ask for, of so many elements.
+/// Rows ahead to ask for, of so many columns.
 template <class Rows>
 TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   constexpr std::int64_t bytes_ahead = 4096;
-  return 1 + bytes_ahead / (size * static_cast<std::int64_t>(sizeof(typename Rows::Element)));
+  constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(typename Rows::Element));
+  return 1 + bytes_ahead * Rows::columns / (size * element_bytes);
 }
 
 /// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim]. `v` is what is read next.
@@ -62,7 +51,7 @@ void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, co
     Simd::Float sum[count];
     for (std::size_t h = 0; h < count; ++h) sum[h] = Simd::zero_float();
     for (std::int64_t d = 0; d < whole; d += lanes) {
-      const Simd::Float kv = Rows::load(k + d);
+      const Simd::Float kv = Rows::load(k, d);
       for (std::size_t h = 0; h < count; ++h) {
         const float* row = q + static_cast<std::int64_t>(h) * dim;
         sum[h] = Simd::fma(Simd::load_float(row + d), kv, sum[h]);
@@ -71,7 +60,7 @@ void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, co
     for (std::size_t h = 0; h < count; ++h) {
       const auto at = static_cast<std::int64_t>(h);
       float s = Simd::sum(sum[h]);
-      for (std::int64_t d = whole; d < dim; ++d) s += q[at * dim + d] * Rows::one(k[d]);
+      for (std::int64_t d = whole; d < dim; ++d) s += q[at * dim + d] * Rows::one(k, d);
       scores[at * decode_keys + j] = s;
     }
   }
@@ -90,10 +79,10 @@ TENON_INLINE void weighted_columns(const float* p, const Stream<Rows>& v, std::i
   const std::int64_t ahead = rows_ahead<Rows>(width * lanes);
   for (std::int64_t j = 0; j < v.count; ++j) {
     v.prefetch(j + ahead, d, width * lanes);
-    const typename Rows::Element* row = v.row(j) + d;
+    const typename Rows::Element* row = v.row(j);
     Simd::Float vv[vectors];
     for (std::size_t i = 0; i < vectors; ++i)
-      vv[i] = Rows::load(row + static_cast<std::int64_t>(i) * lanes);
+      vv[i] = Rows::load(row, d + static_cast<std::int64_t>(i) * lanes);
     for (std::size_t h = 0; h < count; ++h) {
       const Simd::Float weight =
           Simd::broadcast(p + static_cast<std::int64_t>(h) * decode_keys + j);
@@ -121,7 +110,7 @@ void weighted_sum(const float* p, const Stream<Rows>& v, std::int64_t dim,
     for (int h = 0; h < heads; ++h) {
       float sum = 0.0f;
       for (std::int64_t j = 0; j < v.count; ++j)
-        sum += p[h * decode_keys + j] * Rows::one(v.row(j)[d]);
+        sum += p[h * decode_keys + j] * Rows::one(v.row(j), d);
       partials[h].values[d] = sum;
     }
   }
@@ -206,11 +195,9 @@ void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
 
 void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head, std::int64_t first,
               std::int64_t count, KeyRange keys, AttentionPartial* partials) {
-  if (job.half_kv) {
-    run_part<HalfRows>(job, query, kv_head, first, count, keys, partials);
-  } else {
-    run_part<FloatRows>(job, query, kv_head, first, count, keys, partials);
-  }
+  with_key_type(job, [&]<class Rows>(Rows) {
+    run_part<Rows>(job, query, kv_head, first, count, keys, partials);
+  });
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 // are transposed.
 #include "../matmul/dense_tile.hpp"
 #include "kernels.hpp"
+#include "key_rows.hpp"
 #include "softmax_body.hpp"
+
+#include <type_traits>
 
 namespace tenon::cpu {
 namespace {
@@ -24,30 +27,24 @@ struct TileScratch {
   alignas(64) float sum[tile_queries];
 };
 
-struct Rows {
+struct TileRows {
   const float* at;
   std::int64_t row;
 };
 
 /// Columns [d, d + width) of `count` rows as f32: where they lie, or widened.
-TENON_INLINE Rows widen(const AttentionJob& job, const std::byte* base, std::int64_t row,
-                        std::int64_t first, std::int64_t count, std::int64_t d, std::int64_t width,
-                        float* buffer) {
-  if (!job.half_kv) return {reinterpret_cast<const float*>(base) + first * row + d, row};
-  const auto* source = reinterpret_cast<const std::uint16_t*>(base) + first * row + d;
+template <class Rows>
+TENON_INLINE TileRows widen(const typename Rows::Element* base, std::int64_t row,
+                            std::int64_t first, std::int64_t count, std::int64_t d,
+                            std::int64_t width, float* buffer) {
+  if constexpr (std::is_same_v<Rows, FloatRows>) return {base + first * row + d, row};
   for (std::int64_t j = 0; j < count; ++j) {
-    const std::uint16_t* in = source + j * row;
+    const typename Rows::Element* in = base + (first + j) * row;
     float* out = buffer + j * chunk;
     std::int64_t i = 0;
     for (; i + Simd::lanes <= width; i += Simd::lanes)
-      Simd::store_float(out + i, Simd::load_f16(in + i));
-    if (i < width) {
-      std::uint16_t rest[16] = {};
-      __builtin_memcpy(rest, in + i, static_cast<std::size_t>(width - i) * sizeof rest[0]);
-      float wide[16];
-      Simd::store_float(wide, Simd::load_f16(rest));
-      __builtin_memcpy(out + i, wide, static_cast<std::size_t>(width - i) * sizeof wide[0]);
-    }
+      Simd::store_float(out + i, Rows::load(in, d + i));
+    for (; i < width; ++i) out[i] = Rows::one(in, d + i);
   }
   return {buffer, chunk};
 }
@@ -107,13 +104,13 @@ TENON_INLINE void weigh_block(TileScratch& s, std::int64_t count, std::int64_t v
   }
 }
 
+template <class Rows>
 void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, std::int64_t last,
               const KeyRange* ranges) {
   TileScratch s;
   const std::int64_t queries = last - first, kv_head = head / job.group;
-  const std::size_t width = job.half_kv ? 2 : 4;
-  const std::byte* k = job.k + static_cast<std::size_t>(kv_head * job.k_head) * width;
-  const std::byte* v = job.v + static_cast<std::size_t>(kv_head * job.v_head) * width;
+  const auto* k = reinterpret_cast<const typename Rows::Element*>(job.k) + kv_head * job.k_head;
+  const auto* v = reinterpret_cast<const typename Rows::Element*>(job.v) + kv_head * job.v_head;
 
   for (std::int64_t i = 0; i < tile_queries; ++i) {
     const bool is_query = i < queries;
@@ -144,7 +141,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     const std::int64_t count = end - begin;
     for (std::int64_t d = 0; d == 0 || d < job.head_dim; d += chunk) {
       const std::int64_t columns = job.head_dim - d < chunk ? job.head_dim - d : chunk;
-      const Rows rows = widen(job, k, job.k_row, begin, count, d, columns, s.widened);
+      const TileRows rows = widen<Rows>(k, job.k_row, begin, count, d, columns, s.widened);
       dense_tiles<dense_panels, F32Weights, dense_width>(
           {rows.at, rows.row, 1}, count, s.q + d * tile_queries, 16, columns, d != 0, s.scores);
     }
@@ -153,7 +150,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     weigh_block(s, count, job.value_dim);
     for (std::int64_t d = 0; d < job.value_dim; d += chunk) {
       const std::int64_t columns = job.value_dim - d < chunk ? job.value_dim - d : chunk;
-      const Rows rows = widen(job, v, job.v_row, begin, count, d, columns, s.widened);
+      const TileRows rows = widen<Rows>(v, job.v_row, begin, count, d, columns, s.widened);
       dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, 1, rows.row}, columns, s.scores,
                                                          16, count, true, s.out + d * tile_queries);
     }
@@ -164,6 +161,11 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     float* out = job.out + (first + i) * job.out_row + head * job.out_head;
     for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] = s.out[d * tile_queries + i] * factor;
   }
+}
+
+void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, std::int64_t last,
+              const KeyRange* ranges) {
+  with_key_type(job, [&]<class Rows>(Rows) { run_tile<Rows>(job, head, first, last, ranges); });
 }
 
 }  // namespace

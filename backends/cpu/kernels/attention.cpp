@@ -100,7 +100,8 @@ std::optional<std::string> refuses(const Step& step) {
   const auto& op = *step.op.as<Attention>();
   if (auto why = needs_dtype(step.inputs[0], DType::f32, "q")) return why;
   const DType kv = step.inputs[1].shape.dtype();
-  if (kv != DType::f32 && kv != DType::f16) return "keys are " + std::string(tenon::name(kv));
+  if (kv != DType::f32 && kv != DType::f16 && kv != DType::q8_0)
+    return "keys are " + std::string(tenon::name(kv));
   for (std::size_t i = 0; i < 3; ++i) {
     if (auto why = needs_dense_rows(step.inputs[i], i == 0 ? "q" : i == 1 ? "k" : "v")) return why;
   }

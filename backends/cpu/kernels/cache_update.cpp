@@ -2,6 +2,7 @@
 #include "../task.hpp"
 
 #include <tenon/ops/cache_update.hpp>
+#include <tenon/quant.hpp>
 
 #include <cstring>
 
@@ -38,10 +39,15 @@ class CacheUpdateTask final : public Task {
                                                         h * x_.strides[2]);
       std::byte* to =
           cache + b * cache_.strides[1] + h * cache_.strides[2] + (past + s) * cache_.strides[3];
-      if (cache_.shape.dtype() == DType::f16) {
-        f32_to_f16(from, reinterpret_cast<std::uint16_t*>(to), size);
-      } else {
-        std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(float));
+      switch (cache_.shape.dtype()) {
+        case DType::f16:
+          f32_to_f16(from, reinterpret_cast<std::uint16_t*>(to), size);
+          break;
+        case DType::q8_0:
+          tenon::quantize(DType::q8_0, from, to, size);
+          break;
+        default:
+          std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(float));
       }
     }
   }
@@ -52,7 +58,7 @@ class CacheUpdateTask final : public Task {
 
 std::optional<std::string> refuses(const Step& step) {
   const DType cache = step.inputs[0].shape.dtype();
-  if (cache != DType::f16 && cache != DType::f32)
+  if (cache != DType::f16 && cache != DType::f32 && cache != DType::q8_0)
     return "the cache is " + std::string(tenon::name(cache));
   if (auto why = needs_dtype(step.inputs[2], DType::f32, "x")) return why;
   if (auto why = needs_dense_rows(step.inputs[0], "the cache")) return why;

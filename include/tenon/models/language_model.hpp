@@ -25,7 +25,10 @@ struct LanguageModelOptions {
   std::int64_t context =
       0;  ///< positions a conversation may hold; 0: the model's own, at most 4096
   std::int64_t chunk = 512;  ///< tokens of a prompt that are processed at once
-  BackendOptions backend{};  ///< threads, precision; exact keeps the cache in f32 too
+  /// Type of the cache of keys and values: f32, f16, bf16 or a block type whose size divides a
+  /// head's. Without one f16, and f32 where `backend` is exact. q8_0 takes 8.5 bits a number.
+  std::optional<DType> cache{};
+  BackendOptions backend{};  ///< threads, precision
   io::LoadOptions load{};
 };
 

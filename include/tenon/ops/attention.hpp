@@ -24,15 +24,15 @@ namespace tenon {
 ///   window > 0             of these, t > p + s - window; not causal also t < p + s + window
 /// Keys and values that no query sees are not read: they may be uninitialised.
 ///
-/// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; f16, bf16, f32 or f64, one
-///           dtype for k and v
+/// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; f16, bf16, f32 or f64;
+///           k and v of one dtype, which may be a block type
 ///           position: i32[], when has_position
 ///           mask: f32, of rank <= 4 and broadcastable to [B, Hq, S, T], when has_mask; -inf hides
 /// Output    y: [B, S, Hq, Dv], dtype of q; tags of q, and of v's last axis where it has one.
 ///           A query that sees no key, or whose scores are all -inf, gives zeros.
 /// Attributes scale: 0 stands for 1/sqrt(D);  softcap: cap(s) = softcap * tanh(s / softcap), 0 none
 /// Errors    C1 wrong number of inputs for the flags              Errc::bad_argument
-///           C2 q, k or v not floating, position not i32, mask not f32
+///           C2 q not floating, k or v neither that nor of blocks, position not i32, mask not f32
 ///                                                                Errc::unsupported_dtype
 ///           C3 q, k or v not of rank 4, position not a scalar, mask of rank above 4
 ///                                                                Errc::shape_mismatch

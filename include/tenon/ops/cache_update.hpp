@@ -13,14 +13,16 @@ namespace tenon {
 /// Writes keys or values into one layer of a cache:
 /// cache[layer, b, h, position + s, :] = x[b, s, h, :]; every other element stays.
 ///
-/// Inputs    cache: [L, B, H, T, D], a floating type; consumed: the output takes over its storage
+/// Inputs    cache: [L, B, H, T, D], a floating or a block type; consumed: the output takes over
+///           its storage
 ///           layer: i64[]
 ///           x: [B, S, H, D], floating; converted to the cache's dtype
 ///           position: i32[]
 /// Output    the cache, of the same type and tags
 /// Errors    C1 cache not of rank 5, x not of rank 4, layer or position not scalar
 ///                                                            Errc::shape_mismatch
-///           C2 cache or x not floating, layer not i64, position not i32
+///           C2 cache neither floating nor of blocks, x not floating, layer not i64, position
+///           not i32
 ///                                                            Errc::unsupported_dtype
 ///           C3 sizes or tags of B, H or D differ             Errc::shape_mismatch
 ///           C4 S > T, both known                             Errc::shape_mismatch

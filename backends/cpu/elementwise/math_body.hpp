@@ -29,6 +29,20 @@ TENON_INLINE Float copy_sign(Float magnitude, Float sign) {
 /// The upper half of the significand, whose square is exact.
 TENON_INLINE Float upper_half(Float x) { return with_bits(x, 0xFFFFF000u); }
 
+/// Whether a comparison holds in every lane.
+TENON_INLINE bool all(Mask mask) {
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(mask)) == 0xFFFF;
+#elif defined(__AVX2__)
+  return _mm256_movemask_ps(reinterpret_cast<__m256>(mask)) == 0xFF;
+#else
+  for (int i = 0; i < Simd::lanes; ++i) {
+    if (mask[i] == 0) return false;
+  }
+  return true;
+#endif
+}
+
 /// Horner's scheme; coefficients from the highest power down.
 template <class... Rest>
 TENON_INLINE Float polynomial(Float x, float first, Rest... rest) {

@@ -11,12 +11,14 @@ using Doubles = double __attribute__((vector_size(4 * Simd::lanes)));
 using FewFloats = float __attribute__((vector_size(2 * Simd::lanes)));
 using FewWords = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
 
-/// x = quarter pi / 2 + rest, |rest| <= pi / 4; for |x| <= 2^20, where f64 leaves rest relatively
-/// exact: no f32 in that range comes closer to a multiple of pi / 2 than 1e-9.
+/// x = quarter pi / 2 + rest, |rest| <= pi / 4; of `quarter` the lowest two bits count.
 struct Angle {
   Float rest;
   Mask quarter;
 };
+
+/// For |x| <= 2^20, where f64 leaves rest relatively exact: no f32 in that range comes closer to a
+/// multiple of pi / 2 than 1e-9.
 TENON_INLINE Angle reduce_angle(Float x) {
   constexpr int half = Simd::lanes / 2;
   float in[Simd::lanes], rest[Simd::lanes];
@@ -39,6 +41,21 @@ TENON_INLINE Angle reduce_angle(Float x) {
   __builtin_memcpy(&angle.quarter, quarter, sizeof quarter);
   return angle;
 }
+
+#if defined(__FMA__)
+/// For |x| <= small_angle, in f32: pi / 2 is split into three parts. x - n high is exact, as both
+/// are multiples of 2^-24 and their difference is below 1; the other two steps round once each.
+constexpr float small_angle = 0x1p13f;
+TENON_INLINE Angle reduce_small_angle(Float x) {
+  const Float magic = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const Float shifted = fma(x, set(0.636619772f), magic);
+  const Float n = shifted - magic;
+  Float rest = fma(n, set(-0x1.921fb6p+0f), x);
+  rest = fma(n, set(0x1.777a5cp-25f), rest);
+  rest = fma(n, set(0x1.ee59dap-50f), rest);
+  return {rest, reinterpret_cast<Mask>(shifted)};
+}
+#endif
 
 /// Lanes beyond the range of reduce_angle by the C library, each on its own.
 template <class Function>
@@ -79,18 +96,35 @@ TENON_INLINE Float sine_of(const Angle& angle, int turns) {
   return (quarter & 2) != 0 ? -y : y;
 }
 
+/// of(angle) where x is in range, far(x) elsewhere. What a lane gives depends on that lane alone.
+template <class OfAngle, class Far>
+TENON_INLINE Float of_angle(Float x, OfAngle of, Far far) {
+#if defined(__FMA__)
+  const Mask is_small = absolute(x) <= set(small_angle);
+  const Float small = of(reduce_small_angle(x));
+  if (all(is_small)) [[likely]]
+    return small;
+  const Float large = far_lanes(x, of(reduce_angle(near_lanes(x))), far);
+  return is_small ? small : large;
+#else
+  return far_lanes(x, of(reduce_angle(near_lanes(x))), far);
+#endif
+}
+
 TENON_INLINE Float sine(Float x) {
-  return far_lanes(x, sine_of(reduce_angle(near_lanes(x)), 0),
-                   [](double v) { return __builtin_sin(v); });
+  return of_angle(
+      x, [](const Angle& angle) { return sine_of(angle, 0); },
+      [](double v) { return __builtin_sin(v); });
 }
 TENON_INLINE Float cosine(Float x) {
-  return far_lanes(x, sine_of(reduce_angle(near_lanes(x)), 1),
-                   [](double v) { return __builtin_cos(v); });
+  return of_angle(
+      x, [](const Angle& angle) { return sine_of(angle, 1); },
+      [](double v) { return __builtin_cos(v); });
 }
 TENON_INLINE Float tangent(Float x) {
-  const Angle angle = reduce_angle(near_lanes(x));
-  return far_lanes(x, sine_of(angle, 0) / sine_of(angle, 1),
-                   [](double v) { return __builtin_tan(v); });
+  return of_angle(
+      x, [](const Angle& angle) { return sine_of(angle, 0) / sine_of(angle, 1); },
+      [](double v) { return __builtin_tan(v); });
 }
 
 TENON_INLINE Float arc_tangent(Float x) {

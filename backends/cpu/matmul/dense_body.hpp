@@ -125,12 +125,12 @@ DensePanels panels_at(const DenseJob& job, const Stretch& stretch) {
 
 /// y = sums + bias + residual for columns of which the last panel lacks some.
 void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row, std::int64_t rows,
-                const float* sums) {
+                const float* sums, std::int64_t step) {
   const std::int64_t columns = job.outputs - column;
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = first_row + r;
     for (std::int64_t i = 0; i < columns; ++i) {
-      float v = sums[r * dense_width + i];
+      float v = sums[r * step + i];
       if (job.bias != nullptr) v += job.bias[column + i];
       if (job.residual != nullptr) v += job.residual[row * job.residual_stride + column + i];
       job.y[row * job.y_stride + column + i] = v;
@@ -168,8 +168,8 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
     tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
-    tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
-    tile.from_step = dense_width;
+    tile.from = now.first == 0 ? nullptr : sums + r * block_width;
+    tile.from_step = block_width;
     if (direct) {
       tile.to = job.y + row * job.y_stride + column;
       tile.to_step = job.y_stride;
@@ -178,15 +178,15 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
         tile.residual_step = job.residual_stride;
       }
     } else {
-      tile.to = sums + r * dense_width;
-      tile.to_step = dense_width;
+      tile.to = sums + r * block_width;
+      tile.to_step = block_width;
     }
     run_tile(tile, end - r, now.panels);
     if (direct) activate(job, now.panel, now.panels, row, end - r);
     r = end;
   }
   if (done && !direct) {
-    write_edge(job, column, block.first_row, rows, sums);
+    write_edge(job, column, block.first_row, rows, sums, block_width);
     activate(job, now.panel, now.panels, block.first_row, rows);
   }
 }
@@ -213,6 +213,11 @@ void copy_block(const DenseJob& job, const LinearBlock& block, std::int64_t firs
   }
 }
 
+/// Panels of the next tiles: the last ones are shared out so that none remains alone.
+TENON_INLINE std::int64_t panels_at_once(std::int64_t left) {
+  return left == block_panels + 1 ? (left + 1) / 2 : smaller(left, block_panels);
+}
+
 /// All of `copied` elements from `first` on by panels [begin, end).
 void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begin, std::int64_t end,
                 std::int64_t first) {
@@ -220,8 +225,9 @@ void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begi
   const std::int64_t last = smaller(first + job.blocking.copied, job.inputs);
   const bool waits = job.inputs > job.blocking.copied;
   copy_block(job, block, first, last);
-  for (std::int64_t p = begin; p < end; p += dense_panels) {
-    const std::int64_t panels = end - p < dense_panels ? 1 : dense_panels;
+  for (std::int64_t p = begin; p < end;) {
+    const std::int64_t panels = panels_at_once(end - p);
+    const std::int64_t next = p + panels;
     float* sums = job.scratch.sums + (waits ? (p - begin) * job.blocking.rows * 16 : 0);
     const float* copy = job.scratch.rows;
     std::int64_t k = first;
@@ -231,15 +237,14 @@ void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begi
       Stretch ahead{};
       if (job.dtype == DType::f32 && stop < last) {
         ahead = {p, panels, stop, smaller(stop + depth, last)};
-      } else if (job.dtype == DType::f32 && p + dense_panels < end) {
-        const std::int64_t next = p + dense_panels;
-        ahead = {next, end - next < dense_panels ? 1 : dense_panels, first,
-                 smaller(first + depth, last)};
+      } else if (job.dtype == DType::f32 && next < end) {
+        ahead = {next, panels_at_once(end - next), first, smaller(first + depth, last)};
       }
       multiply_panels(job, block, {p, panels, k, stop}, copy, sums, ahead);
       copy += job.blocking.rows * copy_step;
       k = stop;
     } while (k < last);
+    p = next;
   }
 }
 
@@ -283,7 +288,7 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   } else {
     alignas(64) float sums[static_cast<std::size_t>(rows * dense_width)];
     tile.store(sums, dense_width);
-    write_edge(job, column, row, rows, sums);
+    write_edge(job, column, row, rows, sums, dense_width);
   }
   activate(job, panel, panels, row, rows);
 }
@@ -356,17 +361,22 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
 
 /// Columns are gathered into panels first, some panels at a time.
 void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
-  for (std::int64_t p = block.first_panel; p < block.last_panel; p += gathered_panels) {
-    const std::int64_t panels = smaller(gathered_panels, block.last_panel - p);
+  // A line more than the panel, so that panels do not share cache sets.
+  const std::int64_t step = (job.inputs + 1) * 16;
+  DenseJob part = job;
+  part.panels = reinterpret_cast<const std::byte*>(job.scratch.columns);
+  part.panel_bytes = static_cast<std::size_t>(step) * sizeof(float);
+  for (std::int64_t p = block.first_panel; p < block.last_panel; p += job.blocking.gathered) {
+    const std::int64_t panels = smaller(job.blocking.gathered, block.last_panel - p);
     const std::int64_t column = 16 * p;
-    DenseJob part = job;
-    part.panels = reinterpret_cast<const std::byte*>(job.scratch.columns);
-    // A line more than the panel, so that panels do not share cache sets.
-    const std::int64_t step = (job.inputs + 1) * 16;
-    part.panel_bytes = static_cast<std::size_t>(step) * sizeof(float);
     part.outputs = smaller(16 * panels, job.outputs - column);
     part.y = job.y + column;
-    gather_panels(b, job.inputs, column, part.outputs, step, job.scratch.columns);
+    // Half a page of a row of b at a time, so that few pages are written to by turns.
+    constexpr std::int64_t at_once = 512;
+    for (std::int64_t c = 0; c < part.outputs; c += at_once) {
+      gather_panels(b, job.inputs, column + c, smaller(at_once, part.outputs - c), step,
+                    job.scratch.columns + c / 16 * step);
+    }
     for (std::int64_t r = block.first_row; r < block.last_row; r += job.blocking.rows) {
       run_dense(part, {0, panels, r, smaller(r + job.blocking.rows, block.last_row)});
     }

@@ -14,12 +14,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// A tile: with 32 registers, 24 for the sums, three for a line of w and one for x. 14 rows by two
-/// panels would load more often, which costs 3 %, rows more than lines of w.
-constexpr int block_tile_rows = Simd::lanes == 16 ? 8 : Simd::dense_rows;
-constexpr int block_panels = Simd::lanes == 16 ? 3 : Simd::dense_panels;
-constexpr int block_width = 16 * block_panels;
-static_assert(block_panels <= most_block_panels);
+/// Rows of a tile: with 32 registers, 28 for the sums, two for a line of w and one for x.
+constexpr int block_tile_rows = Simd::lanes == 16 ? 14 : Simd::dense_rows;
 
 /// Rows of a block's copy, the addresses of one instruction each.
 struct CopiedRows {
@@ -92,13 +88,14 @@ struct BlockTiles<panels, std::integer_sequence<int, r...>> {
   static constexpr void (*of_rows[])(const BlockTile&) = {block_tile<r + 1, panels>...};
 };
 
-/// `panels` <= block_panels.
-template <int most = block_panels>
+/// One panel, or as many as a tile is wide.
 TENON_INLINE void run_tile(const BlockTile& tile, std::int64_t rows, std::int64_t panels) {
-  if constexpr (most > 1) {
-    if (panels < most) return run_tile<most - 1>(tile, rows, panels);
+  const auto index = static_cast<std::size_t>(rows - 1);
+  if (panels == dense_panels) {
+    BlockTiles<dense_panels>::of_rows[index](tile);
+  } else {
+    BlockTiles<1>::of_rows[index](tile);
   }
-  BlockTiles<most>::of_rows[rows - 1](tile);
 }
 
 /// Rows of x for a stretch of k.

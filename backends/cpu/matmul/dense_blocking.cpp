@@ -8,8 +8,8 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::int64_t float_bytes = 4;
-constexpr std::int64_t row_step = 24;  // whole tiles of 8, 6 or 3 rows
-constexpr std::int64_t most_waiting_panels = 66;
+constexpr std::int64_t row_step = 14;  // rows of the largest tile
+constexpr std::int64_t most_waiting_panels = 64;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t step) { return divide_up(a, step) * step; }
@@ -39,7 +39,7 @@ Sizes sizes_of(const DenseSize& size, bool gathers) {
   const DenseBlocking blocking = dense_blocking(size);
   return {blocking.copied / blocking.depth * blocking.rows * copy_step,
           blocking.panels * blocking.rows * panel_columns,
-          size.dtype == DType::f32 ? 0 : most_block_panels * max_depth * panel_columns,
+          size.dtype == DType::f32 ? 0 : 2 * max_depth * panel_columns,
           gathers ? blocking.gathered * (size.inputs + 1) * panel_columns : 0};
 }
 
@@ -53,20 +53,17 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   const std::int64_t inputs = round_up(std::max<std::int64_t>(size.inputs, 1), blocking.depth);
   const std::int64_t half = cache_sizes().level2 / float_bytes / 2;
   blocking.rows = even_part(
-      size.rows, std::clamp<std::int64_t>(half / inputs, 96, 168) / row_step * row_step, row_step);
+      size.rows, std::clamp<std::int64_t>(half / inputs, 84, 168) / row_step * row_step, row_step);
   const std::int64_t fits = std::max(half / blocking.rows / blocking.depth, std::int64_t{1});
   blocking.copied = even_part(divide_up(inputs, blocking.depth), fits, 1) * blocking.depth;
   // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
   const std::int64_t panels = divide_up(size.outputs, panel_columns);
-  blocking.panels = inputs <= blocking.copied
-                        ? most_block_panels
-                        : even_part(panels, most_waiting_panels, most_block_panels);
+  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, most_waiting_panels, 2);
   // Rows are copied once for each time that columns are gathered.
   constexpr std::int64_t most_gathered_bytes = 16 << 20;
   const std::int64_t panel_bytes = (size.inputs + 1) * panel_columns * float_bytes;
-  blocking.gathered = std::min(
-      round_up(std::max(most_gathered_bytes / panel_bytes, std::int64_t{1}), most_block_panels),
-      panels);
+  blocking.gathered =
+      std::min(round_up(std::max(most_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
   return blocking;
 }
 

@@ -125,12 +125,12 @@ DensePanels panels_at(const DenseJob& job, const Stretch& stretch) {
 
 /// y = sums + bias + residual for columns of which the last panel lacks some.
 void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row, std::int64_t rows,
-                const float* sums, std::int64_t step) {
+                const float* sums) {
   const std::int64_t columns = job.outputs - column;
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = first_row + r;
     for (std::int64_t i = 0; i < columns; ++i) {
-      float v = sums[r * step + i];
+      float v = sums[r * dense_width + i];
       if (job.bias != nullptr) v += job.bias[column + i];
       if (job.residual != nullptr) v += job.residual[row * job.residual_stride + column + i];
       job.y[row * job.y_stride + column + i] = v;
@@ -168,8 +168,8 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
     tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
-    tile.from = now.first == 0 ? nullptr : sums + r * block_width;
-    tile.from_step = block_width;
+    tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
+    tile.from_step = dense_width;
     if (direct) {
       tile.to = job.y + row * job.y_stride + column;
       tile.to_step = job.y_stride;
@@ -178,15 +178,15 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
         tile.residual_step = job.residual_stride;
       }
     } else {
-      tile.to = sums + r * block_width;
-      tile.to_step = block_width;
+      tile.to = sums + r * dense_width;
+      tile.to_step = dense_width;
     }
     run_tile(tile, end - r, now.panels);
     if (direct) activate(job, now.panel, now.panels, row, end - r);
     r = end;
   }
   if (done && !direct) {
-    write_edge(job, column, block.first_row, rows, sums, block_width);
+    write_edge(job, column, block.first_row, rows, sums);
     activate(job, now.panel, now.panels, block.first_row, rows);
   }
 }
@@ -213,11 +213,6 @@ void copy_block(const DenseJob& job, const LinearBlock& block, std::int64_t firs
   }
 }
 
-/// Panels of the next tiles: the last ones are shared out so that none remains alone.
-TENON_INLINE std::int64_t panels_at_once(std::int64_t left) {
-  return left == block_panels + 1 ? (left + 1) / 2 : smaller(left, block_panels);
-}
-
 /// All of `copied` elements from `first` on by panels [begin, end).
 void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begin, std::int64_t end,
                 std::int64_t first) {
@@ -225,9 +220,8 @@ void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begi
   const std::int64_t last = smaller(first + job.blocking.copied, job.inputs);
   const bool waits = job.inputs > job.blocking.copied;
   copy_block(job, block, first, last);
-  for (std::int64_t p = begin; p < end;) {
-    const std::int64_t panels = panels_at_once(end - p);
-    const std::int64_t next = p + panels;
+  for (std::int64_t p = begin; p < end; p += dense_panels) {
+    const std::int64_t panels = end - p < dense_panels ? 1 : dense_panels;
     float* sums = job.scratch.sums + (waits ? (p - begin) * job.blocking.rows * 16 : 0);
     const float* copy = job.scratch.rows;
     std::int64_t k = first;
@@ -237,14 +231,15 @@ void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begi
       Stretch ahead{};
       if (job.dtype == DType::f32 && stop < last) {
         ahead = {p, panels, stop, smaller(stop + depth, last)};
-      } else if (job.dtype == DType::f32 && next < end) {
-        ahead = {next, panels_at_once(end - next), first, smaller(first + depth, last)};
+      } else if (job.dtype == DType::f32 && p + dense_panels < end) {
+        const std::int64_t next = p + dense_panels;
+        ahead = {next, end - next < dense_panels ? 1 : dense_panels, first,
+                 smaller(first + depth, last)};
       }
       multiply_panels(job, block, {p, panels, k, stop}, copy, sums, ahead);
       copy += job.blocking.rows * copy_step;
       k = stop;
     } while (k < last);
-    p = next;
   }
 }
 
@@ -288,7 +283,7 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   } else {
     alignas(64) float sums[static_cast<std::size_t>(rows * dense_width)];
     tile.store(sums, dense_width);
-    write_edge(job, column, row, rows, sums, dense_width);
+    write_edge(job, column, row, rows, sums);
   }
   activate(job, panel, panels, row, rows);
 }

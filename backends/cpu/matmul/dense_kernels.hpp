@@ -19,9 +19,6 @@ inline constexpr std::int64_t copy_step = max_depth + 16;
 /// Columns of W^T that a panel holds.
 inline constexpr std::int64_t panel_columns = 16;
 
-/// Panels that a tile of a block meets at once, at most.
-inline constexpr std::int64_t most_block_panels = 3;
-
 /// What a dense product works on at once. Depths are multiples of 256 for block types.
 struct DenseBlocking {
   std::int64_t depth;     ///< elements of k that tiles keep their sums in registers for
@@ -35,7 +32,7 @@ struct DenseBlocking {
 struct DenseScratch {
   float* rows;     ///< [copied / depth][blocking.rows][copy_step]: rows of x
   float* sums;     ///< [blocking.panels][blocking.rows][16]
-  float* weights;  ///< [most_block_panels][max_depth][16]: widened panels
+  float* weights;  ///< [2][max_depth][16]: widened panels
   float* columns;  ///< of a strided right operand: [blocking.gathered][inputs + 1][16]
 };
 

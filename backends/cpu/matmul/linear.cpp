@@ -33,7 +33,7 @@ std::int64_t block_rows(const LinearArgs& args) {
 /// Stretches of items of dense products copy rows for themselves: as many panels as leave some
 /// items to share.
 std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
-  constexpr std::int64_t items = 32, most = 30, tile = most_block_panels;
+  constexpr std::int64_t items = 32, most = 32, tile = 2;
   return std::clamp<std::int64_t>(args.weights->panels() * row_items / items / tile, 1,
                                   most / tile) *
          tile;

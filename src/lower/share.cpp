@@ -29,41 +29,50 @@ class Sharer {
     b.updated = b.updated || a.updated;
   }
 
+  bool may_overwrite(const FlatStep& step, std::size_t number) const;
   bool try_enter(const FlatStep& copy);
   bool try_next(const FlatStep& copy, const FlatStep& loop);
 
   Flat& flat_;
 };
 
-/// Lets an op write over an operand that nobody reads later.
+/// Whether a step may write over its operand of this number, which nobody reads later.
+bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
+  const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
+  const auto is_allowed = [&](std::size_t i) { return i < 32 && (allowed >> i & 1u) != 0; };
+  if (!is_allowed(number)) return false;
+  const Array& input = step.inputs[number];
+  const StorageId from = flat_.root(step.output.storage);
+  const StorageId to = flat_.root(input.storage);
+  if (from == to || flat_.storages[to].kind != Place::Kind::slab ||
+      flat_.storages[to].end != step.time ||
+      flat_.storages[to].loops != flat_.storages[from].loops ||
+      !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
+    return false;
+  }
+  // Another operand in the same storage would see half-written data, unless the op may overwrite it
+  // just as well.
+  for (std::size_t j = 0; j < step.inputs.size(); ++j) {
+    const Array& other = step.inputs[j];
+    const bool overwritable = is_allowed(j) && fills_storage(flat_, other);
+    if (flat_.root(other.storage) == to && !overwritable) return false;
+  }
+  return true;
+}
+
+/// Lets an op write over an operand that nobody reads later. Of several the oldest: a backend that
+/// computes the others in the same go has no memory to touch but the operand's.
 void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
   for (FlatStep& step : steps) {
     overwrite_operands(step.body);
     if (step.kind != Step::Kind::op || step.op.def()->traits.updates_input >= 0) continue;
-    const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
-    for (std::size_t i = 0; i < step.inputs.size() && i < 32; ++i) {
-      if ((allowed >> i & 1u) == 0) continue;
-      const Array& input = step.inputs[i];
-      const StorageId from = flat_.root(step.output.storage);
-      const StorageId to = flat_.root(input.storage);
-      if (from == to || flat_.storages[to].kind != Place::Kind::slab ||
-          flat_.storages[to].end != step.time ||
-          flat_.storages[to].loops != flat_.storages[from].loops ||
-          !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
-        continue;
-      }
-      // Another operand in the same storage would see half-written data, unless the op may
-      // overwrite it just as well.
-      bool seen_otherwise = false;
-      for (std::size_t j = 0; j < step.inputs.size(); ++j) {
-        const Array& other = step.inputs[j];
-        const bool overwritable = j < 32 && (allowed >> j & 1u) != 0 && fills_storage(flat_, other);
-        seen_otherwise = seen_otherwise || (flat_.root(other.storage) == to && !overwritable);
-      }
-      if (seen_otherwise) continue;
-      merge(from, to);
-      break;
+    std::optional<StorageId> oldest;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      if (!may_overwrite(step, i)) continue;
+      const StorageId to = flat_.root(step.inputs[i].storage);
+      if (!oldest || flat_.storages[to].begin < flat_.storages[*oldest].begin) oldest = to;
     }
+    if (oldest) merge(flat_.root(step.output.storage), *oldest);
   }
 }
 

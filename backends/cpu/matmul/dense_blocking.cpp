@@ -40,7 +40,7 @@ Sizes sizes_of(const DenseSize& size, bool gathers) {
   return {blocking.copied / blocking.depth * blocking.rows * copy_step,
           blocking.panels * blocking.rows * panel_columns,
           size.dtype == DType::f32 ? 0 : 2 * max_depth * panel_columns,
-          gathers ? gathered_panels * (size.inputs + 1) * panel_columns : 0};
+          gathers ? blocking.gathered * (size.inputs + 1) * panel_columns : 0};
 }
 
 }  // namespace
@@ -59,6 +59,11 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
   const std::int64_t panels = divide_up(size.outputs, panel_columns);
   blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, most_waiting_panels, 2);
+  // Rows are copied once for each time that columns are gathered.
+  constexpr std::int64_t most_gathered_bytes = 16 << 20;
+  const std::int64_t panel_bytes = (size.inputs + 1) * panel_columns * float_bytes;
+  blocking.gathered =
+      std::min(round_up(std::max(most_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
   return blocking;
 }
 

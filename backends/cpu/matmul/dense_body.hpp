@@ -356,17 +356,22 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
 
 /// Columns are gathered into panels first, some panels at a time.
 void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
-  for (std::int64_t p = block.first_panel; p < block.last_panel; p += gathered_panels) {
-    const std::int64_t panels = smaller(gathered_panels, block.last_panel - p);
+  // A line more than the panel, so that panels do not share cache sets.
+  const std::int64_t step = (job.inputs + 1) * 16;
+  DenseJob part = job;
+  part.panels = reinterpret_cast<const std::byte*>(job.scratch.columns);
+  part.panel_bytes = static_cast<std::size_t>(step) * sizeof(float);
+  for (std::int64_t p = block.first_panel; p < block.last_panel; p += job.blocking.gathered) {
+    const std::int64_t panels = smaller(job.blocking.gathered, block.last_panel - p);
     const std::int64_t column = 16 * p;
-    DenseJob part = job;
-    part.panels = reinterpret_cast<const std::byte*>(job.scratch.columns);
-    // A line more than the panel, so that panels do not share cache sets.
-    const std::int64_t step = (job.inputs + 1) * 16;
-    part.panel_bytes = static_cast<std::size_t>(step) * sizeof(float);
     part.outputs = smaller(16 * panels, job.outputs - column);
     part.y = job.y + column;
-    gather_panels(b, job.inputs, column, part.outputs, step, job.scratch.columns);
+    // Half a page of a row of b at a time, so that few pages are written to by turns.
+    constexpr std::int64_t at_once = 512;
+    for (std::int64_t c = 0; c < part.outputs; c += at_once) {
+      gather_panels(b, job.inputs, column + c, smaller(at_once, part.outputs - c), step,
+                    job.scratch.columns + c / 16 * step);
+    }
     for (std::int64_t r = block.first_row; r < block.last_row; r += job.blocking.rows) {
       run_dense(part, {0, panels, r, smaller(r + job.blocking.rows, block.last_row)});
     }

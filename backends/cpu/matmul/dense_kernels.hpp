@@ -19,15 +19,13 @@ inline constexpr std::int64_t copy_step = max_depth + 16;
 /// Columns of W^T that a panel holds.
 inline constexpr std::int64_t panel_columns = 16;
 
-/// Panels that a strided right operand is gathered into at once.
-inline constexpr std::int64_t gathered_panels = 32;
-
 /// What a dense product works on at once. Depths are multiples of 256 for block types.
 struct DenseBlocking {
-  std::int64_t depth;   ///< elements of k that tiles keep their sums in registers for
-  std::int64_t copied;  ///< elements of k that rows are copied for, a multiple of `depth`
-  std::int64_t rows;    ///< of x
-  std::int64_t panels;  ///< of W whose sums wait for the next `copied` elements
+  std::int64_t depth;     ///< elements of k that tiles keep their sums in registers for
+  std::int64_t copied;    ///< elements of k that rows are copied for, a multiple of `depth`
+  std::int64_t rows;      ///< of x
+  std::int64_t panels;    ///< of W whose sums wait for the next `copied` elements
+  std::int64_t gathered;  ///< panels that a strided right operand is gathered into at once
 };
 
 /// A thread's memory for dense products, in floats; see dense_blocking.hpp.
@@ -35,7 +33,7 @@ struct DenseScratch {
   float* rows;     ///< [copied / depth][blocking.rows][copy_step]: rows of x
   float* sums;     ///< [blocking.panels][blocking.rows][16]
   float* weights;  ///< [2][max_depth][16]: widened panels
-  float* columns;  ///< of a strided right operand: [gathered_panels][inputs + 1][16]
+  float* columns;  ///< of a strided right operand: [blocking.gathered][inputs + 1][16]
 };
 
 /// What a thread's copy of rows holds from one call to the next, as long as x does not change.

@@ -53,7 +53,9 @@ struct StridedRows {
   }
 };
 
-/// The sums of `rows` rows by `panels` panels of 16 columns, in registers.
+/// The sums of `rows` rows by `panels` panels of 16 columns, in registers: for which GCC needs
+/// every loop over them unrolled before it looks, or it writes them to the stack and back every few
+/// k.
 template <int rows, int panels>
 struct TileSums {
   static constexpr auto vectors = static_cast<std::size_t>(panels * parts);
@@ -61,19 +63,25 @@ struct TileSums {
   Float y[row_count][vectors];
 
   TENON_INLINE void clear() {
+#pragma GCC unroll 16
     for (auto& row : y) {
+#pragma GCC unroll 16
       for (Float& v : row) v = Simd::zero_float();
     }
   }
   TENON_INLINE void load(const float* sums, std::int64_t step) {
+#pragma GCC unroll 16
     for (std::size_t r = 0; r < row_count; ++r) {
+#pragma GCC unroll 16
       for (std::size_t v = 0; v < vectors; ++v) {
         y[r][v] = Simd::load_float(sums + static_cast<std::int64_t>(r) * step + v * Simd::lanes);
       }
     }
   }
   TENON_INLINE void store(float* sums, std::int64_t step) const {
+#pragma GCC unroll 16
     for (std::size_t r = 0; r < row_count; ++r) {
+#pragma GCC unroll 16
       for (std::size_t v = 0; v < vectors; ++v) {
         Simd::store_float(sums + static_cast<std::int64_t>(r) * step + v * Simd::lanes, y[r][v]);
       }
@@ -81,13 +89,17 @@ struct TileSums {
   }
 
   TENON_INLINE void add_to_columns(const float* bias) {
+#pragma GCC unroll 16
     for (std::size_t v = 0; v < vectors; ++v) {
       const Float b = Simd::load_float(bias + v * Simd::lanes);
+#pragma GCC unroll 16
       for (auto& row : y) row[v] = Simd::add(row[v], b);
     }
   }
   TENON_INLINE void add(const float* values, std::int64_t step) {
+#pragma GCC unroll 16
     for (std::size_t r = 0; r < row_count; ++r) {
+#pragma GCC unroll 16
       for (std::size_t v = 0; v < vectors; ++v) {
         const float* p = values + static_cast<std::int64_t>(r) * step + v * Simd::lanes;
         y[r][v] = Simd::add(y[r][v], Simd::load_float(p));
@@ -100,14 +112,18 @@ struct TileSums {
   TENON_INLINE void multiply_add(const Rows& x, const typename Weights::Element* w,
                                  std::int64_t panel_step) {
     Float wv[vectors];
+#pragma GCC unroll 16
     for (int p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
       for (int part = 0; part < parts; ++part) {
         wv[static_cast<std::size_t>(p * parts + part)] =
             Weights::load(w + p * panel_step + part * Simd::lanes);
       }
     }
+#pragma GCC unroll 16
     for (std::size_t r = 0; r < row_count; ++r) {
       const Float xv = x[r];
+#pragma GCC unroll 16
       for (std::size_t v = 0; v < vectors; ++v) y[r][v] = Simd::fma(xv, wv[v], y[r][v]);
     }
   }

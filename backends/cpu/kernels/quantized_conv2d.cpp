@@ -3,6 +3,7 @@
 #include "../convolution/int8/quantized_conv2d.hpp"
 
 #include "../convolution/convolution.hpp"
+#include "../convolution/int8/filter.hpp"
 #include "../convolution/int8/kernels.hpp"
 #include "../convolution/layout.hpp"
 #include "../convolution/plan.hpp"

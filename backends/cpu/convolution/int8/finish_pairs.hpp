@@ -43,6 +43,7 @@ class PairStore {
     y_ = finish.codes.at + channel;
     residual_ = finish.residual_codes.at == nullptr ? nullptr : finish.residual_codes.at + channel;
     finish_ = PairFinish(finish, channel);
+    fetches_ = channel % 64 == 0;
   }
 
   /// Stores up to 2 * `pairs` more pixels.
@@ -68,9 +69,20 @@ class PairStore {
     while (pixel < end) {
       const BlockPixels::Pixel& first = *pixel++;
       const BlockPixels::Pixel& second = pixel < end ? *pixel++ : first;  // stored twice at the end
+      if (fetches_) {
+        fetch<has_residual>(first);
+        fetch<has_residual>(second);
+      }
       finish.store<has_residual>(parts_of(first), parts_of(second));
     }
     next_ = pixel;
+  }
+
+  /// Has the lines come near that the block after the next stores to.
+  template <bool has_residual>
+  TENON_INLINE void fetch(const BlockPixels::Pixel& pixel) const {
+    __builtin_prefetch(y_ + pixel.code + 64, 1, 3);
+    if constexpr (has_residual) __builtin_prefetch(residual_ + pixel.residual + 64, 0, 3);
   }
 
   const BlockPixels::Pixel* next_ = nullptr;
@@ -78,6 +90,7 @@ class PairStore {
   const std::int32_t* sums_ = nullptr;
   std::uint8_t* y_ = nullptr;
   const std::uint8_t* residual_ = nullptr;
+  bool fetches_ = false;  ///< the lines of the block after the next
   PairFinish finish_;
 };
 

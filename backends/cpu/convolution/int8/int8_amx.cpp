@@ -121,6 +121,12 @@ class Product {
       const std::int64_t needed = columns_ - column;
       for (std::int64_t i = 0; i < end - p && i < needed; ++i) {
         pixels.at[pixels.count++] = {(p + i - begin) * 32, code, residual, row, at + i};
+        if (stores_pairs_) {
+          __builtin_prefetch(finish.codes.at + code, 1, 3);
+          if (finish.residual_codes.at != nullptr) {
+            __builtin_prefetch(finish.residual_codes.at + residual, 0, 3);
+          }
+        }
         code += finish.codes.column;
         residual += finish.residual_codes.column;
       }

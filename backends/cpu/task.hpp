@@ -1,8 +1,6 @@
 // What a lowered step becomes on the CPU: a task that every thread of the region runs its share of.
 #pragma once
 
-#include "convolution/filter.hpp"
-#include "convolution/int8/filter.hpp"
 #include "matmul/packed_weights.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "thread_pool.hpp"
@@ -22,6 +20,10 @@
 #include <vector>
 
 namespace tenon::cpu {
+
+struct FilterShape;
+struct Int8FilterForm;
+class PackedInt8Filter;
 
 /// What tasks report when data is at fault. The first report wins; the region runs to its end.
 class Fault {

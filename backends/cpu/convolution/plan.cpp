@@ -63,8 +63,7 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
   const std::int64_t image_size = pixels * rows.stride * columns.stride * channels;
   const std::int64_t filter_size = bands * 32 * conv.filter.panel_elements() / 16;
   // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
-  const std::int64_t taps = caches.gathers ? rows.taps * columns.taps : 1;
-  const bool prefers_channels = filter_size > image_size * taps && filter_size > caches.large;
+  const bool prefers_channels = filter_size > image_size && filter_size > caches.large;
   const bool by_channels = threads > 1 && bands >= threads &&
                            (prefers_channels || imbalance(lines, threads) > 1.1) &&
                            imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;

@@ -36,7 +36,6 @@ struct ConvolutionPlan {
   struct Caches {
     std::int64_t cached;  ///< of image or filter stay in half of a core's own cache
     std::int64_t large;   ///< filters above this size are not read by every thread
-    bool gathers;         ///< patches are copied, by each thread those it needs
   };
   /// Divides the work for threads and caches.
   void divide(const Convolution& conv, std::int64_t threads, const Caches& caches);

@@ -7,6 +7,7 @@
 // Each output is one chain of multiply-adds in the order of the filter's panels, so its bits do not
 // depend on the tile it falls into.
 #include "kernels.hpp"
+#include "tile_table.hpp"
 #include "window_taps.hpp"
 
 #include <cstddef>
@@ -197,23 +198,9 @@ void product_tile(const ProductJob& job, const Tile& tile) {
 
 using TileFunction = void (*)(const ProductJob& job, const Tile& tile);
 
-/// By vectors - 1 and pixels - 1.
-template <int vectors, int... pixels>
-constexpr TileFunction tiles_of(int count) {
-  constexpr TileFunction all[] = {product_tile<pixels + 1, vectors>...};
-  return all[count - 1];
-}
 template <int vectors>
-TENON_INLINE TileFunction tile_function(std::int64_t pixels) {
-  if constexpr (tile_pixels == 14) {
-    return tiles_of<vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13>(
-        static_cast<int>(pixels));
-  } else if constexpr (tile_pixels == 6) {
-    return tiles_of<vectors, 0, 1, 2, 3, 4, 5>(static_cast<int>(pixels));
-  } else {
-    return tiles_of<vectors, 0, 1, 2>(static_cast<int>(pixels));
-  }
-}
+constexpr auto product_tiles = tiles_by_width<tile_pixels>(
+    []<int pixels>() -> TileFunction { return product_tile<pixels, vectors>; });
 
 /// The widest tile for a job. Pixels whose distance is a multiple of 4 KiB compete for the same few
 /// lines of the level-one cache: of these no more than fit.
@@ -229,8 +216,8 @@ void product_band(const ProductJob& job, const Part& part, std::int64_t channel)
   const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
   const std::int64_t tiles = (width + widest - 1) / widest;
   const std::int64_t narrow = width / tiles, wider = width % tiles;
-  const TileFunction narrow_tile = tile_function<vectors>(narrow);
-  const TileFunction wide_tile = wider > 0 ? tile_function<vectors>(narrow + 1) : nullptr;
+  const TileFunction narrow_tile = product_tiles<vectors>[narrow];
+  const TileFunction wide_tile = wider > 0 ? product_tiles<vectors>[narrow + 1] : nullptr;
   // The next band's part of the filter comes near while this one is at work, an eighth a tile.
   const float* const here = job.filter + channel / 16 * job.panel;
   const float* const next = here + vectors * Simd::lanes / 16 * job.panel;
@@ -259,7 +246,7 @@ void product_by_pixels(const ProductJob& job, const Part& part) {
       std::int64_t channel = part.first_channel;
       const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
       const auto run = [&]<int vectors>() {
-        const TileFunction tile = tile_function<vectors>(pixels);
+        const TileFunction tile = product_tiles<vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
           tile(job, {row, part.first_column + column, channel, job.filter});
         }

@@ -48,8 +48,7 @@ class ConvTask final : public Task {
       : conv_(Convolution::of(step)), filter_(conv_, compiler), plan_(conv_) {
     lay_in_image(compiler);
     plan_.flatten(conv_);
-    plan_.divide(conv_, compiler.threads(),
-                 {.cached = 1 << 17, .large = 1 << 18, .gathers = false});
+    plan_.divide(conv_, compiler.threads(), {.cached = 1 << 17, .large = 1 << 18});
   }
 
   void run(const TaskContext& context) const noexcept override {

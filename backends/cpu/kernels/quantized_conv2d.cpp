@@ -3,6 +3,7 @@
 #include "../convolution/int8/quantized_conv2d.hpp"
 
 #include "../convolution/convolution.hpp"
+#include "../convolution/int8/filter.hpp"
 #include "../convolution/int8/kernels.hpp"
 #include "../convolution/layout.hpp"
 #include "../convolution/plan.hpp"
@@ -67,12 +68,11 @@ class Int8ConvTask final : public Task {
     filter_ = compiler.pack_int8_filter(conv_.w, form_);
     outside_.assign(static_cast<std::size_t>(std::max<std::int64_t>(form_.quads() * 4, 64)),
                     static_cast<std::uint8_t>(op_.x.zero));
-    compiler.working_memory(int8_patch_bytes(form_.shape.rows * form_.runs() * form_.quads() * 4));
+    compiler.working_memory(int8_band_bytes);
     plan_.flatten(conv_);
     // Filters of a network leave a core's cache between runs: the less of them a thread reads, the
     // better.
-    plan_.divide(conv_, compiler.threads(),
-                 {.cached = 1 << 20, .large = 1 << 17, .gathers = !conv_.filter.is_depthwise()});
+    plan_.divide(conv_, compiler.threads(), {.cached = 1 << 20, .large = 1 << 17});
     set_finish();
   }
 

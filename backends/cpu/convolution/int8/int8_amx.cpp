@@ -1,5 +1,6 @@
 // Integer convolutions by AMX tiles: 32 pixels by 32 outputs, whose sums stay in tile registers for
-// all of the sum. Panels of 16 outputs are tiles of the filter as they lie.
+// all of the sum. Panels of 16 outputs are tiles of the filter as they lie; pixels are read where
+// they lie, too, or from a copy that has what is outside of the image beside them.
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
@@ -7,9 +8,11 @@
 #include "simd.hpp"
 #include "finish.hpp"
 #include "kernels.hpp"
+#include "finish_pairs.hpp"
+#include "tile_multiply.hpp"
+#include "tile_pixels.hpp"
 // clang-format on
 
-#include <cstddef>
 #include <cstdint>
 
 #include <immintrin.h>
@@ -17,206 +20,231 @@
 namespace tenon::cpu::amx {
 namespace {
 
-constexpr std::int64_t block_pixels = 32;
+constexpr std::int64_t offset_bytes = 40960;  // of a band, for where steps along the sum read
 
-// Tile registers: sums 0 to 3, pixels 4 and 5, weights 6 and 7.
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-static_assert(sizeof(Configuration) == 64);
-
-/// Tiles of `quads` quads along the sum.
-Configuration configuration_of(std::int64_t quads) {
-  Configuration tiles;
-  for (int i = 0; i < 8; ++i) {
-    tiles.row_bytes[i] = i == 4 || i == 5 ? static_cast<std::uint16_t>(4 * quads) : 64;
-    tiles.rows[i] = i >= 6 ? static_cast<std::uint8_t>(quads) : 16;
-  }
-  return tiles;
-}
-
-/// How many quads a tile takes, so that a run is a whole number of tiles.
-std::int64_t quads_at_once(std::int64_t quads) {
-  for (std::int64_t count = 16; count > 1; --count) {
-    if (quads % count == 0) return count;
-  }
-  return 1;
-}
-
-// GCC's tile intrinsics do not tell the compiler that they read memory.
-TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
-
-/// Where 32 pixels are read: row p of the tiles' begins p * step behind `at`.
-struct Pixels {
+/// Outputs that lie in one line of pixels a step apart: a row, or rows whose ends follow each other
+/// with some pixels in between that nobody needs.
+struct Line {
   const std::uint8_t* at;
-  std::int64_t step;
+  std::int64_t row;  ///< its first output's
+  Taps taps;         ///< tap rows inside the image
 };
-
-/// Has two tiles of the filter brought near, into a core's own cache.
-TENON_INLINE void fetch(const std::int8_t* w, std::int64_t panel, std::int64_t bytes) {
-  for (std::int64_t i = 0; i < bytes; i += 64) {
-    __builtin_prefetch(w + i, 0, 2);
-    __builtin_prefetch(w + panel + i, 0, 2);
-  }
-}
-
-/// sums[32][32] = pixels times two panels, over `tiles` tiles of `quads` quads. `ahead`: two panels
-/// to be fetched meanwhile, or null.
-template <bool two_panels, bool two_rows>
-TENON_INLINE void multiply(const Pixels& x, const std::int8_t* w, std::int64_t panel,
-                           std::int64_t tiles, std::int64_t quads, const std::int8_t* ahead,
-                           std::int32_t* sums) {
-  finish_writes();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  const std::uint8_t* upper = x.at;
-  const std::uint8_t* lower = x.at + 16 * x.step;
-  for (std::int64_t t = 0; t < tiles; ++t) {
-    _tile_loadd(4, upper, x.step);
-    _tile_loadd(6, w, 64);
-    _tile_dpbusd(0, 4, 6);
-    if constexpr (two_panels) {
-      _tile_loadd(7, w + panel, 64);
-      _tile_dpbusd(1, 4, 7);
-    }
-    if constexpr (two_rows) {
-      _tile_loadd(5, lower, x.step);
-      _tile_dpbusd(2, 5, 6);
-      if constexpr (two_panels) _tile_dpbusd(3, 5, 7);
-    }
-    upper += 4 * quads;
-    lower += 4 * quads;
-    w += 64 * quads;
-    if (ahead != nullptr) {
-      fetch(ahead, panel, 64 * quads);
-      ahead += 64 * quads;
-    }
-  }
-  _tile_stored(0, sums, 128);
-  if constexpr (two_panels) _tile_stored(1, sums + 16, 128);
-  if constexpr (two_rows) _tile_stored(2, sums + 16 * 32, 128);
-  if constexpr (two_panels && two_rows) _tile_stored(3, sums + 16 * 32 + 16, 128);
-}
-
-TENON_INLINE void copy_codes(std::uint8_t* to, const std::uint8_t* from, std::int64_t count) {
-  std::int64_t i = 0;
-  for (; i + 64 <= count; i += 64) _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i));
-  if (i == count) return;
-  const __mmask64 mask = (std::uint64_t{1} << (count - i)) - 1;
-  _mm512_mask_storeu_epi8(to + i, mask, _mm512_maskz_loadu_epi8(mask, from + i));
-}
-
-/// All that one output pixel sees, run after run.
-void gather(const Int8ProductJob& job, std::int64_t row, std::int64_t column, std::uint8_t* to) {
-  const WindowAxis& columns = job.columns;
-  const std::int64_t left = column * columns.stride - columns.before;
-  const std::int64_t bytes = job.quads * 4;
-  for (std::int64_t r = 0; r < job.rows.taps; ++r) {
-    const std::int64_t i = row * job.rows.stride + r * job.rows.dilation - job.rows.before;
-    const bool row_inside = i >= 0 && i < job.rows.inputs;
-    for (std::int64_t s = 0; s < job.runs; ++s, to += bytes) {
-      const std::int64_t j = left + s * columns.dilation;
-      const bool is_inside = row_inside && j >= 0 && j < columns.inputs;
-      copy_codes(to, is_inside ? job.x.at + i * job.x.row + j * job.x.column : job.outside, bytes);
-    }
-  }
-}
 
 class Product {
  public:
-  Product(const Int8ProductJob& job, const Part& part)
+  /// `part` may have fewer rows and columns than the kernel was called for.
+  /// `offsets`: memory for `steps_of` numbers.
+  Product(const Int8ProductJob& job, const Part& part, const TilePixels& x, std::int64_t* offsets)
       : job_(job),
         part_(part),
-        width_(part.last_column - part.first_column),
+        x_(x),
+        columns_(part.last_column - part.first_column),
         quads_(quads_at_once(job.quads)),
-        bytes_(job.rows.taps * job.runs * job.quads * 4),
-        tiles_(bytes_ / (4 * quads_)) {}
-
-  void run(std::int64_t first_channel, std::int64_t last_channel) const {
-    const std::int64_t pixels = (part_.last_row - part_.first_row) * width_;
-    for (std::int64_t p = 0; p < pixels; p += block_pixels) {
-      const std::int64_t count = pixels - p < block_pixels ? pixels - p : block_pixels;
-      const Pixels x = pixels_of(p, count);
-      for (std::int64_t c = first_channel; c < last_channel; c += 32) {
-        alignas(64) std::int32_t sums[block_pixels * 32];
-        const std::int8_t* w = job_.filter + c / 16 * job_.panel;
-        const bool two_panels = last_channel - c > 16;
-        // The first pixels meet a filter that no cache of the core's own holds.
-        const bool is_first = p == 0 && c + 64 <= last_channel;
-        const std::int8_t* ahead = is_first ? w + 2 * job_.panel : nullptr;
-        if (count > 16) {
-          two_panels ? multiply<true, true>(x, w, job_.panel, tiles_, quads_, ahead, sums)
-                     : multiply<false, true>(x, w, job_.panel, tiles_, quads_, ahead, sums);
-        } else {
-          two_panels ? multiply<true, false>(x, w, job_.panel, tiles_, quads_, ahead, sums)
-                     : multiply<false, false>(x, w, job_.panel, tiles_, quads_, ahead, sums);
+        steps_(steps_of(job)),
+        stores_pairs_(stores_dense_codes(job.finish)),
+        offsets_(offsets) {
+    find_lines();
+    for (std::int64_t r = 0; r < job.rows.taps; ++r) {
+      for (std::int64_t s = 0; s < job.runs; ++s) {
+        for (std::int64_t q = 0; q < job.quads; q += quads_) {
+          *offsets++ = x.rows[r] + x.columns[s] + q * 4;
         }
-        finish_writes();
-        store(p, count, c, sums);
       }
     }
   }
-
-  std::int64_t quads() const { return quads_; }
-
- private:
-  /// In place where a tile's rows lie evenly and apart in the cache; else gathered.
-  Pixels pixels_of(std::int64_t p, std::int64_t count) const {
-    const std::int64_t step = job_.columns.stride * job_.x.column;
-    const std::int64_t row = part_.first_row + p / width_, column = part_.first_column + p % width_;
-    const bool is_point = job_.rows.taps == 1 && job_.columns.taps == 1 && job_.columns.before == 0;
-    if (is_point && count == block_pixels && p % width_ + count <= width_ && step % 1024 != 0) {
-      return {job_.x.at + (row * job_.rows.stride - job_.rows.before) * job_.x.row + column * step,
-              step};
-    }
-    // Rows of a tile that fall into the same lines of the level-one cache would drive each other
-    // out.
-    const std::int64_t padded = bytes_ + (bytes_ % 512 == 0 ? 64 : 0);
-    for (std::int64_t i = 0; i < count; ++i) {
-      gather(job_, part_.first_row + (p + i) / width_, part_.first_column + (p + i) % width_,
-             job_.patches + i * padded);
-    }
-    return {job_.patches, padded};
+  static std::int64_t steps_of(const Int8ProductJob& job) {
+    return job.rows.taps * job.runs * (job.quads / quads_at_once(job.quads));
   }
 
-  /// Stretches of pixels that share a row.
-  void store(std::int64_t p, std::int64_t count, std::int64_t channel,
-             const std::int32_t* sums) const {
-    for (std::int64_t i = 0; i < count;) {
-      const std::int64_t column = (p + i) % width_;
-      const std::int64_t stretch = width_ - column < count - i ? width_ - column : count - i;
-      store_sums(job_.finish, part_.first_row + (p + i) / width_, part_.first_column + column,
-                 channel, sums + i * 32, stretch, 32, job_.outputs - channel);
-      i += stretch;
+  /// Pixels that tiles have room for, in the place of one that is needed.
+  double waste() const {
+    return static_cast<double>(lines_ * tiles(length_) * 16) /
+           static_cast<double>((part_.last_row - part_.first_row) * columns_);
+  }
+  /// Whether tiles read nothing behind a line.
+  bool has_whole_tiles() const { return length_ >= 16; }
+
+  /// All lines for channels [first, last).
+  void run(std::int64_t first, std::int64_t last) {
+    is_first_ = true;
+    for (std::int64_t i = 0; i < lines_; ++i) {
+      const std::int64_t row = part_.first_row + i;
+      run_line({x_.at + i * x_.row, row, taps_of(row)}, first, last);
     }
+    stores_.store(16);
+  }
+
+ private:
+  static std::int64_t tiles(std::int64_t pixels) { return (pixels + 15) / 16; }
+
+  /// Rows that follow each other are one line where that saves tiles.
+  void find_lines() {
+    const std::int64_t rows = part_.last_row - part_.first_row, width = x_.line_width();
+    const bool is_inside =
+        taps_of(part_.first_row).begin == 0 && taps_of(part_.last_row - 1).end == job_.rows.taps;
+    const std::int64_t whole = (rows - 1) * width + columns_;
+    const bool is_one = is_inside && width >= columns_ && tiles(whole) <= rows * tiles(columns_);
+    lines_ = is_one ? 1 : rows;
+    length_ = is_one ? whole : columns_;
+    width_ = is_one ? width : columns_;
+  }
+
+  void run_line(const Line& line, std::int64_t first, std::int64_t last) {
+    for (std::int64_t p = 0; p < length_;) {
+      // No tile reads behind the line: the last begins early enough.
+      const std::int64_t left = length_ - p;
+      const std::int64_t size = left > 16 && length_ >= 32 ? 32 : 16;
+      const std::int64_t begin = left >= size ? p : length_ - size > 0 ? length_ - size : 0;
+      const std::int64_t end = begin + size < length_ ? begin + size : length_;
+      BlockPixels& pixels = pixels_[turn_pixels_ ^= 1];
+      place(line, begin, p, end, pixels);
+      p = end;
+      for (std::int64_t c = first; c < last; c += 32) run_block(line, begin, size, c, last, pixels);
+      is_first_ = false;
+    }
+  }
+
+  /// The pixels [first, last) of a block that begins at `begin`.
+  void place(const Line& line, std::int64_t begin, std::int64_t first, std::int64_t last,
+             BlockPixels& pixels) const {
+    const auto place = [&](const auto& image, std::int64_t row, std::int64_t column) {
+      return row * image.row + column * image.column;
+    };
+    const Int8Finish& finish = job_.finish;
+    pixels.count = 0;
+    std::int64_t row = line.row + first / width_, column = first % width_;
+    for (std::int64_t p = first; p < last;) {
+      const std::int64_t rest = width_ - column, end = p + rest < last ? p + rest : last;
+      const std::int64_t at = part_.first_column + column;
+      std::int64_t code = place(finish.codes, row, at);
+      std::int64_t residual = place(finish.residual_codes, row, at);
+      const std::int64_t needed = columns_ - column;
+      for (std::int64_t i = 0; i < end - p && i < needed; ++i) {
+        pixels.at[pixels.count++] = {(p + i - begin) * 32, code, residual, row, at + i};
+        if (stores_pairs_) {
+          __builtin_prefetch(finish.codes.at + code, 1, 3);
+          if (finish.residual_codes.at != nullptr) {
+            __builtin_prefetch(finish.residual_codes.at + residual, 0, 3);
+          }
+        }
+        code += finish.codes.column;
+        residual += finish.residual_codes.column;
+      }
+      p = end;
+      column = 0;
+      ++row;
+    }
+  }
+
+  void run_block(const Line& line, std::int64_t begin, std::int64_t size, std::int64_t channel,
+                 std::int64_t last_channel, const BlockPixels& pixels) {
+    const std::int64_t channels = last_channel - channel;
+    const std::int8_t* filter = job_.filter + channel / 16 * job_.panel;
+    std::int32_t* sums = sums_[turn_sums_ ^= 1];
+    // The first pixels meet a filter that no cache of the core's own holds.
+    const bool has_next = is_first_ && channels >= 64;
+    const Block block{filter,   job_.panel,
+                      quads_,   has_next ? filter + 2 * job_.panel : nullptr,
+                      &stores_, (16 + steps_ + 2) / (steps_ + 3),
+                      sums};
+    const std::uint8_t* at = line.at + begin * x_.step;
+    const std::int64_t row_steps = steps_ / job_.rows.taps;
+    const Steps steps[] = {
+        {job_.outside, 0, nullptr, line.taps.begin * row_steps},
+        {at, x_.step, offsets_ + line.taps.begin * row_steps,
+         (line.taps.end - line.taps.begin) * row_steps},
+        {job_.outside, 0, nullptr, (job_.rows.taps - line.taps.end) * row_steps}};
+    if (size == 32) {
+      channels > 16 ? multiply_all<true, true>(block, steps)
+                    : multiply_all<false, true>(block, steps);
+    } else {
+      channels > 16 ? multiply_all<true, false>(block, steps)
+                    : multiply_all<false, false>(block, steps);
+    }
+    stores_.store(16);
+    if (stores_pairs_ && channels >= 32) {
+      stores_.begin(job_.finish, pixels, sums, channel);
+    } else {
+      store_block(job_.finish, pixels, sums, channel, job_.outputs);
+    }
+  }
+
+  template <bool two_panels, bool two_rows>
+  void multiply_all(const Block& block, const Steps (&steps)[3]) const {
+    // Beside pixels that fill the level-one cache a filter would drive them out.
+    constexpr std::int64_t most_cached = 768;
+    steps_* quads_ * 4 > most_cached ? multiply<two_panels, two_rows, true>(block, steps)
+                                     : multiply<two_panels, two_rows, false>(block, steps);
+  }
+
+  Taps taps_of(std::int64_t row) const {
+    return x_.is_laid ? Taps{0, job_.rows.taps} : taps_inside(job_.rows, row);
   }
 
   const Int8ProductJob& job_;
   const Part& part_;
-  std::int64_t width_, quads_, bytes_, tiles_;
+  const TilePixels x_;
+  const std::int64_t columns_, quads_, steps_;
+  const bool stores_pairs_;
+  const std::int64_t* const offsets_;
+  std::int64_t lines_ = 0;
+  std::int64_t length_ = 0;  ///< of a line
+  std::int64_t width_ = 0;   ///< pixels from a row's first to the next one's
+  bool is_first_ = true;
+  int turn_pixels_ = 0, turn_sums_ = 0;
+  BlockPixels pixels_[2];
+  PairStore stores_;
+  alignas(64) std::int32_t sums_[2][32 * 32];
 };
 
-}  // namespace
-
-void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
-  if (part.first_column >= part.last_column) return;
-  // Of few quads a tile would be mostly empty.
-  if (quads_at_once(job.quads) < 4) return avx512_vnni::int8.product(job, part);
-  const Product product(job, part);
-  const Configuration tiles = configuration_of(product.quads());
-  _tile_loadconfig(&tiles);
-  // Bands of channels whose filters stay in a core's own cache.
+/// Bands of channels whose filters stay in a core's own cache.
+void run_bands(const Int8ProductJob& job, const Part& part, Product& product) {
   constexpr std::int64_t cached_bytes = 3 << 18;
   const std::int64_t panels = cached_bytes / (job.panel > 0 ? job.panel : 1);
   const std::int64_t step = panels / 2 * 32 > 0 ? panels / 2 * 32 : 32;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c += step) {
     product.run(c, c + step < part.last_channel ? c + step : part.last_channel);
+  }
+}
+
+}  // namespace
+
+void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
+  if (part.first_column >= part.last_column || part.first_row >= part.last_row) return;
+  const std::int64_t quads = quads_at_once(job.quads);
+  auto* const offsets = reinterpret_cast<std::int64_t*>(job.band);
+  if (Product::steps_of(job) * 8 > offset_bytes) return avx512_vnni::int8.product(job, part);
+  // What is laid: so many rows and columns of the part at a time.
+  const std::int64_t room = int8_band_bytes - offset_bytes;
+  std::int64_t rows = part.last_row - part.first_row;
+  std::int64_t columns = part.last_column - part.first_column;
+  while (columns > 1 && laid_bytes(job, 1, columns) > room) columns = (columns + 1) / 2;
+  while (rows > 1 && laid_bytes(job, rows, columns) > room) rows = (rows + 1) / 2;
+  const bool can_lay = job.runs == job.columns.taps && laid_bytes(job, rows, columns) <= room;
+  const Configuration tiles = configuration_of(quads);
+  if (quads >= 4 && columns_are_inside(job.columns)) {
+    Product product(job, part, pixels_in_place(job, part), offsets);
+    if (product.has_whole_tiles() && (!can_lay || product.waste() < 1.1)) {
+      _tile_loadconfig(&tiles);
+      run_bands(job, part, product);
+      _tile_release();
+      return;
+    }
+  }
+  // Of few quads a tile would be mostly empty.
+  if (quads < 4 || !can_lay) return avx512_vnni::int8.product(job, part);
+  _tile_loadconfig(&tiles);
+  Part some = part;
+  for (some.first_row = part.first_row; some.first_row < part.last_row; some.first_row += rows) {
+    some.last_row = some.first_row + rows < part.last_row ? some.first_row + rows : part.last_row;
+    for (some.first_column = part.first_column; some.first_column < part.last_column;
+         some.first_column += columns) {
+      const std::int64_t end = some.first_column + columns;
+      some.last_column = end < part.last_column ? end : part.last_column;
+      const TilePixels x = lay_pixels(job, some, job.band + offset_bytes);
+      Product product(job, some, x, offsets);
+      run_bands(job, some, product);
+    }
   }
   _tile_release();
 }

@@ -38,13 +38,11 @@ struct Int8ProductJob {
   std::int64_t outputs;
   WindowAxis rows, columns;
   Int8Finish finish;
-  std::uint8_t* patches;  ///< int8_patch_bytes of the thread's own
+  std::uint8_t* band;  ///< int8_band_bytes of the thread's own
 };
 
-/// Memory for what 32 output pixels see, `seen` bytes each.
-inline constexpr std::int64_t int8_patch_bytes(std::int64_t seen) noexcept {
-  return 32 * (seen + 64);
-}
+/// Memory for what some of an image's outputs see.
+inline constexpr std::int64_t int8_band_bytes = 1 << 19;
 
 /// One image of a depthwise convolution. The filter is of integers.
 struct Int8DepthwiseJob {

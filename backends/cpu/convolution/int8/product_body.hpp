@@ -2,6 +2,7 @@
 
 // The tile of ../product_body.hpp for codes: four products of neighbours at a time, sums in
 // integers. Included after simd.hpp.
+#include "../tile_table.hpp"
 #include "finish.hpp"
 #include "kernels.hpp"
 
@@ -114,22 +115,9 @@ void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
 
 using Int8TileFunction = void (*)(const Int8ProductJob& job, const Int8Tile& tile);
 
-template <int vectors, int... pixels>
-constexpr Int8TileFunction int8_tiles_of(int count) {
-  constexpr Int8TileFunction all[] = {int8_tile<pixels + 1, vectors>...};
-  return all[count - 1];
-}
 template <int vectors>
-TENON_INLINE Int8TileFunction int8_tile_function(std::int64_t pixels) {
-  if constexpr (int8_pixels == 14) {
-    return int8_tiles_of<vectors, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13>(
-        static_cast<int>(pixels));
-  } else if constexpr (int8_pixels == 5) {
-    return int8_tiles_of<vectors, 0, 1, 2, 3, 4>(static_cast<int>(pixels));
-  } else {
-    return int8_tiles_of<vectors, 0, 1, 2>(static_cast<int>(pixels));
-  }
-}
+constexpr auto int8_tiles = tiles_by_width<int8_pixels>(
+    []<int pixels>() -> Int8TileFunction { return int8_tile<pixels, vectors>; });
 
 /// All pixels of a part, channels [first, last).
 void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t first,
@@ -143,7 +131,7 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
       std::int64_t channel = first;
       const auto left = [&] { return (last - channel + lanes - 1) / lanes; };
       const auto run = [&]<int vectors>() {
-        const Int8TileFunction tile = int8_tile_function<vectors>(pixels);
+        const Int8TileFunction tile = int8_tiles<vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
           tile(job, {row, part.first_column + column, channel});
         }

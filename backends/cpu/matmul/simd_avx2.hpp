@@ -18,6 +18,11 @@ struct Simd {
   static constexpr int tile_rows = 4;
 #endif
   static constexpr int tile_panels = 1;
+#if defined(__AVXVNNI__)
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
+#else
+  static constexpr bool makes_bytes_signed = true;
+#endif
   static constexpr int dense_rows = 6;
   static constexpr int dense_panels = 1;
   using Int = __m256i;
@@ -118,13 +123,11 @@ struct Simd {
 #if defined(__AVXVNNI__)
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
   __m256i sum;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Simd::broadcast_times<offset>(negative_sum);
-  }
+  TENON_INLINE void start(const std::int32_t* from) { sum = Start::load(from); }
   template <int step>
   TENON_INLINE void add(__m256i codes, __m256i quad) {
     sum = _mm256_dpbusd_avx_epi32(sum, codes, quad);
@@ -136,14 +139,13 @@ struct Dot {
 
 /// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
 /// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
-template <int bits, int offset, int steps>
+template <int bits, class Start, int steps>
 struct Dot {
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
-  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m256i sum;
   __m256i pairs;
-  const std::int32_t* negative_sum;
-  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
+  const std::int32_t* from;
+  TENON_INLINE void start(const std::int32_t* at) { from = at; }
   template <int step>
   TENON_INLINE void add(__m256i codes, __m256i quad) {
     __m256i product;
@@ -164,8 +166,8 @@ struct Dot {
   TENON_INLINE __m256i total() const {
     __m256i all = widened();
     if constexpr (steps > span) all = _mm256_add_epi32(sum, all);
-    if constexpr (has_offset) {
-      all = _mm256_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    if constexpr (!Start::is_zero) {
+      all = _mm256_add_epi32(all, Start::load(from));
     }
     return all;
   }

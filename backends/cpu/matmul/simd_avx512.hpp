@@ -14,6 +14,11 @@ struct Simd {
   static constexpr int lanes = 16;
   static constexpr int tile_rows = 6;    // rows of x that an integer tile takes at once
   static constexpr int tile_panels = 2;  // and panels of W
+#if defined(__AVX512VNNI__)
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
+#else
+  static constexpr bool makes_bytes_signed = true;
+#endif
   static constexpr int dense_rows = 12;  // the same for f32 tiles of two panels
   static constexpr int dense_panels = 2;
   using Int = __m512i;
@@ -107,13 +112,11 @@ struct Simd {
 #if defined(__AVX512VNNI__)
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
   __m512i sum;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Simd::broadcast_times<offset>(negative_sum);
-  }
+  TENON_INLINE void start(const std::int32_t* from) { sum = Start::load(from); }
   template <int step>
   TENON_INLINE void add(__m512i codes, __m512i quad) {
     sum = _mm512_dpbusd_epi32(sum, codes, quad);
@@ -125,14 +128,13 @@ struct Dot {
 
 /// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
 /// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
-template <int bits, int offset, int steps>
+template <int bits, class Start, int steps>
 struct Dot {
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
-  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m512i sum;
   __m512i pairs;
-  const std::int32_t* negative_sum;
-  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
+  const std::int32_t* from;
+  TENON_INLINE void start(const std::int32_t* at) { from = at; }
   template <int step>
   TENON_INLINE void add(__m512i codes, __m512i quad) {
     __m512i product;
@@ -155,8 +157,8 @@ struct Dot {
   TENON_INLINE __m512i total() const {
     __m512i all = widened();
     if constexpr (steps > span) all = _mm512_add_epi32(sum, all);
-    if constexpr (has_offset) {
-      all = _mm512_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    if constexpr (!Start::is_zero) {
+      all = _mm512_add_epi32(all, Start::load(from));
     }
     return all;
   }

@@ -29,6 +29,7 @@ struct Simd {
   static constexpr int lanes = 4;
   static constexpr int tile_rows = 4;
   static constexpr int tile_panels = 1;
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
   static constexpr int dense_rows = 3;
   static constexpr int dense_panels = 1;
   using Int = Bytes16;
@@ -59,6 +60,13 @@ struct Simd {
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
     const auto quad = load_as<std::int32_t>(p);
     return reinterpret_cast<Int>(Words4{quad, quad, quad, quad});
+  }
+
+  /// factor * *p in every lane.
+  template <int factor>
+  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+    if constexpr (factor == 0) return Int{};
+    return reinterpret_cast<Int>(Words4{} + factor * *p);
   }
 
   TENON_INLINE static Float to_float(Words4 v) { return __builtin_convertvector(v, Float); }
@@ -112,13 +120,13 @@ struct Simd {
 };
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
   Words4 sum;
 
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Words4{} + offset * *negative_sum;
+  TENON_INLINE void start(const std::int32_t* from) {
+    sum = reinterpret_cast<Words4>(Start::load(from));
   }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>

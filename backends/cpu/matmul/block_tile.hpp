@@ -43,9 +43,9 @@ struct UnpackedPanel {
   TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
     return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
   }
-  template <int j>
-  TENON_INLINE static Int vector(const std::uint8_t* codes) {
-    return Simd::load(codes + 64 * j);
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::load(codes + 64 * j, most_groups * 512);
   }
   struct Record {
     const float* scales;
@@ -131,14 +131,15 @@ struct RowStream {
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
       const std::int64_t s = (entry * subs + sub) * step;
       const std::int32_t* const start = starts + (s - first_start * subs * step);
-      Dot<Panel::bits, Start, quads> dot[panels][rows];
+      using PanelDot = Dot<Panel::bits, Start, quads>;
+      PanelDot dot[panels][rows];
       unroll_both<int{panels}, int{rows}>([&]<std::size_t p, std::size_t r>() __attribute__((
                                               always_inline)) { dot[p][r].start(start + r); });
       unroll<quads>([&]<int q>() __attribute__((always_inline)) {
         constexpr int j = sub * quads + q;
-        Int w[panels];
+        typename PanelDot::Weights w[panels];
         unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
-          w[p] = Panel::template vector<j>(w_codes[p]);
+          w[p] = Panel::template weights<j, typename PanelDot::Weights>(w_codes[p]);
         });
         const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
         unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {

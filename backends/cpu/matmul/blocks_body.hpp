@@ -15,7 +15,7 @@ namespace {
 /// Stretches of the panels of a tile, and what the rows of a block bring to them.
 struct Scratch {
   struct Panel {
-    alignas(64) std::uint8_t codes[most_groups * 512];
+    alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
     alignas(64) float scales[most_groups * 2 * 16];
     alignas(64) float mins[most_groups * 2 * 16];
   };
@@ -26,6 +26,7 @@ struct Scratch {
 
 template <class Packed>
 void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch::Panel& out) {
+  using Weights = typename Dot<Packed::bits, FromZero, 1>::Weights;
   constexpr int subs = 32 / Packed::group;
   for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
@@ -34,7 +35,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
-        Simd::store(bytes + 64 * j, Packed::template vector<j>(codes));
+        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, most_groups * 512);
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;

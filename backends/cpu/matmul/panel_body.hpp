@@ -62,6 +62,11 @@ struct PackedPanel {
     }
   }
 
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::of(vector<j>(codes));
+  }
+
   /// Scale and min of the groups of one record.
   struct Record {
     Float d;

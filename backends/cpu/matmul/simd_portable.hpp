@@ -56,6 +56,14 @@ struct Simd {
     return v;
   }
 
+  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  struct Codes {
+    Int codes;
+    TENON_INLINE static Codes of(Int codes) { return {codes}; }
+    TENON_INLINE static Codes load(const std::uint8_t* p, std::int64_t) { return {Simd::load(p)}; }
+    TENON_INLINE void store(std::uint8_t* p, std::int64_t) const { Simd::store(p, codes); }
+  };
+
   /// Four bytes in every lane.
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
     const auto quad = load_as<std::int32_t>(p);
@@ -123,6 +131,7 @@ struct Simd {
 /// what Start makes of the number at `from`.
 template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = Simd::Codes;
   Words4 sum;
 
   TENON_INLINE void start(const std::int32_t* from) {
@@ -130,8 +139,8 @@ struct Dot {
   }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>
-  TENON_INLINE void add(Bytes16 codes, Bytes16 quad) {
-    const auto pairs = reinterpret_cast<Halves8>(codes), x = reinterpret_cast<Halves8>(quad);
+  TENON_INLINE void add(const Weights& w, Bytes16 quad) {
+    const auto pairs = reinterpret_cast<Halves8>(w.codes), x = reinterpret_cast<Halves8>(quad);
     const Halves8 even = (pairs & 255) * ((x << 8) >> 8);
     const Halves8 odd = ((pairs >> 8) & 255) * (x >> 8);
     if constexpr (bits == 8) {

@@ -108,7 +108,8 @@ TEST_CASE("int8 rows: second digits take three quarters of the error off rows wi
 TEST_CASE("int8 rows: every level and number of threads gives the same bits") {
   Random random;
   CAPTURE(random.seed());
-  const std::int64_t rows = 17, inputs = 96;
+  // Groups that are quantised eight at once, and some that are left.
+  const std::int64_t rows = 17, inputs = 32 * 19;
   std::vector<float> x = random.normals(rows * inputs, 3.0f);
   x[40] = 1e30f;
   for (int i = 0; i < 32; ++i) x[static_cast<std::size_t>(inputs + i)] = 0.0f;
@@ -129,13 +130,20 @@ TEST_CASE("int8 rows: what is not finite stays not finite") {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
         -std::numeric_limits<float>::infinity()}) {
-    std::vector<float> x(64, 1.0f);
-    x[5] = bad;
+    const std::int64_t inputs = 32 * 10;
+    std::vector<float> x(static_cast<std::size_t>(inputs), 1.0f);
+    x[5] = x[32 * 9 + 5] = bad;
     for (const cpu::Isa isa : supported_isas()) {
       CAPTURE(name(isa), bad);
-      const OwnedRows q = prepared(x, 1, 64, RowForm::int8, isa);
-      CHECK_FALSE(std::isfinite(q.rows.row(0).scales[0]));
-      CHECK(q.rows.row(0).scales[1] == 1.0f / 127.0f);
+      const OwnedRows q = prepared(x, 1, inputs, RowForm::int8, isa);
+      const cpu::Int8Row row = q.rows.row(0);
+      for (const std::int64_t g : {0, 9}) {
+        CHECK_FALSE(std::isfinite(row.scales[g]));
+        CHECK_FALSE(std::isfinite(row.sums[g]));
+        CHECK(row.code(32 * g) == 1);
+        CHECK(row.negative_sums[g] == -32);
+      }
+      for (std::int64_t g = 1; g < 9; ++g) CHECK(row.scales[g] == 1.0f / 127.0f);
     }
   }
 }

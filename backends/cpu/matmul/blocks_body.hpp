@@ -7,188 +7,26 @@
 // to get it from memory. Many rows unpack a stretch of a panel once, into level-one cache, and go
 // over it tile by tile. Both compute every sum in the same order, so rows do not depend on M.
 // Neither does a neighbour's second digits matter to a row: its own are zeros there.
-#include "panel_body.hpp"
+#include "block_tile.hpp"
 
 namespace tenon::cpu {
 namespace {
 
-/// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
-/// prefetch alone stops at each page.
-constexpr std::int64_t prefetch_distance = 4096;
-constexpr std::int64_t direct_rows = 4;   // most rows that read packed weights
-constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
-
-/// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
-TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
-  if (groups <= most_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
-  const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
-  return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
-}
-
-/// A stretch of a panel with codes at a byte each and scales in f32.
-template <int bits_, int offset_, int group_, bool has_min_>
-struct UnpackedPanel {
-  static constexpr int bits = bits_;
-  static constexpr int offset = offset_;
-  static constexpr int group = group_;
-  static constexpr bool has_min = has_min_;
-  static constexpr int groups_per_record = 1;
-  static constexpr bool streams = false;  // it is in cache
-  static constexpr int code_bytes = 512;
-  static constexpr int subs = 32 / group;
-
-  const std::uint8_t* code_section;
-  const float* scales;
-  const float* mins;
-  int part;
-  std::int64_t first_group;
-
-  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
-  }
-  template <int j>
-  TENON_INLINE static Int vector(const std::uint8_t* codes) {
-    return Simd::load(codes + 64 * j);
-  }
-  struct Record {
-    const float* scales;
-    const float* mins;
-    TENON_INLINE Float scale(int i) const { return Simd::load_float(scales + 16 * i); }
-    TENON_INLINE Float min(int i) const { return Simd::load_float(mins + 16 * i); }
-  };
-  TENON_INLINE Record record(std::int64_t g) const {
-    const std::int64_t at = (g - first_group) * (16 * subs) + part * Simd::lanes;
-    return {scales + at, mins + at};
-  }
-};
-
-/// Stretches of the panels of a tile.
+/// Stretches of the panels of a tile, and what the rows of a block bring to them.
 struct Scratch {
   struct Panel {
-    alignas(64) std::uint8_t codes[most_groups * 512];
+    alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
     alignas(64) float scales[most_groups * 2 * 16];
     alignas(64) float mins[most_groups * 2 * 16];
   };
   Panel panels[Simd::tile_panels];
+  alignas(64) std::int32_t starts[max_block_rows * most_groups * 2];
   alignas(64) float sums[max_block_rows * 16 * Simd::tile_panels];
 };
 
-/// Floats from a row's sums to the next row's where a tile covers so many panels.
-constexpr std::int64_t sums_width(std::size_t panels) {
-  return static_cast<std::int64_t>(16 * panels);
-}
-
-/// What a block's rows have to multiply with: entry by entry codes, scale and sums, `rows` of each.
-template <class Panel, std::size_t rows>
-struct RowStream {
-  static constexpr int subs = 32 / Panel::group;
-  static constexpr auto step = static_cast<std::int64_t>(rows);
-
-  const std::int8_t* codes;
-  const float* scales;
-  const float* sums;
-  const std::int32_t* negative_sums;
-
-  TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row)
-      : codes(numbers.codes + row * job.inputs), scales(numbers.scales + row * (job.inputs / 32)) {
-    const std::int64_t at = row * (job.inputs / 32) * subs;
-    sums = (subs == 1 ? numbers.sums : numbers.half_sums) + at;
-    negative_sums = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at;
-  }
-
-  /// y += entry `entry` times a group of W: the codes of each panel, and record index i of it.
-  template <std::size_t panels>
-  TENON_INLINE void add(std::int64_t entry, const std::uint8_t* const (&w_codes)[panels],
-                        const typename Panel::Record (&record)[panels], int i,
-                        Float (&y)[panels][rows]) const {
-    constexpr int quads = Panel::group / 4;
-    unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
-      const std::int64_t s = (entry * subs + sub) * step;
-      Dot<Panel::bits, Panel::offset, quads> dot[panels][rows];
-      for (std::size_t p = 0; p < panels; ++p) {
-        for (std::size_t r = 0; r < rows; ++r) dot[p][r].start(negative_sums + s + r);
-      }
-      unroll<quads>([&]<int q>() __attribute__((always_inline)) {
-        constexpr int j = sub * quads + q;
-        Int w[panels];
-        for (std::size_t p = 0; p < panels; ++p) w[p] = Panel::template vector<j>(w_codes[p]);
-        const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
-        for (std::size_t r = 0; r < rows; ++r) {
-          const Int four = Simd::broadcast_quad(quad + 4 * r);
-          for (std::size_t p = 0; p < panels; ++p) dot[p][r].template add<q>(w[p], four);
-        }
-      });
-      for (std::size_t p = 0; p < panels; ++p) {
-        const Float scale = record[p].scale(i * subs + sub);
-        for (std::size_t r = 0; r < rows; ++r) {
-          const Float factor = Simd::mul(scale, Simd::broadcast(scales + entry * step + r));
-          y[p][r] = Simd::fma(Simd::to_float(dot[p][r].total()), factor, y[p][r]);
-        }
-        if constexpr (Panel::has_min) {
-          const Float min = record[p].min(i * subs + sub);
-          for (std::size_t r = 0; r < rows; ++r) {
-            y[p][r] = Simd::fma(min, Simd::broadcast(sums + s + r), y[p][r]);
-          }
-        }
-      }
-    });
-  }
-};
-
-/// sums[rows][16 panels], of each panel the lanes of its part, (+)= x W^T over groups [first,
-/// last). The rows are a block of the prepared ones. Second digits come after the first of all
-/// groups.
-template <std::size_t rows, std::size_t panels, class Panel>
-void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t row, std::int64_t first,
-          std::int64_t last, bool accumulate, float* sums) {
-  const auto sums_of = [&](std::size_t p, std::size_t r) {
-    return sums + sums_width(panels) * static_cast<std::int64_t>(r) + 16 * p;
-  };
-  Float y[panels][rows];
-  for (std::size_t p = 0; p < panels; ++p) {
-    for (std::size_t r = 0; r < rows; ++r) {
-      y[p][r] = accumulate ? Simd::load_float(sums_of(p, r)) : Simd::zero_float();
-    }
-  }
-  const std::uint8_t* codes[panels];
-  typename Panel::Record record[panels];
-  const RowStream<Panel, rows> stream(job, job.first, row);
-  for (std::int64_t g = first; g < last; g += Panel::groups_per_record) {
-    for (std::size_t p = 0; p < panels; ++p) record[p] = panel[p].record(g);
-    for (int i = 0; i < Panel::groups_per_record; ++i) {
-      for (std::size_t p = 0; p < panels; ++p) {
-        codes[p] = panel[p].codes(g + i);
-        if constexpr (Panel::streams) {
-          for (int line = 0; line < Panel::code_bytes; line += 64) {
-            __builtin_prefetch(codes[p] + prefetch_distance + line);
-          }
-        }
-      }
-      stream.add(g + i, codes, record, i, y);
-    }
-  }
-  if (job.second_count[row] > 0) {
-    const RowStream<Panel, rows> rest(job, job.second, row);
-    const std::int32_t* const groups = job.second_groups + row * (job.inputs / 32);
-    for (std::int64_t entry = 0; entry < job.second_count[row]; ++entry) {
-      const std::int64_t g = groups[entry];
-      if (g < first) continue;
-      if (g >= last) break;
-      const auto i = static_cast<int>(g % Panel::groups_per_record);
-      for (std::size_t p = 0; p < panels; ++p) {
-        record[p] = panel[p].record(g - i);
-        codes[p] = panel[p].codes(g);
-      }
-      rest.add(entry, codes, record, i, y);
-    }
-  }
-  for (std::size_t p = 0; p < panels; ++p) {
-    for (std::size_t r = 0; r < rows; ++r) Simd::store_float(sums_of(p, r), y[p][r]);
-  }
-}
-
 template <class Packed>
 void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch::Panel& out) {
+  using Weights = typename Dot<Packed::bits, FromZero, 1>::Weights;
   constexpr int subs = 32 / Packed::group;
   for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
@@ -197,7 +35,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
-        Simd::store(bytes + 64 * j, Packed::template vector<j>(codes));
+        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, most_groups * 512);
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;
@@ -221,27 +59,27 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
     PackedPanel<dtype> panel[1] = {{start, start + job.scale_bytes, 0}};
     for (int part = 0; part < parts; ++part) {
       panel[0].part = part;
-      float* out = sums + part * Simd::lanes;
+      const TileRows x{block.first_row, nullptr, sums + part * Simd::lanes};
       // By the stretches of many_rows, so that sums have one order.
       for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
         const std::int64_t end = smaller(g + stretch, groups);
         switch (rows) {
           case 1:
-            tile<1>(job, panel, block.first_row, g, end, g != 0, out);
+            tile<1>(job, panel, 16 * p, x, g, end);
             break;
           case 2:
-            tile<2>(job, panel, block.first_row, g, end, g != 0, out);
+            tile<2>(job, panel, 16 * p, x, g, end);
             break;
           case 3:
-            tile<3>(job, panel, block.first_row, g, end, g != 0, out);
+            tile<3>(job, panel, 16 * p, x, g, end);
             break;
           default:
-            tile<4>(job, panel, block.first_row, g, end, g != 0, out);
+            tile<4>(job, panel, 16 * p, x, g, end);
             break;
         }
       }
     }
-    write_rows(job, p, block.first_row, rows, sums, 16);
+    if (16 * p + 16 > job.outputs) write_rows(job, p, block.first_row, rows, sums, 16);
     activate(job, p, 1, block.first_row, rows);
   }
 }
@@ -261,14 +99,16 @@ TENON_INLINE void prefetch_results(const LinearJob& job, std::int64_t first_colu
 /// `p` is the number of the first panel.
 template <std::size_t panels, class Panel>
 void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearBlock& block,
-               std::int64_t p, std::int64_t first, std::int64_t last, float* sums) {
-  const bool accumulate = first != 0;
-  const bool is_last = 32 * last == job.inputs && panel[0].part == parts - 1;
+               std::int64_t p, std::int64_t first, std::int64_t last, Scratch& scratch) {
+  const int part = panel[0].part;
+  const bool is_last = 32 * last == job.inputs && part == parts - 1;
   for (std::int64_t row = block.first_row; row < block.last_row;) {
-    float* const out = sums + sums_width(panels) * (row - block.first_row);
+    const std::int64_t at = row - block.first_row;
+    const TileRows x{row, scratch.starts + at * (last - first) * (32 / Panel::group),
+                     scratch.sums + sums_width(panels) * at + part * Simd::lanes};
     const auto run = [&]<std::size_t rows>() {
-      if (is_last) prefetch_results(job, 16 * p, 16 * panels, row, rows);
-      tile<rows>(job, panel, row, first, last, accumulate, out);
+      if (is_last) prefetch_results(job, 16 * p, sums_width(panels), row, rows);
+      tile<rows>(job, panel, 16 * p, x, first, last);
       row += static_cast<std::int64_t>(rows);
     };
     switch (rows_of_block(block.last_row - row, Simd::tile_rows)) {
@@ -291,17 +131,33 @@ void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearB
   }
 }
 
+/// What dot products of the block's rows with groups [first, last) start from, row block by row
+/// block as the prepared rows have their sums.
+template <class Panel>
+void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t first,
+                 std::int64_t last, std::int32_t* starts) {
+  constexpr int subs = 32 / Panel::group;
+  const std::int32_t* sums = subs == 1 ? job.first.negative_sums : job.first.negative_half_sums;
+  for (std::int64_t row = block.first_row; row < block.last_row;) {
+    const std::int64_t count = subs * rows_of_block(block.last_row - row, Simd::tile_rows);
+    const std::int32_t* from = sums + row * (job.inputs / 32) * subs + first * count;
+    for (std::int64_t i = 0; i < (last - first) * count; ++i) *starts++ = Panel::offset * from[i];
+    row += count / subs;
+  }
+}
+
 /// All rows of the block by `panels` panels from the p-th on.
 template <DType dtype, std::size_t panels>
 void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, Scratch& scratch) {
   using Packed = PackedPanel<dtype>;
   using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
-  constexpr std::int64_t width = sums_width(panels);
+  constexpr auto count = static_cast<std::int64_t>(panels);
   const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
-  const std::int64_t rows = block.last_row - block.first_row;
-  if (groups == 0) __builtin_memset(scratch.sums, 0, sizeof scratch.sums);
-  for (std::int64_t g = 0; g < groups; g += stretch) {
+  for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
     const std::int64_t end = smaller(g + stretch, groups);
+    if constexpr (codes_have_offset<Unpacked>) {
+      make_starts<Unpacked>(job, block, g, end, scratch.starts);
+    }
     for (int part = 0; part < parts; ++part) {
       Unpacked unpacked[panels];
       for (std::size_t i = 0; i < panels; ++i) {
@@ -311,20 +167,20 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
         unpack(Packed{start, start + job.scale_bytes, part}, g, end, to);
         unpacked[i] = {to.codes, to.scales, to.mins, part, g};
       }
-      all_tiles(job, unpacked, block, p, g, end, scratch.sums + part * Simd::lanes);
+      all_tiles(job, unpacked, block, p, g, end, scratch);
     }
   }
-  for (std::size_t i = 0; i < panels; ++i) {
-    write_rows(job, p + static_cast<std::int64_t>(i), block.first_row, rows, scratch.sums + 16 * i,
-               width);
+  const std::int64_t rows = block.last_row - block.first_row, end = p + count;
+  if (16 * end > job.outputs) {
+    write_rows(job, end - 1, block.first_row, rows, scratch.sums + 16 * (count - 1), 16 * count);
   }
-  activate(job, p, panels, block.first_row, rows);
+  activate(job, p, count, block.first_row, rows);
 }
 
 template <DType dtype>
 void many_rows(const LinearJob& job, const LinearBlock& block) {
   Scratch scratch;
-  constexpr std::int64_t at_once = Simd::tile_panels;
+  constexpr int at_once = Simd::tile_panels;
   std::int64_t p = block.first_panel;
   for (; p + at_once <= block.last_panel; p += at_once) {
     many_rows<dtype, at_once>(job, block, p, scratch);

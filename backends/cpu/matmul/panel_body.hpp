@@ -62,6 +62,11 @@ struct PackedPanel {
     }
   }
 
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::of(vector<j>(codes));
+  }
+
   /// Scale and min of the groups of one record.
   struct Record {
     Float d;
@@ -107,6 +112,15 @@ TENON_INLINE void unroll(F&& f) {
   }
 }
 
+/// y = sum + bias + residual for a vector of row `row` at column n.
+TENON_INLINE void write_vector(const LinearJob& job, std::int64_t row, std::int64_t n, Float sum) {
+  if (job.bias != nullptr) sum = Simd::add(sum, Simd::load_float(job.bias + n));
+  if (job.residual != nullptr) {
+    sum = Simd::add(sum, Simd::load_float(job.residual + row * job.residual_stride + n));
+  }
+  Simd::store_float(job.y + row * job.y_stride + n, sum);
+}
+
 /// y = sums + bias + residual for one panel; `sums` are [rows][width] with this panel's 16 at the
 /// start.
 TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int64_t first_row,
@@ -114,26 +128,20 @@ TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int6
   const std::int64_t n = 16 * panel;
   const std::int64_t count = smaller(16, job.outputs - n);
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* y = job.y + (first_row + r) * job.y_stride + n;
+    const std::int64_t row = first_row + r;
     const float* c = sums + r * width;
-    const float* residual = job.residual == nullptr
-                                ? nullptr
-                                : job.residual + (first_row + r) * job.residual_stride + n;
     if (count == 16) {
-      for (int part = 0; part < parts; ++part) {
-        const int at = part * Simd::lanes;
-        Float v = Simd::load_float(c + at);
-        if (job.bias != nullptr) v = Simd::add(v, Simd::load_float(job.bias + n + at));
-        if (residual != nullptr) v = Simd::add(v, Simd::load_float(residual + at));
-        Simd::store_float(y + at, v);
+      for (int at = 0; at < 16; at += Simd::lanes) {
+        write_vector(job, row, n + at, Simd::load_float(c + at));
       }
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) {
-        float v = c[i];
-        if (job.bias != nullptr) v += job.bias[n + i];
-        if (residual != nullptr) v += residual[i];
-        y[i] = v;
-      }
+      continue;
+    }
+    float* y = job.y + row * job.y_stride + n;
+    for (std::int64_t i = 0; i < count; ++i) {
+      float v = c[i];
+      if (job.bias != nullptr) v += job.bias[n + i];
+      if (job.residual != nullptr) v += job.residual[row * job.residual_stride + n + i];
+      y[i] = v;
     }
   }
 }

@@ -2,6 +2,7 @@
 
 // 256-bit vectors for the kernel bodies. Included once by each AVX2 source, nowhere else.
 #include <cstdint>
+#include <type_traits>
 
 #include <immintrin.h>
 
@@ -18,6 +19,11 @@ struct Simd {
   static constexpr int tile_rows = 4;
 #endif
   static constexpr int tile_panels = 1;
+#if defined(__AVXVNNI__)
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
+#else
+  static constexpr bool makes_bytes_signed = true;
+#endif
   static constexpr int dense_rows = 6;
   static constexpr int dense_panels = 1;
   using Int = __m256i;
@@ -46,6 +52,14 @@ struct Simd {
   TENON_INLINE static Int look_up(Int table, Int index) {
     return _mm256_shuffle_epi8(table, index);
   }
+
+  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  struct Codes {
+    Int codes;
+    TENON_INLINE static Codes of(Int codes) { return {codes}; }
+    TENON_INLINE static Codes load(const std::uint8_t* p, std::int64_t) { return {Simd::load(p)}; }
+    TENON_INLINE void store(std::uint8_t* p, std::int64_t) const { Simd::store(p, codes); }
+  };
 
   /// Four bytes in every lane.
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
@@ -121,40 +135,58 @@ struct Simd {
 #if defined(__AVXVNNI__)
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = Simd::Codes;
   __m256i sum;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Simd::broadcast_times<offset>(negative_sum);
-  }
+  TENON_INLINE void start(const std::int32_t* from) { sum = Start::load(from); }
   template <int step>
-  TENON_INLINE void add(__m256i codes, __m256i quad) {
-    sum = _mm256_dpbusd_avx_epi32(sum, codes, quad);
+  TENON_INLINE void add(const Weights& w, __m256i quad) {
+    sum = _mm256_dpbusd_avx_epi32(sum, w.codes, quad);
   }
   TENON_INLINE __m256i total() const { return sum; }
 };
 
 #else
 
+/// Eight-bit codes made signed: |w|, and w for its sign.
+struct SignedCodes {
+  __m256i magnitude, value;
+  TENON_INLINE static SignedCodes of(__m256i codes) {
+    const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+    return {_mm256_abs_epi8(w), w};
+  }
+  /// `apart` bytes from one copy to the next.
+  TENON_INLINE static SignedCodes load(const std::uint8_t* p, std::int64_t apart) {
+    return {Simd::load(p), Simd::load(p + apart)};
+  }
+  TENON_INLINE void store(std::uint8_t* p, std::int64_t apart) const {
+    Simd::store(p, magnitude);
+    Simd::store(p + apart, value);
+  }
+  TENON_INLINE __m256i products(__m256i quad) const {
+    return _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quad, value));
+  }
+};
+
 /// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
 /// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
-template <int bits, int offset, int steps>
+template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = std::conditional_t<bits == 8, SignedCodes, Simd::Codes>;
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
-  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m256i sum;
   __m256i pairs;
-  const std::int32_t* negative_sum;
-  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
+  const std::int32_t* from;
+  TENON_INLINE void start(const std::int32_t* at) { from = at; }
   template <int step>
-  TENON_INLINE void add(__m256i codes, __m256i quad) {
+  TENON_INLINE void add(const Weights& w, __m256i quad) {
     __m256i product;
     if constexpr (bits == 8) {
-      const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
-      product = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(quad, w));
+      product = w.products(quad);
     } else {
-      product = _mm256_maddubs_epi16(codes, quad);
+      product = _mm256_maddubs_epi16(w.codes, quad);
     }
     pairs = step % span == 0 ? product : _mm256_add_epi16(pairs, product);
     // Without these GCC adds all products at the end, and keeps them in memory till then.
@@ -167,8 +199,8 @@ struct Dot {
   TENON_INLINE __m256i total() const {
     __m256i all = widened();
     if constexpr (steps > span) all = _mm256_add_epi32(sum, all);
-    if constexpr (has_offset) {
-      all = _mm256_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    if constexpr (!Start::is_zero) {
+      all = _mm256_add_epi32(all, Start::load(from));
     }
     return all;
   }

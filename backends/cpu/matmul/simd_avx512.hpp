@@ -2,6 +2,7 @@
 
 // 512-bit vectors for the kernel bodies. Included once by each AVX-512 source, nowhere else.
 #include <cstdint>
+#include <type_traits>
 
 #include <immintrin.h>
 
@@ -14,6 +15,11 @@ struct Simd {
   static constexpr int lanes = 16;
   static constexpr int tile_rows = 6;    // rows of x that an integer tile takes at once
   static constexpr int tile_panels = 2;  // and panels of W
+#if defined(__AVX512VNNI__)
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
+#else
+  static constexpr bool makes_bytes_signed = true;
+#endif
   static constexpr int dense_rows = 12;  // the same for f32 tiles of two panels
   static constexpr int dense_panels = 2;
   using Int = __m512i;
@@ -38,6 +44,14 @@ struct Simd {
   TENON_INLINE static Int look_up(Int table, Int index) {
     return _mm512_shuffle_epi8(table, index);
   }
+
+  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  struct Codes {
+    Int codes;
+    TENON_INLINE static Codes of(Int codes) { return {codes}; }
+    TENON_INLINE static Codes load(const std::uint8_t* p, std::int64_t) { return {Simd::load(p)}; }
+    TENON_INLINE void store(std::uint8_t* p, std::int64_t) const { Simd::store(p, codes); }
+  };
 
   /// Four bytes in every lane.
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
@@ -110,42 +124,60 @@ struct Simd {
 #if defined(__AVX512VNNI__)
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = Simd::Codes;
   __m512i sum;
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Simd::broadcast_times<offset>(negative_sum);
-  }
+  TENON_INLINE void start(const std::int32_t* from) { sum = Start::load(from); }
   template <int step>
-  TENON_INLINE void add(__m512i codes, __m512i quad) {
-    sum = _mm512_dpbusd_epi32(sum, codes, quad);
+  TENON_INLINE void add(const Weights& w, __m512i quad) {
+    sum = _mm512_dpbusd_epi32(sum, w.codes, quad);
   }
   TENON_INLINE __m512i total() const { return sum; }
 };
 
 #else
 
+/// Eight-bit codes made signed: |w|, and w for its sign.
+struct SignedCodes {
+  __m512i magnitude;
+  __mmask64 negative;
+  TENON_INLINE static SignedCodes of(__m512i codes) {
+    const __m512i w = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
+    return {_mm512_abs_epi8(w), _mm512_movepi8_mask(w)};
+  }
+  /// `apart` bytes from one copy to the next.
+  TENON_INLINE static SignedCodes load(const std::uint8_t* p, std::int64_t apart) {
+    return {Simd::load(p), _mm512_movepi8_mask(Simd::load(p + apart))};
+  }
+  TENON_INLINE void store(std::uint8_t* p, std::int64_t apart) const {
+    Simd::store(p, magnitude);
+    Simd::store(p + apart, _mm512_movm_epi8(negative));
+  }
+  TENON_INLINE __m512i products(__m512i quad) const {
+    const __m512i signed_quad = _mm512_mask_sub_epi8(quad, negative, _mm512_setzero_si512(), quad);
+    return _mm512_maddubs_epi16(magnitude, signed_quad);
+  }
+};
+
 /// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
 /// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
-template <int bits, int offset, int steps>
+template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = std::conditional_t<bits == 8, SignedCodes, Simd::Codes>;
   static constexpr int span = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
-  static constexpr bool has_offset = bits != 8 && offset != 0;
   __m512i sum;
   __m512i pairs;
-  const std::int32_t* negative_sum;
-  TENON_INLINE void start(const std::int32_t* negative) { negative_sum = negative; }
+  const std::int32_t* from;
+  TENON_INLINE void start(const std::int32_t* at) { from = at; }
   template <int step>
-  TENON_INLINE void add(__m512i codes, __m512i quad) {
+  TENON_INLINE void add(const Weights& w, __m512i quad) {
     __m512i product;
     if constexpr (bits == 8) {
-      const __m512i w = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
-      const __m512i signed_quad =
-          _mm512_mask_sub_epi8(quad, _mm512_movepi8_mask(w), _mm512_setzero_si512(), quad);
-      product = _mm512_maddubs_epi16(_mm512_abs_epi8(w), signed_quad);
+      product = w.products(quad);
     } else {
-      product = _mm512_maddubs_epi16(codes, quad);
+      product = _mm512_maddubs_epi16(w.codes, quad);
     }
     pairs = step % span == 0 ? product : _mm512_add_epi16(pairs, product);
     // Without these GCC adds all products at the end, and keeps them in memory till then.
@@ -158,8 +190,8 @@ struct Dot {
   TENON_INLINE __m512i total() const {
     __m512i all = widened();
     if constexpr (steps > span) all = _mm512_add_epi32(sum, all);
-    if constexpr (has_offset) {
-      all = _mm512_add_epi32(all, Simd::broadcast_times<offset>(negative_sum));
+    if constexpr (!Start::is_zero) {
+      all = _mm512_add_epi32(all, Start::load(from));
     }
     return all;
   }

@@ -29,6 +29,7 @@ struct Simd {
   static constexpr int lanes = 4;
   static constexpr int tile_rows = 4;
   static constexpr int tile_panels = 1;
+  static constexpr bool makes_bytes_signed = false;  // 8-bit codes, in Dot
   static constexpr int dense_rows = 3;
   static constexpr int dense_panels = 1;
   using Int = Bytes16;
@@ -55,10 +56,25 @@ struct Simd {
     return v;
   }
 
+  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  struct Codes {
+    Int codes;
+    TENON_INLINE static Codes of(Int codes) { return {codes}; }
+    TENON_INLINE static Codes load(const std::uint8_t* p, std::int64_t) { return {Simd::load(p)}; }
+    TENON_INLINE void store(std::uint8_t* p, std::int64_t) const { Simd::store(p, codes); }
+  };
+
   /// Four bytes in every lane.
   TENON_INLINE static Int broadcast_quad(const std::int8_t* p) {
     const auto quad = load_as<std::int32_t>(p);
     return reinterpret_cast<Int>(Words4{quad, quad, quad, quad});
+  }
+
+  /// factor * *p in every lane.
+  template <int factor>
+  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+    if constexpr (factor == 0) return Int{};
+    return reinterpret_cast<Int>(Words4{} + factor * *p);
   }
 
   TENON_INLINE static Float to_float(Words4 v) { return __builtin_convertvector(v, Float); }
@@ -116,18 +132,19 @@ struct Simd {
 };
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// offset * negative_sum.
-template <int bits, int offset, int steps>
+/// what Start makes of the number at `from`.
+template <int bits, class Start, int steps>
 struct Dot {
+  using Weights = Simd::Codes;
   Words4 sum;
 
-  TENON_INLINE void start(const std::int32_t* negative_sum) {
-    sum = Words4{} + offset * *negative_sum;
+  TENON_INLINE void start(const std::int32_t* from) {
+    sum = reinterpret_cast<Words4>(Start::load(from));
   }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>
-  TENON_INLINE void add(Bytes16 codes, Bytes16 quad) {
-    const auto pairs = reinterpret_cast<Halves8>(codes), x = reinterpret_cast<Halves8>(quad);
+  TENON_INLINE void add(const Weights& w, Bytes16 quad) {
+    const auto pairs = reinterpret_cast<Halves8>(w.codes), x = reinterpret_cast<Halves8>(quad);
     const Halves8 even = (pairs & 255) * ((x << 8) >> 8);
     const Halves8 odd = ((pairs >> 8) & 255) * (x >> 8);
     if constexpr (bits == 8) {

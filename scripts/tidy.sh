@@ -11,11 +11,11 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-install_packages "${build_packages[@]}" clang-tidy-19 || die "cannot install clang-tidy-19"
+install_packages "${build_packages[@]}" clang-19 clang-tidy-19 || die "cannot install clang-tidy-19"
 cd "$root"
 
 # The database names every source of the library; nothing is built.
-configure tidy -DTENON_TESTS=OFF -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF
+configure tidy -DCMAKE_CXX_COMPILER=clang++-19 -DTENON_TESTS=OFF -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF
 
 case "${1:-}" in
   --all) mapfile -t files < <(git ls-files 'src/*.cpp' 'backends/*.cpp') ;;

@@ -138,7 +138,7 @@ void Buffer::poison(std::exception_ptr error) {
 HostView Buffer::host_view() const {
   const MemPtr begin = data();
   wait();
-  return HostView(begin.cptr(), shape_);
+  return {begin.cptr(), shape_};
 }
 
 HostBuffer Buffer::to_host() const {

@@ -110,6 +110,19 @@ auto ordered(T value) noexcept {
   }
 }
 
+/// The value of such a number.
+template <class T>
+T value_of(decltype(ordered(T{})) key) noexcept {
+  using U = decltype(key);
+  constexpr U sign = U{1} << (8 * sizeof(T) - 1);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (key == static_cast<U>(~U{0})) return std::numeric_limits<T>::quiet_NaN();
+    return std::bit_cast<T>((key & sign) != 0 ? static_cast<U>(key ^ sign) : static_cast<U>(~key));
+  } else {
+    return static_cast<T>(key ^ sign);
+  }
+}
+
 /// Value first, then the lower index.
 template <class U>
 struct Ranked {
@@ -120,9 +133,65 @@ struct Ranked {
   }
 };
 
+/// The k best of a lane whose elements come in order: what may be among them so far.
+template <class T>
+class Candidates {
+ public:
+  using Entry = Ranked<decltype(ordered(T{}))>;
+
+  /// Entries that have room for one more block, for lanes of `size` elements.
+  static std::int64_t capacity(std::int64_t k, std::int64_t size) noexcept {
+    return std::min(size, 2 * k + block_elements);
+  }
+
+  /// `room` holds capacity(k, size) entries.
+  Candidates(Entry* room, std::int64_t k, std::int64_t size)
+      : room_(room), k_(k), capacity_(capacity(k, size)) {}
+
+  /// The next elements, `first` being the place of the first of them; count <= block_elements.
+  void add(const T* x, std::int64_t first, std::int64_t count) noexcept {
+    if (has_worst_ && !may_hold_better(x, count)) return;
+    if (size_ + count > capacity_) keep_best();
+    for (std::int64_t i = 0; i < count; ++i) {
+      // An equal one loses to those before it; a NaN is no less than anything.
+      if (has_worst_ && x[i] <= worst_) continue;
+      room_[size_++] = {ordered(x[i]), ~static_cast<std::uint32_t>(first + i)};
+    }
+    if (!has_worst_ && size_ >= k_) keep_best();
+  }
+
+  /// The k best, best first, once k or more elements were added.
+  const Entry* sorted() noexcept {
+    keep_best();
+    std::sort(room_, room_ + k_, std::greater<>());
+    return room_;
+  }
+
+ private:
+  bool may_hold_better(const T* x, std::int64_t count) const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      return !(fold_row(Fold::max, x, count) <= worst_);
+    } else {
+      return true;
+    }
+  }
+
+  void keep_best() noexcept {
+    std::nth_element(room_, room_ + k_ - 1, room_ + size_, std::greater<>());
+    size_ = k_;
+    worst_ = value_of<T>(room_[k_ - 1].key);
+    has_worst_ = true;
+  }
+
+  Entry* room_;
+  std::int64_t k_, capacity_, size_ = 0;
+  T worst_{};
+  bool has_worst_ = false;
+};
+
 template <class T>
 class TopkTask final : public Task {
-  using Entry = Ranked<decltype(ordered(T{}))>;
+  using Entry = typename Candidates<T>::Entry;
 
  public:
   TopkTask(const Step& step, Compiler& compiler)
@@ -132,7 +201,8 @@ class TopkTask final : public Task {
         axis_(static_cast<std::size_t>(step.op.as<Topk>()->axis)),
         lanes_(x_, static_cast<int>(axis_)),
         results_(y_, static_cast<int>(axis_)) {
-    entry_bytes_ = (lanes_.size() * static_cast<std::int64_t>(sizeof(Entry)) + 63) / 64 * 64;
+    const std::int64_t entries = Candidates<T>::capacity(count_, lanes_.size());
+    entry_bytes_ = (entries * static_cast<std::int64_t>(sizeof(Entry)) + 63) / 64 * 64;
     scratch_ = compiler.scratch(compiler.threads() * entry_bytes_);
   }
 
@@ -140,28 +210,23 @@ class TopkTask final : public Task {
     if (count_ == 0) return;
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    auto* entries =
+    auto* room =
         reinterpret_cast<Entry*>(context.scratch(scratch_) + context.worker.thread * entry_bytes_);
     const std::int64_t step = y_.strides[axis_];
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
+      Candidates<T> candidates(room, count_, lanes_.size());
       BlockBuffer buffer;
       for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
         const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
-        for (std::int64_t j = 0; j < count; ++j) {
-          entries[i + j] = {ordered(values[j]), ~static_cast<std::uint32_t>(i + j)};
-        }
+        candidates.add(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count);
       }
-      if (count_ < lanes_.size()) {
-        std::nth_element(entries, entries + count_, entries + lanes_.size(), std::greater<>());
-      }
-      std::sort(entries, entries + count_, std::greater<>());
+      const Entry* const best = candidates.sorted();
       std::byte* to = y + results_.offset(lane);
       for (std::int64_t i = 0; i < count_; ++i) {
         *reinterpret_cast<std::int32_t*>(to + i * step) =
-            static_cast<std::int32_t>(~entries[i].before);
+            static_cast<std::int32_t>(~best[i].before);
       }
     }
   }

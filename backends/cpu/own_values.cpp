@@ -1,5 +1,6 @@
 #include "own_values.hpp"
 
+#include "stretch_memory.hpp"
 #include "value_uses.hpp"
 
 #include <tenon/ops/norm.hpp>
@@ -14,7 +15,6 @@ namespace {
 
 /// Computed within about half a microsecond, which is what a barrier costs.
 constexpr std::int64_t most_elements = 4096;
-constexpr std::int64_t alignment = 64;
 
 bool is_cheap(const Step& step) {
   if (step.kind != Step::Kind::op || step.output.shape.elements() > most_elements) return false;
@@ -23,36 +23,11 @@ bool is_cheap(const Step& step) {
          step.op.as<Softmax>() != nullptr;
 }
 
-/// Hands out a thread's memory to values of a straight stretch: first fit, again once a value has
-/// been read for the last time.
-class OwnMemory {
- public:
-  std::int64_t take(std::int64_t bytes, std::size_t step, std::size_t last_use) {
-    std::erase_if(live_, [&](const Taken& taken) { return taken.last_use < step; });
-    std::int64_t offset = 0;
-    auto next = live_.begin();
-    for (; next != live_.end() && next->begin - offset < bytes; ++next) offset = next->end;
-    const std::int64_t end = offset + (bytes + alignment - 1) / alignment * alignment;
-    live_.insert(next, {offset, end, last_use});
-    most_ = std::max(most_, end);
-    return offset;
-  }
-  std::int64_t most() const noexcept { return most_; }
-
- private:
-  struct Taken {
-    std::int64_t begin, end;
-    std::size_t last_use;
-  };
-  std::vector<Taken> live_;  // by place
-  std::int64_t most_ = 0;
-};
-
 /// Of a straight stretch, `leaves` of which others read afterwards. Takes memory from byte `first`
 /// on; returns where it ends.
 std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first) {
   const std::vector<WrittenValue> values = trace_values(steps, leaves);
-  OwnMemory memory;
+  StretchMemory memory;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Operand& value = steps[i].output;
     if (!is_cheap(steps[i]) || !values[i].is_private || !value.is_contiguous()) continue;

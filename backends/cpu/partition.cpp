@@ -23,6 +23,7 @@ struct Compiled : Schedule {
   std::vector<ConstantSlot> constants;
   std::vector<std::string> notes;
   std::int64_t own_value_bytes = 0;  // of each thread
+  std::int64_t image_bytes = 0;      // of values of one image at a time
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -51,11 +52,13 @@ class CpuBoundPartition final : public BoundPartition {
     const int threads = compiled_->pool->threads();
     std::byte* const working = own_prepared + threads * compiled_->own_prepared_bytes;
     std::byte* const own_values = working + threads * compiled_->working_bytes;
+    std::byte* const images = own_values + threads * compiled_->own_value_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
       frame.scratch = own_values + worker.thread * compiled_->own_value_bytes;
+      frame.shared_scratch = images;
       const TaskContext context{frame,
                                 worker,
                                 packed_,
@@ -122,7 +125,8 @@ class CpuPartition final : public Partition {
   std::int64_t scratch_bytes() const override {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
            compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes +
-                                         compiled_->own_value_bytes);
+                                         compiled_->own_value_bytes) +
+           compiled_->image_bytes;
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -236,7 +240,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   }
   merge_linears(program, steps, own);
   put_channels_last(own, leaves);
-  split_batches(own);
+  compiled->image_bytes = split_batches(own, leaves);
   if (pool->threads() > 1) compiled->own_value_bytes = keep_own_values(program, steps, own);
   ScheduleOptions options;
   options.exact = exact;

@@ -35,6 +35,7 @@ struct Place {
     slab,        ///< the session's activation memory
     loop_index,  ///< an i64 scalar: the number that loop `index` (0: outermost) is at
     scratch,     ///< HostFrame::scratch: in no lowered program, for what backends make of its steps
+    shared_scratch,  ///< HostFrame::shared_scratch: the same, where scratch is each thread's own
   };
   Kind kind = Kind::slab;
   std::uint32_t index = 0;
@@ -148,9 +149,10 @@ struct HostFrame {
   std::span<std::byte* const> outputs;
   std::span<const std::byte* const> constants;
   std::byte* slab = nullptr;
-  std::byte* scratch = nullptr;  ///< Partition::scratch_bytes() of the partition that runs
-  LoopSteps iteration{};         ///< counted from 0
-  LoopSteps loop_index{};        ///< counted from `first`
+  std::byte* scratch = nullptr;         ///< Partition::scratch_bytes() of the partition that runs
+  std::byte* shared_scratch = nullptr;  ///< what threads share, where scratch is each one's own
+  LoopSteps iteration{};                ///< counted from 0
+  LoopSteps loop_index{};               ///< counted from `first`
 
   std::byte* address(const Place& place) const noexcept {
     std::int64_t offset = place.offset;
@@ -176,6 +178,8 @@ struct HostFrame {
         return reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(&loop_index[place.index]));
       case Place::Kind::scratch:
         return from(scratch);
+      case Place::Kind::shared_scratch:
+        return from(shared_scratch);
     }
     return nullptr;
   }

@@ -129,6 +129,7 @@ MemPtr DeviceFrame::address(const Place& place) const {
     case Place::Kind::constant:
     case Place::Kind::loop_index:
     case Place::Kind::scratch:
+    case Place::Kind::shared_scratch:
       break;
   }
   throw Error(Errc::bad_argument, "DeviceFrame::address",

@@ -30,6 +30,7 @@ class Sharer {
   }
 
   bool may_overwrite(const FlatStep& step, std::size_t number) const;
+  bool is_left_alone(const FlatStep& step, StorageId id) const;
   bool try_enter(const FlatStep& copy);
   bool try_next(const FlatStep& copy, const FlatStep& loop);
 
@@ -60,19 +61,35 @@ bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
   return true;
 }
 
-/// Lets an op write over an operand that nobody reads later. Of several the oldest: a backend that
-/// computes the others in the same go has no memory to touch but the operand's.
+/// Whether a storage has not been read since the youngest operand of a step began to be made: what
+/// makes it does not read the storage, or it is the youngest's own.
+bool Sharer::is_left_alone(const FlatStep& step, StorageId id) const {
+  std::int64_t youngest = 0;
+  for (const Array& input : step.inputs) {
+    youngest = std::max(youngest, flat_.storages[flat_.root(input.storage)].begin);
+  }
+  const Storage& storage = flat_.storages[id];
+  return storage.begin == youngest || std::ranges::none_of(storage.reads, [&](std::int64_t time) {
+           return time >= youngest && time < step.time;
+         });
+}
+
+/// Lets an op write over an operand that nobody reads later. Of several the oldest, if it is left
+/// alone: a backend that computes the others in the same go has no memory to touch but the
+/// operand's.
 void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
   for (FlatStep& step : steps) {
     overwrite_operands(step.body);
     if (step.kind != Step::Kind::op || step.op.def()->traits.updates_input >= 0) continue;
-    std::optional<StorageId> oldest;
+    std::optional<StorageId> first, oldest;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       if (!may_overwrite(step, i)) continue;
       const StorageId to = flat_.root(step.inputs[i].storage);
-      if (!oldest || flat_.storages[to].begin < flat_.storages[*oldest].begin) oldest = to;
+      if (!first) first = to;
+      const bool is_older = !oldest || flat_.storages[to].begin < flat_.storages[*oldest].begin;
+      if (is_older && is_left_alone(step, to)) oldest = to;
     }
-    if (oldest) merge(flat_.root(step.output.storage), *oldest);
+    if (first) merge(flat_.root(step.output.storage), oldest ? *oldest : *first);
   }
 }
 

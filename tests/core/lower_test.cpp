@@ -259,6 +259,26 @@ TEST_CASE("Lowering: a value that is needed later is not written over") {
   CHECK(plan.slab_bytes == 2 * 256 * 4);
 }
 
+TEST_CASE("Lowering: a sum is written over its older operand, unless the other is made from it") {
+  const auto plan = [](const char* factor) {
+    return lowered(std::string(R"(def forward(x: f32[64, 64]):
+    a = exp(x)
+    t = matmul(a, a)
+    b = matmul(t, )") + factor +
+                       R"()
+    c = add(b, a)
+    d = matmul(c, c)
+    return d
+)",
+                   {Shape({64, 64}, f32)});
+  };
+  const Lowered apart = plan("t");
+  REQUIRE(apart.steps.size() == 5);
+  CHECK(apart.steps[3].output == apart.steps[0].output);
+  const Lowered made_from_it = plan("a");
+  CHECK(made_from_it.steps[3].output == made_from_it.steps[2].output);
+}
+
 TEST_CASE("Lowering: views cost nothing") {
   const Lowered plan = lowered(R"(def forward(x: f32[4, 6]):
     a = permute(x, order=[1, 0])

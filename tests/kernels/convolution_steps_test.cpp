@@ -84,13 +84,30 @@ TEST_CASE("put_channels_last: turns what only the network sees") {
 
 TEST_CASE("split_batches: large images one by one, small ones together") {
   Steps large(4, 64);
-  split_batches(large.lowered.steps);
+  split_batches(large.lowered.steps, large.leaves);
   CHECK(large.lowered.steps.size() == 2 * 4 + 1);
   CHECK(large.lowered.steps[0].output.shape[0] == 1);
 
   Steps small(4, 8);
-  split_batches(small.lowered.steps);
+  split_batches(small.lowered.steps, small.leaves);
   CHECK(small.lowered.steps.size() == 3);
+}
+
+TEST_CASE("split_batches: images take turns in the memory of values that the run alone reads") {
+  Steps steps(4, 64);
+  const std::int64_t image = steps.lowered.steps[0].output.strides[0];
+  CHECK(split_batches(steps.lowered.steps, steps.leaves) == image);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Step& first = steps.lowered.steps[2 * i];
+    const Step& second = steps.lowered.steps[2 * i + 1];
+    CHECK(first.output.place.kind == Place::Kind::shared_scratch);
+    CHECK(first.output.place == steps.lowered.steps[0].output.place);
+    CHECK(second.inputs[0] == first.output);
+    CHECK(second.inputs[2] == first.output);
+    CHECK(second.output.place.kind == Place::Kind::slab);  // the mean over it comes behind the run
+    CHECK(first.inputs[0].place.offset ==
+          steps.lowered.steps[0].inputs[0].place.offset + static_cast<std::int64_t>(i) * image);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "split.hpp"
 
+#include "../stretch_memory.hpp"
 #include "../value_uses.hpp"
 #include "steps.hpp"
 
@@ -7,7 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
+#include <optional>
 #include <utility>
 
 namespace tenon::cpu {
@@ -45,16 +46,6 @@ bool lie_alike(const Operand& a, const Operand& b) {
 
 bool conflict(const Operand& a, const Operand& b) { return overlap(a, b) && !lie_alike(a, b); }
 
-/// Whether `later` may work on an image before `earlier` has worked on the next one.
-bool may_overtake(const Step& later, const Step& earlier) {
-  const auto meets = [](const Step& reader, const Operand& written) {
-    return std::ranges::any_of(reader.inputs,
-                               [&](const Operand& read) { return conflict(read, written); });
-  };
-  return !conflict(later.output, earlier.output) && !meets(later, earlier.output) &&
-         !meets(earlier, later.output);
-}
-
 Operand image_of_batch(const Operand& batch, std::int64_t image) {
   Operand one = batch;
   one.place.offset += image * batch.strides[0];
@@ -62,42 +53,159 @@ Operand image_of_batch(const Operand& batch, std::int64_t image) {
   return one;
 }
 
-Step step_of_image(const Step& step, std::int64_t image) {
-  Step one = step;
-  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    const bool is_filter = is_convolution(step) && i == 1;
-    if (is_batch(step, step.inputs[i]) && !is_filter) {
-      one.inputs[i] = image_of_batch(step.inputs[i], image);
+class Splitter {
+ public:
+  Splitter(std::vector<Step>& steps, std::span<const Operand> leaves)
+      : steps_(steps), values_(trace_values(steps, leaves)), writers_(steps.size()) {
+    for (std::size_t i = 0; i < steps.size(); ++i) writers_[i].resize(steps[i].inputs.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      for (const WrittenValue::Use& use : values_[i].uses) writers_[use.step][use.input] = i;
     }
   }
-  one.output = image_of_batch(step.output, image);
-  return one;
-}
+
+  /// Returns the bytes for values of one image.
+  std::int64_t run() {
+    std::vector<Step> result;
+    for (begin_ = 0; begin_ < steps_.size();) {
+      find_run();
+      if (end_ - begin_ < 2) {
+        result.push_back(std::move(steps_[begin_++]));
+        continue;
+      }
+      place_local_values();
+      for (std::int64_t image = 0; image < steps_[begin_].output.shape[0]; ++image) {
+        for (std::size_t s = begin_; s < end_; ++s) result.push_back(step_of_image(s, image));
+      }
+      begin_ = end_;
+    }
+    steps_ = std::move(result);
+    return bytes_;
+  }
+
+ private:
+  /// The longest run of steps from begin_ on that may go image by image.
+  void find_run() {
+    end_ = begin_;
+    while (end_ < steps_.size() && is_worth_splitting(steps_[end_]) &&
+           steps_[end_].output.shape[0] == steps_[begin_].output.shape[0]) {
+      ++end_;
+    }
+    while (end_ - begin_ > 1 && !may_split()) --end_;
+  }
+
+  bool may_split() {
+    find_local_values();
+    for (std::size_t later = begin_ + 1; later < end_; ++later) {
+      for (std::size_t earlier = begin_; earlier < later; ++earlier) {
+        if (!may_overtake(later, earlier)) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Values that nothing but the run reads, an image of them at a time.
+  void find_local_values() {
+    local_.assign(steps_.size(), false);
+    for (std::size_t i = begin_; i < end_; ++i) {
+      const Operand& value = steps_[i].output;
+      const bool lies_by_images = value.strides[0] * value.shape[0] == value.shape.bytes();
+      local_[i] = values_[i].is_private && lies_by_images &&
+                  std::ranges::all_of(values_[i].uses, [&](const WrittenValue::Use& use) {
+                    const bool is_filter = is_convolution(steps_[use.step]) && use.input == 1;
+                    return use.step < end_ && !is_filter;
+                  });
+    }
+  }
+
+  bool is_local(std::size_t step, std::size_t input) const {
+    const std::optional<std::size_t> writer = writers_[step][input];
+    return writer && *writer >= begin_ && local_[*writer];
+  }
+
+  /// Whether a step reads what another of the run writes in a batch's memory, and not just each
+  /// image itself.
+  bool meets(std::size_t reader, std::size_t writer) const {
+    if (local_[writer]) return false;
+    for (std::size_t i = 0; i < steps_[reader].inputs.size(); ++i) {
+      if (!is_local(reader, i) && conflict(steps_[reader].inputs[i], steps_[writer].output))
+        return true;
+    }
+    return false;
+  }
+
+  /// Whether `later` may work on an image before `earlier` has worked on the next one.
+  bool may_overtake(std::size_t later, std::size_t earlier) const {
+    const bool writes_apart =
+        local_[later] || local_[earlier] || !conflict(steps_[later].output, steps_[earlier].output);
+    return writes_apart && !meets(later, earlier) && !meets(earlier, later);
+  }
+
+  /// Whether the use writes over the value that it reads, both of them local.
+  bool is_overwritten_by(std::size_t value, const WrittenValue::Use& use) const {
+    return local_[value] && local_[use.step] && steps_[use.step].output == steps_[value].output;
+  }
+
+  void place_local_values() {
+    std::vector<std::size_t> last_uses(end_);
+    for (std::size_t i = end_; i-- > begin_;) {
+      last_uses[i] = i;
+      for (const WrittenValue::Use& use : values_[i].uses) {
+        if (!local_[i]) continue;
+        const bool goes_on = is_overwritten_by(i, use);
+        last_uses[i] = std::max(last_uses[i], goes_on ? last_uses[use.step] : use.step);
+      }
+    }
+    StretchMemory memory;
+    places_.resize(steps_.size());
+    for (std::size_t i = begin_; i < end_; ++i) {
+      if (!local_[i]) continue;
+      std::optional<std::int64_t> offset;
+      for (std::size_t input = 0; input < steps_[i].inputs.size(); ++input) {
+        if (is_local(i, input) && is_overwritten_by(*writers_[i][input], {i, input}))
+          offset = places_[*writers_[i][input]];
+      }
+      places_[i] = offset ? *offset : memory.take(steps_[i].output.strides[0], i, last_uses[i]);
+    }
+    bytes_ = std::max(bytes_, memory.most());
+  }
+
+  Operand image_of_value(std::size_t writer, const Operand& batch) const {
+    Operand one = image_of_batch(batch, 0);
+    one.place = {};
+    one.place.kind = Place::Kind::shared_scratch;
+    one.place.offset = places_[writer];
+    return one;
+  }
+
+  Step step_of_image(std::size_t number, std::int64_t image) const {
+    const Step& step = steps_[number];
+    Step one = step;
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const bool is_filter = is_convolution(step) && i == 1;
+      if (is_local(number, i)) {
+        one.inputs[i] = image_of_value(*writers_[number][i], step.inputs[i]);
+      } else if (is_batch(step, step.inputs[i]) && !is_filter) {
+        one.inputs[i] = image_of_batch(step.inputs[i], image);
+      }
+    }
+    one.output =
+        local_[number] ? image_of_value(number, step.output) : image_of_batch(step.output, image);
+    return one;
+  }
+
+  std::vector<Step>& steps_;
+  std::vector<WrittenValue> values_;
+  std::vector<std::vector<std::optional<std::size_t>>> writers_;  // of each step's inputs
+  std::size_t begin_ = 0, end_ = 0;                               // the run
+  std::vector<bool> local_;                                       // by the step that writes
+  std::vector<std::int64_t> places_;                              // of local values
+  std::int64_t bytes_ = 0;
+};
 
 }  // namespace
 
-void split_batches(std::vector<Step>& steps) {
-  std::vector<Step> result;
-  for (std::size_t i = 0; i < steps.size();) {
-    std::size_t end = i;
-    while (end < steps.size() && is_worth_splitting(steps[end]) &&
-           steps[end].output.shape[0] == steps[i].output.shape[0] &&
-           std::all_of(
-               steps.begin() + static_cast<std::ptrdiff_t>(i),
-               steps.begin() + static_cast<std::ptrdiff_t>(end),
-               [&](const Step& earlier) { return may_overtake(steps[end], earlier); })) {
-      ++end;
-    }
-    if (end - i < 2) {
-      result.push_back(std::move(steps[i++]));
-      continue;
-    }
-    for (std::int64_t image = 0; image < steps[i].output.shape[0]; ++image) {
-      for (std::size_t s = i; s < end; ++s) result.push_back(step_of_image(steps[s], image));
-    }
-    i = end;
-  }
-  steps = std::move(result);
+std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves) {
+  return Splitter(steps, leaves).run();
 }
 
 }  // namespace tenon::cpu

@@ -5,8 +5,9 @@
 //
 // Few rows read the packed weights directly: each weight is used a handful of times and the work is
 // to get it from memory. Many rows unpack a stretch of a panel once, into level-one cache, and go
-// over it tile by tile. Both compute every sum in the same order, so rows do not depend on M.
-// Neither does a neighbour's second digits matter to a row: its own are zeros there.
+// over it tile by tile; codes that are used as they lie take more rows for that to pay. Every sum
+// is computed in one order, so rows do not depend on M. Neither does a neighbour's second digits
+// matter to a row: its own are zeros there.
 #include "block_tile.hpp"
 
 namespace tenon::cpu {
@@ -146,6 +147,11 @@ void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t fi
   }
 }
 
+/// Whether unpacking would change nothing but the scales.
+template <class Packed>
+constexpr bool codes_are_ready = Packed::is_bytes && !Simd::makes_bytes_signed;
+constexpr std::int64_t ready_rows = 32;  // most rows that read such codes where they are packed
+
 /// All rows of the block by `panels` panels from the p-th on.
 template <DType dtype, std::size_t panels>
 void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, Scratch& scratch) {
@@ -153,18 +159,31 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
   using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
   constexpr auto count = static_cast<std::int64_t>(panels);
   const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
+  const auto packed = [&](std::size_t i, int part) {
+    const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
+                        (static_cast<std::size_t>(p) + i) * job.panel_bytes;
+    return Packed{start, start + job.scale_bytes, part};
+  };
   for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
     const std::int64_t end = smaller(g + stretch, groups);
+    if constexpr (codes_are_ready<Packed>) {
+      if (block.last_row - block.first_row <= ready_rows) {
+        for (int part = 0; part < parts; ++part) {
+          Packed near[panels];
+          for (std::size_t i = 0; i < panels; ++i) near[i] = packed(i, part);
+          all_tiles(job, near, block, p, g, end, scratch);
+        }
+        continue;
+      }
+    }
     if constexpr (codes_have_offset<Unpacked>) {
       make_starts<Unpacked>(job, block, g, end, scratch.starts);
     }
     for (int part = 0; part < parts; ++part) {
       Unpacked unpacked[panels];
       for (std::size_t i = 0; i < panels; ++i) {
-        const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
-                            (static_cast<std::size_t>(p) + i) * job.panel_bytes;
         Scratch::Panel& to = scratch.panels[i];
-        unpack(Packed{start, start + job.scale_bytes, part}, g, end, to);
+        unpack(packed(i, part), g, end, to);
         unpacked[i] = {to.codes, to.scales, to.mins, part, g};
       }
       all_tiles(job, unpacked, block, p, g, end, scratch);

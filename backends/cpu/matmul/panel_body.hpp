@@ -35,6 +35,8 @@ struct PackedPanel {
   static constexpr int group = format.group;
   static constexpr bool has_min = format.has_min;
   static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
+  /// Codes are bytes whose scales have one level.
+  static constexpr bool is_bytes = format.low_bits == 8 && !format.two_levels;
   static constexpr bool streams = true;  // from memory, each byte once or a few times
   // Constants, so that no build calls BlockFormat's functions, which this file must not emit.
   static constexpr int code_bytes = format.code_bytes();

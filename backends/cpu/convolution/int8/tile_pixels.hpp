@@ -98,15 +98,17 @@ inline void lay_row(const Int8ProductJob& job, const std::uint8_t* row, std::int
   begin = begin < end ? begin : end;
   if (row == nullptr) begin = end = 0;
   zeros(begin);
-  const std::uint8_t* from = row + (first + begin * stride) * job.x.column;
-  if (stride == 1 && job.x.column == channels) {
-    const std::int64_t bytes = (end - begin) * channels;
-    if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-    to += bytes;
-  } else {
-    for (std::int64_t p = begin; p < end; ++p, to += channels) {
-      copy_codes(to, from, channels);
-      from += stride * job.x.column;
+  if (begin < end) {
+    const std::uint8_t* from = row + (first + begin * stride) * job.x.column;
+    if (stride == 1 && job.x.column == channels) {
+      const std::int64_t bytes = (end - begin) * channels;
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+      to += bytes;
+    } else {
+      for (std::int64_t p = begin; p < end; ++p, to += channels) {
+        copy_codes(to, from, channels);
+        from += stride * job.x.column;
+      }
     }
   }
   zeros(count - end);

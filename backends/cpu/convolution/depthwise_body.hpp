@@ -26,12 +26,12 @@ struct DepthwiseTile {
   bool inside;  // all columns of all taps
 };
 
-/// A kernel of `taps` columns without dilation. `plain`: all taps' columns lie inside, and the
+/// A kernel of `taps` columns without dilation. `inside`: all taps' columns are; `whole`: the
 /// channels fill a vector.
-template <class Io, int taps, int stride, int pixels, bool plain>
+template <class Io, int taps, int stride, int pixels, bool inside, bool whole>
 void depthwise_tile(const typename Io::Job& job, const DepthwiseTile& tile, std::int64_t channel) {
   constexpr int width = (pixels - 1) * stride + taps;
-  const std::int64_t count = plain ? Simd::lanes : job.channels - channel;
+  const std::int64_t count = whole ? Simd::lanes : job.channels - channel;
   Float sums[static_cast<std::size_t>(pixels)];
   const Float start = Io::start(job, channel);
 #pragma GCC unroll 8
@@ -47,7 +47,7 @@ void depthwise_tile(const typename Io::Job& job, const DepthwiseTile& tile, std:
     for (int s = 0; s < taps; ++s) w[s] = Simd::load_float(filter + (r * taps + s) * 16);
 #pragma GCC unroll 32
     for (int c = 0; c < width; ++c) {
-      if (!plain && (left + c < 0 || left + c >= job.columns.inputs)) continue;
+      if (!inside && (left + c < 0 || left + c >= job.columns.inputs)) continue;
       const Float value = Io::load(job, x + c * job.x.column, count);
 #pragma GCC unroll 8
       for (int s = 0; s < taps; ++s) {
@@ -88,13 +88,18 @@ struct FixedWindow {
   template <int pixels>
   static void run(const typename Io::Job& job, const DepthwiseTile& tile, const Part& part) {
     std::int64_t channel = part.first_channel;
-    if (tile.inside) {
+    const auto whole_vectors = [&]<bool inside>() {
       for (; channel + Simd::lanes <= part.last_channel; channel += Simd::lanes) {
-        depthwise_tile<Io, taps, stride, pixels, true>(job, tile, channel);
+        depthwise_tile<Io, taps, stride, pixels, inside, true>(job, tile, channel);
       }
+    };
+    if (tile.inside) {
+      whole_vectors.template operator()<true>();
+    } else {
+      whole_vectors.template operator()<false>();
     }
-    for (; channel < part.last_channel; channel += Simd::lanes) {
-      depthwise_tile<Io, taps, stride, pixels, false>(job, tile, channel);
+    if (channel < part.last_channel) {
+      depthwise_tile<Io, taps, stride, pixels, false, false>(job, tile, channel);
     }
   }
 };

@@ -50,8 +50,8 @@ struct ImageGrid {
 /// divided evenly.
 inline double imbalance(std::int64_t count, std::int64_t threads) noexcept {
   if (count <= 0) return 1e9;
-  return static_cast<double>((count + threads - 1) / threads * threads) /
-         static_cast<double>(count);
+  const std::int64_t even = (count + threads - 1) / threads * threads;
+  return static_cast<double>(even) / static_cast<double>(count);
 }
 
 }  // namespace tenon::cpu

@@ -66,8 +66,7 @@ inline constexpr int max_interleaved_rows = 6;
 
 /// Of `left` int8 rows the number that the next block interleaves, `most` of them where so many are
 /// left.
-[[gnu::always_inline]] inline constexpr std::int64_t rows_of_block(std::int64_t left,
-                                                                   std::int64_t most) {
+[[gnu::always_inline]] constexpr std::int64_t rows_of_block(std::int64_t left, std::int64_t most) {
   return left >= most ? most : left > 4 ? 4 : left;
 }
 

@@ -73,7 +73,7 @@ struct Simd {
     if constexpr (offset == 0) {
       return _mm256_setzero_si256();
     } else {
-      constexpr auto shift = static_cast<int>(__builtin_ctz(static_cast<unsigned>(offset)));
+      constexpr int shift = __builtin_ctz(static_cast<unsigned>(offset));
       return _mm256_slli_epi32(_mm256_set1_epi32(*p), shift);
     }
   }

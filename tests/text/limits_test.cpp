@@ -1,7 +1,9 @@
 #include "text/cases.hpp"
 #include "text/small_vocabulary.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -12,12 +14,12 @@ using namespace tenon::text;
 
 namespace {
 
+/// Of the processor, so that what else the machine does counts little.
 double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   const auto ids = tokenizer.encode(text);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   CHECK_FALSE(ids.empty());
-  return seconds.count();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
 std::string repeated(std::string_view part, std::size_t bytes) {
@@ -26,11 +28,16 @@ std::string repeated(std::string_view part, std::size_t bytes) {
   return text;
 }
 
+/// How many times longer a text takes that is eight times as long: 8 where time is linear, 64 where
+/// it is quadratic.
+double growth(const Tokenizer& tokenizer, std::string_view part, std::size_t bytes) {
+  const double one = seconds_to_encode(tokenizer, repeated(part, bytes));
+  return seconds_to_encode(tokenizer, repeated(part, 8 * bytes)) / std::max(one, 1e-3);
+}
+
 }  // namespace
 
 TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bracket") {
-  // Quadratic time would be hours here; the bound leaves room for sanitizers and a busy machine.
-  constexpr double seconds_per_mb = 8;
   const std::string name = GENERATE("bpe_gpt-2", "bpe_llama-bpe", "bpe_qwen2", "bpe_falcon",
                                     "bpe_default", "bpe_deepseek-llm", "bpe_deepseek-coder", "spm",
                                     "spm_prefix", "wordpiece_uncased", "json_metaspace_first");
@@ -38,14 +45,14 @@ TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bra
   for (const char* const part :
        {"a", " ", "\n", "'", "<", "\xCC\x95\xCC\x80", "字", " \n", "\xE3\x80\x80", "[to"}) {
     INFO(name << " on '" << part << "'");
-    CHECK(seconds_to_encode(tokenizer, repeated(part, 1'000'000)) < seconds_per_mb);
+    CHECK(growth(tokenizer, part, 125'000) < 32);
   }
 }
 
 TEST_CASE("131,072 equal letters are one word and still quick") {
   const auto tokenizer = testing::read_text_cases("tests/text/data", "spm").tokenizer;
   const std::string text(131'072, 'a');
-  CHECK(seconds_to_encode(tokenizer, text) < 1);
+  CHECK(growth(tokenizer, "a", text.size() / 8) < 32);
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
 }
 
@@ -72,5 +79,5 @@ TEST_CASE("a vocabulary of 262,144 tokens is ready soon") {
         best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     REQUIRE(tokenizer.vocab_size() == 262'144);
   }
-  CHECK(best < 1.0);  // 0.02 s on an idle machine; room for sanitizers
+  CHECK(best < 20.0);  // 0.02 s on an idle machine; minutes where a search is linear
 }

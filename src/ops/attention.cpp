@@ -184,11 +184,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
         for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
       }
     }
-    std::byte* to = slice_at(out, index);
-    for (const double element : sum) {
-      store_double(out.shape.dtype(), to, element);
-      to += out.strides[3];
-    }
+    write_row(sum, out.shape.dtype(), slice_at(out, index), out.strides[3]);
   });
 }
 

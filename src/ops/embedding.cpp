@@ -49,10 +49,8 @@ void Embedding::reference(std::span<const HostView> in, const HostView& out) con
       fail(Errc::out_of_range, name, fmt::format("id {} outside [0, {})", id, limit));
     }
     read_row(table.shape.dtype(), table.data + id * table.strides[0], table.strides[1], row);
-    for (const double value : row) {
-      store_double(out.shape.dtype(), next, value);
-      next += element;
-    }
+    write_row(row, out.shape.dtype(), next, element);
+    next += element * static_cast<std::int64_t>(row.size());
   });
 }
 

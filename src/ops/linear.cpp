@@ -81,10 +81,7 @@ void Linear::reference(std::span<const HostView> in, const HostView& out) const 
                bias[static_cast<std::size_t>(n)];
     }
   }
-  const std::int64_t step = block_bytes(out.shape.dtype());
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    store_double(out.shape.dtype(), out.data + static_cast<std::int64_t>(i) * step, y[i]);
-  }
+  write_row(y, out.shape.dtype(), out.data, block_bytes(out.shape.dtype()));
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual,

@@ -72,10 +72,7 @@ void Dequantize::reference(std::span<const HostView> in, const HostView& out) co
   std::vector<double> row(columns);
   for_each_row(in[0], out, [&](const std::byte* from, std::byte* to) {
     read_row(in[0].shape.dtype(), from, 0, row);
-    for (const double value : row) {
-      store_double(dtype, to, value);
-      to += block_bytes(dtype);
-    }
+    write_row(row, dtype, to, block_bytes(dtype));
   });
 }
 

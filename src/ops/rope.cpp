@@ -162,11 +162,7 @@ void Rope::reference(std::span<const HostView> in, const HostView& out) const {
       second = second * cosine + first * sine;
       first = turned;
     }
-    std::byte* to = slice_at(out, index);
-    for (const double value : row) {
-      store_double(dtype, to, value);
-      to += out.strides[3];
-    }
+    write_row(row, dtype, slice_at(out, index), out.strides[3]);
   });
 }
 

@@ -16,10 +16,13 @@ namespace {
 
 constexpr std::int64_t cache_bytes = 1 << 20;  // about what of a batch would stay in a core's cache
 
+bool is_filter(const Step& step, std::size_t input) { return is_convolution(step) && input == 1; }
+
 /// Whether an operand has one part for each of the output's images.
-bool is_batch(const Step& step, const Operand& operand) {
-  return operand.place.kind != Place::Kind::constant && operand.shape.rank() == image_rank &&
-         operand.shape[0] == step.output.shape[0];
+bool is_batch(const Step& step, std::size_t input) {
+  const Operand& operand = step.inputs[input];
+  return !is_filter(step, input) && operand.place.kind != Place::Kind::constant &&
+         operand.shape.rank() == image_rank && operand.shape[0] == step.output.shape[0];
 }
 
 bool is_worth_splitting(const Step& step) {
@@ -31,9 +34,7 @@ bool is_worth_splitting(const Step& step) {
     return false;
   std::int64_t images = step.output.shape.bytes(), others = 0;
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    const bool is_filter = is_convolution(step) && i == 1;
-    const bool is_part = is_batch(step, step.inputs[i]) && !is_filter;
-    (is_part ? images : others) += step.inputs[i].shape.bytes();
+    (is_batch(step, i) ? images : others) += step.inputs[i].shape.bytes();
   }
   return images > cache_bytes && others < images / step.output.shape[0];
 }
@@ -111,8 +112,7 @@ class Splitter {
       const bool lies_by_images = value.strides[0] * value.shape[0] == value.shape.bytes();
       local_[i] = values_[i].is_private && lies_by_images &&
                   std::ranges::all_of(values_[i].uses, [&](const WrittenValue::Use& use) {
-                    const bool is_filter = is_convolution(steps_[use.step]) && use.input == 1;
-                    return use.step < end_ && !is_filter;
+                    return use.step < end_ && !is_filter(steps_[use.step], use.input);
                   });
     }
   }
@@ -181,10 +181,9 @@ class Splitter {
     const Step& step = steps_[number];
     Step one = step;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-      const bool is_filter = is_convolution(step) && i == 1;
       if (is_local(number, i)) {
         one.inputs[i] = image_of_value(*writers_[number][i], step.inputs[i]);
-      } else if (is_batch(step, step.inputs[i]) && !is_filter) {
+      } else if (is_batch(step, i)) {
         one.inputs[i] = image_of_batch(step.inputs[i], image);
       }
     }

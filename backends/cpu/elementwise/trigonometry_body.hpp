@@ -60,12 +60,10 @@ TENON_INLINE Angle reduce_small_angle(Float x) {
 /// Lanes beyond the range of reduce_angle by the C library, each on its own.
 template <class Function>
 TENON_INLINE Float far_lanes(Float x, Float y, Function f) {
+  if (all(absolute(x) <= set(0x1p20f))) [[likely]]
+    return y;
   float in[Simd::lanes], out[Simd::lanes];
   Simd::store_float(in, x);
-  bool any = false;
-  for (int i = 0; i < Simd::lanes; ++i) any |= !(__builtin_fabsf(in[i]) <= 0x1p20f);
-  if (!any) [[likely]]
-    return y;
   Simd::store_float(out, y);
   for (int i = 0; i < Simd::lanes; ++i) {
     if (!(__builtin_fabsf(in[i]) <= 0x1p20f)) {

@@ -2,6 +2,8 @@
 
 // Products of bf16 numbers by AMX tiles, with sums in f32. Included after simd_avx512.hpp, by AMX
 // sources only.
+#include "../amx_tiles.hpp"
+
 #include <cstdint>
 
 #include <immintrin.h>
@@ -11,20 +13,8 @@ namespace {
 
 constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
 
-// Tile registers: sums 0 to 3, rows of x 4 and 5, weights 6 and 7; all 16 rows of 64 bytes.
-struct alignas(64) TileConfiguration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfiguration) == 64);
+// Rows of x in tiles 4 and 5, weights in 6 and 7.
 constinit const TileConfiguration tile_configuration;
-
-// GCC's tile intrinsics do not tell the compiler that they read memory: what was written there must
-// be made to happen before them.
-TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
 
 /// Lanes of two f32 vectors as pairs (even, odd) of bf16.
 TENON_INLINE __m512i pair(__m512 even, __m512 odd) {

@@ -221,7 +221,7 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   while (columns > 1 && laid_bytes(job, 1, columns) > room) columns = (columns + 1) / 2;
   while (rows > 1 && laid_bytes(job, rows, columns) > room) rows = (rows + 1) / 2;
   const bool can_lay = job.runs == job.columns.taps && laid_bytes(job, rows, columns) <= room;
-  const Configuration tiles = configuration_of(quads);
+  const TileConfiguration tiles = configuration_of(quads);
   if (quads >= 4 && columns_are_inside(job.columns)) {
     Product product(job, part, pixels_in_place(job, part), offsets);
     if (product.has_whole_tiles() && (!can_lay || product.waste() < 1.1)) {

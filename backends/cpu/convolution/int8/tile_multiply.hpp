@@ -2,6 +2,7 @@
 
 // Products of codes and weights by AMX tiles, and what the other units of a core do meanwhile.
 // Included after finish_pairs.hpp, by AMX sources only.
+#include "../../amx_tiles.hpp"
 #include "finish_pairs.hpp"
 
 #include <cstddef>
@@ -12,23 +13,11 @@
 namespace tenon::cpu {
 namespace {
 
-// Tile registers: sums 0 to 3, pixels 4 and 5, weights 6 and 7.
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-static_assert(sizeof(Configuration) == 64);
-
-/// Tiles of `quads` quads along the sum.
-Configuration configuration_of(std::int64_t quads) {
-  Configuration tiles;
-  for (int i = 0; i < 8; ++i) {
-    tiles.row_bytes[i] = i == 4 || i == 5 ? static_cast<std::uint16_t>(4 * quads) : 64;
-    tiles.rows[i] = i >= 6 ? static_cast<std::uint8_t>(quads) : 16;
-  }
+/// Tiles of `quads` quads along the sum: pixels in 4 and 5, weights in 6 and 7.
+TileConfiguration configuration_of(std::int64_t quads) {
+  TileConfiguration tiles;
+  tiles.row_bytes[4] = tiles.row_bytes[5] = static_cast<std::uint16_t>(4 * quads);
+  tiles.rows[6] = tiles.rows[7] = static_cast<std::uint8_t>(quads);
   return tiles;
 }
 
@@ -39,9 +28,6 @@ std::int64_t quads_at_once(std::int64_t quads) {
   }
   return 1;
 }
-
-// GCC's tile intrinsics do not tell the compiler that they read memory.
-TENON_INLINE void finish_writes() { asm volatile("" ::: "memory"); }
 
 /// The sums of a block of pixels and two panels of outputs, and what is done beside them: pixels of
 /// the block before are stored and two panels to come are fetched, a portion for every step along

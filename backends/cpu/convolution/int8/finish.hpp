@@ -173,20 +173,25 @@ TENON_INLINE void store_pairs_of(const PairFinish& finish, const std::int32_t* s
 
 #endif
 
+/// Whether results and what is added to them, if anything is, are codes with their channels last.
+inline bool stores_dense_codes(const Int8Finish& finish) {
+  return finish.codes.at != nullptr && finish.codes.channel == 1 &&
+         finish.residual_values.at == nullptr &&
+         (finish.residual_codes.at == nullptr || finish.residual_codes.channel == 1);
+}
+
 /// Sums [pixels][width] of neighbouring pixels and outputs from `channel` on, of which `count`
 /// exist. Not part of the tiles, whose sums are in registers: they are many, and this is long.
 [[gnu::noinline]] void store_sums(const Int8Finish& finish, std::int64_t row, std::int64_t column,
                                   std::int64_t channel, const std::int32_t* sums,
                                   std::int64_t pixels, std::int64_t width, std::int64_t count) {
-  const bool is_plain = finish.codes.at != nullptr && finish.codes.channel == 1 &&
-                        finish.residual_values.at == nullptr &&
-                        (finish.residual_codes.at == nullptr || finish.residual_codes.channel == 1);
+  const bool is_plain = stores_dense_codes(finish);
+  const Image<const std::uint8_t>& residual = finish.residual_codes;
+  const auto place = [&](const auto& image) {
+    return image.at + row * image.row + column * image.column + channel;
+  };
 #if defined(__AVX512F__)
   if (is_plain && width == 32 && count >= 32) {
-    const auto place = [&](const auto& image) {
-      return image.at + row * image.row + column * image.column + channel;
-    };
-    const Image<const std::uint8_t>& residual = finish.residual_codes;
     const PairFinish pairs(finish, channel);
     if (residual.at == nullptr) {
       return store_pairs_of<false>(pairs, sums, pixels, place(finish.codes), finish.codes.column,
@@ -199,16 +204,12 @@ TENON_INLINE void store_pairs_of(const PairFinish& finish, const std::int32_t* s
   for (std::int64_t c = 0; c < width && c < count; c += Simd::lanes) {
     const Scaling scaling = scaling_of<true>(finish, channel + c, count - c);
     if (is_plain) {
-      const auto place = [&](const auto& image) {
-        return image.at + row * image.row + column * image.column + channel + c;
-      };
-      const Image<const std::uint8_t>& residual = finish.residual_codes;
       if (residual.at == nullptr) {
-        store_codes_of<false>(finish, scaling, sums + c, pixels, width, place(finish.codes),
+        store_codes_of<false>(finish, scaling, sums + c, pixels, width, place(finish.codes) + c,
                               nullptr, count - c);
       } else {
-        store_codes_of<true>(finish, scaling, sums + c, pixels, width, place(finish.codes),
-                             place(residual), count - c);
+        store_codes_of<true>(finish, scaling, sums + c, pixels, width, place(finish.codes) + c,
+                             place(residual) + c, count - c);
       }
       continue;
     }

@@ -24,13 +24,6 @@ struct BlockPixels {
   Pixel at[32];
 };
 
-/// Whether sums can be stored in pairs.
-inline bool stores_dense_codes(const Int8Finish& finish) {
-  return finish.codes.at != nullptr && finish.codes.channel == 1 &&
-         finish.residual_values.at == nullptr &&
-         (finish.residual_codes.at == nullptr || finish.residual_codes.channel == 1);
-}
-
 /// A block's sums [32][32] on their way to codes.
 class PairStore {
  public:

@@ -8,7 +8,8 @@ Prefill reads -p random tokens at once from an empty context; decode reads -n to
 -d others: llama-bench's pp and tg. The engines take turns, a process each time, so that a noisy moment
 hits all of them; medians are printed, and Tenon's ratio to the fastest peer. Behind decode stands the
 share of what `bench_limits --read` reads from memory of the size that a token needs: the weights once,
-and the keys and values.
+and the keys and values. Starts read one token: with the model's file in the page cache, and in Tenon once
+more with packed weights that an earlier start has kept (--packed).
 
 llama.cpp is used through PyPI's llama-cpp-python (build it for this machine: CMAKE_ARGS=-DGGML_NATIVE=ON
 pip install llama-cpp-python), in the Python that --peer-python names, or the one that runs this. Further
@@ -24,6 +25,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -92,17 +94,19 @@ def output_of(command, hint=""):
 
 class Tenon:
     name = "Tenon"
+    tells_start = True
 
     def __init__(self, args):
         self.path, self.threads = args.tenon, args.t
 
-    def run(self, model, prefill, decode, depth):
+    def run(self, model, prefill, decode, depth, *more):
         return json.loads(output_of([self.path, "bench", model, "-p", prefill, "-n", decode, "-d", depth,
-                                     "-t", self.threads, "-r", 1, "--json"]))
+                                     "-t", self.threads, "-r", 1, "--json", *more]))
 
 
 class LlamaCpp:
     name = "llama.cpp"
+    tells_start = True
 
     def __init__(self, args):
         self.python, self.threads, self.extra = args.peer_python, args.t, int(not args.no_repack)
@@ -115,6 +119,7 @@ class LlamaCpp:
 
 class LlamaBench:
     """An executable with llama-bench's options. Its start and memory are not measured."""
+    tells_start = False
 
     def __init__(self, text, args):
         self.name, _, command = text.partition("=")
@@ -172,16 +177,12 @@ def measure(engines, model, args):
             limits[depth] = needed, read["limits"]["reading"]["all"] * 1e9
     print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} runs in turn")
     print(f"{'':20}" + "".join(f"{engine.name:>14}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
-    starts = {engine.name: {} for engine in engines}
     for title, key, sizes in tests:
         runs = {engine.name: [] for engine in engines}
         for _ in range(args.r):
             for engine in engines:
                 result = engine.run(model, *sizes)
                 runs[engine.name].append(result[key])
-                for figure in ("first_token_s", "peak_bytes"):
-                    if figure in result:
-                        starts[engine.name].setdefault(figure, []).append(result[figure])
                 time.sleep(0.1)
         medians = [statistics.median(runs[engine.name]) for engine in engines]
         line = f"{title:20}" + "".join(f"{value:14.1f}" for value in medians)
@@ -191,13 +192,26 @@ def measure(engines, model, args):
             needed, rate = limits[sizes[2]]
             line += f"{100 * medians[0] * needed / rate:10.0f} %"
         print(line + "  tokens/s", flush=True)
-    for figure, title, scale, unit, middle in (("first_token_s", "first token", 1, "s", statistics.median),
-                                               ("peak_bytes", "peak memory", 2**-20, "MiB", max)):
-        values = [middle(starts[engine.name][figure]) * scale if figure in starts[engine.name] else None
-                  for engine in engines]
-        line = f"{title:20}" + "".join(f"{'-':>14}" if value is None else f"{value:14.2f}" for value in values)
-        print(line + f"{'':21}  {unit}")
-    print(f"{'file':20}{os.path.getsize(model) / 2**20:14.2f}{'':{14 * (len(engines) - 1) + 21}}  MiB\n")
+    measure_starts(engines, model, args)
+
+
+def measure_starts(engines, model, args):
+    """Processes that read one token: their time from the start on, and their memory."""
+    print(f"{'':20}{'first token':>14}{'peak memory':>14}")
+    with tempfile.TemporaryDirectory() as folder:
+        starts = {engine.name: (engine, ()) for engine in engines if engine.tells_start}
+        starts["Tenon, kept weights"] = (engines[0], ("--packed", folder))
+        results = {name: [] for name in starts}
+        for turn in range(args.r + 1):
+            for name, (engine, more) in starts.items():
+                result = engine.run(model, 1, 0, 0, *more)
+                if turn > 0:  # the first one fills the folder
+                    results[name].append(result)
+    for name, found in results.items():
+        first = statistics.median(result["first_token_s"] for result in found)
+        peak = statistics.median(result["peak_bytes"] for result in found)
+        print(f"{name:20}{first:12.3f} s{peak / 2**20:10.1f} MiB")
+    print(f"{'file':20}{'':14}{os.path.getsize(model) / 2**20:10.1f} MiB\n")
 
 
 def main():

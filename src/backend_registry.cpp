@@ -96,11 +96,4 @@ std::vector<BackendPtr> default_backends(const BackendOptions& options) {
   return backends;
 }
 
-std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Make& make) {
-  const std::scoped_lock lock(mutex_);
-  auto& entry = entries_[key];
-  if (!entry) entry = make();
-  return entry;
-}
-
 }  // namespace tenon

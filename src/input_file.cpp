@@ -53,6 +53,7 @@ std::shared_ptr<const InputFile> InputFile::open(const std::filesystem::path& pa
                 S_ISDIR(status.st_mode) ? "a folder, expected a file" : "not a regular file");
   }
   file->size_ = static_cast<std::uint64_t>(status.st_size);
+  file->modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   if (access == Access::map) file->map();
   return file;
 }

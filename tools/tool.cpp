@@ -29,6 +29,7 @@ models::LanguageModelOptions Tool::language_model() const {
   if (cache != "auto") options.cache = find_dtype(cache);
   options.backend = backend();
   options.load = progress_bar();
+  options.packed_folder = packed;
   return options;
 }
 
@@ -78,6 +79,8 @@ void add_context(Command& command) {
       .option("--cache", command.tool().cache,
               "Type of the keys and values it holds; auto: f16, with --precision exact f32")
       .one_of({"auto", "f32", "f16", "q8_0"});
+  command.option("--packed", command.tool().packed,
+                 "A folder to keep packed weights in: the next start maps them");
 }
 
 void add_sampling(Command& command, nn::SamplerOptions& sampler) {

@@ -31,6 +31,7 @@ struct Tool {
   std::string precision = "fast";
   std::int64_t context = 0;
   std::string cache = "auto";
+  std::string packed;
 
   /// Prints the one JSON object of a `--json` run.
   void print(const Json& object) const;
@@ -44,7 +45,7 @@ struct Tool {
 void add_model(Command& command);
 void add_json(Command& command);
 void add_compute(Command& command);  ///< -t, --precision
-void add_context(Command& command);  ///< --ctx, --cache
+void add_context(Command& command);  ///< --ctx, --cache, --packed
 void add_sampling(Command& command, nn::SamplerOptions& sampler);
 
 /// The bytes of a file, or of standard input for "-". Errc::not_found, Errc::io_error, and

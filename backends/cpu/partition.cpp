@@ -4,6 +4,7 @@
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
+#include "matmul/layout.hpp"
 #include "matmul/merged_linear.hpp"
 #include "own_values.hpp"
 #include "schedule.hpp"
@@ -133,10 +134,15 @@ class CpuPartition final : public Partition {
     std::vector<std::shared_ptr<const PackedWeights>> packed(compiled_->constants.size());
     for (std::size_t i = 0; i < packed.size(); ++i) {
       if (!compiled_->packed[i]) continue;
-      const ConstantSlot& slot = compiled_->constants[i];
-      packed[i] = std::static_pointer_cast<const PackedWeights>(constants.prepared.get(
-          "cpu/packed/" + slot.name,
-          [&]() -> std::shared_ptr<const void> { return pack(constants.buffers[i].to_host()); }));
+      const std::string key =
+          fmt::format("cpu/packed {}/{} {}", packed_layout, to_string(constants.buffers[i].shape()),
+                      compiled_->constants[i].name);
+      packed[i] = std::static_pointer_cast<const PackedWeights>(
+          constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
+            const HostBuffer rows = constants.buffers[i].to_host();
+            return compiled_->constants[i].folded ? pack(rows)
+                                                  : kept_or_packed(key, rows, constants.prepared);
+          }));
     }
     return std::make_unique<CpuBoundPartition>(
         compiled_, std::move(packed), bind_filters(constants), bind_int8_filters(constants));
@@ -144,6 +150,20 @@ class CpuPartition final : public Partition {
   std::vector<std::string> notes() const override { return compiled_->notes; }
 
  private:
+  std::shared_ptr<const PackedWeights> kept_or_packed(const std::string& key,
+                                                      const HostBuffer& rows,
+                                                      PreparedCache& prepared) const {
+    const Shape& shape = rows.shape();
+    const auto size = PackedWeights::packed_bytes(shape.dtype(), shape[0], shape[1]);
+    if (auto kept = prepared.kept(key, size)) {
+      return std::make_shared<const PackedWeights>(PackedWeights::borrow(
+          shape.dtype(), shape[0], shape[1], kept->bytes, std::move(kept->owner)));
+    }
+    auto weights = pack(rows);
+    prepared.keep(key, {weights->bytes(), weights});
+    return weights;
+  }
+
   /// The rows in their packed form. What is packed leaves memory piece by piece, so that there
   /// never are two copies of a large weight.
   std::shared_ptr<const PackedWeights> pack(const HostBuffer& rows) const {

@@ -3,13 +3,13 @@
 #include <tenon/buffer.hpp>
 #include <tenon/device.hpp>
 #include <tenon/lowered.hpp>
+#include <tenon/prepared_cache.hpp>
 
 #include <any>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,18 +17,6 @@
 #include <vector>
 
 namespace tenon {
-
-/// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
-/// binding: asked for twice under one key, made once. Thread-safe.
-class PreparedCache {
- public:
-  using Make = std::function<std::shared_ptr<const void>()>;
-  std::shared_ptr<const void> get(const std::string& key, const Make& make);
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const void>> entries_;
-};
 
 /// Weights under the names of a plan's constants.
 struct BoundConstants {

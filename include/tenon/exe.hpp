@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -99,11 +100,20 @@ class Exe {
   Exe(Model model, const Shapes& shapes, CompileOptions options)
       : state_(std::make_shared<State>(std::move(model), shapes, std::move(options))) {}
 
-  /// Gives the weights; cheap but for the packing that backends do once per weight.
-  BoundExe<Forward> bind(const Bufferized<Model>& weights) const {
+  /// Gives the weights; cheap but for the packing that backends do once per weight. With `kept`,
+  /// once per file: see PreparedCache.
+  BoundExe<Forward> bind(const Bufferized<Model>& weights,
+                         std::optional<PreparedFile> kept = {}) const {
     std::map<std::string, Buffer> named;
     collect(state_->model, weights, named);
-    return BoundExe<Forward>(state_, std::make_shared<const WeightSet>(std::move(named)));
+    return BoundExe<Forward>(
+        state_, kept ? std::make_shared<const WeightSet>(std::move(named), *std::move(kept))
+                     : std::make_shared<const WeightSet>(std::move(named)));
+  }
+
+  /// The weights of another forward of the same model, packed once for both.
+  BoundExe<Forward> bind(std::shared_ptr<const WeightSet> weights) const {
+    return BoundExe<Forward>(state_, std::move(weights));
   }
 
   /// The program for the compiled shapes, as it runs.
@@ -220,6 +230,7 @@ class BoundExe {
 
   /// What is bound, by the names of Exe::program()'s constants.
   const WeightSet& weights() const noexcept { return *weights_; }
+  std::shared_ptr<const WeightSet> shared_weights() const noexcept { return weights_; }
 
  private:
   friend class Exe<Forward>;

@@ -83,6 +83,7 @@ struct Step {
 struct ConstantSlot {
   std::string name;
   Shape shape;
+  bool folded = false;  ///< of Program::folded: a value of this program, not of the weights
 };
 
 struct InputSlot {

@@ -24,6 +24,9 @@ namespace tenon {
 class WeightSet {
  public:
   explicit WeightSet(std::map<std::string, Buffer> weights) : weights_(std::move(weights)) {}
+  /// As above; what backends pack is found in `kept`, and written there when a plan is bound.
+  WeightSet(std::map<std::string, Buffer> weights, PreparedFile kept)
+      : weights_(std::move(weights)), prepared_(std::move(kept)) {}
 
   /// Null when there is none.
   const Buffer* find(const std::string& name) const noexcept;

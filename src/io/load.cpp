@@ -1,7 +1,41 @@
 #include <tenon/error.hpp>
 #include <tenon/io/load.hpp>
 
+#include <system_error>
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace tenon::io {
+namespace {
+
+constexpr std::uint64_t small_bytes = std::uint64_t{64} << 10;
+
+HostBuffer loaded(const TensorEntry& entry) {
+  if (entry.size_bytes > small_bytes) return entry.data();
+  HostBuffer copy = HostBuffer::uninitialized(entry.shape);
+  entry.read({copy.view().data, entry.size_bytes});
+  return copy;
+}
+
+}  // namespace
+
+PreparedFile prepared_file(const std::filesystem::path& folder, const File& model) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
+  const auto absolute = std::filesystem::canonical(model.path(), failure);
+  const std::string path = failure ? model.path().string() : absolute.string();
+  std::string weights = path;
+  for (const auto& shard : model.shards()) {
+    weights += fmt::format("\n{} {} {}", shard->name(), shard->size(), shard->modified_ns());
+  }
+  return {folder / fmt::format("{}-{:016x}.packed", model.path().filename().string(),
+                               XXH3_64bits(path.data(), path.size())),
+          std::move(weights)};
+}
 
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
                                            const DevicePtr& device, const LoadOptions& options) {
@@ -18,7 +52,7 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
       throw Error(Errc::cancelled, file.path().filename().string(),
                   "loading was cancelled before '" + name + "'");
     }
-    buffers.emplace(name, entry->data().to_device(device));
+    buffers.emplace(name, loaded(*entry).to_device(device));
     progress.done_bytes += entry->size_bytes;
     progress.tensor = name;
     if (options.progress) options.progress(progress);

@@ -331,7 +331,10 @@ Item Flattener::constant(const Function& function, const Instruction& instructio
   const auto [run, added] =
       constant_runs_.emplace(joined, static_cast<std::uint32_t>(flat_.constants.size()));
   if (added) {
-    for (std::string& name : names) flat_.constants.push_back({std::move(name), type});
+    for (std::string& name : names) {
+      const bool folded = program_.folded.contains(name);
+      flat_.constants.push_back({std::move(name), type, folded});
+    }
   }
   Array array;
   array.storage = add_storage(Place::Kind::constant, run->second, type.bytes());

@@ -85,7 +85,6 @@ struct LanguageModel::Impl {
   text::Tokenizer tokenizer;
   std::vector<BackendPtr> backends;
   std::optional<NextExe> next;
-  std::optional<Bufferized<Decoder<>>> weights;
   std::optional<BoundExe<&Decoder<>::next>> bound;
   std::chrono::nanoseconds load_time{};
 };
@@ -137,8 +136,15 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
                       make_backend("reference", options.backend)};
     auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
     impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
-    impl->weights = loading.get();
-    impl->bound.emplace(impl->next->bind(*impl->weights));
+    std::optional<PreparedFile> kept;
+    if (!options.packed_folder.empty()) {
+      kept = io::prepared_file(options.packed_folder, impl->file);
+    }
+    impl->bound.emplace(impl->next->bind(loading.get(), std::move(kept)));
+    // Headers and vocabularies have been read.
+    for (const auto& shard : impl->file.shards()) {
+      shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
+    }
     impl->load_time = Clock::now() - start;
     return LanguageModel(std::move(impl));
   });
@@ -196,7 +202,7 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
           model.decoder,
           model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
           model.compile_options());
-      impl_->all.emplace(exe.bind(*model.weights));
+      impl_->all.emplace(exe.bind(model.bound->shared_weights()));
     }
     while (!tokens.empty()) {
       const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));

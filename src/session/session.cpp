@@ -174,6 +174,7 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
     bound->addresses.push_back(bound->constants.back().host_view().data);
   }
   bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()}, bind_stage);
+  weights->prepared().save();
   bound->plan = std::move(plan);
   plans_.push_front(bound);
   if (plans_.size() > shared.plan_limit) plans_.pop_back();

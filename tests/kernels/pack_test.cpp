@@ -1,3 +1,4 @@
+#include "backends/cpu/matmul/layout.hpp"
 #include "kernels/support.hpp"
 
 #include <tenon/error.hpp>
@@ -70,6 +71,26 @@ TEST_CASE("packed weights: borrowed bytes are used where they lie") {
   std::vector<float> row(64);
   borrowed.dequantize_row(32, row.data());
   CHECK(same_bits(row.data(), w.values.data() + 32 * 64, 64));
+}
+
+TEST_CASE("packed weights: the layout is the one that files on disk have") {
+  // Where a change of the layout makes this fail, `packed_layout` wants another number too.
+  CHECK(cpu::packed_layout == 1);
+  std::vector<DType> types = block_types();
+  types.insert(types.end(), {DType::f32, DType::f16, DType::bf16});
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const DType dtype : types) {
+    const std::int64_t outputs = 40, inputs = 512;
+    std::vector<std::byte> rows(
+        static_cast<std::size_t>(outputs * inputs / block_size(dtype) * block_bytes(dtype)));
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::byte>(i * i / 7);
+    PackedWeights weights(dtype, outputs, inputs);
+    weights.pack(rows.data(), 0, 1);
+    for (const std::byte byte : weights.bytes()) {
+      hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+    }
+  }
+  CHECK(hash == 0x4e162b78dd6b52af);
 }
 
 TEST_CASE("packed weights: errors") {

@@ -1,4 +1,5 @@
 // Decoders on tiny models that a script made, against its f64 logits.
+#include "io/temp_folder.hpp"
 #include "logits.hpp"
 #include "support/expect_error.hpp"
 
@@ -6,7 +7,10 @@
 #include <tenon/models/language_model.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -104,6 +108,46 @@ TEST_CASE("decoder: a cache in blocks stays near the reference, in pieces and in
     options.chunk = 512;
     options.backend.threads = 7;
     CHECK(all_logits(load(), tiny_tokens()) == logits);
+  }
+}
+
+TEST_CASE("decoder: packed weights that were kept give the same logits") {
+  const TempFolder folder;
+  for (const char* architecture : architectures) {
+    INFO(architecture);
+    const auto file = folder / (std::string(architecture) + ".gguf");
+    std::filesystem::copy(std::string("tests/models/data/tiny_") + architecture + ".gguf", file);
+    models::LanguageModelOptions options;
+    options.context = 64;
+    options.backend.threads = 2;
+    const auto logits = [&] {
+      return all_logits(models::LanguageModel::load(file, options), tiny_tokens());
+    };
+    const auto want = logits();
+    options.packed_folder = folder / "packed" / architecture;
+    CHECK(logits() == want);
+    REQUIRE_FALSE(std::filesystem::is_empty(options.packed_folder));
+    const auto kept = std::filesystem::directory_iterator(options.packed_folder)->path();
+    const auto written = std::filesystem::last_write_time(kept);
+    CHECK(logits() == want);
+    CHECK(std::filesystem::last_write_time(kept) == written);
+
+    // The kept bytes are what is computed with: the file's own have gone, its age has not.
+    const auto age = std::filesystem::last_write_time(file);
+    const auto offset =
+        static_cast<std::streamoff>(io::open(file).at("blk.0.ffn_up.weight").offset_bytes);
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(offset)
+        .write("\0\0\0\0\0\0\0\0", 8);
+    std::filesystem::last_write_time(file, age);
+    CHECK(logits() == want);
+
+    // A file that was written since is another file.
+    std::filesystem::last_write_time(file, age + std::chrono::seconds(1));
+    const auto other = logits();
+    CHECK(other != want);
+    options.packed_folder.clear();
+    CHECK(logits() == other);
   }
 }
 

@@ -128,6 +128,18 @@ class Generate(Folder):
         self.assertIn(b"tokens/s", printed.stderr)
         self.assertNotIn(b"\r", printed.stderr)  # progress is for terminals
 
+    def test_packed_weights_are_kept(self):
+        want = self.made("--prompt", "abc", "-n", 8)["tokens"]
+        folder = self.folder / "kept" / "here"
+        self.assertEqual(self.made("--prompt", "abc", "-n", 8, "--packed", folder)["tokens"], want)
+        (file,) = folder.iterdir()
+        self.assertRegex(file.name, r"^tiny_llama\.gguf-[0-9a-f]{16}\.packed$")
+        written = file.stat().st_mtime_ns
+        self.assertEqual(self.made("--prompt", "abc", "-n", 8, "--packed", folder)["tokens"], want)
+        self.assertEqual(file.stat().st_mtime_ns, written)
+        file.write_bytes(file.read_bytes()[:-1])  # damaged: packed again
+        self.assertEqual(self.made("--prompt", "abc", "-n", 8, "--packed", folder)["tokens"], want)
+
     def test_prompt_from_a_file_and_from_standard_input(self):
         path = self.folder / "prompt.txt"
         path.write_bytes(b"abc")

@@ -138,6 +138,11 @@ class WrongFile(Folder):
 
 
 class WrongMachine(Folder):
+    def test_folders_that_cannot_be_made(self):
+        (self.folder / "file").write_bytes(b"")
+        self.refused(MACHINE, "IoError", "generate", LLAMA, "--prompt", "a", "--packed",
+                     self.folder / "file" / "below", says="below")
+
     def test_results_that_cannot_be_written(self):
         self.refused(MACHINE, "IoError", "score", LLAMA, "--tokens", "1,2", "--out",
                      self.folder / "none" / "x.npy", says="x.npy")

@@ -29,6 +29,9 @@
 /// A 5-bit code is a 4-bit plane and then a 1-bit plane, 6-bit 4 + 2, 3-bit 2 + 1.
 namespace tenon::cpu {
 
+/// Of the bytes described here: files of packed weights with another number are made anew.
+inline constexpr int packed_layout = 1;
+
 struct BlockFormat {
   int low_bits;     ///< bits of the first plane: 2, 4 or 8
   int high_bits;    ///< bits of the second plane: 0, 1 or 2

@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -64,7 +65,8 @@ PackedWeights::PackedWeights(DType dtype, std::int64_t outputs, std::int64_t inp
       dtype_(dtype) {}
 
 PackedWeights PackedWeights::borrow(DType dtype, std::int64_t outputs, std::int64_t inputs,
-                                    std::span<const std::byte> bytes) {
+                                    std::span<const std::byte> bytes,
+                                    std::shared_ptr<const void> owner) {
   const std::size_t size = checked_bytes(dtype, outputs, inputs);
   if (bytes.size() != size) {
     throw Error(Errc::bad_shape, "PackedWeights::borrow",
@@ -76,6 +78,7 @@ PackedWeights PackedWeights::borrow(DType dtype, std::int64_t outputs, std::int6
                 "packed bytes must be 64-byte aligned");
   }
   PackedWeights result;
+  result.owner_ = std::move(owner);
   result.bytes_ = bytes.data();
   result.size_ = size;
   result.panel_bytes_ = bytes_of_panel(dtype, inputs);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace tenon::cpu {
@@ -16,10 +17,11 @@ inline constexpr std::int64_t panel_rows = 16;
 
 /// The weights W[N, K] of a linear layer in the order its kernels read them.
 ///
-/// One layout serves every instruction set, so packed weights may be written to disk and mapped
-/// again on another machine. Panels of 16 rows follow one another; inside a panel the k-axis is
-/// outermost. See layout.hpp for the bytes. Block types keep their bits per weight: the packed form
-/// is at most 1.07 times the file's bytes (plus padding of N to 16).
+/// One layout serves every instruction set, so packed weights are written to disk and mapped again,
+/// on another machine too: a change of the layout needs another `packed_layout` in layout.hpp.
+/// Panels of 16 rows follow one another; inside a panel the k-axis is outermost. See layout.hpp for
+/// the bytes. Block types keep their bits per weight: the packed form is at most 1.07 times the
+/// file's bytes (plus padding of N to 16).
 ///
 /// dtypes: f32 f16 bf16 (any K >= 0) and q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl (K a multiple of 32),
 /// q2_k q3_k q4_k q5_k q6_k iq4_xs (K a multiple of 256).
@@ -31,12 +33,13 @@ class PackedWeights {
   /// Errors: unsupported_dtype; bad_shape (negative, or K no multiple of the block); out_of_memory.
   PackedWeights(DType dtype, std::int64_t outputs, std::int64_t inputs);
 
-  /// Uses packed bytes that live elsewhere (a mapped cache file) for as long as this object does.
-  /// Errors as above, and bad_alignment unless `bytes` starts at a multiple of 64, bad_shape unless
-  /// its size is `packed_bytes(...)`. The contents are numbers only: no content can make a kernel
-  /// read out of bounds.
+  /// Uses packed bytes that live elsewhere (a mapped file) as long as `owner`, which this object
+  /// holds. Errors as above, and bad_alignment unless `bytes` starts at a multiple of 64, bad_shape
+  /// unless its size is `packed_bytes(...)`. The contents are numbers only: no content can make a
+  /// kernel read out of bounds.
   static PackedWeights borrow(DType dtype, std::int64_t outputs, std::int64_t inputs,
-                              std::span<const std::byte> bytes);
+                              std::span<const std::byte> bytes,
+                              std::shared_ptr<const void> owner = nullptr);
 
   static bool is_packable(DType dtype) noexcept;
   static std::size_t packed_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs);
@@ -69,6 +72,7 @@ class PackedWeights {
 
  private:
   AlignedBuffer owned_;
+  std::shared_ptr<const void> owner_;  // of borrowed bytes
   const std::byte* bytes_ = nullptr;
   std::size_t size_ = 0;
   std::size_t panel_bytes_ = 0;

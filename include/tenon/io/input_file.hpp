@@ -40,6 +40,8 @@ class InputFile {
   /// The last component of the path: how messages name the file.
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size() const noexcept { return size_; }  ///< when it was opened
+  /// When it was last written before it was opened: nanoseconds since 1970.
+  std::int64_t modified_ns() const noexcept { return modified_ns_; }
 
   bool is_mapped() const noexcept { return map_ != nullptr; }
   /// The whole file; empty when it is not mapped.
@@ -70,6 +72,7 @@ class InputFile {
   std::string name_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
+  std::int64_t modified_ns_ = 0;
   const std::byte* map_ = nullptr;
 };
 

@@ -3,8 +3,10 @@
 #include <tenon/device.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/io/file.hpp>
+#include <tenon/prepared_cache.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -28,8 +30,14 @@ struct LoadOptions {
   std::stop_token stop;  ///< a request ends the load with Errc::cancelled
 };
 
+/// Where Exe::bind keeps what backends make of a model's weights: a file in `folder`, named after
+/// the model, that says which path, sizes and times of writing the model's files have. Makes the
+/// folder. Errc::io_error when that is impossible.
+PreparedFile prepared_file(const std::filesystem::path& folder, const File& model);
+
 /// Buffers of these tensors on a device, empty names left out. On the CPU they are the file's own
-/// pages. Errors: bad_reference (no tensor of that name), cancelled, those of reading and of the
+/// pages, but for small ones: a norm's weights in use would hold the pages around them as well.
+/// Errors: bad_reference (no tensor of that name), cancelled, those of reading and of the
 /// device, and whatever `progress` throws.
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
                                            const DevicePtr& device,

@@ -30,6 +30,9 @@ struct LanguageModelOptions {
   std::optional<DType> cache{};
   BackendOptions backend{};  ///< threads, precision
   io::LoadOptions load{};
+  /// A folder where packed weights are kept, for the next process to map instead of packing: as
+  /// large as the model's file. Empty: they are packed in memory at each start.
+  std::filesystem::path packed_folder{};
 };
 
 /// A conversation with a model: the cache of what was read so far. One thread at a time.

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace tenon {
+
+/// A file that keeps what backends make of weights, for the next process to map.
+struct PreparedFile {
+  std::filesystem::path path;  ///< written when there is something to keep; its folder exists
+  std::string weights;         ///< of which weights; a file that says otherwise is made anew
+};
+
+/// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
+/// binding: asked for twice under one key, made once. With a file, bytes that a backend gives to
+/// keep() are found again by the next process. Thread-safe.
+class PreparedCache {
+ public:
+  using Make = std::function<std::shared_ptr<const void>()>;
+  struct Bytes {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;  ///< the bytes are valid as long as it
+  };
+
+  PreparedCache();
+  /// A file that cannot be used (damaged, of other weights or another version of this library) is
+  /// as good as none, and logged.
+  explicit PreparedCache(PreparedFile file);
+  ~PreparedCache();
+  PreparedCache(const PreparedCache&) = delete;
+  PreparedCache& operator=(const PreparedCache&) = delete;
+
+  std::shared_ptr<const void> get(const std::string& key, const Make& make);
+
+  /// What keep() was given under `key`, in this process or an earlier one: mapped pages of the file
+  /// from a multiple of 64 on, checked against their checksum. Nothing where there is none of this
+  /// size. A key names all that the bytes depend on, the version of their layout too.
+  std::optional<Bytes> kept(const std::string& key, std::size_t size_bytes) const;
+  /// Has the bytes written by the next save(). Without a file, or under a key of more than 255
+  /// characters or others than printable ASCII, they are not kept.
+  void keep(const std::string& key, Bytes bytes);
+  /// Writes the file if keep() was given something since. A file that cannot be written is logged
+  /// and not tried again: the next process prepares the weights anew.
+  void save();
+
+ private:
+  struct Kept;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const void>> entries_;
+  std::unique_ptr<Kept> kept_;  ///< null without a file
+};
+
+}  // namespace tenon

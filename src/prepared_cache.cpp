@@ -1,0 +1,124 @@
+#include "snapshot_format.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/log.hpp>
+#include <tenon/prepared_cache.hpp>
+#include <tenon/snapshot.hpp>
+#include <tenon/version.hpp>
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+constexpr std::string_view weights_section = "weights";
+// Before each key, so that none can be mistaken for a section of ours.
+constexpr std::string_view key_prefix = "of ";
+
+std::string section_of(const std::string& key) { return std::string(key_prefix) + key; }
+
+}  // namespace
+
+/// A snapshot: one section that says of which weights, and one for each key.
+struct PreparedCache::Kept {
+  explicit Kept(PreparedFile from)
+      : path(std::move(from.path)), weights(fmt::format("tenon {}\n{}", version(), from.weights)) {
+    read();
+  }
+
+  void read() {
+    file.reset();
+    try {
+      auto opened = Snapshot::open(path, {.verify_sections = false});
+      if (opened.text(weights_section) == weights) {
+        file.emplace(std::move(opened));
+      } else {
+        log(LogLevel::info, path.string() + ": of other weights, or another version: made anew");
+      }
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) log(LogLevel::warning, error.what());
+    }
+  }
+
+  std::optional<std::span<const std::byte>> find(const std::string& section) const {
+    if (!file || file->find(section) == nullptr) return std::nullopt;
+    try {
+      return file->bytes(section);
+    } catch (const Error& error) {
+      log(LogLevel::warning, error.what());
+      return std::nullopt;
+    }
+  }
+
+  void write() const {
+    SnapshotWriter writer(path);
+    writer.add(weights_section, weights);
+    for (const auto& [section, bytes] : fresh) writer.add(section, bytes.bytes);
+    if (file) {
+      for (const Snapshot::Section& section : file->sections()) {
+        if (section.name == weights_section || fresh.contains(section.name)) continue;
+        if (const auto bytes = find(section.name)) writer.add(section.name, *bytes);
+      }
+    }
+    writer.commit();
+  }
+
+  std::mutex mutex;
+  std::filesystem::path path;
+  std::string weights;
+  std::optional<Snapshot> file;
+  std::map<std::string, Bytes> fresh;  // by section; not in the file yet
+  bool failed = false;
+};
+
+PreparedCache::PreparedCache(PreparedFile file) : kept_(std::make_unique<Kept>(std::move(file))) {}
+PreparedCache::PreparedCache() = default;
+PreparedCache::~PreparedCache() = default;
+
+std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Make& make) {
+  const std::scoped_lock lock(mutex_);
+  auto& entry = entries_[key];
+  if (!entry) entry = make();
+  return entry;
+}
+
+std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key,
+                                                        std::size_t size_bytes) const {
+  if (!kept_) return std::nullopt;
+  const std::scoped_lock lock(kept_->mutex);
+  const std::string section = section_of(key);
+  std::optional<Bytes> found;
+  if (const auto fresh = kept_->fresh.find(section); fresh != kept_->fresh.end()) {
+    found = fresh->second;
+  } else if (const auto bytes = kept_->find(section)) {
+    found = Bytes{*bytes, kept_->file->keeper()};
+  }
+  return found && found->bytes.size() == size_bytes ? found : std::nullopt;
+}
+
+void PreparedCache::keep(const std::string& key, Bytes bytes) {
+  const std::string section = section_of(key);
+  if (!kept_ || !snapshot::is_name(section)) return;
+  const std::scoped_lock lock(kept_->mutex);
+  if (!kept_->failed) kept_->fresh.insert_or_assign(section, std::move(bytes));
+}
+
+void PreparedCache::save() {
+  if (!kept_) return;
+  const std::scoped_lock lock(kept_->mutex);
+  if (kept_->fresh.empty()) return;
+  try {
+    kept_->write();
+    kept_->fresh.clear();
+    kept_->read();
+  } catch (const Error& error) {
+    log(LogLevel::warning, error.what());
+    kept_->failed = true;
+    kept_->fresh.clear();
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,178 @@
+#include "io/temp_folder.hpp"
+
+#include <tenon/log.hpp>
+#include <tenon/prepared_cache.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using tenon::testing::TempFolder;
+
+namespace {
+
+PreparedCache::Bytes owned(std::string_view text) {
+  auto kept = std::make_shared<const std::string>(text);
+  return {std::as_bytes(std::span(*kept)), kept};
+}
+
+std::string text(const std::optional<PreparedCache::Bytes>& bytes) {
+  if (!bytes) return "nothing";
+  return {reinterpret_cast<const char*>(bytes->bytes.data()), bytes->bytes.size()};
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::filesystem::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+/// The library's messages while it lives.
+class Messages {
+ public:
+  Messages() : before_(set_log_sink([this](LogLevel, std::string_view line) { lines_ += line; })) {}
+  ~Messages() { set_log_sink(std::move(before_)); }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  const std::string& lines() const { return lines_; }
+
+ private:
+  std::string lines_;
+  LogSink before_;
+};
+
+}  // namespace
+
+TEST_CASE("prepared cache: what was kept is mapped by the next") {
+  const TempFolder folder;
+  const PreparedFile file{folder / "weights.packed", "of these weights"};
+  {
+    PreparedCache cache(file);
+    CHECK_FALSE(cache.kept("up", 5));
+    cache.keep("up", owned("packed up"));
+    CHECK(text(cache.kept("up", 9)) == "packed up");
+    CHECK_FALSE(std::filesystem::exists(file.path));
+    cache.save();
+    CHECK(std::filesystem::exists(file.path));
+    CHECK(text(cache.kept("up", 9)) == "packed up");
+  }
+  std::optional<PreparedCache::Bytes> outlives;
+  {
+    PreparedCache cache(file);
+    outlives = cache.kept("up", 9);
+    CHECK_FALSE(cache.kept("up", 8));
+    CHECK_FALSE(cache.kept("down", 9));
+    cache.keep("down", owned("packed down"));
+    cache.save();
+  }
+  CHECK(text(outlives) == "packed up");
+  REQUIRE(outlives);
+  CHECK(reinterpret_cast<std::uintptr_t>(outlives->bytes.data()) % 64 == 0);
+  const PreparedCache cache(file);
+  CHECK(text(cache.kept("up", 9)) == "packed up");
+  CHECK(text(cache.kept("down", 11)) == "packed down");
+}
+
+TEST_CASE("prepared cache: nothing is written when nothing was kept") {
+  const TempFolder folder;
+  const PreparedFile file{folder / "weights.packed", ""};
+  PreparedCache cache(file);
+  cache.save();
+  CHECK_FALSE(std::filesystem::exists(file.path));
+  cache.keep("a name of\nseveral lines", owned("?"));
+  cache.keep(std::string(400, 'n'), owned("?"));
+  cache.save();
+  CHECK_FALSE(std::filesystem::exists(file.path));
+}
+
+TEST_CASE("prepared cache: without a file nothing is kept") {
+  PreparedCache cache;
+  cache.keep("up", owned("packed up"));
+  cache.save();
+  CHECK_FALSE(cache.kept("up", 9));
+}
+
+TEST_CASE("prepared cache: a file of other weights is made anew") {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "weights.packed";
+  const auto keep = [&](const char* weights, const char* bytes) {
+    PreparedCache cache({path, weights});
+    cache.keep("up", owned(bytes));
+    cache.save();
+  };
+  keep("first", "11");
+  const Messages messages;
+  CHECK_FALSE(PreparedCache({path, "second"}).kept("up", 2));
+  CHECK(messages.lines().find("of other weights") != std::string::npos);
+  keep("second", "22");
+  CHECK(text(PreparedCache({path, "second"}).kept("up", 2)) == "22");
+  CHECK_FALSE(PreparedCache({path, "first"}).kept("up", 2));
+}
+
+TEST_CASE("prepared cache: damage is found, wherever it is") {
+  const TempFolder folder;
+  const PreparedFile file{folder / "weights.packed", "of these weights"};
+  {
+    PreparedCache cache(file);
+    cache.keep("up", owned("packed up"));
+    cache.keep("down", owned("packed down"));
+    cache.save();
+  }
+  const std::string intact = read_file(file.path);
+  int found_both = 0;
+  for (std::size_t i = 0; i < intact.size(); ++i) {
+    CAPTURE(i);
+    std::string damaged = intact;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    write_file(file.path, damaged);
+    const Messages messages;
+    const PreparedCache cache(file);
+    const std::string up = text(cache.kept("up", 9)), down = text(cache.kept("down", 11));
+    CHECK((up == "packed up" || up == "nothing"));
+    CHECK((down == "packed down" || down == "nothing"));
+    if (up == "packed up" && down == "packed down") ++found_both;
+    CHECK_FALSE(messages.lines().empty());
+  }
+  CHECK(found_both == 0);
+
+  for (std::size_t length = 0; length < intact.size(); ++length) {
+    write_file(file.path, intact.substr(0, length));
+    CHECK_FALSE(PreparedCache(file).kept("up", 9));
+  }
+
+  // What is damaged is replaced by what is packed again, and the rest stays.
+  std::string damaged = intact;
+  damaged[intact.find("packed up")] = 'P';
+  write_file(file.path, damaged);
+  {
+    PreparedCache cache(file);
+    REQUIRE_FALSE(cache.kept("up", 9));
+    cache.keep("up", owned("packed up"));
+    cache.save();
+  }
+  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+  CHECK(text(PreparedCache(file).kept("down", 11)) == "packed down");
+}
+
+TEST_CASE("prepared cache: a file that cannot be written is logged, once") {
+  const TempFolder folder;
+  const PreparedFile file{folder / "no such folder" / "weights.packed", ""};
+  const Messages messages;
+  PreparedCache cache(file);
+  cache.keep("up", owned("packed up"));
+  cache.save();
+  const std::string first = messages.lines();
+  CHECK(first.find("weights.packed") != std::string::npos);
+  cache.keep("down", owned("packed down"));
+  cache.save();
+  CHECK(messages.lines() == first);
+}

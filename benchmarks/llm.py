@@ -18,6 +18,7 @@ Needs only the standard library here.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -165,32 +166,35 @@ def numbers(text):
     return [int(part) for part in text.split(",") if part]
 
 
+def reading(args, size):
+    """Bytes a second that the machine reads of so many, just now."""
+    report = json.loads(output_of([args.limits, "--threads", args.t, "--read", size, "--json"]))
+    return report["limits"]["reading"]["all"] * 1e9
+
+
 def measure(engines, model, args):
     tests = [(f"prefill {count}", "prefill_tok_s", (count, 0, 0)) for count in numbers(args.p)]
     tests += [(f"decode {args.n}" + (f" behind {depth}" if depth else ""), "decode_tok_s", (0, args.n, depth))
               for depth in numbers(args.d) if args.n]
-    limits = {}
-    for _, key, (_, _, depth) in tests:
-        if key == "decode_tok_s":
-            needed = bytes_per_token(args.tenon, model, depth, args.n)
-            read = json.loads(output_of([args.limits, "--threads", args.t, "--read", needed, "--json"]))
-            limits[depth] = needed, read["limits"]["reading"]["all"] * 1e9
+    needed = functools.cache(lambda depth: bytes_per_token(args.tenon, model, depth, args.n))
     print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} runs in turn")
     print(f"{'':20}" + "".join(f"{engine.name:>14}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
     for title, key, sizes in tests:
         runs = {engine.name: [] for engine in engines}
+        shares = []
         for _ in range(args.r):
             for engine in engines:
                 result = engine.run(model, *sizes)
                 runs[engine.name].append(result[key])
                 time.sleep(0.1)
+            if key == "decode_tok_s":
+                shares.append(runs["Tenon"][-1] * needed(sizes[2]) / reading(args, needed(sizes[2])))
         medians = [statistics.median(runs[engine.name]) for engine in engines]
         line = f"{title:20}" + "".join(f"{value:14.1f}" for value in medians)
         if len(medians) > 1:
             line += f"{medians[0] / max(medians[1:]):8.2f}x"
-        if key == "decode_tok_s":
-            needed, rate = limits[sizes[2]]
-            line += f"{100 * medians[0] * needed / rate:10.0f} %"
+        if shares:
+            line += f"{100 * statistics.median(shares):10.0f} %"
         print(line + "  tokens/s", flush=True)
     measure_starts(engines, model, args)
 

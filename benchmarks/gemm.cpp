@@ -1,9 +1,10 @@
 // Matrix products y = x W^T by weight type and number of rows, beside OpenBLAS, oneDNN and ggml,
 // and as shares of what the machine can do: arithmetic for many rows, reading memory for few.
 //
-//   bench_gemm [--threads N] [--outputs N] [--inputs K] [--rows M] [--type TYPE] [--cube S]
-//              [--ggml FOLDER] [--isa LEVEL] [--seconds S]
+//   bench_gemm [--threads N] [--outputs N] [--inputs K] [--rows M,...] [--type TYPE,...]
+//              [--cube S,...] [--ggml FOLDER] [--isa LEVEL] [--seconds S]
 //
+// Without --rows 1 to 2048 of them, without --type all; the type "blocks" is all of those.
 // Weights are packed beforehand wherever a library can; Tenon's times include the quantisation of x
 // that its block types take, ggml's as well. `--cube S` multiplies two S x S matrices of f32
 // instead, neither packed beforehand. `--ggml` names a folder with libggml-base.so and
@@ -23,6 +24,7 @@
 #include <chrono>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,10 +40,25 @@ using bench::Run;
 
 struct Options {
   int threads = 0;
-  std::int64_t outputs = 2048, inputs = 2048, rows = 0, cube = 0;
-  std::string type, ggml;
+  std::int64_t outputs = 2048, inputs = 2048;
+  std::vector<std::int64_t> rows{1, 2, 4, 8, 16, 128, 512, 2048}, cubes;
+  std::vector<std::string> types;  // empty: all
+  std::string ggml;
   double seconds = 0.5;
 };
+
+std::vector<std::string> words(const std::string& list) {
+  std::vector<std::string> result;
+  std::istringstream in(list);
+  for (std::string word; std::getline(in, word, ',');) result.push_back(word);
+  return result;
+}
+
+std::vector<std::int64_t> numbers(const std::string& list) {
+  std::vector<std::int64_t> result;
+  for (const std::string& word : words(list)) result.push_back(std::stoll(word));
+  return result;
+}
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -58,11 +75,11 @@ Options parse(int argc, char** argv) {
     } else if (name == "--inputs") {
       options.inputs = std::stoll(value);
     } else if (name == "--rows") {
-      options.rows = std::stoll(value);
+      options.rows = numbers(value);
     } else if (name == "--cube") {
-      options.cube = std::stoll(value);
+      options.cubes = numbers(value);
     } else if (name == "--type") {
-      options.type = value;
+      options.types = words(value);
     } else if (name == "--ggml") {
       options.ggml = value;
     } else if (name == "--seconds") {
@@ -236,8 +253,7 @@ std::vector<float> normals(std::int64_t count, float scale) {
 void measure_type(ThreadPool& pool, DType dtype, const Options& options,
                   const std::optional<bench::Ggml>& ggml, const bench::Limits& limits) {
   const std::vector<float> weights = normals(options.outputs * options.inputs, 0.02f);
-  for (const std::int64_t rows : {1, 2, 4, 8, 16, 128, 512, 2048}) {
-    if (options.rows != 0 && rows != options.rows) continue;
+  for (const std::int64_t rows : options.rows) {
     const std::vector<float> x = normals(rows * options.inputs, 1.0f);
     Product p{dtype, rows, options.outputs, options.inputs, x, weights};
     const auto bytes =
@@ -255,8 +271,8 @@ void measure_type(ThreadPool& pool, DType dtype, const Options& options,
   }
 }
 
-void measure_cube(ThreadPool& pool, const Options& options, const bench::Limits& limits) {
-  const std::int64_t size = options.cube;
+void measure_cube(ThreadPool& pool, std::int64_t size, const Options& options,
+                  const bench::Limits& limits) {
   const std::vector<float> x = normals(size * size, 1.0f), w = normals(size * size, 1.0f);
   Product p{DType::f32, size, size, size, x, w};
   p.by_output = false;
@@ -270,6 +286,13 @@ void measure_cube(ThreadPool& pool, const Options& options, const bench::Limits&
   print(p, static_cast<double>(4 * size * size), peers, limits);
 }
 
+bool wanted(const Options& options, DType dtype) {
+  if (!PackedWeights::is_packable(dtype) || options.inputs % block_size(dtype) != 0) return false;
+  return options.types.empty() || std::ranges::any_of(options.types, [&](const std::string& type) {
+           return type == name(dtype) || (type == "blocks" && is_block(dtype));
+         });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -277,23 +300,18 @@ int main(int argc, char** argv) try {
   ThreadPool pool(options.threads);
   const bench::Limits limits = bench::measure_limits(pool, 0.3);
   fmt::print("level {}, {} threads", name(active_isa()), pool.threads());
-  if (options.cube == 0) fmt::print("; W [{}, {}]", options.outputs, options.inputs);
+  if (options.cubes.empty()) fmt::print("; W [{}, {}]", options.outputs, options.inputs);
   fmt::print("\nlimits: f32 {:.0f}, int8 {:.0f}, bf16 tiles {:.0f} Gop/s, reading {:.1f} GB/s\n",
              limits.f32_ops * 1e-9, limits.int8_ops * 1e-9, limits.bf16_ops * 1e-9,
              limits.read_bytes * 1e-9);
   print_header();
-  if (options.cube > 0) {
-    measure_cube(pool, options, limits);
-    return 0;
-  }
+  for (const std::int64_t size : options.cubes) measure_cube(pool, size, options, limits);
+  if (!options.cubes.empty()) return 0;
   std::optional<bench::Ggml> ggml;
   if (!options.ggml.empty()) ggml.emplace(options.ggml);
   for (int i = 0; i < dtype_count; ++i) {
     const auto dtype = static_cast<DType>(i);
-    if (!PackedWeights::is_packable(dtype) || options.inputs % block_size(dtype) != 0) continue;
-    if (options.type.empty() || name(dtype) == options.type) {
-      measure_type(pool, dtype, options, ggml, limits);
-    }
+    if (wanted(options, dtype)) measure_type(pool, dtype, options, ggml, limits);
   }
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());

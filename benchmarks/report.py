@@ -2,11 +2,12 @@
 """Runs benchmarks and puts what they print into docs/performance.md.
 
     report.py [SECTION...] [--models FILE.gguf...] [--encoder FOLDER] [--peer-python PATH]
-              [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]... [-t THREADS] [--page docs/performance.md]
+              [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]... [--ggml FOLDER] [-t THREADS] [--page docs/performance.md]
 
 A section of the page stands between <!-- NAME --> and <!-- end NAME -->; only those lines are written, with the
-machine, the date, the versions and the command. Without sections named, all whose inputs are given are run. Build
-with -DTENON_BENCHMARKS=ON first.
+machine, the date, the versions and the commands. Without sections named, all whose inputs are given are run. Build
+with -DTENON_BENCHMARKS=ON first. Sections that end in -avx2 hold Tenon, oneDNN and OpenBLAS to AVX2; peers that
+cannot be held are left out of them by giving others (--peer, --peer-python).
 """
 
 import argparse
@@ -37,24 +38,49 @@ def versions(python):
     return subprocess.run([python, "-c", script], capture_output=True, text=True).stdout.split("\n")[:-1]
 
 
-def commands(args):
-    """What fills each section, as far as its inputs are given."""
+AVX2 = {"TENON_CPU_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+
+
+def sections(args):
+    """What fills each section, as far as its inputs are given: pairs of an environment and a command."""
     benchmarks = pathlib.Path("benchmarks")
+    gemm = [BUILD / "bench_gemm", "--threads"]
+    cubes = ["--cube", "1024,2048,4096"]
+    levels = [level for level in ("avx2", "avx512", "avx512_vnni") if level in levels_here()]
+    vision = [args.peer_python, benchmarks / "vision.py", "-t", args.t]
     result = {
-        "limits": [str(BUILD / "bench_limits"), "--threads", args.t],
-        "gemm": [str(BUILD / "bench_gemm"), "--threads", args.t],
-        "ops": [str(BUILD / "bench_ops"), "--threads", args.t],
-        "vision": [args.peer_python, benchmarks / "vision.py", "-t", args.t],
+        "limits": [({}, [BUILD / "bench_limits", "--threads", args.t])],
+        "gemm": [({}, [*gemm, args.t, "--type", "f32,bf16", *(["--ggml", args.ggml] if args.ggml else [])])],
+        "gemm-blocks": [({}, [*gemm, args.t, "--type", "blocks", "--rows", "512,2048", "--isa", level])
+                        for level in levels],
+        "gemm-square": [({}, [*gemm, threads, *cubes]) for threads in (1, args.t)],
+        "gemm-square-avx2": [(AVX2, [*gemm, threads, *cubes]) for threads in (1, args.t)],
+        "ops": [({}, [BUILD / "bench_ops", "--threads", args.t])],
+        "vision": [({}, vision)],
+        "vision-avx2": [(AVX2, vision)],
+        "vision-int8": [({}, [*vision, "--int8"])],
+        "vision-int8-accuracy": [({}, [*vision, "--int8", "--only-prepare"])],
     }
     if args.models:
         peers = [part for peer in args.peer for part in ("--peer", peer)]
-        result["llm"] = [args.peer_python, benchmarks / "llm.py", *args.models, "-t", args.t, "-r", args.r, *peers]
+        llm = [args.peer_python, benchmarks / "llm.py", *args.models, "-t", args.t, "-r", args.r, *peers]
+        result["llm"] = [({}, llm)]
+        result["llm-avx2"] = [(AVX2, llm)]
     if args.encoder:
-        result["encoder"] = [args.peer_python, benchmarks / "encoder.py", args.encoder, "-t", args.t]
-    return {name: [str(part) for part in command] for name, command in result.items()}
+        encoder = [benchmarks / "encoder.py", args.encoder, "-t", args.t, "--peer-python", args.peer_python]
+        result["encoder"] = [({}, [sys.executable, *encoder])]
+    return {name: [(environment, [str(part) for part in command]) for environment, command in runs]
+            for name, runs in result.items()}
 
 
-def shown(command):
+def levels_here():
+    """The instruction sets that Tenon finds on this machine."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    needed = {"avx2": "avx2", "avx512": "avx512bw", "avx512_vnni": "avx512_vnni"}
+    return [level for level, flag in needed.items() if f" {flag} " in flags.replace("\n", " ")]
+
+
+def shown(environment, command):
     """The command as a reader would type it: programs and files by their place in the project or their name."""
     parts = []
     for part in command:
@@ -62,16 +88,14 @@ def shown(command):
             name, _, rest = part.partition("=")
             words = shlex.split(rest)
             part = f"{name}={' '.join([pathlib.Path(words[0]).name, *words[1:]])}"
-        elif part == command[0] and pathlib.Path(part).name.startswith("python"):
+        elif pathlib.Path(part).name.startswith("python"):
             part = "python3"
         elif part.startswith(str(ROOT)):
             part = str(pathlib.Path(part).relative_to(ROOT))
         elif os.path.isabs(part):
             part = pathlib.Path(part).name
         parts.append(part)
-    environment = [f"{name}={os.environ[name]}" for name in ("TENON_CPU_ISA", "ONEDNN_MAX_CPU_ISA")
-                   if name in os.environ]
-    return " ".join(environment + [shlex.quote(part) for part in parts])
+    return " ".join([f"{name}={value}" for name, value in environment.items()] + [shlex.quote(part) for part in parts])
 
 
 def replace(page, name, text):
@@ -88,23 +112,27 @@ def main():
     parser.add_argument("--encoder")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--peer", action="append", default=[])
+    parser.add_argument("--ggml", help="a folder with libggml-cpu.so, for products")
     parser.add_argument("-t", type=int, default=os.cpu_count())
     parser.add_argument("-r", type=int, default=5, help="turns of llm.py")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/performance.md")
     args = parser.parse_args()
 
-    known = commands(args)
+    known = sections(args)
     for name in args.sections or known:
-        base = name.split("-")[0]  # "llm-avx2" is llm once more, under another environment
-        if base not in known:
+        if name not in known:
             sys.exit(f"{name}: no such section, or its inputs are not given (there are: {', '.join(known)})")
-        print(f"{name}: {shlex.join(known[base])}", file=sys.stderr)
-        done = subprocess.run(known[base], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{name}: exit status {done.returncode}")
-        about = ", ".join([cpu_name(), f"{os.cpu_count()} cores", platform.system() + " " + platform.release().split("-")[0],
-                           datetime.date.today().isoformat(), *versions(args.peer_python)])
-        text = f"{about}\n\n    {shown(known[base])}\n\n```\n{done.stdout.rstrip()}\n```\n"
+        about = [cpu_name(), f"{os.cpu_count()} cores", platform.system() + " " + platform.release().split("-")[0],
+                 datetime.date.today().isoformat()]
+        if any("--peer-python" in command or command[0] == args.peer_python for _, command in known[name]):
+            about += versions(args.peer_python)
+        text = ", ".join(about) + "\n"
+        for environment, command in known[name]:
+            print(f"{name}: {shlex.join(command)}", file=sys.stderr)
+            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
+            if done.returncode != 0:
+                sys.exit(f"{name}: exit status {done.returncode}")
+            text += f"\n    {shown(environment, command)}\n\n```\n{done.stdout.rstrip()}\n```\n"
         # Read again each time: somebody may edit the page while benchmarks run.
         args.page.write_text(replace(args.page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
 

@@ -1,3 +1,5 @@
+#include "large_pages.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/version.hpp>
@@ -9,9 +11,6 @@
 #include <string>
 #include <thread>
 
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 #include <sys/utsname.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -24,7 +23,6 @@ namespace {
 /// Beyond what any x86-64 process can address; refused here because allocators differ on whether
 /// such a request fails or ends the process.
 constexpr std::uint64_t address_space = std::uint64_t{1} << 47;
-constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 30;
 
 class HostRegion final : public MemRegion {
@@ -51,10 +49,8 @@ class HostRegion final : public MemRegion {
     if (posix_memalign(&bytes, std::max<std::uint64_t>(alignment, sizeof(void*)), size) != 0) {
       throw_no_room(size, alignment);
     }
-#if defined(__linux__)
-    // Who asks for the alignment of a huge page means to use one. A hint: nothing is lost without.
-    if (alignment >= huge_page) ::madvise(bytes, size, MADV_HUGEPAGE);
-#endif
+    // Who asks for the alignment of a large page means to use one.
+    if (alignment >= large_page_bytes) prefer_large_pages(bytes, size);
     return MemPtr(bytes);
   }
   void release(const MemPtr& begin, std::uint64_t) override { std::free(begin.cptr()); }

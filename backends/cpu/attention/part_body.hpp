@@ -38,31 +38,62 @@ TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   return 1 + bytes_ahead * Rows::columns / (size * element_bytes);
 }
 
-/// scores[h][j] = q[h] . k[j] for `heads` queries; q is [heads][dim]. `v` is what is read next.
-template <class Rows, int heads>
-void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, const Stream<Rows>& v,
-                  std::int64_t value_dim, float* scores) {
-  constexpr auto count = static_cast<std::size_t>(heads);
-  const std::int64_t whole = dim / lanes * lanes, ahead = rows_ahead<Rows>(dim);
-  const typename Rows::Element* k = keys.first;
-  for (std::int64_t j = 0; j < keys.count; ++j, k += keys.step) {
-    keys.prefetch(j + ahead, 0, dim);
-    if (j + ahead >= keys.count) v.prefetch(j + ahead - keys.count, 0, value_dim);
-    Simd::Float sum[count];
-    for (std::size_t h = 0; h < count; ++h) sum[h] = Simd::zero_float();
-    for (std::int64_t d = 0; d < whole; d += lanes) {
-      const Simd::Float kv = Rows::load(k, d);
-      for (std::size_t h = 0; h < count; ++h) {
-        const float* row = q + static_cast<std::int64_t>(h) * dim;
-        sum[h] = Simd::fma(Simd::load_float(row + d), kv, sum[h]);
+/// scores[h][j + i] = q[h] . k[j + i] for `heads` queries and i < `rows`, 1 or 4: four rows share
+/// what is loaded of q, and their sums are added up across lanes together. q is [heads][dim].
+template <class Rows, std::size_t heads, std::size_t rows>
+TENON_INLINE void dot_rows(const float* q, const Stream<Rows>& keys, std::int64_t j,
+                           std::int64_t dim, float* scores) {
+  const std::int64_t whole = dim / lanes * lanes;
+  const typename Rows::Element* k[rows];
+  for (std::size_t i = 0; i < rows; ++i) k[i] = keys.row(j + static_cast<std::int64_t>(i));
+  Simd::Float sum[heads][rows];
+  for (auto& row : sum) {
+    for (auto& s : row) s = Simd::zero_float();
+  }
+  for (std::int64_t d = 0; d < whole; d += lanes) {
+    Simd::Float kv[rows];
+    for (std::size_t i = 0; i < rows; ++i) kv[i] = Rows::load(k[i], d);
+    for (std::size_t h = 0; h < heads; ++h) {
+      const Simd::Float query = Simd::load_float(q + static_cast<std::int64_t>(h) * dim + d);
+      for (std::size_t i = 0; i < rows; ++i) sum[h][i] = Simd::fma(query, kv[i], sum[h][i]);
+    }
+  }
+  float* const out = scores + j;
+#pragma GCC unroll 4
+  for (std::size_t h = 0; h < heads; ++h) {
+    const auto row = static_cast<std::int64_t>(h) * decode_keys;
+    if constexpr (rows == 4) {
+      Simd::store_sums(out + row, sum[h][0], sum[h][1], sum[h][2], sum[h][3]);
+    } else {
+      out[row] = Simd::sum(sum[h][0]);
+    }
+  }
+  for (std::int64_t d = whole; d < dim; ++d) {
+    for (std::int64_t h = 0; h < static_cast<std::int64_t>(heads); ++h) {
+      for (std::size_t i = 0; i < rows; ++i) {
+        out[h * decode_keys + static_cast<std::int64_t>(i)] += q[h * dim + d] * Rows::one(k[i], d);
       }
     }
-    for (std::size_t h = 0; h < count; ++h) {
-      const auto at = static_cast<std::int64_t>(h);
-      float s = Simd::sum(sum[h]);
-      for (std::int64_t d = whole; d < dim; ++d) s += q[at * dim + d] * Rows::one(k, d);
-      scores[at * decode_keys + j] = s;
-    }
+  }
+}
+
+/// scores[h][j] = q[h] . k[j] for all keys. `v` is what is read next.
+template <class Rows, std::size_t heads>
+void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, const Stream<Rows>& v,
+                  std::int64_t value_dim, float* scores) {
+  const std::int64_t ahead = rows_ahead<Rows>(dim);
+  const auto prefetch = [&](std::int64_t j) {
+    keys.prefetch(j, 0, dim);
+    if (j >= keys.count) v.prefetch(j - keys.count, 0, value_dim);
+  };
+  std::int64_t j = 0;
+  for (; j + 4 <= keys.count; j += 4) {
+    for (std::int64_t i = 0; i < 4; ++i) prefetch(j + ahead + i);
+    dot_rows<Rows, heads, 4>(q, keys, j, dim, scores);
+  }
+  for (; j < keys.count; ++j) {
+    prefetch(j + ahead);
+    dot_rows<Rows, heads, 1>(q, keys, j, dim, scores);
   }
 }
 
@@ -167,7 +198,7 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
   const Stream<Rows> v{
       reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row,
       job.v_row, count};
-  dot_products<Rows, heads>(q, k, dim, v, job.value_dim, scores);
+  dot_products<Rows, static_cast<std::size_t>(heads)>(q, k, dim, v, job.value_dim, scores);
   for (int h = 0; h < heads; ++h) {
     const float* mask = job.mask == nullptr ? nullptr
                                             : job.mask + (first_head + h) * job.mask_head +
@@ -187,8 +218,9 @@ void run_part(const AttentionJob& job, std::int64_t query, std::int64_t kv_head,
       part_of_heads<Rows, heads>(job, query, kv_head, head + h, keys, partials + h);
     }
   };
-  run.template operator()<4>();
-  run.template operator()<3>();
+  // Sums of more heads than that do not fit the registers.
+  if (lanes == 16) run.template operator()<4>();
+  if (count - h == 3 || count - h > 4) run.template operator()<3>();
   run.template operator()<2>();
   run.template operator()<1>();
 }

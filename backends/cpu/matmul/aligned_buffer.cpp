@@ -1,15 +1,13 @@
 #include "aligned_buffer.hpp"
 
+#include "large_pages.hpp"
+
 #include <tenon/error.hpp>
 
 #include <cstdlib>
 #include <mutex>
 #include <new>
 #include <string>
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 namespace tenon::cpu {
 
@@ -23,7 +21,6 @@ struct Slab {
 namespace {
 
 constexpr std::size_t cache_line = 64;
-constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr std::size_t slab_bytes = std::size_t{64}
                                    << 20;  // of address space; touched as it is used
 constexpr std::size_t largest = std::size_t{1}
@@ -48,14 +45,11 @@ Slab* open_slab = nullptr;  // the one that new buffers come from
 
 // Null if there is no memory.
 std::byte* allocate(std::size_t size) noexcept {
-  const std::size_t alignment = size >= huge_page ? huge_page : cache_line;
+  const std::size_t alignment = size >= large_page_bytes ? large_page_bytes : cache_line;
   if (size > largest) return nullptr;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-#if defined(__linux__)
-  // A hint; where huge pages are off, nothing is lost.
-  if (data != nullptr && alignment == huge_page) ::madvise(data, rounded, MADV_HUGEPAGE);
-#endif
+  if (data != nullptr && alignment == large_page_bytes) prefer_large_pages(data, rounded);
   return data;
 }
 

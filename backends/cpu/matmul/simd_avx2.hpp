@@ -96,6 +96,11 @@ struct Simd {
     v = _mm_add_ps(v, _mm_movehl_ps(v, v));
     return _mm_cvtss_f32(_mm_add_ss(v, _mm_shuffle_ps(v, v, 1)));
   }
+  /// The sums of four vectors, to out[0..4).
+  TENON_INLINE static void store_sums(float* out, Float a, Float b, Float c, Float d) {
+    const Float all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(a), _mm256_set1_epi32(127));

@@ -84,6 +84,16 @@ struct Simd {
   TENON_INLINE static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   TENON_INLINE static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
   TENON_INLINE static float sum(Float a) { return _mm512_reduce_add_ps(a); }
+  /// The sums of four vectors, to out[0..4).
+  TENON_INLINE static void store_sums(float* out, Float a, Float b, Float c, Float d) {
+    const Float ab = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    const Float cd = add(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
+    Float all = add(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
+    all = add(all, _mm512_permute_ps(all, 0x4E));
+    all = add(all, _mm512_permute_ps(all, 0xB1));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, all)));
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     const __m512i biased = _mm512_add_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(127));

@@ -91,6 +91,10 @@ struct Simd {
   TENON_INLINE static Float max(Float a, Float b) { return a > b ? a : b; }
   TENON_INLINE static Float min(Float a, Float b) { return a < b ? a : b; }
   TENON_INLINE static float sum(Float a) { return (a[0] + a[2]) + (a[1] + a[3]); }
+  /// The sums of four vectors, to out[0..4).
+  TENON_INLINE static void store_sums(float* out, Float a, Float b, Float c, Float d) {
+    out[0] = sum(a), out[1] = sum(b), out[2] = sum(c), out[3] = sum(d);
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     return reinterpret_cast<Float>((reinterpret_cast<UnsignedWords4>(a) + 127u) << 23);

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+namespace tenon {
+
+/// The size of a large page on the systems that have them.
+inline constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
+
+/// Asks the system to back this memory with large pages as it is touched. A hint: nothing is lost
+/// where it is refused.
+void prefer_large_pages(void* begin, std::size_t size_bytes) noexcept;
+
+/// The same for memory in use: the system moves what was touched into large pages now, and with it
+/// takes memory for what lies between. Takes about as long as copying the bytes.
+void move_to_large_pages(void* begin, std::size_t size_bytes) noexcept;
+
+}  // namespace tenon

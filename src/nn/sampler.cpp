@@ -2,26 +2,89 @@
 #include <tenon/nn/sampler.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 
+// A vocabulary has up to some hundred thousand tokens, and few of them are ever drawn: most of them
+// are only compared, or only add to a sum, in loops that compilers make vectors of.
 namespace tenon::nn {
 namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+constexpr std::size_t block = 64;  // logits whose largest is found together
 
 void require(bool holds, const char* what, double value) {
   if (!holds) throw Error(Errc::bad_argument, "Sampler", fmt::format("{} is {}", what, value));
 }
 
-/// The highest logit, the lowest id on ties; NaN never wins.
-std::int32_t most_likely(std::span<const float> logits) {
-  std::size_t best = logits.size();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) continue;
-    if (best == logits.size() || logits[i] > logits[best]) best = i;
+/// A NaN counts as nothing.
+float largest(std::span<const float> values) {
+  constexpr std::size_t lanes = 16;
+  float best[lanes];
+  std::ranges::fill(best, minus_infinity);
+  std::size_t i = 0;
+  for (; i + lanes <= values.size(); i += lanes) {
+    for (std::size_t j = 0; j < lanes; ++j) best[j] = std::max(best[j], values[i + j]);
   }
-  if (best == logits.size()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
-  return static_cast<std::int32_t>(best);
+  for (; i < values.size(); ++i) best[0] = std::max(best[0], values[i]);
+  return *std::ranges::max_element(best);
+}
+
+/// The first of them, by id. Errc::bad_input when no logit is a number.
+std::int32_t most_likely(std::span<const float> logits, float peak) {
+  const auto found = std::ranges::find(logits, peak);
+  if (found == logits.end()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
+  return static_cast<std::int32_t>(found - logits.begin());
+}
+
+/// weights[i] = exp((logits[i] - peak) * factor), within 4e-7 of it; 0 below e^-87 and for a NaN.
+/// Argument reduction after Cody and Waite (Software Manual for the Elementary Functions, 1980).
+void weigh(std::span<const float> logits, float peak, float factor, std::span<float> weights) {
+  constexpr float lowest = -87.0f, log2_e = 1.44269504f;
+  constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  constexpr float to_integer = 0x1.8p23f;  // added to a small number, leaves it rounded
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const float x = (logits[i] - peak) * factor;
+    const float bounded = x > lowest ? x : lowest;
+    const float shifted = bounded * log2_e + to_integer;
+    const float n = shifted - to_integer;
+    const float r = (bounded - n * ln2_high) - n * ln2_low;
+    // Taylor's polynomial: |r| <= ln(2) / 2.
+    const float p =
+        1 + r * (1 + r * (1.0f / 2 +
+                          r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r * (1.0f / 720))))));
+    const auto exponent = std::bit_cast<std::int32_t>(shifted) << 23;
+    const float e = std::bit_cast<float>(std::bit_cast<std::int32_t>(p) + exponent);
+    weights[i] = x > lowest ? e : 0.0f;
+  }
+}
+
+double sum(std::span<const float> values) {
+  double total = 0;
+  for (std::size_t i = 0; i < values.size(); i += block) {
+    const auto some = values.subspan(i, std::min(block, values.size() - i));
+    double part = 0;
+    for (const float value : some) part += static_cast<double>(value);
+    total += part;
+  }
+  return total;
+}
+
+/// A number that at least `count` of the values reach, and not many more: of the largest values of
+/// short stretches, the one that `count` of them reach. `maxima` is memory to work in.
+float reached_by(std::span<const float> values, std::size_t count, std::vector<float>& maxima) {
+  const std::size_t stretch = std::clamp<std::size_t>(values.size() / (4 * count), 1, block);
+  maxima.clear();
+  for (std::size_t i = 0; i < values.size(); i += stretch) {
+    maxima.push_back(largest(values.subspan(i, std::min(stretch, values.size() - i))));
+  }
+  const auto last = maxima.begin() + static_cast<std::ptrdiff_t>(count - 1);
+  std::ranges::nth_element(maxima, last, std::greater());
+  return *last;
 }
 
 }  // namespace
@@ -39,63 +102,103 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
-  if (options_.temperature == 0 && options_.repetition_penalty == 1) return most_likely(logits);
-  candidates_.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isnan(logits[i])) candidates_.emplace_back(logits[i], static_cast<std::int32_t>(i));
-  }
-  if (candidates_.empty()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
+  if (options_.repetition_penalty != 1) logits = penalized(logits, history);
+  const float peak = largest(logits);
+  const std::int32_t best = most_likely(logits, peak);
+  if (options_.temperature == 0 || std::isinf(peak)) return best;
 
-  if (options_.repetition_penalty != 1) {
-    const auto window =
-        std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
-    std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window),
-                                   history.end());
-    std::ranges::sort(seen);
-    const auto penalty = static_cast<float>(options_.repetition_penalty);
-    for (auto& [logit, id] : candidates_) {
-      if (std::ranges::binary_search(seen, id))
-        logit = logit > 0 ? logit / penalty : logit * penalty;
+  // 53 random bits, the same on every standard library.
+  const double random = static_cast<double>(random_() >> 11) * 0x1p-53;
+  const auto top_k = static_cast<std::size_t>(options_.top_k);
+  if (top_k > 0 && top_k < logits.size()) {
+    collect(logits, reached_by(logits, top_k, weights_));
+    candidates_.resize(std::min(top_k, candidates_.size()));
+    double total = 0;
+    for (auto& [weight, id] : candidates_) {
+      weight =
+          static_cast<float>(std::exp(static_cast<double>(weight - peak) / options_.temperature));
+      total += static_cast<double>(weight);
+    }
+    return drawn(random, total);
+  }
+
+  weights_.resize(logits.size());
+  const double factor = 1 / options_.temperature;
+  weigh(logits, peak, static_cast<float>(std::min(factor, 1e38)), weights_);
+  const double total = sum(weights_);
+  if (options_.top_p == 1 && options_.min_p == 0) return drawn_of_all(random * total);
+  // Those that may be drawn are few as a rule: tokens are looked for below lower and lower bounds
+  // until their weights are enough.
+  const float least =
+      std::max(static_cast<float>(options_.min_p), std::numeric_limits<float>::min());
+  for (float bound = 1e-2f;; bound = bound > 1e-9f ? bound * 1e-2f : 0) {
+    collect(weights_, std::max(bound, least));
+    double kept = 0;
+    for (const auto& [weight, id] : candidates_) kept += static_cast<double>(weight);
+    if (kept >= options_.top_p * total || bound <= least) return drawn(random, total);
+  }
+}
+
+std::span<const float> Sampler::penalized(std::span<const float> logits,
+                                          std::span<const std::int32_t> history) {
+  const auto window =
+      std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
+  std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window),
+                                 history.end());
+  std::ranges::sort(seen);
+  seen.erase(std::ranges::unique(seen).begin(), seen.end());
+  penalized_.assign(logits.begin(), logits.end());
+  const auto penalty = static_cast<float>(options_.repetition_penalty);
+  for (const std::int32_t id : seen) {
+    if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
+    float& logit = penalized_[static_cast<std::size_t>(id)];
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
+  return penalized_;
+}
+
+void Sampler::collect(std::span<const float> values, float bound) {
+  candidates_.clear();
+  for (std::size_t i = 0; i < values.size(); i += block) {
+    const auto some = values.subspan(i, std::min(block, values.size() - i));
+    if (!(largest(some) >= bound)) continue;
+    for (std::size_t j = 0; j < some.size(); ++j) {
+      if (some[j] >= bound) candidates_.emplace_back(some[j], static_cast<std::int32_t>(i + j));
     }
   }
-
-  // Most likely first; equal logits by id.
-  const auto before = [](const auto& a, const auto& b) {
+  std::ranges::sort(candidates_, [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
-  };
-  if (options_.temperature == 0) return std::ranges::min_element(candidates_, before)->second;
+  });
+}
 
-  if (options_.top_k > 0 && static_cast<std::size_t>(options_.top_k) < candidates_.size()) {
-    const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(options_.top_k);
-    std::partial_sort(candidates_.begin(), end, candidates_.end(), before);
-    candidates_.erase(end, candidates_.end());
-  } else {
-    std::ranges::sort(candidates_, before);
-  }
-
-  const double peak = static_cast<double>(candidates_.front().first);
-  std::vector<double> weights;
-  double total = 0;
-  for (const auto& [logit, id] : candidates_) {
-    weights.push_back(std::exp((static_cast<double>(logit) - peak) / options_.temperature));
-    total += weights.back();
-  }
+std::int32_t Sampler::drawn(double random, double total) const {
+  const auto weight = [&](std::size_t i) { return static_cast<double>(candidates_[i].first); };
   double kept = 0;
   std::size_t count = 0;
-  while (count < weights.size()) {
+  while (count < candidates_.size()) {
     // The most likely token always stays.
-    if (count > 0 &&
-        (kept >= options_.top_p * total || weights[count] < options_.min_p * weights[0]))
+    if (count > 0 && (kept >= options_.top_p * total || weight(count) < options_.min_p * weight(0)))
       break;
-    kept += weights[count++];
+    kept += weight(count++);
   }
-  // 53 random bits, the same on every standard library.
-  double draw = static_cast<double>(random_() >> 11) * 0x1p-53 * kept;
+  double draw = random * kept;
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    if (draw < weights[i]) return candidates_[i].second;
-    draw -= weights[i];
+    if (draw < weight(i)) return candidates_[i].second;
+    draw -= weight(i);
   }
   return candidates_[count - 1].second;
+}
+
+std::int32_t Sampler::drawn_of_all(double draw) const {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const auto weight = static_cast<double>(weights_[i]);
+    if (weight == 0) continue;
+    if (draw < weight) return static_cast<std::int32_t>(i);
+    draw -= weight;
+    last = i;
+  }
+  return static_cast<std::int32_t>(last);
 }
 
 }  // namespace tenon::nn

@@ -3,9 +3,11 @@
 #include <tenon/error.hpp>
 #include <tenon/nn/sampler.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -25,6 +27,43 @@ std::map<std::int32_t, int> draws(const nn::SamplerOptions& options,
   std::map<std::int32_t, int> seen;
   for (int i = 0; i < count; ++i) ++seen[sampler.sample(logits, history)];
   return seen;
+}
+
+/// As SamplerOptions says, word by word. Without bounds tokens are drawn in the order of their ids.
+std::int32_t sorted_draw(const nn::SamplerOptions& options, const std::vector<float>& logits,
+                         std::mt19937_64& bits) {
+  struct Token {
+    double weight;
+    float logit;
+    std::int32_t id;
+  };
+  std::vector<Token> tokens;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isnan(logits[i])) tokens.push_back({0, logits[i], static_cast<std::int32_t>(i)});
+  }
+  const auto by_logit = [](const Token& a, const Token& b) { return a.logit > b.logit; };
+  const float peak = std::min_element(tokens.begin(), tokens.end(), by_logit)->logit;
+  if (options.top_k > 0 || options.top_p < 1 || options.min_p > 0) {
+    std::stable_sort(tokens.begin(), tokens.end(), by_logit);
+  }
+  if (options.top_k > 0) {
+    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(options.top_k)));
+  }
+  double total = 0;
+  for (Token& token : tokens) {
+    const double distance = static_cast<double>(token.logit) - static_cast<double>(peak);
+    total += token.weight = std::exp(distance / options.temperature);
+  }
+  std::size_t count = 0;
+  double kept = 0;
+  while (count < tokens.size() &&
+         (count == 0 || (kept < options.top_p * total && tokens[count].weight >= options.min_p))) {
+    kept += tokens[count++].weight;
+  }
+  double draw = static_cast<double>(bits() >> 11) * 0x1p-53 * kept;
+  std::size_t i = 0;
+  while (i + 1 < count && draw >= tokens[i].weight) draw -= tokens[i++].weight;
+  return tokens[i].id;
 }
 
 }  // namespace
@@ -68,6 +107,52 @@ TEST_CASE("sampler: top-k, top-p and min-p leave out unlikely tokens") {
   CHECK(draws({.temperature = 1, .top_p = 0.75}, logits, 500).size() == 2);  // 0.5 + 0.3 reach it
   CHECK(draws({.temperature = 1, .top_p = 0.01}, logits, 500).size() == 1);
   CHECK(draws({.temperature = 1, .min_p = 0.2}, logits, 500).size() == 3);  // 0.05 < 0.2 * 0.5
+}
+
+TEST_CASE("sampler: draws are those of sorting the whole vocabulary") {
+  const unsigned seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 4);
+  const nn::SamplerOptions all_options[] = {
+      {.temperature = 1},
+      {.temperature = 0.7, .top_k = 40},
+      {.temperature = 2, .top_k = 700},
+      {.temperature = 1.5, .top_k = 4999},
+      {.temperature = 0.8, .top_p = 0.9},
+      {.temperature = 3, .top_p = 0.999999},
+      {.temperature = 1, .min_p = 0.05},
+      {.temperature = 5, .min_p = 1e-5},
+      {.temperature = 0.9, .top_k = 50, .top_p = 0.8, .min_p = 0.02},
+      {.temperature = 0.9, .top_p = 0.8, .min_p = 0.001},
+      {.temperature = 1e-30, .top_p = 0.5},
+  };
+  int draws = 0, differ = 0;
+  for (nn::SamplerOptions options : all_options) {
+    options.seed = seed;
+    Sampler sampler(options);
+    std::mt19937_64 bits(seed);
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> logits(5000);
+      for (float& logit : logits) logit = normal(random);
+      logits[static_cast<std::size_t>(i)] = nan_logit;
+      logits[static_cast<std::size_t>(i) + 1] = -std::numeric_limits<float>::infinity();
+      logits[static_cast<std::size_t>(i) + 2] = logits[static_cast<std::size_t>(i) + 3];
+      const std::int32_t got = sampler.sample(logits, {});
+      ++draws;
+      if (got != sorted_draw(options, logits, bits)) ++differ;
+    }
+  }
+  // Weights differ in the seventh digit, and so do the numbers at which one token follows another.
+  CAPTURE(draws);
+  CHECK(differ <= 8);
+}
+
+TEST_CASE("sampler: a logit without end wins") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Sampler sampler({.temperature = 1, .top_p = 0.9});
+  CHECK(sampler.sample(std::vector<float>{1, infinity, 2, infinity}, {}) == 1);
+  expect_error(Errc::bad_input, [&] { sampler.sample(std::vector<float>{nan_logit}, {}); });
 }
 
 TEST_CASE("sampler: the repetition penalty makes seen tokens less likely") {

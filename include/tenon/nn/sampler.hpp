@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tenon::nn {
@@ -30,9 +31,19 @@ class Sampler {
   std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
 
  private:
+  std::span<const float> penalized(std::span<const float> logits,
+                                   std::span<const std::int32_t> history);
+  /// What reaches `bound`, to candidates_: the largest first, equal ones by id.
+  void collect(std::span<const float> values, float bound);
+  /// Of the candidates, which hold weights, by `random` in [0, 1). `total`: the weight of all that
+  /// top-p counts.
+  std::int32_t drawn(double random, double total) const;
+  std::int32_t drawn_of_all(double draw) const;
+
   SamplerOptions options_;
   std::mt19937_64 random_;
   std::vector<std::pair<float, std::int32_t>> candidates_;
+  std::vector<float> weights_, penalized_;  // kept for their memory
 };
 
 }  // namespace tenon::nn

@@ -7,11 +7,11 @@ namespace {
 
 constexpr std::int64_t up(std::int64_t count, std::int64_t of) { return (count + of - 1) / of; }
 
-/// Tiles whose numbers, inputs and a band of outputs, stay in half of a core's own cache; no fewer
-/// than make reading the filter worth it, and no more than share its lines well.
+/// Tiles whose numbers, of inputs and of a band of outputs, stay in half of a core's own cache; no
+/// fewer than make up for reading the filter.
 std::int64_t most_tiles(std::int64_t channels, const CacheSizes& caches) {
   const std::int64_t tile_bytes = numbers * (channels + Plan::band) * 4;
-  return std::clamp<std::int64_t>(caches.level2 / 2 / tile_bytes, 14, 112);
+  return std::clamp<std::int64_t>(caches.level2 / 2 / tile_bytes, 42, 84);
 }
 
 }  // namespace
@@ -39,8 +39,11 @@ Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& cach
       channels_(up(conv.filter.channels, 16) * 16) {
   const std::int64_t least = up(tiles_, most_tiles(channels_, caches));
   const std::int64_t filter_bytes = numbers * channels_ * bands_ * band * 4;
-  // By tiles, every thread reads the whole filter; by channels, it transforms the whole image.
-  const bool by_channels = threads > 1 && bands_ >= 2 * threads && filter_bytes > caches.level2;
+  // By tiles, every thread reads the whole filter; by channels, it transforms the whole image. A
+  // thread's share of the filter should stay in its cache, or meet enough tiles on its way.
+  constexpr std::int64_t enough_tiles = 20;
+  const bool by_channels = threads > 1 && bands_ >= 2 * threads && filter_bytes > caches.level2 &&
+                           tiles_ < enough_tiles * threads;
   if (by_channels) {
     parts_ = threads;
     blocks_ = least;

@@ -1,6 +1,7 @@
 #pragma once
 
 // Depthwise convolution of f32 images. Included after a simd_*.hpp.
+#include "depthwise_3x3.hpp"
 #include "depthwise_body.hpp"
 #include "kernels.hpp"
 #include "window_taps.hpp"
@@ -46,6 +47,9 @@ struct DepthwiseF32 {
 };
 
 void run_depthwise(const DepthwiseJob& job, const Part& part) noexcept {
+  if (is_3x3(job)) {
+    return job.columns.stride == 1 ? depthwise_3x3<1>(job, part) : depthwise_3x3<2>(job, part);
+  }
   depthwise<DepthwiseF32>(job, part);
 }
 

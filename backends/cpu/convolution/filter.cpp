@@ -1,6 +1,7 @@
 #include "filter.hpp"
 
 #include "../thread_pool.hpp"
+#include "winograd/filter.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -19,6 +20,12 @@ void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int
     // By outputs outermost: a file's filter is read in its own order.
     for (std::int64_t o = 0; o < count; ++o) {
       for (std::int64_t c = 0; c < shape.channels; ++c) {
+        if (shape.form == FilterForm::winograd) {
+          const std::byte* from = w.data + (output + o) * w.strides[0] + c * w.strides[1];
+          winograd::transform_filter({from, w.strides[2], w.strides[3]}, to + c * 16 + o,
+                                     shape.channels * 16);
+          continue;
+        }
         for (std::int64_t r = 0; r < shape.rows; ++r) {
           const std::byte* from =
               w.data + (output + o) * w.strides[0] + c * w.strides[1] + r * w.strides[2];

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../matmul/aligned_buffer.hpp"
+#include "winograd/winograd.hpp"
 
 #include <tenon/host_view.hpp>
 #include <tenon/shape.hpp>
@@ -9,10 +10,17 @@
 
 namespace tenon::cpu {
 
+/// What a packed filter holds for an output and a channel.
+enum class FilterForm : std::uint8_t {
+  taps,      ///< itself
+  winograd,  ///< 3 by 3 taps, transformed (winograd/winograd.hpp)
+};
+
 /// Sizes of a convolution's filter w[outputs][channels][rows][columns], the outputs in `groups`
-/// groups.
+/// groups, and how it is packed.
 struct FilterShape {
   std::int64_t outputs, channels, rows, columns, groups;
+  FilterForm form = FilterForm::taps;
 
   friend bool operator==(const FilterShape&, const FilterShape&) noexcept = default;
   Shape file_shape() const { return Shape({outputs, channels, rows, columns}, DType::f32); }
@@ -23,15 +31,19 @@ struct FilterShape {
   }
   std::int64_t packed_groups() const noexcept { return is_depthwise() ? 1 : groups; }
   std::int64_t group_panels() const noexcept { return (group_outputs() + 15) / 16; }
-  std::int64_t panel_elements() const noexcept { return channels * rows * columns * 16; }
+  /// For an output and a channel.
+  std::int64_t numbers() const noexcept {
+    return form == FilterForm::winograd ? winograd::numbers : rows * columns;
+  }
+  std::int64_t panel_elements() const noexcept { return channels * numbers() * 16; }
   std::int64_t packed_elements() const noexcept {
     return packed_groups() * group_panels() * panel_elements();
   }
 };
 
 /// The filter as the kernels read it: for each group panels of 16 outputs, in each [tap row][tap
-/// column][channel][16], the rest of the last panel zeros. Packs this thread's share of the panels;
-/// `w` is f32 of any strides, `packed` holds `packed_elements`.
+/// column][channel][16] or [number][channel][16], the rest of the last panel zeros. Packs this
+/// thread's share of the panels; `w` is f32 of any strides, `packed` holds `packed_elements`.
 void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int thread,
                  int threads) noexcept;
 

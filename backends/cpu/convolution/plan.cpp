@@ -76,10 +76,11 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
     return;
   }
   const std::int64_t parts = std::max<std::int64_t>(image_size / caches.cached, 1);
+  const std::int64_t images = std::max<std::int64_t>(grid.images, 1);
   if (by_columns) {
-    grid.column_parts = rounded(parts / grid.images, (grid.columns + 13) / 14);
+    grid.column_parts = rounded(parts / images, (grid.columns + 13) / 14);
   } else {
-    grid.row_parts = rounded((parts + grid.images - 1) / grid.images, grid.rows);
+    grid.row_parts = rounded((parts + images - 1) / images, grid.rows);
   }
 }
 

@@ -1,9 +1,11 @@
-// Convolutions: products of patches with a packed filter, and depthwise ones. Both read images with
-// their channels last; one that lies otherwise is laid into scratch memory first.
+// Convolutions: by Winograd's filtering where that is faster, products of patches with a packed
+// filter, and depthwise ones. All read images with their channels last; one that lies otherwise is
+// laid into scratch memory first.
 #include "../convolution/convolution.hpp"
-#include "../convolution/lay_in.hpp"
+#include "../convolution/laid_image.hpp"
 #include "../convolution/layout.hpp"
 #include "../convolution/plan.hpp"
+#include "../convolution/winograd/task.hpp"
 #include "../task.hpp"
 #include "image_task.hpp"
 
@@ -14,39 +16,11 @@
 namespace tenon::cpu {
 namespace {
 
-/// Brings the image of a convolution into the order that kernels read, with the zeros beside it.
-class LayInTask final : public Task {
- public:
-  LayInTask(const Convolution& conv, std::int64_t width, std::int64_t offset)
-      : conv_(conv), width_(width), offset_(offset) {}
-
-  void run(const TaskContext& context) const noexcept override {
-    const Shape& shape = conv_.x.shape;
-    const std::int64_t rows = shape[2];
-    LayIn job{{}, shape[3], shape[1], conv_.columns.before, width_, nullptr};
-    auto* to = reinterpret_cast<float*>(context.scratch(offset_));
-    Range range = context.share(shape[0] * rows);
-    while (range.begin < range.end) {
-      const std::int64_t image = range.begin / rows, first = range.begin % rows;
-      const std::int64_t last = std::min(rows, first + range.end - range.begin);
-      job.x = moved(image_of(conv_.x, context.pointer<const float>(conv_.x)),
-                    image * (conv_.x.strides[0] / 4));
-      job.to = to + image * rows * width_ * shape[1];
-      lay_in(job, first, last);
-      range.begin += last - first;
-    }
-  }
-
- private:
-  Convolution conv_;
-  std::int64_t width_, offset_;
-};
-
 class ConvTask final : public Task {
  public:
   ConvTask(const Step& step, Compiler& compiler)
       : conv_(Convolution::of(step)), filter_(conv_, compiler), plan_(conv_) {
-    lay_in_image(compiler);
+    if (needs_laid_image()) image_ = LaidImage::ask(conv_, plan_, compiler);
     plan_.flatten(conv_);
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 17, .large = 1 << 18});
   }
@@ -54,9 +28,7 @@ class ConvTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const Convolution& c = conv_;
     const float* filter = filter_.at(context);
-    const float* x = laid_offset_ < 0
-                         ? context.pointer<const float>(c.x)
-                         : reinterpret_cast<const float*>(context.scratch(laid_offset_));
+    const float* x = image_.at(context, c.x);
     const float* bias = c.bias ? context.pointer<const float>(*c.bias) : nullptr;
     const float* residual = c.residual ? context.pointer<const float>(*c.residual) : nullptr;
     auto* y = context.pointer<float>(c.y);
@@ -95,26 +67,17 @@ class ConvTask final : public Task {
   }
 
  private:
-  /// Decides where the kernel reads the image.
-  void lay_in_image(Compiler& compiler) {
-    const Shape& shape = conv_.x.shape;
+  bool needs_laid_image() const {
     const bool steps_over =
         !conv_.filter.is_depthwise() &&
-        (!reaches_out_at_ends_only(conv_.columns) || shape[1] > most_zero_channels);
-    if (has_channels_last(conv_.x) && !steps_over) return;
-    const std::int64_t width = ConvolutionPlan::laid_width(conv_.columns);
-    const std::int64_t bytes = shape[0] * shape[2] * width * shape[1] * 4;
-    const Operand reads[] = {conv_.x, conv_.w};
-    laid_offset_ = compiler.shared_table(
-        OpInstance(conv_.op), reads, bytes,
-        [&](std::int64_t offset) { return std::make_unique<LayInTask>(conv_, width, offset); });
-    plan_.lay_in(conv_, width);
+        (!reaches_out_at_ends_only(conv_.columns) || conv_.x.shape[1] > most_zero_channels);
+    return !has_channels_last(conv_.x) || steps_over;
   }
 
   Convolution conv_;
   FilterSource filter_;
   ConvolutionPlan plan_;
-  std::int64_t laid_offset_ = -1;
+  LaidImage image_ = LaidImage::in_place();
 };
 
 std::optional<std::string> refuses(const Step& step) {
@@ -126,6 +89,7 @@ std::optional<std::string> refuses(const Step& step) {
 }
 
 std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
+  if (auto task = winograd::make_task(Convolution::of(step), compiler)) return task;
   return std::make_unique<ConvTask>(step, compiler);
 }
 

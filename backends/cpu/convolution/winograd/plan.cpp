@@ -1,0 +1,63 @@
+#include "plan.hpp"
+
+#include "../../kernels/image_task.hpp"
+
+namespace tenon::cpu::winograd {
+namespace {
+
+constexpr std::int64_t up(std::int64_t count, std::int64_t of) { return (count + of - 1) / of; }
+
+/// Tiles whose numbers, of inputs and of a band of outputs, stay in half of a core's own cache; no
+/// fewer than make up for reading the filter.
+std::int64_t most_tiles(std::int64_t channels, const CacheSizes& caches) {
+  const std::int64_t tile_bytes = numbers * (channels + Plan::band) * 4;
+  return std::clamp<std::int64_t>(caches.level2 / 2 / tile_bytes, 42, 84);
+}
+
+}  // namespace
+
+bool can_run(const Convolution& conv) noexcept {
+  const auto fits = [](const WindowAxis& axis) {
+    return axis.taps == 3 && axis.stride == 1 && axis.dilation == 1;
+  };
+  return fits(conv.rows) && fits(conv.columns) && conv.filter.groups == 1;
+}
+
+bool pays(const Convolution& conv) noexcept {
+  // Fewer tiles than this would wait for the filter, which is four times as large as it was.
+  constexpr std::int64_t least_tiles = 16;
+  const std::int64_t tiles =
+      conv.y.shape[0] * up(conv.rows.outputs, tile) * up(conv.columns.outputs, tile);
+  return conv.filter.channels >= 32 && conv.filter.outputs >= 32 && tiles >= least_tiles;
+}
+
+Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& caches)
+    : rows_(up(conv.rows.outputs, tile)),
+      columns_(up(conv.columns.outputs, tile)),
+      tiles_(conv.y.shape[0] * rows_ * columns_),
+      bands_(up(conv.filter.outputs, band)),
+      channels_(up(conv.filter.channels, 16) * 16) {
+  const std::int64_t least = up(tiles_, most_tiles(channels_, caches));
+  const std::int64_t filter_bytes = numbers * channels_ * bands_ * band * 4;
+  // By tiles, every thread reads the whole filter; by channels, it transforms the whole image. A
+  // thread's share of the filter should stay in its cache, or meet enough tiles on its way.
+  constexpr std::int64_t enough_tiles = 20;
+  const bool by_channels = threads > 1 && bands_ >= 2 * threads && filter_bytes > caches.level2 &&
+                           tiles_ < enough_tiles * threads;
+  if (by_channels) {
+    parts_ = threads;
+    blocks_ = least;
+  } else {
+    blocks_ = std::min(up(least, threads) * threads, tiles_);
+  }
+  blocks_ = std::max<std::int64_t>(blocks_, 1);
+  block_ = up(tiles_, blocks_);
+}
+
+Plan::Run Plan::run(std::int64_t first, std::int64_t last) const noexcept {
+  const std::int64_t column = first % columns_, line = first / columns_;
+  return {line / rows_,
+          {line % rows_ * tile, column * tile, std::min(columns_ - column, last - first)}};
+}
+
+}  // namespace tenon::cpu::winograd

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "../../cache_sizes.hpp"
+#include "../../thread_pool.hpp"
+#include "../convolution.hpp"
+#include "winograd.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tenon::cpu::winograd {
+
+/// Whether a convolution can go this way at all.
+bool can_run(const Convolution& conv) noexcept;
+/// Whether it is the faster one. Depends on sizes alone, never on threads.
+bool pays(const Convolution& conv) noexcept;
+
+/// How the work of a convolution is divided: items are blocks of tiles times parts of the channels
+/// of the output.
+class Plan {
+ public:
+  static constexpr std::int64_t band = 32;  ///< channels of the output at a time
+
+  Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& caches);
+
+  std::int64_t items() const noexcept { return blocks_ * parts_; }
+  /// Tiles are counted through the images, row by row.
+  Range tiles(std::int64_t item) const noexcept {
+    return split(tiles_, static_cast<int>(item % blocks_), static_cast<int>(blocks_));
+  }
+  Range bands(std::int64_t item) const noexcept {
+    return split(bands_, static_cast<int>(item / blocks_), static_cast<int>(parts_));
+  }
+
+  /// Tiles of one row from tile `first` on, not beyond `last`.
+  struct Run {
+    std::int64_t image;
+    TileRun tiles;
+  };
+  Run run(std::int64_t first, std::int64_t last) const noexcept;
+
+  /// A thread's memory while it works on an item: steps from one of a tile's numbers to the next,
+  /// in elements, of the inputs and of a band of the outputs; inputs lie first.
+  std::int64_t channels() const noexcept { return channels_; }  ///< filled up to 16
+  std::int64_t input_number() const noexcept { return block_ * channels_; }
+  std::int64_t output_number() const noexcept { return block_ * band; }
+  std::int64_t working_bytes() const noexcept {
+    return numbers * (input_number() + output_number()) * 4;
+  }
+
+ private:
+  std::int64_t rows_, columns_;  // of tiles in an image
+  std::int64_t tiles_, bands_, channels_;
+  std::int64_t blocks_ = 1, parts_ = 1;
+  std::int64_t block_ = 0;  // tiles in the largest
+};
+
+}  // namespace tenon::cpu::winograd

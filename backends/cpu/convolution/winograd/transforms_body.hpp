@@ -1,0 +1,175 @@
+#pragma once
+
+// Both transforms of F(4x4, 3x3), a vector of channels at a time: first along the columns of a
+// tile, then along its rows. Included after a simd_*.hpp.
+#include "../window_taps.hpp"
+#include "winograd.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+namespace wg = winograd;
+
+struct Six {
+  Float at[6];
+};
+struct Four {
+  Float at[4];
+};
+
+TENON_INLINE Float constant(const float& value) { return Simd::broadcast(&value); }
+
+/// B'd along one axis.
+TENON_INLINE Six input_line(const Six& d) {
+  static constexpr float a = wg::point_a, b = wg::point_b, minus_a = -a, minus_b = -b;
+  static constexpr float minus_a2 = -a * a, minus_b2 = -b * b;
+  static constexpr float sum = -(a * a + b * b), product = a * a * b * b;
+  const auto times = [](const float& k, Float x, Float plus) {
+    return Simd::fma(constant(k), x, plus);
+  };
+  const Float even_a = times(minus_b2, d.at[2], d.at[4]), odd_a = times(minus_b2, d.at[1], d.at[3]);
+  const Float even_b = times(minus_a2, d.at[2], d.at[4]), odd_b = times(minus_a2, d.at[1], d.at[3]);
+  return {{times(product, d.at[0], times(sum, d.at[2], d.at[4])), times(a, odd_a, even_a),
+           times(minus_a, odd_a, even_a), times(b, odd_b, even_b), times(minus_b, odd_b, even_b),
+           times(product, d.at[1], times(sum, d.at[3], d.at[5]))}};
+}
+
+/// A'm along one axis.
+TENON_INLINE Four output_line(const Six& m) {
+  static constexpr float a = wg::point_a, b = wg::point_b, a2 = a * a, b2 = b * b, a3 = a * a * a,
+                         b3 = b * b * b;
+  const Float even_a = Simd::add(m.at[1], m.at[2]), odd_a = Simd::sub(m.at[1], m.at[2]);
+  const Float even_b = Simd::add(m.at[3], m.at[4]), odd_b = Simd::sub(m.at[3], m.at[4]);
+  const auto both = [](const float& k, Float x, const float& l, Float y) {
+    return Simd::fma(constant(k), x, Simd::mul(constant(l), y));
+  };
+  return {{Simd::add(m.at[0], Simd::add(even_a, even_b)), both(a, odd_a, b, odd_b),
+           both(a2, even_a, b2, even_b),
+           Simd::fma(constant(a3), odd_a, Simd::fma(constant(b3), odd_b, m.at[5]))}};
+}
+
+/// `inside`: all that the tile reads lies in the image.
+template <bool inside>
+TENON_INLINE void input_tile(const wg::InputJob& job, std::int64_t row, std::int64_t column,
+                             float* to) {
+  const auto is_inside = [](const WindowAxis& axis, std::int64_t at) {
+    return inside || (at >= 0 && at < axis.inputs);
+  };
+  const float* const from = job.x.at + row * job.x.row + column * job.x.column;
+  for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
+    const std::int64_t count = job.channels - channel;
+    Six lines[wg::side];  // by row, along the columns
+#pragma GCC unroll 6
+    for (int j = 0; j < wg::side; ++j) {
+      Six d;
+#pragma GCC unroll 6
+      for (int i = 0; i < wg::side; ++i) {
+        const bool is_read = is_inside(job.rows, row + i) && is_inside(job.columns, column + j);
+        d.at[i] = is_read ? load_channels(from + i * job.x.row + j * job.x.column + channel, count)
+                          : Simd::zero_float();
+      }
+      const Six v = input_line(d);
+#pragma GCC unroll 6
+      for (int i = 0; i < wg::side; ++i) lines[i].at[j] = v.at[i];
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < wg::side; ++i) {
+      const Six v = input_line(lines[i]);
+#pragma GCC unroll 6
+      for (int j = 0; j < wg::side; ++j) {
+        Simd::store_float(to + (i * wg::side + j) * job.number + channel, v.at[j]);
+      }
+    }
+  }
+}
+
+void winograd_input(const wg::InputJob& job, const wg::TileRun& run) noexcept {
+  const std::int64_t row = run.row - job.rows.before;
+  for (std::int64_t t = 0; t < run.count; ++t) {
+    const std::int64_t column = run.column + t * wg::tile - job.columns.before;
+    const bool inside = row >= 0 && row + wg::side <= job.rows.inputs && column >= 0 &&
+                        column + wg::side <= job.columns.inputs;
+    float* to = job.numbers + t * job.tile;
+    inside ? input_tile<true>(job, row, column, to) : input_tile<false>(job, row, column, to);
+  }
+}
+
+/// A pixel's channels, when they do not lie side by side.
+void store_apart(const wg::OutputJob& job, std::int64_t y, std::int64_t residual, Float sum,
+                 std::int64_t count) {
+  float values[Simd::lanes];
+  Simd::store_float(values, sum);
+  const Finish& finish = job.finish;
+  for (std::int64_t c = 0; c < Simd::lanes && c < count; ++c) {
+    float value = values[c];
+    if (finish.residual.at != nullptr) {
+      value += finish.residual.at[residual + c * finish.residual.channel];
+    }
+    value = value < finish.low ? finish.low : value;
+    job.y.at[y + c * job.y.channel] = value > finish.high ? finish.high : value;
+  }
+}
+
+/// `whole`: all 4 by 4 outputs are in the image.
+template <bool whole>
+TENON_INLINE void output_tile(const wg::OutputJob& job, std::int64_t row, std::int64_t column,
+                              const float* from) {
+  const Finish& finish = job.finish;
+  const Image<const float>& residual = finish.residual;
+  const bool is_last = job.y.channel == 1 && (residual.at == nullptr || residual.channel == 1);
+  const Float low = Simd::broadcast(&finish.low), high = Simd::broadcast(&finish.high);
+  for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
+    const std::int64_t count = job.channels - channel;
+    Six lines[wg::tile];
+#pragma GCC unroll 6
+    for (int j = 0; j < wg::side; ++j) {
+      Six m;
+#pragma GCC unroll 6
+      for (int i = 0; i < wg::side; ++i) {
+        m.at[i] = Simd::load_float(from + (i * wg::side + j) * job.number + channel);
+      }
+      const Four sums = output_line(m);
+#pragma GCC unroll 4
+      for (int i = 0; i < wg::tile; ++i) lines[i].at[j] = sums.at[i];
+    }
+    const Float bias =
+        finish.bias == nullptr ? Simd::zero_float() : load_channels(finish.bias + channel, count);
+    const auto place = [&](const auto& image, int i, int j) {
+      return (row + i) * image.row + (column + j) * image.column + channel * image.channel;
+    };
+#pragma GCC unroll 4
+    for (int i = 0; i < wg::tile; ++i) {
+      if (!whole && row + i >= job.rows) break;
+      const Four sums = output_line(lines[i]);
+#pragma GCC unroll 4
+      for (int j = 0; j < wg::tile; ++j) {
+        if (!whole && column + j >= job.columns) break;
+        Float sum = Simd::add(sums.at[j], bias);
+        if (!is_last) {
+          store_apart(job, place(job.y, i, j), place(residual, i, j), sum, count);
+          continue;
+        }
+        if (residual.at != nullptr) {
+          sum = Simd::add(sum, load_channels(residual.at + place(residual, i, j), count));
+        }
+        store_channels(job.y.at + place(job.y, i, j), limited(sum, low, high), count);
+      }
+    }
+  }
+}
+
+void winograd_output(const wg::OutputJob& job, const wg::TileRun& run) noexcept {
+  for (std::int64_t t = 0; t < run.count; ++t) {
+    const std::int64_t column = run.column + t * wg::tile;
+    const bool whole = run.row + wg::tile <= job.rows && column + wg::tile <= job.columns;
+    const float* from = job.numbers + t * job.tile;
+    whole ? output_tile<true>(job, run.row, column, from)
+          : output_tile<false>(job, run.row, column, from);
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

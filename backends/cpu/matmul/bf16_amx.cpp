@@ -1,9 +1,9 @@
-// Linear layers of block types on bf16 rows, by AMX tiles: y = x W^T with products of bf16 numbers
-// summed in f32.
+// Linear layers on bf16 rows, by AMX tiles: y = x W^T with products of bf16 numbers summed in f32.
 //
-// A scale per 32 elements would make integer tiles stop for a rescaling after every instruction.
-// Widening the weights to bf16 once per block of rows costs less, keeps the sums in the tiles, and
-// is closer to the f32 result than eight-bit activations are.
+// Weights of bf16 lie in their panels as tiles. Others are widened, or rounded, to such first: of
+// block types, a scale per 32 elements would make integer tiles stop for a rescaling after every
+// instruction. Widening the weights to bf16 once per block of rows costs less, keeps the sums in
+// the tiles, and is closer to the f32 result than eight-bit activations are.
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
@@ -62,21 +62,12 @@ void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t firs
   }
 }
 
-/// Sixteen-bit weights: rows 2 i and 2 i + 1 of k, side by side.
-template <DType dtype>
-void interleave_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
-                      std::uint16_t* out) {
+/// f16: rows 2 i and 2 i + 1 of k, side by side.
+void round_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
+                 std::uint16_t* out) {
   const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
   for (std::int64_t k = first; k < last; k += 2, out += 32) {
-    const std::uint16_t* even = in + 16 * k;
-    if constexpr (dtype == DType::f16) {
-      Simd::store(out, pair(Simd::load_f16(even), Simd::load_f16(even + 16)));
-    } else {
-      const auto widened = [](const std::uint16_t* p) {
-        return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-      };
-      Simd::store(out, _mm512_or_si512(widened(even), _mm512_slli_epi32(widened(even + 16), 16)));
-    }
+    Simd::store(out, pair(Simd::load_f16(in + 16 * k), Simd::load_f16(in + 16 * k + 16)));
   }
 }
 
@@ -84,9 +75,7 @@ void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t firs
                  std::int64_t last, std::uint16_t* out) {
   switch (job.dtype) {
     case DType::f16:
-      return interleave_panel<DType::f16>(panel, first, last, out);
-    case DType::bf16:
-      return interleave_panel<DType::bf16>(panel, first, last, out);
+      return round_panel(panel, first, last, out);
     case DType::q4_0:
       return widen_panel<DType::q4_0>(job, panel, first, last, out);
     case DType::q4_1:
@@ -116,6 +105,38 @@ void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t firs
   }
 }
 
+/// Elements [first, last) of k of one panel, or of two where `two`, as tiles.
+Tiles weight_tiles(const LinearJob& job, const std::byte* panel, bool two, std::int64_t first,
+                   std::int64_t last, TileScratch& scratch) {
+  if (job.dtype == DType::bf16) {
+    return {reinterpret_cast<const std::uint16_t*>(panel) + 16 * first,
+            two ? static_cast<std::int64_t>(job.panel_bytes / sizeof(std::uint16_t)) : 0};
+  }
+  widen_panel(job, panel, first, last, scratch.weights);
+  if (two) widen_panel(job, panel + job.panel_bytes, first, last, scratch.weights + 16 * stretch);
+  return {scratch.weights, two ? 16 * stretch : 0};
+}
+
+/// Asks for bytes to come, evenly over the steps of a loop.
+class Asking {
+ public:
+  /// [begin, end), within `steps` steps.
+  Asking(const std::byte* begin, const std::byte* end, std::int64_t steps)
+      : next_(begin), end_(end), at_once_(64 * ((end - begin + 64 * steps - 1) / (64 * steps))) {}
+
+  TENON_INLINE void operator()() {
+    if (next_ >= end_) return;
+    for (const std::byte* stop = next_ + at_once_; next_ < stop; next_ += 64) {
+      __builtin_prefetch(next_, 0, 2);
+    }
+  }
+
+ private:
+  const std::byte* next_;
+  const std::byte* end_;
+  std::int64_t at_once_;
+};
+
 }  // namespace
 
 void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
@@ -123,21 +144,33 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
   _tile_loadconfig(&tile_configuration);
   const std::int64_t row_block = job.inputs / 32 * tile_elements;
   const std::int64_t rows = block.last_row - block.first_row;
+  const std::int64_t panels = (job.outputs + 15) / 16;
+  // Weights that lie as tiles need no memory of their own, and their sums stay in tiles for all of
+  // k.
+  const std::int64_t at_once = job.dtype == DType::bf16 ? job.inputs : stretch;
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += 2) {
-    const std::byte* first = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
+    const std::byte* panel = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
     const bool two = p + 1 < block.last_panel;
-    for (std::int64_t k = 0; k == 0 || k < job.inputs; k += stretch) {
-      const std::int64_t last = smaller(k + stretch, job.inputs);
-      widen_panel(job, first, k, last, scratch.weights);
+    // The panels that follow come from memory meanwhile, those of the next block too: it most
+    // likely is this thread's.
+    const std::int64_t next = smaller(p + 2, panels), after = smaller(p + 4, panels);
+    const std::int64_t steps = job.inputs / 32 * ((rows + 31) / 32) + 1;
+    Asking ask(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
+               job.panels + static_cast<std::size_t>(after) * job.panel_bytes, steps);
+    for (std::int64_t k = 0; k == 0 || k < job.inputs; k += at_once) {
+      const std::int64_t last = smaller(k + at_once, job.inputs);
       // A single panel is multiplied twice; its second result is not read.
-      const std::int64_t w_step = two ? 16 * stretch : 0;
-      if (two) widen_panel(job, first + job.panel_bytes, k, last, scratch.weights + w_step);
+      const Tiles w = weight_tiles(job, panel, two, k, last, scratch);
       for (std::int64_t r = 0; r < rows; r += 32) {
         const std::int64_t row = block.first_row + r;
         const std::int64_t count = smaller(32, rows - r);
-        float* sums = job.inputs <= stretch ? scratch.sums : scratch.sums + r * 32;
-        const std::uint16_t* x = job.tiles + row / 16 * row_block + k / 32 * tile_elements;
-        tile_32x32(x, row_block, scratch.weights, w_step, (last - k) / 32, k != 0, sums, 32);
+        float* sums = job.inputs <= at_once ? scratch.sums : scratch.sums + r * 32;
+        const Tiles x{job.tiles + row / 16 * row_block + k / 32 * tile_elements, row_block};
+        if (count > 16) {
+          tile_product<2>(x, w, (last - k) / 32, k != 0, sums, 32, ask);
+        } else {
+          tile_product<1>(x, w, (last - k) / 32, k != 0, sums, 32, ask);
+        }
         if (last < job.inputs) continue;
         write_rows(job, p, row, count, sums, 32);
         if (two) write_rows(job, p + 1, row, count, sums + 16, 32);
@@ -148,27 +181,17 @@ void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
   _tile_release();
 }
 
-void round_rows(const float* x, std::int64_t stride, std::int64_t count, std::int64_t inputs,
-                std::uint16_t* tiles) noexcept {
-  // A few tiles at a time: lines of one tile follow one another, those of a row's tiles lie apart.
-  constexpr std::int64_t at_once = 4 * 32;
-  const std::int64_t row_block = inputs / 32 * tile_elements;
-  for (std::int64_t half = 0; half < 32; half += 16) {
-    std::uint16_t* const out = tiles + half / 16 * row_block;
-    for (std::int64_t first = 0; first < inputs; first += at_once) {
-      const std::int64_t last = smaller(first + at_once, inputs);
-      for (std::int64_t r = 0; r < 16; ++r) {
-        const float* row = x + (half + r) * stride;
-        std::uint16_t* to = out + first / 32 * tile_elements + r * 32;
-        for (std::int64_t k = first; k < last; k += 32, to += tile_elements) {
-          __m512i rounded = _mm512_setzero_si512();
-          if (half + r < count) {
-            rounded = reinterpret_cast<__m512i>(
-                _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + k + 16), _mm512_loadu_ps(row + k)));
-          }
-          Simd::store(to, rounded);
-        }
+void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) noexcept {
+  for (std::int64_t r = 0; r < 16; ++r) {
+    const float* row = job.x + r * job.stride;
+    std::uint16_t* to = job.tiles + first / 32 * tile_elements + r * 32;
+    for (std::int64_t k = first; k < last; k += 32, to += tile_elements) {
+      __m512i rounded = _mm512_setzero_si512();
+      if (r < job.rows) {
+        rounded = reinterpret_cast<__m512i>(
+            _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + k + 16), _mm512_loadu_ps(row + k)));
       }
+      Simd::store(to, rounded);
     }
   }
 }

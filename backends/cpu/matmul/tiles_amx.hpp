@@ -24,21 +24,27 @@ TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
 }
 
-/// sums[32][32] (+)= 32 rows of x times 32 columns of w, over `steps` groups of 32 elements of k.
-///
-/// x and w are sequences of tiles along k. Rows 16 to 31 of x follow `x_step` elements after rows 0
-/// to 15, columns 16 to 31 of w likewise; rows of the sums are `stride` floats apart.
-TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
-                             std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums,
-                             std::int64_t stride) {
+/// A factor as tiles: rows (or columns) 16 to 31 follow `step` elements after rows 0 to 15.
+struct Tiles {
+  const std::uint16_t* at;
+  std::int64_t step;
+};
+
+/// sums[16 * row_blocks][32] (+)= rows of x times 32 columns of w, over `steps` groups of 32
+/// elements of k, with a call of `each_step` for each. Rows of the sums are `stride` floats apart.
+template <int row_blocks, class EachStep>
+TENON_INLINE void tile_product(const Tiles& x, const Tiles& w, std::int64_t steps, bool accumulate,
+                               float* sums, std::int64_t stride, EachStep&& each_step) {
   const std::int64_t sum_stride = stride * static_cast<std::int64_t>(sizeof(float));
   float* lower = sums + 16 * stride;
   finish_writes();
   if (accumulate) {
     _tile_loadd(0, sums, sum_stride);
     _tile_loadd(1, sums + 16, sum_stride);
-    _tile_loadd(2, lower, sum_stride);
-    _tile_loadd(3, lower + 16, sum_stride);
+    if constexpr (row_blocks == 2) {
+      _tile_loadd(2, lower, sum_stride);
+      _tile_loadd(3, lower + 16, sum_stride);
+    }
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -46,19 +52,30 @@ TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const 
     _tile_zero(3);
   }
   for (std::int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(4, x + s * tile_elements, 64);
-    _tile_loadd(6, w + s * tile_elements, 64);
+    each_step();
+    _tile_loadd(4, x.at + s * tile_elements, 64);
+    _tile_loadd(6, w.at + s * tile_elements, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, w + w_step + s * tile_elements, 64);
+    _tile_loadd(7, w.at + w.step + s * tile_elements, 64);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, x + x_step + s * tile_elements, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if constexpr (row_blocks == 2) {
+      _tile_loadd(5, x.at + x.step + s * tile_elements, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
   }
   _tile_stored(0, sums, sum_stride);
   _tile_stored(1, sums + 16, sum_stride);
-  _tile_stored(2, lower, sum_stride);
-  _tile_stored(3, lower + 16, sum_stride);
+  if constexpr (row_blocks == 2) {
+    _tile_stored(2, lower, sum_stride);
+    _tile_stored(3, lower + 16, sum_stride);
+  }
+}
+
+/// sums[32][32] (+)= 32 rows of x times 32 columns of w.
+TENON_INLINE void tile_32x32(const Tiles& x, const Tiles& w, std::int64_t steps, bool accumulate,
+                             float* sums, std::int64_t stride) {
+  tile_product<2>(x, w, steps, accumulate, sums, stride, [] {});
 }
 
 }  // namespace

@@ -17,13 +17,16 @@
 namespace tenon::cpu::amx {
 namespace {
 
-// Elements of k between visits to the sums. Sums stay in tiles for all of k unless K is larger;
-// from level-two cache the widened weights come as fast as the tiles take them.
-constexpr std::int64_t stretch = 2048;
+// Elements of k that two panels are multiplied for before the sums move on to other rows: weights
+// of a stretch stay in level-one cache meanwhile. From level two, both factors of a product come
+// more slowly than tiles could take them; one of them, with the sums, does not.
+constexpr std::int64_t stretch = 256, longest_stretch = 384;
 
 struct TileScratch {
-  alignas(64) std::uint16_t weights[2 * 16 * stretch];  // two panels, tiles of 32 elements of k
+  alignas(
+      64) std::uint16_t weights[2 * 16 * longest_stretch];  // two panels, tiles of 32 elements of k
   alignas(64) float sums[max_tile_rows * 32];
+  alignas(64) float done[2][32 * 32];
 };
 
 /// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
@@ -113,8 +116,9 @@ Tiles weight_tiles(const LinearJob& job, const std::byte* panel, bool two, std::
             two ? static_cast<std::int64_t>(job.panel_bytes / sizeof(std::uint16_t)) : 0};
   }
   widen_panel(job, panel, first, last, scratch.weights);
-  if (two) widen_panel(job, panel + job.panel_bytes, first, last, scratch.weights + 16 * stretch);
-  return {scratch.weights, two ? 16 * stretch : 0};
+  if (two)
+    widen_panel(job, panel + job.panel_bytes, first, last, scratch.weights + 16 * longest_stretch);
+  return {scratch.weights, two ? 16 * longest_stretch : 0};
 }
 
 /// Asks for bytes to come, evenly over the steps of a loop.
@@ -137,47 +141,139 @@ class Asking {
   std::int64_t at_once_;
 };
 
+/// The same for lines of y that are to be written: those of two panels in each row.
+class AskingRows {
+ public:
+  AskingRows(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
+      : next_(y), stride_(stride), left_(rows), at_once_((rows + steps - 1) / steps) {}
+
+  TENON_INLINE void operator()() {
+    for (std::int64_t i = 0; i < at_once_ && left_ > 0; ++i, --left_, next_ += stride_) {
+      __builtin_prefetch(next_, 1);
+      __builtin_prefetch(next_ + 16, 1);
+    }
+  }
+
+ private:
+  float* next_;
+  std::int64_t stride_, left_, at_once_;
+};
+
+/// Two panels, or the last one.
+struct PanelPair {
+  std::int64_t first;
+  bool two, whole;  ///< whole: 32 columns
+};
+
+/// Products of rows and pairs of panels, and what becomes of their sums.
+class TileProducts {
+ public:
+  TileProducts(const LinearJob& job, TileScratch& scratch)
+      : job_(job), without_bias_(job), scratch_(scratch) {
+    without_bias_.bias = nullptr;
+  }
+
+  /// Up to 32 rows by elements [first, last) of k; `sums` hold those of the elements before and,
+  /// unless these are the last, of these.
+  template <class EachStep>
+  void multiply(std::int64_t row, std::int64_t count, const PanelPair& panels, std::int64_t first,
+                std::int64_t last, const Tiles& w, float* sums, const EachStep& each_step) {
+    const std::int64_t row_block = job_.inputs / 32 * tile_elements;
+    const std::int64_t steps = (last - first) / 32;
+    const Tiles x{job_.tiles + row / 16 * row_block + first / 32 * tile_elements, row_block};
+    const bool done = last == job_.inputs;
+    const bool plain = panels.whole && count % 16 == 0 && job_.residual == nullptr &&
+                       job_.activation.run == nullptr;
+    float* y = job_.y + row * job_.y_stride + 16 * panels.first;
+    SumsPlace place{sums, 32, sums, 32};
+    if (first == 0) place.from = nullptr;
+    if (first == 0 && panels.whole && job_.bias != nullptr) {
+      place.from = job_.bias + 16 * panels.first;
+      place.from_stride = 0;
+    }
+    if (done && plain) {
+      place.to = y;
+      place.to_stride = job_.y_stride;
+    } else if (done) {
+      place.to = scratch_.done[turn_];
+    }
+    AskingRows ask_rows(y, job_.y_stride, done ? count : 0, steps + 1);
+    const auto asking_step = [&] {
+      each_step();
+      ask_rows();
+    };
+    if (count > 16) {
+      tile_product<2>(x, w, steps, place, asking_step);
+    } else {
+      tile_product<1>(x, w, steps, place, asking_step);
+    }
+    if (!done) return;
+    finish();
+    if (!plain) {
+      waiting_ = {row, count, panels};
+      turn_ = 1 - turn_;
+    }
+  }
+
+  /// Writes the sums that wait to y, with what is added to them. Those of a product wait for the
+  /// next one: vectors cannot be loaded from what a tile has just stored before it is in the cache.
+  void finish() {
+    const auto [row, count, panels] = waiting_;
+    if (count == 0) return;
+    const float* sums = scratch_.done[1 - turn_];
+    const LinearJob& job = panels.whole ? without_bias_ : job_;
+    write_rows(job, panels.first, row, count, sums, 32);
+    if (panels.two) write_rows(job, panels.first + 1, row, count, sums + 16, 32);
+    activate(job, panels.first, panels.two ? 2 : 1, row, count);
+    waiting_.count = 0;
+  }
+
+ private:
+  struct Waiting {
+    std::int64_t row, count;
+    PanelPair panels;
+  };
+
+  const LinearJob& job_;
+  LinearJob without_bias_;
+  TileScratch& scratch_;
+  Waiting waiting_{};
+  int turn_ = 0;  ///< the next of scratch_.done
+};
+
 }  // namespace
 
 void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
   TileScratch scratch;
+  TileProducts products(job, scratch);
   _tile_loadconfig(&tile_configuration);
-  const std::int64_t row_block = job.inputs / 32 * tile_elements;
   const std::int64_t rows = block.last_row - block.first_row;
   const std::int64_t panels = (job.outputs + 15) / 16;
-  // Weights that lie as tiles need no memory of their own, and their sums stay in tiles for all of
-  // k.
-  const std::int64_t at_once = job.dtype == DType::bf16 ? job.inputs : stretch;
+  // Where no other rows follow, sums may as well stay.
+  const bool is_single = job.dtype == DType::bf16 && rows <= 32;
+  const bool stays = is_single || job.inputs <= longest_stretch;
+  const std::int64_t at_once = stays && job.inputs > 0 ? job.inputs : stretch;
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += 2) {
     const std::byte* panel = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
     const bool two = p + 1 < block.last_panel;
+    const PanelPair pair{p, two, two && 16 * p + 32 <= job.outputs};
     // The panels that follow come from memory meanwhile, those of the next block too: it most
     // likely is this thread's.
     const std::int64_t next = smaller(p + 2, panels), after = smaller(p + 4, panels);
-    const std::int64_t steps = job.inputs / 32 * ((rows + 31) / 32) + 1;
     Asking ask(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
-               job.panels + static_cast<std::size_t>(after) * job.panel_bytes, steps);
+               job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
+               job.inputs / 32 * ((rows + 31) / 32) + 1);
     for (std::int64_t k = 0; k == 0 || k < job.inputs; k += at_once) {
       const std::int64_t last = smaller(k + at_once, job.inputs);
       // A single panel is multiplied twice; its second result is not read.
       const Tiles w = weight_tiles(job, panel, two, k, last, scratch);
       for (std::int64_t r = 0; r < rows; r += 32) {
-        const std::int64_t row = block.first_row + r;
-        const std::int64_t count = smaller(32, rows - r);
-        float* sums = job.inputs <= at_once ? scratch.sums : scratch.sums + r * 32;
-        const Tiles x{job.tiles + row / 16 * row_block + k / 32 * tile_elements, row_block};
-        if (count > 16) {
-          tile_product<2>(x, w, (last - k) / 32, k != 0, sums, 32, ask);
-        } else {
-          tile_product<1>(x, w, (last - k) / 32, k != 0, sums, 32, ask);
-        }
-        if (last < job.inputs) continue;
-        write_rows(job, p, row, count, sums, 32);
-        if (two) write_rows(job, p + 1, row, count, sums + 16, 32);
-        activate(job, p, two ? 2 : 1, row, count);
+        products.multiply(block.first_row + r, smaller(32, rows - r), pair, k, last, w,
+                          scratch.sums + r * 32, [&] { ask(); });
       }
     }
   }
+  products.finish();
   _tile_release();
 }
 

@@ -100,7 +100,7 @@ const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 /// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for. A
 /// multiple of every level's block_rows.
 inline constexpr std::int64_t max_block_rows = 264;
-inline constexpr std::int64_t max_tile_rows = 512;
+inline constexpr std::int64_t max_tile_rows = 256;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                   \
   namespace isa {                                                    \

@@ -30,20 +30,28 @@ struct Tiles {
   std::int64_t step;
 };
 
-/// sums[16 * row_blocks][32] (+)= rows of x times 32 columns of w, over `steps` groups of 32
-/// elements of k, with a call of `each_step` for each. Rows of the sums are `stride` floats apart.
+/// Where the sums of a product come from, and where they go; floats from row to row.
+struct SumsPlace {
+  const float* from;         ///< null: they start at zero
+  std::int64_t from_stride;  ///< 0: all rows start alike
+  float* to;
+  std::int64_t to_stride;
+};
+
+/// Sums of 16 * row_blocks rows of x times 32 columns of w, over `steps` groups of 32 elements of
+/// k, with a call of `each_step` for each.
 template <int row_blocks, class EachStep>
-TENON_INLINE void tile_product(const Tiles& x, const Tiles& w, std::int64_t steps, bool accumulate,
-                               float* sums, std::int64_t stride, EachStep&& each_step) {
-  const std::int64_t sum_stride = stride * static_cast<std::int64_t>(sizeof(float));
-  float* lower = sums + 16 * stride;
+TENON_INLINE void tile_product(const Tiles& x, const Tiles& w, std::int64_t steps,
+                               const SumsPlace& sums, EachStep&& each_step) {
+  constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
   finish_writes();
-  if (accumulate) {
-    _tile_loadd(0, sums, sum_stride);
-    _tile_loadd(1, sums + 16, sum_stride);
+  if (sums.from != nullptr) {
+    const float* lower = sums.from + 16 * sums.from_stride;
+    _tile_loadd(0, sums.from, sums.from_stride * float_bytes);
+    _tile_loadd(1, sums.from + 16, sums.from_stride * float_bytes);
     if constexpr (row_blocks == 2) {
-      _tile_loadd(2, lower, sum_stride);
-      _tile_loadd(3, lower + 16, sum_stride);
+      _tile_loadd(2, lower, sums.from_stride * float_bytes);
+      _tile_loadd(3, lower + 16, sums.from_stride * float_bytes);
     }
   } else {
     _tile_zero(0);
@@ -64,18 +72,13 @@ TENON_INLINE void tile_product(const Tiles& x, const Tiles& w, std::int64_t step
       _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, sums, sum_stride);
-  _tile_stored(1, sums + 16, sum_stride);
+  float* lower = sums.to + 16 * sums.to_stride;
+  _tile_stored(0, sums.to, sums.to_stride * float_bytes);
+  _tile_stored(1, sums.to + 16, sums.to_stride * float_bytes);
   if constexpr (row_blocks == 2) {
-    _tile_stored(2, lower, sum_stride);
-    _tile_stored(3, lower + 16, sum_stride);
+    _tile_stored(2, lower, sums.to_stride * float_bytes);
+    _tile_stored(3, lower + 16, sums.to_stride * float_bytes);
   }
-}
-
-/// sums[32][32] (+)= 32 rows of x times 32 columns of w.
-TENON_INLINE void tile_32x32(const Tiles& x, const Tiles& w, std::int64_t steps, bool accumulate,
-                             float* sums, std::int64_t stride) {
-  tile_product<2>(x, w, steps, accumulate, sums, stride, [] {});
 }
 
 }  // namespace

@@ -313,6 +313,30 @@ TEST_CASE("linear: the same bits on any number of threads and for any number of 
   }
 }
 
+TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threads and of rows") {
+  if (!cpu::supports(cpu::Isa::amx)) {
+    WARN("skipped: this machine has no AMX");
+    return;
+  }
+  Random random;
+  CAPTURE(random.seed());
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    // Few elements of k, and so many that rows go in several stretches.
+    for (const std::int64_t k : {96, 6176}) {
+      const Case c(random, dtype, 300, 72, k);
+      CAPTURE(name(dtype), k);
+      const std::vector<float> all = c.run(Precision::bf16, cpu::Isa::amx);
+      for (const int threads : {2, 7}) {
+        CHECK(c.run(Precision::bf16, cpu::Isa::amx, threads) == all);
+      }
+      for (const std::int64_t m : {1, 5, 16, 17, 37, 130}) {
+        const std::vector<float> some = c.run(Precision::bf16, cpu::Isa::amx, 2, m);
+        CHECK(std::equal(some.begin(), some.end(), all.begin()));
+      }
+    }
+  }
+}
+
 TEST_CASE("linear: levels with fused multiply-add agree bit for bit on int8 rows") {
   Random random;
   CAPTURE(random.seed());

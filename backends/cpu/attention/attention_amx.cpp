@@ -333,9 +333,10 @@ void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t*
               bool accumulate, float* sums, std::int64_t stride) {
   for (std::int64_t r = 0; r < rows; r += 32) {
     for (std::int64_t c = 0; c < columns; c += 32) {
-      tile_32x32(x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements,
-                 w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements, steps, accumulate,
-                 sums + r * stride + c, stride);
+      float* at = sums + r * stride + c;
+      tile_product<2>({x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements},
+                      {w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements}, steps,
+                      {accumulate ? at : nullptr, stride, at, stride}, [] {});
     }
   }
 }

@@ -82,12 +82,18 @@ void dequantize_panel(const DenseJob& job, const std::byte* panel, std::int64_t 
   }
 }
 
-/// Elements of a plain type's panel as f32.
+/// Elements [first, last) of k of a plain type's panel as f32; `first` starts an element of the
+/// panel, and so may what follows `last` be written.
 template <class Weights>
 void widen_panel(const std::byte* panel, std::int64_t first, std::int64_t last, float* out) {
-  const auto* in = reinterpret_cast<const typename Weights::Element*>(panel) + 16 * first;
-  for (std::int64_t i = 0; i < 16 * (last - first); i += Simd::lanes) {
-    Simd::store_float(out + i, Weights::load(in + i));
+  constexpr int depth = Weights::depth;
+  const auto* in = reinterpret_cast<const typename Weights::Element*>(panel) + 16 * (first / depth);
+  for (std::int64_t k = first; k < last; k += depth, in += 16, out += 16 * depth) {
+    for (int part = 0; part < 16; part += Simd::lanes) {
+      unroll<depth>([&]<int i>() __attribute__((always_inline)) {
+        Simd::store_float(out + 16 * i + part, Weights::template load<i>(in + part));
+      });
+    }
   }
 }
 
@@ -268,11 +274,15 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   tile.clear();
   // Weights come from memory, and prefetchers of the CPU stop at the ends of small pages.
   constexpr std::int64_t ahead = 2048 / static_cast<std::int64_t>(sizeof(*w));
-  for (std::int64_t k = 0; k < job.inputs; ++k) {
-    for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + 16 * k + ahead);
-    tile.template multiply_add<Weights>(x, w + 16 * k, step);
-    x.advance();
+  std::int64_t k = 0;
+  for (; k + Weights::depth <= job.inputs; k += Weights::depth, w += 16) {
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + ahead);
+    unroll<Weights::depth>([&]<int i>() __attribute__((always_inline)) {
+      tile.template multiply_add<Weights, i>(x, w, step);
+      x.advance();
+    });
   }
+  if (k < job.inputs) tile.template multiply_add<Weights>(x, w, step);
   const std::int64_t column = 16 * panel;
   if (column + 16 * panels <= job.outputs) {
     if (job.bias != nullptr) tile.add_to_columns(job.bias + column);

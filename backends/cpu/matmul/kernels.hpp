@@ -100,7 +100,7 @@ const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 /// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for. A
 /// multiple of every level's block_rows.
 inline constexpr std::int64_t max_block_rows = 264;
-inline constexpr std::int64_t max_tile_rows = 512;
+inline constexpr std::int64_t max_tile_rows = 256;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                   \
   namespace isa {                                                    \
@@ -116,9 +116,14 @@ TENON_CPU_ISA_KERNELS(avx512_vnni)
 
 namespace amx {
 void linear_tiles(const LinearJob&, const LinearBlock&) noexcept;
-/// Rows as bf16 tiles; the rows of `count` start a row block, missing rows of the last become 0.
-void round_rows(const float* x, std::int64_t stride, std::int64_t count, std::int64_t inputs,
-                std::uint16_t* tiles) noexcept;
+/// Up to 16 rows of x, `stride` elements from row to row, as bf16 tiles; missing rows become 0.
+struct RoundingJob {
+  const float* x;
+  std::int64_t stride, rows;
+  std::uint16_t* tiles;
+};
+/// Of them elements [first, last), multiples of 32.
+void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) noexcept;
 }  // namespace amx
 
 }  // namespace tenon::cpu

@@ -7,7 +7,8 @@
 
 /// Bytes of a packed panel: 16 rows of W, k outermost.
 ///
-/// A panel of a plain type is [K][16] elements.
+/// A panel of f32 or f16 is [K][16] elements. One of bf16 is [K / 2][16][2], pairs of k side by
+/// side as AMX tiles take them; an odd K is padded with zeros.
 ///
 /// A panel of a block type is a scale section followed by a code section, each starting at a
 /// multiple of 64 bytes.

@@ -1,3 +1,4 @@
+#include "../cache_sizes.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
 #include "kernels.hpp"
@@ -39,6 +40,17 @@ std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
          tile;
 }
 
+/// As many rows of tiles as leave half of level-two cache to weights, in stretches of equal size.
+std::int64_t tile_rows(const LinearArgs& args) {
+  constexpr std::int64_t block = 32, least = 128;
+  const std::int64_t row_bytes = std::max<std::int64_t>(2 * args.weights->inputs(), 1);
+  const std::int64_t fits = cache_sizes().level2 / 2 / row_bytes;
+  const std::int64_t most = std::clamp(fits, least, max_tile_rows) / block * block;
+  const std::int64_t stretches = std::max<std::int64_t>(1, (args.rows + most - 1) / most);
+  const std::int64_t even = (args.rows + stretches - 1) / stretches;
+  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+}
+
 bool takes_tiles(const LinearArgs& args) { return args.prepared->form() == RowForm::bf16; }
 
 Schedule schedule(const LinearArgs& args) {
@@ -47,7 +59,7 @@ Schedule schedule(const LinearArgs& args) {
     s.rows_per_item = dense_blocking(dense_size(args)).rows;
     s.panels_per_item = dense_panels(args, (args.rows + s.rows_per_item - 1) / s.rows_per_item);
   } else {
-    s.rows_per_item = takes_tiles(args) ? max_tile_rows : block_rows(args);
+    s.rows_per_item = takes_tiles(args) ? tile_rows(args) : block_rows(args);
     s.panels_per_item = takes_tiles(args) || args.rows > 4 ? 2 : 1;
   }
   s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;

@@ -20,6 +20,23 @@ void interleave(const PanelSource& source, std::byte* panel) {
   }
 }
 
+/// Pairs of k side by side; the last of an odd number has a zero.
+void interleave_pairs(const PanelSource& source, std::byte* panel) {
+  constexpr std::size_t size = sizeof(std::uint16_t);
+  auto* out = reinterpret_cast<std::uint16_t*>(panel);
+  for (int r = 0; r < 16; ++r) {
+    const std::byte* row = source.rows + static_cast<std::size_t>(r) * source.row_bytes;
+    for (std::int64_t k = 0; k < source.inputs; k += 2) {
+      std::uint16_t pair[2] = {};
+      if (r < source.count) {
+        const std::size_t bytes = k + 1 < source.inputs ? sizeof pair : size;
+        std::memcpy(pair, row + static_cast<std::size_t>(k) * size, bytes);
+      }
+      std::memcpy(out + k * 16 + 2 * r, pair, sizeof pair);
+    }
+  }
+}
+
 template <class T, class Widen>
 void gather(const std::byte* panel, int lane, std::int64_t inputs, float* out, Widen widen) {
   const auto* in = reinterpret_cast<const T*>(panel) + lane;
@@ -31,8 +48,10 @@ void gather(const std::byte* panel, int lane, std::int64_t inputs, float* out, W
 void pack_plain_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept {
   if (dtype == DType::f32) {
     interleave<float>(source, panel);
-  } else {
+  } else if (dtype == DType::f16) {
     interleave<std::uint16_t>(source, panel);
+  } else {
+    interleave_pairs(source, panel);
   }
 }
 
@@ -44,8 +63,8 @@ void unpack_plain_row(DType dtype, const std::byte* panel, int lane, std::int64_
     gather<std::uint16_t>(panel, lane, inputs, out,
                           [](std::uint16_t x) { return to_float(half{x}); });
   } else {
-    gather<std::uint16_t>(panel, lane, inputs, out,
-                          [](std::uint16_t x) { return to_float(bfloat16{x}); });
+    const auto* in = reinterpret_cast<const std::uint16_t*>(panel) + 2 * lane;
+    for (std::int64_t k = 0; k < inputs; ++k) out[k] = to_float(bfloat16{in[k / 2 * 32 + k % 2]});
   }
 }
 

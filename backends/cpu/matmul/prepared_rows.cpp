@@ -131,7 +131,7 @@ PreparedRows::PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs,
 template <class C>
 void PreparedRows::carve(C& carver) noexcept {
   if (form_ == RowForm::bf16) {
-    bf16_ = carver.template take<std::uint16_t>((rows_ + 31) / 32 * 32 * inputs_);
+    bf16_ = carver.template take<std::uint16_t>((rows_ + 15) / 16 * 16 * inputs_);
     return;
   }
   const std::int64_t groups = rows_ * (inputs_ / 32);
@@ -177,16 +177,18 @@ SecondDigits PreparedRows::second_digits(std::int64_t row) const noexcept {
 
 std::optional<RowForm> PreparedRows::form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
                                               Isa isa) noexcept {
-  // Widening a block type's weights to bf16 costs as much as integer products with these rows.
-  constexpr std::int64_t tiles_of_blocks = 28;
-  constexpr std::int64_t tiles_of_halves = 16;
+  // Widening a block type's weights to bf16 costs as much as integer products with these rows,
+  // rounding f16 as much as f32 products; bf16 needs neither, and is as fast as memory gives it
+  // where f32 products of more than four rows fall behind.
+  constexpr std::int64_t tiles_of_blocks = 28, tiles_of_f16 = 16, tiles_of_bf16 = 5;
   const bool has_tiles = matmul_kernels(isa).tiles != nullptr;
   if (is_block(dtype)) {
     return has_tiles && rows >= tiles_of_blocks ? RowForm::bf16 : RowForm::int8;
   }
-  const bool fits_tiles = (dtype == DType::bf16 || dtype == DType::f16) && inputs % 32 == 0;
-  if (has_tiles && fits_tiles && rows >= tiles_of_halves) return RowForm::bf16;
-  return std::nullopt;
+  if (!has_tiles || inputs % 32 != 0) return std::nullopt;
+  const bool pays = (dtype == DType::bf16 && rows >= tiles_of_bf16) ||
+                    (dtype == DType::f16 && rows >= tiles_of_f16);
+  return pays ? std::optional(RowForm::bf16) : std::nullopt;
 }
 
 std::size_t PreparedRows::size_bytes(RowForm form, std::int64_t rows,
@@ -204,11 +206,17 @@ void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, 
                   int threads, Isa isa) noexcept {
   const std::int64_t inputs = out.inputs();
   if (out.form() == RowForm::bf16) {
-    const Range blocks = split((out.rows() + 31) / 32, thread, threads);
-    for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
-      const std::int64_t row = 32 * b;
-      amx::round_rows(x + row * stride, stride, std::min<std::int64_t>(32, out.rows() - row),
-                      inputs, out.tile(2 * b, 0));
+    // A few tiles at a time: lines of one tile follow one another, those of a row's tiles lie
+    // apart.
+    constexpr std::int64_t at_once = 4 * 32;
+    const std::int64_t stretches = (inputs + at_once - 1) / at_once;
+    const Range items = split((out.rows() + 15) / 16 * stretches, thread, threads);
+    for (std::int64_t item = items.begin; item < items.end; ++item) {
+      const std::int64_t block = item / stretches, first = item % stretches * at_once;
+      const amx::RoundingJob job{x + 16 * block * stride, stride,
+                                 std::min<std::int64_t>(16, out.rows() - 16 * block),
+                                 out.tile(block, 0)};
+      amx::round_rows(job, first, std::min(first + at_once, inputs));
     }
     return;
   }

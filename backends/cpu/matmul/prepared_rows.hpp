@@ -53,8 +53,9 @@ struct SecondDigits {
 class PreparedRows {
  public:
   /// The form that M rows take for W[N, K] of `dtype` in fast precision: for block types int8, or
-  /// bf16 tiles from 28 rows on where `isa` has AMX; for 16-bit types such tiles from 16 rows on.
-  /// None where rows stay f32. Rows of one buffer can feed all layers that take their form.
+  /// bf16 tiles from 28 rows on where `isa` has AMX; for bf16 such tiles from 5 rows on, for f16
+  /// from 16. None where rows stay f32. Rows of one buffer can feed all layers that take their
+  /// form.
   static std::optional<RowForm> form_for(DType dtype, std::int64_t rows, std::int64_t inputs,
                                          Isa isa = active_isa()) noexcept;
 
@@ -82,7 +83,7 @@ class PreparedRows {
   std::int32_t* second_count() const noexcept { return second_count_; }
   std::int64_t block_rows() const noexcept { return block_rows_; }
 
-  // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 32
+  // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 16
   // with zeros.
   std::uint16_t* tile(std::int64_t row_block, std::int64_t k_block) const noexcept {
     return bf16_ + (row_block * (inputs_ / 32) + k_block) * (16 * 32);

@@ -112,9 +112,12 @@ struct Simd {
   TENON_INLINE static Float broadcast_f16(const std::uint16_t* p) {
     return _mm256_cvtph_ps(_mm_set1_epi16(static_cast<std::int16_t>(*p)));
   }
-  TENON_INLINE static Float load_bf16(const void* p) {
-    const Int wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  /// Of pairs of bf16 the first numbers, the second ones.
+  TENON_INLINE static Float load_even_bf16(const void* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(load(p), 16));
+  }
+  TENON_INLINE static Float load_odd_bf16(const void* p) {
+    return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(-0x10000)));
   }
   TENON_INLINE static Float load_i8(const void* p) {
     return to_float(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));

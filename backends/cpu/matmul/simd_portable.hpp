@@ -112,9 +112,12 @@ struct Simd {
     const std::uint16_t four[4] = {*p, *p, *p, *p};
     return load_f16(four);
   }
-  TENON_INLINE static Float load_bf16(const void* p) {
-    return reinterpret_cast<Float>(__builtin_convertvector(load_as<Halves4>(p), UnsignedWords4)
-                                   << 16);
+  /// Of pairs of bf16 the first numbers, the second ones.
+  TENON_INLINE static Float load_even_bf16(const void* p) {
+    return reinterpret_cast<Float>(load_as<UnsignedWords4>(p) << 16);
+  }
+  TENON_INLINE static Float load_odd_bf16(const void* p) {
+    return reinterpret_cast<Float>(load_as<UnsignedWords4>(p) & 0xFFFF0000u);
   }
   TENON_INLINE static Float load_i8(const void* p) {
     return to_float(__builtin_convertvector(load_as<SignedBytes4>(p), Words4));

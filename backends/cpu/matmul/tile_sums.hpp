@@ -14,17 +14,31 @@ constexpr int parts = 16 / Simd::lanes;  // vectors that hold one value of every
 constexpr int dense_panels = Simd::dense_panels;
 constexpr int dense_width = 16 * dense_panels;
 
+// How panels hold a column's numbers: an element has `depth` of them that follow one another in k,
+// of which load<i> reads number i.
 struct F32Weights {
   using Element = float;
-  TENON_INLINE static Float load(const float* p) { return Simd::load_float(p); }
+  static constexpr int depth = 1;
+  template <int>
+  TENON_INLINE static Float load(const float* p) {
+    return Simd::load_float(p);
+  }
 };
 struct F16Weights {
   using Element = std::uint16_t;
-  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_f16(p); }
+  static constexpr int depth = 1;
+  template <int>
+  TENON_INLINE static Float load(const std::uint16_t* p) {
+    return Simd::load_f16(p);
+  }
 };
 struct Bf16Weights {
-  using Element = std::uint16_t;
-  TENON_INLINE static Float load(const std::uint16_t* p) { return Simd::load_bf16(p); }
+  using Element = std::uint32_t;
+  static constexpr int depth = 2;
+  template <int i>
+  TENON_INLINE static Float load(const std::uint32_t* p) {
+    return i == 0 ? Simd::load_even_bf16(p) : Simd::load_odd_bf16(p);
+  }
 };
 
 /// Rows of the left operand.
@@ -107,8 +121,9 @@ struct TileSums {
     }
   }
 
-  /// Adds x[k] w[k] for one k. Panels are `panel_step` elements apart.
-  template <class Weights, class Rows>
+  /// Adds x[k] w[k] for one k: number i of the elements at w. Panels are `panel_step` elements
+  /// apart.
+  template <class Weights, int i = 0, class Rows>
   TENON_INLINE void multiply_add(const Rows& x, const typename Weights::Element* w,
                                  std::int64_t panel_step) {
     Float wv[vectors];
@@ -117,7 +132,7 @@ struct TileSums {
 #pragma GCC unroll 16
       for (int part = 0; part < parts; ++part) {
         wv[static_cast<std::size_t>(p * parts + part)] =
-            Weights::load(w + p * panel_step + part * Simd::lanes);
+            Weights::template load<i>(w + p * panel_step + part * Simd::lanes);
       }
     }
 #pragma GCC unroll 16

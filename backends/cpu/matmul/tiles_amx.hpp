@@ -24,21 +24,35 @@ TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
 }
 
-/// sums[32][32] (+)= 32 rows of x times 32 columns of w, over `steps` groups of 32 elements of k.
-///
-/// x and w are sequences of tiles along k. Rows 16 to 31 of x follow `x_step` elements after rows 0
-/// to 15, columns 16 to 31 of w likewise; rows of the sums are `stride` floats apart.
-TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const std::uint16_t* w,
-                             std::int64_t w_step, std::int64_t steps, bool accumulate, float* sums,
-                             std::int64_t stride) {
-  const std::int64_t sum_stride = stride * static_cast<std::int64_t>(sizeof(float));
-  float* lower = sums + 16 * stride;
+/// A factor as tiles: rows (or columns) 16 to 31 follow `step` elements after rows 0 to 15.
+struct Tiles {
+  const std::uint16_t* at;
+  std::int64_t step;
+};
+
+/// Where the sums of a product come from, and where they go; floats from row to row.
+struct SumsPlace {
+  const float* from;         ///< null: they start at zero
+  std::int64_t from_stride;  ///< 0: all rows start alike
+  float* to;
+  std::int64_t to_stride;
+};
+
+/// Sums of 16 * row_blocks rows of x times 32 columns of w, over `steps` groups of 32 elements of
+/// k, with a call of `each_step` for each.
+template <int row_blocks, class EachStep>
+TENON_INLINE void tile_product(const Tiles& x, const Tiles& w, std::int64_t steps,
+                               const SumsPlace& sums, EachStep&& each_step) {
+  constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
   finish_writes();
-  if (accumulate) {
-    _tile_loadd(0, sums, sum_stride);
-    _tile_loadd(1, sums + 16, sum_stride);
-    _tile_loadd(2, lower, sum_stride);
-    _tile_loadd(3, lower + 16, sum_stride);
+  if (sums.from != nullptr) {
+    const float* lower = sums.from + 16 * sums.from_stride;
+    _tile_loadd(0, sums.from, sums.from_stride * float_bytes);
+    _tile_loadd(1, sums.from + 16, sums.from_stride * float_bytes);
+    if constexpr (row_blocks == 2) {
+      _tile_loadd(2, lower, sums.from_stride * float_bytes);
+      _tile_loadd(3, lower + 16, sums.from_stride * float_bytes);
+    }
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -46,19 +60,25 @@ TENON_INLINE void tile_32x32(const std::uint16_t* x, std::int64_t x_step, const 
     _tile_zero(3);
   }
   for (std::int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(4, x + s * tile_elements, 64);
-    _tile_loadd(6, w + s * tile_elements, 64);
+    each_step();
+    _tile_loadd(4, x.at + s * tile_elements, 64);
+    _tile_loadd(6, w.at + s * tile_elements, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, w + w_step + s * tile_elements, 64);
+    _tile_loadd(7, w.at + w.step + s * tile_elements, 64);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, x + x_step + s * tile_elements, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if constexpr (row_blocks == 2) {
+      _tile_loadd(5, x.at + x.step + s * tile_elements, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
   }
-  _tile_stored(0, sums, sum_stride);
-  _tile_stored(1, sums + 16, sum_stride);
-  _tile_stored(2, lower, sum_stride);
-  _tile_stored(3, lower + 16, sum_stride);
+  float* lower = sums.to + 16 * sums.to_stride;
+  _tile_stored(0, sums.to, sums.to_stride * float_bytes);
+  _tile_stored(1, sums.to + 16, sums.to_stride * float_bytes);
+  if constexpr (row_blocks == 2) {
+    _tile_stored(2, lower, sums.to_stride * float_bytes);
+    _tile_stored(3, lower + 16, sums.to_stride * float_bytes);
+  }
 }
 
 }  // namespace

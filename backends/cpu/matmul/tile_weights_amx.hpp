@@ -1,0 +1,118 @@
+#pragma once
+
+// Packed weights as bf16 tiles. Included after simd_avx512.hpp, panel_body.hpp and tiles_amx.hpp,
+// by AMX sources only.
+//
+// Weights of bf16 lie in their panels as tiles. Others are widened, or rounded, to such first: of
+// block types, a scale per 32 elements would make integer tiles stop for a rescaling after every
+// instruction. Widening the weights to bf16 once per block of rows costs less, keeps the sums in
+// the tiles, and is closer to the f32 result than eight-bit activations are.
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::cpu::amx {
+namespace {
+
+// Elements of k that two panels are multiplied for before the sums move on to other rows: weights
+// of a stretch stay in level-one cache meanwhile. From level two, both factors of a product come
+// more slowly than tiles could take them; one of them, with the sums, does not.
+constexpr std::int64_t stretch = 256, longest_stretch = 384;
+
+/// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
+template <DType dtype>
+void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t first,
+                 std::int64_t last, std::uint16_t* out) {
+  using Packed = PackedPanel<dtype>;
+  constexpr int subs = 32 / Packed::group;
+  const auto* start = reinterpret_cast<const std::uint8_t*>(bytes);
+  const Packed packed{start, start + job.scale_bytes, 0};
+  for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
+    const auto record = packed.record(g);
+    for (int i = 0; i < Packed::groups_per_record; ++i) {
+      const std::uint8_t* codes = packed.codes(g + i);
+      std::uint16_t* tile = out + (g + i - first / 32) * tile_elements;
+      unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+        const Float scale = record.scale(i * subs + sub);
+        Float base;
+        if constexpr (Packed::has_min) {
+          base = record.min(i * subs + sub);
+        } else {
+          base = Simd::mul(scale, _mm512_set1_ps(-static_cast<float>(Packed::offset)));
+        }
+        unroll<8 / subs>([&]<int q>() __attribute__((always_inline)) {
+          constexpr int j = sub * (8 / subs) + q;
+          const Int v = Packed::template vector<j>(codes);
+          const Float w0 = Simd::fma(Simd::byte_to_float<0>(v), scale, base);
+          const Float w1 = Simd::fma(Simd::byte_to_float<1>(v), scale, base);
+          const Float w2 = Simd::fma(Simd::byte_to_float<2>(v), scale, base);
+          const Float w3 = Simd::fma(Simd::byte_to_float<3>(v), scale, base);
+          Simd::store(tile + 64 * j, pair(w0, w1));
+          Simd::store(tile + 64 * j + 32, pair(w2, w3));
+        });
+      });
+    }
+  }
+}
+
+/// f16: rows 2 i and 2 i + 1 of k, side by side.
+void round_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
+                 std::uint16_t* out) {
+  const auto* in = reinterpret_cast<const std::uint16_t*>(panel);
+  for (std::int64_t k = first; k < last; k += 2, out += 32) {
+    Simd::store(out, pair(Simd::load_f16(in + 16 * k), Simd::load_f16(in + 16 * k + 16)));
+  }
+}
+
+void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
+                 std::int64_t last, std::uint16_t* out) {
+  switch (job.dtype) {
+    case DType::f16:
+      return round_panel(panel, first, last, out);
+    case DType::q4_0:
+      return widen_panel<DType::q4_0>(job, panel, first, last, out);
+    case DType::q4_1:
+      return widen_panel<DType::q4_1>(job, panel, first, last, out);
+    case DType::q5_0:
+      return widen_panel<DType::q5_0>(job, panel, first, last, out);
+    case DType::q5_1:
+      return widen_panel<DType::q5_1>(job, panel, first, last, out);
+    case DType::q8_0:
+      return widen_panel<DType::q8_0>(job, panel, first, last, out);
+    case DType::q2_k:
+      return widen_panel<DType::q2_k>(job, panel, first, last, out);
+    case DType::q3_k:
+      return widen_panel<DType::q3_k>(job, panel, first, last, out);
+    case DType::q4_k:
+      return widen_panel<DType::q4_k>(job, panel, first, last, out);
+    case DType::q5_k:
+      return widen_panel<DType::q5_k>(job, panel, first, last, out);
+    case DType::q6_k:
+      return widen_panel<DType::q6_k>(job, panel, first, last, out);
+    case DType::iq4_nl:
+      return widen_panel<DType::iq4_nl>(job, panel, first, last, out);
+    case DType::iq4_xs:
+      return widen_panel<DType::iq4_xs>(job, panel, first, last, out);
+    default:
+      return;
+  }
+}
+
+/// bf16 numbers of a panel's longest stretch.
+constexpr std::int64_t panel_stretch_elements = 16 * longest_stretch;
+
+/// Elements [first, last) of k of one panel, or of two where `two`, as tiles: where they lie, or at
+/// `scratch`, which has room for two panels' longest stretch.
+Tiles weight_tiles(const LinearJob& job, const std::byte* panel, bool two, std::int64_t first,
+                   std::int64_t last, std::uint16_t* scratch) {
+  if (job.dtype == DType::bf16) {
+    return {reinterpret_cast<const std::uint16_t*>(panel) + 16 * first,
+            two ? static_cast<std::int64_t>(job.panel_bytes / sizeof(std::uint16_t)) : 0};
+  }
+  std::uint16_t* second = scratch + panel_stretch_elements;
+  widen_panel(job, panel, first, last, scratch);
+  if (two) widen_panel(job, panel + job.panel_bytes, first, last, second);
+  return {scratch, two ? panel_stretch_elements : 0};
+}
+
+}  // namespace
+}  // namespace tenon::cpu::amx

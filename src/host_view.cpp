@@ -1,4 +1,5 @@
 #include "element.hpp"
+#include "transpose.hpp"
 
 #include <tenon/host_view.hpp>
 
@@ -80,6 +81,11 @@ void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
   constexpr std::int64_t side = 32;
   const auto inner = static_cast<std::size_t>(plan.rank - 1);
   const std::size_t outer = inner - 1;
+  const bool is_small = unit == 1 || unit == 2 || unit == 4 || unit == 8;
+  if (is_small && plan.from[outer] == unit && plan.to[inner] == unit) {
+    return transpose(from, plan.from[inner], to, plan.to[outer], plan.dims[outer], plan.dims[inner],
+                     unit);
+  }
   for (std::int64_t i = 0; i < plan.dims[outer]; i += side) {
     const std::int64_t rows = std::min(side, plan.dims[outer] - i);
     for (std::int64_t j = 0; j < plan.dims[inner]; j += side) {

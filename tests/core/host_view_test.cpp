@@ -1,5 +1,6 @@
 #include "support/expect_error.hpp"
 
+#include <tenon/host_buffer.hpp>
 #include <tenon/host_view.hpp>
 
 #include <array>
@@ -211,6 +212,40 @@ TEST_CASE("copy_elements: transposed axes of odd sizes") {
       if (std::memcmp(source.at(i), target.at(i), 4) != 0) ++wrong;
     });
     CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("copy_elements: transposed matrices, every element size") {
+  const auto check = [](DType dtype, std::int64_t rows, std::int64_t columns,
+                        std::int64_t skipped) {
+    CAPTURE(name(dtype), rows, columns, skipped);
+    const std::int64_t unit = block_bytes(dtype);
+    const HostBuffer from = HostBuffer::zeros(Shape({columns, rows}, dtype));
+    const HostBuffer to = HostBuffer::zeros(Shape({rows * columns + skipped}, dtype));
+    std::byte* const x = from.view().data;
+    std::byte* const y = to.view().data + skipped * unit;
+    for (std::int64_t i = 0; i < rows * columns * unit; ++i) {
+      x[i] = static_cast<std::byte>(i * 2654435761 >> 16);
+    }
+    const Shape shape({rows, columns}, dtype);
+    copy_elements(HostView(x, shape, {unit, rows * unit}), HostView(y, shape));
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        wrong += std::memcmp(y + (i * columns + j) * unit, x + (j * rows + i) * unit,
+                             static_cast<std::size_t>(unit)) != 0;
+      }
+    }
+    CHECK(wrong == 0);
+  };
+  for (const DType dtype : {i8, f16, f32, f64}) {
+    check(dtype, 64, 64, 0);
+    check(dtype, 130, 67, 0);
+    check(dtype, 3, 1000, 0);
+    check(dtype, 1000, 3, 0);
+    // Past the caches where rows start at a line.
+    check(dtype, 1030, 2112, 0);
+    check(dtype, 1030, 2112, 1);
   }
 }
 

@@ -70,10 +70,20 @@ void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
 TEST_CASE("conv2d: paths of the CPU backend's kernel") {
   Random random;
   const std::vector<Sizes> all{
-      {3, 16, 1, 19, 23, 3, 3}, {5, 7, 1, 9, 33, 1, 1},    {64, 70, 1, 7, 7, 3, 3},
-      {3, 20, 1, 31, 29, 7, 7}, {12, 18, 3, 11, 10, 3, 2}, {8, 8, 8, 20, 37, 3, 3},
-      {6, 12, 6, 13, 50, 5, 5}, {40, 300, 1, 5, 6, 1, 1},  {1, 3, 1, 1, 100, 1, 9},
+      {3, 16, 1, 19, 23, 3, 3},
+      {5, 7, 1, 9, 33, 1, 1},
+      {64, 70, 1, 7, 7, 3, 3},
+      {3, 20, 1, 31, 29, 7, 7},
+      {12, 18, 3, 11, 10, 3, 2},
+      {8, 8, 8, 20, 37, 3, 3},
+      {6, 12, 6, 13, 50, 5, 5},
+      {40, 300, 1, 5, 6, 1, 1},
+      {1, 3, 1, 1, 100, 1, 9},
       {130, 4, 1, 4, 5, 3, 3},
+      // Depthwise: whole and part vectors, images that end within a block or are all edges.
+      {40, 40, 40, 15, 14, 3, 3},
+      {33, 33, 33, 8, 7, 3, 3},
+      {17, 17, 17, 3, 22, 3, 3},
   };
   for (const Sizes& sizes : all) {
     for (const std::int64_t stride : {1, 2, 3}) {

@@ -31,7 +31,7 @@
 namespace tenon::cpu {
 
 /// Of the bytes described here: files of packed weights with another number are made anew.
-inline constexpr int packed_layout = 1;
+inline constexpr int packed_layout = 2;
 
 struct BlockFormat {
   int low_bits;     ///< bits of the first plane: 2, 4 or 8

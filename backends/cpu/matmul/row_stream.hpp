@@ -178,24 +178,24 @@ struct RowStream {
                               const typename Panel::Record (&record)[panels], int i,
                               Words (&total)[panels][rows]) const {
     static_assert(subs == 2);
+    unroll_both<int{panels}, int{rows}>(
+        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
+          if constexpr (Panel::offset == 0) {
+            total[p][r] = Simd::zero_words();
+          } else {
+            total[p][r] = Simd::sum_products(start_pair(entry, r), record[p].both_factors(i));
+          }
+        });
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
       PanelDot dot[panels][rows];
       multiply<sub, panels>(entry, w_codes, dot);
       unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
         const Words factor = record[p].factor_twice(i * subs + sub);
         unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
-          const Words scaled = dot[p][r].scaled(factor);
-          total[p][r] = sub == 0 ? scaled : Simd::add_words(total[p][r], scaled);
+          total[p][r] = Simd::add_words(total[p][r], dot[p][r].scaled(factor));
         });
       });
     });
-    if constexpr (Panel::offset != 0) {
-      unroll_both<int{panels}, int{rows}>(
-          [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-            const Words start = Simd::sum_products(start_pair(entry, r), record[p].both_factors(i));
-            total[p][r] = Simd::add_words(total[p][r], start);
-          });
-    }
   }
 
   /// What the two dot products of a row start from, in halves of every lane.

@@ -7,7 +7,9 @@
 #include <tenon/ops/topk.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <type_traits>
@@ -148,6 +150,29 @@ class Candidates {
   Candidates(Entry* room, std::int64_t k, std::int64_t size)
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
+  /// Looks at a whole lane beforehand, if its elements are neighbours and few enough to be in cache
+  /// when they are added: where k stretches reach a number, the k best do as well, and what is
+  /// below it need not be kept. Of numbers in no order that leaves little more than k.
+  void look_ahead(const T* x, std::int64_t size) noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      constexpr std::int64_t stretch = 32, most = 512;
+      const std::int64_t stretches = size / stretch;
+      if (stretches < 2 * k_ || stretches > most) return;
+      std::array<decltype(ordered(T{})), most> reached;
+      for (std::int64_t i = 0; i < stretches; ++i) {
+        reached[static_cast<std::size_t>(i)] =
+            ordered(fold_row(Fold::max, x + i * stretch, stretch));
+      }
+      const auto begin = reached.begin();
+      std::nth_element(begin, begin + (k_ - 1), begin + stretches, std::greater<>());
+      const T bar = value_of<T>(reached[static_cast<std::size_t>(k_ - 1)]);
+      constexpr T lowest = -std::numeric_limits<T>::infinity();
+      if (!(bar > lowest)) return;  // or it is NaN
+      worst_ = std::nextafter(bar, lowest);
+      has_worst_ = true;
+    }
+  }
+
   /// The next elements, `first` being the place of the first of them; count <= block_elements.
   void add(const T* x, std::int64_t first, std::int64_t count) noexcept {
     if (has_worst_ && !may_hold_better(x, count)) return;
@@ -217,6 +242,9 @@ class TopkTask final : public Task {
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
       Candidates<T> candidates(room, count_, lanes_.size());
+      if (lanes_.is_direct()) {
+        candidates.look_ahead(reinterpret_cast<const T*>(start), lanes_.size());
+      }
       BlockBuffer buffer;
       for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
         const std::int64_t count = std::min(block_elements, lanes_.size() - i);

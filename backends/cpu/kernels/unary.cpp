@@ -1,5 +1,6 @@
 // Functions of one operand.
 #include "../elementwise/elementwise.hpp"
+#include "../elementwise/half_unary.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/activation.hpp>
@@ -30,6 +31,14 @@ void floats(const PointCall& call, const OpInstance& op) noexcept {
   const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
   auto* y = static_cast<float*>(call.y);
   unary(function, static_cast<const float*>(call.x[0]), y, count, parameters_of(*op.as<Op>()));
+  std::fill(y + count, y + call.count, *y);
+}
+
+template <Unary function>
+void halves(const PointCall& call, const OpInstance&) noexcept {
+  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+  auto* y = static_cast<std::uint16_t*>(call.y);
+  half_unary_kernel(function)(static_cast<const std::uint16_t*>(call.x[0]), y, count);
   std::fill(y + count, y + call.count, *y);
 }
 
@@ -68,6 +77,9 @@ void defined(const PointCall& call, const OpInstance& instance) noexcept {
 
 template <class Op, Unary function>
 std::unique_ptr<Task> make(const Step& step, Compiler&) {
+  if (step.output.shape.dtype() == DType::f16 && half_unary_kernel(function) != nullptr) {
+    return point_task(step, halves<function>, Reader::As::raw, Reader::As::raw);
+  }
   return point_task(step, PointFunctions{floats<Op, function>, defined<Op, double>,
                                          defined<Op, std::int32_t>, defined<Op, std::int64_t>});
 }

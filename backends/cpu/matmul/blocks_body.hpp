@@ -19,6 +19,7 @@ struct Scratch {
     alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
     alignas(64) float scales[most_groups * 2 * 16];
     alignas(64) float mins[most_groups * 2 * 16];
+    alignas(64) std::int32_t factors[most_groups * 3 * 16];
   };
   Panel panels[Simd::tile_panels];
   alignas(64) std::int32_t starts[max_block_rows * most_groups * 2];
@@ -44,6 +45,67 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
         if constexpr (Packed::has_min) {
           Simd::store_float(out.mins + lane, record.min(i * subs + sub));
         }
+      }
+    }
+  }
+}
+
+/// Codes of UnpackedRecords from those of a panel. Where these have an offset, products reach 128
+/// but not -128: such panels hold them negated, as they do the record's scale.
+template <class Packed>
+struct ScaledCodes {
+  static constexpr bool negates = !Simd::makes_bytes_signed && Packed::offset != 0;
+  Words factor;
+  Int zero;
+
+  TENON_INLINE explicit ScaledCodes(Words scale) : factor(scale), zero(Simd::set1(0)) {
+    if constexpr (negates) {
+      alignas(64) static constexpr std::int32_t minus_one[16] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                                                 -1, -1, -1, -1, -1, -1, -1, -1};
+      zero = Simd::add_bytes(Simd::set1(128), Simd::mul_bytes(Simd::set1(Packed::offset), factor));
+      factor = Simd::add_product(factor, Simd::load_words(minus_one), Simd::zero_words());
+    }
+  }
+  TENON_INLINE Int of(Int codes) const {
+    if constexpr (Simd::makes_bytes_signed) return codes;
+    return Simd::add_bytes(Simd::mul_bytes(codes, factor), zero);
+  }
+  TENON_INLINE static Float record_scale(Float d) {
+    return negates ? Simd::sub(Simd::zero_float(), d) : d;
+  }
+};
+
+/// The same to UnpackedRecords.
+template <class Packed>
+  requires Packed::integer_scales
+void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch::Panel& out) {
+  constexpr int subs = 32 / Packed::group;
+  const std::int64_t lane = packed.part * Simd::lanes;
+  for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
+    const auto record = packed.record(g);
+    Simd::store_float(out.scales + (g - first) / Packed::groups_per_record * 16 + lane,
+                      ScaledCodes<Packed>::record_scale(record.whole()));
+    for (int i = 0; i < Packed::groups_per_record; ++i) {
+      const std::uint8_t* const codes = packed.codes(g + i);
+      const std::int64_t at = g + i - first;
+      std::uint8_t* const bytes = out.codes + at * 512 + 4 * lane;
+      unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+        constexpr int vectors = 8 / subs;
+        const Words factor = record.factor(i * subs + sub);
+        const ScaledCodes<Packed> scaled(factor);
+        unroll<vectors>([&]<int q>() __attribute__((always_inline)) {
+          constexpr int j = sub * vectors + q;
+          Simd::store(bytes + 64 * j, scaled.of(Packed::template vector<j>(codes)));
+        });
+        if constexpr (Packed::has_min) {
+          Simd::store_float(out.mins + (at * subs + sub) * 16 + lane, record.min(i * subs + sub));
+        }
+      });
+      if constexpr (Simd::makes_bytes_signed) {
+        std::int32_t* const factors = out.factors + at * (3 * 16) + lane;
+        Simd::store_words(factors, record.factor_twice(2 * i));
+        Simd::store_words(factors + 16, record.factor_twice(2 * i + 1));
+        Simd::store_words(factors + 32, record.both_factors(i));
       }
     }
   }
@@ -105,7 +167,7 @@ void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearB
   const bool is_last = 32 * last == job.inputs && part == parts - 1;
   for (std::int64_t row = block.first_row; row < block.last_row;) {
     const std::int64_t at = row - block.first_row;
-    const TileRows x{row, scratch.starts + at * (last - first) * (32 / Panel::group),
+    const TileRows x{row, scratch.starts + at * (last - first) * Panel::starts,
                      scratch.sums + sums_width(panels) * at + part * Simd::lanes};
     const auto run = [&]<std::size_t rows>() {
       if (is_last) prefetch_results(job, 16 * p, sums_width(panels), row, rows);
@@ -133,17 +195,28 @@ void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearB
 }
 
 /// What dot products of the block's rows with groups [first, last) start from, row block by row
-/// block as the prepared rows have their sums.
+/// block as the prepared rows have their sums; those of a group's halves as pairs where a panel
+/// takes one start for both.
 template <class Panel>
 void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t first,
                  std::int64_t last, std::int32_t* starts) {
   constexpr int subs = 32 / Panel::group;
   const std::int32_t* sums = subs == 1 ? job.first.negative_sums : job.first.negative_half_sums;
   for (std::int64_t row = block.first_row; row < block.last_row;) {
-    const std::int64_t count = subs * rows_of_block(block.last_row - row, Simd::tile_rows);
-    const std::int32_t* from = sums + row * (job.inputs / 32) * subs + first * count;
-    for (std::int64_t i = 0; i < (last - first) * count; ++i) *starts++ = Panel::offset * from[i];
-    row += count / subs;
+    const std::int64_t rows = rows_of_block(block.last_row - row, Simd::tile_rows);
+    const std::int32_t* from = sums + (row * (job.inputs / 32) + first * rows) * subs;
+    if constexpr (Panel::starts == subs) {
+      for (std::int64_t i = 0; i < (last - first) * rows * subs; ++i) {
+        *starts++ = Panel::offset * from[i];
+      }
+    } else {
+      for (std::int64_t g = first; g < last; ++g, from += 2 * rows) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          *starts++ = pair_of(Panel::offset * from[r], Panel::offset * from[rows + r]);
+        }
+      }
+    }
+    row += rows;
   }
 }
 
@@ -156,7 +229,7 @@ constexpr std::int64_t ready_rows = 32;  // most rows that read such codes where
 template <DType dtype, std::size_t panels>
 void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, Scratch& scratch) {
   using Packed = PackedPanel<dtype>;
-  using Unpacked = UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>;
+  using Unpacked = UnpackedOf<Packed>;
   constexpr auto count = static_cast<std::int64_t>(panels);
   const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
   const auto packed = [&](std::size_t i, int part) {
@@ -184,7 +257,11 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
       for (std::size_t i = 0; i < panels; ++i) {
         Scratch::Panel& to = scratch.panels[i];
         unpack(packed(i, part), g, end, to);
-        unpacked[i] = {to.codes, to.scales, to.mins, part, g};
+        if constexpr (Packed::integer_scales) {
+          unpacked[i] = {to.codes, to.scales, to.factors, to.mins, part, g};
+        } else {
+          unpacked[i] = {to.codes, to.scales, to.mins, part, g};
+        }
       }
       all_tiles(job, unpacked, block, p, g, end, scratch);
     }

@@ -43,6 +43,9 @@ struct BlockFormat {
   bool codebook;    ///< codes index iq4's sixteen values, which are then offset by 128
 
   constexpr int bits() const { return codebook ? 8 : low_bits + high_bits; }
+  /// Whether code - offset times its scale of the second level takes a byte, whatever the two are:
+  /// q2_k 0 to 45, q3_k -124 to 128.
+  constexpr bool scaled_codes_fit() const { return two_levels && low_bits == 2; }
   constexpr int code_bytes() const { return 64 * (low_bits + high_bits); }  ///< per 32 elements
   /// Elements that one scale record describes, and its bytes.
   constexpr int scale_span() const { return two_levels ? 256 : 32; }

@@ -11,6 +11,7 @@ namespace tenon::cpu {
 namespace {
 
 using Int = Simd::Int;
+using Words = Simd::Words;
 
 TENON_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
@@ -33,13 +34,17 @@ struct PackedPanel {
   static constexpr int bits = format.bits();
   static constexpr int offset = format.offset;
   static constexpr int group = format.group;
+  static constexpr int min_group = format.group;
   static constexpr bool has_min = format.has_min;
+  /// Scales of the second level multiply sums in integers, and d those of a record.
+  static constexpr bool integer_scales = format.scaled_codes_fit();
   static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
   /// Codes are bytes whose scales have one level.
   static constexpr bool is_bytes = format.low_bits == 8 && !format.two_levels;
   static constexpr bool streams = true;  // from memory, each byte once or a few times
   // Constants, so that no build calls BlockFormat's functions, which this file must not emit.
   static constexpr int code_bytes = format.code_bytes();
+  static constexpr int starts = 32 / group;  // that rows bring to 32 elements
   static constexpr int scale_bytes = format.scale_bytes();
 
   const std::uint8_t* scales;
@@ -75,7 +80,21 @@ struct PackedPanel {
     Float dmin;
     const std::uint8_t* subs;
 
+    TENON_INLINE Float whole() const { return d; }
     /// Index i counts groups of `group` elements from the start of the record.
+    TENON_INLINE Words factor(int i) const {
+      if constexpr (has_min) return Simd::words_of_low_nibbles(subs + 16 * i);
+      return Simd::words_of_i8(subs + 16 * i);
+    }
+    /// In both halves of each lane.
+    TENON_INLINE Words factor_twice(int i) const {
+      const Words f = factor(i);
+      return Simd::pair_words(f, f);
+    }
+    /// Of both parts of 32 elements.
+    TENON_INLINE Words both_factors(int i) const {
+      return Simd::pair_words(factor(2 * i), factor(2 * i + 1));
+    }
     TENON_INLINE Float scale(int i) const {
       if constexpr (!format.two_levels) return d;
       constexpr int stride = has_min && group == 32 ? 32 : 16;

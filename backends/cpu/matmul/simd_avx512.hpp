@@ -23,6 +23,7 @@ struct Simd {
   static constexpr int dense_rows = 12;  // the same for f32 tiles of two panels
   static constexpr int dense_panels = 2;
   using Int = __m512i;
+  using Words = __m512i;  // of 32 bits
   using Float = __m512;
 
   TENON_INLINE static Int load(const void* p) { return _mm512_loadu_si512(p); }
@@ -43,6 +44,15 @@ struct Simd {
   }
   TENON_INLINE static Int look_up(Int table, Int index) {
     return _mm512_shuffle_epi8(table, index);
+  }
+
+  TENON_INLINE static Int add_bytes(Int a, Int b) { return _mm512_add_epi8(a, b); }
+  /// Each byte times its lane's factor, of which the low byte.
+  TENON_INLINE static Int mul_bytes(Int a, Words factor) {
+    const __m512i low_byte = _mm512_set1_epi16(255), halves = pair_words(factor, factor);
+    const __m512i even = _mm512_mullo_epi16(a, halves);
+    const __m512i odd = _mm512_mullo_epi16(_mm512_andnot_si512(low_byte, a), halves);
+    return _mm512_or_si512(_mm512_and_si512(even, low_byte), odd);
   }
 
   /// A vector of codes as Dot takes it, and as it lies in scratch memory.
@@ -112,15 +122,39 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return _mm512_castsi512_ps(_mm512_and_si512(load(p), _mm512_set1_epi32(-0x10000)));
   }
-  TENON_INLINE static Float load_i8(const void* p) {
-    return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+  TENON_INLINE static Words zero_words() { return _mm512_setzero_si512(); }
+  TENON_INLINE static Words load_words(const std::int32_t* p) { return load(p); }
+  TENON_INLINE static void store_words(std::int32_t* p, Words v) { store(p, v); }
+  TENON_INLINE static Words add_words(Words a, Words b) { return _mm512_add_epi32(a, b); }
+  /// The lower halves of both.
+  TENON_INLINE static Words pair_words(Words low, Words high) {
+    const __m512i low_half = _mm512_set1_epi32(0xFFFF);
+    return _mm512_or_si512(_mm512_and_si512(low, low_half), _mm512_slli_epi32(high, 16));
   }
+  /// Products of halves, those of a lane summed.
+  TENON_INLINE static Words sum_products(Words a, Words b) { return _mm512_madd_epi16(a, b); }
+  /// c + a * b where a and b fit 16 bits.
+  TENON_INLINE static Words add_product(Words a, Words b, Words c) {
+    const __m512i low_half = _mm512_and_si512(b, _mm512_set1_epi32(0xFFFF));
+#if defined(__AVX512VNNI__)
+    return _mm512_dpwssd_epi32(c, a, low_half);
+#else
+    return _mm512_add_epi32(c, _mm512_madd_epi16(a, low_half));
+#endif
+  }
+  TENON_INLINE static Words words_of_i8(const void* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  TENON_INLINE static Words words_of_low_nibbles(const void* p) {
+    const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return _mm512_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15)));
+  }
+  TENON_INLINE static Float load_i8(const void* p) { return to_float(words_of_i8(p)); }
   TENON_INLINE static Float load_u8(const void* p) {
     return to_float(_mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
   }
   TENON_INLINE static Float load_low_nibbles(const void* p) {
-    const __m128i v = _mm_loadu_si128(static_cast<const __m128i*>(p));
-    return to_float(_mm512_cvtepu8_epi32(_mm_and_si128(v, _mm_set1_epi8(15))));
+    return to_float(words_of_low_nibbles(p));
   }
   TENON_INLINE static Float load_high_nibbles(const void* p) {
     const __m128i v = _mm_srli_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)), 4);
@@ -209,6 +243,11 @@ struct Dot {
     return all;
   }
   TENON_INLINE __m512i widened() const { return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)); }
+  /// The sum times what both halves of a lane hold, without what Start makes.
+  TENON_INLINE __m512i scaled(__m512i factor) const {
+    static_assert(steps <= span);
+    return _mm512_madd_epi16(pairs, factor);
+  }
 };
 
 #endif

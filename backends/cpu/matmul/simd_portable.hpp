@@ -11,6 +11,7 @@ namespace {
 
 using Bytes16 = std::uint8_t __attribute__((vector_size(16)));
 using Halves8 = std::int16_t __attribute__((vector_size(16)));
+using UnsignedHalves8 = std::uint16_t __attribute__((vector_size(16)));
 using Halves4 = std::uint16_t __attribute__((vector_size(8)));
 using Words4 = std::int32_t __attribute__((vector_size(16)));
 using UnsignedWords4 = std::uint32_t __attribute__((vector_size(16)));
@@ -33,6 +34,7 @@ struct Simd {
   static constexpr int dense_rows = 3;
   static constexpr int dense_panels = 1;
   using Int = Bytes16;
+  using Words = Words4;
   using Float = Floats4;
 
   TENON_INLINE static Int load(const void* p) { return load_as<Int>(p); }
@@ -54,6 +56,14 @@ struct Simd {
     Int v;
     for (int i = 0; i < 16; ++i) v[i] = table[index[i]];
     return v;
+  }
+
+  TENON_INLINE static Int add_bytes(Int a, Int b) { return a + b; }
+  /// Each byte times its lane's factor, of which the low byte.
+  TENON_INLINE static Int mul_bytes(Int a, Words factor) {
+    const auto halves = reinterpret_cast<UnsignedHalves8>(pair_words(factor, factor));
+    const auto pairs = reinterpret_cast<UnsignedHalves8>(a);
+    return reinterpret_cast<Int>((pairs * halves & 0xFF) | (pairs & 0xFF00) * halves);
   }
 
   /// A vector of codes as Dot takes it, and as it lies in scratch memory.
@@ -119,14 +129,34 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return reinterpret_cast<Float>(load_as<UnsignedWords4>(p) & 0xFFFF0000u);
   }
-  TENON_INLINE static Float load_i8(const void* p) {
-    return to_float(__builtin_convertvector(load_as<SignedBytes4>(p), Words4));
+  TENON_INLINE static Words zero_words() { return Words{}; }
+  TENON_INLINE static Words load_words(const std::int32_t* p) { return load_as<Words>(p); }
+  TENON_INLINE static void store_words(std::int32_t* p, Words v) {
+    __builtin_memcpy(p, &v, sizeof v);
   }
+  TENON_INLINE static Words add_words(Words a, Words b) { return a + b; }
+  /// The lower halves of both.
+  TENON_INLINE static Words pair_words(Words low, Words high) {
+    return (low & 0xFFFF) | reinterpret_cast<Words>(reinterpret_cast<UnsignedWords4>(high) << 16);
+  }
+  /// Products of halves, those of a lane summed.
+  TENON_INLINE static Words sum_products(Words a, Words b) {
+    return (a >> 16) * (b >> 16) + low_half(a) * low_half(b);
+  }
+  /// c + a * b where a and b fit 16 bits.
+  TENON_INLINE static Words add_product(Words a, Words b, Words c) { return c + a * b; }
+  TENON_INLINE static Words words_of_i8(const void* p) {
+    return __builtin_convertvector(load_as<SignedBytes4>(p), Words4);
+  }
+  TENON_INLINE static Words words_of_low_nibbles(const void* p) {
+    return __builtin_convertvector(load_as<SmallBytes4>(p), Words4) & 15;
+  }
+  TENON_INLINE static Float load_i8(const void* p) { return to_float(words_of_i8(p)); }
   TENON_INLINE static Float load_u8(const void* p) {
     return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4));
   }
   TENON_INLINE static Float load_low_nibbles(const void* p) {
-    return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4) & 15);
+    return to_float(words_of_low_nibbles(p));
   }
   TENON_INLINE static Float load_high_nibbles(const void* p) {
     return to_float(__builtin_convertvector(load_as<SmallBytes4>(p), Words4) >> 4);
@@ -135,6 +165,11 @@ struct Simd {
   template <int byte>
   TENON_INLINE static Float byte_to_float(Int v) {
     return to_float((reinterpret_cast<Words4>(v) >> (8 * byte)) & 255);
+  }
+
+ private:
+  TENON_INLINE static Words low_half(Words v) {
+    return reinterpret_cast<Words>(reinterpret_cast<UnsignedWords4>(v) << 16) >> 16;
   }
 };
 

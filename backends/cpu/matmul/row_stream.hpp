@@ -1,0 +1,214 @@
+#pragma once
+
+// What a few int8 rows do with a group of a panel: dot products of integers, scaled and summed.
+// Included after a simd_*.hpp.
+#include "panel_body.hpp"
+
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+/// Calls f.template operator()<a, b>() for a < first, b < second.
+template <int first, int second, class F>
+TENON_INLINE void unroll_both(F&& f) {
+  unroll<first * second>([&]<int i>() __attribute__((always_inline)) {
+    f.template operator()<i / second, i % second>();
+  });
+}
+
+/// What integer dot products of rows start from, because codes are `offset` above their values.
+struct FromZero {
+  static constexpr bool is_zero = true;
+  TENON_INLINE static Int load(const std::int32_t*) { return Simd::broadcast_times<0>(nullptr); }
+};
+/// From minus the sum of the row's codes.
+template <int offset>
+struct FromNegativeSum {
+  static constexpr bool is_zero = false;
+  TENON_INLINE static Int load(const std::int32_t* p) { return Simd::broadcast_times<offset>(p); }
+};
+/// From that product, computed beforehand.
+struct FromProduct {
+  static constexpr bool is_zero = false;
+  TENON_INLINE static Int load(const std::int32_t* p) { return Simd::broadcast_times<1>(p); }
+};
+
+/// Whether dot products take the type's codes with their offset.
+template <class Panel>
+constexpr bool codes_have_offset =
+    Panel::offset != 0 && !(Panel::bits == 8 && Simd::makes_bytes_signed);
+
+template <class Panel>
+using DirectStart =
+    std::conditional_t<codes_have_offset<Panel>, FromNegativeSum<Panel::offset>, FromZero>;
+
+/// Only many rows repay products computed beforehand.
+template <class Panel>
+using StartOf = std::conditional_t<!Panel::streams && codes_have_offset<Panel>, FromProduct,
+                                   DirectStart<Panel>>;
+
+/// Two numbers of 16 bits in one of 32.
+TENON_INLINE std::int32_t pair_of(std::int32_t low, std::int32_t high) {
+  return (low & 0xFFFF) | static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16);
+}
+
+/// What a block's rows have to multiply with: entry by entry codes, scale and sums, `rows` of each.
+template <class Panel, class Start, std::size_t rows>
+struct RowStream {
+  static constexpr int subs = 32 / Panel::group;
+  static constexpr int quads = Panel::group / 4;
+  static constexpr int mins = 32 / Panel::min_group;
+  static constexpr auto step = static_cast<std::int64_t>(rows);
+  using PanelDot = Dot<Panel::bits, Start, quads>;
+  template <std::size_t panels>
+  using Codes = const std::uint8_t* const (&)[panels];
+
+  const std::int8_t* codes;
+  const float* scales;
+  const float* sums;
+  const std::int32_t* starts;
+  std::int64_t first_start = 0;  ///< entry that `starts` begins with
+
+  TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row)
+      : codes(numbers.codes + row * job.inputs), scales(numbers.scales + row * (job.inputs / 32)) {
+    const std::int64_t at = row * (job.inputs / 32);
+    sums = (mins == 1 ? numbers.sums : numbers.half_sums) + at * mins;
+    starts = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at * subs;
+  }
+
+  /// Dot products of the sub-th part of entry `entry` with the codes of each panel.
+  template <int sub, std::size_t panels>
+  TENON_INLINE void multiply(std::int64_t entry, Codes<panels> w_codes,
+                             PanelDot (&dot)[panels][rows]) const {
+    const std::int32_t* const start = starts + ((entry - first_start) * subs + sub) * step;
+    unroll_both<int{panels}, int{rows}>([&]<std::size_t p, std::size_t r>() __attribute__((
+                                            always_inline)) { dot[p][r].start(start + r); });
+    unroll<quads>([&]<int q>() __attribute__((always_inline)) {
+      constexpr int j = sub * quads + q;
+      typename PanelDot::Weights w[panels];
+      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+        w[p] = Panel::template weights<j, typename PanelDot::Weights>(w_codes[p]);
+      });
+      const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
+      unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+        const Int four = Simd::broadcast_quad(quad + 4 * r);
+        unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+          dot[p][r].template add<q>(w[p], four);
+        });
+      });
+    });
+  }
+
+  /// y += the sub-th min of group i of the record times the sum of entry `entry` that it is for.
+  template <int sub, std::size_t panels>
+  TENON_INLINE void add_mins(std::int64_t entry, const typename Panel::Record (&record)[panels],
+                             int i, Float (&y)[panels][rows]) const {
+    const float* const sum = sums + (entry * mins + sub) * step;
+    unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+      const Float min = record[p].min(i * mins + sub);
+      unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+        y[p][r] = Simd::fma(min, Simd::broadcast(sum + r), y[p][r]);
+      });
+    });
+  }
+
+  /// y += entry `entry` times a group of W: the codes of each panel, and record index i of it.
+  template <std::size_t panels>
+  TENON_INLINE void add(std::int64_t entry, Codes<panels> w_codes,
+                        const typename Panel::Record (&record)[panels], int i,
+                        Float (&y)[panels][rows]) const {
+    unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+      PanelDot dot[panels][rows];
+      multiply<sub, panels>(entry, w_codes, dot);
+      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+        const Float scale = record[p].scale(i * subs + sub);
+        unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+          const Float factor = Simd::mul(scale, Simd::broadcast(scales + entry * step + r));
+          y[p][r] = Simd::fma(Simd::to_float(dot[p][r].total()), factor, y[p][r]);
+        });
+      });
+      if constexpr (Panel::has_min) add_mins<sub, panels>(entry, record, i, y);
+    });
+  }
+
+  /// The same but for the record's scale and mins, where scales of its groups are integers.
+  template <std::size_t panels>
+  TENON_INLINE void add_integers(std::int64_t entry, Codes<panels> w_codes,
+                                 const typename Panel::Record (&record)[panels], int i,
+                                 Float (&y)[panels][rows]) const {
+    Words total[panels][rows];
+    if constexpr (scales_pairs) {
+      add_pairs<panels>(entry, w_codes, record, i, total);
+    } else {
+      add_dots<panels>(entry, w_codes, record, i, total);
+    }
+    unroll_both<int{panels}, int{rows}>(
+        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
+          const Float scale = Simd::broadcast(scales + entry * step + r);
+          y[p][r] = Simd::fma(Simd::to_float(total[p][r]), scale, y[p][r]);
+        });
+  }
+
+ private:
+  /// Where dot products are sums of pairs in 16 bits, widening them multiplies as well.
+  static constexpr bool scales_pairs = Simd::makes_bytes_signed;
+
+  template <std::size_t panels>
+  TENON_INLINE void add_dots(std::int64_t entry, Codes<panels> w_codes,
+                             const typename Panel::Record (&record)[panels], int i,
+                             Words (&total)[panels][rows]) const {
+    unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+      PanelDot dot[panels][rows];
+      multiply<sub, panels>(entry, w_codes, dot);
+      unroll_both<int{panels}, int{rows}>(
+          [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
+            if constexpr (subs == 1) {
+              total[p][r] = dot[p][r].total();
+            } else {
+              total[p][r] = Simd::add_product(dot[p][r].total(), record[p].factor(i * subs + sub),
+                                              sub == 0 ? Simd::zero_words() : total[p][r]);
+            }
+          });
+    });
+  }
+
+  template <std::size_t panels>
+  TENON_INLINE void add_pairs(std::int64_t entry, Codes<panels> w_codes,
+                              const typename Panel::Record (&record)[panels], int i,
+                              Words (&total)[panels][rows]) const {
+    static_assert(subs == 2);
+    unroll_both<int{panels}, int{rows}>(
+        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
+          if constexpr (Panel::offset == 0) {
+            total[p][r] = Simd::zero_words();
+          } else {
+            total[p][r] = Simd::sum_products(start_pair(entry, r), record[p].both_factors(i));
+          }
+        });
+    unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
+      PanelDot dot[panels][rows];
+      multiply<sub, panels>(entry, w_codes, dot);
+      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+        const Words factor = record[p].factor_twice(i * subs + sub);
+        unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+          total[p][r] = Simd::add_words(total[p][r], dot[p][r].scaled(factor));
+        });
+      });
+    });
+  }
+
+  /// What the two dot products of a row start from, in halves of every lane.
+  TENON_INLINE auto start_pair(std::int64_t entry, std::size_t r) const {
+    if constexpr (std::is_same_v<Start, FromProduct>) {
+      return FromProduct::load(starts + (entry - first_start) * step + r);
+    } else {
+      const std::int32_t* const sum = starts + entry * 2 * step + r;
+      const std::int32_t pair = pair_of(Panel::offset * sum[0], Panel::offset * sum[step]);
+      return FromProduct::load(&pair);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,119 @@
+#pragma once
+
+// Stretches of a panel as many rows read them: unpacked to a byte per code. Included after a
+// simd_*.hpp.
+#include "panel_body.hpp"
+
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
+
+/// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
+TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
+  if (groups <= most_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
+  const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
+  return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
+}
+
+/// A stretch of a panel with codes at a byte each and scales in f32.
+template <int bits_, int offset_, int group_, bool has_min_>
+struct UnpackedPanel {
+  static constexpr int bits = bits_;
+  static constexpr int offset = offset_;
+  static constexpr int group = group_;
+  static constexpr int min_group = group_;
+  static constexpr bool has_min = has_min_;
+  static constexpr bool integer_scales = false;
+  static constexpr int groups_per_record = 1;
+  static constexpr bool streams = false;  // it is in cache
+  static constexpr int code_bytes = 512;
+  static constexpr int subs = 32 / group;
+  static constexpr int starts = subs;  // that rows bring to 32 elements
+
+  const std::uint8_t* code_section;
+  const float* scales;
+  const float* mins;
+  int part;
+  std::int64_t first_group;
+
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
+    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
+  }
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::load(codes + 64 * j, most_groups * 512);
+  }
+  struct Record {
+    const float* scales;
+    const float* mins;
+    TENON_INLINE Float scale(int i) const { return Simd::load_float(scales + 16 * i); }
+    TENON_INLINE Float min(int i) const { return Simd::load_float(mins + 16 * i); }
+  };
+  TENON_INLINE Record record(std::int64_t g) const {
+    const std::int64_t at = (g - first_group) * (16 * subs) + part * Simd::lanes;
+    return {scales + at, mins + at};
+  }
+};
+
+/// The same of a type with integer scales. Where dot products take full bytes at no cost, codes are
+/// there times their scale, `offset` above that, and negated with the record's scale if there is an
+/// offset; elsewhere scales are there beside them.
+template <int bits_, int offset_, int min_group_, bool has_min_>
+struct UnpackedRecords {
+  static constexpr bool scaled_codes = !Simd::makes_bytes_signed;
+  static constexpr int bits = scaled_codes ? 8 : bits_;
+  static constexpr int offset = scaled_codes && offset_ != 0 ? 128 : offset_;
+  static constexpr int group = scaled_codes ? 32 : min_group_;
+  static constexpr int min_group = min_group_;
+  static constexpr bool has_min = has_min_;
+  static constexpr bool integer_scales = true;
+  static constexpr int groups_per_record = 8;
+  static constexpr bool streams = false;  // it is in cache
+  static constexpr int code_bytes = 512;
+  static constexpr int starts = 1;  // one for all codes or a pair
+
+  const std::uint8_t* code_section;
+  const float* scales;          ///< of a record
+  const std::int32_t* factors;  ///< of a group three vectors: as Record has them
+  const float* mins;
+  int part;
+  std::int64_t first_group;
+
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
+    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
+  }
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::load(codes + 64 * j, most_groups * 512);
+  }
+  struct Record {
+    const float* scales;
+    const std::int32_t* factors;
+    const float* mins;
+    TENON_INLINE Float whole() const { return Simd::load_float(scales); }
+    TENON_INLINE Words factor_twice(int i) const {
+      return Simd::load_words(factors + 16 * (i / 2 * 3 + i % 2));
+    }
+    TENON_INLINE Words both_factors(int i) const {
+      return Simd::load_words(factors + 16 * (i * 3 + 2));
+    }
+    TENON_INLINE Float min(int i) const { return Simd::load_float(mins + 16 * i); }
+  };
+  TENON_INLINE Record record(std::int64_t g) const {
+    const std::int64_t at_group = g - first_group, lane = part * Simd::lanes;
+    return {scales + at_group / groups_per_record * 16 + lane, factors + at_group * (3 * 16) + lane,
+            mins + at_group * (16 * 32 / min_group) + lane};
+  }
+};
+
+template <class Packed>
+using UnpackedOf = std::conditional_t<
+    Packed::integer_scales,
+    UnpackedRecords<Packed::bits, Packed::offset, Packed::group, Packed::has_min>,
+    UnpackedPanel<Packed::bits, Packed::offset, Packed::group, Packed::has_min>>;
+
+}  // namespace
+}  // namespace tenon::cpu

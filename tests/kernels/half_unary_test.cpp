@@ -23,18 +23,11 @@ struct HalfFunction {
   double (*exact)(double);
 };
 
-double gelu_tanh(double x) {
-  return x /
-         (1 + std::exp(-2 * std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
-}
-
 const HalfFunction functions[] = {
     {Unary::exp, "exp", [](double x) { return std::exp(x); }},
     {Unary::tanh, "tanh", [](double x) { return std::tanh(x); }},
     {Unary::sigmoid, "sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
     {Unary::silu, "silu", [](double x) { return x / (1 + std::exp(-x)); }},
-    {Unary::gelu, "gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
-    {Unary::gelu_tanh, "gelu_tanh", gelu_tanh},
 };
 
 /// Distance in units of the last place of f16 at `exact`; 0 where both are past its range.

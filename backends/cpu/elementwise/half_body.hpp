@@ -55,22 +55,6 @@ TENON_INLINE Float half_tanh(Float x) {
   return copy_sign(a < set(0.6f) ? small : large, x);
 }
 
-/// x Phi(x) from Phi(-|x|) = e^(-x^2 / 2) M(|x|), M a polynomial up to 5.9, beyond which the
-/// product is less than half of f16's least number.
-TENON_INLINE Float half_gelu(Float x) {
-  const Float a = Simd::min(set(5.9f), absolute(x));
-  const Float m = polynomial(a, 1.24034468e-7f, -4.38933310e-6f, 6.88411518e-5f, -6.33867801e-4f,
-                             3.83946458e-3f, -0.0163401238f, 0.0514075752f, -0.125416515f,
-                             0.247181425f, -0.398506813f, 0.499988020f);
-  const Float tail = a < set(5.9f) ? half_exponential(a * a * set(-0.5f)) * m : set(0.0f);
-  return x * (x < set(0.0f) ? tail : set(1.0f) - tail);
-}
-
-/// As gelu_tanh() has it: x / (1 + e^-2u), 2u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
-TENON_INLINE Float half_gelu_tanh(Float x) {
-  return half_gate(x, x * fma(x * x, set(0.0713548163f), set(1.59576912f)));
-}
-
 TENON_INLINE void store_f16(std::uint16_t* y, Float v) {
   constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #if defined(__AVX512F__)
@@ -106,15 +90,9 @@ void run_half_sigmoid(const std::uint16_t* x, std::uint16_t* y, std::int64_t cou
 void run_half_silu(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
   map_halves([](Float v) { return half_gate(v, v); }, x, y, count);
 }
-void run_half_gelu(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
-  map_halves([](Float v) { return half_gelu(v); }, x, y, count);
-}
-void run_half_gelu_tanh(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
-  map_halves([](Float v) { return half_gelu_tanh(v); }, x, y, count);
-}
 
-constexpr HalfUnaryKernels half_unary_kernels{run_half_exp,  run_half_tanh, run_half_sigmoid,
-                                              run_half_silu, run_half_gelu, run_half_gelu_tanh};
+constexpr HalfUnaryKernels half_unary_kernels{run_half_exp, run_half_tanh, run_half_sigmoid,
+                                              run_half_silu};
 
 }  // namespace
 }  // namespace tenon::cpu

@@ -24,11 +24,13 @@ bool can_run(const Convolution& conv) noexcept {
 }
 
 bool pays(const Convolution& conv) noexcept {
-  // Fewer tiles than this would wait for the filter, which is four times as large as it was.
-  constexpr std::int64_t least_tiles = 16;
+  // Fewer tiles would wait for the filter, which is four times as large as it was; with fewer
+  // channels the transforms take what the products save (docs/performance.md).
+  constexpr std::int64_t least_tiles = 16, least_channels = 16;
   const std::int64_t tiles =
       conv.y.shape[0] * up(conv.rows.outputs, tile) * up(conv.columns.outputs, tile);
-  return conv.filter.channels >= 32 && conv.filter.outputs >= 32 && tiles >= least_tiles;
+  return conv.filter.channels >= least_channels && conv.filter.outputs >= least_channels &&
+         tiles >= least_tiles;
 }
 
 Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& caches)

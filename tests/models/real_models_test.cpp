@@ -143,6 +143,8 @@ TEST_CASE("all-MiniLM-L6-v2: cosine with the reference is at least 0.99999 on 20
   CHECK(worst_cosine({.backend = {.threads = 2}}) >= 0.99999);
 }
 
-TEST_CASE("all-MiniLM-L6-v2: with weights narrowed to q8_0 the cosine is at least 0.999") {
-  CHECK(worst_cosine({.backend = {.threads = 2}, .weights = DType::q8_0}) >= 0.999);
+TEST_CASE("all-MiniLM-L6-v2: with weights narrowed to q8_0 the cosine is at least 0.9985") {
+  // Weights alone: 0.99944; with rows in bf16, on AMX, 0.99941; in int8 0.99896.
+  CHECK(worst_cosine({.backend = {.threads = 2, .exact = true}, .weights = DType::q8_0}) >= 0.9993);
+  CHECK(worst_cosine({.backend = {.threads = 2}, .weights = DType::q8_0}) >= 0.9985);
 }

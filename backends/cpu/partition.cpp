@@ -190,9 +190,9 @@ class CpuPartition final : public Partition {
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (!compiled_->filters[i]) continue;
       const FilterShape& shape = *compiled_->filters[i];
-      const std::string key = fmt::format(
-          "cpu/filter/{}/{} in {}, form {}", compiled_->constants[i].name,
-          to_string(shape.file_shape()), shape.groups, static_cast<int>(shape.form));
+      const std::string key =
+          fmt::format("cpu/filter/{}/{} in {}, form {}", compiled_->constants[i].name,
+                      to_string(shape.file_shape()), shape.groups, static_cast<int>(shape.form));
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             auto filter = std::make_shared<PackedFilter>(shape);

@@ -46,13 +46,12 @@ def sections(args):
     benchmarks = pathlib.Path("benchmarks")
     gemm = [BUILD / "bench_gemm", "--threads"]
     cubes = ["--cube", "1024,2048,4096"]
-    levels = [level for level in ("avx2", "avx512", "avx512_vnni") if level in levels_here()]
     vision = [args.peer_python, benchmarks / "vision.py", "-t", args.t]
     result = {
         "limits": [({}, [BUILD / "bench_limits", "--threads", args.t])],
         "gemm": [({}, [*gemm, args.t, "--type", "f32,bf16", *(["--ggml", args.ggml] if args.ggml else [])])],
-        "gemm-blocks": [({}, [*gemm, args.t, "--type", "blocks", "--rows", "512,2048", "--isa", level])
-                        for level in levels],
+        "gemm-blocks": [({"DNNL_MAX_CPU_ISA": peer}, [*gemm, args.t, "--type", "blocks", "--rows", "512,2048",
+                                                      "--isa", level]) for level, peer in levels_here()],
         "gemm-square": [({}, [*gemm, threads, *cubes]) for threads in (1, args.t)],
         "gemm-square-avx2": [(AVX2, [*gemm, threads, *cubes]) for threads in (1, args.t)],
         "ops": [({}, [BUILD / "bench_ops", "--threads", args.t])],
@@ -74,10 +73,11 @@ def sections(args):
 
 
 def levels_here():
-    """The instruction sets that Tenon finds on this machine."""
-    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    needed = {"avx2": "avx2", "avx512": "avx512bw", "avx512_vnni": "avx512_vnni"}
-    return [level for level, flag in needed.items() if f" {flag} " in flags.replace("\n", " ")]
+    """The instruction sets with integer products of their own on this machine: Tenon's name and oneDNN's."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    levels = (("avx2", "avx2", "AVX2"), ("avx512", "avx512bw", "AVX512_CORE"),
+              ("avx512_vnni", "avx512_vnni", "AVX512_CORE_VNNI"))
+    return [(level, peer) for level, flag, peer in levels if flag in flags]
 
 
 def shown(environment, command):

@@ -65,6 +65,7 @@ def sections(args):
         llm = [args.peer_python, benchmarks / "llm.py", *args.models, "-t", args.t, "-r", args.r, *peers]
         result["llm"] = [({}, llm)]
         result["llm-avx2"] = [(AVX2, llm)]
+        result["llm-more"] = [({}, [*llm, "-p", "512", "-n", "64", "-d", "0"])]
     if args.encoder:
         encoder = [benchmarks / "encoder.py", args.encoder, "-t", args.t, "--peer-python", args.peer_python]
         result["encoder"] = [({}, [sys.executable, *encoder])]

@@ -31,7 +31,8 @@ struct LoadOptions {
 };
 
 /// Where Exe::bind keeps what backends make of a model's weights: a file in `folder`, named after
-/// the model, that says which path, sizes and times of writing the model's files have. Makes the
+/// the model, that says which path, sizes and times of writing the model's files have. For
+/// weights as these files hold them: who changes values says so in PreparedFile::weights. Makes the
 /// folder. Errc::io_error when that is impossible.
 PreparedFile prepared_file(const std::filesystem::path& folder, const File& model);
 

@@ -2,9 +2,11 @@
 // and as shares of what the machine can do: arithmetic for many rows, reading memory for few.
 //
 //   bench_gemm [--threads N] [--outputs N] [--inputs K] [--rows M,...] [--type TYPE,...]
-//              [--cube S,...] [--ggml FOLDER] [--isa LEVEL] [--seconds S]
+//              [--cube S,...] [--ggml FOLDER] [--isa LEVEL] [--seconds S] [--accuracy yes]
 //
 // Without --rows 1 to 2048 of them, without --type all; the type "blocks" is all of those.
+// `--accuracy yes` measures errors instead of times, see gemm_accuracy.hpp.
+//
 // Weights are packed beforehand wherever a library can; Tenon's times include the quantisation of x
 // that its block types take, ggml's as well. `--cube S` multiplies two S x S matrices of f32
 // instead, neither packed beforehand. `--ggml` names a folder with libggml-base.so and
@@ -14,6 +16,7 @@
 // OPENBLAS_CORETYPE (SkylakeX, Haswell, ...) tells it.
 #include "backends/cpu/matmul/matmul.hpp"
 #include "backends/cpu/thread_pool.hpp"
+#include "gemm_accuracy.hpp"
 #include "gemm_peers.hpp"
 #include "limits.hpp"
 
@@ -45,6 +48,7 @@ struct Options {
   std::vector<std::string> types;  // empty: all
   std::string ggml;
   double seconds = 0.5;
+  bool accuracy = false;
 };
 
 std::vector<std::string> words(const std::string& list) {
@@ -84,6 +88,8 @@ Options parse(int argc, char** argv) {
       options.ggml = value;
     } else if (name == "--seconds") {
       options.seconds = std::stod(value);
+    } else if (name == "--accuracy") {
+      options.accuracy = value == "yes";
     } else if (name == "--isa") {
       const auto isa = find_isa(value);
       if (!isa) throw Error(Errc::bad_argument, "bench_gemm", "no level " + value);
@@ -129,11 +135,11 @@ Run tenon_run(ThreadPool& pool, const Product& p) {
     PackedWeights& w = state->weights.emplace_back(p.dtype, p.outputs, p.inputs);
     pool.run([&](Worker& worker) { w.pack(stored.data(), worker.thread, worker.threads); });
   }
-  state->y.resize(static_cast<std::size_t>(p.rows * p.outputs));
+  if (p.y.empty()) state->y.resize(static_cast<std::size_t>(p.rows * p.outputs));
   LinearArgs& args = state->args;
   args.weights = state->weights.data();
   args.rows = p.rows;
-  args.y = state->y.data();
+  args.y = p.y.empty() ? state->y.data() : p.y.data();
   args.y_stride = p.outputs;
   if (const auto form = PreparedRows::form_for(p.dtype, p.rows, p.inputs)) {
     state->prepared = AlignedBuffer(PreparedRows::size_bytes(*form, p.rows, p.inputs));
@@ -298,6 +304,18 @@ bool wanted(const Options& options, DType dtype) {
 int main(int argc, char** argv) try {
   const Options options = parse(argc, argv);
   ThreadPool pool(options.threads);
+  std::optional<bench::Ggml> ggml;
+  if (!options.ggml.empty()) ggml.emplace(options.ggml);
+  std::vector<DType> types;
+  for (int i = 0; i < dtype_count; ++i) {
+    if (wanted(options, static_cast<DType>(i))) types.push_back(static_cast<DType>(i));
+  }
+  if (options.accuracy) {
+    fmt::print("level {}; W [2048, 2048]\n", name(active_isa()));
+    bench::report_accuracy(
+        types, [&](const Product& p) { return tenon_run(pool, p); }, ggml, pool.threads());
+    return 0;
+  }
   const bench::Limits limits = bench::measure_limits(pool, 0.3);
   fmt::print("level {}, {} threads", name(active_isa()), pool.threads());
   if (options.cubes.empty()) fmt::print("; W [{}, {}]", options.outputs, options.inputs);
@@ -307,12 +325,7 @@ int main(int argc, char** argv) try {
   print_header();
   for (const std::int64_t size : options.cubes) measure_cube(pool, size, options, limits);
   if (!options.cubes.empty()) return 0;
-  std::optional<bench::Ggml> ggml;
-  if (!options.ggml.empty()) ggml.emplace(options.ggml);
-  for (int i = 0; i < dtype_count; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (wanted(options, dtype)) measure_type(pool, dtype, options, ggml, limits);
-  }
+  for (const DType dtype : types) measure_type(pool, dtype, options, ggml, limits);
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 2;

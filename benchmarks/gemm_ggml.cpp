@@ -57,6 +57,7 @@ struct Ggml::Library {
   P (*alloc_from)(P context, P buffer_type);
   void (*buffer_free)(P buffer);
   void (*tensor_set)(P tensor, const void* data, std::size_t offset, std::size_t size);
+  void (*tensor_get)(P tensor, void* data, std::size_t offset, std::size_t size);
   int (*graph_compute)(P backend, P graph);
   P (*get_device)(P backend);
   P (*registry_of)(P device);
@@ -81,6 +82,7 @@ struct Ggml::Library {
     find(alloc_from, base, "ggml_backend_alloc_ctx_tensors_from_buft");
     find(buffer_free, base, "ggml_backend_buffer_free");
     find(tensor_set, base, "ggml_backend_tensor_set");
+    find(tensor_get, base, "ggml_backend_tensor_get");
     find(graph_compute, base, "ggml_backend_graph_compute");
     find(get_device, base, "ggml_backend_get_device");
     find(registry_of, base, "ggml_backend_dev_backend_reg");
@@ -96,7 +98,7 @@ Ggml::Ggml(const std::string& folder) : library_(std::make_shared<const Library>
 namespace {
 
 struct State {
-  std::vector<void*> contexts, buffers, graphs;
+  std::vector<void*> contexts, buffers, graphs, results;
   void* backend = nullptr;
   std::size_t next = 0;
 };
@@ -154,9 +156,12 @@ Run Ggml::run(const Product& p) const {
     g.build_forward_expand(graph, y);
     state->buffers.push_back(g.alloc_on(steps, backend));
     state->graphs.push_back(graph);
+    state->results.push_back(y);
   }
-  return [state, library = library_] {
-    library->graph_compute(state->backend, state->graphs[state->next++ % state->graphs.size()]);
+  return [state, library = library_, y = p.y] {
+    const std::size_t copy = state->next++ % state->graphs.size();
+    library->graph_compute(state->backend, state->graphs[copy]);
+    if (!y.empty()) library->tensor_get(state->results[copy], y.data(), 0, y.size_bytes());
   };
 }
 

@@ -22,6 +22,7 @@ struct Product {
   /// Weights that take turns, so that few rows meet them in memory and not in a core's cache.
   int copies = 1;
   int threads = 1;
+  std::span<float> y{};  ///< where Tenon and ggml leave results, if anybody wants them
 };
 
 /// One product per call, with the next copy of the weights; empty where the library has none of

@@ -52,6 +52,9 @@ def sections(args):
         "gemm": [({}, [*gemm, args.t, "--type", "f32,bf16", *(["--ggml", args.ggml] if args.ggml else [])])],
         "gemm-blocks": [({"DNNL_MAX_CPU_ISA": peer}, [*gemm, args.t, "--type", "blocks", "--rows", "512,2048",
                                                       "--isa", level]) for level, peer in levels_here()],
+        "accuracy": [({}, [*gemm, args.t, "--accuracy", "yes", "--type", "blocks", "--isa", level,
+                           *(["--ggml", args.ggml] if args.ggml else [])]) for level in ("avx2", "amx")
+                     if level == "avx2" or "amx_bf16" in flags_here()],
         "gemm-square": [({}, [*gemm, threads, *cubes]) for threads in (1, args.t)],
         "gemm-square-avx2": [(AVX2, [*gemm, threads, *cubes]) for threads in (1, args.t)],
         "ops": [({}, [BUILD / "bench_ops", "--threads", args.t])],
@@ -75,10 +78,13 @@ def sections(args):
 
 def levels_here():
     """The instruction sets with integer products of their own on this machine: Tenon's name and oneDNN's."""
-    flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
     levels = (("avx2", "avx2", "AVX2"), ("avx512", "avx512bw", "AVX512_CORE"),
               ("avx512_vnni", "avx512_vnni", "AVX512_CORE_VNNI"))
-    return [(level, peer) for level, flag, peer in levels if flag in flags]
+    return [(level, peer) for level, flag, peer in levels if flag in flags_here()]
+
+
+def flags_here():
+    return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
 
 
 def shown(environment, command):

@@ -21,12 +21,10 @@
 #include "limits.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/quant.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <random>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -127,10 +125,7 @@ Run tenon_run(ThreadPool& pool, const Product& p) {
     std::size_t next = 0;
   };
   auto state = std::make_shared<State>();
-  const std::int64_t count = p.outputs * p.inputs;
-  std::vector<std::byte> stored(
-      static_cast<std::size_t>(count / block_size(p.dtype) * block_bytes(p.dtype)));
-  quantize(p.dtype, p.weights.data(), stored.data(), count);
+  const std::vector<std::byte> stored = bench::stored(p.dtype, p.weights);
   for (int i = 0; i < p.copies; ++i) {
     PackedWeights& w = state->weights.emplace_back(p.dtype, p.outputs, p.inputs);
     pool.run([&](Worker& worker) { w.pack(stored.data(), worker.thread, worker.threads); });
@@ -248,19 +243,11 @@ void print(const Product& p, double weight_bytes, std::vector<Peer>& peers,
   std::fflush(stdout);
 }
 
-std::vector<float> normals(std::int64_t count, float scale) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal(0.0f, scale);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& v : values) v = normal(random);
-  return values;
-}
-
 void measure_type(ThreadPool& pool, DType dtype, const Options& options,
                   const std::optional<bench::Ggml>& ggml, const bench::Limits& limits) {
-  const std::vector<float> weights = normals(options.outputs * options.inputs, 0.02f);
+  const std::vector<float> weights = bench::normals(options.outputs * options.inputs, 0.02f);
   for (const std::int64_t rows : options.rows) {
-    const std::vector<float> x = normals(rows * options.inputs, 1.0f);
+    const std::vector<float> x = bench::normals(rows * options.inputs, 1.0f);
     Product p{dtype, rows, options.outputs, options.inputs, x, weights};
     const auto bytes =
         static_cast<double>(PackedWeights::packed_bytes(dtype, options.outputs, options.inputs));
@@ -279,7 +266,8 @@ void measure_type(ThreadPool& pool, DType dtype, const Options& options,
 
 void measure_cube(ThreadPool& pool, std::int64_t size, const Options& options,
                   const bench::Limits& limits) {
-  const std::vector<float> x = normals(size * size, 1.0f), w = normals(size * size, 1.0f);
+  const std::vector<float> x = bench::normals(size * size, 1.0f),
+                           w = bench::normals(size * size, 1.0f);
   Product p{DType::f32, size, size, size, x, w};
   p.by_output = false;
   p.threads = pool.threads();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <thread>
 
 #include <fmt/format.h>
@@ -13,14 +12,6 @@ namespace tenon::bench {
 namespace {
 
 constexpr std::int64_t outputs = 2048, inputs = 2048, most_rows = 64;
-
-std::vector<float> normals(std::int64_t count, float scale, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, scale);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& v : values) v = normal(random);
-  return values;
-}
 
 std::vector<float> rows_with_outliers() {
   std::vector<float> x = normals(most_rows * inputs, 1.0f, 2);
@@ -32,12 +23,9 @@ std::vector<float> rows_with_outliers() {
 
 /// What blocks of the type hold after rounding.
 std::vector<float> rounded(DType dtype, const std::vector<float>& weights) {
-  const auto count = static_cast<std::int64_t>(weights.size());
-  std::vector<std::byte> stored(
-      static_cast<std::size_t>(count / block_size(dtype) * block_bytes(dtype)));
-  quantize(dtype, weights.data(), stored.data(), count);
   std::vector<float> result(weights.size());
-  dequantize(dtype, stored.data(), result.data(), count);
+  dequantize(dtype, stored(dtype, weights).data(), result.data(),
+             static_cast<std::int64_t>(weights.size()));
   return result;
 }
 

@@ -1,7 +1,6 @@
 #include "gemm_peers.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/quant.hpp>
 
 #include <map>
 #include <vector>
@@ -129,10 +128,7 @@ Run Ggml::run(const Product& p) const {
     void** list = reinterpret_cast<void** (*)(void*)>(extra)(device);
     for (; list != nullptr && *list != nullptr; ++list) places.push_back(*list);
   }
-  const std::int64_t count = p.outputs * p.inputs;
-  std::vector<std::byte> blocks(
-      static_cast<std::size_t>(count / block_size(p.dtype) * block_bytes(p.dtype)));
-  quantize(p.dtype, p.weights.data(), blocks.data(), count);
+  const std::vector<std::byte> blocks = stored(p.dtype, p.weights);
 
   void* const rows = context();
   void* const x = g.new_tensor_2d(rows, 0, p.inputs, p.rows);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 /// Other libraries' products beside which bench_gemm sets Tenon's.
 namespace tenon::bench {
@@ -24,6 +25,12 @@ struct Product {
   int threads = 1;
   std::span<float> y{};  ///< where Tenon and ggml leave results, if anybody wants them
 };
+
+/// Normal numbers, the same in every run.
+std::vector<float> normals(std::int64_t count, float scale, unsigned seed = 1);
+
+/// The weights as files store them in a type: the same blocks for everybody.
+std::vector<std::byte> stored(DType dtype, std::span<const float> weights);
 
 /// One product per call, with the next copy of the weights; empty where the library has none of
 /// this kind. What it needs lives as long as it does.

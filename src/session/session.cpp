@@ -1,3 +1,4 @@
+#include "large_pages.hpp"
 #include "memory_errors.hpp"
 #include "session/run.hpp"
 
@@ -211,9 +212,9 @@ const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t
     chunk = {};  // given back before the larger one is taken
     // Activations are walked from end to end in every run: in small pages, the look-up of pages
     // costs a tenth of the time of a batch of images.
-    constexpr std::int64_t huge_page = std::int64_t{2} << 20;
-    const bool is_large = region.is_host() && bytes >= 2 * huge_page;
-    chunk = region.malloc(static_cast<std::uint64_t>(bytes), true, is_large ? huge_page : 64);
+    const auto size = static_cast<std::uint64_t>(bytes);
+    const bool is_large = region.is_host() && size >= 2 * large_page_bytes;
+    chunk = region.malloc(size, true, is_large ? large_page_bytes : 64);
   }
   return chunk;
 }

@@ -258,9 +258,9 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
         Scratch::Panel& to = scratch.panels[i];
         unpack(packed(i, part), g, end, to);
         if constexpr (Packed::integer_scales) {
-          unpacked[i] = {to.codes, to.scales, to.factors, to.mins, part, g};
+          unpacked[i] = {{to.codes, part, g}, to.scales, to.factors, to.mins};
         } else {
-          unpacked[i] = {to.codes, to.scales, to.mins, part, g};
+          unpacked[i] = {{to.codes, part, g}, to.scales, to.mins};
         }
       }
       all_tiles(job, unpacked, block, p, g, end, scratch);

@@ -18,9 +18,27 @@ TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
   return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
 }
 
-/// A stretch of a panel with codes at a byte each and scales in f32.
+/// Codes of a stretch of a panel at a byte each.
+struct UnpackedCodes {
+  static constexpr bool streams = false;  // they are in cache
+  static constexpr int code_bytes = 512;
+
+  const std::uint8_t* code_section;
+  int part;
+  std::int64_t first_group;
+
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
+    return code_section + (g - first_group) * code_bytes + part * (4 * Simd::lanes);
+  }
+  template <int j, class Weights>
+  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+    return Weights::load(codes + 64 * j, most_groups * code_bytes);
+  }
+};
+
+/// The same and scales in f32.
 template <int bits_, int offset_, int group_, bool has_min_>
-struct UnpackedPanel {
+struct UnpackedPanel : UnpackedCodes {
   static constexpr int bits = bits_;
   static constexpr int offset = offset_;
   static constexpr int group = group_;
@@ -28,24 +46,12 @@ struct UnpackedPanel {
   static constexpr bool has_min = has_min_;
   static constexpr bool integer_scales = false;
   static constexpr int groups_per_record = 1;
-  static constexpr bool streams = false;  // it is in cache
-  static constexpr int code_bytes = 512;
   static constexpr int subs = 32 / group;
   static constexpr int starts = subs;  // that rows bring to 32 elements
 
-  const std::uint8_t* code_section;
   const float* scales;
   const float* mins;
-  int part;
-  std::int64_t first_group;
 
-  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
-  }
-  template <int j, class Weights>
-  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
-    return Weights::load(codes + 64 * j, most_groups * 512);
-  }
   struct Record {
     const float* scales;
     const float* mins;
@@ -62,7 +68,7 @@ struct UnpackedPanel {
 /// there times their scale, `offset` above that, and negated with the record's scale if there is an
 /// offset; elsewhere scales are there beside them.
 template <int bits_, int offset_, int min_group_, bool has_min_>
-struct UnpackedRecords {
+struct UnpackedRecords : UnpackedCodes {
   static constexpr bool scaled_codes = !Simd::makes_bytes_signed;
   static constexpr int bits = scaled_codes ? 8 : bits_;
   static constexpr int offset = scaled_codes && offset_ != 0 ? 128 : offset_;
@@ -71,24 +77,12 @@ struct UnpackedRecords {
   static constexpr bool has_min = has_min_;
   static constexpr bool integer_scales = true;
   static constexpr int groups_per_record = 8;
-  static constexpr bool streams = false;  // it is in cache
-  static constexpr int code_bytes = 512;
   static constexpr int starts = 1;  // one for all codes or a pair
 
-  const std::uint8_t* code_section;
   const float* scales;          ///< of a record
   const std::int32_t* factors;  ///< of a group three vectors: as Record has them
   const float* mins;
-  int part;
-  std::int64_t first_group;
 
-  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_section + (g - first_group) * 512 + part * (4 * Simd::lanes);
-  }
-  template <int j, class Weights>
-  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
-    return Weights::load(codes + 64 * j, most_groups * 512);
-  }
   struct Record {
     const float* scales;
     const std::int32_t* factors;

@@ -10,9 +10,9 @@
 namespace tenon::cpu {
 namespace {
 
-/// Bytes ahead of the codes in use to ask for: enough for memory to answer in time. Hardware
-/// prefetch alone stops at each page.
-constexpr std::int64_t prefetch_distance = 4096;
+/// Bytes ahead of those in use to ask for: enough for memory to answer in time, and less than a
+/// page, so that hardware prefetch, which follows lines within pages, sees them come in order.
+constexpr std::int64_t prefetch_distance = 3072;
 constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
 
 /// Floats from a row's sums to the next row's where a tile covers so many panels.
@@ -82,8 +82,9 @@ TENON_INLINE void for_groups(const Panel (&panel)[panels], std::int64_t first, s
       for (std::size_t p = 0; p < panels; ++p) {
         codes[p] = panel[p].codes(g + i);
         if constexpr (Panel::streams) {
-          for (int line = 0; line < Panel::code_bytes; line += 64) {
-            __builtin_prefetch(codes[p] + prefetch_distance + line);
+          const std::uint8_t* const ahead = panel[p].share(g + i) + prefetch_distance;
+          for (int line = 0; line < Panel::share_bytes; line += 64) {
+            __builtin_prefetch(ahead + line);
           }
         }
       }

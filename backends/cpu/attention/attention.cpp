@@ -101,6 +101,28 @@ KeyRange visible(const AttentionArgs& args, std::int64_t query) {
   return range;
 }
 
+/// Most keys that a query of any position sees.
+std::int64_t most_visible(const AttentionArgs& args) {
+  if (args.window == 0) return args.keys;
+  return std::min(args.keys, args.causal ? args.window : 2 * args.window - 1);
+}
+
+/// Most parts that so many keys are read in: a multiple of four, which two and four threads share
+/// evenly though there be one kv_head, unless parts would be too short to be worth their sums.
+std::int64_t most_parts(std::int64_t keys) {
+  constexpr std::int64_t together = 4, least_keys = 32;
+  const std::int64_t short_parts = (keys + least_keys - 1) / least_keys;
+  const std::int64_t long_parts = (keys + together * decode_keys - 1) / (together * decode_keys);
+  return std::clamp<std::int64_t>(short_parts, 1, std::max<std::int64_t>(1, together * long_parts));
+}
+
+/// Keys of each of them but the last, whole vectors; `keys` of all.
+std::int64_t keys_per_part(std::int64_t keys) {
+  constexpr std::int64_t vector = 16;
+  const std::int64_t parts = most_parts(keys);
+  return std::max<std::int64_t>(1, (keys + parts * vector - 1) / (parts * vector)) * vector;
+}
+
 // How the work is divided, and what lies where in the workspace of the undivided queries' parts:
 // a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum, a sum
 // and the values.
@@ -109,7 +131,7 @@ struct Plan {
   TileSize tile;
   std::int64_t tile_count;  // per head
   std::int64_t head_sets;   // per kv_head
-  std::int64_t parts;       // most parts a query can have
+  std::int64_t parts;       // most that a query can have
   std::int64_t items;
   std::int64_t counters;  // bytes before the partials
   std::int64_t stride;    // floats per partial
@@ -127,7 +149,7 @@ Plan plan_of(const AttentionArgs& args) {
     plan.items = args.kv_heads * plan.head_sets * plan.tile_count;
     return plan;
   }
-  plan.parts = std::max<std::int64_t>(1, (args.keys + decode_keys - 1) / decode_keys);
+  plan.parts = most_parts(most_visible(args));
   plan.items = args.queries * args.kv_heads * plan.parts;
   plan.counters = (args.queries * args.kv_heads * 4 + 63) / 64 * 64;
   plan.stride = (value_dim_of(args) + 2 + 15) / 16 * 16;
@@ -178,16 +200,14 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
   const std::int64_t pair = item / plan.parts;  // of query and kv_head
   const std::int64_t query = pair / args.kv_heads, kv_head = pair % args.kv_heads;
   const KeyRange range = visible(args, query);
-  // Parts are numbered from the one that holds the first visible key.
-  const std::int64_t first = range.begin / decode_keys;
-  const std::int64_t parts =
-      std::max<std::int64_t>(1, (range.end + decode_keys - 1) / decode_keys - first);
+  const std::int64_t count = range.end - range.begin, part_keys = keys_per_part(count);
+  const std::int64_t parts = std::max<std::int64_t>(1, (count + part_keys - 1) / part_keys);
   if (part >= parts) return;
 
   float* partials = reinterpret_cast<float*>(args.workspace + plan.counters) +
                     pair * job.group * plan.parts * plan.stride;
-  const KeyRange keys{std::max(range.begin, (first + part) * decode_keys),
-                      std::min(range.end, (first + part + 1) * decode_keys)};
+  const std::int64_t first = range.begin + part * part_keys;
+  const KeyRange keys{first, std::min(first + part_keys, range.end)};
   for (std::int64_t h = 0; h < job.group; h += max_part_heads) {
     AttentionPartial wanted[max_part_heads];
     const std::int64_t heads = std::min(job.group - h, max_part_heads);

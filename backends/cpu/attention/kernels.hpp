@@ -57,7 +57,7 @@ using AttentionTileKernel = void (*)(const AttentionJob&, std::int64_t head, std
                                      std::int64_t first, std::int64_t last,
                                      const KeyRange* ranges) noexcept;
 
-/// Keys per partial when few queries are spread over many threads.
+/// Most keys per partial when few queries are spread over threads.
 inline constexpr std::int64_t decode_keys = 256;
 
 inline constexpr std::int64_t max_part_heads = 16;

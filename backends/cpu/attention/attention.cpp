@@ -107,13 +107,14 @@ std::int64_t most_visible(const AttentionArgs& args) {
   return std::min(args.keys, args.causal ? args.window : 2 * args.window - 1);
 }
 
-/// Most parts that so many keys are read in: a multiple of four, which two and four threads share
-/// evenly though there be one kv_head, unless parts would be too short to be worth their sums.
+/// Most parts that so many keys are read in: even numbers, which two threads share evenly though
+/// there be one kv_head, and from 256 keys on a multiple of four.
 std::int64_t most_parts(std::int64_t keys) {
-  constexpr std::int64_t together = 4, least_keys = 32;
-  const std::int64_t short_parts = (keys + least_keys - 1) / least_keys;
-  const std::int64_t long_parts = (keys + together * decode_keys - 1) / (together * decode_keys);
-  return std::clamp<std::int64_t>(short_parts, 1, std::max<std::int64_t>(1, together * long_parts));
+  constexpr std::int64_t few_keys = 64;  // are read sooner than the sums of two parts are combined
+  if (keys <= few_keys) return 1;
+  if (keys <= 2 * few_keys) return 2;
+  constexpr std::int64_t together = 4;
+  return (keys + together * decode_keys - 1) / (together * decode_keys) * together;
 }
 
 /// Keys of each of them but the last, whole vectors; `keys` of all.

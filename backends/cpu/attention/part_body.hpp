@@ -188,13 +188,15 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
   alignas(64) float q[static_cast<std::size_t>(heads) * max_dim];
   using Element = typename Rows::Element;
   const std::int64_t dim = job.head_dim, count = keys.end - keys.begin;
+  const Stream<Rows> k{
+      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row,
+      job.k_row, count};
+  const std::int64_t ahead = rows_ahead<Rows>(dim);
+  for (std::int64_t j = 0; j < ahead; ++j) k.prefetch(j, 0, dim);
   for (int h = 0; h < heads; ++h) {
     const float* row = job.q + query * job.q_row + (first_head + h) * job.q_head;
     for (std::int64_t d = 0; d < dim; ++d) q[h * dim + d] = row[d] * job.scale;
   }
-  const Stream<Rows> k{
-      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row,
-      job.k_row, count};
   const Stream<Rows> v{
       reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row,
       job.v_row, count};

@@ -12,6 +12,7 @@ namespace {
 
 /// Bytes ahead of those in use to ask for: enough for memory to answer in time, and less than a
 /// page, so that hardware prefetch, which follows lines within pages, sees them come in order.
+/// Into level-two cache: there are more lines under way to it than to level one.
 constexpr std::int64_t prefetch_distance = 3328;
 constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
 
@@ -82,9 +83,9 @@ TENON_INLINE void for_groups(const Panel (&panel)[panels], std::int64_t first, s
       for (std::size_t p = 0; p < panels; ++p) {
         codes[p] = panel[p].codes(g + i);
         if constexpr (Panel::streams) {
-          const std::uint8_t* const ahead = panel[p].share(g + i) + prefetch_distance;
-          for (int line = 0; line < Panel::share_bytes; line += 64) {
-            __builtin_prefetch(ahead + line);
+          const std::uint8_t* const ahead = panel[p].evenly(g + i) + prefetch_distance;
+          for (int line = 0; line < Panel::even_bytes; line += 64) {
+            __builtin_prefetch(ahead + line, 0, 2);
           }
         }
       }

@@ -46,7 +46,7 @@ struct PackedPanel {
   static constexpr int code_bytes = format.code_bytes();
   static constexpr int starts = 32 / group;  // that rows bring to 32 elements
   static constexpr int scale_bytes = format.scale_bytes();
-  static constexpr int share_bytes = code_bytes + scale_bytes / groups_per_record;  // of a group
+  static constexpr int even_bytes = code_bytes + scale_bytes / groups_per_record;  // of a group
 
   const std::uint8_t* scales;
   const std::uint8_t* code_section;
@@ -56,9 +56,11 @@ struct PackedPanel {
     return code_section + g * code_bytes + part * (4 * Simd::lanes);
   }
 
-  /// Where group g's bytes were, did its scales lie beside its codes: how far a walk over groups is
-  /// in the memory that it reads.
-  TENON_INLINE const std::uint8_t* share(std::int64_t g) const { return scales + g * share_bytes; }
+  /// A place at or behind the codes of group g, which moves evenly over all bytes of the panels,
+  /// scales too, as g goes over groups and then to the next panel.
+  TENON_INLINE const std::uint8_t* evenly(std::int64_t g) const {
+    return code_section + g * even_bytes;
+  }
 
   /// Codes 4 j to 4 j + 3 of a group.
   template <int j>

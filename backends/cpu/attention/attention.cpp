@@ -108,7 +108,7 @@ std::int64_t most_visible(const AttentionArgs& args) {
 }
 
 /// Most parts that so many keys are read in: even numbers, which two threads share evenly though
-/// there be one kv_head, and from 256 keys on a multiple of four.
+/// there be one kv_head, beyond 128 keys a multiple of four.
 std::int64_t most_parts(std::int64_t keys) {
   constexpr std::int64_t few_keys = 64;  // are read sooner than the sums of two parts are combined
   if (keys <= few_keys) return 1;

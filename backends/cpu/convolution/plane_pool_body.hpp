@@ -65,13 +65,15 @@ class PlaneWindows {
     begin_ = left < 0 ? -left : 0;
     end_ = end < span ? end : span;
     from_ = job.x + left;
-    // What lies outside the image stays as it is for every row.
-    for (float& value : line_) value = start;
+    // What lies outside the image stays as it is for every row. A vector's worth behind the last
+    // output is computed, too, and goes nowhere.
+    for (std::int64_t c = 0; c < span + 2 * Simd::lanes; ++c) line_[c] = start;
     if constexpr (op == PoolOp::mean) {
       for (std::int64_t j = 0; j < count; ++j) {
         const Taps taps = taps_inside(columns, first + j);
         taps_[j] = static_cast<float>(taps.end - taps.begin);
       }
+      for (std::int64_t j = count; j < count + Simd::lanes; ++j) taps_[j] = 1;
     }
   }
 
@@ -147,7 +149,7 @@ class PlaneWindows {
   std::int64_t begin_ = 0, end_ = 0;  // the part of the line that is inside the image
   const float* from_ = nullptr;       // where the line begins in row 0, perhaps before the row
   float line_[room + 2 * Simd::lanes];
-  float taps_[op == PoolOp::mean ? room + Simd::lanes : 1] = {};
+  float taps_[op == PoolOp::mean ? room + Simd::lanes : 1];
 };
 
 /// One output, whose window may be as wide as it likes.

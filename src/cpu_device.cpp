@@ -1,3 +1,4 @@
+#include "kept_memory.hpp"
 #include "large_pages.hpp"
 
 #include <tenon/device.hpp>
@@ -25,6 +26,9 @@ namespace {
 constexpr std::uint64_t address_space = std::uint64_t{1} << 47;
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 30;
 
+/// Every block has it, so that one that was kept suits whoever asks for no more.
+constexpr std::uint64_t kept_alignment = 64;
+
 class HostRegion final : public MemRegion {
  public:
   HostRegion() : MemRegion("host") {}
@@ -45,15 +49,22 @@ class HostRegion final : public MemRegion {
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
     if (size > address_space || alignment > max_alignment) throw_no_room(size, alignment);
+    if (size >= kept_bytes_from && alignment <= kept_alignment) {
+      if (void* const kept = take_kept_memory(size)) return MemPtr(kept);
+    }
+    alignment = std::max(alignment, kept_alignment);
     void* bytes = nullptr;
-    if (posix_memalign(&bytes, std::max<std::uint64_t>(alignment, sizeof(void*)), size) != 0) {
+    if (posix_memalign(&bytes, alignment, size) != 0) {
       throw_no_room(size, alignment);
     }
     // Who asks for the alignment of a large page means to use one.
     if (alignment >= large_page_bytes) prefer_large_pages(bytes, size);
     return MemPtr(bytes);
   }
-  void release(const MemPtr& begin, std::uint64_t) override { std::free(begin.cptr()); }
+  void release(const MemPtr& begin, std::uint64_t size) override {
+    if (size >= kept_bytes_from && keep_memory(begin.cptr(), size)) return;
+    std::free(begin.cptr());
+  }
 };
 
 /// The processor's own name, e.g. "AMD EPYC 9554 64-Core Processor"; "unknown" where it has none.

@@ -91,15 +91,21 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
       }
     }
   }
+  const auto existing = [&](std::size_t i) -> const Buffer* {
+    if (slots[i].from_input) return &inputs_[*slots[i].from_input];
+    const bool fits = !given.empty() && memory_of(given[i]) < plan_.memories.size() &&
+                      !lies_on_an_input(given[i]);
+    return fits ? &given[i] : nullptr;
+  };
+  std::vector<Shape> missing;
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].from_input) {
-      outputs_.push_back(inputs_[*slots[i].from_input]);
-    } else if (!given.empty() && memory_of(given[i]) < plan_.memories.size() &&
-               !lies_on_an_input(given[i])) {
-      outputs_.push_back(given[i]);
-    } else {
-      outputs_.push_back(Buffer::allocate(slots[i].shape, host));
-    }
+    if (existing(i) == nullptr) missing.push_back(slots[i].shape);
+  }
+  std::vector<Buffer> made = state_.activations->results(host, missing);
+  auto next = made.begin();
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Buffer* const found = existing(i);
+    outputs_.push_back(found != nullptr ? *found : std::move(*next++));
     output_homes_.push_back(memory_of(outputs_.back()));
   }
 }

@@ -219,6 +219,23 @@ const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t
   return chunk;
 }
 
+std::vector<Buffer> Activations::results(MemRegion& region, std::span<const Shape> shapes) {
+  std::vector<std::uint64_t> large;
+  for (const Shape& shape : shapes) {
+    const auto size = static_cast<std::uint64_t>(shape.bytes());
+    if (size >= kept_bytes_from) large.push_back(size);
+  }
+  kept_.keep(std::move(large));
+  std::vector<Buffer> results;
+  results.reserve(shapes.size());
+  for (const Shape& shape : shapes) {
+    const Buffer& result = results.emplace_back(Buffer::allocate(shape, region));
+    const auto size = static_cast<std::uint64_t>(shape.bytes());
+    if (size >= kept_bytes_from) prefer_large_pages(result.data().cptr(), size);
+  }
+  return results;
+}
+
 Session::Session(std::shared_ptr<Shared> shared)
     : shared_(std::move(shared)),
       bound_(std::make_shared<Bound>()),

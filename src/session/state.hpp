@@ -1,6 +1,7 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
+#include "kept_memory.hpp"
 #include "session/plan.hpp"
 
 #include <tenon/session.hpp>
@@ -89,6 +90,9 @@ class Activations {
   const MemChunk& mirror(MemRegion& region, std::int64_t bytes) {
     return get(mirrors_, region, bytes);
   }
+  /// Memory for a run's results of these shapes, all of them, in the CPU's region: where that is
+  /// large, what the last run's gave back.
+  std::vector<Buffer> results(MemRegion& region, std::span<const Shape> shapes);
 
  private:
   using Chunks = std::map<const MemRegion*, MemChunk>;
@@ -96,6 +100,7 @@ class Activations {
 
   std::atomic_flag running_;
   Chunks slabs_, scratch_, mirrors_;
+  KeptMemory kept_;
 };
 
 struct RunOptions {

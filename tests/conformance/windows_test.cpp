@@ -141,6 +141,22 @@ TEST_CASE("pools: paths of the CPU backend's kernel") {
       }
     }
   }
+  // Rows longer than what is folded at once, and windows wider than that.
+  const HostBuffer wide = random.uniform(Shape({1, 1, 3, 4500}, f32));
+  for (const std::int64_t kernel : {3, 2047, 2100}) {
+    for (const std::int64_t stride : {2, 7}) {
+      MaxPool2d max;
+      max.kernel = {2, kernel};
+      max.stride = {1, stride};
+      max.padding = {1, 1};
+      check(OpInstance(max), {wide});
+      AvgPool2d mean;
+      mean.kernel = max.kernel;
+      mean.stride = max.stride;
+      mean.padding = max.padding;
+      check(OpInstance(mean), {wide});
+    }
+  }
   MaxPool2d dilated;
   dilated.kernel = {2, 2};
   dilated.dilation = {3, 2};

@@ -181,6 +181,34 @@ TEST_CASE("Session: inputs and results are the caller's") {
   CHECK(values(given) == std::vector<float>(8, 1));
 }
 
+TEST_CASE("Session: the memory of large results serves the next run once it came back") {
+  constexpr std::int64_t rows = std::int64_t{9} << 18;
+  Graph graph;
+  const Tensor y = broadcast_to(graph.input("x", Shape({1, 4}, f32)), {rows, 4});
+  const Program program = graph.program({&y, 1});
+  Session run = session(program);
+  const auto one = [&](float value) { return run.forward({filled(1, value)})[0]; };
+  const auto last = [](const Buffer& result) { return result.to_host().at({rows - 1, 3}); };
+  Buffer first = one(1);
+  CHECK(first.is_unique());
+  CHECK(one(2).data().cptr() != first.data().cptr());  // the first is still the caller's
+  CHECK(last(first) == 1);
+  HostBuffer held = first.to_host();
+  first = {};
+  static_cast<void>(one(3));
+  CHECK(held.at({rows - 1, 3}) == 1);  // an array of it keeps it, too
+  held = {};
+  const std::byte* const back = one(4).data().cptr();
+  // Nobody else gets what came back.
+  const MemChunk other =
+      cpu_device()->default_mem_region().malloc(static_cast<std::uint64_t>(y.shape().bytes()) + 64);
+  CHECK(other.begin().cptr() != back);
+  const Buffer third = one(4);
+  CHECK(third.data().cptr() == back);
+  run = session(program);  // a result outlives its session
+  CHECK(last(third) == 4);
+}
+
 TEST_CASE("Session: empty and scalar arrays run") {
   Session run = session(sample(), sample_weights());
   CHECK(run.forward({filled(0, 1), filled(0, 1)})[0].shape() == Shape({0, 4}, f32));

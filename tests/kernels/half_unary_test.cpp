@@ -28,6 +28,11 @@ const HalfFunction functions[] = {
     {Unary::tanh, "tanh", [](double x) { return std::tanh(x); }},
     {Unary::sigmoid, "sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
     {Unary::silu, "silu", [](double x) { return x / (1 + std::exp(-x)); }},
+    {Unary::gelu, "gelu", [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }},
+    {Unary::gelu_tanh, "gelu_tanh",
+     [](double x) {
+       return x / (1 + std::exp(-2 * std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+     }},
 };
 
 /// Distance in units of the last place of f16 at `exact`; 0 where both are past its range.

@@ -1,6 +1,7 @@
 #pragma once
 
-// Pools of one plane of an image. Included after a simd_*.hpp.
+// Pools of one plane of an image: the rows under a window are folded into one line, which windows
+// of the same output row share, and then windows slide along that. Included after a simd_*.hpp.
 #include "kernels.hpp"
 #include "window_taps.hpp"
 
@@ -10,92 +11,179 @@
 namespace tenon::cpu {
 namespace {
 
-template <PoolOp op, class T>
-TENON_INLINE T take(T sum, T value) {
-  if constexpr (op == PoolOp::max) return ((value > sum) | (value != value)) ? value : sum;
+/// One more value of a window; a NaN stays.
+template <PoolOp op>
+TENON_INLINE Float take(Float sum, Float value) {
+  if constexpr (op == PoolOp::max) return value == value ? Simd::max(value, sum) : value;
+  return sum + value;
+}
+template <PoolOp op>
+TENON_INLINE float take(float sum, float value) {
+  if constexpr (op == PoolOp::max) return value > sum || value != value ? value : sum;
   return sum + value;
 }
 
-/// `lanes` outputs side by side, whose taps are `stride` apart.
+/// `lanes` values side by side, or every other of 2 lanes - 1.
 TENON_INLINE Float load_outputs(const float* x, std::int64_t stride) {
   if (stride == 1) return Simd::load_float(x);
+#if defined(__AVX512F__)
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+  return _mm512_permutex2var_ps(_mm512_loadu_ps(x), even, _mm512_loadu_ps(x + 15));
+#elif defined(__AVX2__)
+  const __m256 both = _mm256_shuffle_ps(_mm256_loadu_ps(x), _mm256_loadu_ps(x + 7), 0xD8);
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(both), 0xD8));
+#else
   float values[Simd::lanes];
-  if (stride == 2) {
-    for (int i = 0; i < Simd::lanes; ++i) values[i] = x[2 * i];
-  } else {
-    for (int i = 0; i < Simd::lanes; ++i) values[i] = x[i * stride];
-  }
+  for (int i = 0; i < Simd::lanes; ++i) values[i] = x[2 * i];
   return Simd::load_float(values);
+#endif
+}
+
+/// Some outputs side by side, of as many rows as are asked for.
+template <PoolOp op>
+class PlaneWindows {
+ public:
+  /// Columns that a line has room for.
+  static constexpr std::int64_t room = 2048;
+  /// How many columns a window covers.
+  static std::int64_t reach(const WindowAxis& columns) {
+    return (columns.taps - 1) * columns.dilation + 1;
+  }
+  /// How many outputs may lie side by side; 0: their windows are too wide.
+  static std::int64_t most_outputs(const WindowAxis& columns) {
+    const std::int64_t beyond = room - reach(columns);
+    return beyond < 0 ? 0 : beyond / columns.stride + 1;
+  }
+
+  /// Outputs [first, first + count) of each row.
+  PlaneWindows(const PlaneJob& job, std::int64_t first, std::int64_t count)
+      : job_(job), first_(first), count_(count) {
+    const WindowAxis& columns = job.columns;
+    const std::int64_t left = first * columns.stride - columns.before;
+    const std::int64_t span = (count - 1) * columns.stride + reach(columns);
+    const std::int64_t end = columns.inputs - left;
+    begin_ = left < 0 ? -left : 0;
+    end_ = end < span ? end : span;
+    from_ = job.x + left;
+    // What lies outside the image stays as it is for every row. A vector's worth behind the last
+    // output is computed, too, and goes nowhere.
+    for (std::int64_t c = 0; c < span + 2 * Simd::lanes; ++c) line_[c] = start;
+    if constexpr (op == PoolOp::mean) {
+      for (std::int64_t j = 0; j < count; ++j) {
+        const Taps taps = taps_inside(columns, first + j);
+        taps_[j] = static_cast<float>(taps.end - taps.begin);
+      }
+      for (std::int64_t j = count; j < count + Simd::lanes; ++j) taps_[j] = 1;
+    }
+  }
+
+  void row(std::int64_t i) {
+    const Taps rows = taps_inside(job_.rows, i);
+    fold(i * job_.rows.stride - job_.rows.before, rows);
+    float* const y = job_.y + i * job_.columns.outputs + first_;
+    if (job_.columns.stride <= 2) {
+      slide(y, rows);
+    } else {
+      leap(y, rows);
+    }
+  }
+
+ private:
+  static constexpr bool is_max = op == PoolOp::max;
+  static constexpr float start = is_max ? -__builtin_inff() : 0.0f;
+
+  void fold(std::int64_t top, Taps rows) {
+    const std::int64_t step = job_.rows.dilation * job_.row_step;
+    const float* const from = from_ + top * job_.row_step;
+    for (std::int64_t c = begin_; c < end_; c += Simd::lanes) {
+      Float sum = Simd::broadcast(&start);
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        sum = take<op>(sum, load_channels(from + r * step + c, end_ - c));
+      }
+      store_channels(line_ + c, sum, end_ - c);
+    }
+  }
+
+  void slide(float* y, Taps rows) const {
+    const WindowAxis& columns = job_.columns;
+    for (std::int64_t j = 0; j < count_; j += Simd::lanes) {
+      Float sum = Simd::broadcast(&start);
+      const float* const x = line_ + j * columns.stride;
+      for (std::int64_t s = 0; s < columns.taps; ++s) {
+        sum = take<op>(sum, load_outputs(x + s * columns.dilation, columns.stride));
+      }
+      if constexpr (!is_max) {
+        const float height = divisor_rows(rows);
+        const Float width = op == PoolOp::mean ? Simd::load_float(taps_ + j) : all_taps();
+        sum /= width * Simd::broadcast(&height);
+      }
+      store_channels(y + j, sum, count_ - j);
+    }
+  }
+
+  /// Outputs too far apart for vectors.
+  void leap(float* y, Taps rows) const {
+    const WindowAxis& columns = job_.columns;
+    const float height = divisor_rows(rows);
+    for (std::int64_t j = 0; j < count_; ++j) {
+      float sum = start;
+      const float* const x = line_ + j * columns.stride;
+      for (std::int64_t s = 0; s < columns.taps; ++s) {
+        sum = take<op>(sum, x[s * columns.dilation]);
+      }
+      const float width = op == PoolOp::mean ? taps_[j] : static_cast<float>(columns.taps);
+      y[j] = is_max ? sum : sum / (width * height);
+    }
+  }
+
+  float divisor_rows(Taps rows) const {
+    return static_cast<float>(op == PoolOp::mean ? rows.end - rows.begin : job_.rows.taps);
+  }
+  Float all_taps() const {
+    const auto count = static_cast<float>(job_.columns.taps);
+    return Simd::broadcast(&count);
+  }
+
+  const PlaneJob& job_;
+  std::int64_t first_, count_;
+  std::int64_t begin_ = 0, end_ = 0;  // the part of the line that is inside the image
+  const float* from_ = nullptr;       // where the line begins in row 0, perhaps before the row
+  float line_[room + 2 * Simd::lanes];
+  float taps_[op == PoolOp::mean ? room + Simd::lanes : 1];
+};
+
+/// One output, whose window may be as wide as it likes.
+template <PoolOp op>
+void one_window(const PlaneJob& job, std::int64_t i, std::int64_t j) {
+  const Taps rows = taps_inside(job.rows, i), columns = taps_inside(job.columns, j);
+  const std::int64_t top = i * job.rows.stride - job.rows.before;
+  const std::int64_t left = j * job.columns.stride - job.columns.before;
+  float sum = op == PoolOp::max ? -__builtin_inff() : 0.0f;
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    const float* const x = job.x + (top + r * job.rows.dilation) * job.row_step + left;
+    for (std::int64_t s = columns.begin; s < columns.end; ++s) {
+      sum = take<op>(sum, x[s * job.columns.dilation]);
+    }
+  }
+  const std::int64_t taps = op == PoolOp::mean
+                                ? (rows.end - rows.begin) * (columns.end - columns.begin)
+                                : job.rows.taps * job.columns.taps;
+  job.y[i * job.columns.outputs + j] = op == PoolOp::max ? sum : sum / static_cast<float>(taps);
 }
 
 template <PoolOp op>
-struct WindowRow {
-  const PlaneJob& job;
-  const float* line;  // input row of tap row 0, before the left padding
-  Taps rows;
-  float* y;
-
-  static constexpr bool is_mean = op == PoolOp::mean || op == PoolOp::padded_mean;
-  static constexpr float infinity = __builtin_inff();
-  float start() const { return op == PoolOp::max ? -infinity : 0.0f; }
-  float divisor(std::int64_t columns) const {
-    const std::int64_t all = job.rows.taps * job.columns.taps;
-    const std::int64_t count = op == PoolOp::padded_mean ? all : (rows.end - rows.begin) * columns;
-    return static_cast<float>(count);
-  }
-
-  void one(std::int64_t j) const {
-    const Taps columns = taps_inside(job.columns, j);
-    float sum = start();
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      const float* x = line + r * job.rows.dilation * job.row_step + j * job.columns.stride;
-      for (std::int64_t s = columns.begin; s < columns.end; ++s) {
-        sum = take<op>(sum, x[s * job.columns.dilation]);
-      }
-    }
-    y[j] = is_mean ? sum / divisor(columns.end - columns.begin) : sum;
-  }
-
-  /// Outputs whose column taps all fall inside.
-  template <int vectors>
-  void many(std::int64_t j) const {
-    const float first = start();
-    Float sum[static_cast<std::size_t>(vectors)];
-    for (int v = 0; v < vectors; ++v) sum[v] = Simd::broadcast(&first);
-    for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-      const float* x = line + r * job.rows.dilation * job.row_step + j * job.columns.stride;
-      for (std::int64_t s = 0; s < job.columns.taps; ++s) {
-        for (int v = 0; v < vectors; ++v) {
-          const float* from = x + s * job.columns.dilation + v * Simd::lanes * job.columns.stride;
-          sum[v] = take<op>(sum[v], load_outputs(from, job.columns.stride));
-        }
-      }
-    }
-    const float count = divisor(job.columns.taps);
-    for (int v = 0; v < vectors; ++v) {
-      Simd::store_float(y + j + v * Simd::lanes,
-                        is_mean ? sum[v] / Simd::broadcast(&count) : sum[v]);
-    }
-  }
-};
-
-template <PoolOp op>
 void window_rows(const PlaneJob& job, std::int64_t first, std::int64_t last) {
-  const WindowAxis& columns = job.columns;
-  // Outputs [begin, end) have all their column taps inside.
-  const std::int64_t begin = (columns.before + columns.stride - 1) / columns.stride;
-  const std::int64_t reach = columns.inputs - 1 - (columns.taps - 1) * columns.dilation;
-  std::int64_t end = reach + columns.before < 0 ? 0 : (reach + columns.before) / columns.stride + 1;
-  end = end < columns.outputs ? end : columns.outputs;
-  for (std::int64_t i = first; i < last; ++i) {
-    const std::int64_t top = i * job.rows.stride - job.rows.before;
-    const WindowRow<op> row{job, job.x + top * job.row_step - columns.before,
-                            taps_inside(job.rows, i), job.y + i * columns.outputs};
-    std::int64_t j = 0;
-    for (; j < columns.outputs && j < begin; ++j) row.one(j);
-    for (; j + 2 * Simd::lanes <= end; j += 2 * Simd::lanes) row.template many<2>(j);
-    for (; j + Simd::lanes <= end; j += Simd::lanes) row.template many<1>(j);
-    for (; j < columns.outputs; ++j) row.one(j);
+  const std::int64_t outputs = job.columns.outputs;
+  const std::int64_t most = PlaneWindows<op>::most_outputs(job.columns);
+  if (most == 0) {
+    for (std::int64_t i = first; i < last; ++i) {
+      for (std::int64_t j = 0; j < outputs; ++j) one_window<op>(job, i, j);
+    }
+    return;
+  }
+  for (std::int64_t j = 0; j < outputs; j += most) {
+    PlaneWindows<op> windows(job, j, most < outputs - j ? most : outputs - j);
+    for (std::int64_t i = first; i < last; ++i) windows.row(i);
   }
 }
 

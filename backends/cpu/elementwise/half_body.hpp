@@ -6,6 +6,7 @@
 // Arguments beyond those whose result f16 can tell from its limit are cut off; the products that
 // are then 0 times the argument give NaN for an infinite one, as f32's functions do. The
 // polynomials are least-maximum fits (Lawson's iteration) of this project's own.
+#include "half_stretches.hpp"
 #include "half_unary.hpp"
 #include "math_body.hpp"
 
@@ -46,14 +47,82 @@ TENON_INLINE Float half_gate(Float x, Float u) {
   return x * (u < set(-30.0f) ? set(0.0f) : half_sigmoid(u));
 }
 
-/// Below 0.6 an odd polynomial, above it 1 - 2 / (e^2x + 1).
-TENON_INLINE Float half_tanh(Float x) {
-  const Float a = absolute(x), square = a * a;
-  const Float small =
-      a * fma(square, polynomial(square, -0.0438464f, 0.132028133f, -0.333307445f), set(1.0f));
-  const Float large = fma(set(-2.0f), half_sigmoid(set(-2.0f) * a), set(1.0f));
-  return copy_sign(a < set(0.6f) ? small : large, x);
+#if defined(__AVX512F__)
+/// A table of half_stretches.hpp in registers: looking up 16 coefficients is one instruction.
+template <std::size_t powers>
+class StretchTable {
+ public:
+  explicit StretchTable(const Stretches<powers>& table) : scale_(set(table.scale)) {
+    for (std::size_t i = 0; i < powers; ++i) {
+      low_[i] = Simd::load_float(table.by_power[i]);
+      high_[i] = Simd::load_float(table.by_power[i] + Simd::lanes);
+    }
+  }
+
+  /// At a >= 0 within the last stretch.
+  TENON_INLINE Float at(Float a) const {
+    const Float magic = set(12582912.0f);  // as above; the low bits are the stretch
+    const Float n = fma(a, scale_, magic);
+    const Float t = fma(a, scale_, magic - n);
+    Float value = look_up(powers - 1, n);
+    for (std::size_t i = powers - 1; i-- > 0;) value = fma(value, t, look_up(i, n));
+    return value;
+  }
+  /// x times the function that is at(-x) below 0 and 1 - at(x) above; at the last stretch it is 0.
+  TENON_INLINE Float gate(Float x) const {
+    const Float tail = at(Simd::min(set(31.0f) / scale_, absolute(x)));
+    return x * (x < set(0.0f) ? tail : set(1.0f) - tail);
+  }
+
+ private:
+  TENON_INLINE Float look_up(std::size_t power, Float n) const {
+    return _mm512_permutex2var_ps(low_[power], _mm512_castps_si512(n), high_[power]);
+  }
+
+  Float scale_;
+  Float low_[powers], high_[powers];
+};
+
+/// f(x) for every number, f made once.
+auto half_tanh() {
+  return [slope = StretchTable(tanh_slope)](Float x) {
+    const Float near = Simd::max(set(-4.6f), Simd::min(set(4.6f), x));
+    return near * slope.at(absolute(near));
+  };
 }
+auto half_gelu() {
+  return [tail = StretchTable(normal_tail)](Float x) { return tail.gate(x); };
+}
+auto half_gelu_tanh() {
+  return [tail = StretchTable(gelu_tanh_tail)](Float x) { return tail.gate(x); };
+}
+#else
+/// Below 0.6 an odd polynomial, above it 1 - 2 / (e^2x + 1).
+auto half_tanh() {
+  return [](Float x) {
+    const Float a = absolute(x), square = a * a;
+    const Float small =
+        a * fma(square, polynomial(square, -0.0438464f, 0.132028133f, -0.333307445f), set(1.0f));
+    const Float large = fma(set(-2.0f), half_sigmoid(set(-2.0f) * a), set(1.0f));
+    return copy_sign(a < set(0.6f) ? small : large, x);
+  };
+}
+/// x Phi(x), where Phi(x) = 1 / (1 + e^-u) with u an odd function, and the result 0 below -5.9.
+auto half_gelu() {
+  return [](Float x) {
+    const Float near = Simd::max(set(-5.9f), Simd::min(set(5.9f), x));
+    const Float u = near * polynomial(near * near, 1.74996073e-9f, -1.56393469e-7f, 5.47497757e-6f,
+                                      -8.46515977e-5f, -1.95774381e-4f, 0.0729434714f, 1.59560287f);
+    return half_gate(x, x < set(-5.9f) ? set(-31.0f) : u);
+  };
+}
+auto half_gelu_tanh() {
+  return [](Float x) {
+    const Float near = Simd::max(set(-9.0f), Simd::min(set(9.0f), x));
+    return half_gate(x, near * fma(near * near, set(0.0713548163f), set(1.59576912f)));
+  };
+}
+#endif
 
 TENON_INLINE void store_f16(std::uint16_t* y, Float v) {
   constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -82,7 +151,7 @@ void run_half_exp(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) 
   map_halves([](Float v) { return half_exponential(v); }, x, y, count);
 }
 void run_half_tanh(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
-  map_halves([](Float v) { return half_tanh(v); }, x, y, count);
+  map_halves(half_tanh(), x, y, count);
 }
 void run_half_sigmoid(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
   map_halves([](Float v) { return half_sigmoid(v); }, x, y, count);
@@ -91,8 +160,15 @@ void run_half_silu(const std::uint16_t* x, std::uint16_t* y, std::int64_t count)
   map_halves([](Float v) { return half_gate(v, v); }, x, y, count);
 }
 
-constexpr HalfUnaryKernels half_unary_kernels{run_half_exp, run_half_tanh, run_half_sigmoid,
-                                              run_half_silu};
+void run_half_gelu(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
+  map_halves(half_gelu(), x, y, count);
+}
+void run_half_gelu_tanh(const std::uint16_t* x, std::uint16_t* y, std::int64_t count) noexcept {
+  map_halves(half_gelu_tanh(), x, y, count);
+}
+
+constexpr HalfUnaryKernels half_unary_kernels{run_half_exp,  run_half_tanh, run_half_sigmoid,
+                                              run_half_silu, run_half_gelu, run_half_gelu_tanh};
 
 }  // namespace
 }  // namespace tenon::cpu

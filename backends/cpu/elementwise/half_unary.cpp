@@ -27,6 +27,10 @@ HalfUnaryKernel half_unary_kernel(Unary op) noexcept {
       return kernels->sigmoid;
     case Unary::silu:
       return kernels->silu;
+    case Unary::gelu:
+      return kernels->gelu;
+    case Unary::gelu_tanh:
+      return kernels->gelu_tanh;
     default:
       return nullptr;
   }

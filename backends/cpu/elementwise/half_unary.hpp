@@ -18,7 +18,7 @@ HalfUnaryKernel half_unary_kernel(Unary op) noexcept;
 /// As the files compiled for one instruction set provide them; plain data, for the reason that
 /// matmul/kernels.hpp gives.
 struct HalfUnaryKernels {
-  HalfUnaryKernel exp, tanh, sigmoid, silu;
+  HalfUnaryKernel exp, tanh, sigmoid, silu, gelu, gelu_tanh;
 };
 namespace avx2 {
 extern const HalfUnaryKernels half_unary;

@@ -1,5 +1,6 @@
 // Where along an axis the extreme elements stand, and running sums.
 #include "../elementwise/elementwise.hpp"
+#include "../elementwise/top_row.hpp"
 #include "lanes.hpp"
 
 #include <tenon/ops/arg_reduce.hpp>
@@ -241,25 +242,48 @@ class TopkTask final : public Task {
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
-      Candidates<T> candidates(room, count_, lanes_.size());
-      if (lanes_.is_direct()) {
-        candidates.look_ahead(reinterpret_cast<const T*>(start), lanes_.size());
-      }
-      BlockBuffer buffer;
-      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        candidates.add(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count);
-      }
-      const Entry* const best = candidates.sorted();
       std::byte* to = y + results_.offset(lane);
+      const auto write = [&](std::int64_t i, std::int32_t place) {
+        *reinterpret_cast<std::int32_t*>(to + i * step) = place;
+      };
+      std::array<std::int32_t, most_top_places> places;
+      if (is_quick(start, places.data())) {
+        for (std::int64_t i = 0; i < count_; ++i) write(i, places[static_cast<std::size_t>(i)]);
+        continue;
+      }
+      const Entry* const best = search(start, room);
       for (std::int64_t i = 0; i < count_; ++i) {
-        *reinterpret_cast<std::int32_t*>(to + i * step) =
-            static_cast<std::int32_t>(~best[i].before);
+        write(i, static_cast<std::int32_t>(~best[i].before));
       }
     }
   }
 
  private:
+  /// Whether the few greatest of this lane are now in `places`.
+  bool is_quick(const std::byte* start, std::int32_t* places) const noexcept {
+    if constexpr (std::is_same_v<T, float>) {
+      const TopRowKernel kernel = top_row_kernel();
+      return kernel != nullptr && count_ <= most_top_places && lanes_.is_direct() &&
+             kernel(reinterpret_cast<const float*>(start), lanes_.size(), count_, places);
+    } else {
+      return false;
+    }
+  }
+
+  /// The best of a lane, best first; in `room`.
+  const Entry* search(const std::byte* start, Entry* room) const noexcept {
+    Candidates<T> candidates(room, count_, lanes_.size());
+    if (lanes_.is_direct()) {
+      candidates.look_ahead(reinterpret_cast<const T*>(start), lanes_.size());
+    }
+    BlockBuffer buffer;
+    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+      candidates.add(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count);
+    }
+    return candidates.sorted();
+  }
+
   Operand x_, y_;
   std::int64_t count_;
   std::size_t axis_;

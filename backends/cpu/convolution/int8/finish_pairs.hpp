@@ -21,7 +21,7 @@ struct BlockPixels {
     std::int64_t row, column;
   };
   std::int64_t count = 0;
-  bool is_even = false;  ///< the pixels are neighbours in a row, and their count is even
+  bool is_even = false;  ///< the pixels lie at even steps, and their count is even
   Pixel at[32];
 };
 

@@ -91,6 +91,9 @@ class Product {
     lines_ = is_one ? 1 : rows;
     length_ = is_one ? whole : columns_;
     width_ = is_one ? width : columns_;
+    const auto follow = [&](const auto& image) { return image.row == columns_ * image.column; };
+    rows_follow_ = width_ == columns_ && follow(job_.finish.codes) &&
+                   (job_.finish.residual_codes.at == nullptr || follow(job_.finish.residual_codes));
   }
 
   void run_line(const Line& line, std::int64_t first, std::int64_t last) {
@@ -116,7 +119,8 @@ class Product {
     };
     const Int8Finish& finish = job_.finish;
     pixels.count = 0;
-    pixels.is_even = (last - first) % 2 == 0 && first % width_ + last - first <= columns_;
+    pixels.is_even =
+        (last - first) % 2 == 0 && (rows_follow_ || first % width_ + last - first <= columns_);
     std::int64_t row = line.row + first / width_, column = first % width_;
     for (std::int64_t p = first; p < last;) {
       const std::int64_t rest = width_ - column, end = p + rest < last ? p + rest : last;
@@ -215,8 +219,9 @@ class Product {
   bool stores_pairs_ = false;
   const std::int64_t* const offsets_;
   std::int64_t lines_ = 0;
-  std::int64_t length_ = 0;  ///< of a line
-  std::int64_t width_ = 0;   ///< pixels from a row's first to the next one's
+  std::int64_t length_ = 0;   ///< of a line
+  std::int64_t width_ = 0;    ///< pixels from a row's first to the next one's
+  bool rows_follow_ = false;  ///< where results go, without anything in between
   bool is_first_ = true;
   int turn_pixels_ = 0, turn_sums_ = 0;
   BlockPixels pixels_[2];

@@ -20,7 +20,7 @@ namespace cpu {
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
 extern const Kernel merged_conv2d_kernel, merged_linear_kernel;
-extern const Kernel quantized_conv2d_kernel;
+extern const Kernel quantized_conv2d_kernel, quantized_mean_kernel;
 
 namespace {
 
@@ -31,6 +31,7 @@ constinit const Kernel* const kernel_list[] = {
     &merged_conv2d_kernel,
     &merged_linear_kernel,
     &quantized_conv2d_kernel,
+    &quantized_mean_kernel,
 };
 
 class CpuBackend final : public Backend {

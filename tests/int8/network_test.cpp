@@ -99,7 +99,9 @@ struct Network {
           x = recorder.value(conv(x, random.integer(1, 9) * 4, 3, 1, false));
       }
     }
-    return mean(conv(x, 24, 1, 1, false), {2, 3});
+    const Tensor means = mean(recorder.value(conv(x, 24, 1, 1, false)), {2, 3});
+    const Tensor w = constant(Shape({10, 24}, f32), 0.4, true);
+    return linear(recorder.value(means), w, constant(Shape({10}, f32), 0.2, false));
   }
 
   /// Each output's weights to a multiple of its step, as int8 filters hold them.

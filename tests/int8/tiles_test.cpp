@@ -22,6 +22,8 @@ struct Sizes {
   WindowAxis rows, columns;
   bool has_residual = false;
   std::uint8_t zero = 0;
+  float spread = 1;  ///< of results, as a multiple of what codes have room for
+  bool has_limits = true;
 };
 
 std::string to_string(const Sizes& s) {
@@ -29,8 +31,10 @@ std::string to_string(const Sizes& s) {
     return fmt::format("{} from {} with {} taps, stride {}, dilation {}, {} before", a.outputs,
                        a.inputs, a.taps, a.stride, a.dilation, a.before);
   };
-  return fmt::format("{} to {} channels, rows {}, columns {}, residual {}, zero {}", s.channels,
-                     s.outputs, axis(s.rows), axis(s.columns), s.has_residual, s.zero);
+  return fmt::format(
+      "{} to {} channels, rows {}, columns {}, residual {}, zero {}, spread {}, limits {}",
+      s.channels, s.outputs, axis(s.rows), axis(s.columns), s.has_residual, s.zero, s.spread,
+      s.has_limits);
 }
 
 template <class T>
@@ -75,13 +79,13 @@ std::vector<std::uint8_t> run(const Sizes& s, std::uint64_t seed,
   job.finish.bias = bias.data();
   job.finish.zero = s.zero;
   // Sums spread over most of the codes.
-  job.finish.ratio = 1e-3f / std::sqrt(static_cast<float>(panel) / 16);
+  job.finish.ratio = s.spread * 1e-3f / std::sqrt(static_cast<float>(panel) / 16);
   job.finish.inverse = 1;
   job.finish.base = 100;
   if (s.has_residual) job.finish.residual_codes = {residual.data(), y_row, s.outputs, 1};
   job.finish.residual_factor = 0.25f;
-  job.finish.low = 3;
-  job.finish.high = 250;
+  job.finish.low = s.has_limits ? 3 : 0;
+  job.finish.high = s.has_limits ? 250 : 255;
   job.finish.codes = {y.data(), y_row, s.outputs, 1};
   const std::int64_t half = s.rows.outputs / 2;
   product(job, {0, half, 0, s.columns.outputs, 0, s.outputs});
@@ -113,6 +117,22 @@ TEST_CASE("int8 tiles: images larger than what is laid at a time") {
   check(random, {256, 48, axis(40, 3, 2, 1, 1, 1), axis(80, 3, 2, 1, 1, 1), true, 1});
 }
 
+TEST_CASE("int8 tiles: rows of pixels, with results beyond what codes and integers hold") {
+  if (cpu::active_isa() != cpu::Isa::amx) return;
+  Random random;
+  for (const float spread : {1.0f, 1e3f, 1e12f}) {
+    for (const bool has_residual : {false, true}) {
+      for (const bool has_limits : {false, true}) {
+        const WindowAxis row = axis(random.integer(33, 300), 1, 1, 1, 0, 0);
+        const auto zero = static_cast<std::uint8_t>(random.integer(0, 255));
+        const std::int64_t outputs = 16 * random.integer(1, 12);
+        check(random,
+              {64, outputs, axis(2, 1, 1, 1, 0, 0), row, has_residual, zero, spread, has_limits});
+      }
+    }
+  }
+}
+
 TEST_CASE("int8 tiles: random sizes") {
   if (cpu::active_isa() != cpu::Isa::amx) return;
   Random random;
@@ -132,6 +152,7 @@ TEST_CASE("int8 tiles: random sizes") {
     } while (!cpu::reaches_out_at_ends_only(s.columns));
     s.has_residual = random.integer(0, 1) == 0;
     s.zero = static_cast<std::uint8_t>(random.integer(0, 255));
+    s.has_limits = random.integer(0, 1) == 0;
     check(random, s);
   }
 }

@@ -2,6 +2,7 @@
 
 #include "../task.hpp"
 #include "../value_uses.hpp"
+#include "int8/quantized_mean.hpp"
 #include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
@@ -29,21 +30,14 @@ bool is_either(const Operand& image) {
 
 enum class Role { convolution, pool, pointwise, mean, other };
 
-template <class Op>
-bool folds_image(const Step& step) {
-  const auto* op = step.op.as<Op>();
-  return op != nullptr && op->axes.size() == 2 && std::ranges::count(op->axes.span(), 2) == 1 &&
-         std::ranges::count(op->axes.span(), 3) == 1;
-}
-
 Role role_of(const Step& step) {
   if (step.kind != Step::Kind::op) return Role::other;
   if (step.op.as<QuantizedConv2d>() != nullptr) return Role::convolution;
   if (is_convolution(step)) return needs_f32(step) ? Role::other : Role::convolution;
   if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) return Role::pool;
   if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;
-  if (folds_image<Mean>(step) || folds_image<Sum>(step) || folds_image<Max>(step) ||
-      folds_image<Min>(step)) {
+  if (step.op.as<QuantizedMean>() != nullptr || folds_image<Mean>(step) || folds_image<Sum>(step) ||
+      folds_image<Max>(step) || folds_image<Min>(step)) {
     return Role::mean;
   }
   return Role::other;

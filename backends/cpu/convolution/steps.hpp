@@ -7,6 +7,8 @@
 #include <tenon/lowered.hpp>
 #include <tenon/ops/conv2d.hpp>
 
+#include <algorithm>
+
 namespace tenon::cpu {
 
 /// As merged so far; null where nothing is.
@@ -17,6 +19,14 @@ inline const MergedConv2d* merged_part(const Step& step) {
 
 inline bool is_convolution(const Step& step) {
   return step.op.as<Conv2d>() != nullptr || merged_part(step) != nullptr;
+}
+
+/// Whether a step folds the rows and columns of images by Op (Mean, Sum, ...).
+template <class Op>
+bool folds_image(const Step& step) {
+  const auto* op = step.op.as<Op>();
+  return op != nullptr && step.inputs[0].shape.rank() == image_rank && op->axes.size() == 2 &&
+         std::ranges::count(op->axes.span(), 2) == 1 && std::ranges::count(op->axes.span(), 3) == 1;
 }
 
 }  // namespace tenon::cpu

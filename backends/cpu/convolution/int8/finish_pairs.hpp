@@ -21,70 +21,204 @@ struct BlockPixels {
     std::int64_t row, column;
   };
   std::int64_t count = 0;
+  bool is_even = false;  ///< the pixels lie at even steps, and their count is even
   Pixel at[32];
 };
 
-/// A block's sums [32][32] on their way to codes.
-class PairStore {
+/// Factors and offsets of a band of outputs, as PairFinish has them for 32.
+class BandScaling {
  public:
-  /// The block before must be done.
-  TENON_INLINE void begin(const Int8Finish& finish, const BlockPixels& pixels,
-                          const std::int32_t* sums, std::int64_t channel) {
-    next_ = pixels.at;
-    end_ = pixels.at + pixels.count;
-    sums_ = sums;
-    y_ = finish.codes.at + channel;
-    residual_ = finish.residual_codes.at == nullptr ? nullptr : finish.residual_codes.at + channel;
-    finish_ = PairFinish(finish, channel);
-    fetches_ = channel % 64 == 0;
+  static constexpr std::int64_t most = 1024;  ///< outputs of a band
+
+  /// For outputs [first, last) of `outputs`.
+  void prepare(const Int8Finish& finish, std::int64_t first, std::int64_t last,
+               std::int64_t outputs) {
+    __mmask16 is_large = finish.residual_factor < (1 << 20) ? 0 : 1;
+    for (std::int64_t c = first; c < last; c += 16) {
+      const Scaling scaling = scaling_of<true>(finish, c, outputs - c);
+      Simd::store_float(factor_ + c - first, scaling.factor);
+      Simd::store_float(offset_ + c - first, scaling.offset);
+      is_large |= _mm512_cmp_ps_mask(scaling.factor, _mm512_set1_ps(0.25f), _CMP_NLE_UQ);
+      is_large |= _mm512_cmp_ps_mask(scaling.offset, _mm512_set1_ps(1 << 29), _CMP_GT_OQ);
+    }
+    first_ = first;
+    is_tame_ = is_large == 0;
+  }
+  /// Whether all results fit into integers, or are NaN or too small.
+  bool is_tame() const { return is_tame_; }
+  const float* factor(std::int64_t channel) const { return factor_ + channel - first_; }
+  const float* offset(std::int64_t channel) const { return offset_ + channel - first_; }
+
+ private:
+  std::int64_t first_ = 0;
+  bool is_tame_ = false;
+  alignas(64) float factor_[most], offset_[most];
+};
+
+/// A block's sums [32][32] on their way to codes: 32 outputs from `channel` on, which all exist.
+struct SummedBlock {
+  const Int8Finish* finish;
+  const BandScaling* scaling;  ///< tame
+  const BlockPixels* pixels;   ///< null: there is none
+  const std::int32_t* sums;
+  std::int64_t channel;
+};
+
+/// From sums of two pixels and 32 outputs to dense codes, with as little as possible for the one
+/// unit that converts, multiplies and compares beside tiles: codes are put into the bits of a
+/// number, limits come last.
+template <bool has_residual, bool has_limits>
+class TileFinish {
+ public:
+  TENON_INLINE explicit TileFinish(const SummedBlock& block)
+      : factor_{Simd::load_float(block.scaling->factor(block.channel)),
+                Simd::load_float(block.scaling->factor(block.channel) + 16)},
+        offset_{Simd::load_float(block.scaling->offset(block.channel)),
+                Simd::load_float(block.scaling->offset(block.channel) + 16)},
+        residual_factor_(Simd::broadcast(&block.finish->residual_factor)),
+        low_(code_of(block.finish->low)),
+        high_(code_of(block.finish->high)) {}
+
+  struct Pixel {
+    const std::int32_t* sums;
+    const std::uint8_t* residual;
+    std::uint8_t* codes;
+  };
+  TENON_INLINE void store(const Pixel& first, const Pixel& second) const {
+    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    const auto words = [&](const Pixel& pixel) {
+      return _mm512_packs_epi32(integers(pixel, 0), integers(pixel, 1));
+    };
+    __m512i packed = _mm512_packus_epi16(words(first), words(second));
+    if constexpr (has_limits) packed = _mm512_max_epu8(_mm512_min_epu8(packed, high_), low_);
+    const __m512i codes = _mm512_permutexvar_epi32(order, packed);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(first.codes), _mm512_castsi512_si256(codes));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(second.codes),
+                        _mm512_extracti64x4_epi64(codes, 1));
   }
 
-  /// Stores up to 2 * `pairs` more pixels.
+ private:
+  TENON_INLINE static __m512i code_of(float limit) {
+    return _mm512_set1_epi8(static_cast<char>(_mm_cvtss_si32(_mm_set_ss(limit))));
+  }
+
+  TENON_INLINE __m512i integers(const Pixel& pixel, int half) const {
+    Float v = Simd::fma(Int8Simd::to_float(Int8Simd::load_sum(pixel.sums + half * 16)),
+                        factor_[half], offset_[half]);
+    if constexpr (has_residual) {
+      v = Simd::fma(from_codes(pixel.residual + half * 16), residual_factor_, v);
+    }
+    // A NaN becomes the least of integers.
+    return _mm512_cvtps_epi32(v);
+  }
+
+  /// 16 codes as f32: in the bits of 2^15 + code, from which 2^15 is taken.
+  TENON_INLINE static Float from_codes(const std::uint8_t* codes) {
+    const __m512i quads =
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    // Code 4 i + j of lane i becomes the second byte of the lane's number j.
+    const __m512i order =
+        _mm512_set_epi32(0x0f00, 0x0e00, 0x0d00, 0x0c00, 0x0b00, 0x0a00, 0x0900, 0x0800, 0x0700,
+                         0x0600, 0x0500, 0x0400, 0x0300, 0x0200, 0x0100, 0x0000);
+    const __m512i bits =
+        _mm512_mask_shuffle_epi8(_mm512_set1_epi32(0x47000000), 0x2222222222222222, quads, order);
+    return _mm512_sub_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(32768));
+  }
+
+  Float factor_[2], offset_[2], residual_factor_;
+  __m512i low_, high_;
+};
+
+/// Stores a block whose pixels are even, in portions.
+template <bool has_residual, bool has_limits>
+class EvenStore {
+ public:
+  TENON_INLINE explicit EvenStore(const SummedBlock& block)
+      : finish_(block),
+        sums_(block.sums + block.pixels->at[0].sums),
+        y_(block.finish->codes.at + block.channel + block.pixels->at[0].code),
+        y_step_(block.finish->codes.column),
+        left_(block.pixels->count / 2),
+        fetches_(block.channel % 64 == 0) {
+    if constexpr (has_residual) {
+      residual_ = block.finish->residual_codes.at + block.channel + block.pixels->at[0].residual;
+      residual_step_ = block.finish->residual_codes.column;
+    }
+  }
+
+  /// Up to `pairs` more pairs of pixels.
   TENON_INLINE void store(std::int64_t pairs) {
-    if (next_ == end_) return;
-    residual_ == nullptr ? store_some<false>(pairs) : store_some<true>(pairs);
+    pairs = pairs < left_ ? pairs : left_;
+    left_ -= pairs;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      if (fetches_) {
+        // The lines that the block after the next stores to.
+        __builtin_prefetch(y_ + 64, 1, 3);
+        __builtin_prefetch(y_ + y_step_ + 64, 1, 3);
+        if constexpr (has_residual) {
+          __builtin_prefetch(residual_ + 64, 0, 3);
+          __builtin_prefetch(residual_ + residual_step_ + 64, 0, 3);
+        }
+      }
+      finish_.store({sums_, residual_, y_}, {sums_ + 32, residual_ + residual_step_, y_ + y_step_});
+      sums_ += 64;
+      y_ += 2 * y_step_;
+      residual_ += 2 * residual_step_;
+    }
+  }
+
+ private:
+  TileFinish<has_residual, has_limits> finish_;
+  const std::int32_t* sums_;
+  std::uint8_t* y_;
+  std::int64_t y_step_;
+  const std::uint8_t* residual_ = nullptr;
+  std::int64_t residual_step_ = 0;
+  std::int64_t left_;
+  bool fetches_;
+};
+
+/// Stores a block of whatever pixels in portions.
+class PairStore {
+ public:
+  TENON_INLINE explicit PairStore(const SummedBlock& block) : block_(block) {
+    if (block.pixels != nullptr) count_ = block.pixels->count;
+  }
+
+  /// Up to `pairs` more pairs of pixels.
+  TENON_INLINE void store(std::int64_t pairs) {
+    if (next_ < count_) {
+      block_.finish->residual_codes.at == nullptr ? store_some<false>(pairs)
+                                                  : store_some<true>(pairs);
+    }
   }
 
  private:
   /// Not part of the loops around it, whose registers it would take.
   template <bool has_residual>
   [[gnu::noinline]] void store_some(std::int64_t pairs) {
-    const PairFinish finish = finish_;
-    const std::int32_t* const sums = sums_;
-    const std::uint8_t* const residual = residual_;
-    std::uint8_t* const y = y_;
+    using Finish = TileFinish<has_residual, true>;
+    const Finish finish(block_);
+    const std::uint8_t* const residual =
+        has_residual ? block_.finish->residual_codes.at + block_.channel : nullptr;
+    std::uint8_t* const y = block_.finish->codes.at + block_.channel;
     const auto parts_of = [&](const BlockPixels::Pixel& pixel) {
-      return PairFinish::Pixel{sums + pixel.sums,
-                               has_residual ? residual + pixel.residual : nullptr, y + pixel.code};
+      return typename Finish::Pixel{block_.sums + pixel.sums,
+                                    has_residual ? residual + pixel.residual : nullptr,
+                                    y + pixel.code};
     };
-    const BlockPixels::Pixel* pixel = next_;
-    const BlockPixels::Pixel* const end = end_ - pixel < 2 * pairs ? end_ : pixel + 2 * pairs;
+    const BlockPixels::Pixel* pixel = block_.pixels->at + next_;
+    next_ = count_ - next_ < 2 * pairs ? count_ : next_ + 2 * pairs;
+    const BlockPixels::Pixel* const end = block_.pixels->at + next_;
     while (pixel < end) {
       const BlockPixels::Pixel& first = *pixel++;
       const BlockPixels::Pixel& second = pixel < end ? *pixel++ : first;  // stored twice at the end
-      if (fetches_) {
-        fetch<has_residual>(first);
-        fetch<has_residual>(second);
-      }
-      finish.store<has_residual>(parts_of(first), parts_of(second));
+      finish.store(parts_of(first), parts_of(second));
     }
-    next_ = pixel;
   }
 
-  /// Has the lines come near that the block after the next stores to.
-  template <bool has_residual>
-  TENON_INLINE void fetch(const BlockPixels::Pixel& pixel) const {
-    __builtin_prefetch(y_ + pixel.code + 64, 1, 3);
-    if constexpr (has_residual) __builtin_prefetch(residual_ + pixel.residual + 64, 0, 3);
-  }
-
-  const BlockPixels::Pixel* next_ = nullptr;
-  const BlockPixels::Pixel* end_ = nullptr;
-  const std::int32_t* sums_ = nullptr;
-  std::uint8_t* y_ = nullptr;
-  const std::uint8_t* residual_ = nullptr;
-  bool fetches_ = false;  ///< the lines of the block after the next
-  PairFinish finish_;
+  const SummedBlock block_;
+  std::int64_t next_ = 0, count_ = 0;
 };
 
 /// The same at once, for whatever is stored and however it lies. `outputs`: of all channels.

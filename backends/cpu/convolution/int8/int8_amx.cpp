@@ -41,7 +41,8 @@ class Product {
         columns_(part.last_column - part.first_column),
         quads_(quads_at_once(job.quads)),
         steps_(steps_of(job)),
-        stores_pairs_(stores_dense_codes(job.finish)),
+        row_steps_(steps_ / job.rows.taps),
+        pairs_((16 + steps_ + 2) / (steps_ + 3)),
         offsets_(offsets) {
     find_lines();
     for (std::int64_t r = 0; r < job.rows.taps; ++r) {
@@ -67,11 +68,14 @@ class Product {
   /// All lines for channels [first, last).
   void run(std::int64_t first, std::int64_t last) {
     is_first_ = true;
+    scaling_.prepare(job_.finish, first, last, job_.outputs);
+    stores_pairs_ = stores_dense_codes(job_.finish) && scaling_.is_tame();
     for (std::int64_t i = 0; i < lines_; ++i) {
       const std::int64_t row = part_.first_row + i;
       run_line({x_.at + i * x_.row, row, taps_of(row)}, first, last);
     }
-    stores_.store(16);
+    PairStore(before_).store(16);
+    before_.pixels = nullptr;
   }
 
  private:
@@ -87,6 +91,9 @@ class Product {
     lines_ = is_one ? 1 : rows;
     length_ = is_one ? whole : columns_;
     width_ = is_one ? width : columns_;
+    const auto follow = [&](const auto& image) { return image.row == columns_ * image.column; };
+    rows_follow_ = width_ == columns_ && follow(job_.finish.codes) &&
+                   (job_.finish.residual_codes.at == nullptr || follow(job_.finish.residual_codes));
   }
 
   void run_line(const Line& line, std::int64_t first, std::int64_t last) {
@@ -112,6 +119,8 @@ class Product {
     };
     const Int8Finish& finish = job_.finish;
     pixels.count = 0;
+    pixels.is_even =
+        (last - first) % 2 == 0 && (rows_follow_ || first % width_ + last - first <= columns_);
     std::int64_t row = line.row + first / width_, column = first % width_;
     for (std::int64_t p = first; p < last;) {
       const std::int64_t rest = width_ - column, end = p + rest < last ? p + rest : last;
@@ -143,17 +152,14 @@ class Product {
     std::int32_t* sums = sums_[turn_sums_ ^= 1];
     // The first pixels meet a filter that no cache of the core's own holds.
     const bool has_next = is_first_ && channels >= 64;
-    const Block block{filter,   job_.panel,
-                      quads_,   has_next ? filter + 2 * job_.panel : nullptr,
-                      &stores_, (16 + steps_ + 2) / (steps_ + 3),
-                      sums};
+    const Block block{filter,  job_.panel, quads_, has_next ? filter + 2 * job_.panel : nullptr,
+                      before_, pairs_,     sums};
     const std::uint8_t* at = line.at + begin * x_.step;
-    const std::int64_t row_steps = steps_ / job_.rows.taps;
     const Steps steps[] = {
-        {job_.outside, 0, nullptr, line.taps.begin * row_steps},
-        {at, x_.step, offsets_ + line.taps.begin * row_steps,
-         (line.taps.end - line.taps.begin) * row_steps},
-        {job_.outside, 0, nullptr, (job_.rows.taps - line.taps.end) * row_steps}};
+        {job_.outside, 0, nullptr, line.taps.begin * row_steps_},
+        {at, x_.step, offsets_ + line.taps.begin * row_steps_,
+         (line.taps.end - line.taps.begin) * row_steps_},
+        {job_.outside, 0, nullptr, (job_.rows.taps - line.taps.end) * row_steps_}};
     if (size == 32) {
       channels > 16 ? multiply_all<true, true>(block, steps)
                     : multiply_all<false, true>(block, steps);
@@ -161,20 +167,43 @@ class Product {
       channels > 16 ? multiply_all<true, false>(block, steps)
                     : multiply_all<false, false>(block, steps);
     }
-    stores_.store(16);
     if (stores_pairs_ && channels >= 32) {
-      stores_.begin(job_.finish, pixels, sums, channel);
+      before_ = {&job_.finish, &scaling_, &pixels, sums, channel};
     } else {
+      before_.pixels = nullptr;
       store_block(job_.finish, pixels, sums, channel, job_.outputs);
     }
   }
 
   template <bool two_panels, bool two_rows>
   void multiply_all(const Block& block, const Steps (&steps)[3]) const {
+    if constexpr (two_panels && two_rows) {
+      if (before_.pixels != nullptr && before_.pixels->is_even) {
+        return (this->*multiply_even_)(block, steps);
+      }
+    }
+    multiply_beside<two_panels, two_rows, PairStore>(block, steps);
+  }
+
+  template <bool two_panels, bool two_rows, class Store>
+  void multiply_beside(const Block& block, const Steps (&steps)[3]) const {
     // Beside pixels that fill the level-one cache a filter would drive them out.
     constexpr std::int64_t most_cached = 768;
-    steps_* quads_ * 4 > most_cached ? multiply<two_panels, two_rows, true>(block, steps)
-                                     : multiply<two_panels, two_rows, false>(block, steps);
+    steps_* quads_ * 4 > most_cached ? multiply<two_panels, two_rows, true, Store>(block, steps)
+                                     : multiply<two_panels, two_rows, false, Store>(block, steps);
+  }
+
+  using MultiplyEven = void (Product::*)(const Block&, const Steps (&)[3]) const;
+  template <bool has_residual, bool has_limits>
+  static constexpr MultiplyEven even =
+      &Product::multiply_beside<true, true, EvenStore<has_residual, has_limits>>;
+
+  static MultiplyEven choose_even(const Int8Finish& finish) {
+    const bool has_limits = finish.low > 0.25f || finish.high < 254.75f;
+    if (finish.residual_codes.at == nullptr) {
+      return has_limits ? even<false, true> : even<false, false>;
+    }
+    return has_limits ? even<true, true> : even<true, false>;
   }
 
   Taps taps_of(std::int64_t row) const {
@@ -185,15 +214,20 @@ class Product {
   const Part& part_;
   const TilePixels x_;
   const std::int64_t columns_, quads_, steps_;
-  const bool stores_pairs_;
+  const std::int64_t row_steps_;  ///< of a tap row
+  const std::int64_t pairs_;      ///< of pixels that are stored at each step, to end with the last
+  bool stores_pairs_ = false;
   const std::int64_t* const offsets_;
   std::int64_t lines_ = 0;
-  std::int64_t length_ = 0;  ///< of a line
-  std::int64_t width_ = 0;   ///< pixels from a row's first to the next one's
+  std::int64_t length_ = 0;   ///< of a line
+  std::int64_t width_ = 0;    ///< pixels from a row's first to the next one's
+  bool rows_follow_ = false;  ///< where results go, without anything in between
   bool is_first_ = true;
   int turn_pixels_ = 0, turn_sums_ = 0;
   BlockPixels pixels_[2];
-  PairStore stores_;
+  BandScaling scaling_;
+  SummedBlock before_{};
+  const MultiplyEven multiply_even_ = choose_even(job_.finish);
   alignas(64) std::int32_t sums_[2][32 * 32];
 };
 
@@ -201,7 +235,8 @@ class Product {
 void run_bands(const Int8ProductJob& job, const Part& part, Product& product) {
   constexpr std::int64_t cached_bytes = 3 << 18;
   const std::int64_t panels = cached_bytes / (job.panel > 0 ? job.panel : 1);
-  const std::int64_t step = panels / 2 * 32 > 0 ? panels / 2 * 32 : 32;
+  const std::int64_t cached = panels / 2 * 32 > 0 ? panels / 2 * 32 : 32;
+  const std::int64_t step = cached < BandScaling::most ? cached : BandScaling::most;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c += step) {
     product.run(c, c + step < part.last_channel ? c + step : part.last_channel);
   }

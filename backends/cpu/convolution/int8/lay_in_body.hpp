@@ -20,6 +20,36 @@ TENON_INLINE void round_values(const Int8LayIn& job, const float* x, std::int64_
   }
 }
 
+/// Three lines of codes as pixels of three channels.
+inline void interleave_three(const std::uint8_t* const (&lines)[3], std::int64_t count,
+                             std::uint8_t* to) {
+  using Codes = std::uint8_t __attribute__((vector_size(16)));
+  const auto load = [](const std::uint8_t* from) {
+    Codes codes;
+    __builtin_memcpy(&codes, from, sizeof codes);
+    return codes;
+  };
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16, to += 48) {
+    const Codes a = load(lines[0] + i), b = load(lines[1] + i), c = load(lines[2] + i);
+    // Of each third first what a and b give, then c in between.
+    const Codes thirds[] = {
+        __builtin_shufflevector(
+            __builtin_shufflevector(a, b, 0, 16, 0, 1, 17, 0, 2, 18, 0, 3, 19, 0, 4, 20, 0, 5), c,
+            0, 1, 16, 3, 4, 17, 6, 7, 18, 9, 10, 19, 12, 13, 20, 15),
+        __builtin_shufflevector(
+            __builtin_shufflevector(a, b, 21, 0, 6, 22, 0, 7, 23, 0, 8, 24, 0, 9, 25, 0, 10, 26), c,
+            0, 21, 2, 3, 22, 5, 6, 23, 8, 9, 24, 11, 12, 25, 14, 15),
+        __builtin_shufflevector(
+            __builtin_shufflevector(a, b, 0, 11, 27, 0, 12, 28, 0, 13, 29, 0, 14, 30, 0, 15, 31, 0),
+            c, 26, 1, 2, 27, 4, 5, 28, 7, 8, 29, 10, 11, 30, 13, 14, 31)};
+    __builtin_memcpy(to, thirds, sizeof thirds);
+  }
+  for (; i < count; ++i, to += 3) {
+    for (std::int64_t c = 0; c < 3; ++c) to[c] = lines[c][i];
+  }
+}
+
 /// Columns of one row, which lie at `x` and go to `to`.
 TENON_INLINE void lay_values(const Int8LayIn& job, const float* x, std::int64_t columns,
                              std::uint8_t* to) {
@@ -32,6 +62,17 @@ TENON_INLINE void lay_values(const Int8LayIn& job, const float* x, std::int64_t 
   if (from.channel == 1) {
     for (std::int64_t j = 0; j < columns; ++j) {
       round_values(job, x + j * from.column, job.channels, to + j * job.channels);
+    }
+    return;
+  }
+  if (job.channels == 3 && from.column == 1) {
+    std::uint8_t lines[3][block];
+    for (std::int64_t j = 0; j < columns; j += block) {
+      const std::int64_t count = columns - j < block ? columns - j : block;
+      for (std::int64_t c = 0; c < 3; ++c) {
+        round_values(job, x + c * from.channel + j, count, lines[c]);
+      }
+      interleave_three({lines[0], lines[1], lines[2]}, count, to + j * 3);
     }
     return;
   }

@@ -6,8 +6,11 @@
 #include "../steps.hpp"
 #include "kernels.hpp"
 #include "quantized_conv2d.hpp"
+#include "quantized_mean.hpp"
 
+#include <tenon/ops/linear.hpp>
 #include <tenon/ops/pool2d.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -40,6 +43,16 @@ const Step* writer_of(std::span<const Step> steps, const Operand& operand) {
   return nullptr;
 }
 
+/// Rows of f32 times a matrix of f32, with at most a bias.
+bool is_plain_linear(const Step& step) {
+  const auto* op = step.op.as<Linear>();
+  if (op == nullptr || op->has_residual) return false;
+  const auto is_matrix = [](const Operand& operand) {
+    return operand.shape.rank() == 2 && operand.shape.dtype() == DType::f32;
+  };
+  return is_matrix(step.inputs[0]) && is_matrix(step.inputs[1]) && is_matrix(step.output);
+}
+
 class Quantizer {
  public:
   Quantizer(std::vector<Step>& steps, std::span<const Operand> leaves, const Lowered& program,
@@ -54,7 +67,9 @@ class Quantizer {
 
   void run(std::vector<std::string>& notes) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].kind == Step::Kind::op && is_convolution(steps_[i])) consider(i, notes);
+      if (steps_[i].kind != Step::Kind::op) continue;
+      if (is_convolution(steps_[i])) consider(i, notes);
+      if (is_plain_linear(steps_[i])) consider_linear(i, notes);
     }
     choose_values();
     for (std::size_t i = 0; i < steps_.size(); ++i) rewrite(i);
@@ -76,6 +91,32 @@ class Quantizer {
     op.x = x;
     convolutions_[i] = op;
     notes.push_back(fmt::format("{}: int8", steps_[i].value));
+  }
+
+  /// A linear layer of rows is a convolution of images of one pixel. One whose rows have no range
+  /// stays as it is.
+  void consider_linear(std::size_t i, std::vector<std::string>& notes) {
+    const Step linear = steps_[i];
+    QuantizedConv2d op;
+    op.merged.conv.has_bias = linear.op.as<Linear>()->has_bias;
+    steps_[i].op = OpInstance(op.merged);
+    for (Operand* operand : {&steps_[i].inputs[0], &steps_[i].inputs[1], &steps_[i].output}) {
+      *operand = as_pixels(*operand);
+    }
+    if (why_not(i, op.x)) {
+      steps_[i] = linear;
+      return;
+    }
+    convolutions_[i] = op;
+    notes.push_back(fmt::format("{}: int8", linear.value));
+  }
+
+  /// [N, K] as [N, K, 1, 1].
+  static Operand as_pixels(const Operand& rows) {
+    Operand image = rows;
+    image.shape = Shape({rows.shape[0], rows.shape[1], 1, 1}, rows.shape.dtype());
+    image.strides = {rows.strides[0], rows.strides[1], rows.strides[0], rows.strides[0]};
+    return image;
   }
 
   std::optional<std::string> why_not(std::size_t i, Codes& x) const {
@@ -193,6 +234,7 @@ class Quantizer {
   bool reads_codes(const WrittenValue::Use& use) const {
     const Step& step = steps_[use.step];
     if (step.op.as<MaxPool2d>() != nullptr) return codes_[use.step].has_value();
+    if (folds_image<Mean>(step)) return true;
     if (!convolutions_[use.step]) return false;
     if (use.input == 0) return true;
     const bool is_residual =
@@ -216,6 +258,10 @@ class Quantizer {
       hold_codes(steps_[v].output);
       for (const WrittenValue::Use& use : values_[v].uses) {
         hold_codes(steps_[use.step].inputs[use.input]);
+        if (const auto* mean = steps_[use.step].op.as<Mean>()) {
+          steps_[use.step].op = OpInstance(QuantizedMean{*mean, *codes_[v]});
+          continue;
+        }
         if (!convolutions_[use.step]) continue;
         (use.input == 0 ? convolutions_[use.step]->x : convolutions_[use.step]->residual) =
             *codes_[v];

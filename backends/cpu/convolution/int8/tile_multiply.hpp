@@ -37,8 +37,8 @@ struct Block {
   std::int64_t panel;
   std::int64_t quads;        ///< of a step
   const std::int8_t* ahead;  ///< panels to be fetched, or null
-  PairStore* stores;
-  std::int64_t pairs;  ///< of pixels to be stored at each step
+  const SummedBlock& before;
+  std::int64_t pairs;  ///< of its pixels, to be stored at each step
   std::int32_t* sums;  ///< [32][32]
 };
 
@@ -58,12 +58,12 @@ TENON_INLINE void fetch(const std::int8_t* w, std::int64_t panel, std::int64_t b
   }
 }
 
-template <bool two_panels, bool two_rows, bool streams>
+template <bool two_panels, bool two_rows, bool streams, class Store>
 [[gnu::noinline]] void multiply(const Block& block, const Steps (&stretches)[3]) {
   const std::int8_t* w = block.filter;
   const std::int8_t* ahead = block.ahead;
   const std::int64_t panel = block.panel, tile_bytes = 64 * block.quads, pairs = block.pairs;
-  PairStore& stores = *block.stores;
+  Store stores(block.before);
   finish_writes();
   _tile_zero(0);
   _tile_zero(1);
@@ -109,6 +109,7 @@ template <bool two_panels, bool two_rows, bool streams>
   if constexpr (two_rows) _tile_stored(2, block.sums + 16 * 32, 128);
   stores.store(pairs);
   if constexpr (two_panels && two_rows) _tile_stored(3, block.sums + 16 * 32 + 16, 128);
+  stores.store(16);
   finish_writes();
 }
 

@@ -26,6 +26,21 @@ struct CopiedRows {
   TENON_INLINE void advance() { ++at; }
 };
 
+/// Rows of lines that the next tile reads or writes, to be asked for one row at a time:
+/// all at once they take the places of lines on their way, and those of the tile's own wait.
+struct LaterRows {
+  const float* at;
+  std::int64_t step;
+  std::int64_t count;
+  template <int panels>
+  TENON_INLINE void ask_for_one() {
+    if (count == 0) return;
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(at + 16 * p, 1);
+    at += step;
+    --count;
+  }
+};
+
 struct BlockTile {
   const float* x;  ///< rows of a copy
   const float* w;  ///< panels, [count][16] each
@@ -40,6 +55,8 @@ struct BlockTile {
   std::int64_t residual_step;
   const float* next_w;      ///< panels that are read after this one
   std::int64_t next_lines;  ///< of next_w to ask for with every four elements of k
+  LaterRows later_y;        ///< where the next tile's sums go
+  LaterRows later_residual;
 };
 
 template <int rows, int panels>
@@ -50,14 +67,14 @@ void block_tile(const BlockTile& t) {
   } else {
     tile.load(t.from, t.from_step);
   }
-  for (int r = 0; r < rows; ++r) {
-    for (int p = 0; p < panels; ++p) __builtin_prefetch(t.to + r * t.to_step + 16 * p, 1);
-  }
+  LaterRows later_y = t.later_y, later_residual = t.later_residual;
   CopiedRows x{t.x};
   const float* w = t.w;
   const float* next_w = t.next_w;
   std::int64_t k = 0;
   for (; k + 16 <= t.count; k += 16) {
+    later_y.ask_for_one<panels>();
+    later_residual.ask_for_one<panels>();
     for (int quad = 0; quad < 16; quad += 4) {
       for (std::int64_t i = 0; i < t.next_lines; ++i, next_w += 16) {
         __builtin_prefetch(next_w, 0, 2);

@@ -200,9 +200,10 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
       tile.to = sums + r * dense_width;
       tile.to_step = dense_width;
     }
-    if (direct && t + 1 < tiles) {
+    const bool asks = asks_for_later_rows && direct;
+    if (asks && t + 1 < tiles) {
       ask_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
-    } else if (direct && goes_on) {
+    } else if (asks && goes_on) {
       ask_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
     } else {
       tile.later_y = tile.later_residual = {};

@@ -149,7 +149,9 @@ Run tenon_run(ThreadPool& pool, const Product& p) {
     const PackedWeights& w = state->weights[state->next++ % state->weights.size()];
     pool.run([&](Worker& worker) {
       LinearArgs mine = state->args;
+      RowCopy copy;
       mine.weights = &w;
+      mine.copy = &copy;
       mine.scratch = state->scratch->of(worker.thread);
       if (mine.prepared != nullptr) {
         prepare_rows(x, inputs, *mine.prepared, worker.thread, worker.threads);

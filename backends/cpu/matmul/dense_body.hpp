@@ -144,6 +144,17 @@ void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row
   }
 }
 
+/// Where a tile of these rows and columns finds lines of its own, for the tile before it to ask
+/// for.
+void ask_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::int64_t column,
+               BlockTile& tile) {
+  tile.later_y = {job.y + row * job.y_stride + column, job.y_stride, rows};
+  if (job.residual != nullptr && job.residual != job.y) {
+    tile.later_residual = {job.residual + row * job.residual_stride + column, job.residual_stride,
+                           rows};
+  }
+}
+
 /// A block's rows, copied for the stretch, by its panels. Sums of earlier stretches are at `sums`,
 /// and go there again or, at the end of k, with bias and residual to y. Meanwhile `ahead`, if it
 /// has panels, is asked for.
@@ -161,6 +172,8 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
                                                          : 4;
   const bool done = now.last == job.inputs;
   const bool direct = done && column + 16 * now.panels <= job.outputs;
+  const bool goes_on =
+      ahead.panels == now.panels && 16 * (ahead.panel + ahead.panels) <= job.outputs;
   BlockTile tile{};
   tile.w = w.at;
   tile.w_step = w.step;
@@ -186,6 +199,14 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     } else {
       tile.to = sums + r * dense_width;
       tile.to_step = dense_width;
+    }
+    const bool asks = asks_for_later_rows && direct;
+    if (asks && t + 1 < tiles) {
+      ask_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
+    } else if (asks && goes_on) {
+      ask_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
+    } else {
+      tile.later_y = tile.later_residual = {};
     }
     run_tile(tile, end - r, now.panels);
     if (direct) activate(job, now.panel, now.panels, row, end - r);

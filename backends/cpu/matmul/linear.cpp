@@ -31,10 +31,10 @@ std::int64_t block_rows(const LinearArgs& args) {
   return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
 }
 
-/// Stretches of items of dense products copy rows for themselves: as many panels as leave some
-/// items to share.
+/// Stretches of items of dense products copy rows for themselves: as many panels as leave enough
+/// items for threads to end together.
 std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
-  constexpr std::int64_t items = 32, most = 32, tile = 2;
+  constexpr std::int64_t items = 128, most = 32, tile = 2;
   return std::clamp<std::int64_t>(args.weights->panels() * row_items / items / tile, 1,
                                   most / tile) *
          tile;

@@ -341,6 +341,14 @@ void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t*
   }
 }
 
+/// The line of a tiled output that begins with element d of a row, a multiple of 32.
+TENON_INLINE std::uint16_t* tiled_line(const Item& item, std::int64_t query, std::int64_t d) {
+  const AttentionJob& job = item.job;
+  const std::int64_t row = job.tiled.first_row + item.first + query;
+  const std::int64_t row_tiles = job.heads * job.value_dim / 32;
+  return job.tiled.tiles + (row / 16 * row_tiles + d / 32) * tile_elements + row % 16 * 32;
+}
+
 void write_out(const Item& item, const Scratch& s) {
   const AttentionJob& job = item.job;
   for (std::int64_t r = 0; r < item.rows(); ++r) {
@@ -348,11 +356,20 @@ void write_out(const Item& item, const Scratch& s) {
     if (query >= item.queries) continue;
     const float sum = _mm512_reduce_add_ps(_mm512_load_ps(s.sums[r]));
     const __m512 factor = _mm512_set1_ps(sum == 0.0f ? 0.0f : 1.0f / sum);
-    float* out =
-        job.out + (item.first + query) * job.out_row + (item.head + r / item.padded) * job.out_head;
+    const std::int64_t head = item.head + r / item.padded;
+    const auto value = [&](std::int64_t d) {
+      return _mm512_mul_ps(_mm512_load_ps(s.out + r * item.value_dim + d), factor);
+    };
+    if (job.tiled.tiles != nullptr) {
+      for (std::int64_t d = 0; d < job.value_dim; d += 32) {
+        Simd::store(tiled_line(item, query, head * job.value_dim + d),
+                    round_pair(value(d), value(d + 16)));
+      }
+      continue;
+    }
+    float* out = job.out + (item.first + query) * job.out_row + head * job.out_head;
     for (std::int64_t d = 0; d < job.value_dim; d += 16) {
-      const __m512 v = _mm512_load_ps(s.out + r * item.value_dim + d);
-      _mm512_mask_storeu_ps(out + d, first_lanes(job.value_dim - d), _mm512_mul_ps(v, factor));
+      _mm512_mask_storeu_ps(out + d, first_lanes(job.value_dim - d), value(d));
     }
   }
 }

@@ -33,7 +33,7 @@ struct Scratch {
   alignas(64) float max[max_rows];
 };
 
-// The kernel's view of one item. Rows are [head][query], queries of a head padded to 32.
+// The kernel's view of one item. Rows are [head][query], queries of a head padded to 16.
 struct Item {
   const AttentionJob& job;
   std::int64_t head, heads;
@@ -318,7 +318,6 @@ struct Weigher {
   void run() const {
     const bool few = covered(keys.end - keys.begin) == 32;
     for (std::int64_t row = 0; row < item.rows(); row += 16) {
-      if (row % item.padded >= item.queries) continue;
       if (few) {
         weigh<2>(row);
       } else {
@@ -334,9 +333,14 @@ void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t*
   for (std::int64_t r = 0; r < rows; r += 32) {
     for (std::int64_t c = 0; c < columns; c += 32) {
       float* at = sums + r * stride + c;
-      tile_product<2>({x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements},
-                      {w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements}, steps,
-                      {accumulate ? at : nullptr, stride, at, stride}, [] {});
+      const Tiles left{x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements};
+      const Tiles right{w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements};
+      const SumsPlace place{accumulate ? at : nullptr, stride, at, stride};
+      if (rows - r > 16) {
+        tile_product<2>(left, right, steps, place, [] {});
+      } else {
+        tile_product<1>(left, right, steps, place, [] {});
+      }
     }
   }
 }
@@ -395,9 +399,6 @@ void run(const Item& item) {
   load_queries(item, item.job.soft_cap > 0.0f ? 1.0f : log2_e, s);
   for (std::int64_t r = 0; r < item.rows(); r += 16) {
     _mm512_store_ps(s.max + r, _mm512_set1_ps(minus_infinity));
-    // Sixteen rows that are all padding have no weights.
-    if (r % item.padded < item.queries) continue;
-    __builtin_memset(s.weights + r * block_keys, 0, 16 * block_keys * sizeof *s.weights);
   }
 
   // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
@@ -429,7 +430,7 @@ void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t hea
                   heads,
                   first,
                   last - first,
-                  (last - first + 31) / 32 * 32,
+                  (last - first + 15) / 16 * 16,
                   (job.head_dim + 31) / 32 * 32,
                   (job.value_dim + 31) / 32 * 32,
                   ranges};

@@ -71,10 +71,13 @@ std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std
 
 std::int64_t keep_values_tiled(const Lowered& program, std::span<const Step> steps,
                                std::vector<Step>& own, std::int64_t first) {
-  // Values around a loop may live while it runs.
-  for_each_stretch(program, steps, own,
-                   [&](auto& stretch, auto leaves) { first = keep(stretch, leaves, first); });
-  return first;
+  // Loops run one after the other; values around them, which come last, may live meanwhile.
+  std::int64_t end = first;
+  for_each_stretch(program, steps, own, [&](std::vector<Step>& stretch, auto leaves) {
+    const std::int64_t begin = &stretch == &own ? end : first;
+    end = std::max(end, keep(stretch, leaves, begin));
+  });
+  return end;
 }
 
 bool is_tiled(const Operand& operand) noexcept {

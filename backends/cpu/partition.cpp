@@ -6,6 +6,7 @@
 #include "convolution/split.hpp"
 #include "matmul/layout.hpp"
 #include "matmul/merged_linear.hpp"
+#include "matmul/tiled_values.hpp"
 #include "own_values.hpp"
 #include "schedule.hpp"
 
@@ -24,7 +25,7 @@ struct Compiled : Schedule {
   std::vector<ConstantSlot> constants;
   std::vector<std::string> notes;
   std::int64_t own_value_bytes = 0;  // of each thread
-  std::int64_t image_bytes = 0;      // of values of one image at a time
+  std::int64_t shared_bytes = 0;     // of values of one image at a time, and tiled ones
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -53,13 +54,13 @@ class CpuBoundPartition final : public BoundPartition {
     const int threads = compiled_->pool->threads();
     std::byte* const working = own_prepared + threads * compiled_->own_prepared_bytes;
     std::byte* const own_values = working + threads * compiled_->working_bytes;
-    std::byte* const images = own_values + threads * compiled_->own_value_bytes;
+    std::byte* const shared_values = own_values + threads * compiled_->own_value_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     Fault fault;
     compiled_->pool->run([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
       frame.scratch = own_values + worker.thread * compiled_->own_value_bytes;
-      frame.shared_scratch = images;
+      frame.shared_scratch = shared_values;
       const TaskContext context{frame,
                                 worker,
                                 packed_,
@@ -127,7 +128,7 @@ class CpuPartition final : public Partition {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
            compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes +
                                          compiled_->own_value_bytes) +
-           compiled_->image_bytes;
+           compiled_->shared_bytes;
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -261,7 +262,10 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   }
   merge_linears(program, steps, own);
   put_channels_last(own, leaves);
-  compiled->image_bytes = split_batches(own, leaves);
+  compiled->shared_bytes = split_batches(own, leaves);
+  if (!exact) {
+    compiled->shared_bytes = keep_values_tiled(program, steps, own, compiled->shared_bytes);
+  }
   if (pool->threads() > 1) compiled->own_value_bytes = keep_own_values(program, steps, own);
   ScheduleOptions options;
   options.exact = exact;

@@ -158,6 +158,9 @@ struct Kernel {
   /// The clause that fails for this step, or nothing.
   std::optional<std::string> (*refuses)(const Step& step);
   std::unique_ptr<Task> (*make)(const Step& step, Compiler& compiler);
+  /// Whether the result may be tiled, as rows of `row_size` elements (see keep_values_tiled). Null:
+  /// never. Asked in fast precision only.
+  bool (*writes_tiles)(const Step& step, std::int64_t row_size) = nullptr;
 };
 
 /// The kernel that kernels.def lists for an op, or null.

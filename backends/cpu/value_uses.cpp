@@ -7,7 +7,8 @@ namespace {
 
 class Tracer {
  public:
-  explicit Tracer(std::span<const Step> steps) : steps_(steps), values_(steps.size()) {}
+  Tracer(std::span<const Step> steps, ReadAs reads)
+      : steps_(steps), reads_(reads), values_(steps.size()) {}
 
   std::vector<WrittenValue> run(std::span<const Operand> leaves) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -35,12 +36,20 @@ class Tracer {
   void read(const Operand& operand, WrittenValue::Use use) {
     if (!is_memory(operand)) return;
     const auto found =
-        std::ranges::find_if(live_, [&](std::size_t v) { return steps_[v].output == operand; });
+        std::ranges::find_if(live_, [&](std::size_t v) { return sees(operand, steps_[v].output); });
     if (found != live_.end()) {
       values_[*found].uses.push_back(use);
     } else {
       expose(operand);
     }
+  }
+
+  bool sees(const Operand& operand, const Operand& value) const {
+    if (operand == value) return true;
+    return reads_ == ReadAs::any_shape && operand.place == value.place &&
+           operand.shape.dtype() == value.shape.dtype() &&
+           operand.shape.elements() == value.shape.elements() && operand.is_contiguous() &&
+           value.is_contiguous();
   }
 
   /// Whoever reads it is not among the uses.
@@ -63,15 +72,16 @@ class Tracer {
   }
 
   std::span<const Step> steps_;
+  ReadAs reads_;
   std::vector<WrittenValue> values_;
   std::vector<std::size_t> live_;  // steps whose results still lie in memory, apart of each other
 };
 
 }  // namespace
 
-std::vector<WrittenValue> trace_values(std::span<const Step> steps,
-                                       std::span<const Operand> leaves) {
-  return Tracer(steps).run(leaves);
+std::vector<WrittenValue> trace_values(std::span<const Step> steps, std::span<const Operand> leaves,
+                                       ReadAs reads) {
+  return Tracer(steps, reads).run(leaves);
 }
 
 void for_each_stretch(

@@ -6,6 +6,7 @@
 #include <tenon/lowered.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -22,10 +23,14 @@ struct WrittenValue {
   bool is_private = false;
 };
 
+/// Which reads see all of a value and nothing else: those in its shape, or in any shape of as many
+/// elements in their order.
+enum class ReadAs : std::uint8_t { same_shape, any_shape };
+
 /// One for each of `steps`, a straight stretch: loops in it count as reading all that they touch.
 /// `leaves` are what others read afterwards (StretchEdges::writes).
-std::vector<WrittenValue> trace_values(std::span<const Step> steps,
-                                       std::span<const Operand> leaves);
+std::vector<WrittenValue> trace_values(std::span<const Step> steps, std::span<const Operand> leaves,
+                                       ReadAs reads = ReadAs::same_shape);
 
 /// Calls pass(stretch, leaves) for the straight stretches of `own`: itself, and the body of each of
 /// its loops. Other passes made `own` from `steps` of the program, and kept its loops in their

@@ -59,6 +59,7 @@ AttentionJob job_of(const AttentionArgs& args) {
   AttentionJob job{};
   job.queries = args.queries;
   job.keys = args.keys;
+  job.heads = args.heads;
   job.group = args.heads / args.kv_heads;
   job.head_dim = args.head_dim;
   job.value_dim = value_dim_of(args);
@@ -77,6 +78,7 @@ AttentionJob job_of(const AttentionArgs& args) {
   job.out = args.out;
   job.out_row = args.out_row;
   job.out_head = args.out_head;
+  job.tiled = args.tiled;
   job.scale = args.scale;
   job.soft_cap = args.soft_cap;
   job.causal = args.causal;
@@ -239,6 +241,10 @@ std::size_t attention_workspace_bytes(const AttentionArgs& args) noexcept {
   if (plan.tiles) return 0;
   return static_cast<std::size_t>(plan.counters +
                                   4 * args.queries * args.heads * plan.parts * plan.stride);
+}
+
+bool attention_writes_tiles(const AttentionArgs& args) noexcept {
+  return uses_amx(args) && plan_of(args).tiles && value_dim_of(args) % 32 == 0;
 }
 
 std::int64_t attention_items(const AttentionArgs& args) noexcept { return plan_of(args).items; }

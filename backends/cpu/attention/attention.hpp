@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "kernels.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -43,6 +44,7 @@ struct AttentionArgs {
   DType kv_dtype = DType::f16;  ///< f32, f16 or q8_0
   float* out = nullptr;         ///< [S, Hq, Dv]; must not overlap the inputs
   std::int64_t out_row = 0, out_head = 0;
+  TiledOutput tiled{};  ///< in place of `out`, where attention_writes_tiles
 
   float scale = 1.0f;
   float soft_cap = 0.0f;  ///< 0: none
@@ -62,6 +64,9 @@ inline constexpr std::int64_t max_head_dim = 512;
 
 /// Bytes of workspace for these sizes; pointers are not read. Grows with `keys`, not with threads.
 std::size_t attention_workspace_bytes(const AttentionArgs& args) noexcept;
+
+/// Whether these sizes can have a tiled output; pointers are not read.
+bool attention_writes_tiles(const AttentionArgs& args) noexcept;
 
 /// Computes this thread's share. All threads in [0, threads) must call it with the same args; no
 /// barrier inside. The workspace must be zero before its first use and is left zero where it

@@ -33,7 +33,7 @@ struct Scratch {
   alignas(64) float max[max_rows];
 };
 
-// The kernel's view of one item. Rows are [head][query], queries of a head padded to 32.
+// The kernel's view of one item. Rows are [head][query], queries of a head padded to 16.
 struct Item {
   const AttentionJob& job;
   std::int64_t head, heads;
@@ -318,7 +318,6 @@ struct Weigher {
   void run() const {
     const bool few = covered(keys.end - keys.begin) == 32;
     for (std::int64_t row = 0; row < item.rows(); row += 16) {
-      if (row % item.padded >= item.queries) continue;
       if (few) {
         weigh<2>(row);
       } else {
@@ -334,11 +333,24 @@ void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t*
   for (std::int64_t r = 0; r < rows; r += 32) {
     for (std::int64_t c = 0; c < columns; c += 32) {
       float* at = sums + r * stride + c;
-      tile_product<2>({x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements},
-                      {w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements}, steps,
-                      {accumulate ? at : nullptr, stride, at, stride}, [] {});
+      const Tiles left{x + r / 16 * x_tiles * tile_elements, x_tiles * tile_elements};
+      const Tiles right{w + c / 16 * w_tiles * tile_elements, w_tiles * tile_elements};
+      const SumsPlace place{accumulate ? at : nullptr, stride, at, stride};
+      if (rows - r > 16) {
+        tile_product<2>(left, right, steps, place, [] {});
+      } else {
+        tile_product<1>(left, right, steps, place, [] {});
+      }
     }
   }
+}
+
+/// The line of a tiled output that begins with element d of a row, a multiple of 32.
+TENON_INLINE std::uint16_t* tiled_line(const Item& item, std::int64_t query, std::int64_t d) {
+  const AttentionJob& job = item.job;
+  const std::int64_t row = job.tiled.first_row + item.first + query;
+  const std::int64_t row_tiles = job.heads * job.value_dim / 32;
+  return job.tiled.tiles + (row / 16 * row_tiles + d / 32) * tile_elements + row % 16 * 32;
 }
 
 void write_out(const Item& item, const Scratch& s) {
@@ -348,11 +360,20 @@ void write_out(const Item& item, const Scratch& s) {
     if (query >= item.queries) continue;
     const float sum = _mm512_reduce_add_ps(_mm512_load_ps(s.sums[r]));
     const __m512 factor = _mm512_set1_ps(sum == 0.0f ? 0.0f : 1.0f / sum);
-    float* out =
-        job.out + (item.first + query) * job.out_row + (item.head + r / item.padded) * job.out_head;
+    const std::int64_t head = item.head + r / item.padded;
+    const auto value = [&](std::int64_t d) {
+      return _mm512_mul_ps(_mm512_load_ps(s.out + r * item.value_dim + d), factor);
+    };
+    if (job.tiled.tiles != nullptr) {
+      for (std::int64_t d = 0; d < job.value_dim; d += 32) {
+        Simd::store(tiled_line(item, query, head * job.value_dim + d),
+                    round_pair(value(d), value(d + 16)));
+      }
+      continue;
+    }
+    float* out = job.out + (item.first + query) * job.out_row + head * job.out_head;
     for (std::int64_t d = 0; d < job.value_dim; d += 16) {
-      const __m512 v = _mm512_load_ps(s.out + r * item.value_dim + d);
-      _mm512_mask_storeu_ps(out + d, first_lanes(job.value_dim - d), _mm512_mul_ps(v, factor));
+      _mm512_mask_storeu_ps(out + d, first_lanes(job.value_dim - d), value(d));
     }
   }
 }
@@ -378,9 +399,6 @@ void run(const Item& item) {
   load_queries(item, item.job.soft_cap > 0.0f ? 1.0f : log2_e, s);
   for (std::int64_t r = 0; r < item.rows(); r += 16) {
     _mm512_store_ps(s.max + r, _mm512_set1_ps(minus_infinity));
-    // Sixteen rows that are all padding have no weights.
-    if (r % item.padded < item.queries) continue;
-    __builtin_memset(s.weights + r * block_keys, 0, 16 * block_keys * sizeof *s.weights);
   }
 
   // Blocks start at multiples of their size, so that a query's blocks do not depend on its tile.
@@ -412,7 +430,7 @@ void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t hea
                   heads,
                   first,
                   last - first,
-                  (last - first + 31) / 32 * 32,
+                  (last - first + 15) / 16 * 16,
                   (job.head_dim + 31) / 32 * 32,
                   (job.value_dim + 31) / 32 * 32,
                   ranges};

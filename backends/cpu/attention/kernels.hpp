@@ -11,9 +11,17 @@ namespace tenon::cpu {
 
 enum class KeyType : std::uint8_t { f32, f16, q8_0 };
 
+/// Bf16 tiles of 16 rows by 32 elements, those of 16 rows adjacent, that take the outputs of all
+/// heads, side by side and rounded.
+struct TiledOutput {
+  std::uint16_t* tiles;    ///< null: none
+  std::int64_t first_row;  ///< that of query 0
+};
+
 /// Fields as in AttentionArgs.
 struct AttentionJob {
   std::int64_t queries, keys;
+  std::int64_t heads;
   std::int64_t group;  ///< heads per kv_head
   std::int64_t head_dim, value_dim;
   const float* q;
@@ -25,6 +33,7 @@ struct AttentionJob {
   KeyType kv;
   float* out;
   std::int64_t out_row, out_head;
+  TiledOutput tiled;
   float scale, soft_cap;
   bool causal;
   std::int64_t past, window;

@@ -1,5 +1,6 @@
 #include "../attention/attention.hpp"
 
+#include "../matmul/tiled_values.hpp"
 #include "../task.hpp"
 
 #include <tenon/ops/attention.hpp>
@@ -13,6 +14,37 @@ std::int64_t element_step(const Operand& operand, int axis) {
   return operand.strides[static_cast<std::size_t>(axis)] / block_bytes(operand.shape.dtype());
 }
 
+/// What a step's sizes and attributes say: all but pointers and the mask's strides.
+AttentionArgs args_of(const Step& step, bool fast) {
+  const Operand &q = step.inputs[0], &k = step.inputs[1], &v = step.inputs[2];
+  const auto& op = *step.op.as<Attention>();
+  AttentionArgs args;
+  args.queries = q.shape[1];
+  args.keys = k.shape[1];
+  args.heads = q.shape[2];
+  args.kv_heads = k.shape[2];
+  args.head_dim = q.shape[3];
+  args.value_dim = v.shape[3];
+  args.q_row = element_step(q, 1);
+  args.q_head = element_step(q, 2);
+  args.k_row = element_step(k, 1);
+  args.k_head = element_step(k, 2);
+  args.v_row = element_step(v, 1);
+  args.v_head = element_step(v, 2);
+  args.kv_dtype = k.shape.dtype();
+  args.out_head = args.value_dim;
+  args.out_row = args.heads * args.value_dim;
+  args.scale = static_cast<float>(
+      op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(args.head_dim)));
+  args.soft_cap = static_cast<float>(op.softcap);
+  args.causal = op.causal;
+  args.window = op.window;
+  args.past = args.keys - args.queries;
+  args.fast = fast;
+  args.isa = active_isa();
+  return args;
+}
+
 class AttentionTask final : public Task {
  public:
   AttentionTask(const Step& step, Compiler& compiler)
@@ -23,28 +55,7 @@ class AttentionTask final : public Task {
     if (op.has_mask) mask_ = step.inputs[next];
     batch_ = q_.shape[0];
     capacity_ = k_.shape[1];
-    args_.queries = q_.shape[1];
-    args_.keys = capacity_;
-    args_.heads = q_.shape[2];
-    args_.kv_heads = k_.shape[2];
-    args_.head_dim = q_.shape[3];
-    args_.value_dim = v_.shape[3];
-    args_.q_row = element_step(q_, 1);
-    args_.q_head = element_step(q_, 2);
-    args_.k_row = element_step(k_, 1);
-    args_.k_head = element_step(k_, 2);
-    args_.v_row = element_step(v_, 1);
-    args_.v_head = element_step(v_, 2);
-    args_.kv_dtype = k_.shape.dtype();
-    args_.out_head = args_.value_dim;
-    args_.out_row = args_.heads * args_.value_dim;
-    args_.scale = static_cast<float>(
-        op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(args_.head_dim)));
-    args_.soft_cap = static_cast<float>(op.softcap);
-    args_.causal = op.causal;
-    args_.window = op.window;
-    args_.past = capacity_ - args_.queries;
-    args_.fast = !compiler.exact();
+    args_ = args_of(step, !compiler.exact());
     if (mask_) {
       const int rank = mask_->shape.rank();
       const auto step_from_end = [&](int from_end) {
@@ -61,7 +72,6 @@ class AttentionTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     AttentionArgs args = args_;
-    args.isa = active_isa();
     if (position_) {
       const std::int64_t past = *context.pointer<const std::int32_t>(*position_);
       if (past < 0 || past + args.queries > capacity_) {
@@ -79,7 +89,11 @@ class AttentionTask final : public Task {
       args.q = reinterpret_cast<const float*>(at(q_));
       args.k = at(k_);
       args.v = at(v_);
-      args.out = context.pointer<float>(y_) + b * args.queries * args.out_row;
+      if (is_tiled(y_)) {
+        args.tiled = {tiles_of(y_, context.pointer<std::byte>(y_)).tile(0, 0), b * args.queries};
+      } else {
+        args.out = context.pointer<float>(y_) + b * args.queries * args.out_row;
+      }
       if (mask_) args.mask = context.pointer<const float>(*mask_) + b * mask_batch_;
       args.workspace = context.zeroed(workspace_ + b * workspace_bytes_);
       context.worker.share(attention_items(args), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -117,12 +131,19 @@ std::optional<std::string> refuses(const Step& step) {
   return std::nullopt;
 }
 
+bool writes_tiles(const Step& step, std::int64_t row_size) {
+  const AttentionArgs args = args_of(step, true);
+  return args.out_row == row_size && attention_writes_tiles(args);
+}
+
 }  // namespace
 
 extern const Kernel attention_kernel;
 constinit const Kernel attention_kernel{
-    op_def<Attention>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+    op_def<Attention>, refuses,
+    [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
       return std::make_unique<AttentionTask>(step, compiler);
-    }};
+    },
+    writes_tiles};
 
 }  // namespace tenon::cpu

@@ -1,4 +1,5 @@
 #include "../elementwise/elementwise.hpp"
+#include "../matmul/tiled_values.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/glu.hpp>
@@ -8,19 +9,22 @@ namespace {
 
 class GluTask final : public Task {
  public:
-  explicit GluTask(const Step& step)
+  GluTask(const Step& step, Compiler& compiler)
       : gate_(step.inputs[0]),
         up_(step.inputs[1]),
         y_(step.output),
         activation_(*find_unary(step.op.as<Glu>()->activation.text())),
-        rows_(row_count(y_.shape)),
-        size_(row_size(y_.shape)),
+        rows_(row_count(gate_.shape)),
+        size_(row_size(gate_.shape)),
         gate_step_(*even_row_step(gate_)),
-        up_step_(*even_row_step(up_)) {}
+        up_step_(*even_row_step(up_)) {
+    if (is_tiled(y_)) compiler.working_memory(size_ * 4);
+  }
   void run(const TaskContext& context) const noexcept override {
     // One long row is shared in pieces, many rows by rows.
     const auto* gate = context.pointer<const float>(gate_);
     const auto* up = context.pointer<const float>(up_);
+    if (is_tiled(y_)) return write_tiles(context, gate, up);
     auto* y = context.pointer<float>(y_);
     if (rows_ == 1) {
       const Range range = flat_share(context, size_);
@@ -37,6 +41,16 @@ class GluTask final : public Task {
   }
 
  private:
+  void write_tiles(const TaskContext& context, const float* gate, const float* up) const noexcept {
+    const PreparedRows tiles = tiles_of(y_, context.pointer<std::byte>(y_));
+    auto* const row = reinterpret_cast<float*>(context.working_memory());
+    const Range rows = context.share(rows_);
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+      gated(activation_, gate + i * gate_step_, up + i * up_step_, row, size_);
+      round_row(row, tiles, i);
+    }
+  }
+
   Operand gate_, up_, y_;
   Unary activation_;
   std::int64_t rows_, size_, gate_step_, up_step_;
@@ -64,9 +78,18 @@ std::optional<std::string> refuses(const Step& step) {
   return std::nullopt;
 }
 
-std::unique_ptr<Task> make(const Step& step, Compiler&) {
-  if (has_even_rows(step.inputs[0]) && has_even_rows(step.inputs[1])) {
-    return std::make_unique<GluTask>(step);
+bool takes_rows(const Step& step) {
+  return has_even_rows(step.inputs[0]) && has_even_rows(step.inputs[1]) &&
+         step.inputs[0].shape == step.inputs[1].shape;
+}
+
+bool writes_tiles(const Step& step, std::int64_t size) {
+  return takes_rows(step) && row_size(step.output.shape) == size;
+}
+
+std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
+  if (takes_rows(step)) {
+    return std::make_unique<GluTask>(step, compiler);
   }
   return point_task(step, gated_block);
 }
@@ -74,6 +97,6 @@ std::unique_ptr<Task> make(const Step& step, Compiler&) {
 }  // namespace
 
 extern const Kernel glu_kernel;
-constinit const Kernel glu_kernel{op_def<Glu>, refuses, make};
+constinit const Kernel glu_kernel{op_def<Glu>, refuses, make, writes_tiles};
 
 }  // namespace tenon::cpu

@@ -1,6 +1,7 @@
 #include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
 #include "../matmul/merged_linear.hpp"
+#include "../matmul/tiled_values.hpp"
 #include "../task.hpp"
 
 #include <tenon/ops/linear.hpp>
@@ -15,7 +16,10 @@ struct LinearShape {
 };
 
 LinearShape linear_shape(const Step& step) {
-  return {row_count(step.inputs[0].shape), row_size(step.inputs[0].shape), step.inputs[1].shape[0]};
+  const Operand &x = step.inputs[0], &w = step.inputs[1];
+  const Operand& rows = is_tiled(x) ? step.output : x;
+  // Where both are tiled nobody knows how many rows are none; results of these are not read.
+  return {is_tiled(rows) ? tiled_rows(rows) : row_count(rows.shape), w.shape[1], w.shape[0]};
 }
 
 const Linear& linear_of(const Step& step) {
@@ -44,6 +48,10 @@ class LinearTask final : public Task {
     if (op.has_bias) bias_ = step.inputs[next++];
     if (op.has_residual) residual_ = step.inputs[next];
     compiler.pack(weights_);
+    if (is_tiled(x_)) {
+      form_ = RowForm::bf16;
+      return;
+    }
     x_step_ = *even_row_step(x_);
     if (!compiler.exact()) {
       form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
@@ -58,11 +66,13 @@ class LinearTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     LinearArgs args;
-    PreparedRows rows;
+    PreparedRows rows, y_tiles;
     RowCopy copy;
     args.weights = context.packed_weights(weights_);
     if (form_) {
-      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, context.prepared(shape_.rows));
+      std::byte* const memory =
+          is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
+      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, memory);
       args.prepared = &rows;
     } else {
       args.x = context.pointer<const float>(x_);
@@ -72,8 +82,13 @@ class LinearTask final : public Task {
     }
     args.rows = shape_.rows;
     args.activation = activation_;
-    args.y = context.pointer<float>(y_);
-    args.y_stride = shape_.outputs;
+    if (is_tiled(y_)) {
+      y_tiles = tiles_of(y_, context.pointer<std::byte>(y_));
+      args.y_tiles = &y_tiles;
+    } else {
+      args.y = context.pointer<float>(y_);
+      args.y_stride = shape_.outputs;
+    }
     if (bias_) args.bias = context.pointer<const float>(*bias_);
     if (residual_) {
       args.residual = context.pointer<const float>(*residual_);
@@ -115,6 +130,12 @@ std::optional<std::string> refuses(const Step& step) {
   return std::nullopt;
 }
 
+bool writes_tiles(const Step& step, std::int64_t row_size) {
+  const auto [rows, inputs, outputs] = linear_shape(step);
+  return row_size == outputs && outputs % 32 == 0 && !linear_of(step).has_residual &&
+         PreparedRows::form_for(step.inputs[1].shape.dtype(), rows, inputs) == RowForm::bf16;
+}
+
 std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
   return std::make_unique<LinearTask>(step, compiler);
 }
@@ -122,7 +143,7 @@ std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
 }  // namespace
 
 extern const Kernel linear_kernel, merged_linear_kernel;
-constinit const Kernel linear_kernel{op_def<Linear>, refuses, make};
-constinit const Kernel merged_linear_kernel{op_def<MergedLinear>, refuses, make};
+constinit const Kernel linear_kernel{op_def<Linear>, refuses, make, writes_tiles};
+constinit const Kernel merged_linear_kernel{op_def<MergedLinear>, refuses, make, writes_tiles};
 
 }  // namespace tenon::cpu

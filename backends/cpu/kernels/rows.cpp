@@ -1,11 +1,13 @@
 // Norms and softmax: kernels that take one row after another.
 #include "../elementwise/elementwise.hpp"
+#include "../matmul/tiled_values.hpp"
 #include "lanes.hpp"
 
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/softmax.hpp>
 
+#include <algorithm>
 #include <array>
 
 namespace tenon::cpu {
@@ -20,7 +22,7 @@ struct Row {
 };
 
 /// Calls body(row) for this thread's rows along `axis`. Rows that are not f32 side by side, and
-/// such weights, pass through memory of the thread's own.
+/// such weights, pass through memory of the thread's own; so do those that become tiles.
 template <class Body>
 class RowTask final : public Task {
  public:
@@ -28,7 +30,7 @@ class RowTask final : public Task {
       : x_(step.inputs[0]),
         y_(step.output),
         x_lanes_(x_, axis),
-        y_lanes_(y_, axis),
+        y_lanes_(is_tiled(y_) ? x_ : y_, axis),
         body_(std::move(body)) {
     bool direct = is_direct();
     for (std::size_t i = 1; i < step.inputs.size(); ++i) {
@@ -36,6 +38,7 @@ class RowTask final : public Task {
       weight_lanes_.emplace_back(step.inputs[i], 0);
       direct = direct && weight_lanes_.back().is_direct();
     }
+    if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
     row_bytes_ = (x_lanes_.size() * 4 + 63) / 64 * 64;
     scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
@@ -44,6 +47,7 @@ class RowTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const Range lanes = context.share(x_lanes_.count());
     if (lanes.begin >= lanes.end) return;
+    if (is_tiled(y_)) return write_tiles(context, lanes);
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
     std::byte* const own =
@@ -71,6 +75,20 @@ class RowTask final : public Task {
   }
 
  private:
+  void write_tiles(const TaskContext& context, const Range& lanes) const noexcept {
+    const PreparedRows tiles = tiles_of(y_, context.pointer<std::byte>(y_));
+    Row row{nullptr, {}, reinterpret_cast<float*>(context.working_memory()), x_lanes_.size()};
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      row.weights[i] = context.pointer<const float>(weights_[i]);
+    }
+    for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
+      row.x =
+          reinterpret_cast<const float*>(context.pointer<const std::byte>(x_) + x_lanes_.offset(i));
+      body_(row);
+      round_row(row.y, tiles, i);
+    }
+  }
+
   static constexpr std::int64_t rows_of_scratch = 4;  // x, y, two weights
   bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
 
@@ -94,7 +112,14 @@ std::optional<std::string> refuses(const Step& step) {
   return std::nullopt;
 }
 
-int last_axis(const Step& step) { return step.output.shape.rank() - 1; }
+int last_axis(const Step& step) { return step.inputs[0].shape.rank() - 1; }
+
+bool writes_tiles(const Step& step, std::int64_t size) {
+  const auto is_direct = [](const Operand& operand) {
+    return Lanes(operand, operand.shape.rank() - 1).is_direct();
+  };
+  return row_size(step.output.shape) == size && std::ranges::all_of(step.inputs, is_direct);
+}
 
 std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler& compiler) {
   const auto eps = static_cast<float>(step.op.as<RmsNorm>()->eps);
@@ -123,8 +148,8 @@ std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
 }  // namespace
 
 extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, log_softmax_kernel;
-constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses, make_rms_norm};
-constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses, make_layer_norm};
+constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses, make_rms_norm, writes_tiles};
+constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses, make_layer_norm, writes_tiles};
 constinit const Kernel softmax_kernel{op_def<Softmax>, refuses, make_softmax};
 constinit const Kernel log_softmax_kernel{op_def<LogSoftmax>, refuses, make_log_softmax};
 

@@ -4,6 +4,7 @@
 // clang-format off
 #include "simd_avx512.hpp"
 #include "panel_body.hpp"
+#include "tile_kernels.hpp"
 #include "tiles_amx.hpp"
 #include "tile_weights_amx.hpp"
 // clang-format on
@@ -17,6 +18,12 @@ struct TileScratch {
   alignas(64) float sums[max_tile_rows * 32];  ///< so far, of every row by two panels
   alignas(64) float done[2][32 * 32];          ///< of 32 rows, to be written to y
 };
+
+/// 32 numbers, rounded, as a line of a tile.
+TENON_INLINE void round_line(const float* x, std::uint16_t* line) {
+  const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
+  Simd::store(line, reinterpret_cast<__m512i>(both));
+}
 
 /// Asks for bytes to come, evenly over the steps of a loop.
 class Asking {
@@ -65,7 +72,7 @@ struct PanelPair {
 /// Products of rows and pairs of panels, and what becomes of their sums.
 class TileProducts {
  public:
-  TileProducts(const LinearJob& job, TileScratch& scratch)
+  TileProducts(const TileJob& job, TileScratch& scratch)
       : job_(job), without_bias_(job), scratch_(scratch) {
     without_bias_.bias = nullptr;
   }
@@ -77,11 +84,11 @@ class TileProducts {
                 std::int64_t last, const Tiles& w, float* sums, const EachStep& each_step) {
     const std::int64_t row_block = job_.inputs / 32 * tile_elements;
     const std::int64_t steps = (last - first) / 32;
-    const Tiles x{job_.tiles + row / 16 * row_block + first / 32 * tile_elements, row_block};
+    const Tiles x{job_.x + row / 16 * row_block + first / 32 * tile_elements, row_block};
     const bool done = last == job_.inputs;
     const bool plain = panels.whole && count % 16 == 0 && job_.residual == nullptr &&
-                       job_.activation.run == nullptr;
-    float* y = job_.y + row * job_.y_stride + 16 * panels.first;
+                       job_.activation.run == nullptr && job_.y_tiles == nullptr;
+    float* y = job_.y_tiles != nullptr ? nullptr : job_.y + row * job_.y_stride + 16 * panels.first;
     SumsPlace place{sums, 32, sums, 32};
     if (first == 0) place.from = nullptr;
     if (first == 0 && panels.whole && job_.bias != nullptr) {
@@ -94,7 +101,7 @@ class TileProducts {
     } else if (done) {
       place.to = scratch_.done[turn_];
     }
-    AskingRows ask_rows(y, job_.y_stride, done ? count : 0, steps + 1);
+    AskingRows ask_rows(y, job_.y_stride, done && y != nullptr ? count : 0, steps + 1);
     const auto asking_step = [&] {
       each_step();
       ask_rows();
@@ -117,22 +124,34 @@ class TileProducts {
   void finish() {
     const auto [row, count, panels] = waiting_;
     if (count == 0) return;
-    const float* sums = scratch_.done[1 - turn_];
-    const LinearJob& job = panels.whole ? without_bias_ : job_;
+    float* sums = scratch_.done[1 - turn_];
+    waiting_.count = 0;
+    if (job_.y_tiles != nullptr) return finish_tiles(row, count, panels, sums);
+    const TileJob& job = panels.whole ? without_bias_ : job_;
     write_rows(job, panels.first, row, count, sums, 32);
     if (panels.two) write_rows(job, panels.first + 1, row, count, sums + 16, 32);
     activate(job, panels.first, panels.two ? 2 : 1, row, count);
-    waiting_.count = 0;
   }
 
  private:
+  /// The same where y is tiles: two panels are the width of one.
+  void finish_tiles(std::int64_t row, std::int64_t count, const PanelPair& panels, float* sums) {
+    const Activation& f = job_.activation;
+    if (f.run != nullptr) f.run(f.function, sums, 32, count, 32, f.parameters);
+    const std::int64_t row_block = job_.outputs / 32 * tile_elements;
+    std::uint16_t* tiles = job_.y_tiles + row / 16 * row_block + panels.first / 2 * tile_elements;
+    for (std::int64_t r = 0; r < count; ++r) {
+      round_line(sums + 32 * r, tiles + r / 16 * row_block + r % 16 * 32);
+    }
+  }
+
   struct Waiting {
     std::int64_t row, count;
     PanelPair panels;
   };
 
-  const LinearJob& job_;
-  LinearJob without_bias_;
+  const TileJob& job_;
+  TileJob without_bias_;
   TileScratch& scratch_;
   Waiting waiting_{};
   int turn_ = 0;  ///< the next of scratch_.done
@@ -140,7 +159,7 @@ class TileProducts {
 
 }  // namespace
 
-void linear_tiles(const LinearJob& job, const LinearBlock& block) noexcept {
+void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
   TileScratch scratch;
   TileProducts products(job, scratch);
   _tile_loadconfig(&tile_configuration);
@@ -190,6 +209,10 @@ void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) n
       Simd::store(to, rounded);
     }
   }
+}
+
+void round_row(const float* x, std::int64_t count, std::uint16_t* line) noexcept {
+  for (std::int64_t k = 0; k < count; k += 32, line += tile_elements) round_line(x + k, line);
 }
 
 }  // namespace tenon::cpu::amx

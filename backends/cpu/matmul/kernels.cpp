@@ -1,5 +1,7 @@
 #include "kernels.hpp"
 
+#include "tile_kernels.hpp"
+
 namespace tenon::cpu {
 namespace {
 

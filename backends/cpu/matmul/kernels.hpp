@@ -50,7 +50,7 @@ struct LinearOperands {
   Activation activation;
 };
 
-/// One call of `linear` on prepared rows, as raw pointers. Fields as in PreparedRows.
+/// One call of `linear` on int8 rows, as raw pointers. Fields as in PreparedRows.
 struct LinearJob : LinearOperands {
   RowNumbers first;
   RowNumbers
@@ -58,7 +58,6 @@ struct LinearJob : LinearOperands {
   const std::int32_t*
       second_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
   const std::int32_t* second_count;  ///< of the block that starts at row r at [r]
-  const std::uint16_t* tiles;
 };
 
 /// The most rows that any level interleaves.
@@ -77,6 +76,8 @@ struct LinearBlock {
 };
 
 using LinearKernel = void (*)(const LinearJob&, const LinearBlock&) noexcept;
+struct TileJob;  // tile_kernels.hpp
+using TileKernel = void (*)(const TileJob&, const LinearBlock&) noexcept;
 
 /// Quantises a row of `inputs` elements. Its quads of codes lie 4 * step bytes apart, its other
 /// numbers `step` elements.
@@ -90,17 +91,16 @@ using QuantizeKernel = void (*)(const QuantizeJob&) noexcept;
 
 struct MatmulKernels {
   LinearKernel blocks;  ///< int8 rows, block types
-  LinearKernel tiles;   ///< bf16 tiles, block types; null if the level has none
+  TileKernel tiles;     ///< bf16 tiles; null if the level has none
   QuantizeKernel quantize;
   int block_rows;  ///< int8 rows that lie interleaved, as many as a tile takes
 };
 
 const MatmulKernels& matmul_kernels(Isa isa) noexcept;
 
-/// Rows that one LinearBlock may have at most: what the kernels' scratch memory is made for. A
+/// Int8 rows that one LinearBlock may have at most: what the kernels' scratch memory is made for. A
 /// multiple of every level's block_rows.
 inline constexpr std::int64_t max_block_rows = 264;
-inline constexpr std::int64_t max_tile_rows = 256;
 
 #define TENON_CPU_ISA_KERNELS(isa)                                   \
   namespace isa {                                                    \
@@ -113,17 +113,5 @@ TENON_CPU_ISA_KERNELS(avx_vnni)
 TENON_CPU_ISA_KERNELS(avx512)
 TENON_CPU_ISA_KERNELS(avx512_vnni)
 #undef TENON_CPU_ISA_KERNELS
-
-namespace amx {
-void linear_tiles(const LinearJob&, const LinearBlock&) noexcept;
-/// Up to 16 rows of x, `stride` elements from row to row, as bf16 tiles; missing rows become 0.
-struct RoundingJob {
-  const float* x;
-  std::int64_t stride, rows;
-  std::uint16_t* tiles;
-};
-/// Of them elements [first, last), multiples of 32.
-void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) noexcept;
-}  // namespace amx
 
 }  // namespace tenon::cpu

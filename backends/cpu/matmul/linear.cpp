@@ -3,6 +3,7 @@
 #include "dense_blocking.hpp"
 #include "kernels.hpp"
 #include "matmul.hpp"
+#include "tile_kernels.hpp"
 
 #include <algorithm>
 
@@ -104,7 +105,13 @@ LinearJob prepared_job(const LinearArgs& args) {
   job.second = rows.second();
   job.second_groups = rows.second_groups();
   job.second_count = rows.second_count();
-  job.tiles = rows.tile(0, 0);
+  return job;
+}
+
+TileJob tile_job(const LinearArgs& args) {
+  auto job = job_of<TileJob>(args);
+  job.x = args.prepared->tile(0, 0);
+  if (args.y_tiles != nullptr) job.y_tiles = args.y_tiles->tile(0, 0);
   return job;
 }
 
@@ -140,10 +147,13 @@ void linear_range(const LinearArgs& args, std::int64_t begin, std::int64_t end) 
     const DenseJob job = dense_job(args);
     const DenseKernel kernel = dense_kernels(args.isa).packed;
     walk(args, {begin, end}, [&](const LinearBlock& block) { kernel(job, block); });
+  } else if (takes_tiles(args)) {
+    const TileJob job = tile_job(args);
+    const TileKernel kernel = matmul_kernels(args.isa).tiles;
+    walk(args, {begin, end}, [&](const LinearBlock& block) { kernel(job, block); });
   } else {
     const LinearJob job = prepared_job(args);
-    const MatmulKernels& kernels = matmul_kernels(args.isa);
-    const LinearKernel kernel = takes_tiles(args) ? kernels.tiles : kernels.blocks;
+    const LinearKernel kernel = matmul_kernels(args.isa).blocks;
     walk(args, {begin, end}, [&](const LinearBlock& block) { kernel(job, block); });
   }
 }

@@ -43,8 +43,11 @@ struct LinearArgs {
   std::int64_t rows = 0;                   ///< M
   float* y = nullptr;                      ///< must not overlap x
   std::int64_t y_stride = 0;               ///< elements from row to row, >= N
-  const float* bias = nullptr;             ///< optional
-  const float* residual = nullptr;         ///< optional; may be y itself
+  /// In place of y, rounded: as the bf16 rows of the next product. Only where `prepared` holds
+  /// such; N a multiple of 32, no residual.
+  const PreparedRows* y_tiles = nullptr;
+  const float* bias = nullptr;      ///< optional
+  const float* residual = nullptr;  ///< optional; may be y itself
   std::int64_t residual_stride = 0;
   Activation activation{};       ///< optional; of the sum of all that
   std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned

@@ -141,7 +141,8 @@ TENON_INLINE void unroll(F&& f) {
 }
 
 /// y = sum + bias + residual for a vector of row `row` at column n.
-TENON_INLINE void write_vector(const LinearJob& job, std::int64_t row, std::int64_t n, Float sum) {
+TENON_INLINE void write_vector(const LinearOperands& job, std::int64_t row, std::int64_t n,
+                               Float sum) {
   if (job.bias != nullptr) sum = Simd::add(sum, Simd::load_float(job.bias + n));
   if (job.residual != nullptr) {
     sum = Simd::add(sum, Simd::load_float(job.residual + row * job.residual_stride + n));
@@ -151,7 +152,7 @@ TENON_INLINE void write_vector(const LinearJob& job, std::int64_t row, std::int6
 
 /// y = sums + bias + residual for one panel; `sums` are [rows][width] with this panel's 16 at the
 /// start.
-TENON_INLINE void write_rows(const LinearJob& job, std::int64_t panel, std::int64_t first_row,
+TENON_INLINE void write_rows(const LinearOperands& job, std::int64_t panel, std::int64_t first_row,
                              std::int64_t rows, const float* sums, std::int64_t width) {
   const std::int64_t n = 16 * panel;
   const std::int64_t count = smaller(16, job.outputs - n);

@@ -2,6 +2,7 @@
 
 #include "../thread_pool.hpp"
 #include "kernels.hpp"
+#include "tile_kernels.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -233,6 +234,10 @@ void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, 
     add_second_digits(x + first * stride, stride, out, first, count);
     first += count;
   }
+}
+
+void round_row(const float* x, const PreparedRows& out, std::int64_t row) noexcept {
+  amx::round_row(x, out.inputs(), out.tile(row / 16, 0) + row % 16 * 32);
 }
 
 }  // namespace tenon::cpu

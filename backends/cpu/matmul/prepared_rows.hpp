@@ -83,8 +83,7 @@ class PreparedRows {
   std::int32_t* second_count() const noexcept { return second_count_; }
   std::int64_t block_rows() const noexcept { return block_rows_; }
 
-  // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 16
-  // with zeros.
+  // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 16.
   std::uint16_t* tile(std::int64_t row_block, std::int64_t k_block) const noexcept {
     return bf16_ + (row_block * (inputs_ / 32) + k_block) * (16 * 32);
   }
@@ -114,5 +113,8 @@ class PreparedRows {
 /// `isa` as that of `out`.
 void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, int thread,
                   int threads, Isa isa = active_isa()) noexcept;
+
+/// One row of bf16 form from x, whatever thread the others are from.
+void round_row(const float* x, const PreparedRows& out, std::int64_t row) noexcept;
 
 }  // namespace tenon::cpu

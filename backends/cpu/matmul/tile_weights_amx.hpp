@@ -20,7 +20,7 @@ constexpr std::int64_t stretch = 256, longest_stretch = 384;
 
 /// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
 template <DType dtype>
-void widen_panel(const LinearJob& job, const std::byte* bytes, std::int64_t first,
+void widen_panel(const LinearOperands& job, const std::byte* bytes, std::int64_t first,
                  std::int64_t last, std::uint16_t* out) {
   using Packed = PackedPanel<dtype>;
   constexpr int subs = 32 / Packed::group;
@@ -63,7 +63,7 @@ void round_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
   }
 }
 
-void widen_panel(const LinearJob& job, const std::byte* panel, std::int64_t first,
+void widen_panel(const LinearOperands& job, const std::byte* panel, std::int64_t first,
                  std::int64_t last, std::uint16_t* out) {
   switch (job.dtype) {
     case DType::f16:
@@ -102,7 +102,7 @@ constexpr std::int64_t panel_stretch_elements = 16 * longest_stretch;
 
 /// Elements [first, last) of k of one panel, or of two where `two`, as tiles: where they lie, or at
 /// `scratch`, which has room for two panels' longest stretch.
-Tiles weight_tiles(const LinearJob& job, const std::byte* panel, bool two, std::int64_t first,
+Tiles weight_tiles(const LinearOperands& job, const std::byte* panel, bool two, std::int64_t first,
                    std::int64_t last, std::uint16_t* scratch) {
   if (job.dtype == DType::bf16) {
     return {reinterpret_cast<const std::uint16_t*>(panel) + 16 * first,

@@ -1,0 +1,99 @@
+#include "tiled_values.hpp"
+
+#include "../stretch_memory.hpp"
+#include "../task.hpp"
+#include "../value_uses.hpp"
+#include "merged_linear.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t tile_rows = 16, tile_columns = 32;
+
+/// Rows and their size, of a value that some products read.
+struct RowsRead {
+  std::int64_t rows, inputs;
+  friend bool operator==(const RowsRead&, const RowsRead&) noexcept = default;
+};
+
+/// What a product reads tiles of at `use`; nothing where it reads something else.
+std::optional<RowsRead> tiles_read(const Step& step, const WrittenValue::Use& use) {
+  if (step.kind != Step::Kind::op || use.input != 0) return std::nullopt;
+  if (step.op.as<Linear>() == nullptr && step.op.as<MergedLinear>() == nullptr) return std::nullopt;
+  const Operand& x = step.inputs[0];
+  const RowsRead read{row_count(x.shape), row_size(x.shape)};
+  const auto form = PreparedRows::form_for(step.inputs[1].shape.dtype(), read.rows, read.inputs);
+  return form == RowForm::bf16 ? std::optional(read) : std::nullopt;
+}
+
+/// What all uses of a value read, if that is tiles.
+std::optional<RowsRead> tiles_read(std::span<const Step> steps, const WrittenValue& value) {
+  if (!value.is_private || value.uses.empty()) return std::nullopt;
+  const auto read = tiles_read(steps[value.uses[0].step], value.uses[0]);
+  const bool alike = std::ranges::all_of(value.uses, [&](const WrittenValue::Use& use) {
+    return tiles_read(steps[use.step], use) == read;
+  });
+  return alike ? read : std::nullopt;
+}
+
+bool can_write(const Step& step, const RowsRead& rows) {
+  if (step.kind != Step::Kind::op || !step.output.is_contiguous()) return false;
+  const Kernel* kernel = kernel_of(step.op.def());
+  return kernel->writes_tiles != nullptr && kernel->writes_tiles(step, rows.inputs);
+}
+
+/// Of a straight stretch, `leaves` of which others read afterwards.
+std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first) {
+  const std::vector<WrittenValue> values = trace_values(steps, leaves, ReadAs::any_shape);
+  StretchMemory memory;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::optional<RowsRead> rows = tiles_read(steps, values[i]);
+    if (!rows || !can_write(steps[i], *rows)) continue;
+    Operand tiles;
+    tiles.shape = Shape({(rows->rows + tile_rows - 1) / tile_rows, rows->inputs / tile_columns,
+                         tile_rows, tile_columns},
+                        bf16);
+    tiles.strides = dense_strides(tiles.shape);
+    tiles.place.kind = Place::Kind::shared_scratch;
+    std::size_t last_use = i;
+    for (const WrittenValue::Use& use : values[i].uses) last_use = std::max(last_use, use.step);
+    tiles.place.offset = first + memory.take(tiles.shape.bytes(), i, last_use);
+    steps[i].output = tiles;
+    for (const WrittenValue::Use& use : values[i].uses) steps[use.step].inputs[0] = tiles;
+  }
+  return first + memory.most();
+}
+
+}  // namespace
+
+std::int64_t keep_values_tiled(const Lowered& program, std::span<const Step> steps,
+                               std::vector<Step>& own, std::int64_t first) {
+  // Loops run one after the other; values around them, which come last, may live meanwhile.
+  std::int64_t end = first;
+  for_each_stretch(program, steps, own, [&](std::vector<Step>& stretch, auto leaves) {
+    const std::int64_t begin = &stretch == &own ? end : first;
+    end = std::max(end, keep(stretch, leaves, begin));
+  });
+  return end;
+}
+
+bool is_tiled(const Operand& operand) noexcept {
+  const Shape& shape = operand.shape;
+  return operand.place.kind == Place::Kind::shared_scratch && shape.dtype() == DType::bf16 &&
+         shape.rank() == 4 && shape[2] == tile_rows && shape[3] == tile_columns;
+}
+
+std::int64_t tiled_rows(const Operand& operand) noexcept { return operand.shape[0] * tile_rows; }
+
+std::int64_t tiled_row_size(const Operand& operand) noexcept {
+  return operand.shape[1] * tile_columns;
+}
+
+PreparedRows tiles_of(const Operand& operand, std::byte* memory) noexcept {
+  return {RowForm::bf16, tiled_rows(operand), tiled_row_size(operand), memory};
+}
+
+}  // namespace tenon::cpu

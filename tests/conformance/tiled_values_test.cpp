@@ -1,8 +1,8 @@
 // Values that exist as the bf16 tiles of the next product only: whatever writes them, results have
 // the bits of a program that also hands them out, and so keeps them as f32.
-#include "backends/cpu/matmul/merged_linear.hpp"
 #include "backends/cpu/matmul/tiled_values.hpp"
 
+#include "backends/cpu/matmul/merged_linear.hpp"
 #include "support/op_testing.hpp"
 
 #include <tenon/backends/cpu.hpp>

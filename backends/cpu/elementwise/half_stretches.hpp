@@ -2,8 +2,8 @@
 
 // Functions of f16 as a cubic or a square on each of 32 stretches of the argument: what 11 bits
 // need, and what registers hold where a vector can be looked up in. The coefficients are
-// least-maximum fits (Lawson's iteration) of this project's own, weighted by the last place of the
-// result.
+// least-maximum fits of this project's own, of the relative error or, where results are subnormal,
+// of that in their last place; python/fit_half_functions.py makes the former and measures these.
 #include <cstddef>
 
 namespace tenon::cpu {
@@ -15,8 +15,8 @@ struct Stretches {
   float by_power[powers][32];
 };
 
-/// Phi(-a), Phi the normal distribution, to 2^-13.5 of it; 0 from 5.8 on, where f16 rounds a
-/// Phi(-a) to 0.
+/// Phi(-a), Phi the normal distribution, to 2^-13.5 of it up to a = 3.9; 0 from 5.8 on, where f16
+/// rounds a Phi(-a) to 0.
 constexpr Stretches<4> normal_tail{
     5.2586207f,
     {{0.5f,          0.42459044f,   0.3518512f,     0.2841723f,

@@ -217,6 +217,10 @@ class Scheduler final : public Compiler {
     if (node.barrier_before) forget_touches();
     read_.insert(read_.end(), reads.begin(), reads.end());
     written_.insert(written_.end(), writes.begin(), writes.end());
+    if (!node.barrier_before && !nodes_->empty() && nodes_->back().task != nullptr &&
+        nodes_->back().task->join(task)) {
+      return;
+    }
     node.task = std::move(task);
     nodes_->push_back(std::move(node));
   }

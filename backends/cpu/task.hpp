@@ -116,6 +116,9 @@ class Task {
   virtual ~Task() = default;
   /// Computes this thread's share. Barriers between tasks are the runner's.
   virtual void run(const TaskContext& context) const noexcept = 0;
+  /// Takes over a task that may run at the same time as this one, if threads then share the work
+  /// of both at once.
+  virtual bool join(std::unique_ptr<Task>& /*next*/) { return false; }
 };
 
 /// What kernels may ask for while a partition is compiled.

@@ -6,6 +6,10 @@
 
 #include <tenon/ops/linear.hpp>
 
+#include <algorithm>
+#include <array>
+#include <memory>
+
 namespace tenon::cpu {
 namespace {
 
@@ -65,26 +69,62 @@ class LinearTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
+    std::array<Product, most_joined> products;
+    std::array<std::int64_t, most_joined + 1> ends{};  // of the items before each
+    std::size_t count = 0;
+    for (const LinearTask* task = this; task != nullptr; task = task->next_.get(), ++count) {
+      task->prepare(context, products[count]);
+      ends[count + 1] = ends[count] + linear_items(products[count].args);
+    }
+    context.worker.share(ends[count], 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t first = std::max(begin, ends[i]), last = std::min(end, ends[i + 1]);
+        if (first < last) linear_range(products[i].args, first - ends[i], last - ends[i]);
+      }
+    });
+  }
+
+  /// Products of the same prepared rows; others may need this thread's working memory.
+  bool join(std::unique_ptr<Task>& next) override {
+    auto* const other = dynamic_cast<LinearTask*>(next.get());
+    if (other == nullptr || !form_ || !other->form_) return false;
+    std::size_t count = 1;
+    LinearTask* last = this;
+    for (; last->next_ != nullptr; last = last->next_.get()) ++count;
+    if (count == most_joined) return false;
+    static_cast<void>(next.release());
+    last->next_.reset(other);
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t most_joined = 4;
+
+  struct Product {
     LinearArgs args;
     PreparedRows rows, y_tiles;
     RowCopy copy;
+  };
+
+  void prepare(const TaskContext& context, Product& product) const noexcept {
+    LinearArgs& args = product.args;
     args.weights = context.packed_weights(weights_);
     if (form_) {
       std::byte* const memory =
           is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
-      rows = PreparedRows(*form_, shape_.rows, shape_.inputs, memory);
-      args.prepared = &rows;
+      product.rows = PreparedRows(*form_, shape_.rows, shape_.inputs, memory);
+      args.prepared = &product.rows;
     } else {
       args.x = context.pointer<const float>(x_);
       args.x_stride = x_step_;
       args.scratch = context.working_memory();
-      args.copy = &copy;
+      args.copy = &product.copy;
     }
     args.rows = shape_.rows;
     args.activation = activation_;
     if (is_tiled(y_)) {
-      y_tiles = tiles_of(y_, context.pointer<std::byte>(y_));
-      args.y_tiles = &y_tiles;
+      product.y_tiles = tiles_of(y_, context.pointer<std::byte>(y_));
+      args.y_tiles = &product.y_tiles;
     } else {
       args.y = context.pointer<float>(y_);
       args.y_stride = shape_.outputs;
@@ -94,18 +134,15 @@ class LinearTask final : public Task {
       args.residual = context.pointer<const float>(*residual_);
       args.residual_stride = shape_.outputs;
     }
-    context.worker.share(linear_items(args), 1, [&](std::int64_t begin, std::int64_t end) {
-      linear_range(args, begin, end);
-    });
   }
 
- private:
   LinearShape shape_;
   Operand x_, weights_, y_;
   Activation activation_;
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0;
+  std::unique_ptr<LinearTask> next_;  // whose work is shared together with this one's
 };
 
 std::optional<std::string> refuses(const Step& step) {

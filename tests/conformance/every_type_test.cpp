@@ -7,7 +7,6 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -57,9 +56,6 @@ HostBuffer values(Random& random, const Shape& shape, bool special) {
   return array;
 }
 
-/// The last place of f16's subnormal numbers, of which functions may be off by one.
-constexpr double half_step = 0x1p-24;
-
 /// Half an ulp of the result for what was rounded once, some ulps for functions.
 double allowed(DType dtype) {
   switch (dtype) {
@@ -82,7 +78,6 @@ void check(const OpInstance& op, std::vector<HostBuffer> inputs, double absolute
   made.inputs = std::move(inputs);
   made.output = run_reference(made.op, made.inputs);
   const double relative = allowed(made.output.shape().dtype());
-  if (made.output.shape().dtype() == f16) absolute = std::max(absolute, half_step);
   for (const bool stride : {false, true}) {
     std::string shapes;
     for (const HostBuffer& input : made.inputs) {
@@ -165,7 +160,9 @@ TEST_CASE("every type: functions of one operand") {
                                                                                             dtype);
     check_all<Floor, Ceil, Trunc, Round, Sigmoid, Relu6, Silu, Softplus, Hardsigmoid, LeakyRelu,
               Elu>(random, dtype);
-    check_all<Sin, Cos, Tan, Asin, Acos, Mish, Hardswish, Gelu>(random, dtype);
+    check_all<Sin, Cos, Tan, Asin, Acos, Mish, Hardswish>(random, dtype);
+    // Subnormal results of f16 may be the neighbour of the nearest.
+    check_unary<Gelu>(random, dtype, {}, dtype == f16 ? 0x1p-24 : 0);
     // The reference's own formula cancels far below zero.
     check_unary<GeluTanh>(random, dtype, {}, 1e-6);
     check_all<IsNan, IsInf, IsFinite>(random, dtype);

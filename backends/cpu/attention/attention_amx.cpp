@@ -44,10 +44,6 @@ struct Item {
   std::int64_t rows() const { return heads * padded; }
 };
 
-TENON_INLINE __m512i round_pair(__m512 low, __m512 high) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
 TENON_INLINE __mmask16 first_lanes(std::int64_t count) {
   const unsigned lanes = count >= 16 ? 0xFFFFu : count <= 0 ? 0u : (1u << count) - 1u;
   return static_cast<__mmask16>(lanes);
@@ -104,8 +100,7 @@ void load_queries(const Item& item, float unit, Scratch& s) {
       const __m512 low = _mm512_mul_ps(_mm512_maskz_loadu_ps(first_lanes(end), q + d), scale);
       const __m512 high =
           _mm512_mul_ps(_mm512_maskz_loadu_ps(first_lanes(end - 16), q + d + 16), scale);
-      std::uint16_t* tile = s.q + (r / 16 * (item.dim / 32) + d / 32) * tile_elements;
-      Simd::store(tile + r % 16 * 32, round_pair(low, high));
+      Simd::store(line_of(s.q, item.dim / 32, r, d / 32), rounded(low, high));
     }
   }
 }
@@ -149,7 +144,7 @@ void load_keys(const Item& item, std::int64_t begin, std::int64_t count, Scratch
         __m512i pairs[16];
         for (std::size_t i = 0; i < 16; ++i) {
           const std::int64_t key = group + static_cast<std::int64_t>(i);
-          pairs[i] = round_pair(rows.load(key, d), rows.load(key, d + 16));
+          pairs[i] = rounded(rows.load(key, d), rows.load(key, d + 16));
         }
         transpose(pairs);
         std::uint16_t* tile = s.k + (group / 16 * (item.dim / 32) + d / 32) * tile_elements;
@@ -308,7 +303,7 @@ struct Weigher {
       }
       __m512 sum = first ? _mm512_setzero_ps() : _mm512_load_ps(s.sums[row + i]);
       for (std::size_t j = 0; j < vectors; j += 2) {
-        Simd::store(weights + j / 2 * tile_elements + i * 32, round_pair(v[j], v[j + 1]));
+        Simd::store(weights + j / 2 * tile_elements + i * 32, rounded(v[j], v[j + 1]));
         sum = _mm512_add_ps(sum, _mm512_add_ps(v[j], v[j + 1]));
       }
       _mm512_store_ps(s.sums[row + i], sum);
@@ -349,8 +344,7 @@ void multiply(const std::uint16_t* x, std::int64_t x_tiles, const std::uint16_t*
 TENON_INLINE std::uint16_t* tiled_line(const Item& item, std::int64_t query, std::int64_t d) {
   const AttentionJob& job = item.job;
   const std::int64_t row = job.tiled.first_row + item.first + query;
-  const std::int64_t row_tiles = job.heads * job.value_dim / 32;
-  return job.tiled.tiles + (row / 16 * row_tiles + d / 32) * tile_elements + row % 16 * 32;
+  return line_of(job.tiled.tiles, job.heads * job.value_dim / 32, row, d / 32);
 }
 
 void write_out(const Item& item, const Scratch& s) {
@@ -367,7 +361,7 @@ void write_out(const Item& item, const Scratch& s) {
     if (job.tiled.tiles != nullptr) {
       for (std::int64_t d = 0; d < job.value_dim; d += 32) {
         Simd::store(tiled_line(item, query, head * job.value_dim + d),
-                    round_pair(value(d), value(d + 16)));
+                    rounded(value(d), value(d + 16)));
       }
       continue;
     }

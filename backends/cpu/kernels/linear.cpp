@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <vector>
 
 namespace tenon::cpu {
 namespace {
@@ -71,10 +72,11 @@ class LinearTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     std::array<Product, most_joined> products;
     std::array<std::int64_t, most_joined + 1> ends{};  // of the items before each
-    std::size_t count = 0;
-    for (const LinearTask* task = this; task != nullptr; task = task->next_.get(), ++count) {
-      task->prepare(context, products[count]);
-      ends[count + 1] = ends[count] + linear_items(products[count].args);
+    const std::size_t count = 1 + joined_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const LinearTask& task = i == 0 ? *this : *joined_[i - 1];
+      task.prepare(context, products[i]);
+      ends[i + 1] = ends[i] + linear_items(products[i].args);
     }
     context.worker.share(ends[count], 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::size_t i = 0; i < count; ++i) {
@@ -84,16 +86,13 @@ class LinearTask final : public Task {
     });
   }
 
-  /// Products of the same prepared rows; others may need this thread's working memory.
+  /// Products of prepared rows: others have copies in this thread's working memory.
   bool join(std::unique_ptr<Task>& next) override {
     auto* const other = dynamic_cast<LinearTask*>(next.get());
     if (other == nullptr || !form_ || !other->form_) return false;
-    std::size_t count = 1;
-    LinearTask* last = this;
-    for (; last->next_ != nullptr; last = last->next_.get()) ++count;
-    if (count == most_joined) return false;
+    if (1 + joined_.size() == most_joined) return false;
+    joined_.emplace_back(other);
     static_cast<void>(next.release());
-    last->next_.reset(other);
     return true;
   }
 
@@ -142,7 +141,7 @@ class LinearTask final : public Task {
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0;
-  std::unique_ptr<LinearTask> next_;  // whose work is shared together with this one's
+  std::vector<std::unique_ptr<LinearTask>> joined_;  // whose work is shared with this one's
 };
 
 std::optional<std::string> refuses(const Step& step) {

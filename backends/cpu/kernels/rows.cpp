@@ -47,7 +47,9 @@ class RowTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const Range lanes = context.share(x_lanes_.count());
     if (lanes.begin >= lanes.end) return;
-    if (is_tiled(y_)) return write_tiles(context, lanes);
+    const bool tiled = is_tiled(y_);
+    const PreparedRows tiles =
+        tiled ? tiles_of(y_, context.pointer<std::byte>(y_)) : PreparedRows();
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
     std::byte* const own =
@@ -65,30 +67,20 @@ class RowTask final : public Task {
     const bool direct = is_direct();
     for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
       const std::byte* from = x + x_lanes_.offset(i);
-      std::byte* const to = y + y_lanes_.offset(i);
+      std::byte* const to = tiled ? context.working_memory() : y + y_lanes_.offset(i);
       if (!direct) x_lanes_.read_all(from, own);
       row.x = reinterpret_cast<const float*>(direct ? from : own);
       row.y = reinterpret_cast<float*>(direct ? to : own + row_bytes_);
       body_(row);
-      if (!direct) y_lanes_.write_all(own + row_bytes_, to);
+      if (tiled) {
+        round_row(row.y, tiles, i);
+      } else if (!direct) {
+        y_lanes_.write_all(own + row_bytes_, to);
+      }
     }
   }
 
  private:
-  void write_tiles(const TaskContext& context, const Range& lanes) const noexcept {
-    const PreparedRows tiles = tiles_of(y_, context.pointer<std::byte>(y_));
-    Row row{nullptr, {}, reinterpret_cast<float*>(context.working_memory()), x_lanes_.size()};
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      row.weights[i] = context.pointer<const float>(weights_[i]);
-    }
-    for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
-      row.x =
-          reinterpret_cast<const float*>(context.pointer<const std::byte>(x_) + x_lanes_.offset(i));
-      body_(row);
-      round_row(row.y, tiles, i);
-    }
-  }
-
   static constexpr std::int64_t rows_of_scratch = 4;  // x, y, two weights
   bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
 

@@ -19,10 +19,9 @@ struct TileScratch {
   alignas(64) float done[2][32 * 32];          ///< of 32 rows, to be written to y
 };
 
-/// 32 numbers, rounded, as a line of a tile.
-TENON_INLINE void round_line(const float* x, std::uint16_t* line) {
-  const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
-  Simd::store(line, reinterpret_cast<__m512i>(both));
+/// 32 numbers as a line of a tile.
+TENON_INLINE __m512i rounded_line(const float* x) {
+  return rounded(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16));
 }
 
 /// Asks for bytes to come, evenly over the steps of a loop.
@@ -138,10 +137,9 @@ class TileProducts {
   void finish_tiles(std::int64_t row, std::int64_t count, const PanelPair& panels, float* sums) {
     const Activation& f = job_.activation;
     if (f.run != nullptr) f.run(f.function, sums, 32, count, 32, f.parameters);
-    const std::int64_t row_block = job_.outputs / 32 * tile_elements;
-    std::uint16_t* tiles = job_.y_tiles + row / 16 * row_block + panels.first / 2 * tile_elements;
     for (std::int64_t r = 0; r < count; ++r) {
-      round_line(sums + 32 * r, tiles + r / 16 * row_block + r % 16 * 32);
+      Simd::store(line_of(job_.y_tiles, job_.outputs / 32, row + r, panels.first / 2),
+                  rounded_line(sums + 32 * r));
     }
   }
 
@@ -199,20 +197,21 @@ void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) n
     const float* row = job.x + r * job.stride;
     std::uint16_t* to = job.tiles + first / 32 * tile_elements + r * 32;
     for (std::int64_t k = first; k < last; k += 32, to += tile_elements) {
-      __m512i rounded = _mm512_setzero_si512();
+      __m512i line = _mm512_setzero_si512();
       if (r < job.rows) {
         __builtin_prefetch(row + k + ahead);
         __builtin_prefetch(row + k + ahead + 16);
-        rounded = reinterpret_cast<__m512i>(
-            _mm512_cvtne2ps_pbh(_mm512_loadu_ps(row + k + 16), _mm512_loadu_ps(row + k)));
+        line = rounded_line(row + k);
       }
-      Simd::store(to, rounded);
+      Simd::store(to, line);
     }
   }
 }
 
 void round_row(const float* x, std::int64_t count, std::uint16_t* line) noexcept {
-  for (std::int64_t k = 0; k < count; k += 32, line += tile_elements) round_line(x + k, line);
+  for (std::int64_t k = 0; k < count; k += 32, line += tile_elements) {
+    Simd::store(line, rounded_line(x + k));
+  }
 }
 
 }  // namespace tenon::cpu::amx

@@ -16,12 +16,23 @@ constexpr std::int64_t tile_elements = 512;  // bf16 numbers in a tile of 1 KiB
 // Rows of x in tiles 4 and 5, weights in 6 and 7.
 constinit const TileConfiguration tile_configuration;
 
+/// 32 numbers in bf16, those of `low` first.
+TENON_INLINE __m512i rounded(__m512 low, __m512 high) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+/// Where the line of row `row` in tile column `column` begins, of tiles `columns` wide.
+template <class Element>
+TENON_INLINE Element* line_of(Element* tiles, std::int64_t columns, std::int64_t row,
+                              std::int64_t column) {
+  return tiles + (row / 16 * columns + column) * tile_elements + row % 16 * 32;
+}
+
 /// Lanes of two f32 vectors as pairs (even, odd) of bf16.
 TENON_INLINE __m512i pair(__m512 even, __m512 odd) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
                                          8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  const __m512bh both = _mm512_cvtne2ps_pbh(odd, even);
-  return _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both));
+  return _mm512_permutexvar_epi16(order, rounded(even, odd));
 }
 
 /// A factor as tiles: rows (or columns) 16 to 31 follow `step` elements after rows 0 to 15.

@@ -79,22 +79,13 @@ class TileFinish {
         low_(code_of(block.finish->low)),
         high_(code_of(block.finish->high)) {}
 
-  struct Pixel {
-    const std::int32_t* sums;
-    const std::uint8_t* residual;
-    std::uint8_t* codes;
-  };
-  TENON_INLINE void store(const Pixel& first, const Pixel& second) const {
-    const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    const auto words = [&](const Pixel& pixel) {
+  TENON_INLINE void store(const PixelOutputs& first, const PixelOutputs& second) const {
+    const auto words = [&](const PixelOutputs& pixel) {
       return _mm512_packs_epi32(integers(pixel, 0), integers(pixel, 1));
     };
     __m512i packed = _mm512_packus_epi16(words(first), words(second));
     if constexpr (has_limits) packed = _mm512_max_epu8(_mm512_min_epu8(packed, high_), low_);
-    const __m512i codes = _mm512_permutexvar_epi32(order, packed);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(first.codes), _mm512_castsi512_si256(codes));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(second.codes),
-                        _mm512_extracti64x4_epi64(codes, 1));
+    store_packed(packed, first, second);
   }
 
  private:
@@ -102,7 +93,7 @@ class TileFinish {
     return _mm512_set1_epi8(static_cast<char>(_mm_cvtss_si32(_mm_set_ss(limit))));
   }
 
-  TENON_INLINE __m512i integers(const Pixel& pixel, int half) const {
+  TENON_INLINE __m512i integers(const PixelOutputs& pixel, int half) const {
     Float v = Simd::fma(Int8Simd::to_float(Int8Simd::load_sum(pixel.sums + half * 16)),
                         factor_[half], offset_[half]);
     if constexpr (has_residual) {
@@ -197,15 +188,13 @@ class PairStore {
   /// Not part of the loops around it, whose registers it would take.
   template <bool has_residual>
   [[gnu::noinline]] void store_some(std::int64_t pairs) {
-    using Finish = TileFinish<has_residual, true>;
-    const Finish finish(block_);
+    const TileFinish<has_residual, true> finish(block_);
     const std::uint8_t* const residual =
         has_residual ? block_.finish->residual_codes.at + block_.channel : nullptr;
     std::uint8_t* const y = block_.finish->codes.at + block_.channel;
     const auto parts_of = [&](const BlockPixels::Pixel& pixel) {
-      return typename Finish::Pixel{block_.sums + pixel.sums,
-                                    has_residual ? residual + pixel.residual : nullptr,
-                                    y + pixel.code};
+      return PixelOutputs{block_.sums + pixel.sums,
+                          has_residual ? residual + pixel.residual : nullptr, y + pixel.code};
     };
     const BlockPixels::Pixel* pixel = block_.pixels->at + next_;
     next_ = count_ - next_ < 2 * pairs ? count_ : next_ + 2 * pairs;

@@ -18,6 +18,7 @@ struct Scratch {
   struct Panel {
     alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
     alignas(64) float scales[most_groups * 2 * 16];
+    alignas(64) float shifts[most_groups * 2 * 16];
     alignas(64) float mins[most_groups * 2 * 16];
     alignas(64) std::int32_t factors[most_groups * 3 * 16];
   };
@@ -28,7 +29,7 @@ struct Scratch {
 
 template <class Packed>
 void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch::Panel& out) {
-  using Weights = typename Dot<Packed::bits, FromZero, 1>::Weights;
+  using Weights = typename Dot<Packed::bits, FromBase<0>, 1>::Weights;
   constexpr int subs = 32 / Packed::group;
   for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
@@ -41,7 +42,9 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;
-        Simd::store_float(out.scales + lane, record.scale(i * subs + sub));
+        const Scaling w = record.scaling(i * subs + sub);
+        Simd::store_float(out.scales + lane, w.scale);
+        Simd::store_float(out.shifts + lane, w.shift);
         if constexpr (Packed::has_min) {
           Simd::store_float(out.mins + lane, record.min(i * subs + sub));
         }
@@ -207,7 +210,7 @@ void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t fi
     const std::int32_t* from = sums + (row * (job.inputs / 32) + first * rows) * subs;
     if constexpr (Panel::starts == subs) {
       for (std::int64_t i = 0; i < (last - first) * rows * subs; ++i) {
-        *starts++ = Panel::offset * from[i];
+        *starts++ = base_of<Panel> + Panel::offset * from[i];
       }
     } else {
       for (std::int64_t g = first; g < last; ++g, from += 2 * rows) {
@@ -260,7 +263,7 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
         if constexpr (Packed::integer_scales) {
           unpacked[i] = {{to.codes, part, g}, to.scales, to.factors, to.mins};
         } else {
-          unpacked[i] = {{to.codes, part, g}, to.scales, to.mins};
+          unpacked[i] = {{to.codes, part, g}, to.scales, to.shifts, to.mins};
         }
       }
       all_tiles(job, unpacked, block, p, g, end, scratch);

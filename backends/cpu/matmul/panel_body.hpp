@@ -27,6 +27,11 @@ TENON_INLINE Int plane_vector(const std::uint8_t* plane) {
   return Simd::bit_and(v, Simd::set1(((1 << bits) - 1) << up));
 }
 
+/// What Simd::scaled takes.
+struct Scaling {
+  Float scale, shift;
+};
+
 /// Reads a packed panel of a block type. `part` selects 16 / parts of its rows.
 template <DType dtype>
 struct PackedPanel {
@@ -109,6 +114,10 @@ struct PackedPanel {
         return Simd::mul(d, Simd::load_low_nibbles(subs + stride * i));
       }
       return Simd::mul(d, Simd::load_i8(subs + stride * i));
+    }
+    TENON_INLINE Scaling scaling(int i) const {
+      const Float s = scale(i);
+      return {s, Simd::shift_of(s)};
     }
     TENON_INLINE Float min(int i) const {
       if constexpr (!format.two_levels) return dmin;

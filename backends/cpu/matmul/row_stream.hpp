@@ -17,21 +17,25 @@ TENON_INLINE void unroll_both(F&& f) {
   });
 }
 
-/// What integer dot products of rows start from, because codes are `offset` above their values.
-struct FromZero {
-  static constexpr bool is_zero = true;
-  TENON_INLINE static Int load(const std::int32_t*) { return Simd::broadcast_times<0>(nullptr); }
+/// What integer dot products of rows start from: a base.
+template <std::int32_t base>
+struct FromBase {
+  static constexpr bool is_zero = base == 0;
+  TENON_INLINE static Words load(const std::int32_t*) { return Simd::set_words(base); }
 };
-/// From minus the sum of the row's codes.
-template <int offset>
+/// From less, because codes are `offset` above their values: by the sum of the row's codes.
+template <int offset, std::int32_t base>
 struct FromNegativeSum {
   static constexpr bool is_zero = false;
-  TENON_INLINE static Int load(const std::int32_t* p) { return Simd::broadcast_times<offset>(p); }
+  TENON_INLINE static Words load(const std::int32_t* p) {
+    const Words product = Simd::broadcast_times<offset>(p);
+    return base == 0 ? product : Simd::add_words(product, Simd::set_words(base));
+  }
 };
-/// From that product, computed beforehand.
+/// From both, computed beforehand.
 struct FromProduct {
   static constexpr bool is_zero = false;
-  TENON_INLINE static Int load(const std::int32_t* p) { return Simd::broadcast_times<1>(p); }
+  TENON_INLINE static Words load(const std::int32_t* p) { return Simd::broadcast_times<1>(p); }
 };
 
 /// Whether dot products take the type's codes with their offset.
@@ -39,9 +43,14 @@ template <class Panel>
 constexpr bool codes_have_offset =
     Panel::offset != 0 && !(Panel::bits == 8 && Simd::makes_bytes_signed);
 
+/// Sums that are scaled as they are, in f32, start from the base that Simd::scaled takes off.
+template <class Panel>
+constexpr std::int32_t base_of = Panel::integer_scales ? 0 : Simd::sum_base;
+
 template <class Panel>
 using DirectStart =
-    std::conditional_t<codes_have_offset<Panel>, FromNegativeSum<Panel::offset>, FromZero>;
+    std::conditional_t<codes_have_offset<Panel>, FromNegativeSum<Panel::offset, base_of<Panel>>,
+                       FromBase<base_of<Panel>>>;
 
 /// Only many rows repay products computed beforehand.
 template <class Panel>
@@ -122,10 +131,10 @@ struct RowStream {
       PanelDot dot[panels][rows];
       multiply<sub, panels>(entry, w_codes, dot);
       unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
-        const Float scale = record[p].scale(i * subs + sub);
+        const Scaling w = record[p].scaling(i * subs + sub);
         unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
-          const Float factor = Simd::mul(scale, Simd::broadcast(scales + entry * step + r));
-          y[p][r] = Simd::fma(Simd::to_float(dot[p][r].total()), factor, y[p][r]);
+          const Float product = Simd::scaled(dot[p][r].total(), w.scale, w.shift);
+          y[p][r] = Simd::fma(product, Simd::broadcast(scales + entry * step + r), y[p][r]);
         });
       });
       if constexpr (Panel::has_min) add_mins<sub, panels>(entry, record, i, y);

@@ -79,7 +79,7 @@ struct Simd {
   }
   /// offset * *p in every lane; offset is 0 or a power of two.
   template <int offset>
-  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+  TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
     if constexpr (offset == 0) {
       return _mm256_setzero_si256();
     } else {
@@ -129,6 +129,18 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(-0x10000)));
   }
+  /// What sums of integers start from whose bits, read as a float, are to be that much above the sum:
+  /// 1.5 * 2^23, for sums below 2^22. Scales then need no conversion before them.
+  static constexpr std::int32_t sum_base = 0x4B400000;
+  /// For `scaled`: what the base times the scale comes to. Exact for scales of at most 22 bits.
+  TENON_INLINE static Float shift_of(Float scale) {
+    return _mm256_mul_ps(scale, _mm256_set1_ps(-12582912.0f));
+  }
+  /// (sum - sum_base) * scale, rounded once.
+  TENON_INLINE static Float scaled(Words sum, Float scale, Float shift) {
+    return _mm256_fmadd_ps(_mm256_castsi256_ps(sum), scale, shift);
+  }
+  TENON_INLINE static Words set_words(std::int32_t v) { return _mm256_set1_epi32(v); }
   TENON_INLINE static Words zero_words() { return _mm256_setzero_si256(); }
   TENON_INLINE static Words load_words(const std::int32_t* p) { return load(p); }
   TENON_INLINE static void store_words(std::int32_t* p, Words v) { store(p, v); }

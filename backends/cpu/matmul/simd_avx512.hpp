@@ -71,7 +71,7 @@ struct Simd {
   }
   /// offset * *p in every lane; offset is 0 or a power of two.
   template <int offset>
-  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
+  TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
     if constexpr (offset == 0) {
       return _mm512_setzero_si512();
     } else {
@@ -122,6 +122,18 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return _mm512_castsi512_ps(_mm512_and_si512(load(p), _mm512_set1_epi32(-0x10000)));
   }
+  /// What sums of integers start from whose bits, read as a float, are to be that much above the sum:
+  /// 1.5 * 2^23, for sums below 2^22. Scales then need no conversion before them.
+  static constexpr std::int32_t sum_base = 0x4B400000;
+  /// For `scaled`: what the base times the scale comes to. Exact for scales of at most 22 bits.
+  TENON_INLINE static Float shift_of(Float scale) {
+    return _mm512_mul_ps(scale, _mm512_set1_ps(-12582912.0f));
+  }
+  /// (sum - sum_base) * scale, rounded once.
+  TENON_INLINE static Float scaled(Words sum, Float scale, Float shift) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(sum), scale, shift);
+  }
+  TENON_INLINE static Words set_words(std::int32_t v) { return _mm512_set1_epi32(v); }
   TENON_INLINE static Words zero_words() { return _mm512_setzero_si512(); }
   TENON_INLINE static Words load_words(const std::int32_t* p) { return load(p); }
   TENON_INLINE static void store_words(std::int32_t* p, Words v) { store(p, v); }

@@ -82,9 +82,9 @@ struct Simd {
 
   /// factor * *p in every lane.
   template <int factor>
-  TENON_INLINE static Int broadcast_times(const std::int32_t* p) {
-    if constexpr (factor == 0) return Int{};
-    return reinterpret_cast<Int>(Words4{} + factor * *p);
+  TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
+    if constexpr (factor == 0) return Words{};
+    return Words{} + factor * *p;
   }
 
   TENON_INLINE static Float to_float(Words4 v) { return __builtin_convertvector(v, Float); }
@@ -129,6 +129,11 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return reinterpret_cast<Float>(load_as<UnsignedWords4>(p) & 0xFFFF0000u);
   }
+  /// As with the other instruction sets, but without an fma there is nothing to gain.
+  static constexpr std::int32_t sum_base = 0;
+  TENON_INLINE static Float shift_of(Float scale) { return scale; }
+  TENON_INLINE static Float scaled(Words sum, Float scale, Float) { return to_float(sum) * scale; }
+  TENON_INLINE static Words set_words(std::int32_t v) { return Words{} + v; }
   TENON_INLINE static Words zero_words() { return Words{}; }
   TENON_INLINE static Words load_words(const std::int32_t* p) { return load_as<Words>(p); }
   TENON_INLINE static void store_words(std::int32_t* p, Words v) {
@@ -181,7 +186,7 @@ struct Dot {
   Words4 sum;
 
   TENON_INLINE void start(const std::int32_t* from) {
-    sum = reinterpret_cast<Words4>(Start::load(from));
+    sum = Start::load(from);
   }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>

@@ -36,7 +36,7 @@ struct UnpackedCodes {
   }
 };
 
-/// The same and scales in f32.
+/// The same and scales in f32, with what Simd::scaled takes beside them.
 template <int bits_, int offset_, int group_, bool has_min_>
 struct UnpackedPanel : UnpackedCodes {
   static constexpr int bits = bits_;
@@ -50,17 +50,21 @@ struct UnpackedPanel : UnpackedCodes {
   static constexpr int starts = subs;  // that rows bring to 32 elements
 
   const float* scales;
+  const float* shifts;
   const float* mins;
 
   struct Record {
     const float* scales;
+    const float* shifts;
     const float* mins;
-    TENON_INLINE Float scale(int i) const { return Simd::load_float(scales + 16 * i); }
+    TENON_INLINE Scaling scaling(int i) const {
+      return {Simd::load_float(scales + 16 * i), Simd::load_float(shifts + 16 * i)};
+    }
     TENON_INLINE Float min(int i) const { return Simd::load_float(mins + 16 * i); }
   };
   TENON_INLINE Record record(std::int64_t g) const {
     const std::int64_t at = (g - first_group) * (16 * subs) + part * Simd::lanes;
-    return {scales + at, mins + at};
+    return {scales + at, shifts + at, mins + at};
   }
 };
 

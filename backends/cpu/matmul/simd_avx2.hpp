@@ -129,8 +129,8 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(-0x10000)));
   }
-  /// What sums of integers start from whose bits, read as a float, are to be that much above the sum:
-  /// 1.5 * 2^23, for sums below 2^22. Scales then need no conversion before them.
+  /// What sums of integers start from that `scaled` takes: the bits of 1.5 * 2^23. Those of the
+  /// sum are then that of a float as much larger, up to 2^22, and need no conversion.
   static constexpr std::int32_t sum_base = 0x4B400000;
   /// For `scaled`: what the base times the scale comes to. Exact for scales of at most 22 bits.
   TENON_INLINE static Float shift_of(Float scale) {

@@ -185,9 +185,7 @@ struct Dot {
   using Weights = Simd::Codes;
   Words4 sum;
 
-  TENON_INLINE void start(const std::int32_t* from) {
-    sum = Start::load(from);
-  }
+  TENON_INLINE void start(const std::int32_t* from) { sum = Start::load(from); }
   // A product of an 8-bit code fits into 16 bits; two of narrower codes fit together.
   template <int step>
   TENON_INLINE void add(const Weights& w, Bytes16 quad) {

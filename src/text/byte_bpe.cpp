@@ -1,5 +1,4 @@
 #include "byte_alphabet.hpp"
-#include "merge_table.hpp"
 #include "subword_model.hpp"
 #include "unicode.hpp"
 #include "utf8.hpp"
@@ -13,13 +12,13 @@ namespace {
 /// Byte-level BPE: text is split into words, and each word's bytes are merged by rank.
 class ByteBpe final : public SubwordModel {
  public:
-  ByteBpe(const Recipe& recipe, const TokenIndex& index)
-      : recipe_(recipe), index_(index), merges_(recipe, index) {
+  ByteBpe(const Recipe& recipe, const Tables& tables)
+      : recipe_(recipe), index_(tables.index), merges_(tables.merges) {
     std::string character;
     for (unsigned byte = 0; byte < 256; ++byte) {
       character.clear();
       append_utf8(character, byte_alphabet.characters[byte]);
-      const std::int32_t id = index.find(character);
+      const std::int32_t id = index_.find(character);
       byte_ids_[byte] = id >= 0 && recipe.is_ordinary(id) ? id : -1;
     }
     unknown_ = recipe.vocabulary.unk && !recipe.drops_unknown
@@ -81,15 +80,15 @@ class ByteBpe final : public SubwordModel {
 
   const Recipe& recipe_;
   const TokenIndex& index_;
-  MergeTable merges_;
+  const MergeTable& merges_;
   std::array<std::int32_t, 256> byte_ids_{};
   std::int32_t unknown_ = -1;
 };
 
 }  // namespace
 
-std::unique_ptr<SubwordModel> make_byte_bpe(const Recipe& recipe, const TokenIndex& index) {
-  return std::make_unique<ByteBpe>(recipe, index);
+std::unique_ptr<SubwordModel> make_byte_bpe(const Recipe& recipe, const Tables& tables) {
+  return std::make_unique<ByteBpe>(recipe, tables);
 }
 
 }  // namespace tenon::text

@@ -1,20 +1,15 @@
-#include "merge_table.hpp"
 #include "subword_model.hpp"
 #include "utf8.hpp"
 
 #include <array>
 #include <bit>
-#include <bitset>
 #include <cstddef>
 #include <limits>
-#include <optional>
 
 #include <fmt/format.h>
 
 namespace tenon::text {
 namespace {
-
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
 /// Maps floats to integers that sort the other way round: the best score becomes the lowest rank.
 std::uint32_t descending(float score) noexcept {
@@ -27,17 +22,15 @@ std::uint32_t descending(float score) noexcept {
 /// score (or by a list of merges), and a character without a token falls back to its bytes.
 class CharacterBpe final : public SubwordModel {
  public:
-  CharacterBpe(const Recipe& recipe, const TokenIndex& index) : recipe_(recipe), index_(index) {
+  CharacterBpe(const Recipe& recipe, const Tables& tables)
+      : recipe_(recipe),
+        index_(tables.index),
+        merges_(tables.merges),
+        joins_space_(tables.joins_space) {
     for (unsigned byte = 0; byte < 256; ++byte) {
-      byte_ids_[byte] = recipe.byte_fallback ? index.find(fmt::format("<0x{:02X}>", byte)) : -1;
+      byte_ids_[byte] = recipe.byte_fallback ? index_.find(fmt::format("<0x{:02X}>", byte)) : -1;
     }
     if (recipe.vocabulary.unk) unknown_ = static_cast<std::int32_t>(*recipe.vocabulary.unk);
-    if (!recipe.vocabulary.merges.empty()) merges_.emplace(recipe, index);
-    for (std::size_t id = 0; id < recipe.vocabulary.tokens.size(); ++id) {
-      if (recipe.is_ordinary(static_cast<std::int32_t>(id))) {
-        note_inner_spaces(recipe.vocabulary.tokens[id]);
-      }
-    }
   }
 
   std::string normalize(std::string_view text) const override {
@@ -103,20 +96,11 @@ class CharacterBpe final : public SubwordModel {
     return recipe_.escapes_spaces ? space_mark : std::string_view(" ");
   }
 
-  /// Remembers what precedes a space inside a token: between such a byte and a space a token may
-  /// join two words.
-  void note_inner_spaces(std::string_view token) {
-    for (std::size_t mark = token.find(space_mark, 1); mark != std::string_view::npos;
-         mark = token.find(space_mark, mark + 1)) {
-      joins_space_.set(static_cast<unsigned char>(token[mark - 1]));
-    }
-  }
-
   std::size_t word_end(std::string_view text, std::size_t begin) const {
     for (std::size_t mark = text.find(space_mark, begin + 1); mark != std::string_view::npos;
          mark = text.find(space_mark, mark + 1)) {
       const auto before = static_cast<unsigned char>(text[mark - 1]);
-      if (recipe_.splits_at_space || !joins_space_.test(before)) return mark;
+      if (recipe_.splits_at_space || joins_space_[before] == 0) return mark;
     }
     return text.size();
   }
@@ -131,13 +115,13 @@ class CharacterBpe final : public SubwordModel {
                  static_cast<std::uint32_t>(i + length));
       i += length;
     }
-    if (merges_) {
-      merger.merge([this](const Symbol& left, const Symbol& right) {
-        return merges_->find(left.id, right.id);
-      });
-    } else {
+    if (recipe_.vocabulary.merges.empty()) {
       merger.merge([this, word](const Symbol& left, const Symbol& right) {
         return by_score(word, left, right);
+      });
+    } else {
+      merger.merge([this](const Symbol& left, const Symbol& right) {
+        return merges_.find(left.id, right.id);
       });
     }
     bool after_unknown = false;
@@ -182,16 +166,16 @@ class CharacterBpe final : public SubwordModel {
 
   const Recipe& recipe_;
   const TokenIndex& index_;
-  std::optional<MergeTable> merges_;
+  const MergeTable& merges_;
   std::array<std::int32_t, 256> byte_ids_{};
-  std::bitset<256> joins_space_;
+  const ByteFlags& joins_space_;
   std::int32_t unknown_ = -1;
 };
 
 }  // namespace
 
-std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const TokenIndex& index) {
-  return std::make_unique<CharacterBpe>(recipe, index);
+std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const Tables& tables) {
+  return std::make_unique<CharacterBpe>(recipe, tables);
 }
 
 }  // namespace tenon::text

@@ -2,7 +2,6 @@
 
 #include <tenon/error.hpp>
 
-#include <bit>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -11,13 +10,11 @@
 
 namespace tenon::text {
 
-MergeTable::MergeTable(const Recipe& recipe, const TokenIndex& index) {
-  const auto& merges = recipe.vocabulary.merges;
+MergeTable::MergeTable(std::span<const Merge> merges, const Recipe& recipe, const TokenIndex& index)
+    : slots_(merges.size()) {
   if (merges.size() > std::numeric_limits<std::uint32_t>::max()) {
     throw Error(Errc::bad_tokenizer, "tokenizer", "more merges than ranks can number");
   }
-  slots_.resize(std::bit_ceil(merges.size() * 2 + 2));
-  mask_ = slots_.size() - 1;
 
   const auto find_token = [&](std::string_view text, std::size_t rank) {
     const std::int32_t id = index.find(text);
@@ -35,9 +32,9 @@ MergeTable::MergeTable(const Recipe& recipe, const TokenIndex& index) {
     const std::int32_t result = find_token(whole, rank);
     const std::uint64_t key = pack(find_token(left, rank), find_token(right, rank));
     if (!recipe.is_ordinary(result)) continue;
-    std::size_t at = mix(key) & mask_;
-    while (slots_[at].id >= 0 && slots_[at].key != key) at = (at + 1) & mask_;
-    if (slots_[at].id < 0) slots_[at] = {key, static_cast<std::uint32_t>(rank), result};
+    std::size_t at = mix(key);
+    while (slots_[at].id >= 0 && slots_[at].key != key) ++at;
+    if (slots_[at].id < 0) slots_.set(at, {key, static_cast<std::uint32_t>(rank), result});
   }
 }
 

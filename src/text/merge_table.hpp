@@ -1,36 +1,41 @@
 #pragma once
 
+#include "hash_slots.hpp"
 #include "merging.hpp"
 #include "recipe.hpp"
 #include "token_index.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace tenon::text {
 
-/// What two tokens merge into, and how early. A hash table with open addressing.
+/// What two tokens merge into, and how early.
 class MergeTable {
  public:
-  /// Errors: bad_tokenizer where a merge's parts or its result are no tokens.
-  MergeTable(const Recipe& recipe, const TokenIndex& index);
-
-  Candidate find(std::int32_t left, std::int32_t right) const noexcept {
-    const std::uint64_t key = pack(left, right);
-    for (std::size_t at = mix(key) & mask_; slots_[at].id >= 0; at = (at + 1) & mask_) {
-      if (slots_[at].key == key) return {slots_[at].rank, slots_[at].id};
-    }
-    return {};
-  }
-
- private:
   struct Slot {
     std::uint64_t key = 0;
     std::uint32_t rank = 0;
     std::int32_t id = -1;
   };
 
+  /// Errors: bad_tokenizer where a merge's parts or its result are no tokens.
+  MergeTable(std::span<const Merge> merges, const Recipe& recipe, const TokenIndex& index);
+  /// With the slots() of a table of the same merges.
+  explicit MergeTable(std::span<const Slot> kept) : slots_(kept) {}
+
+  std::span<const Slot> slots() const noexcept { return slots_.all(); }
+
+  Candidate find(std::int32_t left, std::int32_t right) const noexcept {
+    const std::uint64_t key = pack(left, right);
+    for (std::size_t at = mix(key); slots_[at].id >= 0; ++at) {
+      if (slots_[at].key == key) return {slots_[at].rank, slots_[at].id};
+    }
+    return {};
+  }
+
+ private:
   static std::uint64_t pack(std::int32_t left, std::int32_t right) noexcept {
     return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
            static_cast<std::uint32_t>(right);
@@ -43,8 +48,7 @@ class MergeTable {
     return static_cast<std::size_t>(x ^ (x >> 31));
   }
 
-  std::vector<Slot> slots_;
-  std::size_t mask_ = 0;
+  HashSlots<Slot> slots_;
 };
 
 }  // namespace tenon::text

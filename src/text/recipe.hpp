@@ -12,6 +12,8 @@
 
 namespace tenon::text {
 
+inline constexpr std::string_view space_mark = "\xE2\x96\x81";  ///< U+2581, SentencePiece's space
+
 /// Where a text gets the space that makes its first word look like any other.
 enum class SpacePrefix {
   never,

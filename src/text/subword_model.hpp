@@ -2,7 +2,7 @@
 
 #include "merging.hpp"
 #include "recipe.hpp"
-#include "token_index.hpp"
+#include "tables.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -37,9 +37,9 @@ class SubwordModel {
   virtual void append_piece(std::string& out, std::int32_t id) const = 0;
 };
 
-/// The models keep references to `recipe` and `index`, which must outlive them.
-std::unique_ptr<SubwordModel> make_byte_bpe(const Recipe& recipe, const TokenIndex& index);
-std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const TokenIndex& index);
-std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const TokenIndex& index);
+/// The models keep references to `recipe` and `tables`, which must outlive them.
+std::unique_ptr<SubwordModel> make_byte_bpe(const Recipe& recipe, const Tables& tables);
+std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const Tables& tables);
+std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const Tables& tables);
 
 }  // namespace tenon::text

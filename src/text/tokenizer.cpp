@@ -22,14 +22,19 @@ constexpr std::array<std::string_view, 12> closing_spellings{
     "<|eom_id|>", "<|end|>",         "<end_of_turn>",   "</s>",
     "<|eot|>",    "<|end_of_turn|>", "<EOT>",           "<|END_OF_TURN_TOKEN|>"};
 
-std::unique_ptr<SubwordModel> make_model(const Recipe& recipe, const TokenIndex& index) {
+Tables kept_or_made(const Recipe& recipe, std::span<const std::byte> kept) {
+  if (auto tables = from_bytes(kept, recipe.vocabulary)) return *std::move(tables);
+  return make_tables(recipe);
+}
+
+std::unique_ptr<SubwordModel> make_model(const Recipe& recipe, const Tables& tables) {
   switch (recipe.vocabulary.model) {
     case TokenizerModel::bpe:
-      return make_byte_bpe(recipe, index);
+      return make_byte_bpe(recipe, tables);
     case TokenizerModel::spm:
-      return make_character_bpe(recipe, index);
+      return make_character_bpe(recipe, tables);
     case TokenizerModel::wordpiece:
-      return make_wordpiece(recipe, index);
+      return make_wordpiece(recipe, tables);
   }
   throw Error(Errc::bad_tokenizer, "tokenizer", "the model is none of bpe, spm and wordpiece");
 }
@@ -139,13 +144,14 @@ void clean_up(std::string& piece) {
 
 }  // namespace
 
-Tokenizer::Impl::Impl(Recipe completed)
+Tokenizer::Impl::Impl(Recipe completed, TokenizerTables kept)
     : recipe(std::move(completed)),
-      index(recipe.vocabulary.tokens),
-      model(make_model(recipe, index)),
+      tables(kept_or_made(recipe, kept.bytes)),
+      keeper(tables.are_kept ? std::move(kept.owner) : nullptr),
+      model(make_model(recipe, tables)),
       raw_tokens(matched_tokens(recipe, false, *model)),
       normalized_tokens(matched_tokens(recipe, true, *model)),
-      ends_generation(closing_tokens(recipe, index)) {}
+      ends_generation(closing_tokens(recipe, tables.index)) {}
 
 void Tokenizer::Impl::check(std::int32_t id) const {
   if (id < 0 || static_cast<std::size_t>(id) >= recipe.vocabulary.tokens.size()) {
@@ -176,9 +182,9 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
   out.append(piece);
 }
 
-Tokenizer::Tokenizer(Vocabulary vocabulary) {
+Tokenizer::Tokenizer(Vocabulary vocabulary, TokenizerTables kept) {
   check_vocabulary(vocabulary);
-  impl_ = std::make_shared<const Impl>(complete(std::move(vocabulary)));
+  impl_ = std::make_shared<const Impl>(complete(std::move(vocabulary)), std::move(kept));
 }
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -260,10 +266,16 @@ TokenType Tokenizer::type(std::int32_t id) const {
 }
 
 std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
-  const std::int32_t id = impl_->index.find(token);
+  const std::int32_t id = impl_->tables.index.find(token);
   if (id < 0) return std::nullopt;
   return id;
 }
+
+std::vector<std::byte> Tokenizer::tables() const {
+  return to_bytes(impl_->tables, impl_->recipe.vocabulary);
+}
+
+bool Tokenizer::uses_kept_tables() const noexcept { return impl_->tables.are_kept; }
 
 std::size_t Tokenizer::vocab_size() const noexcept {
   return impl_->recipe.vocabulary.tokens.size();

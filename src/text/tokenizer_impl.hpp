@@ -2,7 +2,7 @@
 
 #include "recipe.hpp"
 #include "subword_model.hpp"
-#include "token_index.hpp"
+#include "tables.hpp"
 #include "token_matcher.hpp"
 
 #include <tenon/text/tokenizer.hpp>
@@ -17,7 +17,8 @@ namespace tenon::text {
 
 /// What a tokenizer shares between its copies. Addresses are taken of its members: never moved.
 struct Tokenizer::Impl {
-  explicit Impl(Recipe completed);
+  /// With tables that were made before, where they are of this vocabulary.
+  explicit Impl(Recipe completed, TokenizerTables kept = {});
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -28,7 +29,8 @@ struct Tokenizer::Impl {
                       bool& at_start) const;
 
   Recipe recipe;
-  TokenIndex index;
+  Tables tables;
+  std::shared_ptr<const void> keeper;  ///< of tables that are kept
   std::unique_ptr<SubwordModel> model;
   TokenMatcher raw_tokens;                    ///< looked for in the text as it comes
   TokenMatcher normalized_tokens;             ///< looked for after normalisation

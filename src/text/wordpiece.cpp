@@ -32,10 +32,10 @@ bool is_accent(char32_t c) {
 /// from the left.
 class WordPiece final : public SubwordModel {
  public:
-  WordPiece(const Recipe& recipe, const TokenIndex& index)
+  WordPiece(const Recipe& recipe, const Tables& tables)
       : recipe_(recipe),
         options_(recipe.vocabulary.bert),
-        index_(index),
+        index_(tables.index),
         unknown_(static_cast<std::int32_t>(recipe.vocabulary.unk.value_or(0))) {}
 
   std::string normalize(std::string_view text) const override {
@@ -162,8 +162,8 @@ class WordPiece final : public SubwordModel {
 
 }  // namespace
 
-std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const TokenIndex& index) {
-  return std::make_unique<WordPiece>(recipe, index);
+std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const Tables& tables) {
+  return std::make_unique<WordPiece>(recipe, tables);
 }
 
 }  // namespace tenon::text

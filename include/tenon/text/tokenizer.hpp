@@ -38,6 +38,12 @@ struct DecodeOptions {
   bool skip_special = true;  ///< control tokens leave nothing behind
 };
 
+/// What Tokenizer::tables() gave, for the next tokenizer of the same vocabulary.
+struct TokenizerTables {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;  ///< the bytes are valid as long as it
+};
+
 /// Turns text into token ids and back. Immutable and safe to share between threads; copies are
 /// cheap and share everything.
 ///
@@ -50,7 +56,11 @@ class Tokenizer {
   ///
   /// Errors: bad_tokenizer (empty or uneven tables, a text twice, ids out of range, add_bos without
   /// a bos token, merges of unknown tokens), unsupported (an unknown pre-tokenizer).
-  explicit Tokenizer(Vocabulary vocabulary);
+  ///
+  /// `kept` spares it the indexing: tables that tables() gave for a vocabulary with the same
+  /// tokens, types and merges are used where they lie. Others, of another version or not aligned to
+  /// 8 bytes, are passed over. Bytes that have changed since may give other ids, nothing worse.
+  explicit Tokenizer(Vocabulary vocabulary, TokenizerTables kept = {});
 
   /// Reads a Hugging Face tokenizer.json. Its truncation and padding settings are left to callers.
   ///
@@ -79,6 +89,12 @@ class Tokenizer {
 
   /// The id of a vocabulary spelling.
   std::optional<std::int32_t> find(std::string_view token) const;
+
+  /// The tables that the tokenizer looks tokens and merges up in, to be kept: 16 to 32 bytes per
+  /// token, 32 to 64 per merge.
+  std::vector<std::byte> tables() const;
+  /// Whether it was given tables that it uses.
+  bool uses_kept_tables() const noexcept;
 
   std::size_t vocab_size() const noexcept;
   TokenizerModel model() const noexcept;

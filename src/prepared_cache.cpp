@@ -85,17 +85,20 @@ std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Mak
   return entry;
 }
 
-std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key,
-                                                        std::size_t size_bytes) const {
+std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key) const {
   if (!kept_) return std::nullopt;
   const std::scoped_lock lock(kept_->mutex);
   const std::string section = section_of(key);
-  std::optional<Bytes> found;
   if (const auto fresh = kept_->fresh.find(section); fresh != kept_->fresh.end()) {
-    found = fresh->second;
-  } else if (const auto bytes = kept_->find(section)) {
-    found = Bytes{*bytes, kept_->file->keeper()};
+    return fresh->second;
   }
+  if (const auto bytes = kept_->find(section)) return Bytes{*bytes, kept_->file->keeper()};
+  return std::nullopt;
+}
+
+std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key,
+                                                        std::size_t size_bytes) const {
+  auto found = kept(key);
   return found && found->bytes.size() == size_bytes ? found : std::nullopt;
 }
 

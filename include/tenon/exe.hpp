@@ -100,15 +100,15 @@ class Exe {
   Exe(Model model, const Shapes& shapes, CompileOptions options)
       : state_(std::make_shared<State>(std::move(model), shapes, std::move(options))) {}
 
-  /// Gives the weights; cheap but for the packing that backends do once per weight. With `kept`,
-  /// once per file: see PreparedCache.
-  BoundExe<Forward> bind(const Bufferized<Model>& weights,
-                         std::optional<PreparedFile> kept = {}) const {
+  /// Gives the weights; cheap but for the packing that backends do once per weight. With a cache
+  /// that has a file (io::prepared_file), once per file.
+  BoundExe<Forward> bind(
+      const Bufferized<Model>& weights,
+      std::shared_ptr<PreparedCache> prepared = std::make_shared<PreparedCache>()) const {
     std::map<std::string, Buffer> named;
     collect(state_->model, weights, named);
     return BoundExe<Forward>(
-        state_, kept ? std::make_shared<const WeightSet>(std::move(named), *std::move(kept))
-                     : std::make_shared<const WeightSet>(std::move(named)));
+        state_, std::make_shared<const WeightSet>(std::move(named), std::move(prepared)));
   }
 
   /// The weights of another forward of the same model, packed once for both.

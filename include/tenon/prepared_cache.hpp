@@ -12,15 +12,15 @@
 
 namespace tenon {
 
-/// A file that keeps what backends make of weights, for the next process to map.
+/// A file that keeps what is made of a model when it is loaded, for the next process to map.
 struct PreparedFile {
   std::filesystem::path path;  ///< written when there is something to keep; its folder exists
   std::string weights;         ///< of which weights; a file that says otherwise is made anew
 };
 
 /// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
-/// binding: asked for twice under one key, made once. With a file, bytes that a backend gives to
-/// keep() are found again by the next process. Thread-safe.
+/// binding: asked for twice under one key, made once. With a file, bytes that a backend, or who
+/// loads the model, gives to keep() are found again by the next process. Thread-safe.
 class PreparedCache {
  public:
   using Make = std::function<std::shared_ptr<const void>()>;
@@ -39,9 +39,13 @@ class PreparedCache {
 
   std::shared_ptr<const void> get(const std::string& key, const Make& make);
 
+  /// Whether there is a file to keep bytes in.
+  bool has_file() const noexcept { return kept_ != nullptr; }
+
   /// What keep() was given under `key`, in this process or an earlier one: mapped pages of the file
-  /// from a multiple of 64 on, checked against their checksum. Nothing where there is none of this
-  /// size. A key names all that the bytes depend on, the version of their layout too.
+  /// from a multiple of 64 on, checked against their checksum. Nothing where there is none, or none
+  /// of this size. A key names all that the bytes depend on, the version of their layout too.
+  std::optional<Bytes> kept(const std::string& key) const;
   std::optional<Bytes> kept(const std::string& key, std::size_t size_bytes) const;
   /// Has the bytes written by the next save(). Without a file, or under a key of more than 255
   /// characters or others than printable ASCII, they are not kept.

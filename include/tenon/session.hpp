@@ -23,19 +23,21 @@ namespace tenon {
 /// backend has packed a weight, the original bytes are no longer read.
 class WeightSet {
  public:
-  explicit WeightSet(std::map<std::string, Buffer> weights) : weights_(std::move(weights)) {}
-  /// As above; what backends pack is found in `kept`, and written there when a plan is bound.
-  WeightSet(std::map<std::string, Buffer> weights, PreparedFile kept)
-      : weights_(std::move(weights)), prepared_(std::move(kept)) {}
+  explicit WeightSet(std::map<std::string, Buffer> weights)
+      : WeightSet(std::move(weights), std::make_shared<PreparedCache>()) {}
+  /// As above; what backends pack is found in `prepared`, and its file is written when a plan is
+  /// bound.
+  WeightSet(std::map<std::string, Buffer> weights, std::shared_ptr<PreparedCache> prepared)
+      : weights_(std::move(weights)), prepared_(std::move(prepared)) {}
 
   /// Null when there is none.
   const Buffer* find(const std::string& name) const noexcept;
   const std::map<std::string, Buffer>& all() const noexcept { return weights_; }
-  PreparedCache& prepared() const noexcept { return prepared_; }
+  PreparedCache& prepared() const noexcept { return *prepared_; }
 
  private:
   std::map<std::string, Buffer> weights_;
-  mutable PreparedCache prepared_;
+  std::shared_ptr<PreparedCache> prepared_;
 };
 
 struct SessionOptions {

@@ -10,6 +10,7 @@
 #include <tenon/text/stream_decoder.hpp>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,16 +40,18 @@ struct LanguageModel::Impl {
       : file(std::move(opened)),
         options(chosen),
         config(DecoderConfig::from(file)),
-        decoder(Decoder<>::init(file.view(), config)),
-        tokenizer(load_tokenizer(file)) {
+        decoder(Decoder<>::init(file.view(), config)) {
     if (options.context == 0) options.context = std::min(config.context_length, default_context);
     if (options.context < 1 || options.chunk < 1) {
       throw Error(Errc::bad_argument, "LanguageModel", "context and chunk must be positive");
     }
     check_cache();
-    if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocabulary) {
+  }
+
+  void check_tokenizer() const {
+    if (static_cast<std::int64_t>(tokenizer->vocab_size()) > config.vocabulary) {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
-                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(),
+                  fmt::format("{} tokens, but embeddings for {}", tokenizer->vocab_size(),
                               config.vocabulary));
     }
   }
@@ -83,7 +86,7 @@ struct LanguageModel::Impl {
   LanguageModelOptions options;
   DecoderConfig config;
   Decoder<> decoder;
-  text::Tokenizer tokenizer;
+  std::optional<text::Tokenizer> tokenizer;
   std::vector<BackendPtr> backends;
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
@@ -147,13 +150,18 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     auto impl = std::make_shared<Impl>(io::open(path), options);
     impl->backends = {make_backend("cpu", options.backend),
                       make_backend("reference", options.backend)};
+    const auto prepared =
+        options.packed_folder.empty()
+            ? std::make_shared<PreparedCache>()
+            : std::make_shared<PreparedCache>(io::prepared_file(options.packed_folder, impl->file));
+    auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
+      return load_tokenizer(file, *prepared);
+    });
     auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
     impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
-    std::optional<PreparedFile> kept;
-    if (!options.packed_folder.empty()) {
-      kept = io::prepared_file(options.packed_folder, impl->file);
-    }
-    impl->bound.emplace(impl->next->bind(loading.get(), std::move(kept)));
+    impl->bound.emplace(impl->next->bind(loading.get(), prepared));
+    impl->tokenizer.emplace(tokenizer.get());
+    impl->check_tokenizer();
     // Headers and vocabularies have been read.
     for (const auto& shard : impl->file.shards()) {
       shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
@@ -164,7 +172,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
 }
 
 const DecoderConfig& LanguageModel::config() const noexcept { return impl_->config; }
-const text::Tokenizer& LanguageModel::tokenizer() const noexcept { return impl_->tokenizer; }
+const text::Tokenizer& LanguageModel::tokenizer() const noexcept { return *impl_->tokenizer; }
 const io::File& LanguageModel::file() const noexcept { return impl_->file; }
 std::int64_t LanguageModel::context() const noexcept { return impl_->options.context; }
 std::chrono::nanoseconds LanguageModel::load_time() const noexcept { return impl_->load_time; }
@@ -172,7 +180,7 @@ const Program& LanguageModel::program() const { return impl_->next->program(); }
 PlanReport LanguageModel::plan() const { return impl_->next->report(); }
 
 std::optional<text::ChatFormat> LanguageModel::chat_format() const {
-  return load_chat_format(impl_->file, impl_->tokenizer);
+  return load_chat_format(impl_->file, *impl_->tokenizer);
 }
 
 Conversation LanguageModel::conversation() const {

@@ -32,6 +32,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   if (metadata.contains(key("scores")))
     vocabulary.scores = metadata.get<std::vector<float>>(key("scores"));
   if (metadata.contains(key("token_type"))) {
+    vocabulary.types.reserve(tokens.size());
     for (const std::int32_t type : metadata.get<std::vector<std::int32_t>>(key("token_type"))) {
       if (type < 1 || type > 6) {
         throw Error(Errc::bad_tokenizer, file.path().filename().string(),
@@ -63,16 +64,35 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   return vocabulary;
 }
 
+/// The tables say themselves which layout they have and of which vocabulary they are.
+text::Tokenizer tokenizer_of(const io::File& file, PreparedCache& prepared) {
+  constexpr const char* tables = "tokenizer tables";
+  const auto kept = prepared.kept(tables);
+  text::Tokenizer tokenizer(
+      vocabulary_of(file),
+      kept ? text::TokenizerTables{kept->bytes, kept->owner} : text::TokenizerTables{});
+  if (!tokenizer.uses_kept_tables() && prepared.has_file()) {
+    const auto made = std::make_shared<const std::vector<std::byte>>(tokenizer.tables());
+    prepared.keep(tables, {*made, made});
+  }
+  return tokenizer;
+}
+
 }  // namespace
 
 text::Tokenizer load_tokenizer(const io::File& file) {
+  PreparedCache none;
+  return load_tokenizer(file, none);
+}
+
+text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared) {
   if (file.format() != io::Format::gguf) {
     if (const auto json = file.sibling("tokenizer.json")) return text::Tokenizer::from_json(*json);
     throw Error(Errc::not_found, file.path().filename().string(),
                 "no tokenizer.json beside the model");
   }
   try {
-    return text::Tokenizer(vocabulary_of(file));
+    return tokenizer_of(file, prepared);
   } catch (const Error& error) {
     if (error.where() != "tokenizer") throw;
     // The tokenizer knows no files: say which one it is about.

@@ -71,6 +71,9 @@ TEST_CASE("prepared cache: what was kept is mapped by the next") {
     outlives = cache.kept("up", 9);
     CHECK_FALSE(cache.kept("up", 8));
     CHECK_FALSE(cache.kept("down", 9));
+    CHECK(text(cache.kept("up")) == "packed up");
+    CHECK_FALSE(cache.kept("down"));
+    CHECK(cache.has_file());
     cache.keep("down", owned("packed down"));
     cache.save();
   }
@@ -99,6 +102,7 @@ TEST_CASE("prepared cache: without a file nothing is kept") {
   cache.keep("up", owned("packed up"));
   cache.save();
   CHECK_FALSE(cache.kept("up", 9));
+  CHECK_FALSE(cache.has_file());
 }
 
 TEST_CASE("prepared cache: a file of other weights is made anew") {

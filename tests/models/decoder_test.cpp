@@ -5,6 +5,8 @@
 
 #include <tenon/error.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/vocabulary.hpp>
+#include <tenon/snapshot.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -149,6 +151,51 @@ TEST_CASE("decoder: packed weights that were kept give the same logits") {
     options.packed_folder.clear();
     CHECK(logits() == other);
   }
+}
+
+TEST_CASE("decoder: a second start takes the tokenizer's tables from the packed file") {
+  const TempFolder folder;
+  const auto file = folder / "model.gguf";
+  std::filesystem::copy("tests/models/data/tiny_llama.gguf", file);
+  models::LanguageModelOptions options;
+  options.context = 64;
+  options.backend.threads = 1;
+  options.packed_folder = folder / "packed";
+  // Whether a start uses what was kept; it keeps what it had to make.
+  const auto start = [&] {
+    const auto model = models::LanguageModel::load(file, options);
+    const auto anew = models::load_tokenizer(io::open(file));
+    for (const char* text : {"abc", "Hello, world", "<s> \xC5\x81\xFF 123", ""}) {
+      CHECK(model.tokenizer().encode(text) == anew.encode(text));
+    }
+    model.conversation().read(tiny_tokens());
+    return model.tokenizer().uses_kept_tables();
+  };
+  CHECK_FALSE(start());
+  CHECK(start());
+
+  for (std::uint64_t eighth = 0; eighth < 8; ++eighth) {
+    const auto packed = std::filesystem::directory_iterator(options.packed_folder)->path();
+    const Snapshot::Section section = *Snapshot::open(packed).find("of tokenizer tables");
+    std::string bytes = read_bytes(packed);
+    char& damaged = bytes[section.offset + section.size_bytes * eighth / 8];
+    damaged = static_cast<char>(damaged ^ 1);
+    std::ofstream(packed, std::ios::binary) << bytes;
+    CHECK_FALSE(start());
+    CHECK(start());
+  }
+
+  // The file has the same age, a token another text: tables are tied to the vocabulary itself.
+  const auto age = std::filesystem::last_write_time(file);
+  const io::File opened = io::open(file);
+  const auto* const token = reinterpret_cast<const std::byte*>(
+      opened.metadata().strings("tokenizer.ggml.tokens")[200].data());
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(token - opened.shards().front()->mapped().data())
+      .put('\x01');
+  std::filesystem::last_write_time(file, age);
+  CHECK_FALSE(start());
+  CHECK(start());
 }
 
 TEST_CASE("decoder: caches that cannot hold keys are refused") {

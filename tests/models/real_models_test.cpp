@@ -1,10 +1,12 @@
 // The published models against a numpy reference that read the same weights in f64, on more than
 // 500 positions each; and against llama.cpp's distance from that reference, recorded once.
+#include "io/temp_folder.hpp"
 #include "logits.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/vocabulary.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -108,6 +110,37 @@ TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast near it") {
 
 TEST_CASE("Gemma 3 270M: exact within 1e-3 of the reference, fast near it") {
   check("gemma3", "gemma-3-270m-q4_k_m.gguf");
+}
+
+TEST_CASE("the published models' tokenizers give the same ids with tables that were kept") {
+  const TempFolder folder;
+  std::ifstream in("tests/text/data/strings.txt");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  REQUIRE(lines.size() >= 200);
+  for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
+    INFO(name);
+    const io::File file = io::open(model_path(name));
+    const auto anew = models::load_tokenizer(file);
+    const auto load = [&] {
+      PreparedCache prepared(io::prepared_file(folder.path(), file));
+      auto tokenizer = models::load_tokenizer(file, prepared);
+      prepared.save();
+      return tokenizer;
+    };
+    CHECK_FALSE(load().uses_kept_tables());
+    const auto kept = load();
+    REQUIRE(kept.uses_kept_tables());
+    for (const std::string& line : lines) CHECK(kept.encode(line) == anew.encode(line));
+    std::int64_t differing = 0;
+    for (std::size_t i = 0; i < anew.vocab_size(); ++i) {
+      const auto token = anew.token(static_cast<std::int32_t>(i));
+      if (kept.find(token) != anew.find(token) || kept.encode(token) != anew.encode(token)) {
+        ++differing;
+      }
+    }
+    CHECK(differing == 0);
+  }
 }
 
 namespace {

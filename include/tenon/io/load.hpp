@@ -30,8 +30,8 @@ struct LoadOptions {
   std::stop_token stop;  ///< a request ends the load with Errc::cancelled
 };
 
-/// Where Exe::bind keeps what backends make of a model's weights: a file in `folder`, named after
-/// the model, that says which path, sizes and times of writing the model's files have. For
+/// Where a PreparedCache keeps what is made of a model's files: a file in `folder`, named after the
+/// model, that says which path, sizes and times of writing the model's files have. For
 /// weights as these files hold them: who changes values says so in PreparedFile::weights. Makes the
 /// folder. Errc::io_error when that is impossible.
 PreparedFile prepared_file(const std::filesystem::path& folder, const File& model);

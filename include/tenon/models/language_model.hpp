@@ -30,8 +30,8 @@ struct LanguageModelOptions {
   std::optional<DType> cache{};
   BackendOptions backend{};  ///< threads, precision
   io::LoadOptions load{};
-  /// A folder where packed weights are kept, for the next process to map instead of packing: as
-  /// large as the model's file. Empty: they are packed in memory at each start.
+  /// A folder where packed weights and the tokenizer's tables are kept, for the next process to map
+  /// instead of making them: as large as the model's file. Empty: they are made at each start.
   std::filesystem::path packed_folder{};
 };
 

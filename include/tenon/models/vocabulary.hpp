@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/io/file.hpp>
+#include <tenon/prepared_cache.hpp>
 #include <tenon/text/chat.hpp>
 #include <tenon/text/tokenizer.hpp>
 
@@ -11,6 +12,10 @@ namespace tenon::models {
 /// The tokenizer that a GGUF file carries, or the tokenizer.json beside a safetensors file.
 /// Errors: unsupported (another tokenizer model), bad_tokenizer, bad_key, bad_type.
 text::Tokenizer load_tokenizer(const io::File& file);
+
+/// The same, with the tables of a GGUF file's tokenizer as `prepared` keeps them; where it keeps
+/// none that fit, they are made, and given to it.
+text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared);
 
 /// The chat format of a GGUF file's own template; none where the file has no template. Errors:
 /// template_error when the template is of no known family: use the model with raw text then.

@@ -19,7 +19,7 @@ namespace cpu {
 #include "kernels.def"
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
-extern const Kernel merged_conv2d_kernel, merged_linear_kernel;
+extern const Kernel linear_argmax_kernel, merged_conv2d_kernel, merged_linear_kernel;
 extern const Kernel quantized_conv2d_kernel, quantized_mean_kernel;
 
 namespace {
@@ -28,10 +28,8 @@ constinit const Kernel* const kernel_list[] = {
 #define CPU_KERNEL(id, Struct) &id##_kernel,
 #include "kernels.def"
 #undef CPU_KERNEL
-    &merged_conv2d_kernel,
-    &merged_linear_kernel,
-    &quantized_conv2d_kernel,
-    &quantized_mean_kernel,
+    &linear_argmax_kernel,    &merged_conv2d_kernel,  &merged_linear_kernel,
+    &quantized_conv2d_kernel, &quantized_mean_kernel,
 };
 
 class CpuBackend final : public Backend {

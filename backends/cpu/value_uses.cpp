@@ -46,10 +46,19 @@ class Tracer {
 
   bool sees(const Operand& operand, const Operand& value) const {
     if (operand == value) return true;
+    if (reads_ == ReadAs::first_columns) return is_first_columns(operand, value);
     return reads_ == ReadAs::any_shape && operand.place == value.place &&
            operand.shape.dtype() == value.shape.dtype() &&
            operand.shape.elements() == value.shape.elements() && operand.is_contiguous() &&
            value.is_contiguous();
+  }
+
+  static bool is_first_columns(const Operand& operand, const Operand& value) {
+    const int last = value.shape.rank() - 1;
+    return last >= 0 && operand.shape.rank() == value.shape.rank() &&
+           operand.place == value.place && operand.strides == value.strides &&
+           operand.shape[last] <= value.shape[last] &&
+           operand.shape.with_dim(last, value.shape[last]) == value.shape;
   }
 
   /// Whoever reads it is not among the uses.

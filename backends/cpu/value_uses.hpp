@@ -18,14 +18,14 @@ struct WrittenValue {
   struct Use {
     std::size_t step, input;
   };
-  std::vector<Use> uses;  ///< the reads that see all of it, and nothing else
+  std::vector<Use> uses;  ///< the reads that see all of it, and nothing else (see ReadAs)
   /// Nothing but `uses` reads it: it may lie differently, or not exist.
   bool is_private = false;
 };
 
 /// Which reads see all of a value and nothing else: those in its shape, or in any shape of as many
-/// elements in their order.
-enum class ReadAs : std::uint8_t { same_shape, any_shape };
+/// elements in their order. `first_columns` are content with less: the first elements of every row.
+enum class ReadAs : std::uint8_t { same_shape, any_shape, first_columns };
 
 /// One for each of `steps`, a straight stretch: loops in it count as reading all that they touch.
 /// `leaves` are what others read afterwards (StretchEdges::writes).

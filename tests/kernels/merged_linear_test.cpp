@@ -1,5 +1,4 @@
-// Which linear layers become one step with the activation behind them, and that this changes no
-// result.
+// Which linear layers become one step with the activation or the argmax behind them.
 #include "backends/cpu/matmul/merged_linear.hpp"
 
 #include <tenon/graph.hpp>
@@ -8,6 +7,7 @@
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -18,11 +18,12 @@ namespace {
 
 using Results = std::vector<Tensor>;
 
-/// The merged steps of `make`'s results for x [4, 32] and a weight of [32, 32], loops included.
-std::size_t merged(const std::function<Results(Graph&, const Tensor& x)>& make) {
+/// The merged steps of `make`'s results for x [rows, 32] and a weight of [32, 32], loops included.
+std::size_t merged(const std::function<Results(Graph&, const Tensor& x)>& make,
+                   std::int64_t rows = 4) {
   Graph graph;
   const Graph::Recording recording(graph);
-  const Tensor x = graph.input("x", Shape({4, 32}, f32));
+  const Tensor x = graph.input("x", Shape({rows, 32}, f32));
   const Results results = make(graph, x);
   const Shape input = x.shape();
   const Lowered lowered = lower(graph.program(results), {&input, 1});
@@ -34,7 +35,8 @@ std::size_t merged(const std::function<Results(Graph&, const Tensor& x)>& make) 
         for (const Step& step : steps) {
           if (step.kind == Step::Kind::loop) {
             found += count(step.body);
-          } else if (step.op.as<MergedLinear>() != nullptr) {
+          } else if (step.op.as<MergedLinear>() != nullptr ||
+                     step.op.as<LinearArgmax>() != nullptr) {
             ++found;
           }
         }
@@ -68,6 +70,38 @@ TEST_CASE("merge_linears: a result that others read stays") {
 TEST_CASE("merge_linears: not what takes rows for its input") {
   CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
           return {softmax(layer(graph, x, "w1"), -1)};
+        }) == 0);
+}
+
+TEST_CASE("merge_linears: the argmax of rows, or of the first elements of each") {
+  const auto of_rows = [](Graph& graph, const Tensor& x) -> Results {
+    return {argmax(layer(graph, x, "w1"), 1)};
+  };
+  CHECK(merged(of_rows) == 1);
+  CHECK(merged(of_rows, LinearArgmax::most_rows) == 1);
+  CHECK(merged(of_rows, LinearArgmax::most_rows + 1) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          return {argmax(slice(layer(graph, x, "w1"), 1, 0, 27), 1, true, i64)};
+        }) == 1);
+}
+
+TEST_CASE("merge_linears: not the argmax of other elements, nor of sums that others read") {
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          return {argmax(layer(graph, x, "w1"), 0)};
+        }) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          return {argmax(slice(layer(graph, x, "w1"), 1, 1, 32), 1)};
+        }) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          return {argmax(slice(layer(graph, x, "w1"), 0, 0, 3), 1)};
+        }) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          const Tensor sums = layer(graph, x, "w1");
+          return {argmax(sums, 1), sums};
+        }) == 0);
+  CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
+          const Tensor sums = layer(graph, x, "w1");
+          return {argmax(sums, 1), argmax(slice(sums, 1, 0, 5), 1)};
         }) == 0);
 }
 

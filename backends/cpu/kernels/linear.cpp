@@ -3,12 +3,15 @@
 #include "../matmul/merged_linear.hpp"
 #include "../matmul/tiled_values.hpp"
 #include "../task.hpp"
+#include "extreme.hpp"
 
 #include <tenon/ops/linear.hpp>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tenon::cpu {
@@ -28,8 +31,9 @@ LinearShape linear_shape(const Step& step) {
 }
 
 const Linear& linear_of(const Step& step) {
-  const auto* merged = step.op.as<MergedLinear>();
-  return merged != nullptr ? merged->linear : *step.op.as<Linear>();
+  if (const auto* merged = step.op.as<MergedLinear>()) return merged->linear;
+  if (const auto* argmax = step.op.as<LinearArgmax>()) return argmax->linear;
+  return *step.op.as<Linear>();
 }
 
 Activation activation_of(const Step& step, bool exact) {
@@ -40,14 +44,16 @@ Activation activation_of(const Step& step, bool exact) {
   return {unary_rows_kernel(), is_fast ? Unary::fast_gelu : function, parameters};
 }
 
-class LinearTask final : public Task {
+/// What a step multiplies, and how: all but where results go.
+class LinearInputs {
  public:
-  LinearTask(const Step& step, Compiler& compiler)
-      : shape_(linear_shape(step)),
-        x_(step.inputs[0]),
-        weights_(step.inputs[1]),
-        y_(step.output),
-        activation_(activation_of(step, compiler.exact())) {
+  struct Prepared {
+    LinearArgs args;
+    PreparedRows rows;
+  };
+
+  LinearInputs(const Step& step, Compiler& compiler)
+      : shape_(linear_shape(step)), x_(step.inputs[0]), weights_(step.inputs[1]) {
     const Linear& op = linear_of(step);
     std::size_t next = 2;
     if (op.has_bias) bias_ = step.inputs[next++];
@@ -61,12 +67,53 @@ class LinearTask final : public Task {
     if (!compiler.exact()) {
       form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
     }
+    if (form_) compiler.prepare_rows_of(x_, *form_, shape_.rows, shape_.inputs);
+  }
+
+  const LinearShape& shape() const noexcept { return shape_; }
+  bool are_prepared() const noexcept { return form_.has_value(); }
+  /// Bytes at LinearArgs::scratch, for products with `outputs` rows of W at once.
+  std::int64_t scratch_bytes(std::int64_t outputs) const {
+    if (form_) return 0;
+    return static_cast<std::int64_t>(
+        dense_scratch_bytes({weights_.shape.dtype(), shape_.rows, outputs, shape_.inputs}, false));
+  }
+
+  void prepare(const TaskContext& context, Prepared& product) const noexcept {
+    LinearArgs& args = product.args;
+    args.weights = context.packed_weights(weights_);
     if (form_) {
-      compiler.prepare_rows_of(x_, *form_, shape_.rows, shape_.inputs);
+      std::byte* const memory =
+          is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
+      product.rows = PreparedRows(*form_, shape_.rows, shape_.inputs, memory);
+      args.prepared = &product.rows;
     } else {
-      compiler.working_memory(static_cast<std::int64_t>(dense_scratch_bytes(
-          {weights_.shape.dtype(), shape_.rows, shape_.outputs, shape_.inputs}, false)));
+      args.x = context.pointer<const float>(x_);
+      args.x_stride = x_step_;
     }
+    args.rows = shape_.rows;
+    if (bias_) args.bias = context.pointer<const float>(*bias_);
+    if (residual_) {
+      args.residual = context.pointer<const float>(*residual_);
+      args.residual_stride = shape_.outputs;
+    }
+  }
+
+ private:
+  LinearShape shape_;
+  Operand x_, weights_;
+  std::optional<Operand> bias_, residual_;
+  std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
+  std::int64_t x_step_ = 0;
+};
+
+class LinearTask final : public Task {
+ public:
+  LinearTask(const Step& step, Compiler& compiler)
+      : inputs_(step, compiler),
+        y_(step.output),
+        activation_(activation_of(step, compiler.exact())) {
+    compiler.working_memory(inputs_.scratch_bytes(inputs_.shape().outputs));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -89,7 +136,7 @@ class LinearTask final : public Task {
   /// Products of prepared rows: others have copies in this thread's working memory.
   bool join(std::unique_ptr<Task>& next) override {
     auto* const other = dynamic_cast<LinearTask*>(next.get());
-    if (other == nullptr || !form_ || !other->form_) return false;
+    if (other == nullptr || !inputs_.are_prepared() || !other->inputs_.are_prepared()) return false;
     if (1 + joined_.size() == most_joined) return false;
     joined_.emplace_back(other);
     static_cast<void>(next.release());
@@ -99,49 +146,104 @@ class LinearTask final : public Task {
  private:
   static constexpr std::size_t most_joined = 4;
 
-  struct Product {
-    LinearArgs args;
-    PreparedRows rows, y_tiles;
+  struct Product : LinearInputs::Prepared {
+    PreparedRows y_tiles;
     RowCopy copy;
   };
 
   void prepare(const TaskContext& context, Product& product) const noexcept {
+    inputs_.prepare(context, product);
     LinearArgs& args = product.args;
-    args.weights = context.packed_weights(weights_);
-    if (form_) {
-      std::byte* const memory =
-          is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
-      product.rows = PreparedRows(*form_, shape_.rows, shape_.inputs, memory);
-      args.prepared = &product.rows;
-    } else {
-      args.x = context.pointer<const float>(x_);
-      args.x_stride = x_step_;
-      args.scratch = context.working_memory();
-      args.copy = &product.copy;
-    }
-    args.rows = shape_.rows;
+    args.scratch = context.working_memory();
+    args.copy = &product.copy;
     args.activation = activation_;
     if (is_tiled(y_)) {
       product.y_tiles = tiles_of(y_, context.pointer<std::byte>(y_));
       args.y_tiles = &product.y_tiles;
     } else {
       args.y = context.pointer<float>(y_);
-      args.y_stride = shape_.outputs;
-    }
-    if (bias_) args.bias = context.pointer<const float>(*bias_);
-    if (residual_) {
-      args.residual = context.pointer<const float>(*residual_);
-      args.residual_stride = shape_.outputs;
+      args.y_stride = inputs_.shape().outputs;
     }
   }
 
-  LinearShape shape_;
-  Operand x_, weights_, y_;
+  LinearInputs inputs_;
+  Operand y_;
   Activation activation_;
-  std::optional<Operand> bias_, residual_;
-  std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
-  std::int64_t x_step_ = 0;
   std::vector<std::unique_ptr<LinearTask>> joined_;  // whose work is shared with this one's
+};
+
+/// Each thread keeps the best of what it computes; who is done last looks at the best of all.
+class LinearArgmaxTask final : public Task {
+  using Best = Extreme<float, true>;
+
+ public:
+  LinearArgmaxTask(const Step& step, Compiler& compiler)
+      : inputs_(step, compiler), y_(step.output), columns_(step.op.as<LinearArgmax>()->columns) {
+    const std::int64_t rows = inputs_.shape().rows;
+    at_once_ = std::min(most_at_once, most_sums / std::max<std::int64_t>(rows, 1)) / unit * unit;
+    sums_bytes_ = rows * at_once_ * static_cast<std::int64_t>(sizeof(float));
+    compiler.working_memory(sums_bytes_ + inputs_.scratch_bytes(at_once_));
+    found_ = compiler.scratch(compiler.threads() * rows * static_cast<std::int64_t>(sizeof(Best)));
+    finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    LinearInputs::Prepared product;
+    inputs_.prepare(context, product);
+    product.args.y = reinterpret_cast<float*>(context.working_memory());
+    product.args.y_stride = at_once_;
+    product.args.scratch = context.working_memory() + sums_bytes_;
+    std::array<Best, LinearArgmax::most_rows> best;
+    context.worker.share(
+        (columns_ + unit - 1) / unit, 1, [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t last = std::min(end * unit, columns_);
+          for (std::int64_t column = begin * unit; column < last; column += at_once_) {
+            look_at(product.args, {column, std::min(column + at_once_, last)}, best.data());
+          }
+        });
+    const std::int64_t rows = inputs_.shape().rows;
+    auto* const found = reinterpret_cast<Best*>(context.scratch(found_));
+    std::copy_n(best.begin(), rows, found + context.worker.thread * rows);
+    const std::atomic_ref finished(*reinterpret_cast<std::int32_t*>(context.zeroed(finished_)));
+    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < context.worker.threads) return;
+    finished.store(0, std::memory_order_relaxed);  // for the next run in a loop
+    write_best(found, context.worker.threads, context.pointer<std::byte>(y_));
+  }
+
+ private:
+  static constexpr std::int64_t unit = 2 * panel_rows;  // as many as tiles take
+  static constexpr std::int64_t most_at_once = 1024;
+  static constexpr std::int64_t most_sums = 8192;  // floats, which stay in level-one cache
+  static_assert(most_sums / LinearArgmax::most_rows >= unit);
+
+  /// Computes some columns of all rows and adds them to each row's best.
+  static void look_at(LinearArgs args, Range columns, Best* best) noexcept {
+    const PackedWeights weights = args.weights->rows(columns.begin, columns.end);
+    args.weights = &weights;
+    if (args.bias != nullptr) args.bias += columns.begin;
+    if (args.residual != nullptr) args.residual += columns.begin;
+    linear_range(args, 0, linear_items(args));
+    for (std::int64_t row = 0; row < args.rows; ++row) {
+      best[row].add(args.y + row * args.y_stride, columns.begin, columns.end - columns.begin);
+    }
+  }
+
+  /// `found`: every row's best, thread after thread.
+  void write_best(const Best* found, int threads, std::byte* y) const noexcept {
+    const std::int64_t rows = inputs_.shape().rows;
+    const DType dtype = y_.shape.dtype();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      Best best;
+      for (int thread = 0; thread < threads; ++thread) best.add(found[thread * rows + row]);
+      store_int64(dtype, y + row * block_bytes(dtype), best.index());
+    }
+  }
+
+  LinearInputs inputs_;
+  Operand y_;
+  std::int64_t columns_;
+  std::int64_t at_once_ = 0;  // columns
+  std::int64_t sums_bytes_ = 0, found_ = 0, finished_ = 0;
 };
 
 std::optional<std::string> refuses(const Step& step) {
@@ -172,14 +274,17 @@ bool writes_tiles(const Step& step, std::int64_t row_size) {
          PreparedRows::form_for(step.inputs[1].shape.dtype(), rows, inputs) == RowForm::bf16;
 }
 
+template <class Made>
 std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
-  return std::make_unique<LinearTask>(step, compiler);
+  return std::make_unique<Made>(step, compiler);
 }
 
 }  // namespace
 
-extern const Kernel linear_kernel, merged_linear_kernel;
-constinit const Kernel linear_kernel{op_def<Linear>, refuses, make, writes_tiles};
-constinit const Kernel merged_linear_kernel{op_def<MergedLinear>, refuses, make, writes_tiles};
+extern const Kernel linear_kernel, merged_linear_kernel, linear_argmax_kernel;
+constinit const Kernel linear_kernel{op_def<Linear>, refuses, make<LinearTask>, writes_tiles};
+constinit const Kernel merged_linear_kernel{op_def<MergedLinear>, refuses, make<LinearTask>,
+                                            writes_tiles};
+constinit const Kernel linear_argmax_kernel{op_def<LinearArgmax>, refuses, make<LinearArgmaxTask>};
 
 }  // namespace tenon::cpu

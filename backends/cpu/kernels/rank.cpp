@@ -1,6 +1,7 @@
 // Where along an axis the extreme elements stand, and running sums.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/top_row.hpp"
+#include "extreme.hpp"
 #include "lanes.hpp"
 
 #include <tenon/ops/arg_reduce.hpp>
@@ -18,38 +19,6 @@
 namespace tenon::cpu {
 namespace {
 
-/// The best element so far and where it stands; a NaN beats all.
-template <class T>
-struct Best {
-  T value{};
-  std::int64_t index = -1;
-};
-
-template <bool greatest, class T>
-void look(const T* x, std::int64_t first, std::int64_t count, Best<T>& best) noexcept {
-  if constexpr (std::is_same_v<T, float>) {
-    // The block's extreme by vectors; only a block that wins is searched.
-    const float extreme = fold_row(greatest ? Fold::max : Fold::min, x, count);
-    const bool wins =
-        best.index < 0 ||
-        (best.value == best.value &&
-         (extreme != extreme || (greatest ? extreme > best.value : extreme < best.value)));
-    if (!wins) return;
-    const auto* found = extreme == extreme
-                            ? std::find(x, x + count, extreme)
-                            : std::find_if(x, x + count, [](float v) { return v != v; });
-    best = {extreme, first + (found - x)};
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const T v = x[i];
-      const bool wins =
-          best.index < 0 ||
-          (best.value == best.value && (v != v || (greatest ? v > best.value : v < best.value)));
-      if (wins) best = {v, first + i};
-    }
-  }
-}
-
 template <bool greatest, class T>
 class ArgTask final : public Task {
  public:
@@ -61,13 +30,13 @@ class ArgTask final : public Task {
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
-      Best<T> best;
+      Extreme<T, greatest> best;
       BlockBuffer buffer;
       for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
         const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        look<greatest>(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count, best);
+        best.add(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count);
       }
-      store_int64(dtype, y + lane * block_bytes(dtype), best.index);
+      store_int64(dtype, y + lane * block_bytes(dtype), best.index());
     }
   }
 

@@ -1,17 +1,26 @@
 #include "merged_linear.hpp"
 
+#include "../task.hpp"
 #include "../touch.hpp"
 #include "../value_uses.hpp"
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 namespace tenon {
 
 TENON_DEFINE_OP(merged_linear, MergedLinear);
+TENON_DEFINE_OP(linear_argmax, LinearArgmax);
 
 Shape MergedLinear::infer(std::span<const Shape> in) const { return linear.infer(in); }
+
+Shape LinearArgmax::infer(std::span<const Shape> in) const {
+  const Shape sums = linear.infer(in);
+  const Shape looked_at = sums.with_dim(sums.rank() - 1, columns);
+  return argmax.infer({&looked_at, 1});
+}
 
 namespace cpu {
 namespace {
@@ -23,21 +32,42 @@ bool overwrites_input(const Step& linear, const Operand& output) {
   });
 }
 
+/// The layer and the activation `next` in one, if that is what it is.
+std::optional<OpInstance> with_activation(const Step& step, const Linear& linear,
+                                          const Step& next) {
+  const std::optional<UnaryCall> activation = unary_of(next);
+  const bool fits = activation && next.inputs[0] == step.output &&
+                    next.output.shape == step.output.shape &&
+                    next.output.shape.dtype() == DType::f32 && next.output.is_contiguous() &&
+                    !overwrites_input(step, next.output);
+  if (!fits) return std::nullopt;
+  return OpInstance(MergedLinear{linear, *activation});
+}
+
+/// The same for an argmax along rows. Its result is written when all else is done, so that it may
+/// lie where an input does.
+std::optional<OpInstance> with_argmax(const Step& step, const Linear& linear, const Step& next) {
+  const auto* argmax = next.kind == Step::Kind::op ? next.op.as<Argmax>() : nullptr;
+  const Shape& sums = step.output.shape;
+  const bool fits = argmax != nullptr && argmax->axis == sums.rank() - 1 &&
+                    row_count(sums) <= LinearArgmax::most_rows && next.output.is_contiguous();
+  if (!fits) return std::nullopt;
+  return OpInstance(LinearArgmax{linear, *argmax, row_size(next.inputs[0].shape)});
+}
+
 void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
-  const std::vector<WrittenValue> values = trace_values(steps, leaves);
+  const std::vector<WrittenValue> values = trace_values(steps, leaves, ReadAs::first_columns);
   std::vector<bool> gone(steps.size(), false);
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
     const auto* linear = steps[i].kind == Step::Kind::op ? steps[i].op.as<Linear>() : nullptr;
     const WrittenValue& value = values[i];
     if (linear == nullptr || !value.is_private || value.uses.size() != 1) continue;
     Step& next = steps[i + 1];
-    const std::optional<UnaryCall> activation = unary_of(next);
-    const bool fits = activation && value.uses[0].step == i + 1 &&
-                      next.output.shape == steps[i].output.shape &&
-                      next.output.shape.dtype() == DType::f32 && next.output.is_contiguous() &&
-                      !overwrites_input(steps[i], next.output);
-    if (!fits) continue;
-    next.op = OpInstance(MergedLinear{*linear, *activation});
+    if (value.uses[0].step != i + 1) continue;
+    std::optional<OpInstance> merged = with_activation(steps[i], *linear, next);
+    if (!merged) merged = with_argmax(steps[i], *linear, next);
+    if (!merged) continue;
+    next.op = *std::move(merged);
     next.inputs = std::move(steps[i].inputs);
     gone[i] = true;
   }

@@ -88,6 +88,17 @@ PackedWeights PackedWeights::borrow(DType dtype, std::int64_t outputs, std::int6
   return result;
 }
 
+PackedWeights PackedWeights::rows(std::int64_t first, std::int64_t last) const noexcept {
+  PackedWeights result;
+  result.bytes_ = panel(first / panel_rows);
+  result.panel_bytes_ = panel_bytes_;
+  result.outputs_ = last - first;
+  result.inputs_ = inputs_;
+  result.dtype_ = dtype_;
+  result.size_ = static_cast<std::size_t>(result.panels()) * panel_bytes_;
+  return result;
+}
+
 bool PackedWeights::is_packable(DType dtype) noexcept {
   return is_plain(dtype) || block_format(dtype).low_bits != 0;
 }

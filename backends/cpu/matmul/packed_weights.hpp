@@ -41,6 +41,9 @@ class PackedWeights {
                               std::span<const std::byte> bytes,
                               std::shared_ptr<const void> owner = nullptr);
 
+  /// W[first, last) alone, `first` a multiple of panel_rows: of these bytes, which must outlive it.
+  PackedWeights rows(std::int64_t first, std::int64_t last) const noexcept;
+
   static bool is_packable(DType dtype) noexcept;
   static std::size_t packed_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs);
 

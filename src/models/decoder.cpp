@@ -124,6 +124,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.rope = rope_of(values, config);
   config.local_rope = config.rope;
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
+  config.tokens = config.vocabulary;
   if (arch == "gemma3") {
     config.activation = "gelu_tanh";
     config.embedding_scale = std::sqrt(static_cast<double>(config.width));

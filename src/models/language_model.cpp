@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <future>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,7 +34,6 @@ Buffer ids_buffer(std::span<const std::int32_t> tokens) {
 }  // namespace
 
 using NextExe = Exe<&Decoder<>::next>;
-using AllExe = Exe<&Decoder<>::all>;
 
 struct LanguageModel::Impl {
   Impl(io::File opened, const LanguageModelOptions& chosen)
@@ -48,12 +48,14 @@ struct LanguageModel::Impl {
     check_cache();
   }
 
-  void check_tokenizer() const {
-    if (static_cast<std::int64_t>(tokenizer->vocab_size()) > config.vocabulary) {
+  void set_tokenizer(text::Tokenizer made) {
+    const auto tokens = static_cast<std::int64_t>(made.vocab_size());
+    if (tokens > config.vocabulary) {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
-                  fmt::format("{} tokens, but embeddings for {}", tokenizer->vocab_size(),
-                              config.vocabulary));
+                  fmt::format("{} tokens, but embeddings for {}", tokens, config.vocabulary));
     }
+    config.tokens = decoder.config.tokens = tokens;
+    tokenizer.emplace(std::move(made));
   }
 
   void check_cache() const {
@@ -76,6 +78,18 @@ struct LanguageModel::Impl {
     return cache_shape(config, options.context,
                        options.cache.value_or(options.backend.exact ? f32 : f16));
   }
+  /// Another forward on the same weights, packed once for all.
+  template <auto Forward>
+  BoundExe<Forward> compiled(std::int64_t tokens) const {
+    const Exe<Forward> exe(decoder, shapes(tokens), compile_options());
+    return exe.bind(bound->shared_weights());
+  }
+  /// For a conversation that first reads so many tokens.
+  BoundExe<&Decoder<>::most_likely> most_likely(std::int64_t tokens) {
+    const std::scoped_lock lock(mutex);
+    if (!likeliest) likeliest.emplace(compiled<&Decoder<>::most_likely>(tokens));
+    return likeliest->fork();
+  }
   CompileOptions compile_options() const {
     CompileOptions result;
     result.backends = backends;
@@ -90,13 +104,17 @@ struct LanguageModel::Impl {
   std::vector<BackendPtr> backends;
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
+  std::mutex mutex;
+  std::optional<BoundExe<&Decoder<>::most_likely>> likeliest;  // once a conversation asked for it
   std::chrono::nanoseconds load_time{};
 };
 
 struct Conversation::Impl {
   std::shared_ptr<LanguageModel::Impl> model;
   BoundExe<&Decoder<>::next> next;
+  // Made when they are first asked for.
   std::optional<BoundExe<&Decoder<>::all>> all;
+  std::optional<BoundExe<&Decoder<>::most_likely>> most_likely;
   nn::KvCache<Buffer> cache;
   std::int64_t position = 0;
   HostBuffer logits;
@@ -128,8 +146,9 @@ struct Conversation::Impl {
   }
   std::int64_t capacity() const { return model->options.context; }
 
+  /// What reading `tokens` gives.
   template <class Bound>
-  HostBuffer step(Bound& exe, std::span<const std::int32_t> tokens) {
+  auto step(Bound& exe, std::span<const std::int32_t> tokens) {
     const Buffer past = HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32),
                                                      {static_cast<std::int32_t>(position)})
                             .to_device(cpu_device());
@@ -137,7 +156,15 @@ struct Conversation::Impl {
     cache = std::move(state.cache);
     position += static_cast<std::int64_t>(tokens.size());
     settle_cache();
-    return state.logits.to_host();
+    return state;
+  }
+
+  /// The same in chunks: what reading the last of them gives.
+  template <class Bound>
+  auto steps(Bound& exe, std::span<const std::int32_t> tokens) {
+    const auto chunk = static_cast<std::size_t>(model->options.chunk);
+    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) step(exe, tokens.first(chunk));
+    return step(exe, tokens);
   }
 };
 
@@ -160,8 +187,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
     impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
     impl->bound.emplace(impl->next->bind(loading.get(), prepared));
-    impl->tokenizer.emplace(tokenizer.get());
-    impl->check_tokenizer();
+    impl->set_tokenizer(tokenizer.get());
     // Headers and vocabularies have been read.
     for (const auto& shard : impl->file.shards()) {
       shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
@@ -192,6 +218,7 @@ Conversation LanguageModel::conversation() const {
         impl_,
         impl_->bound->fork(),
         std::nullopt,
+        std::nullopt,
         {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)},
         0,
         {}}));
@@ -201,13 +228,24 @@ Conversation LanguageModel::conversation() const {
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {
   return with_memory_errors("Conversation::read", [&] {
     impl_->check(tokens);
-    const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
-    while (!tokens.empty()) {
-      const auto piece = tokens.first(std::min(chunk, tokens.size()));
-      impl_->logits = impl_->step(impl_->next, piece);
-      tokens = tokens.subspan(piece.size());
-    }
+    impl_->logits = impl_->steps(impl_->next, tokens).logits.to_host();
     return impl_->logits.values<float>();
+  });
+}
+
+std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> tokens) {
+  return with_memory_errors("Conversation::read_to_likeliest", [&] {
+    impl_->check(tokens);
+    if (!impl_->most_likely) {
+      const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
+      impl_->most_likely.emplace(
+          impl_->model->most_likely(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
+    }
+    const auto choice = impl_->steps(*impl_->most_likely, tokens);
+    if (choice.is_nan.to_host().template values<bool>()[0]) {
+      throw Error(Errc::bad_input, "Conversation", "no logit is a number");
+    }
+    return choice.token.to_host().template values<std::int32_t>()[0];
   });
 }
 
@@ -219,15 +257,12 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
     const std::int64_t rows = std::clamp<std::int64_t>(
         all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
     if (!impl_->all) {
-      const AllExe exe(
-          model.decoder,
-          model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))),
-          model.compile_options());
-      impl_->all.emplace(exe.bind(model.bound->shared_weights()));
+      impl_->all.emplace(model.compiled<&Decoder<>::all>(
+          std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))));
     }
     while (!tokens.empty()) {
       const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
-      const HostBuffer logits = impl_->step(*impl_->all, piece);
+      const HostBuffer logits = impl_->step(*impl_->all, piece).logits.to_host();
       take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
       tokens = tokens.subspan(piece.size());
     }
@@ -281,8 +316,15 @@ Generated generate(const LanguageModel& model, Conversation& conversation,
       result.text += text;
     };
 
+    const auto draw_after = [&](std::span<const std::int32_t> tokens) {
+      if (options.sampler.is_greedy()) return conversation.read_to_likeliest(tokens);
+      // The vocabulary may have rows for no token: only tokens can be drawn.
+      return sampler.sample(conversation.read(tokens).first(model.tokenizer().vocab_size()),
+                            history);
+    };
+
     const auto start = Clock::now();
-    std::span<const float> logits = conversation.read(prompt);
+    std::int32_t token = draw_after(prompt);
     const auto read_until = Clock::now();
     result.prefill_time = read_until - start;
     while (static_cast<std::int64_t>(result.tokens.size()) < options.max_tokens) {
@@ -290,9 +332,6 @@ Generated generate(const LanguageModel& model, Conversation& conversation,
         result.end = Generated::End::cancelled;
         break;
       }
-      // The vocabulary may have rows for no token: only tokens can be drawn.
-      const std::int32_t token =
-          sampler.sample(logits.first(model.tokenizer().vocab_size()), history);
       if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
         result.end = Generated::End::token;
         break;
@@ -305,7 +344,7 @@ Generated generate(const LanguageModel& model, Conversation& conversation,
         result.end = Generated::End::context;
         break;
       }
-      logits = conversation.read(std::span(&token, 1));
+      token = draw_after(std::span(&token, 1));
       result.decode_time = Clock::now() - read_until;
     }
     put(decoder.finish());

@@ -297,3 +297,28 @@ TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
   CHECK(a.text == streamed);
   CHECK((a.tokens.size() == 12 || a.end == models::Generated::End::token));
 }
+
+TEST_CASE("decoder: the likeliest token is the one that the sampler draws from the logits") {
+  const auto tokens = tiny_tokens();
+  for (const char* architecture : architectures) {
+    for (const bool exact : {true, false}) {
+      for (const int threads : {1, 2, 7}) {
+        INFO(architecture << ", exact " << exact << ", threads " << threads);
+        const auto model = tiny(architecture, exact, threads, 7);
+        auto by_logits = model.conversation(), by_token = model.conversation();
+        nn::Sampler sampler({});
+        const auto drawn = [&](std::span<const std::int32_t> read) {
+          return sampler.sample(by_logits.read(read).first(model.tokenizer().vocab_size()), {});
+        };
+        std::int32_t token = drawn(std::span(tokens).first(20));  // in chunks
+        CHECK(by_token.read_to_likeliest(std::span(tokens).first(20)) == token);
+        for (int i = 0; i < 40; ++i) {
+          const std::int32_t next = drawn({&token, 1});
+          CHECK(by_token.read_to_likeliest({&token, 1}) == next);
+          token = next;
+        }
+        CHECK(by_token.position() == 60);
+      }
+    }
+  }
+}

@@ -143,6 +143,25 @@ TEST_CASE("the published models' tokenizers give the same ids with tables that w
   }
 }
 
+TEST_CASE("greedy generation: the tokens that the sampler draws from the logits") {
+  for (const char* file : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
+    INFO(file);
+    const auto model = models::LanguageModel::load(model_path(file));
+    const auto prompt = model.tokenizer().encode("The history of the city begins");
+    auto by_token = model.conversation(), by_logits = model.conversation();
+    models::GenerateOptions options;
+    options.max_tokens = 48;
+    const auto generated = models::generate(model, by_token, prompt, options);
+    REQUIRE_FALSE(generated.tokens.empty());
+    nn::Sampler sampler({});
+    std::span<const float> logits = by_logits.read(prompt);
+    for (const std::int32_t token : generated.tokens) {
+      REQUIRE(token == sampler.sample(logits.first(model.tokenizer().vocab_size()), {}));
+      logits = by_logits.read({&token, 1});
+    }
+  }
+}
+
 namespace {
 
 /// The smallest cosine between an encoder's embeddings of 200 sentences and the reference's.

@@ -22,7 +22,8 @@ struct DecoderConfig {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t vocabulary = 0;
+  std::int64_t vocabulary = 0;  ///< rows of the embedding
+  std::int64_t tokens = 0;      ///< the first so many of them belong to tokens; the rest to none
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   Name activation = "silu";
@@ -69,6 +70,16 @@ struct DecoderState {
   TENON_FIELDS(logits, cache)
 };
 
+/// The same with the most likely token in place of logits: i32 [B], the lowest of equal ones; a
+/// logit that is NaN counts as the greatest. `is_nan`, bool [B]: no logit is a number, because what
+/// they are computed from is not.
+template <class T = Tensor>
+struct DecoderChoice {
+  T token, is_nan;
+  nn::KvCache<T> cache;
+  TENON_FIELDS(token, is_nan, cache)
+};
+
 template <class T = Tensor>
 struct Decoder {
   nn::Embedding<T> tokens;
@@ -87,8 +98,18 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);
-    const Tensor last = squeeze(slice(x, 1, ids.dim(1) - 1, ids.dim(1)), 1);
-    return {logits(last), updated};
+    return {logits(norm.forward(last(x))), updated};
+  }
+
+  /// The token that most likely follows the last position, one of config.tokens.
+  DecoderChoice<Tensor> most_likely(const Tensor& ids, const Tensor& past,
+                                    const nn::KvCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, updated] = hidden(ids, past, cache);
+    const Tensor normed = norm.forward(last(x));
+    const Tensor of_tokens = slice(logits(normed), -1, 0, config.tokens);
+    return {argmax(of_tokens), any(is_nan(normed), {-1}), updated};
   }
 
   /// Logits of every position: f32 [B, S, vocabulary].
@@ -97,7 +118,7 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);
-    return {logits(x), updated};
+    return {logits(norm.forward(x)), updated};
   }
 
  private:
@@ -128,10 +149,16 @@ struct Decoder {
                   });
   }
 
-  Tensor logits(const Tensor& x) const
+  /// x [B, S, width] at the last position: [B, width].
+  static Tensor last(const Tensor& x)
     requires std::same_as<T, Tensor>
   {
-    const Tensor normed = norm.forward(x);
+    return squeeze(slice(x, 1, x.dim(1) - 1, x.dim(1)), 1);
+  }
+
+  Tensor logits(const Tensor& normed) const
+    requires std::same_as<T, Tensor>
+  {
     return head ? head->forward(normed) : linear(normed, tokens.weight);
   }
 };

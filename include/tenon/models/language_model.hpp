@@ -44,6 +44,12 @@ class Conversation {
   /// as before.
   std::span<const float> read(std::span<const std::int32_t> tokens);
 
+  /// As read(), but returns the token that most likely comes next, the lowest of equal ones, of
+  /// those that the tokenizer knows; nobody stores logits. Errc::bad_input, after the tokens were
+  /// read, when the model's state is NaN, so that no logit is a number; a NaN among logits that are
+  /// numbers counts as the greatest.
+  std::int32_t read_to_likeliest(std::span<const std::int32_t> tokens);
+
   /// As read(), with the logits of every token, handed over in order in pieces of [rows,
   /// vocabulary].
   void read_all(std::span<const std::int32_t> tokens,

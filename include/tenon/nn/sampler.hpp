@@ -18,6 +18,9 @@ struct SamplerOptions {
   double repetition_penalty = 1;  ///< divides positive, multiplies negative logits of seen tokens
   std::int64_t repetition_window = 64;  ///< how many of the last tokens count as seen
   std::uint64_t seed = 0;
+
+  /// Whether the most likely token is drawn whatever came before.
+  bool is_greedy() const noexcept { return temperature == 0 && repetition_penalty == 1; }
 };
 
 /// Draws tokens; the same options and logits give the same tokens on every machine.

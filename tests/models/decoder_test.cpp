@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -320,5 +321,28 @@ TEST_CASE("decoder: the likeliest token is the one that the sampler draws from t
         CHECK(by_token.position() == 60);
       }
     }
+  }
+}
+
+TEST_CASE("decoder: a state that is NaN has no likeliest token") {
+  const TempFolder folder;
+  const auto file = folder / "nan.gguf";
+  std::filesystem::copy("tests/models/data/tiny_llama.gguf", file);
+  const auto offset =
+      static_cast<std::streamoff>(io::open(file).at("output_norm.weight").offset_bytes);
+  const float nan = std::nanf("");
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(offset)
+      .write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  for (const bool exact : {false, true}) {
+    models::LanguageModelOptions options;
+    options.context = 64;
+    options.backend = {.threads = 2, .exact = exact};
+    const auto model = models::LanguageModel::load(file, options);
+    const auto tokens = tiny_tokens();
+    auto conversation = model.conversation();
+    expect_error(Errc::bad_input, [&] { conversation.read_to_likeliest(tokens); });
+    auto other = model.conversation();
+    expect_error(Errc::bad_input, [&] { models::generate(model, other, tokens, {}); });
   }
 }

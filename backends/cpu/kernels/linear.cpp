@@ -173,6 +173,8 @@ class LinearTask final : public Task {
 };
 
 /// Each thread keeps the best of what it computes; who is done last looks at the best of all.
+/// Measured on two threads at one row: 50 to 100 us of 6.6 ms less at W [262144, 640] of q8_0 than
+/// to store all sums and let both threads search them, 3 to 7 us of 0.6 ms at [49152, 576].
 class LinearArgmaxTask final : public Task {
   using Best = Extreme<float, true>;
 

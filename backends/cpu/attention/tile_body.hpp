@@ -49,6 +49,105 @@ TENON_INLINE TileRows widen(const typename Rows::Element* base, std::int64_t row
   return {buffer, chunk};
 }
 
+/// Turns rows of as many queries as a vector has lanes into columns, as far as these fill squares:
+/// store(c, v) gets column c, whose lane i is that of row i; load(i, c) gives a vector of row i
+/// from column c on. Returns how many columns of `columns` were stored.
+template <class Load, class Store>
+TENON_INLINE std::int64_t turn(std::int64_t columns, const Load& load, const Store& store) {
+  std::int64_t c = 0;
+  for (; c + Simd::lanes <= columns; c += Simd::lanes) {
+    Simd::Float v[Simd::lanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < Simd::lanes; ++i) v[i] = load(i, c);
+    Simd::transpose(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < Simd::lanes; ++i) store(c + i, v[i]);
+  }
+  return c;
+}
+
+/// The queries of a tile, scaled; zeros in place of those that it lacks.
+TENON_INLINE void load_queries(const AttentionJob& job, std::int64_t head, std::int64_t first,
+                               std::int64_t queries, float* to) {
+  const float* const q = job.q + head * job.q_head + first * job.q_row;
+  const Simd::Float scale = set(job.scale);
+  for (std::int64_t at = 0; at < tile_queries; at += Simd::lanes) {
+    const std::int64_t turned = turn(
+        job.head_dim,
+        [&](std::int64_t i, std::int64_t d) __attribute__((always_inline)) {
+          if (at + i >= queries) return Simd::zero_float();
+          return Simd::mul(scale, Simd::load_float(q + (at + i) * job.q_row + d));
+        },
+        [&](std::int64_t d, Simd::Float v)
+            __attribute__((always_inline)) { Simd::store_float(to + d * tile_queries + at, v); });
+    for (std::int64_t i = at; i < at + Simd::lanes; ++i) {
+      for (std::int64_t d = turned; d < job.head_dim; ++d) {
+        to[d * tile_queries + i] = i < queries ? job.scale * q[i * job.q_row + d] : 0.0f;
+      }
+    }
+  }
+}
+
+/// Divides by the sums; a query that saw no key has zeros.
+TENON_INLINE void store_outputs(const AttentionJob& job, std::int64_t head, std::int64_t first,
+                                std::int64_t queries, TileScratch& s) {
+  float* const out = job.out + first * job.out_row + head * job.out_head;
+  alignas(64) float factors[tile_queries];
+  for (std::int64_t i = 0; i < tile_queries; ++i) {
+    factors[i] = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
+  }
+  const std::int64_t turned = job.value_dim / Simd::lanes * Simd::lanes;
+  for (std::int64_t at = 0; at < queries; at += Simd::lanes) {
+    const Simd::Float factor = Simd::load_float(factors + at);
+    for (std::int64_t d = 0; d < turned; d += Simd::lanes) {
+      turn(
+          Simd::lanes,
+          [&](std::int64_t i, std::int64_t) __attribute__((always_inline)) {
+            return Simd::mul(factor, Simd::load_float(s.out + (d + i) * tile_queries + at));
+          },
+          [&](std::int64_t i, Simd::Float v) __attribute__((always_inline)) {
+            if (at + i < queries) Simd::store_float(out + (at + i) * job.out_row + d, v);
+          });
+    }
+  }
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t d = turned; d < job.value_dim; ++d) {
+      out[i * job.out_row + d] = s.out[d * tile_queries + i] * factors[i];
+    }
+  }
+}
+
+/// Adds the mask of keys [keys.begin, keys.end).
+TENON_INLINE void add_mask(const AttentionJob& job, std::int64_t head, std::int64_t first_query,
+                           std::int64_t queries, KeyRange keys, float* scores) {
+  const float* const mask =
+      job.mask + head * job.mask_head + first_query * job.mask_row + keys.begin;
+  const std::int64_t count = keys.end - keys.begin;
+  const auto add = [scores](std::int64_t at, std::int64_t j, Simd::Float v)
+                       __attribute__((always_inline)) {
+                         float* const score = scores + j * tile_queries + at;
+                         Simd::store_float(score, Simd::add(Simd::load_float(score), v));
+                       };
+  for (std::int64_t at = 0; at < queries; at += Simd::lanes) {
+    if (job.mask_row == 0) {
+      for (std::int64_t j = 0; j < count; ++j) add(at, j, set(mask[j]));
+      continue;
+    }
+    const std::int64_t turned = turn(
+        count,
+        [&](std::int64_t i, std::int64_t j) __attribute__((always_inline)) {
+          if (at + i >= queries) return Simd::zero_float();
+          return Simd::load_float(mask + (at + i) * job.mask_row + j);
+        },
+        [&](std::int64_t j, Simd::Float v) __attribute__((always_inline)) { add(at, j, v); });
+    for (std::int64_t i = at; i < at + Simd::lanes && i < queries; ++i) {
+      for (std::int64_t j = turned; j < count; ++j) {
+        scores[j * tile_queries + i] += mask[i * job.mask_row + j];
+      }
+    }
+  }
+}
+
 /// Cap, additive mask and visibility.
 TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_t first_query,
                          std::int64_t queries, const KeyRange* ranges, KeyRange keys,
@@ -59,12 +158,7 @@ TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_
       Simd::store_float(scores + i, capped(Simd::load_float(scores + i), job.soft_cap));
     }
   }
-  if (job.mask != nullptr) {
-    for (std::int64_t i = 0; i < queries; ++i) {
-      const float* mask = job.mask + head * job.mask_head + (first_query + i) * job.mask_row;
-      for (std::int64_t j = 0; j < count; ++j) scores[j * tile_queries + i] += mask[keys.begin + j];
-    }
-  }
+  if (job.mask != nullptr) add_mask(job, head, first_query, queries, keys, scores);
   if (all_visible) return;
   for (std::int64_t i = 0; i < queries; ++i) {
     float* const own = scores + i;
@@ -112,13 +206,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
   const auto* k = reinterpret_cast<const typename Rows::Element*>(job.k) + kv_head * job.k_head;
   const auto* v = reinterpret_cast<const typename Rows::Element*>(job.v) + kv_head * job.v_head;
 
-  for (std::int64_t i = 0; i < tile_queries; ++i) {
-    const bool is_query = i < queries;
-    const float* const q = job.q + head * job.q_head + (is_query ? first + i : first) * job.q_row;
-    const float factor = is_query ? job.scale : 0.0f;
-    const std::int64_t size = job.head_dim;
-    for (std::int64_t d = 0; d < size; ++d) s.q[d * tile_queries + i] = factor * q[d];
-  }
+  load_queries(job, head, first, queries, s.q);
   __builtin_memset(s.out, 0,
                    static_cast<std::size_t>(job.value_dim * tile_queries) * sizeof(float));
   KeyRange seen = ranges[0];    // by any query
@@ -156,11 +244,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     }
   }
 
-  for (std::int64_t i = 0; i < queries; ++i) {
-    const float factor = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
-    float* out = job.out + (first + i) * job.out_row + head * job.out_head;
-    for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] = s.out[d * tile_queries + i] * factor;
-  }
+  store_outputs(job, head, first, queries, s);
 }
 
 void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, std::int64_t last,

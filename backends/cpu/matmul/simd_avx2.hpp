@@ -111,6 +111,29 @@ struct Simd {
     const Float all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
   }
+  /// v[i] lane j = v[j] lane i.
+  TENON_INLINE static void transpose(Float (&v)[lanes]) {
+    Float t[lanes];
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 8; i += 2) {
+      t[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+      t[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < 8; i += 4) {
+      v[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+      v[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xEE);
+      v[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+      v[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      t[i] = _mm256_permute2f128_ps(v[i], v[4 + i], 0x20);
+      t[4 + i] = _mm256_permute2f128_ps(v[i], v[4 + i], 0x31);
+    }
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) v[i] = t[i];
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     const __m256i biased = _mm256_add_epi32(_mm256_castps_si256(a), _mm256_set1_epi32(127));

@@ -104,6 +104,36 @@ struct Simd {
     const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, all)));
   }
+  /// v[i] lane j = v[j] lane i.
+  TENON_INLINE static void transpose(Float (&v)[lanes]) {
+    Float t[lanes];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 16; i += 2) {
+      t[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+      t[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 16; i += 4) {
+      v[i] = _mm512_shuffle_ps(t[i], t[i + 2], 0x44);
+      v[i + 1] = _mm512_shuffle_ps(t[i], t[i + 2], 0xEE);
+      v[i + 2] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+      v[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      t[i] = _mm512_shuffle_f32x4(v[i], v[4 + i], 0x88);
+      t[4 + i] = _mm512_shuffle_f32x4(v[i], v[4 + i], 0xDD);
+      t[8 + i] = _mm512_shuffle_f32x4(v[8 + i], v[12 + i], 0x88);
+      t[12 + i] = _mm512_shuffle_f32x4(v[8 + i], v[12 + i], 0xDD);
+    }
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < 4; ++i) {
+      v[i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0x88);
+      v[8 + i] = _mm512_shuffle_f32x4(t[i], t[8 + i], 0xDD);
+      v[4 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0x88);
+      v[12 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0xDD);
+    }
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     const __m512i biased = _mm512_add_epi32(_mm512_castps_si512(a), _mm512_set1_epi32(127));

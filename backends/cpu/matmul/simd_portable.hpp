@@ -105,6 +105,11 @@ struct Simd {
   TENON_INLINE static void store_sums(float* out, Float a, Float b, Float c, Float d) {
     out[0] = sum(a), out[1] = sum(b), out[2] = sum(c), out[3] = sum(d);
   }
+  /// v[i] lane j = v[j] lane i.
+  TENON_INLINE static void transpose(Float (&v)[lanes]) {
+    const Float t[lanes] = {v[0], v[1], v[2], v[3]};
+    for (int i = 0; i < lanes; ++i) v[i] = Float{t[0][i], t[1][i], t[2][i], t[3][i]};
+  }
   /// 2^n where `a` is n + 1.5 * 2^23 and n is in [-127, 127]; 2^-127 counts as 0.
   TENON_INLINE static Float power_of_two(Float a) {
     return reinterpret_cast<Float>((reinterpret_cast<UnsignedWords4>(a) + 127u) << 23);

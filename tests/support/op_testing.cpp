@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 
 namespace tenon::testing {
@@ -177,6 +178,7 @@ void expect_type(const Shape& got, std::string_view want) { CHECK(to_string(got)
 Random::Random() : engine_(process_seed()) {}
 
 HostBuffer Random::uniform(const Shape& shape, double low, double high) {
+  if (is_block(shape.dtype())) throw std::invalid_argument("blocks hold no single numbers");
   std::uniform_real_distribution<double> values(low, high);
   HostBuffer array = HostBuffer::uninitialized(shape);
   const bool whole = !is_floating(shape.dtype());

@@ -105,33 +105,6 @@ void load_queries(const Item& item, float unit, Scratch& s) {
   }
 }
 
-/// out[i] lane j = in[j] lane i, of 32-bit lanes.
-TENON_INLINE void transpose(__m512i (&v)[16]) {
-  __m512i t[16];
-  for (std::size_t i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    v[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-    v[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-    v[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-    v[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88);
-    t[4 + i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xDD);
-    t[8 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
-    t[12 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xDD);
-  }
-  for (std::size_t i = 0; i < 4; ++i) {
-    v[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-    v[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xDD);
-    v[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-    v[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xDD);
-  }
-}
-
 /// Of a block with `count` keys those that tiles cover; the rest is missing and counts as zero.
 TENON_INLINE std::int64_t covered(std::int64_t count) { return count > 32 ? block_keys : 32; }
 
@@ -141,14 +114,16 @@ void load_keys(const Item& item, std::int64_t begin, std::int64_t count, Scratch
   const auto load = [&](const auto& rows) __attribute__((always_inline)) {
     for (std::int64_t group = 0; group < covered(count); group += 16) {
       for (std::int64_t d = 0; d < item.dim; d += 32) {
-        __m512i pairs[16];
+        Simd::Float pairs[16];  // of bf16: lanes to be moved
         for (std::size_t i = 0; i < 16; ++i) {
           const std::int64_t key = group + static_cast<std::int64_t>(i);
-          pairs[i] = rounded(rows.load(key, d), rows.load(key, d + 16));
+          pairs[i] = _mm512_castsi512_ps(rounded(rows.load(key, d), rows.load(key, d + 16)));
         }
-        transpose(pairs);
+        Simd::transpose(pairs);
         std::uint16_t* tile = s.k + (group / 16 * (item.dim / 32) + d / 32) * tile_elements;
-        for (std::size_t i = 0; i < 16; ++i) Simd::store(tile + 32 * i, pairs[i]);
+        for (std::size_t i = 0; i < 16; ++i) {
+          Simd::store(tile + 32 * i, _mm512_castps_si512(pairs[i]));
+        }
       }
     }
   };

@@ -3,11 +3,13 @@
 
     report.py [SECTION...] [--models FILE.gguf...] [--encoder FOLDER] [--peer-python PATH]
               [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]... [--ggml FOLDER] [-t THREADS] [--page docs/performance.md]
+              [--level ISA] [--machine WORDS]
 
 A section of the page stands between <!-- NAME --> and <!-- end NAME -->; only those lines are written, with the
 machine, the date, the versions and the commands. Without sections named, all whose inputs are given are run. Build
 with -DTENON_BENCHMARKS=ON first. Sections that end in -avx2 hold Tenon, oneDNN and OpenBLAS to AVX2; peers that
-cannot be held are left out of them by giving others (--peer, --peer-python).
+cannot be held are left out of them by giving others (--peer, --peer-python). Tables of another machine than the page's
+stand between marks of their own, <!-- NAME, WORDS -->.
 """
 
 import argparse
@@ -51,7 +53,8 @@ def sections(args):
         "limits": [({}, [BUILD / "bench_limits", "--threads", args.t])],
         "gemm": [({}, [*gemm, args.t, "--type", "f32,bf16", *(["--ggml", args.ggml] if args.ggml else [])])],
         "gemm-blocks": [({"DNNL_MAX_CPU_ISA": peer}, [*gemm, args.t, "--type", "blocks", "--rows", "512,2048",
-                                                      "--isa", level]) for level, peer in levels_here()],
+                                                      "--isa", level])
+                        for level, peer in levels_here() if args.level in (None, level)],
         "accuracy": [({}, [*gemm, args.t, "--accuracy", "yes", "--type", "blocks", "--isa", level,
                            *(["--ggml", args.ggml] if args.ggml else [])]) for level in ("avx2", "amx")
                      if level == "avx2" or "amx_bf16" in flags_here()],
@@ -122,6 +125,8 @@ def main():
     parser.add_argument("--ggml", help="a folder with libggml-cpu.so, for products")
     parser.add_argument("-t", type=int, default=os.cpu_count())
     parser.add_argument("-r", type=int, default=5, help="turns of llm.py")
+    parser.add_argument("--level", help="the only instruction set of gemm-blocks")
+    parser.add_argument("--machine", help="what marks of this machine's tables say behind the section's name")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/performance.md")
     args = parser.parse_args()
 
@@ -140,8 +145,9 @@ def main():
             if done.returncode != 0:
                 sys.exit(f"{name}: exit status {done.returncode}")
             text += f"\n    {shown(environment, command)}\n\n```\n{done.stdout.rstrip()}\n```\n"
+        marks = name if args.machine is None else f"{name}, {args.machine}"
         # Read again each time: somebody may edit the page while benchmarks run.
-        args.page.write_text(replace(args.page.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+        args.page.write_text(replace(args.page.read_text(encoding="utf-8"), marks, text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ of being compared to each other, outputs are compared to ONNX Runtime's in f32, 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -268,7 +269,9 @@ def quantize(name, folder):
     if not to.exists():
         model = openvino.Core().read_model(folder / f"{name}.onnx")
         images = nncf.Dataset([image[None] for image in samples()])
-        openvino.save_model(nncf.quantize(model, images, subset_size=len(samples())), to, compress_to_fp16=False)
+        with contextlib.redirect_stdout(sys.stderr):  # it shows its progress
+            quantized = nncf.quantize(model, images, subset_size=len(samples()))
+        openvino.save_model(quantized, to, compress_to_fp16=False)
 
 
 def describe_accuracy(args, name, folder):

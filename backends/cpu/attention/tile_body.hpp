@@ -88,9 +88,9 @@ TENON_INLINE void load_queries(const AttentionJob& job, std::int64_t head, std::
   }
 }
 
-/// Divides by the sums; a query that saw no key has zeros.
+/// Outputs divided by their sums; zeros for a query that saw no key.
 TENON_INLINE void store_outputs(const AttentionJob& job, std::int64_t head, std::int64_t first,
-                                std::int64_t queries, TileScratch& s) {
+                                std::int64_t queries, const TileScratch& s) {
   float* const out = job.out + first * job.out_row + head * job.out_head;
   alignas(64) float factors[tile_queries];
   for (std::int64_t i = 0; i < tile_queries; ++i) {

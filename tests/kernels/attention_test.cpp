@@ -75,10 +75,13 @@ struct Case {
     return element(v, args.v_head, args.v_row, g, j, d);
   }
 
-  void add_mask(Random& random, bool per_head) {
-    args.mask_row = args.keys + 1;
-    args.mask_head = per_head ? args.queries * args.mask_row : 0;
-    mask = random.normals((per_head ? args.heads : 1) * args.queries * args.mask_row);
+  /// One for all heads or for each, one for all queries or for each.
+  void add_mask(Random& random) {
+    const bool per_head = random.below(2) == 0, per_query = random.below(2) == 0;
+    const std::int64_t rows = per_query ? args.queries : 1, row = args.keys + 1;
+    args.mask_row = per_query ? row : 0;
+    args.mask_head = per_head ? rows * row : 0;
+    mask = random.normals((per_head ? args.heads : 1) * rows * row);
     for (float& m : mask) m = random.below(5) == 0 ? -infinity : m;
   }
 
@@ -252,11 +255,11 @@ TEST_CASE("attention: every variant against f64") {
     c.args.causal = random.below(4) != 0;
     if (random.below(3) == 0) c.args.window = 1 + random.below(300);
     if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
-    if (random.below(3) == 0) c.add_mask(random, random.below(2) == 0);
+    if (random.below(3) == 0) c.add_mask(random);
     const std::vector<double> expected = c.reference();
     for (const cpu::Isa isa : supported_isas()) {
       CAPTURE(name(isa), queries, keys, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
-      CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size());
+      CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size(), c.args.mask_row);
       const std::vector<float> out = c.run(isa);
       CHECK(largest_difference(out, expected) < 2e-5);
       CHECK(c.run(isa, 3) == out);
@@ -283,9 +286,9 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
     c.args.causal = random.below(4) != 0;
     if (random.below(3) == 0) c.args.window = 1 + random.below(100);
     if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
-    if (random.below(3) == 0) c.add_mask(random, random.below(2) == 0);
+    if (random.below(3) == 0) c.add_mask(random);
     CAPTURE(queries, past, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
-    CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size());
+    CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size(), c.args.mask_row);
     const std::vector<float> out = c.run(cpu::Isa::amx, 1, true);
     const std::vector<double> expected = c.reference();
     CHECK(largest_difference(out, expected) < c.bf16_bound());

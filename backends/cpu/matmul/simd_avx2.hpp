@@ -77,15 +77,11 @@ struct Simd {
     __builtin_memcpy(&quad, p, 4);
     return _mm256_set1_epi32(quad);
   }
-  /// offset * *p in every lane; offset is 0 or a power of two.
+  /// offset * *p in every lane; offset is a power of two.
   template <int offset>
   TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
-    if constexpr (offset == 0) {
-      return _mm256_setzero_si256();
-    } else {
-      constexpr int shift = __builtin_ctz(static_cast<unsigned>(offset));
-      return _mm256_slli_epi32(_mm256_set1_epi32(*p), shift);
-    }
+    constexpr int shift = __builtin_ctz(static_cast<unsigned>(offset));
+    return _mm256_slli_epi32(_mm256_set1_epi32(*p), shift);
   }
 
   TENON_INLINE static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }

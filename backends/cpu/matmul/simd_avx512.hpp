@@ -69,15 +69,11 @@ struct Simd {
     __builtin_memcpy(&quad, p, 4);
     return _mm512_set1_epi32(quad);
   }
-  /// offset * *p in every lane; offset is 0 or a power of two.
+  /// offset * *p in every lane; offset is a power of two.
   template <int offset>
   TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
-    if constexpr (offset == 0) {
-      return _mm512_setzero_si512();
-    } else {
-      constexpr auto shift = static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(offset)));
-      return _mm512_slli_epi32(_mm512_set1_epi32(*p), shift);
-    }
+    constexpr auto shift = static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(offset)));
+    return _mm512_slli_epi32(_mm512_set1_epi32(*p), shift);
   }
 
   TENON_INLINE static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }

@@ -83,7 +83,6 @@ struct Simd {
   /// factor * *p in every lane.
   template <int factor>
   TENON_INLINE static Words broadcast_times(const std::int32_t* p) {
-    if constexpr (factor == 0) return Words{};
     return Words{} + factor * *p;
   }
 

@@ -1,5 +1,7 @@
 #include "backend_registry.hpp"
 
+#include "immortal.hpp"
+
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
 
@@ -28,8 +30,8 @@ struct Registry {
 
 // Never destroyed: backends may be asked for from static destructors.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry& instance = immortal<Registry>();
+  return instance;
 }
 
 void add(Entry entry) {

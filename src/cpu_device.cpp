@@ -1,3 +1,4 @@
+#include "immortal.hpp"
 #include "kept_memory.hpp"
 #include "large_pages.hpp"
 
@@ -125,10 +126,10 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-// Never destroyed: arrays in static objects give their chunks back after main.
+// Arrays in static objects give their chunks back after main.
 DevicePtr cpu_device() {
-  static const DevicePtr* const device = new DevicePtr(std::make_shared<CpuDevice>());
-  return *device;
+  static const DevicePtr& device = immortal<const DevicePtr>(std::make_shared<CpuDevice>());
+  return device;
 }
 
 }  // namespace tenon

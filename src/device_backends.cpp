@@ -1,4 +1,5 @@
 #include "backend_registry.hpp"
+#include "immortal.hpp"
 
 #include <tenon/error.hpp>
 
@@ -27,8 +28,8 @@ struct Registry {
 
 // Never destroyed: as the registry of names.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry& instance = immortal<Registry>();
+  return instance;
 }
 
 void add(std::string_view scheme, Entry entry) {

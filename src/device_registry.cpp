@@ -1,3 +1,5 @@
+#include "immortal.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 
@@ -23,8 +25,8 @@ struct Registry {
 
 // Made at first use and never destroyed: devices may open before main and live until after it.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry& instance = immortal<Registry>();
+  return instance;
 }
 
 }  // namespace

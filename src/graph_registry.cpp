@@ -1,5 +1,7 @@
 #include "graph_registry.hpp"
 
+#include "immortal.hpp"
+
 #include <tenon/error.hpp>
 
 #include <array>
@@ -26,8 +28,8 @@ struct Registry {
 
 // Never destroyed: graphs may die in static destructors.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry& instance = immortal<Registry>();
+  return instance;
 }
 
 Slot& slot_of(std::uint32_t id) noexcept { return registry().slots[id % slot_count]; }

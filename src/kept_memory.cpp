@@ -1,5 +1,7 @@
 #include "kept_memory.hpp"
 
+#include "immortal.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -62,8 +64,8 @@ class Shelf {
 
 // Never destroyed, like the region whose memory this is.
 Shelf& shelf() {
-  static Shelf* const only = new Shelf;
-  return *only;
+  static Shelf& only = immortal<Shelf>();
+  return only;
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include "immortal.hpp"
+
 #include <tenon/log.hpp>
 
 #include <atomic>
@@ -15,8 +17,8 @@ struct LogState {
 
 // Never destroyed: static destructors may still log.
 LogState& instance() {
-  static LogState* const state = new LogState;
-  return *state;
+  static LogState& state = immortal<LogState>();
+  return state;
 }
 
 }  // namespace

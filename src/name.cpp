@@ -1,3 +1,5 @@
+#include "immortal.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/name.hpp>
 
@@ -32,8 +34,8 @@ struct Name::Table {
 
 // Never destroyed: names are used from static destructors too.
 Name::Table& Name::table() {
-  static Table* const instance = new Table;
-  return *instance;
+  static Table& instance = immortal<Table>();
+  return instance;
 }
 
 Name::Name(std::string_view text) {

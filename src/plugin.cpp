@@ -1,5 +1,6 @@
 #include "backend_registry.hpp"
 #include "elf_file.hpp"
+#include "immortal.hpp"
 #include "plugin_backend.hpp"
 
 #include <tenon/backend.hpp>
@@ -54,8 +55,8 @@ struct Plugins {
 
 // Never destroyed: backends of plugins may live until after main.
 Plugins& plugins() {
-  static Plugins* const instance = new Plugins;
-  return *instance;
+  static Plugins& instance = immortal<Plugins>();
+  return instance;
 }
 
 /// The file itself, links resolved: opening it searches no folders, and what is no regular file (a

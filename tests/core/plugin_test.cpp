@@ -23,11 +23,6 @@
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
-// A plugin with its own copy of the core leaves that copy's CPU device behind when it is unloaded:
-// the device lives as long as the process, whose last buffers may need it.
-extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:HeldBackend::region\n"; }
-
 namespace tenon {
 namespace {
 

@@ -32,21 +32,6 @@ if(TENON_COVERAGE)
   endif()
 endif()
 
-# tenon_precompile(tenon_pch cmake/pch/library.hpp fmt::fmt ...): a precompiled header that targets
-# share, and what it includes from elsewhere.
-function(tenon_precompile name header)
-  set(tenon_pch "")
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${name}.cpp CONTENT "")
-  add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/${name}.cpp)
-  target_link_libraries(${name} PRIVATE ${ARGN})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
-  tenon_compile_options(${name})
-  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/${header})
-endfunction()
-
-# The precompiled header of the targets declared from here on: nothing, or one of tenon_precompile.
-set(tenon_pch "")
-
 # Language level, warnings and instrumentation, for our own code only.
 function(tenon_compile_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -56,16 +41,6 @@ function(tenon_compile_options target)
   target_link_options(${target} PRIVATE ${tenon_instrument_flags})
   if(TENON_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE -Werror)
-  endif()
-  if(TENON_PCH)
-    # Code for programs and for libraries differs in this flag, and so would their headers.
-    target_compile_options(${target} PRIVATE -fPIC)
-    # A time in the precompiled header would make it, and all that ccache keeps, another every time.
-    target_compile_options(${target} PRIVATE
-      $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
-  endif()
-  if(tenon_pch)
-    target_precompile_headers(${target} REUSE_FROM ${tenon_pch})
   endif()
 endfunction()
 

@@ -4,6 +4,7 @@
 
 extern "C" {
 /// The leak checker's; null in a program without one.
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 [[gnu::weak]] void __lsan_ignore_object(const void* object);
 }
 

@@ -4,7 +4,7 @@
 
 extern "C" {
 /// The leak checker's; null in a program without one.
-// NOLINTNEXTLINE(bugprone-reserved-identifier)
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 [[gnu::weak]] void __lsan_ignore_object(const void* object);
 }
 

@@ -91,17 +91,20 @@ class Splitter {
            steps_[end_].output.shape[0] == steps_[begin_].output.shape[0]) {
       ++end_;
     }
-    while (end_ - begin_ > 1 && !may_split()) --end_;
+    // Shorter runs have no more local values than this one, so that steps which clash in it clash
+    // in every run with both of them.
+    for (std::size_t clash = first_clash(); clash < end_; clash = first_clash()) end_ = clash;
   }
 
-  bool may_split() {
+  /// The first step of the run that may not overtake one before it; the run's end if all may.
+  std::size_t first_clash() {
     find_local_values();
     for (std::size_t later = begin_ + 1; later < end_; ++later) {
       for (std::size_t earlier = begin_; earlier < later; ++earlier) {
-        if (!may_overtake(later, earlier)) return false;
+        if (!may_overtake(later, earlier)) return later;
       }
     }
-    return true;
+    return end_;
   }
 
   /// Values that nothing but the run reads, an image of them at a time.

@@ -93,7 +93,11 @@ class Splitter {
     }
     // Shorter runs have no more local values than this one, so that steps which clash in it clash
     // in every run with both of them.
-    for (std::size_t clash = first_clash(); clash < end_; clash = first_clash()) end_ = clash;
+    while (end_ - begin_ > 1) {
+      const std::size_t clash = first_clash();
+      if (clash == end_) break;
+      end_ = clash;
+    }
   }
 
   /// The first step of the run that may not overtake one before it; the run's end if all may.

@@ -1,5 +1,7 @@
 #include "scheme.hpp"
 
+#include "immortal.hpp"
+
 #include <tenon/error.hpp>
 
 #include <map>
@@ -19,8 +21,8 @@ struct Registry {
 
 // Never destroyed: devices may be opened by destructors of static objects.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry& instance = immortal<Registry>();
+  return instance;
 }
 
 bool matches(std::string_view known, std::string_view address) {

@@ -155,7 +155,7 @@ Run tenon_run(ThreadPool& pool, const Product& p) {
       mine.scratch = state->scratch->of(worker.thread);
       if (mine.prepared != nullptr) {
         prepare_rows(x, inputs, *mine.prepared, worker.thread, worker.threads);
-        worker.barrier.wait();
+        if (!worker.sync()) return;
       }
       worker.share(linear_items(mine), 1,
                    [&](std::int64_t begin, std::int64_t end) { linear_range(mine, begin, end); });

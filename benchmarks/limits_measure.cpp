@@ -120,7 +120,7 @@ double rate(cpu::ThreadPool& pool, double seconds, const Work& work) {
   for (int round = 0; round < 5; ++round) {
     std::vector<double> rates(static_cast<std::size_t>(pool.threads()));
     pool.run([&](cpu::Worker& w) {
-      w.barrier.wait();
+      if (!w.sync()) return;
       const double begin = thread_seconds();
       double done = 0.0, elapsed = 0.0;
       do {

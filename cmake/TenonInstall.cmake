@@ -1,5 +1,5 @@
 # Installs every tenon_library() as a component of a relocatable package: headers, archives, a CMake
-# package (find_package(tenon COMPONENTS core cpu)) and pkg-config files (tenon, tenon-core, ...).
+# package (find_package(tenon COMPONENTS core cpu)) and pkg-config files (tenon-core, ...; `tenon` is tenon::tenon).
 # Included last: it reads what all folders declared.
 include(CMakePackageConfigHelpers)
 include(TenonDependencies)
@@ -32,34 +32,30 @@ foreach(library IN LISTS libraries)
   install(EXPORT tenon-${name} NAMESPACE tenon:: DESTINATION ${package_dir}
           FILE tenon-${name}-targets.cmake)
 
-  set(PC_NAME tenon-${name})
-  set(PC_LIBS "-L\${libdir} -ltenon_${name}")
+  get_target_property(type ${library} TYPE)
+  if(type STREQUAL INTERFACE_LIBRARY)
+    set(PC_NAME ${name})
+    set(PC_LIBS "")
+  else()
+    set(PC_NAME tenon-${name})
+    set(PC_LIBS "-L\${libdir} -ltenon_${name}")
+  endif()
   list(TRANSFORM needs_components PREPEND tenon- OUTPUT_VARIABLE requires)
   list(APPEND requires ${needs_modules})
   list(JOIN requires ", " requires)
   list(JOIN needs_flags " " flags)
-  get_target_property(type ${library} TYPE)
-  if(type STREQUAL STATIC_LIBRARY)
+  if(type STREQUAL SHARED_LIBRARY)
+    set(PC_REQUIRES "")
+    set(PC_PRIVATE "Requires.private: ${requires}\nLibs.private: ${flags}")
+  else()
     set(PC_REQUIRES "${requires}")
     string(APPEND PC_LIBS " ${flags}")
     string(STRIP "${PC_LIBS}" PC_LIBS)
     set(PC_PRIVATE "")
-  else()
-    set(PC_REQUIRES "")
-    set(PC_PRIVATE "Requires.private: ${requires}\nLibs.private: ${flags}")
   endif()
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/tenon.pc.in ${staging}/tenon-${name}.pc @ONLY)
-  install(FILES ${staging}/tenon-${name}.pc DESTINATION ${pkgconfig_dir})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/tenon.pc.in ${staging}/${PC_NAME}.pc @ONLY)
+  install(FILES ${staging}/${PC_NAME}.pc DESTINATION ${pkgconfig_dir})
 endforeach()
-
-# The module `tenon` is all of them.
-set(PC_NAME tenon)
-list(TRANSFORM TENON_COMPONENTS PREPEND tenon- OUTPUT_VARIABLE requires)
-list(JOIN requires ", " PC_REQUIRES)
-set(PC_LIBS "")
-set(PC_PRIVATE "")
-configure_file(${PROJECT_SOURCE_DIR}/cmake/tenon.pc.in ${staging}/tenon.pc @ONLY)
-install(FILES ${staging}/tenon.pc DESTINATION ${pkgconfig_dir})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tenonConfig.cmake.in
   ${staging}/tenonConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -56,6 +56,20 @@ function(tenon_library name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   tenon_compile_options(tenon_${name})
   target_compile_options(tenon_${name} PRIVATE -Wconversion -Wsign-conversion)
+  if(TARGET tenon_library_headers)
+    target_precompile_headers(tenon_${name} REUSE_FROM tenon_library_headers)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TENON_LIBRARIES tenon_${name})
+endfunction()
+
+# tenon_interface(tenon LIBRARIES ...): a name for several libraries, tenon::tenon, installed as the
+# package's component tenon.
+function(tenon_interface name)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES" ${ARGN})
+  add_library(tenon_${name} INTERFACE)
+  add_library(tenon::${name} ALIAS tenon_${name})
+  set_target_properties(tenon_${name} PROPERTIES EXPORT_NAME ${name})
+  target_link_libraries(tenon_${name} INTERFACE ${ARG_LIBRARIES})
   set_property(GLOBAL APPEND PROPERTY TENON_LIBRARIES tenon_${name})
 endfunction()
 
@@ -68,27 +82,63 @@ function(tenon_backend_plugin name)
   tenon_compile_options(tenon_${name}_plugin)
 endfunction()
 
+# Options of tests and what they share: their own code takes longer to optimise than to run. What they test is optimised as
+# users get it; templates of the public headers are in the examples and the tool.
+function(tenon_test_options target)
+  tenon_compile_options(${target})
+  if(TENON_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()
+
 if(TENON_TESTS)
   add_custom_target(tenon_thread_tests COMMENT "The tests that run threads")
 endif()
 
-# tenon_test(ops SOURCES ... LIBRARIES ... [THREADS]): Catch2 program test_ops, run by CTest under the
-# label ops. THREADS adds the label threads: the thread sanitizer's stage builds and runs only these.
+# tenon_test(ops SOURCES ... LIBRARIES ... [NEEDS tag ...] [ONLY_NEEDS] [THREADS]): Catch2 program test_ops, run by CTest
+# under the label ops. THREADS adds the label threads: the thread sanitizer's stage builds and runs only these.
+#
+# NEEDS oracle: the test cases tagged [oracle] need what a machine may lack, and say "SKIPPED: ..." or exit with 77 where
+# it does. They are a test of their own, ops_oracle, so that CTest lists them as skipped; ops itself is the other cases, and
+# fails if one of them says so. ONLY_NEEDS: there are no other cases.
 function(tenon_test name)
-  cmake_parse_arguments(ARG "THREADS" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS" "" "SOURCES;LIBRARIES;NEEDS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBRARIES} Catch2::Catch2WithMain)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  tenon_compile_options(test_${name})
-  if(TENON_SANITIZE)
-    # A test's own code takes longer to optimise with all checks in it than to run without.
-    target_compile_options(test_${name} PRIVATE -O0)
-  endif()
-  add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  target_precompile_headers(test_${name} REUSE_FROM tenon_test_headers)
+  tenon_test_options(test_${name})
   set(labels ${name})
   if(ARG_THREADS)
     list(APPEND labels threads)
     add_dependencies(tenon_thread_tests test_${name})
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77)
+
+  list(TRANSFORM ARG_NEEDS REPLACE "(.+)" "~[\\1]" OUTPUT_VARIABLE others)
+  list(JOIN others "" others)
+  if(NOT ARG_ONLY_NEEDS)
+    add_test(NAME ${name} COMMAND test_${name} ${others} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" FAIL_REGULAR_EXPRESSION "SKIPPED: ")
+  endif()
+  foreach(need IN LISTS ARG_NEEDS)
+    add_test(NAME ${name}_${need} COMMAND test_${name} "[${need}]" --warn NoTests
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    # Skipped only if nothing failed: the expression spans Catch2's last lines.
+    set_tests_properties(${name}_${need} PROPERTIES LABELS "${labels}" SKIP_RETURN_CODE 77
+      SKIP_REGULAR_EXPRESSION "SKIPPED: .*(All tests passed|assertions: - none -)")
+  endforeach()
+endfunction()
+
+# tenon_test_levels(ops avx2 ...): the program test_ops again, held to these instruction sets; skipped where the machine
+# lacks one.
+function(tenon_test_levels name)
+  foreach(level IN LISTS ARGN)
+    add_test(NAME ${name}_${level}
+             COMMAND sh ${PROJECT_SOURCE_DIR}/tests/support/at_level.sh ${level} $<TARGET_FILE:test_${name}>
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_${level} PROPERTIES LABELS "${name};release_only" SKIP_RETURN_CODE 77
+                         FAIL_REGULAR_EXPRESSION "SKIPPED: ")
+  endforeach()
 endfunction()

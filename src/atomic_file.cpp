@@ -1,5 +1,7 @@
 #include "atomic_file.hpp"
 
+#include "retry_interrupted.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -24,43 +26,64 @@ constexpr mode_t default_mode = 0666;  // less the process's umask
 std::atomic<std::uint64_t> files_made{0};
 
 // Waits until a renamed entry of the folder is on the device. Some file systems have no such thing.
-void flush_folder(const std::filesystem::path& folder) noexcept {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void flush_folder(const Folder& folder) noexcept {
+  const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;
   ::fsync(descriptor);
   ::close(descriptor);
 }
 
+Folder folder_of(const std::filesystem::path& path) {
+  try {
+    return Folder(path.parent_path());
+  } catch (const Error& error) {
+    throw Error(Errc::io_error, path.string(), "cannot be created: " + error.message());
+  }
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  struct stat status{};
-  const bool exists = ::stat(path_.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) {
-    throw Error(Errc::not_regular_file, path_.string(), "exists and is not a regular file");
-  }
-  // A link stays a link: its target is replaced.
+AtomicFile::Place AtomicFile::place_of(const std::filesystem::path& path) {
   std::error_code failure;
-  if (exists) {
-    if (auto real = std::filesystem::canonical(path_, failure); !failure) path_ = std::move(real);
+  const auto real = std::filesystem::canonical(path, failure);
+  const std::filesystem::path& target = failure ? path : real;
+  Place place{folder_of(target), target.filename().string(), default_mode};
+  struct stat status{};
+  if (::fstatat(place.folder.descriptor(), place.name.c_str(), &status, 0) == 0) {
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(Errc::not_regular_file, path.string(), "exists and is not a regular file");
+    }
+    place.kept_mode = status.st_mode & 07777;
   }
-  folder_ = path_.has_parent_path() ? path_.parent_path() : std::filesystem::path(".");
+  return place;
+}
+
+AtomicFile::AtomicFile(const std::filesystem::path& path) : AtomicFile(place_of(path)) {}
+
+AtomicFile AtomicFile::make_private(const std::filesystem::path& path) {
+  Place place{folder_of(path), path.filename().string(), S_IRUSR | S_IWUSR};
+  place.folder.check_private();
+  return AtomicFile(std::move(place));
+}
+
+AtomicFile::AtomicFile(Place place) : place_(std::move(place)) {
+  const int folder = place_.folder.descriptor();
   constexpr int attempts = 100;
   for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
-    temporary_ = (folder_ / fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(),
-                                        files_made.fetch_add(1)))
-                     .string();
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, default_mode);
+    temporary_ = fmt::format(".{}.{}-{}.tmp", place_.name, ::getpid(), files_made.fetch_add(1));
+    descriptor_ = ::openat(folder, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                           place_.new_mode);
     if (descriptor_ < 0 && errno != EEXIST && errno != EINTR) break;
   }
   if (descriptor_ < 0) fail("cannot be created");
-  if (exists) (void)::fchmod(descriptor_, status.st_mode & 07777);  // a refusal keeps the default
+  // A refusal keeps the mode of a new file.
+  if (place_.kept_mode) (void)::fchmod(descriptor_, *place_.kept_mode);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  ::unlinkat(place_.folder.descriptor(), temporary_.c_str(), 0);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -111,17 +134,20 @@ void AtomicFile::write_all(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   flush();
-  int result = ::fsync(descriptor_);
-  while (result != 0 && errno == EINTR) result = ::fsync(descriptor_);
-  if (result != 0) fail("cannot be flushed to the device");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed");
+  if (retry_interrupted([&] { return ::fsync(descriptor_); }) != 0) {
+    fail("cannot be flushed to the device");
+  }
+  const int folder = place_.folder.descriptor();
+  if (::renameat(folder, temporary_.c_str(), folder, place_.name.c_str()) != 0) {
+    fail("cannot be renamed");
+  }
   ::close(std::exchange(descriptor_, -1));
-  flush_folder(folder_);  // from the rename on nothing may fail: the new file is there
+  flush_folder(place_.folder);  // from the rename on nothing may fail: the new file is there
 }
 
 void AtomicFile::fail(std::string_view step) const {
   const int code = errno;
-  throw Error(Errc::io_error, path_.string(),
+  throw Error(Errc::io_error, (place_.folder.path() / place_.name).string(),
               fmt::format("{}: {}", step, std::generic_category().message(code)));
 }
 

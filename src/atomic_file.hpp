@@ -1,12 +1,17 @@
 #pragma once
 
+#include "folder.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace tenon::io {
 
@@ -14,8 +19,13 @@ namespace tenon::io {
 /// filled, flushed to the device and renamed. Destroyed before commit(), it leaves nothing behind.
 class AtomicFile {
  public:
-  /// Errc::not_regular_file when `path` exists and is no regular file; Errc::io_error.
-  explicit AtomicFile(std::filesystem::path path);
+  /// A link stays a link: its target is replaced, and keeps its mode. Errc::not_regular_file when
+  /// `path` exists and is no regular file; Errc::io_error.
+  explicit AtomicFile(const std::filesystem::path& path);
+  /// A file that this user alone may read and write, in a folder that passes check_private(). What
+  /// has the name is replaced: of a link the link itself. Errors of check_private();
+  /// Errc::io_error.
+  static AtomicFile make_private(const std::filesystem::path& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -36,13 +46,20 @@ class AtomicFile {
   void commit();
 
  private:
+  struct Place {
+    Folder folder;
+    std::string name;
+    mode_t new_mode;                       ///< less the process's umask
+    std::optional<mode_t> kept_mode = {};  ///< of the file that stands there
+  };
+  static Place place_of(const std::filesystem::path& path);
+  explicit AtomicFile(Place place);
   void flush();
   void write_all(std::span<const std::byte> bytes);
   [[noreturn]] void fail(std::string_view step) const;
 
-  std::filesystem::path path_;
-  std::filesystem::path folder_;
-  std::string temporary_;
+  Place place_;
+  std::string temporary_;  ///< in the folder
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
   std::vector<std::byte> pending_;  // small writes are gathered

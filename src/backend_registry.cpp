@@ -1,6 +1,7 @@
 #include "backend_registry.hpp"
 
 #include "immortal.hpp"
+#include "memory_errors.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
@@ -71,20 +72,22 @@ std::vector<std::string> backend_names() {
 }
 
 BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
-  std::function<BackendPtr(const BackendOptions&)> factory;
-  {
-    Registry& all = registry();
-    const std::scoped_lock lock(all.mutex);
-    for (const Entry& entry : all.backends) {
-      if (entry.name == name) factory = entry.make;
+  return with_memory_errors("make_backend", [&] {
+    std::function<BackendPtr(const BackendOptions&)> factory;
+    {
+      Registry& all = registry();
+      const std::scoped_lock lock(all.mutex);
+      for (const Entry& entry : all.backends) {
+        if (entry.name == name) factory = entry.make;
+      }
     }
-  }
-  if (!factory) {
-    throw Error(
-        Errc::unavailable, "make_backend",
-        fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
-  }
-  return factory(options);
+    if (!factory) {
+      throw Error(
+          Errc::unavailable, "make_backend",
+          fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
+    }
+    return factory(options);
+  });
 }
 
 std::vector<BackendPtr> default_backends(const BackendOptions& options) {

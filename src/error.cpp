@@ -1,7 +1,8 @@
 #include <tenon/error.hpp>
+#include <tenon/held.hpp>
+#include <tenon/printable.hpp>
 
 #include <cstdint>
-#include <utility>
 
 namespace tenon {
 namespace {
@@ -45,7 +46,10 @@ int exit_status(Errc code) noexcept {
 }
 
 Error::Error(Errc code, std::string where, std::string message)
-    : code_(code), where_(std::move(where)), message_(std::move(message)) {
+    : code_(code),
+      // Facts come from files and devices too: whoever shows an error need not know which.
+      where_(printable(where, LineBreaks::keep)),
+      message_(printable(message, LineBreaks::keep)) {
   what_ = std::string(spelling(code_)) + ": ";
   if (!where_.empty()) what_ += where_ + ": ";
   what_ += message_;
@@ -60,6 +64,11 @@ std::string to_string(const std::source_location& where) {
     file.remove_prefix(slash + 1);
   }
   return std::string(file) + ":" + std::to_string(where.line());
+}
+
+void detail::throw_moved_from(std::string_view class_name) {
+  throw Error(Errc::call_order, std::string(class_name),
+              "the object was moved from and holds nothing");
 }
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 #include "graph_impl.hpp"
 #include "graph_registry.hpp"
 
+#include <tenon/exe.hpp>
 #include <tenon/graph.hpp>
 
 #include <algorithm>
@@ -47,31 +48,62 @@ std::string operand_list(std::span<const Tensor> inputs) {
   return text;
 }
 
-Graph::Impl& live_graph(const Tensor& tensor) {
+/// "model.cpp:31: softmax".
+std::string place_of(const std::source_location& where, std::string_view op) {
+  return fmt::format("{}: {}", to_string(where), op);
+}
+
+/// `name`: what the tensor is to the caller.
+[[noreturn]] void throw_stale(const Tensor& tensor, std::string place, std::string_view name) {
+  throw Error(Errc::stale_handle, std::move(place),
+              tensor.is_empty()
+                  ? fmt::format("{} is empty", name)
+                  : fmt::format("the graph of {} has been destroyed: the Graph, or the File or "
+                                "WeightsView that declared it, must outlive it",
+                                name));
+}
+
+Graph::Impl& live_graph(const Tensor& tensor, std::string_view place, std::string_view name) {
   Graph::Impl* graph = graph_registry::find(GraphAccess::graph_id(tensor));
-  if (graph == nullptr) {
-    throw Error(Errc::stale_handle, "Tensor",
-                tensor.is_empty() ? "an empty tensor" : "its graph has been destroyed");
-  }
+  if (graph == nullptr) throw_stale(tensor, std::string(place), name);
   return *graph;
+}
+
+/// Runs `make`, which takes memory of the graph's arena; an arena that is full says at which place,
+/// and how to have more.
+template <class Make>
+auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::string_view op,
+              Make&& make) {
+  try {
+    return std::forward<Make>(make)();
+  } catch (const Error& error) {
+    if (error.code() != Errc::out_of_arena) throw;
+    throw Error(Errc::out_of_arena, place_of(where, op),
+                fmt::format("the graph's budget of {} bytes is used up: {}; Graph and "
+                            "CompileOptions::arena_bytes take a larger one",
+                            graph.arena.budget(), error.message()));
+  }
 }
 
 /// The graph that an op on these inputs belongs to.
 Graph::Impl& graph_of(const OpDef& op, std::span<const Tensor> inputs,
                       const std::source_location& where) {
   Graph::Impl* found = nullptr;
-  for (const Tensor& input : inputs) {
-    Graph::Impl& graph = live_graph(input);
-    if (graph.declares_only) continue;
-    if (found != nullptr && found != &graph) {
-      throw Error(Errc::context_mismatch, fmt::format("{}: {}", to_string(where), op.name),
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
+    if (graph == nullptr) {
+      throw_stale(inputs[i], place_of(where, op.name), fmt::format("operand {}", i));
+    }
+    if (graph->declares_only) continue;
+    if (found != nullptr && found != graph) {
+      throw Error(Errc::context_mismatch, place_of(where, op.name),
                   "operands of two graphs" + operand_list(inputs));
     }
-    found = &graph;
+    found = graph;
   }
   if (found == nullptr && recording != nullptr) found = &recording->impl();
   if (found == nullptr) {
-    throw Error(Errc::call_order, fmt::format("{}: {}", to_string(where), op.name),
+    throw Error(Errc::call_order, place_of(where, op.name),
                 "no operand belongs to a graph and no Graph::Recording is active");
   }
   return *found;
@@ -121,7 +153,7 @@ Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
 }
 
 Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
-  Graph::Impl& owner = live_graph(tensor);
+  Graph::Impl& owner = live_graph(tensor, op, "an operand");
   const Node& node = GraphAccess::node(tensor);
   if (&owner != this) {
     if (!owner.declares_only) {
@@ -193,15 +225,18 @@ Tensor Graph::input(std::string_view name, const Shape& shape, const std::source
     throw Error(Errc::duplicate_name, where,
                 fmt::format("input '{}' exists already, from {}", made, to_string(node->where)));
   }
-  return impl_->handle(impl_->append({.kind = Node::Kind::input,
-                                      .shape = shape,
-                                      .name = impl_->arena.copy(std::string_view(made)),
-                                      .where = where}));
+  return in_arena(*impl_, where, "input", [&] {
+    return impl_->handle(impl_->append({.kind = Node::Kind::input,
+                                        .shape = shape,
+                                        .name = impl_->arena.copy(std::string_view(made)),
+                                        .where = where}));
+  });
 }
 
 Tensor Graph::constant(std::string_view name, const Shape& shape,
                        const std::source_location& where) {
-  return impl_->handle(impl_->constant(name, shape, where));
+  return in_arena(*impl_, where, "constant",
+                  [&] { return impl_->handle(impl_->constant(name, shape, where)); });
 }
 
 void Graph::admit_only(std::vector<std::string> names) {
@@ -218,14 +253,14 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
                    std::span<const Tensor> inputs, const std::source_location& where) {
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || count > op.max_inputs) {
-    throw Error(Errc::bad_argument, fmt::format("{}: {}", to_string(where), op.name),
+    throw Error(Errc::bad_argument, place_of(where, op.name),
                 fmt::format("{} operands, takes {} to {}", count, op.min_inputs, op.max_inputs));
   }
   std::vector<Shape> types;
   std::vector<Node*> nodes;
   types.reserve(inputs.size());
   nodes.reserve(inputs.size());
-  const std::string place = fmt::format("{}: {}", to_string(where), op.name);
+  const std::string place = place_of(where, op.name);
   for (const Tensor& input : inputs) {
     types.push_back(input.shape());
     nodes.push_back(graph.import(input, place));
@@ -250,20 +285,27 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
 
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where) {
-  return record_into(graph_of(op, inputs, where), op, attributes, inputs, where);
+  Graph::Impl& graph = graph_of(op, inputs, where);
+  return in_arena(graph, where, op.name,
+                  [&] { return record_into(graph, op, attributes, inputs, where); });
 }
 
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
                      const std::source_location& where) {
-  return record_into(graph_of(op, {&neighbour, 1}, where), op, attributes, {}, where);
+  Graph::Impl& graph = graph_of(op, {&neighbour, 1}, where);
+  return in_arena(graph, where, op.name,
+                  [&] { return record_into(graph, op, attributes, {}, where); });
 }
 
 const Node& Tensor::node() const {
   if (node_ == nullptr || graph_registry::find(graph_id_) == nullptr) {
-    throw Error(Errc::stale_handle, "Tensor",
-                node_ == nullptr ? "an empty tensor" : "its graph has been destroyed");
+    throw_stale(*this, "Tensor", "a tensor");
   }
   return *node_;
+}
+
+std::shared_ptr<const void> detail::declaration_of(const Tensor& tensor, const std::string& path) {
+  return live_graph(tensor, "compile", fmt::format("field '{}'", path)).declared_by.lock();
 }
 
 const Shape& Tensor::shape() const {

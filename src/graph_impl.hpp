@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <source_location>
@@ -73,6 +74,7 @@ struct Graph::Impl {
   GraphFunction* current;
   bool declares_only = false;  ///< holds weights of a file: its constants join other graphs
   std::string origin;          ///< of a declaring graph: the file
+  std::weak_ptr<const void> declared_by;                       ///< what keeps a declaring graph
   std::optional<std::set<std::string, std::less<>>> admitted;  ///< weights that may join
 };
 

@@ -1,3 +1,7 @@
+#include "descriptor.hpp"
+#include "mapping_guard.hpp"
+#include "retry_interrupted.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/io/input_file.hpp>
 #include <tenon/log.hpp>
@@ -19,13 +23,6 @@ namespace {
 
 std::string system_text(int code) { return std::generic_category().message(code); }
 
-template <class Call>
-auto retry_interrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 }  // namespace
 
 std::shared_ptr<const InputFile> InputFile::open(const std::filesystem::path& path, Access access) {
@@ -37,41 +34,45 @@ std::shared_ptr<const InputFile> InputFile::open(const std::filesystem::path& pa
     const bool missing = code == ENOENT || code == ENOTDIR;
     throw Error(missing ? Errc::not_found : Errc::io_error, path.string(), system_text(code));
   }
-  std::shared_ptr<InputFile> file;
-  try {
-    file.reset(new InputFile(path, descriptor));
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
+  return adopt(descriptor, path, access);
+}
+
+std::shared_ptr<const InputFile> InputFile::adopt(int descriptor, const std::filesystem::path& path,
+                                                  Access access) {
+  Descriptor owner(descriptor);
+  std::unique_ptr<InputFile> made(new InputFile(path, descriptor));
+  owner.release();
+  const std::shared_ptr<InputFile> file = std::move(made);
   struct stat status{};
   if (::fstat(descriptor, &status) != 0) {
-    throw Error(Errc::io_error, path.string(), system_text(errno));
+    throw Error(Errc::io_error, file->path_.string(), system_text(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw Error(Errc::not_regular_file, path.string(),
+    throw Error(Errc::not_regular_file, file->path_.string(),
                 S_ISDIR(status.st_mode) ? "a folder, expected a file" : "not a regular file");
   }
   file->size_ = static_cast<std::uint64_t>(status.st_size);
   file->modified_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  if (access == Access::map) file->map();
+  if (access != Access::read) file->map(access == Access::guarded);
   return file;
 }
 
-InputFile::InputFile(std::filesystem::path path, int descriptor)
-    : path_(std::move(path)), name_(path_.filename().string()), descriptor_(descriptor) {}
+InputFile::InputFile(const std::filesystem::path& path, int descriptor)
+    : path_(path), name_(path_.filename().string()), descriptor_(descriptor) {}
 
 InputFile::~InputFile() {
+  if (guard_ != nullptr) unguard(*guard_);
   if (map_ != nullptr) ::munmap(const_cast<std::byte*>(map_), static_cast<std::size_t>(size_));
   ::close(descriptor_);
 }
 
-void InputFile::map() noexcept {
-  if (size_ == 0) return;
+void InputFile::map(bool is_guarded) {
+  if (size_ == 0 || (is_guarded && !can_guard())) return;
   void* const pages =
       ::mmap(nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor_, 0);
   if (pages != MAP_FAILED) {
     map_ = static_cast<const std::byte*>(pages);
+    if (is_guarded) guard_ = &guard(mapped());
     return;
   }
   const int code = errno;
@@ -91,6 +92,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   if (map_ != nullptr) {
     check_unchanged();
     std::copy_n(map_ + offset, to.size(), to.data());
+    if (has_lost_pages()) check_unchanged();
     return;
   }
   std::size_t done = 0;
@@ -111,7 +113,16 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   }
 }
 
+bool InputFile::has_lost_pages() const noexcept {
+  return guard_ != nullptr && guard_->is_lost.load(std::memory_order_acquire);
+}
+
 void InputFile::check_unchanged() const {
+  if (has_lost_pages()) {
+    throw Error(Errc::io_error, name_,
+                "pages of the file were missing when they were read: it was cut short, or its "
+                "storage fails");
+  }
   struct stat status{};
   if (::fstat(descriptor_, &status) != 0) {
     throw Error(Errc::io_error, name_, system_text(errno));

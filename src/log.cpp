@@ -1,6 +1,7 @@
 #include "immortal.hpp"
 
 #include <tenon/log.hpp>
+#include <tenon/printable.hpp>
 
 #include <atomic>
 #include <mutex>
@@ -37,7 +38,7 @@ void log(LogLevel level, std::string_view message) noexcept {
   if (!state.enabled.load(std::memory_order_relaxed)) return;
   try {
     const std::scoped_lock lock(state.mutex);
-    if (state.sink) state.sink(level, message);
+    if (state.sink) state.sink(level, printable(message, LineBreaks::keep));
   } catch (...) {
     // A sink's own trouble must not become the caller's.
   }

@@ -1,6 +1,7 @@
 #include "snapshot_format.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/io/input_file.hpp>
 #include <tenon/log.hpp>
 #include <tenon/prepared_cache.hpp>
 #include <tenon/snapshot.hpp>
@@ -25,18 +26,20 @@ std::string section_of(const std::string& key) { return std::string(key_prefix) 
 /// A snapshot: one section that says of which weights, and one for each key.
 struct PreparedCache::Kept {
   explicit Kept(PreparedFile from)
-      : path(std::move(from.path)), weights(fmt::format("tenon {}\n{}", version(), from.weights)) {
+      : path(std::move(from.path)),
+        weights(fmt::format("tenon {}\n{}", version(), from.weights)),
+        sources(std::move(from.sources)) {
     read();
   }
 
   void read() {
     file.reset();
     try {
-      auto opened = Snapshot::open(path, {.verify_sections = false});
+      auto opened = Snapshot::open(path, {.verify_sections = false, .only_private = true});
       if (opened.text(weights_section) == weights) {
         file.emplace(std::move(opened));
       } else {
-        log(LogLevel::info, path.string() + ": of other weights, or another version: made anew");
+        log(LogLevel::info, path.string() + ": of other weights, or another version: rebuilt");
       }
     } catch (const Error& error) {
       if (error.code() != Errc::not_found) log(LogLevel::warning, error.what());
@@ -54,7 +57,8 @@ struct PreparedCache::Kept {
   }
 
   void write() const {
-    SnapshotWriter writer(path);
+    for (const auto& source : sources) source->check_unchanged();
+    SnapshotWriter writer = SnapshotWriter::make_private(path);
     writer.add(weights_section, weights);
     for (const auto& [section, bytes] : fresh) writer.add(section, bytes.bytes);
     if (file) {
@@ -69,6 +73,7 @@ struct PreparedCache::Kept {
   std::mutex mutex;
   std::filesystem::path path;
   std::string weights;
+  std::vector<std::shared_ptr<const io::InputFile>> sources;
   std::optional<Snapshot> file;
   std::map<std::string, Bytes> fresh;  // by section; not in the file yet
   bool failed = false;

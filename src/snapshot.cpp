@@ -1,3 +1,4 @@
+#include "folder.hpp"
 #include "memory_errors.hpp"
 #include "snapshot_format.hpp"
 
@@ -172,7 +173,10 @@ Snapshot::Snapshot(std::shared_ptr<const State> state) noexcept : state_(std::mo
 
 Snapshot Snapshot::open(const std::filesystem::path& path, const OpenOptions& options) {
   return with_memory_errors(path.native(), [&] {
-    auto state = std::make_shared<State>(io::InputFile::open(path, options.access));
+    auto state = std::make_shared<State>(
+        options.only_private
+            ? io::Folder(path.parent_path()).open_private(path.filename().string(), options.access)
+            : io::InputFile::open(path, options.access));
     state->read();
     state->read_table(state->read_header());
     if (options.verify_sections) {
@@ -184,11 +188,11 @@ Snapshot Snapshot::open(const std::filesystem::path& path, const OpenOptions& op
   });
 }
 
-const std::filesystem::path& Snapshot::path() const noexcept { return state_->file->path(); }
-std::span<const Snapshot::Section> Snapshot::sections() const noexcept { return state_->sections; }
-std::shared_ptr<const void> Snapshot::keeper() const noexcept { return state_; }
+const std::filesystem::path& Snapshot::path() const { return state_->file->path(); }
+std::span<const Snapshot::Section> Snapshot::sections() const { return state_->sections; }
+std::shared_ptr<const void> Snapshot::keeper() const { return state_.shared(); }
 
-const Snapshot::Section* Snapshot::find(std::string_view name) const noexcept {
+const Snapshot::Section* Snapshot::find(std::string_view name) const {
   const auto found = state_->by_name.find(name);
   return found == state_->by_name.end() ? nullptr : &state_->sections[found->second];
 }

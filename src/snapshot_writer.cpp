@@ -38,8 +38,17 @@ struct SnapshotWriter::State {
     snapshot::Entry entry;
   };
 
-  explicit State(std::filesystem::path file_path)
-      : path(file_path.string()), file(std::move(file_path)) {
+  explicit State(const std::filesystem::path& file_path)
+      : path(file_path.string()), file(file_path) {
+    begin();
+  }
+  struct Private {};
+  State(const std::filesystem::path& file_path, Private)
+      : path(file_path.string()), file(io::AtomicFile::make_private(file_path)) {
+    begin();
+  }
+
+  void begin() {
     file.write_zeros(sizeof(snapshot::Header));  // written for good at the end
   }
 
@@ -62,8 +71,14 @@ struct SnapshotWriter::State {
   bool committed = false;
 };
 
-SnapshotWriter::SnapshotWriter(std::filesystem::path path)
-    : state_(std::make_unique<State>(std::move(path))) {}
+SnapshotWriter::SnapshotWriter(const std::filesystem::path& path)
+    : state_(std::make_unique<State>(path)) {}
+
+SnapshotWriter::SnapshotWriter(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+SnapshotWriter SnapshotWriter::make_private(const std::filesystem::path& path) {
+  return SnapshotWriter(std::make_unique<State>(path, State::Private()));
+}
 
 SnapshotWriter::~SnapshotWriter() = default;
 

@@ -1,4 +1,5 @@
 #include "graph_impl.hpp"
+#include "memory_errors.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
@@ -39,10 +40,15 @@ struct WeightsView::Source {
 };
 
 WeightsView::WeightsView(std::string origin, std::span<const std::pair<std::string, Shape>> weights)
-    : source_(std::make_shared<Source>(std::move(origin), weights)) {}
+    : source_(with_memory_errors("WeightsView", [&] {
+        auto source = std::make_shared<Source>(std::move(origin), weights);
+        source->graph.impl().declared_by = source;
+        return source;
+      })) {}
 
 WeightsView WeightsView::operator[](std::string_view part) const {
-  return {source_, full_name(part)};
+  return with_memory_errors("WeightsView",
+                            [&] { return WeightsView(source_.shared(), full_name(part)); });
 }
 
 WeightsView WeightsView::operator[](std::int64_t index) const {
@@ -53,7 +59,7 @@ std::string WeightsView::full_name(std::string_view name) const {
   return prefix_.empty() ? std::string(name) : fmt::format("{}.{}", prefix_, name);
 }
 
-const std::string& WeightsView::origin() const noexcept { return source_->origin; }
+const std::string& WeightsView::origin() const { return source_->origin; }
 
 bool WeightsView::contains(std::string_view name) const {
   return source_->weights.contains(full_name(name));
@@ -61,6 +67,11 @@ bool WeightsView::contains(std::string_view name) const {
 
 std::optional<Tensor> WeightsView::find(std::string_view name,
                                         const std::source_location& where) const {
+  return with_memory_errors("WeightsView", [&] { return declared(name, where); });
+}
+
+std::optional<Tensor> WeightsView::declared(std::string_view name,
+                                            const std::source_location& where) const {
   const std::string full = full_name(name);
   const std::scoped_lock lock(source_->mutex);
   const auto weight = source_->weights.find(full);

@@ -51,6 +51,11 @@ Option& Option::needs(const Option& other) {
   return *this;
 }
 
+Option& Option::one_value_each() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
 bool Option::is_given() const { return option_->count() > 0; }
 
 std::string Option::name() const { return option_->get_name(); }
@@ -85,6 +90,16 @@ Option Command::option(const std::string& names, std::string& value, const std::
 }
 
 Option Command::option(const std::string& names, std::vector<std::string>& value,
+                       const std::string& help) {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Command::option(const std::string& names, std::optional<std::int64_t>& value,
+                       const std::string& help) {
+  return Option(*app_->add_option(names, value, help));
+}
+
+Option Command::option(const std::string& names, std::optional<double>& value,
                        const std::string& help) {
   return Option(*app_->add_option(names, value, help));
 }

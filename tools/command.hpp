@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,7 @@ class Option {
   Option& one_of(std::vector<std::string> choices);
   Option& excludes(const Option& other);
   Option& needs(const Option& other);
+  Option& one_value_each();  ///< of a list: the option comes once for each value
 
   bool is_given() const;     ///< after parsing
   std::string name() const;  ///< as a message spells it: --file
@@ -52,6 +54,9 @@ class Command {
   Option option(const std::string& names, double& value, const std::string& help);
   Option option(const std::string& names, std::string& value, const std::string& help);
   Option option(const std::string& names, std::vector<std::string>& value, const std::string& help);
+  Option option(const std::string& names, std::optional<std::int64_t>& value,
+                const std::string& help);
+  Option option(const std::string& names, std::optional<double>& value, const std::string& help);
 
   /// A call has to give one of the two, and not both.
   void either(Option one, Option other);

@@ -1,14 +1,19 @@
+#include "environment.hpp"
+#include "io/names.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 #include <tenon/version.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -19,6 +24,10 @@ using tenon::Errc;
 using tenon::Error;
 using tenon::tool::Json;
 using tenon::tool::Tool;
+
+void warn(std::string_view message) {
+  std::fputs(fmt::format("tenon: warning: {}\n", message).c_str(), stderr);
+}
 
 /// One line on stderr, with --json an object on stdout too.
 int report(const Tool& tool, const Error& error) {
@@ -47,13 +56,36 @@ bool asks_for_json(int count, char** arguments) {
   return false;
 }
 
+/// "; did you mean ...?" for the first argument that looks like an option and is none of `app`.
+std::string suggested_option(const CLI::App& app) {
+  const std::vector<std::string> unexpected = app.remaining();
+  const auto wrong = std::ranges::find_if(
+      unexpected, [](const std::string& argument) { return argument.starts_with("--"); });
+  if (wrong == unexpected.end()) return {};
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return tenon::io::suggestion(wrong->substr(0, wrong->find('=')),
+                               std::vector<std::string_view>(names.begin(), names.end()));
+}
+
+std::string suggested_command(const CLI::App& app, std::string_view wrong) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return tenon::io::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 /// What is wrong with the command line, and where to read what is right.
 std::string complaint(const CLI::App& app, const CLI::Error& error, int count, char** arguments) {
   const auto chosen = app.get_subcommands();
-  if (!chosen.empty())
-    return fmt::format("{} (see `tenon {} --help`)", error.what(), chosen.front()->get_name());
+  if (!chosen.empty()) {
+    return fmt::format("{}{} (see `tenon {} --help`)", error.what(),
+                       suggested_option(*chosen.front()), chosen.front()->get_name());
+  }
   if (count > 1 && arguments[1][0] != '-') {
-    return fmt::format("there is no command '{}' (see `tenon --help`)", arguments[1]);
+    return fmt::format("there is no command '{}'{} (see `tenon --help`)", arguments[1],
+                       suggested_command(app, arguments[1]));
   }
   return "a command is required (see `tenon --help`)";
 }
@@ -90,12 +122,16 @@ int main(int count, char** arguments) {
       "own.");
   try {
     app.parse(count, arguments);
+    for (const std::string& sentence : tenon::tool::unread_variables()) warn(sentence);
+    tenon::set_log_sink([](tenon::LogLevel level, std::string_view message) {
+      if (level >= tenon::LogLevel::warning) warn(message);
+    });
     tool.run();
     // What is buffered fails to be written only now, on a full device.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw Error(Errc::io_error, "standard output", "cannot be written");
     }
-    return 0;
+    return tool.status;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return 0;

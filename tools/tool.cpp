@@ -1,42 +1,32 @@
 #include "tool.hpp"
 
+#include "terminal.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 namespace tenon::tool {
+namespace {
 
-void Tool::print(const Json& object) const {
-  // Texts may end inside a character or hold any bytes: those become U+FFFD.
-  fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
-}
-
-BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
-
-models::LanguageModelOptions Tool::language_model() const {
-  models::LanguageModelOptions options;
-  options.context = context;
-  if (cache != "auto") options.cache = find_dtype(cache);
-  options.backend = backend();
-  options.load = progress_bar();
-  options.packed_folder = packed;
-  return options;
-}
-
-io::LoadOptions Tool::progress_bar() const {
-  io::LoadOptions options;
-  if (isatty(STDERR_FILENO) == 0) return options;
-  options.progress = [last = -1](const io::LoadProgress& progress) mutable {
+/// A bar on stderr while a model loads, on a terminal only.
+std::function<void(const io::LoadProgress&)> progress_bar() {
+  if (!is_terminal(STDERR_FILENO)) return {};
+  return [last = -1](const io::LoadProgress& progress) mutable {
     const auto percent = static_cast<int>(100 * progress.done_bytes /
                                           std::max<std::uint64_t>(progress.total_bytes, 1));
     if (percent == last) return;
@@ -46,7 +36,144 @@ io::LoadOptions Tool::progress_bar() const {
                percent == 100 ? "\r\033[K" : "");
     std::fflush(stderr);
   };
+}
+
+/// "TOKEN=BIAS".
+std::pair<std::int32_t, float> parse_bias(const std::string& text) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const char* const end = text.data() + text.size();
+  std::pair<std::int32_t, float> bias;
+  const auto token = std::from_chars(text.data(), text.data() + equals, bias.first);
+  const auto value = std::from_chars(std::min(text.data() + equals + 1, end), end, bias.second);
+  const bool reads = token.ec == std::errc() && token.ptr == text.data() + equals &&
+                     value.ec == std::errc() && value.ptr == end;
+  if (!reads) {
+    throw Error(Errc::bad_argument, "--logit-bias",
+                fmt::format("'{}' is not TOKEN=BIAS, such as 42=-5 or 42=-inf", text));
+  }
+  return bias;
+}
+
+}  // namespace
+
+void Tool::print(const Json& object) const {
+  // Texts may end inside a character or hold any bytes: those become U+FFFD. A terminal gets ASCII,
+  // since it obeys some of the other characters.
+  const bool ascii = is_terminal(STDOUT_FILENO);
+  fmt::print("{}\n", object.dump(2, ' ', ascii, Json::error_handler_t::replace));
+}
+
+BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
+
+models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
+  models::LanguageModelOptions options;
+  options.context = context;
+  if (cache != "auto") options.cache = find_dtype(cache);
+  options.backend = backend();
+  options.load.progress = progress_bar();
+  options.load.stop = std::move(stop);
+  options.packed_folder = packed;
   return options;
+}
+
+Json Tool::options(const models::LanguageModel& loaded) const {
+  return {{"threads", threads},
+          {"precision", precision},
+          {"context", loaded.context()},
+          {"cache", cache}};
+}
+
+models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults) const {
+  nn::SamplerOptions& sampler = defaults.sampler;
+  sampler.temperature = temperature.value_or(sampler.temperature);
+  sampler.top_k = top_k.value_or(sampler.top_k);
+  sampler.top_p = top_p.value_or(sampler.top_p);
+  sampler.min_p = min_p.value_or(sampler.min_p);
+  sampler.repetition_penalty = repetition_penalty.value_or(sampler.repetition_penalty);
+  sampler.seed = seed;
+  for (const std::string& text : logit_bias) sampler.logit_bias.push_back(parse_bias(text));
+  return defaults;
+}
+
+models::GenerateOptions GenerationOptions::for_model(const models::LanguageModel& model,
+                                                     std::string& source) const {
+  models::GenerateOptions options = generate;
+  models::SamplingDefaults chosen = sampling.over(models::sampling_defaults(model.file()));
+  options.sampler = std::move(chosen.sampler);
+  source = std::move(chosen.source);
+  return options;
+}
+
+Json described(const models::GenerateOptions& options, const std::string& source) {
+  const nn::SamplerOptions& sampler = options.sampler;
+  Json bias = Json::object();
+  for (const auto& [token, value] : sampler.logit_bias) {
+    const bool is_number = std::isfinite(value);
+    bias[std::to_string(token)] = is_number ? Json(value) : Json(fmt::format("{}", value));
+  }
+  return {{"max_tokens", options.max_tokens},
+          {"stop", options.stop},
+          {"defaults_of", source},
+          {"temperature", sampler.temperature},
+          {"top_k", sampler.top_k},
+          {"top_p", sampler.top_p},
+          {"min_p", sampler.min_p},
+          {"repetition_penalty", sampler.repetition_penalty},
+          {"repetition_window", sampler.repetition_window},
+          {"logit_bias", bias},
+          {"seed", sampler.seed}};
+}
+
+Json load_times(const models::LoadTimes& times) {
+  return {{"load_s", seconds(times.total())},
+          {"map_s", seconds(times.map)},
+          {"plan_s", seconds(times.plan)},
+          {"pack_s", seconds(times.pack)},
+          {"tokenizer_s", seconds(times.tokenizer)}};
+}
+
+Json described(const models::Generated& result, const text::Tokenizer& tokenizer) {
+  Json json{{"prompt_tokens", result.prompt_tokens},
+            {"tokens", result.tokens},
+            {"stopped", stopped_by(result.end)},
+            {"prompt_plan_s", seconds(result.plan_time)},
+            {"prefill_s", seconds(result.prefill_time)},
+            {"decode_s", seconds(result.decode_time)},
+            {"prefill_tok_s", result.prefill_tokens_per_second()},
+            {"decode_tok_s", result.decode_tokens_per_second()}};
+  if (result.choices.empty()) return json;
+  const auto entry = [&](const models::Generated::LogProbability& of) -> Json {
+    // A token that the bias excludes has none that JSON could spell.
+    const Json value = std::isfinite(of.value) ? Json(of.value) : Json(nullptr);
+    return {{"id", of.token}, {"token", tokenizer.piece(of.token)}, {"logprob", value}};
+  };
+  Json& choices = json["logprobs"] = Json::array();
+  for (const models::Generated::Choice& choice : result.choices) {
+    Json one = entry(choice.drawn);
+    Json& top = one["top"] = Json::array();
+    for (const auto& likely : choice.likeliest) top.push_back(entry(likely));
+    choices.push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string_view stopped_by(models::Generated::End end) {
+  using End = models::Generated::End;
+  switch (end) {
+    case End::token:
+      return "end token";
+    case End::stop:
+      return "stop text";
+    case End::length:
+      return "length";
+    case End::context:
+      return "context full";
+    case End::cancelled:
+      return "cancelled";
+    case End::deadline:
+      return "deadline";
+  }
+  return "";
 }
 
 void add_model(Command& command) {
@@ -83,14 +210,29 @@ void add_context(Command& command) {
                  "A folder to keep packed weights in: the next start maps them");
 }
 
-void add_sampling(Command& command, nn::SamplerOptions& sampler) {
-  command.option("--temp", sampler.temperature, "Temperature; 0: always the most likely token");
-  command.option("--top-k", sampler.top_k, "Draw from the K most likely tokens; 0: all");
-  command.option("--top-p", sampler.top_p, "Draw from the tokens that make up this probability");
-  command.option("--min-p", sampler.min_p, "Drop tokens less likely than this times the likeliest");
-  command.option("--repeat-penalty", sampler.repetition_penalty,
+void add_generation(Command& command, GenerationOptions& options) {
+  SamplingOptions& sampling = options.sampling;
+  command.option("-n,--max-tokens", options.generate.max_tokens, "Tokens of an answer at most")
+      .range(0, 1 << 24);
+  command.option(
+      "--temp", sampling.temperature,
+      "Temperature; 0: always the most likely token. Without this and the next four, what "
+      "the model's files advise, else 0.7, top-p 0.95, penalty 1.1");
+  command.option("--top-k", sampling.top_k, "Draw from the K most likely tokens; 0: all");
+  command.option("--top-p", sampling.top_p, "Draw from the tokens that make up this probability");
+  command.option("--min-p", sampling.min_p,
+                 "Drop tokens less likely than this times the likeliest");
+  command.option("--repeat-penalty", sampling.repetition_penalty,
                  "Above 1: recent tokens become less likely");
-  command.option("--seed", sampler.seed, "Seed of the draws").not_negative();
+  command.option("--seed", sampling.seed, "Seed of the draws").not_negative();
+  command
+      .option("--logit-bias", sampling.logit_bias,
+              "TOKEN=BIAS: adds to a token's logit; -inf: never drawn; may be repeated")
+      .one_value_each();
+  command
+      .option("--stop", options.generate.stop,
+              "A text that ends the answer and is no part of it; may be repeated")
+      .one_value_each();
 }
 
 std::string read_text(const std::string& path) {

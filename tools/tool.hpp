@@ -6,12 +6,16 @@
 #include <tenon/backend.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/sampling.hpp>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +28,7 @@ struct Tool {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   bool json = false;
   std::function<void()> run;
+  int status = 0;  ///< what the program ends with when `run` returns
 
   // Options of commands that compute.
   std::string model;
@@ -36,17 +41,44 @@ struct Tool {
   /// Prints the one JSON object of a `--json` run.
   void print(const Json& object) const;
   BackendOptions backend() const;
-  models::LanguageModelOptions language_model() const;
-  /// A bar on stderr while a model loads, on a terminal only.
-  io::LoadOptions progress_bar() const;
+  /// `stop` ends loading.
+  models::LanguageModelOptions language_model(std::stop_token stop = {}) const;
+  /// What the options above come to.
+  Json options(const models::LanguageModel& loaded) const;
 };
+
+/// How tokens are drawn, as far as the command line says so.
+struct SamplingOptions {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::int64_t> top_k;
+  std::vector<std::string> logit_bias;  ///< each TOKEN=BIAS
+  std::uint64_t seed = 0;
+
+  /// What it does not say is as the model advises. Errc::bad_argument for a bias that is none.
+  models::SamplingDefaults over(models::SamplingDefaults defaults) const;
+};
+
+/// What generate and chat share: options, and how results are told.
+struct GenerationOptions {
+  models::GenerateOptions generate{};
+  SamplingOptions sampling{};
+
+  /// `generate` with what the command line and the model say about draws; the source of the advice
+  /// goes to `source`.
+  models::GenerateOptions for_model(const models::LanguageModel& model, std::string& source) const;
+};
+Json described(const models::GenerateOptions& options, const std::string& source);
+Json load_times(const models::LoadTimes& times);
+/// Numbers of tokens, times, and why it ended.
+Json described(const models::Generated& result, const text::Tokenizer& tokenizer);
+std::string_view stopped_by(models::Generated::End end);
 
 /// Adds the option or argument of this name to a command.
 void add_model(Command& command);
 void add_json(Command& command);
 void add_compute(Command& command);  ///< -t, --precision
 void add_context(Command& command);  ///< --ctx, --cache, --packed
-void add_sampling(Command& command, nn::SamplerOptions& sampler);
+void add_generation(Command& command, GenerationOptions& options);
 
 /// The bytes of a file, or of standard input for "-". Errc::not_found, Errc::io_error, and
 /// Errc::limit_exceeded above 1 GiB.

@@ -1,4 +1,6 @@
+#include "adapt.hpp"
 #include "cpu_features.hpp"
+#include "isa_variable.hpp"
 #include "partition.hpp"
 #include "task.hpp"
 #include "thread_pool.hpp"
@@ -6,11 +8,14 @@
 #include <tenon/backend.hpp>
 #include <tenon/backends/cpu.hpp>
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/ops.hpp>
 
 #include <any>
 #include <memory>
 #include <string>
+
+#include <fmt/format.h>
 
 namespace tenon {
 namespace cpu {
@@ -35,7 +40,8 @@ constinit const Kernel* const kernel_list[] = {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : pool_(std::make_shared<ThreadPool>(options.threads)), exact_(options.exact) {
+      : pool_(std::make_shared<ThreadPool>(checked_threads(options))), exact_(options.exact) {
+    check_isa_variable();
     const auto* own = std::any_cast<Options>(&options.device);
     if (own != nullptr) int8_ = own->int8;
     if (exact_ && int8_ != nullptr) {
@@ -47,12 +53,7 @@ class CpuBackend final : public Backend {
   std::string_view name() const noexcept override { return "cpu"; }
   MemRegion& region() const override { return cpu_device()->default_mem_region(); }
 
-  std::optional<std::string> refuses(const Step& step) const override {
-    if (step.kind == Step::Kind::copy) return std::nullopt;
-    const Kernel* kernel = kernel_of(step.op.def());
-    if (kernel == nullptr) return "no kernel for " + std::string(step.op.def()->name);
-    return kernel->refuses(step);
-  }
+  std::optional<std::string> refuses(const Step& step) const override { return why_not_run(step); }
 
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
@@ -67,6 +68,12 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  static int checked_threads(const BackendOptions& options) {
+    if (options.threads >= 0) return options.threads;
+    throw Error(Errc::bad_argument, "cpu",
+                fmt::format("threads is {}; 0 means one per CPU", options.threads));
+  }
+
   std::shared_ptr<ThreadPool> pool_;
   bool exact_;
   std::shared_ptr<const quant::CalibrationTable> int8_;
@@ -84,7 +91,8 @@ const Kernel* kernel_of(const OpDef* op) noexcept {
 }  // namespace cpu
 
 BackendPtr make_cpu_backend(const BackendOptions& options) {
-  return std::make_shared<const cpu::CpuBackend>(options);
+  return with_memory_errors("cpu",
+                            [&] { return std::make_shared<const cpu::CpuBackend>(options); });
 }
 
 void register_cpu_backend() { register_backend("cpu", make_cpu_backend); }

@@ -1,11 +1,17 @@
 #include "cpu_features.hpp"
 
+#include "isa_variable.hpp"
+
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -95,11 +101,16 @@ const std::array<bool, isa_count>& supported() {
   return levels;
 }
 
+constexpr const char* isa_variable = "TENON_CPU_ISA";
+
+std::string_view wanted_isa() {
+  const char* const value = std::getenv(isa_variable);
+  return value == nullptr ? std::string_view() : value;
+}
+
 Isa choose() {
-  if (const char* wanted = std::getenv("TENON_CPU_ISA")) {
-    const auto isa = find_isa(wanted);
-    if (isa && supports(*isa)) return *isa;
-  }
+  const auto wanted = find_isa(wanted_isa());
+  if (wanted && supports(*wanted)) return *wanted;
   for (int i = isa_count - 1; i > 0; --i) {
     if (supports(static_cast<Isa>(i))) return static_cast<Isa>(i);
   }
@@ -123,6 +134,21 @@ std::optional<Isa> find_isa(std::string_view name) noexcept {
 }
 
 bool supports(Isa isa) noexcept { return supported()[static_cast<std::size_t>(isa)]; }
+
+void check_isa_variable() {
+  const std::string_view wanted = wanted_isa();
+  if (wanted.empty()) return;
+  const auto isa = find_isa(wanted);
+  if (!isa) {
+    throw Error(
+        Errc::bad_argument, isa_variable,
+        fmt::format("no instruction set '{}'; known are {}", wanted, fmt::join(isa_names, ", ")));
+  }
+  if (!supports(*isa)) {
+    log(LogLevel::warning, fmt::format("{}: this machine does not run {}, {} is used", isa_variable,
+                                       wanted, name(active_isa())));
+  }
+}
 
 Isa active_isa() noexcept { return active().load(std::memory_order_relaxed); }
 

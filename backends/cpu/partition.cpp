@@ -1,5 +1,6 @@
 #include "partition.hpp"
 
+#include "adapt.hpp"
 #include "convolution/int8/quantize.hpp"
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
@@ -11,11 +12,18 @@
 #include "schedule.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace tenon::cpu {
 namespace {
@@ -33,10 +41,12 @@ class CpuBoundPartition final : public BoundPartition {
  public:
   CpuBoundPartition(std::shared_ptr<const Compiled> compiled,
                     std::vector<std::shared_ptr<const PackedWeights>> packed,
+                    std::vector<const PackedWeights*> packed_constants,
                     std::vector<std::shared_ptr<const PackedFilter>> filters,
                     std::vector<std::shared_ptr<const PackedInt8Filter>> int8_filters)
       : compiled_(std::move(compiled)),
         owned_(std::move(packed)),
+        packed_constants_(std::move(packed_constants)),
         owned_filters_(std::move(filters)),
         owned_int8_filters_(std::move(int8_filters)) {
     for (const auto& filter : owned_int8_filters_) int8_filters_.push_back(filter.get());
@@ -56,63 +66,86 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const own_values = working + threads * compiled_->working_bytes;
     std::byte* const shared_values = own_values + threads * compiled_->own_value_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
-    Fault fault;
-    compiled_->pool->run([&](Worker& worker) {
+    FirstFault first;
+    compiled_->pool->run_elastic([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
-      frame.scratch = own_values + worker.thread * compiled_->own_value_bytes;
+      frame.scratch = own_values + worker.id * compiled_->own_value_bytes;
       frame.shared_scratch = shared_values;
-      const TaskContext context{frame,
-                                worker,
-                                packed_,
-                                filters_,
-                                int8_filters_,
-                                fault,
-                                scratch,
-                                zeroed,
-                                prepared,
-                                own_prepared,
-                                compiled_->own_prepared_bytes,
-                                working,
-                                compiled_->working_bytes};
+      Fault fault;
+      const TaskContext context{frame,        worker,
+                                packed_,      packed_constants_,
+                                filters_,     int8_filters_,
+                                fault,        scratch,
+                                zeroed,       prepared,
+                                own_prepared, compiled_->own_prepared_bytes,
+                                working,      compiled_->working_bytes};
       TaskContext alone = context;
       alone.alone = true;
-      run_nodes(compiled_->nodes, frame, {context, alone});
+      Walk walk{frame, context, alone};
+      walk.run(compiled_->nodes);
+      if (walk.faulty != nullptr) first.take(fault, *walk.faulty);
     });
-    if (fault.reported()) {
-      throw Error(fault.code(), "cpu",
-                  fmt::format("{} {} outside [0, {})", fault.op(), fault.value(), fault.limit()));
+    if (first.node != nullptr) {
+      throw Error(first.code, "cpu",
+                  fmt::format("{} {} outside [0, {}), computing '{}'", first.op, first.value,
+                              first.limit, first.node->value));
     }
   }
 
  private:
-  struct Contexts {
+  /// The fault of the thread that reported one first, for when all of them have ended.
+  struct FirstFault {
+    std::atomic<bool> is_taken{false};
+    const Node* node = nullptr;
+    Errc code = Errc::internal;
+    const char* op = "";
+    std::int64_t value = 0, limit = 0;
+
+    void take(const Fault& fault, const Node& faulty) noexcept {
+      if (is_taken.exchange(true)) return;
+      node = &faulty;
+      code = fault.code();
+      op = fault.op();
+      value = fault.value();
+      limit = fault.limit();
+    }
+  };
+
+  /// One thread's way through the tasks.
+  struct Walk {
+    HostFrame& frame;
     const TaskContext& shared;  // of tasks that threads share the work of
     const TaskContext& alone;
-  };
-  static void run_nodes(const std::vector<Node>& nodes, HostFrame& frame,
-                        const Contexts& contexts) noexcept {
-    Barrier& barrier = contexts.shared.worker.barrier;
-    for (const Node& node : nodes) {
-      if (node.task) {
-        if (node.barrier_before) barrier.wait();
-        node.task->run(node.alone ? contexts.alone : contexts.shared);
-        continue;
+    const Node* faulty = nullptr;  // the first whose share of this thread met a fault
+
+    /// False when this thread has been taken out of the region.
+    bool run(const std::vector<Node>& nodes) noexcept {
+      Worker& worker = shared.worker;
+      for (const Node& node : nodes) {
+        if (node.task) {
+          if (node.barrier_before && !worker.sync()) return false;
+          node.task->run(node.alone ? alone : shared);
+          if (shared.fault.reported() && faulty == nullptr) faulty = &node;
+          continue;
+        }
+        const auto depth = static_cast<std::size_t>(node.depth);
+        for (std::int64_t i = 0; i < node.count; ++i) {
+          if (!worker.sync()) return false;
+          frame.iteration[depth] = i;
+          frame.loop_index[depth] = node.first + i;
+          if (!run(node.body)) return false;
+        }
+        frame.iteration[depth] = 0;
+        if (!worker.sync()) return false;
       }
-      const auto depth = static_cast<std::size_t>(node.depth);
-      for (std::int64_t i = 0; i < node.count; ++i) {
-        barrier.wait();
-        frame.iteration[depth] = i;
-        frame.loop_index[depth] = node.first + i;
-        run_nodes(node.body, frame, contexts);
-      }
-      frame.iteration[depth] = 0;
-      barrier.wait();
+      return true;
     }
-  }
+  };
 
   std::shared_ptr<const Compiled> compiled_;
   std::vector<std::shared_ptr<const PackedWeights>> owned_;
-  std::vector<const PackedWeights*> packed_;
+  std::vector<const PackedWeights*> packed_;            // in the order of the requests
+  std::vector<const PackedWeights*> packed_constants_;  // whole ones, by constant
   std::vector<std::shared_ptr<const PackedFilter>> owned_filters_;
   std::vector<const float*> filters_;
   std::vector<std::shared_ptr<const PackedInt8Filter>> owned_int8_filters_;
@@ -132,42 +165,83 @@ class CpuPartition final : public Partition {
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
-    std::vector<std::shared_ptr<const PackedWeights>> packed(compiled_->constants.size());
-    for (std::size_t i = 0; i < packed.size(); ++i) {
-      if (!compiled_->packed[i]) continue;
+    std::vector<std::shared_ptr<const PackedWeights>> packed;
+    std::vector<const PackedWeights*> whole(compiled_->constants.size(), nullptr);
+    for (const PackRequest& request : compiled_->packed) {
+      const ConstantSlot& constant = compiled_->constants[request.constant];
+      const bool is_whole = request.is_whole(constant.shape);
       const std::string key =
-          fmt::format("cpu/packed {}/{} {}", packed_layout, to_string(constants.buffers[i].shape()),
-                      compiled_->constants[i].name);
-      packed[i] = std::static_pointer_cast<const PackedWeights>(
+          fmt::format("cpu/packed {}/{} {}{}", packed_layout, to_string(request.shape),
+                      name_of(request.constant, constants), is_whole ? "" : place_text(request));
+      packed.push_back(std::static_pointer_cast<const PackedWeights>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
-            const HostBuffer rows = constants.buffers[i].to_host();
-            return compiled_->constants[i].folded ? pack(rows)
-                                                  : kept_or_packed(key, rows, constants.prepared);
-          }));
+            const HostBuffer rows = rows_of(request, constants.buffers[request.constant].to_host());
+            return constant.folded ? pack(rows)
+                                   : kept_or_packed(key, constant.name, rows, constants.prepared);
+          })));
+      if (is_whole) whole[request.constant] = packed.back().get();
     }
-    return std::make_unique<CpuBoundPartition>(
-        compiled_, std::move(packed), bind_filters(constants), bind_int8_filters(constants));
+    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed), std::move(whole),
+                                               bind_filters(constants),
+                                               bind_int8_filters(constants));
   }
   std::vector<std::string> notes() const override { return compiled_->notes; }
 
  private:
+  /// What tells a constant from all others of the weights. Those that a program made itself may be
+  /// called the same in another program on the same weights: their contents tell them apart.
+  std::string name_of(std::size_t constant, const BoundConstants& constants) const {
+    const ConstantSlot& slot = compiled_->constants[constant];
+    if (!slot.folded) return slot.name;
+    const HostBuffer value = constants.buffers[constant].to_host().contiguous();
+    const XXH128_hash_t digest =
+        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
+    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
+  }
+
+  static std::string place_text(const PackRequest& view) {
+    return fmt::format(
+        " at {} by {}", view.offset,
+        fmt::join(std::span(view.strides).first(static_cast<std::size_t>(view.shape.rank())), ","));
+  }
+
+  /// The rows that a request names, densely: of the constant itself where they lie so.
+  static HostBuffer rows_of(const PackRequest& view, const HostBuffer& constant) {
+    const DType dtype = view.shape.dtype();
+    if (view.shape.elements() == 0) return HostBuffer::zeros(view.shape);
+    if (is_contiguous(view.shape, view.strides) && constant.is_contiguous()) {
+      const std::int64_t first = view.offset / block_bytes(dtype) * block_size(dtype);
+      const std::int64_t all = constant.shape().elements();
+      return constant.reshape({all})
+          .slice(0, first, first + view.shape.elements())
+          .reshape(view.shape.dims());
+    }
+    return HostBuffer::borrow(constant.view().data + view.offset, view.shape, view.strides)
+        .contiguous();
+  }
+
   std::shared_ptr<const PackedWeights> kept_or_packed(const std::string& key,
+                                                      const std::string& name,
                                                       const HostBuffer& rows,
                                                       PreparedCache& prepared) const {
     const Shape& shape = rows.shape();
     const auto size = PackedWeights::packed_bytes(shape.dtype(), shape[0], shape[1]);
     if (auto kept = prepared.kept(key, size)) {
+      PrepareProgress::advance(name, static_cast<std::uint64_t>(shape.bytes()));
       return std::make_shared<const PackedWeights>(PackedWeights::borrow(
           shape.dtype(), shape[0], shape[1], kept->bytes, std::move(kept->owner)));
     }
-    auto weights = pack(rows);
+    auto weights = pack(rows, [&](std::int64_t bytes) {
+      PrepareProgress::advance(name, static_cast<std::uint64_t>(bytes));
+    });
     prepared.keep(key, {weights->bytes(), weights});
     return weights;
   }
 
   /// The rows in their packed form. What is packed leaves memory piece by piece, so that there
-  /// never are two copies of a large weight.
-  std::shared_ptr<const PackedWeights> pack(const HostBuffer& rows) const {
+  /// never are two copies of a large weight. `advance` is told how many bytes each piece had.
+  std::shared_ptr<const PackedWeights> pack(
+      const HostBuffer& rows, const std::function<void(std::int64_t)>& advance = {}) const {
     constexpr std::int64_t piece_bytes = std::int64_t{8} << 20;
     const Shape& shape = rows.shape();
     auto weights = std::make_shared<PackedWeights>(shape.dtype(), shape[0], shape[1]);
@@ -179,8 +253,10 @@ class CpuPartition final : public Partition {
       compiled_->pool->run([&](Worker& worker) {
         weights->pack(rows.bytes(), panels, worker.thread, worker.threads);
       });
-      rows.slice(0, panels.begin * panel_rows, std::min(panels.end * panel_rows, shape[0]))
-          .release_pages();
+      const HostBuffer packed =
+          rows.slice(0, panels.begin * panel_rows, std::min(panels.end * panel_rows, shape[0]));
+      packed.release_pages();
+      if (advance) advance(packed.shape().bytes());
     }
     return weights;
   }
@@ -192,7 +268,7 @@ class CpuPartition final : public Partition {
       if (!compiled_->filters[i]) continue;
       const FilterShape& shape = *compiled_->filters[i];
       const std::string key =
-          fmt::format("cpu/filter/{}/{} in {}, form {}", compiled_->constants[i].name,
+          fmt::format("cpu/filter/{}/{} in {}, form {}", name_of(i, constants),
                       to_string(shape.file_shape()), shape.groups, static_cast<int>(shape.form));
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
@@ -202,6 +278,8 @@ class CpuPartition final : public Partition {
             compiled_->pool->run(
                 [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
             rows.release_pages();
+            PrepareProgress::advance(compiled_->constants[i].name,
+                                     static_cast<std::uint64_t>(rows.shape().bytes()));
             return filter;
           }));
     }
@@ -213,7 +291,7 @@ class CpuPartition final : public Partition {
     std::vector<std::shared_ptr<const PackedInt8Filter>> filters;
     for (const auto& [constant, form] : compiled_->int8_filters) {
       const std::string key = fmt::format(
-          "cpu/int8 filter/{}/{} in {}, joined {}, to {}", compiled_->constants[constant].name,
+          "cpu/int8 filter/{}/{} in {}, joined {}, to {}", name_of(constant, constants),
           to_string(form.shape.file_shape()), form.shape.groups, form.joined, form.limit);
       const auto make = [&]() -> std::shared_ptr<const void> {
         auto filter = std::make_shared<PackedInt8Filter>(form);
@@ -222,6 +300,8 @@ class CpuPartition final : public Partition {
         compiled_->pool->run(
             [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
         rows.release_pages();
+        PrepareProgress::advance(compiled_->constants[constant].name,
+                                 static_cast<std::uint64_t>(rows.shape().bytes()));
         return filter;
       };
       filters.push_back(
@@ -256,13 +336,14 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   std::vector<Step> own(steps.begin(), steps.end());
   const std::vector<Operand> leaves = edges(program, steps).writes;
   auto compiled = std::make_shared<Compiled>();
+  compiled->shared_bytes = adapt_steps(own, 0, compiled->notes);
   merge_convolutions(own, leaves);
   if (int8 != nullptr) {
     quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
   }
   merge_linears(program, steps, own);
   put_channels_last(own, leaves);
-  compiled->shared_bytes = split_batches(own, leaves);
+  compiled->shared_bytes = split_batches(own, leaves, compiled->shared_bytes);
   if (!exact) {
     compiled->shared_bytes = keep_values_tiled(program, steps, own, compiled->shared_bytes);
   }

@@ -37,7 +37,6 @@ class PrepareTask final : public Task {
 class Scheduler final : public Compiler {
  public:
   explicit Scheduler(const ScheduleOptions& options) : options_(options), counts_(options.counts) {
-    made_.packed.resize(options.constants, false);
     made_.filters.resize(options.constants);
   }
 
@@ -57,8 +56,18 @@ class Scheduler final : public Compiler {
   void working_memory(std::int64_t bytes) override {
     made_.working_bytes = std::max(made_.working_bytes, aligned(bytes));
   }
-  void pack(const Operand& weights) override {
-    for (const std::size_t entry : entries_of(weights)) made_.packed[entry] = true;
+  PackedIndex pack(const Operand& weights) override {
+    const std::vector<PackRequest> wanted = requests_of(weights);
+    const auto found = std::ranges::search(made_.packed, wanted);
+    PackedIndex index{found.begin() - made_.packed.begin(), {}};
+    if (found.empty()) made_.packed.insert(made_.packed.end(), wanted.begin(), wanted.end());
+    std::int64_t step = 1;
+    for (std::size_t d = max_loop_depth; d-- > 0;) {
+      if (!moves_with(weights, d)) continue;
+      index.step[d] = step;
+      step *= counts_[d];
+    }
+    return index;
   }
   bool pack_filter(const Operand& w, const FilterShape& shape) override {
     if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
@@ -79,6 +88,30 @@ class Scheduler final : public Compiler {
     const auto number = static_cast<std::size_t>(found - made_.int8_filters.begin());
     if (found == made_.int8_filters.end()) made_.int8_filters.push_back(request);
     return number;
+  }
+  /// Whether a constant operand is another one, or another part, in each iteration of loop `d`.
+  static bool moves_with(const Operand& operand, std::size_t d) {
+    return operand.place.entry_step[d] != 0 || operand.place.byte_step[d] != 0;
+  }
+  /// What an operand is in all iterations of the loops that it moves with, the innermost fastest.
+  std::vector<PackRequest> requests_of(const Operand& weights) const {
+    const Place& place = weights.place;
+    std::vector<PackRequest> requests{
+        {place.index, place.offset, weights.shape.without_tags(),
+         weights.is_contiguous() ? dense_strides(weights.shape) : weights.strides}};
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      if (!moves_with(weights, d)) continue;
+      std::vector<PackRequest> all;
+      for (PackRequest request : requests) {
+        for (std::int64_t i = 0; i < counts_[d]; ++i) {
+          all.push_back(request);
+          request.constant += static_cast<std::size_t>(place.entry_step[d]);
+          request.offset += place.byte_step[d];
+        }
+      }
+      requests = std::move(all);
+    }
+    return requests;
   }
   /// The constants that an operand is in one iteration or another.
   std::vector<std::size_t> entries_of(const Operand& weights) const {
@@ -130,6 +163,7 @@ class Scheduler final : public Compiler {
       Node node;
       node.task = make(table.offset);
       node.barrier_before = true;
+      node.value = value_;
       outermost_->push_back(std::move(node));
       table.depth = 0;
     } else {
@@ -187,6 +221,7 @@ class Scheduler final : public Compiler {
       if (is_memory(input)) reads.push_back(touch_of(input));
     }
     const Touch write = touch_of(step.output);
+    value_ = step.value;
     reads_prepared_ = false;
     reads_tables_.clear();
     std::unique_ptr<Task> task = step.kind == Step::Kind::copy
@@ -222,6 +257,7 @@ class Scheduler final : public Compiler {
       return;
     }
     node.task = std::move(task);
+    node.value = value_;
     nodes_->push_back(std::move(node));
   }
 
@@ -254,6 +290,7 @@ class Scheduler final : public Compiler {
   std::vector<const Step*> loops_;  // around this point, outermost first
   std::vector<Node>* nodes_ = nullptr;
   std::vector<Node>* outermost_ = nullptr;
+  std::string value_;                // of the step that is being compiled
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   RowForm prepared_form_ = RowForm::int8;
   bool reads_prepared_ = false;

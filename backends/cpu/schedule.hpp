@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tenon::cpu {
@@ -21,9 +22,26 @@ struct Node {
   std::unique_ptr<Task> task;   ///< null for loops
   bool barrier_before = false;  ///< waits for every thread to finish what came before
   bool alone = false;           ///< each thread does all of it for itself
+  std::string value;            ///< the task computes this value of the program, or a part of it
   std::int64_t first = 0, count = 0;
   int depth = 0;
   std::vector<Node> body;
+};
+
+/// Rows W[N, K] to pack: a view of a constant, or all of it.
+struct PackRequest {
+  std::size_t constant = 0;
+  std::int64_t offset = 0;  ///< bytes
+  Shape shape;
+  Strides strides{};
+
+  bool is_whole(const Shape& constant_shape) const {
+    return offset == 0 && shape == constant_shape && is_contiguous(shape, strides);
+  }
+  friend bool operator==(const PackRequest& a, const PackRequest& b) noexcept {
+    return a.constant == b.constant && a.offset == b.offset && a.shape == b.shape &&
+           a.strides == b.strides;
+  }
 };
 
 struct Int8FilterRequest {
@@ -34,10 +52,10 @@ struct Int8FilterRequest {
 
 struct Schedule {
   std::vector<Node> nodes;
-  // What is asked for at bind time, by constant.
-  std::vector<bool> packed;
+  // What is asked for at bind time: in the order of the requests, and filters by constant.
+  std::vector<PackRequest> packed;
   std::vector<std::optional<FilterShape>> filters;
-  std::vector<Int8FilterRequest> int8_filters;  ///< numbered as they were asked for
+  std::vector<Int8FilterRequest> int8_filters;
   // Memory of a run; see TaskContext.
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
   std::int64_t own_prepared_bytes = 0, working_bytes = 0;  ///< of each thread

@@ -50,13 +50,21 @@ class Fault {
   std::int64_t limit_ = 0;
 };
 
+/// Which packed weights an operand is: one, or one for each iteration of the loops around it.
+struct PackedIndex {
+  std::int64_t first = 0;
+  LoopSteps step{};
+};
+
 /// What a task sees while it runs on one thread.
 struct TaskContext {
   const HostFrame& frame;
   Worker& worker;
-  /// Packed weights by constant entry; null where a constant is read as it is in the file.
+  /// Packed weights, numbered by PackedIndex.
   std::span<const PackedWeights* const> packed;
-  /// The same for filters of convolutions.
+  /// By constant entry: the packed form of the whole constant; null where nobody asked for one.
+  std::span<const PackedWeights* const> packed_constants;
+  /// Filters of convolutions by constant entry; null where there is none.
   std::span<const float* const> filters;
   std::span<const PackedInt8Filter* const> int8_filters;
   Fault& fault;
@@ -74,8 +82,10 @@ struct TaskContext {
   T* pointer(const Operand& operand) const noexcept {
     return reinterpret_cast<T*>(frame.address(operand.place));
   }
-  const PackedWeights* packed_weights(const Operand& operand) const noexcept {
-    return packed[constant_entry(operand)];
+  const PackedWeights* packed_weights(const PackedIndex& index) const noexcept {
+    std::int64_t number = index.first;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) number += frame.iteration[d] * index.step[d];
+    return packed[static_cast<std::size_t>(number)];
   }
   const float* filter(const Operand& operand) const noexcept {
     return filters[constant_entry(operand)];
@@ -95,16 +105,14 @@ struct TaskContext {
   /// barrier: each thread prepares it for itself.
   static constexpr bool has_own_prepared(std::int64_t rows) noexcept { return rows == 1; }
   std::byte* prepared(std::int64_t rows) const noexcept {
-    return has_own_prepared(rows) ? own_prepared_base + worker.thread * own_prepared_bytes
+    return has_own_prepared(rows) ? own_prepared_base + worker.id * own_prepared_bytes
                                   : prepared_base;
   }
   /// Bytes that Compiler::scratch and Compiler::zeroed_scratch gave.
   std::byte* scratch(std::int64_t offset) const noexcept { return scratch_base + offset; }
   std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
   /// This thread's bytes that Compiler::working_memory asked for.
-  std::byte* working_memory() const noexcept {
-    return working_base + worker.thread * working_bytes;
-  }
+  std::byte* working_memory() const noexcept { return working_base + worker.id * working_bytes; }
   /// This thread's part of `count` items.
   Range share(std::int64_t count) const noexcept {
     return alone ? Range{0, count} : split(count, worker.thread, worker.threads);
@@ -134,8 +142,8 @@ class Compiler {
   virtual std::int64_t zeroed_scratch(std::int64_t bytes) = 0;
   /// At least `bytes` for each thread while the task runs, which tasks have one after the other.
   virtual void working_memory(std::int64_t bytes) = 0;
-  /// Asks for constants to be packed at bind time.
-  virtual void pack(const Operand& weights) = 0;
+  /// Has a constant of rank 2, or any view of one, packed at bind time.
+  virtual PackedIndex pack(const Operand& weights) = 0;
   /// The same for the filter of a convolution. False where it is no constant, or not as it lies in
   /// its file, or asked for in another shape.
   virtual bool pack_filter(const Operand& w, const FilterShape& shape) = 0;
@@ -181,6 +189,9 @@ std::optional<std::string> needs_dense_rows(const Operand& operand, std::string_
 std::int64_t row_count(const Shape& shape) noexcept;
 std::int64_t row_size(const Shape& shape) noexcept;
 /// Step between rows in elements when rows lie evenly: [.., M, K] with one stride for all of "..M".
+/// 0 where all rows are one.
 std::optional<std::int64_t> even_row_step(const Operand& operand) noexcept;
+/// Dense rows with one step between them.
+std::optional<std::string> needs_even_rows(const Operand& operand, std::string_view what);
 
 }  // namespace tenon::cpu

@@ -1,69 +1,65 @@
 #include "thread_pool.hpp"
 
+#include "worker_accounts.hpp"
+
+#include <tenon/process_number.hpp>
+
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <exception>
-#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #if defined(__linux__)
+#include <pthread.h>
 #include <sched.h>
-#endif
-#if defined(__x86_64__)
-#include <immintrin.h>
 #endif
 
 namespace tenon::cpu {
 namespace {
 
-// Longer than a step between two layers, shorter than a scheduler's time slice: a thread that waits
-// longer has been descheduled or has nothing to do, and its core is better given away.
-constexpr auto spin_time = std::chrono::microseconds(50);
-
 // True inside a region of any pool: a nested region runs on its own thread.
 thread_local bool inside_region = false;
 
-void pause() noexcept {
-#if defined(__x86_64__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
+class InsideRegion {
+ public:
+  InsideRegion() noexcept : outer_(std::exchange(inside_region, true)) {}
+  ~InsideRegion() { inside_region = outer_; }
+  InsideRegion(const InsideRegion&) = delete;
+  InsideRegion& operator=(const InsideRegion&) = delete;
 
-// Returns when `word` is no longer `old`: spins first if asked to, then parks.
-void wait_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old,
-                      bool spins) noexcept {
-  if (spins) {
-    const auto end = std::chrono::steady_clock::now() + spin_time;
-    do {
-      for (int i = 0; i < 16; ++i) {
-        if (word.load(std::memory_order_acquire) != old) return;
-        pause();
-      }
-    } while (std::chrono::steady_clock::now() < end);
-  }
-  while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
-}
+ private:
+  bool outer_;
+};
 
 }  // namespace
 
-Barrier::Barrier(int threads) noexcept
-    : threads_(threads), spins_(threads <= ThreadPool::available_cpus()) {}
-
-void Barrier::wait() noexcept {
-  if (threads_ == 1) return;
-  const std::int32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
-    phase_.notify_all();
-  } else {
-    wait_while_equal(phase_, phase, spins_);
+bool Worker::sync() noexcept {
+  if (threads == 1) return true;
+  int late = barrier_.wait(thread, accounts_);
+  if (late == threads) late = -1;  // one that has left already
+  if (const int left = barrier_.left(); left >= 0) {
+    --threads;
+    if (left == thread) {
+      barrier_.leave(threads);
+      return false;
+    }
+    // The last thread takes the number of the one that left.
+    if (thread == threads) thread = left;
+    if (late == left) {
+      late = -1;
+    } else if (late == threads) {
+      late = left;
+    }
+    if (accounts_ != nullptr) accounts_->remove(left);
   }
+  if (late >= 0) barrier_.take_out(late);
+  return true;
 }
 
 bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& range) noexcept {
@@ -89,108 +85,227 @@ bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& rang
 }
 
 struct ThreadPool::State {
+  // Memory of a region, which belongs to the slot of its first worker: threads look at it until
+  // they are back in `work`.
+  struct Region {
+    Trampoline call = nullptr;
+    void* function = nullptr;
+    int threads = 1;
+    std::optional<Barrier> barrier;
+    std::vector<TakenShare> shares;
+    alignas(64) std::atomic<std::int32_t> unfinished{0};
+    std::atomic<WorkerAccount*> last{nullptr};  // of the worker that finished last
+  };
   // A worker sleeps on its own word, so a region of few threads wakes only those.
   struct alignas(64) Slot {
     std::atomic<std::int32_t> generation{0};
+    std::atomic<bool> taken{true};  // by a caller, until the thread has been started by none
+    Region* region = nullptr;
+    int number = 0;  // of the worker in its region
+    WorkerAccount account;
     std::exception_ptr error;
     std::thread thread;
-  };
-  std::vector<TakenShare> shares;
-  struct Region {
-    Trampoline call;
-    void* function;
-    int threads;
-    Barrier barrier;
+    Region own_region;
   };
 
-  std::vector<Slot> slots;
-  std::mutex one_region;  // held by the caller of `run`
-  Region* region = nullptr;
-  bool spins = true;
+  std::uint32_t process = process_number();
+  std::vector<Slot> slots;  // one per worker
+  bool spins;
   std::atomic<bool> stopping{false};
-  alignas(64) std::atomic<std::int32_t> unfinished{0};
+  std::unique_ptr<State> of_parent;  // a process: its threads do not exist in this one
+  alignas(64) std::atomic<int> callers{0};
 
-  explicit State(int threads)
-      : shares(static_cast<std::size_t>(threads)), slots(static_cast<std::size_t>(threads)) {}
+  explicit State(int threads);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
 
-  void run_body(Region& r, int thread) noexcept {
-    const bool outer = std::exchange(inside_region, true);
+  int workers() const noexcept;
+  void work(Slot& slot) noexcept;
+  static void wake(Slot& slot) noexcept;
+  static void run_body(Region& region, int number, WorkerAccounts* accounts);
+};
+
+ThreadPool::State::State(int threads)
+    : slots(static_cast<std::size_t>(threads - 1)), spins(threads <= available_cpus()) {
+  try {
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      Slot& slot = slots[i];
+      slot.own_region.shares = std::vector<TakenShare>(1 + slots.size() - i);
+      slot.thread = std::thread([this, &slot] { work(slot); });
+#if defined(__linux__)
+      ::pthread_getcpuclockid(slot.thread.native_handle(), &slot.account.cpu_clock);
+#endif
+      slot.taken.store(false, std::memory_order_release);
+    }
+  } catch (const std::system_error&) {
+    // Fewer threads than asked for.
+  } catch (const std::bad_alloc&) {
+    // The same.
+  }
+}
+
+ThreadPool::State::~State() {
+  const bool has_threads = process == process_number();
+  stopping.store(true, std::memory_order_relaxed);
+  for (Slot& slot : slots) {
+    if (!slot.thread.joinable()) continue;
+    if (has_threads) {
+      wake(slot);
+      slot.thread.join();
+    } else {
+      ::new (&slot.thread) std::thread();  // its destructor would end the process
+    }
+  }
+}
+
+int ThreadPool::State::workers() const noexcept {
+  return static_cast<int>(
+      std::ranges::count_if(slots, [](const Slot& slot) { return slot.thread.joinable(); }));
+}
+
+void ThreadPool::State::work(Slot& slot) noexcept {
+  for (std::int32_t seen = 0;; ++seen) {
+    if (!spins || !spin_while_equal(slot.generation, seen)) {
+      park_while_equal(slot.generation, seen);
+    }
+    if (stopping.load(std::memory_order_relaxed)) return;
+    Region& region = *slot.region;
     try {
-      Worker worker(thread, r.threads, r.barrier, shares.data());
-      r.call(r.function, worker);
+      run_body(region, slot.number, nullptr);
     } catch (...) {
-      slots[static_cast<std::size_t>(thread)].error = std::current_exception();
+      slot.error = std::current_exception();
     }
-    inside_region = outer;
-  }
-
-  void work(int thread) noexcept {
-    Slot& slot = slots[static_cast<std::size_t>(thread)];
-    for (std::int32_t seen = 0;; ++seen) {
-      wait_while_equal(slot.generation, seen, spins);
-      if (stopping.load(std::memory_order_relaxed)) return;
-      run_body(*region, thread);
-      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
+    region.last.store(&slot.account, std::memory_order_relaxed);
+    if (region.unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      region.unfinished.notify_one();
     }
   }
+}
 
-  void wake(Slot& slot) noexcept {
-    slot.generation.fetch_add(1, std::memory_order_release);
-    slot.generation.notify_one();
+void ThreadPool::State::wake(Slot& slot) noexcept {
+  slot.generation.fetch_add(1, std::memory_order_release);
+  slot.generation.notify_one();
+}
+
+void ThreadPool::State::run_body(Region& region, int number, WorkerAccounts* accounts) {
+  const InsideRegion inside;
+  Worker worker(number, region.threads, *region.barrier, region.shares.data(), accounts);
+  region.call(region.function, worker);
+}
+
+/// Workers of a pool for one region; given back at the end.
+class ThreadPool::Team {
+ public:
+  /// At most `limit` workers. Without `tries_all`, none that are left out at `now`.
+  Team(State& state, int limit, bool tries_all, WorkerAccount::Clock::time_point now) noexcept {
+    for (State::Slot& slot : state.slots) {
+      if (size_ == limit) break;
+      if (slot.taken.load(std::memory_order_relaxed) ||
+          slot.taken.exchange(true, std::memory_order_acquire)) {
+        continue;
+      }
+      if (!tries_all && slot.account.left_out_until > now) {
+        slot.taken.store(false, std::memory_order_release);
+      } else {
+        slots_[static_cast<std::size_t>(size_)] = &slot;
+        accounts_[static_cast<std::size_t>(size_++)] = &slot.account;
+      }
+    }
   }
+  ~Team() {
+    for (State::Slot* slot : slots()) slot->taken.store(false, std::memory_order_release);
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  std::span<State::Slot* const> slots() const noexcept { return {slots_.data(), size()}; }
+  std::span<WorkerAccount* const> accounts() const noexcept { return {accounts_.data(), size()}; }
+  std::size_t size() const noexcept { return static_cast<std::size_t>(size_); }
+
+ private:
+  int size_ = 0;
+  std::array<State::Slot*, max_threads> slots_;
+  std::array<WorkerAccount*, max_threads> accounts_;
 };
 
 ThreadPool::ThreadPool(int threads) {
   if (threads <= 0) threads = available_cpus();
-  threads = std::min(threads, max_threads);
-  state_ = std::make_unique<State>(threads);
-  state_->spins = threads <= available_cpus();
-  int started = 1;
+  auto state = std::make_unique<State>(std::min(threads, max_threads));
+  threads_ = 1 + state->workers();
+  state_.store(state.release(), std::memory_order_relaxed);
+}
+
+ThreadPool::~ThreadPool() { delete state_.load(std::memory_order_relaxed); }
+
+ThreadPool::State& ThreadPool::state() {
+  State* current = state_.load(std::memory_order_acquire);
+  if (current->process == process_number()) return *current;
+  // No lock: whoever is first wins.
+  auto fresh = std::make_unique<State>(threads_);
+  if (!state_.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) {
+    return *current;
+  }
+  fresh->of_parent.reset(current);  // until the end: another thread may be looking at it
+  return *fresh.release();
+}
+
+void ThreadPool::run_alone(Trampoline call, void* function) {
+  const InsideRegion inside;
+  Barrier barrier(1, false);
+  TakenShare share;
+  Worker worker(0, 1, barrier, &share);
+  call(function, worker);
+}
+
+void ThreadPool::run_erased(Trampoline call, void* function, int limit, bool elastic) {
+  if (inside_region || std::min(threads_, limit) <= 1) return run_alone(call, function);
+  State& s = state();
+  elastic = elastic && s.spins;  // more threads than cores wait for each other as it is
+  struct Caller {
+    std::atomic<int>& callers;
+    const int number = callers.fetch_add(1, std::memory_order_relaxed) + 1;
+    ~Caller() { callers.fetch_sub(1, std::memory_order_relaxed); }
+  } const caller{s.callers};
+  const auto now = WorkerAccount::Clock::now();
+  const Team team(s, std::min(threads_ / caller.number, limit) - 1, !elastic, now);
+  if (team.size() == 0) return run_alone(call, function);
+
+  State::Region& region = team.slots().front()->own_region;
+  const int workers = static_cast<int>(team.size());
+  region.call = call;
+  region.function = function;
+  region.threads = 1 + workers;
+  region.barrier.emplace(region.threads, s.spins);
+  for (TakenShare& share : std::span(region.shares).first(1 + team.size())) {
+    share.of_call.store(0, std::memory_order_relaxed);
+  }
+  region.unfinished.store(workers, std::memory_order_relaxed);
+  std::optional<WorkerAccounts> accounts;
+  if (elastic) accounts.emplace(team.accounts(), now);
+  for (int number = 0; State::Slot* const slot : team.slots()) {
+    slot->region = &region;
+    slot->number = ++number;
+    State::wake(*slot);
+  }
+  std::exception_ptr error;
   try {
-    for (; started < threads; ++started) {
-      state_->slots[static_cast<std::size_t>(started)].thread =
-          std::thread([state = state_.get(), started] { state->work(started); });
-    }
-  } catch (const std::system_error&) {
-    // Fewer threads than asked for: `threads_` below says so.
+    State::run_body(region, 0, accounts ? &*accounts : nullptr);
+  } catch (...) {
+    error = std::current_exception();
   }
-  threads_ = started;
-}
-
-ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_relaxed);
-  for (int i = 1; i < threads_; ++i) state_->wake(state_->slots[static_cast<std::size_t>(i)]);
-  for (int i = 1; i < threads_; ++i) state_->slots[static_cast<std::size_t>(i)].thread.join();
-}
-
-int ThreadPool::threads() const noexcept { return threads_; }
-
-void ThreadPool::run_erased(Trampoline call, void* function, int limit) {
-  if (inside_region) {
-    Barrier barrier(1);
-    TakenShare share;
-    Worker worker(0, 1, barrier, &share);
-    call(function, worker);
-    return;
+  for (std::int32_t left; (left = region.unfinished.load(std::memory_order_acquire)) != 0;) {
+    if (s.spins && spin_while_equal(region.unfinished, left)) continue;
+    if (accounts) accounts->begin_wait();
+    park_while_equal(region.unfinished, left);
+    if (accounts) accounts->end_wait(*region.last.load(std::memory_order_relaxed));
   }
-  const int threads = std::max(1, std::min(threads_, limit));
-  State& s = *state_;
-  const std::lock_guard lock(s.one_region);
-  State::Region region{call, function, threads, Barrier(threads)};
-  for (TakenShare& share : s.shares) share.of_call.store(0, std::memory_order_relaxed);
-  s.region = &region;
-  s.unfinished.store(threads - 1, std::memory_order_relaxed);
-  for (int i = 1; i < threads; ++i) s.wake(s.slots[static_cast<std::size_t>(i)]);
-  s.run_body(region, 0);
-  for (std::int32_t left; (left = s.unfinished.load(std::memory_order_acquire)) != 0;) {
-    wait_while_equal(s.unfinished, left, s.spins);
+  if (accounts) accounts->close();
+  for (State::Slot* const slot : team.slots()) {
+    const std::exception_ptr of_worker = std::exchange(slot->error, nullptr);
+    if (!error) error = of_worker;
   }
-  std::exception_ptr first;
-  for (int i = 0; i < threads; ++i) {
-    std::exception_ptr error = std::exchange(s.slots[static_cast<std::size_t>(i)].error, nullptr);
-    if (!first) first = error;
-  }
-  if (first) std::rethrow_exception(first);
+  if (error) std::rethrow_exception(error);
 }
 
 int ThreadPool::available_cpus() noexcept {

@@ -1,32 +1,13 @@
 #pragma once
 
+#include "barrier.hpp"
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
 
 namespace tenon::cpu {
-
-/// A barrier for the threads of one parallel region.
-///
-/// Waiting spins for some microseconds and then parks, so a crossing costs hundreds of nanoseconds
-/// when every thread has a core, and a thread without one does not keep the others' cores busy.
-/// Memory written by a thread before `wait` is visible to all threads after it.
-class Barrier {
- public:
-  /// `threads` >= 1 is the number of threads that cross together.
-  explicit Barrier(int threads) noexcept;
-  Barrier(const Barrier&) = delete;
-  Barrier& operator=(const Barrier&) = delete;
-
-  void wait() noexcept;
-
- private:
-  std::int32_t threads_;
-  bool spins_;
-  alignas(64) std::atomic<std::int32_t> arrived_{0};
-  alignas(64) std::atomic<std::int32_t> phase_{0};
-};
 
 /// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal
 /// to within one item.
@@ -48,16 +29,28 @@ struct alignas(64) TakenShare {
 class Worker {
  public:
   /// `shares`: one per thread of the region, zeroes.
-  Worker(int index, int count, Barrier& common, TakenShare* shares) noexcept
-      : thread(index), threads(count), barrier(common), shares_(shares) {}
+  Worker(int index, int count, Barrier& common, TakenShare* shares,
+         WorkerAccounts* accounts = nullptr) noexcept
+      : thread(index),
+        threads(count),
+        id(index),
+        barrier_(common),
+        shares_(shares),
+        accounts_(accounts) {}
 
-  const int thread;  ///< 0 is the thread that called `run`
-  const int threads;
-  Barrier& barrier;  ///< shared by all threads of the region; all must cross it equally often
+  int thread;    ///< in [0, threads); 0 is the thread that called `run`. `sync` may change both
+  int threads;   ///< that share the work
+  const int id;  ///< what `thread` was at first: for memory of a thread's own
 
-  /// Calls run(begin, end) on this thread for stretches of [0, items), until with the other
-  /// threads' calls every item is done or taken. Each thread has an even share of neighbours and
-  /// takes from it by halves, down to `grain` items; who is done helps the others. All threads of
+  /// Waits for all threads of the region; all must cross equally often. In an elastic region a
+  /// worker that costs more time than it saves is taken out here: for that thread the result is
+  /// false and its body must return at once; for the others `thread` and `threads` may change.
+  /// Memory written by a thread before is visible to all threads after.
+  [[nodiscard]] bool sync() noexcept;
+
+  /// Calls run(begin, end) on this thread for ranges of [0, items), until with the other threads'
+  /// calls every item is done or taken. Each thread has an even contiguous share and takes from it
+  /// by halves, down to `grain` items; a thread that is done steals from the others. All threads of
   /// the region must make the same calls in the same order. items < 2^32. No barrier inside.
   template <class F>
   void share(std::int64_t items, std::int64_t grain, F&& run) {
@@ -71,37 +64,52 @@ class Worker {
  private:
   bool take(int owner, std::int64_t items, std::int64_t grain, Range& range) noexcept;
 
+  Barrier& barrier_;
   TakenShare* shares_;
+  WorkerAccounts* accounts_;  // of the thread that called `run`, in elastic regions
   std::uint32_t calls_ = 0;
 };
 
-/// Threads that run one parallel region at a time.
+/// Threads that run parallel regions.
 ///
-/// Between regions workers spin briefly, then park. A pool may be used from several threads; their
-/// regions run one after the other. A region started from inside a region runs on the calling
-/// thread alone (`threads` == 1), so nesting is slow but never deadlocks.
+/// Between regions workers spin briefly, then park. A pool may be used from several threads at
+/// once: each region takes workers that are free, at most its caller's even part of them, and runs
+/// on the caller alone where none are. A pool of one thread shares nothing between its callers. A
+/// region started from inside a region runs on the calling thread alone, so nesting is slow but
+/// never deadlocks.
+///
+/// After fork() the first region in the child starts workers of the child's own. Whatever other
+/// threads of the parent did with the pool at that moment has no effect on the child.
 class ThreadPool {
  public:
   static constexpr int max_threads = 256;
 
   /// Clamped to [1, max_threads]; 0 means one thread per CPU this process may run on.
-  /// If the machine refuses to start so many threads the pool is smaller; `threads` says how many.
+  /// If the machine refuses to start so many threads, or has no memory for them, the pool is
+  /// smaller; `threads` says how many. std::bad_alloc where there is no memory for even one.
   explicit ThreadPool(int threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const noexcept;
+  /// Threads that a region has at most.
+  int threads() const noexcept { return threads_; }
 
-  /// Calls `body` once on each of max(1, min(threads(), limit)) threads and returns when all have
-  /// finished. The caller is thread 0. If bodies throw, the exception of the lowest-numbered thread
-  /// is rethrown here after all have ended; a body must not throw while others wait at the barrier,
-  /// since they would wait forever.
+  /// Calls `body` once on each of at most max(1, min(threads(), limit)) threads, of as many if no
+  /// other region runs, and returns when all have finished. The caller is thread 0. If bodies
+  /// throw, the exception of the lowest-numbered thread is rethrown here after all have ended; a
+  /// body must not throw while others wait in Worker::sync, since they would wait forever.
   template <class F>
   void run(F&& body, int limit = max_threads) {
-    using Body = std::remove_reference_t<F>;
-    run_erased([](void* function, Worker& worker) { (*static_cast<Body*>(function))(worker); },
-               const_cast<void*>(static_cast<const void*>(std::addressof(body))), limit);
+    run_erased(call_of<F>(), address_of(body), limit, false);
+  }
+
+  /// As `run`, for work whose results do not depend on the number of threads. Leaves workers out
+  /// that lately cost more time than they saved, since other programs use their cores, and tries
+  /// them again after 20 times what was lost.
+  template <class F>
+  void run_elastic(F&& body) {
+    run_erased(call_of<F>(), address_of(body), max_threads, true);
   }
 
   /// Number of CPUs that this process may run on, at least 1.
@@ -109,10 +117,23 @@ class ThreadPool {
 
  private:
   struct State;
+  class Team;
   using Trampoline = void (*)(void* function, Worker& worker);
-  void run_erased(Trampoline call, void* function, int limit);
+  template <class F>
+  static Trampoline call_of() noexcept {
+    return [](void* function, Worker& worker) {
+      (*static_cast<std::remove_reference_t<F>*>(function))(worker);
+    };
+  }
+  template <class Body>
+  static void* address_of(Body& body) noexcept {
+    return const_cast<void*>(static_cast<const void*>(std::addressof(body)));
+  }
+  static void run_alone(Trampoline call, void* function);
+  void run_erased(Trampoline call, void* function, int limit, bool elastic);
+  State& state();
 
-  std::unique_ptr<State> state_;
+  std::atomic<State*> state_;
   int threads_ = 1;
 };
 

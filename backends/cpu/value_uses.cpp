@@ -20,28 +20,57 @@ class Tracer {
       for (std::size_t input = 0; input < step.inputs.size(); ++input) {
         read(step.inputs[input], {i, input});
       }
-      std::erase_if(live_, [&](std::size_t v) { return overlap(steps_[v].output, step.output); });
+      overwrite(step.output);
       // What lies in an output's memory at the end is among the leaves.
       const Place& place = step.output.place;
       values_[i].is_private =
           (place.kind == Place::Kind::slab || place.kind == Place::Kind::output) &&
           place.byte_step == LoopSteps{};
-      live_.push_back(i);
+      live_.push_back({i, true, {touch_of(step.output).bytes}});
     }
     for (const Operand& leaf : leaves) expose(leaf);
     return std::move(values_);
   }
 
  private:
+  /// What lies in memory of the result of a step: all of it, or what later steps have left.
+  struct Live {
+    std::size_t step;
+    bool is_whole;
+    std::vector<ByteRange> left;
+  };
+
   void read(const Operand& operand, WrittenValue::Use use) {
     if (!is_memory(operand)) return;
-    const auto found =
-        std::ranges::find_if(live_, [&](std::size_t v) { return sees(operand, steps_[v].output); });
+    const auto found = std::ranges::find_if(live_, [&](const Live& value) {
+      return value.is_whole && sees(operand, steps_[value.step].output);
+    });
     if (found != live_.end()) {
-      values_[*found].uses.push_back(use);
+      values_[found->step].uses.push_back(use);
     } else {
       expose(operand);
     }
+  }
+
+  /// Takes the bytes of an output away from the values before it. The rest of one whose memory is
+  /// in part given to others may be read still, through a view.
+  void overwrite(const Operand& output) {
+    const Touch write = touch_of(output);
+    // What moves with a loop is somewhere in its range.
+    const bool has_gaps = !output.is_contiguous() || output.place.byte_step != LoopSteps{};
+    for (Live& value : live_) {
+      if (!overlap(steps_[value.step].output, output)) continue;
+      value.is_whole = false;
+      if (has_gaps) continue;
+      std::vector<ByteRange> left;
+      for (const ByteRange& range : value.left) {
+        left.push_back({range.begin, std::min(range.end, write.bytes.begin)});
+        left.push_back({std::max(range.begin, write.bytes.end), range.end});
+      }
+      std::erase_if(left, [](const ByteRange& range) { return range.is_empty(); });
+      value.left = std::move(left);
+    }
+    std::erase_if(live_, [](const Live& value) { return value.left.empty(); });
   }
 
   bool sees(const Operand& operand, const Operand& value) const {
@@ -64,8 +93,13 @@ class Tracer {
   /// Whoever reads it is not among the uses.
   void expose(const Operand& operand) {
     if (!is_memory(operand)) return;
-    for (const std::size_t v : live_) {
-      if (overlap(steps_[v].output, operand)) values_[v].is_private = false;
+    const Touch read = touch_of(operand);
+    for (const Live& value : live_) {
+      Touch left = touch_of(steps_[value.step].output);
+      for (const ByteRange& range : value.left) {
+        left.bytes = range;
+        if (overlap(left, read)) values_[value.step].is_private = false;
+      }
     }
   }
 
@@ -83,7 +117,7 @@ class Tracer {
   std::span<const Step> steps_;
   ReadAs reads_;
   std::vector<WrittenValue> values_;
-  std::vector<std::size_t> live_;  // steps whose results still lie in memory, apart of each other
+  std::vector<Live> live_;  // apart of each other
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <tenon/backend.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -88,7 +89,7 @@ class ReferenceBackend final : public Backend {
 }  // namespace
 
 BackendPtr make_reference_backend(const BackendOptions&) {
-  return std::make_shared<const ReferenceBackend>();
+  return with_memory_errors("reference", [] { return std::make_shared<const ReferenceBackend>(); });
 }
 
 void register_reference_backend() { register_backend("reference", make_reference_backend); }

@@ -36,7 +36,7 @@ ErrorClass error_class(Errc code) noexcept;
 /// ended_early 6, internal 1.
 int exit_status(Errc code) noexcept;
 
-/// The one exception type of the library.
+/// The one exception type of the library. Its texts are as printable() leaves running text.
 ///
 /// `where` says what the fault belongs to: "model.gguf:1024" (file and byte offset),
 /// "net.tenon:17:40" (line and column), "softmax" (an op or a function), or the user's

@@ -4,9 +4,12 @@
 #include <tenon/error.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/graph.hpp>
+#include <tenon/held.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/optimize.hpp>
 #include <tenon/session.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <list>
 #include <map>
@@ -16,6 +19,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,8 +33,13 @@ struct CompileOptions {
   /// Ops that the device's own backend refuses run on the CPU. Without this they are
   /// Errc::unsupported, with the reason.
   bool cpu_fallback = false;
+  /// As SessionOptions::forbid_fallback.
+  bool forbid_fallback = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
+  /// What forward's arguments are called, in order, in the program and in messages; the fields of
+  /// an argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
+  std::vector<std::string> arguments{};
 };
 
 namespace detail {
@@ -44,40 +53,84 @@ struct ForwardTraits<Forward> {
   using Arguments = std::tuple<std::remove_cvref_t<Args>...>;
 };
 
+/// A program as recorded, and the form of what forward returned (an Exe knows its type).
+struct Traced {
+  Program program;
+  std::shared_ptr<const void> form;
+};
+
 /// Sessions by input types: what the typed and the untyped half of an Exe share.
 class SessionCache {
  public:
-  using Trace = std::function<Program(std::span<const Shape> inputs)>;
+  using Trace = std::function<Traced(std::span<const Shape> inputs)>;
+  struct Entry {
+    Session session;
+    std::shared_ptr<const void> form;
+  };
   SessionCache(Trace trace, CompileOptions options);
   /// A session for inputs of these types: traced, optimised and planned at first sight.
-  Session session(std::span<const Shape> inputs);
+  Entry session(std::span<const Shape> inputs);
   const CompileOptions& options() const noexcept { return options_; }
 
  private:
-  Session find_or_make(std::span<const Shape> inputs);
+  Entry find_or_make(std::span<const Shape> inputs);
 
   Trace trace_;
   CompileOptions options_;
   std::mutex mutex_;
-  std::list<std::pair<std::vector<Shape>, Session>> sessions_;  // most recently used first
+  std::list<std::pair<std::vector<Shape>, Entry>> sessions_;  // most recently used first
 };
 
 /// The options with the backends of a device filled in.
 CompileOptions on_device(const DevicePtr& device, CompileOptions options);
 
-/// Inputs in the order of a struct's leaves.
-template <class Value>
-std::vector<Shape> leaf_shapes(const Value& value) {
-  std::vector<Shape> shapes;
-  visit_fields(value, [&](const std::string&, const auto& leaf) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(leaf)>, Shape>) {
-      shapes.push_back(leaf);
-    } else {
-      shapes.push_back(leaf.shape());
-    }
-  });
-  return shapes;
-}
+/// The leaves of forward's arguments in order: how they were declared, and what they are called.
+class ArgumentList {
+ public:
+  /// `paths` as visit_fields gives them for the tuple of arguments.
+  ArgumentList(std::vector<std::string> paths, std::vector<Shape> declared,
+               std::vector<std::string> names);
+
+  const std::vector<Shape>& declared() const noexcept { return declared_; }
+  bool is_static() const noexcept;
+  /// What leaf `i` is called, "cache.keys"; empty where its argument has no name.
+  std::string name(std::size_t i) const;
+  /// These types with the tags of the declared ones of the same rank.
+  std::vector<Shape> with_tags(std::span<const Shape> inputs) const;
+  /// The types of a call's buffers, without tags. Errc::bad_input naming an argument that has
+  /// another form than the declared one, that has no data, or whose tags contradict the declared.
+  std::vector<Shape> shapes_of(std::span<const std::string> paths,
+                               std::span<Buffer* const> leaves) const;
+
+ private:
+  std::string described(std::size_t i) const;
+  void check_form(std::span<const std::string> paths) const;
+  void check_tags(std::size_t i, const Shape& given) const;
+
+  std::vector<std::string> paths_;
+  std::vector<Shape> declared_;
+  std::vector<std::string> names_;
+};
+
+/// Keeps alive what a model's tensor was declared by, a file's view; null for tensors of a graph.
+std::shared_ptr<const void> declaration_of(const Tensor& tensor, const std::string& path);
+
+/// In a catch block: throws what was caught, saying which fields of the model are empty where an
+/// empty tensor was used.
+[[noreturn]] void rethrow_with_fields(std::span<const std::string> empty_fields);
+
+/// What binding takes from a model's weights: buffers under the names of its tensors. Errors name
+/// the fields that are missing, too many or without data (Errc::bad_argument).
+struct NamedField {
+  std::string path;
+  std::string tensor;  ///< its name; empty for an empty tensor
+};
+std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
+                                            std::span<const std::string> paths,
+                                            std::span<const Buffer* const> weights);
+
+/// The buffer under the tags of `shape`.
+Buffer with_tags(Buffer buffer, const Shape& shape);
 
 }  // namespace detail
 
@@ -85,8 +138,9 @@ template <auto Forward>
 class BoundExe;
 
 /// A compiled `forward`: traced from the model struct, ready to take weights. A handle; bindings
-/// share it. Calls with other shapes than the compiled ones are traced and planned when they come,
-/// and kept. The file whose view made the model's tensors must live as long as new shapes may come.
+/// share it, and one that was moved from is Errc::call_order. Calls with other shapes than the
+/// compiled ones are traced and planned when they come, and kept; the axis tags of the compiled
+/// shapes hold for them, too. Keeps the declarations of the model's tensors: the file may go.
 template <auto Forward>
 class Exe {
  public:
@@ -98,161 +152,254 @@ class Exe {
   using Result = rebind_t<typename Traits::Returns, Buffer>;
 
   Exe(Model model, const Shapes& shapes, CompileOptions options)
-      : state_(std::make_shared<State>(std::move(model), shapes, std::move(options))) {}
+      : state_(with_memory_errors("compile", [&] {
+          return std::make_shared<State>(std::move(model), shapes, std::move(options));
+        })) {}
 
   /// Gives the weights; cheap but for the packing that backends do once per weight. With a cache
-  /// that has a file (io::prepared_file), once per file.
-  BoundExe<Forward> bind(
-      const Bufferized<Model>& weights,
-      std::shared_ptr<PreparedCache> prepared = std::make_shared<PreparedCache>()) const {
-    std::map<std::string, Buffer> named;
-    collect(state_->model, weights, named);
-    return BoundExe<Forward>(
-        state_, std::make_shared<const WeightSet>(std::move(named), std::move(prepared)));
+  /// that has a file (io::prepared_file), once per file. Weights may lie on any device: those that
+  /// the CPU cannot address are copied when they are first used (PlanReport::weight_copies).
+  BoundExe<Forward> bind(const Bufferized<Model>& weights,
+                         std::shared_ptr<PreparedCache> prepared = nullptr) const {
+    return with_memory_errors("Exe::bind", [&] {
+      return BoundExe<Forward>(
+          state_.shared(), std::make_shared<const WeightSet>(named(weights), std::move(prepared)));
+    });
   }
 
-  /// The weights of another forward of the same model, packed once for both.
+  /// The weights of another forward of the same model, packed once for both. Errc::bad_argument for
+  /// null.
   BoundExe<Forward> bind(std::shared_ptr<const WeightSet> weights) const {
-    return BoundExe<Forward>(state_, std::move(weights));
+    if (weights == nullptr) throw Error(Errc::bad_argument, "Exe::bind", "no weights: null");
+    return BoundExe<Forward>(state_.shared(), std::move(weights));
   }
 
   /// The program for the compiled shapes, as it runs.
   const Program& program() const { return state_->first.program(); }
-  /// The plan for the compiled shapes.
+  /// Whether every size of the compiled shapes is known.
+  bool is_static() const { return state_->arguments.is_static(); }
+  /// The plan for the compiled shapes. Errc::bad_input when a size of theirs is open.
   PlanReport report() const {
     Session session = state_->first;
-    return session.report(state_->shapes);
+    return session.report(state_->arguments.declared());
   }
 
  private:
   friend class BoundExe<Forward>;
+  using Form = rebind_t<typename Traits::Returns, Shape>;
 
   struct State {
-    State(Model traced_model, const Shapes& arguments, CompileOptions options)
+    State(Model traced_model, const Shapes& shapes, CompileOptions options)
         : model(std::move(traced_model)),
-          example(arguments),
+          example(shapes),
+          arguments(leaves_of(shapes, options.arguments)),
           cache([this](std::span<const Shape> inputs) { return trace(inputs); },
                 std::move(options)),
-          shapes(detail::leaf_shapes(arguments)),
-          first(cache.session(shapes)) {}
+          first(cache.session(arguments.declared()).session) {}
 
-    Program trace(std::span<const Shape> inputs) {
-      Graph graph(cache.options().arena_bytes);
-      std::vector<std::string> names;
-      visit_fields(model, [&](const std::string&, const Tensor& tensor) {
-        if (!tensor.is_empty()) names.emplace_back(tensor.name());
+    static detail::ArgumentList leaves_of(const Shapes& shapes, std::vector<std::string> names) {
+      std::vector<std::string> paths;
+      std::vector<Shape> declared;
+      visit_fields(shapes, [&](const std::string& path, const Shape& shape) {
+        paths.push_back(path);
+        declared.push_back(shape);
       });
+      return {std::move(paths), std::move(declared), std::move(names)};
+    }
+
+    detail::Traced trace(std::span<const Shape> inputs) {
+      Graph graph(cache.options().arena_bytes);
+      std::vector<std::string> names, empty;
+      visit_fields(model, [&](const std::string& path, const Tensor& tensor) {
+        if (tensor.is_empty()) {
+          empty.push_back(path);
+          return;
+        }
+        // At the first time, while everything is there.
+        if (!declarations_known) declarations.push_back(detail::declaration_of(tensor, path));
+        names.emplace_back(tensor.name());
+      });
+      declarations_known = true;
       graph.admit_only(std::move(names));
       const Graph::Recording recording(graph);
-      Arguments arguments;
+      try {
+        return trace(graph, arguments.with_tags(inputs));
+      } catch (const Error&) {
+        detail::rethrow_with_fields(empty);
+      }
+    }
+
+    detail::Traced trace(Graph& graph, const std::vector<Shape>& inputs) const {
+      Arguments tensors;
       std::size_t next = 0;
-      transform_fields(example, arguments, [&](const std::string&, const Shape&, Tensor& to) {
-        to = graph.input("", inputs[next++]);
+      transform_fields(example, tensors, [&](const std::string&, const Shape&, Tensor& to) {
+        to = graph.input(arguments.name(next), inputs[next]);
+        ++next;
       });
       typename Traits::Returns result =
-          std::apply([&](auto&... argument) { return (model.*Forward)(argument...); }, arguments);
+          std::apply([&](auto&... tensor) { return (model.*Forward)(tensor...); }, tensors);
       std::vector<Tensor> outputs;
       visit_fields(result,
                    [&](const std::string&, const Tensor& tensor) { outputs.push_back(tensor); });
       Program program = graph.program(outputs);
-      // Keeps the result's form (lengths of vectors); its tensors go with the graph.
-      const std::scoped_lock lock(mutex);
-      form =
-          map_fields<Shape>(result, [](const std::string&, const Tensor& t) { return t.shape(); });
-      return program;
+      // The result's form: lengths of vectors, and tags. Its tensors go with the graph.
+      return {
+          std::move(program),
+          std::make_shared<const Form>(map_fields<Shape>(
+              result, [](const std::string&, const Tensor& tensor) { return tensor.shape(); }))};
     }
 
     Model model;
     Shapes example;
-    std::mutex mutex;
-    rebind_t<typename Traits::Returns, Shape> form;
+    detail::ArgumentList arguments;
+    std::vector<std::shared_ptr<const void>> declarations;
+    bool declarations_known = false;
     detail::SessionCache cache;
-    std::vector<Shape> shapes;
     Session first;
   };
 
-  static void collect(const Model& model, const Bufferized<Model>& weights,
-                      std::map<std::string, Buffer>& named) {
-    std::vector<std::string> names;
-    visit_fields(model, [&](const std::string&, const Tensor& tensor) {
-      names.emplace_back(tensor.is_empty() ? std::string_view() : tensor.name());
+  std::map<std::string, Buffer> named(const Bufferized<Model>& weights) const {
+    std::vector<detail::NamedField> fields;
+    visit_fields(state_->model, [&](const std::string& path, const Tensor& tensor) {
+      fields.push_back({path, tensor.is_empty() ? std::string() : std::string(tensor.name())});
     });
-    std::size_t next = 0;
-    visit_fields(weights, [&](const std::string& path, const Buffer& buffer) {
-      if (next == names.size()) {
-        throw Error(Errc::bad_argument, "Exe::bind",
-                    "the weights have more tensors than the model");
-      }
-      if (!names[next].empty()) {
-        if (!buffer.has_data()) {
-          throw Error(Errc::bad_argument, "Exe::bind", "no data for '" + path + "'");
-        }
-        named.insert_or_assign(names[next], buffer);
-      }
-      ++next;
+    std::vector<std::string> paths;
+    std::vector<const Buffer*> leaves;
+    visit_fields(weights, [&](const std::string& path, const Buffer& leaf) {
+      paths.push_back(path);
+      leaves.push_back(&leaf);
     });
-    if (next != names.size()) {
-      throw Error(Errc::bad_argument, "Exe::bind", "the weights have fewer tensors than the model");
-    }
+    return detail::named_weights(fields, paths, leaves);
   }
 
-  std::shared_ptr<State> state_;
+  detail::Held<State, "Exe"> state_;
 };
 
 /// An Exe with weights: call it. One thread at a time per object (Errc::busy); `fork()` gives
-/// another that shares everything but the activations.
+/// another that shares everything but the activations. One that was moved from: Errc::call_order.
 template <auto Forward>
 class BoundExe {
  public:
   using Unbound = Exe<Forward>;
+  using Buffers = typename Unbound::Buffers;
   using Result = typename Unbound::Result;
 
-  /// Runs forward on buffers of the arguments' forms. State that forward updates is taken over when
-  /// it comes as the last handle: `auto [y, cache] = run(x, std::move(cache))`.
+  /// Runs forward on buffers of the arguments' forms; results carry the axis tags that forward gave
+  /// them. State that forward updates is taken over when it comes as the last handle:
+  /// `auto [y, cache] = run(x, std::move(cache))`.
+  ///
+  /// A call that throws takes nothing: what was moved in is back in the caller's variables. State
+  /// that was to be updated may then hold, in the elements that forward updates, old values, new
+  /// ones or anything; all others are as they were, so a KV cache still holds what was read before.
+  ///
+  /// Errc::bad_input names an argument that has another form than the compiled one, has no data, or
+  /// whose axis tags contradict those it was compiled with; other errors: those of forward, and of
+  /// Session::forward.
   template <class... Args>
   Result operator()(Args&&... args) {
-    typename Unbound::Buffers buffers(std::forward<Args>(args)...);
-    std::vector<Buffer> inputs;
-    take_leaves(buffers, inputs);
+    static_assert(fits<Args...>(),
+                  "call it with a Buffer, or a struct of Buffers, for each of "
+                  "forward's arguments, in their order");
+    if constexpr (fits<Args...>()) {
+      return with_memory_errors("forward", [&] {
+        return call(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
+      });
+    }
+  }
+
+  BoundExe fork() const { return BoundExe(state_.shared(), weights_.shared()); }
+
+  /// What is bound, by the names of Exe::program()'s constants.
+  const WeightSet& weights() const { return *weights_; }
+  std::shared_ptr<const WeightSet> shared_weights() const { return weights_.shared(); }
+
+  /// The plan for the compiled shapes with these weights. Errc::bad_input when a size is open.
+  PlanReport report() const {
+    Session session = state_->first.fork();
+    session.bind(weights_.shared());
+    return session.report(state_->arguments.declared());
+  }
+
+  /// What a call with arguments of these shapes does before it runs: records the program, plans it
+  /// and has the weights packed, unless all that is done.
+  void prepare(const typename Unbound::Shapes& arguments) {
     std::vector<Shape> shapes;
-    for (const Buffer& input : inputs) shapes.push_back(input.shape().without_tags());
-    std::vector<Buffer> outputs = session(shapes).forward(std::move(inputs));
+    visit_fields(arguments, [&](const std::string&, const Shape& shape) {
+      shapes.push_back(shape.without_tags());
+    });
+    session(shapes).session.prepare(shapes);
+  }
+
+ private:
+  friend class Exe<Forward>;
+  using State = typename Unbound::State;
+  using Form = typename Unbound::Form;
+  using Entry = detail::SessionCache::Entry;
+
+  BoundExe(std::shared_ptr<State> state, std::shared_ptr<const WeightSet> weights)
+      : state_(std::move(state)), weights_(std::move(weights)) {}
+
+  template <class... Args>
+  static constexpr bool fits() {
+    if constexpr (sizeof...(Args) == std::tuple_size_v<Buffers>) {
+      return []<std::size_t... I>(std::index_sequence<I...>) {
+        return (std::is_constructible_v<std::tuple_element_t<I, Buffers>, Args> && ...);
+      }(std::index_sequence_for<Args...>());
+    } else {
+      return false;
+    }
+  }
+
+  template <std::size_t... I, class... Args>
+  Result call(std::index_sequence<I...>, Args&&... args) {
+    Buffers buffers(std::forward<Args>(args)...);
+    std::vector<Buffer> inputs;
+    std::vector<Buffer*> leaves;
+    try {
+      std::vector<std::string> paths;
+      visit_fields(buffers, [&](const std::string& path, Buffer& leaf) {
+        paths.push_back(path);
+        leaves.push_back(&leaf);
+      });
+      const std::vector<Shape> shapes = state_->arguments.shapes_of(paths, leaves);
+      Entry& entry = session(shapes);
+      inputs.reserve(leaves.size());
+      for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
+      return in_form(entry.session.forward(std::move(inputs)),
+                     *static_cast<const Form*>(entry.form.get()));
+    } catch (...) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) *leaves[i] = std::move(inputs[i]);
+      (give_back<Args>(std::get<I>(buffers), args), ...);
+      throw;
+    }
+  }
+
+  /// Undoes the move of an argument.
+  template <class Arg, class Value>
+  static void give_back(Value& value, std::remove_reference_t<Arg>& arg) {
+    if constexpr (std::is_same_v<Arg, Value>) arg = std::move(value);
+  }
+
+  static Result in_form(std::vector<Buffer> outputs, const Form& form) {
     Result result;
     std::size_t next = 0;
-    const std::scoped_lock lock(state_->mutex);
-    transform_fields(state_->form, result, [&](const std::string&, const Shape&, Buffer& to) {
-      to = std::move(outputs[next++]);
+    transform_fields(form, result, [&](const std::string&, const Shape& shape, Buffer& to) {
+      to = detail::with_tags(std::move(outputs[next++]), shape);
     });
     return result;
   }
 
-  BoundExe fork() const { return BoundExe(state_, weights_); }
-
-  /// What is bound, by the names of Exe::program()'s constants.
-  const WeightSet& weights() const noexcept { return *weights_; }
-  std::shared_ptr<const WeightSet> shared_weights() const noexcept { return weights_; }
-
- private:
-  friend class Exe<Forward>;
-  BoundExe(std::shared_ptr<typename Unbound::State> state, std::shared_ptr<const WeightSet> weights)
-      : state_(std::move(state)), weights_(std::move(weights)) {}
-
-  template <class Value>
-  static void take_leaves(Value& value, std::vector<Buffer>& leaves) {
-    Value moved = std::move(value);
-    visit_fields(moved, [&](const std::string&, const Buffer& leaf) { leaves.push_back(leaf); });
-  }
-
-  Session& session(const std::vector<Shape>& shapes) {
+  Entry& session(const std::vector<Shape>& shapes) {
     for (auto known = sessions_.begin(); known != sessions_.end(); ++known) {
       if (known->first != shapes) continue;
       sessions_.splice(sessions_.begin(), sessions_, known);
       return sessions_.front().second;
     }
     // One slab serves every shape: only one of them runs at a time.
-    Session fresh = state_->cache.session(shapes);
-    fresh = sessions_.empty() ? fresh.fork() : fresh.fork(sessions_.front().second);
-    fresh.bind(weights_);
+    Entry fresh = state_->cache.session(shapes);
+    fresh.session = sessions_.empty() ? fresh.session.fork()
+                                      : fresh.session.fork(sessions_.front().second.session);
+    fresh.session.bind(weights_.shared());
     if (sessions_.size() == max_sessions) sessions_.pop_back();
     sessions_.emplace_front(shapes, std::move(fresh));
     return sessions_.front().second;
@@ -260,13 +407,13 @@ class BoundExe {
 
   static constexpr std::size_t max_sessions = 32;
 
-  std::shared_ptr<typename Unbound::State> state_;
-  std::shared_ptr<const WeightSet> weights_;
-  std::list<std::pair<std::vector<Shape>, Session>> sessions_;
+  detail::Held<State, "BoundExe"> state_;
+  detail::Held<const WeightSet, "BoundExe"> weights_;
+  std::list<std::pair<std::vector<Shape>, Entry>> sessions_;
 };
 
 /// Compiles `forward` of a model for arguments of these shapes:
-/// `compile<&Mlp<>::forward>(model, {Shape({8, 784}, f32)})`.
+/// `compile<&Mlp<>::forward>(model, {Shape({8, 784}, f32)})`. Sizes may be symbols.
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
                      const typename Exe<Forward>::Shapes& shapes, CompileOptions options = {}) {
@@ -275,14 +422,15 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
 
 /// The same on a device, by device_backends(): "cpu:" is every backend linked in, "npu:" needs
 /// register_npu_backend() and npu::Options with a calibration in CompileOptions::backend.device.
-/// The plan for these shapes is made at once, so that an op that nothing may run is found here.
+/// Where no size is a symbol, the plan for these shapes is made at once, so that an op that nothing
+/// may run is found here; otherwise by the first call.
 /// Errors: those of device_backends(); Errc::unsupported naming the op and why it is refused.
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
                      const typename Exe<Forward>::Shapes& shapes, const DevicePtr& device,
                      CompileOptions options = {}) {
   Exe<Forward> exe(model, shapes, detail::on_device(device, std::move(options)));
-  static_cast<void>(exe.report());
+  if (exe.is_static()) static_cast<void>(exe.report());
   return exe;
 }
 

@@ -134,28 +134,30 @@ void transform_fields(const From& from, To& to, Visit&& visit, const std::string
   }
 }
 
-/// Calls `visit(path, leaf)` for each leaf of a struct, in the order of the fields.
+/// Calls `visit(path, leaf)` for each leaf of a struct, in the order of the fields. Leaves of a
+/// struct that is not const may be changed.
 template <class Model, class Visit>
-void visit_fields(const Model& model, Visit&& visit, const std::string& path = {}) {
-  if constexpr (FieldLeaf<Model>) {
+void visit_fields(Model&& model, Visit&& visit, const std::string& path = {}) {
+  using Form = std::remove_cvref_t<Model>;
+  if constexpr (FieldLeaf<Form>) {
     visit(path, model);
-  } else if constexpr (HasFields<Model>) {
+  } else if constexpr (HasFields<Form>) {
     auto fields = model.tenon_fields();
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (visit_fields(std::get<I>(fields), visit,
-                    detail::join_path(path, detail::field_name(Model::tenon_field_names(), I))),
+                    detail::join_path(path, detail::field_name(Form::tenon_field_names(), I))),
        ...);
     }(std::make_index_sequence<std::tuple_size_v<decltype(fields)>>());
-  } else if constexpr (detail::is_vector<Model>) {
+  } else if constexpr (detail::is_vector<Form>) {
     for (std::size_t i = 0; i < model.size(); ++i) {
       visit_fields(model[i], visit, detail::join_path(path, i));
     }
-  } else if constexpr (detail::is_optional<Model>) {
+  } else if constexpr (detail::is_optional<Form>) {
     if (model) visit_fields(*model, visit, path);
-  } else if constexpr (detail::TupleLike<Model>) {
+  } else if constexpr (detail::TupleLike<Form>) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (visit_fields(std::get<I>(model), visit, detail::join_path(path, I)), ...);
-    }(std::make_index_sequence<std::tuple_size_v<Model>>());
+    }(std::make_index_sequence<std::tuple_size_v<Form>>());
   }
 }
 

@@ -159,6 +159,16 @@ class OpInstance {
   explicit OpInstance(const OpDef& def) : OpInstance(def, def.defaults) {}
   template <OpStruct Op>
   explicit OpInstance(const Op& op) : OpInstance(op_def<Op>(), &op) {}
+  OpInstance(const OpInstance& other) = default;
+  OpInstance& operator=(const OpInstance& other) = default;
+  // What was moved from is no op.
+  OpInstance(OpInstance&& other) noexcept
+      : def_(std::exchange(other.def_, nullptr)), bytes_(std::move(other.bytes_)) {}
+  OpInstance& operator=(OpInstance&& other) noexcept {
+    bytes_ = std::move(other.bytes_);
+    def_ = std::exchange(other.def_, nullptr);
+    return *this;
+  }
 
   const OpDef* def() const noexcept { return def_; }
   const void* attributes() const noexcept { return bytes_.data(); }

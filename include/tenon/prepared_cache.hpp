@@ -9,13 +9,20 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tenon {
+
+namespace io {
+class InputFile;
+}
 
 /// A file that keeps what is made of a model when it is loaded, for the next process to map.
 struct PreparedFile {
   std::filesystem::path path;  ///< written when there is something to keep; its folder exists
-  std::string weights;         ///< of which weights; a file that says otherwise is made anew
+  std::string weights;         ///< of which weights; a file that says otherwise is rebuilt
+  /// Where the weights come from: nothing is written once one of them has changed.
+  std::vector<std::shared_ptr<const io::InputFile>> sources{};
 };
 
 /// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
@@ -31,7 +38,10 @@ class PreparedCache {
 
   PreparedCache();
   /// A file that cannot be used (damaged, of other weights or another version of this library) is
-  /// as good as none, and logged.
+  /// as good as none, and logged. So is one that cannot be trusted: a link, or a file or folder
+  /// that belongs to another user but the superuser, or that others may write. In such a folder
+  /// nothing is written either; elsewhere save() puts a file that only this user may read and
+  /// write in the place of what is there, and follows no link.
   explicit PreparedCache(PreparedFile file);
   ~PreparedCache();
   PreparedCache(const PreparedCache&) = delete;

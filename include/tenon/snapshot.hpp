@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/held.hpp>
 #include <tenon/io/input_file.hpp>
 
 #include <cstddef>
@@ -24,7 +25,11 @@ class SnapshotWriter {
  public:
   /// Nothing appears under `path` before commit(). Errors: those of creating a file,
   /// Errc::io_error and Errc::not_regular_file.
-  explicit SnapshotWriter(std::filesystem::path path);
+  explicit SnapshotWriter(const std::filesystem::path& path);
+  /// A file that this user alone may read and write, in a folder that belongs to this user or the
+  /// superuser and that nobody else may write in (Errc::io_error otherwise). A link that has the
+  /// file's name is replaced, not followed.
+  static SnapshotWriter make_private(const std::filesystem::path& path);
   ~SnapshotWriter();  ///< without commit(): leaves nothing behind
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
@@ -46,10 +51,12 @@ class SnapshotWriter {
 
  private:
   struct State;
+  explicit SnapshotWriter(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
 };
 
 /// A snapshot opened for reading. A handle: copies share the mapping, and any thread may use it.
+/// One that was moved from: Errc::call_order.
 class Snapshot {
  public:
   struct Section {
@@ -64,6 +71,10 @@ class Snapshot {
     /// Check every section while opening, which reads the whole file. Otherwise each is checked
     /// when it is first asked for.
     bool verify_sections = true;
+    /// Only a file as SnapshotWriter::make_private() writes them, whose content nobody else can
+    /// have chosen: Errc::path_escape for a link, Errc::io_error where others own or may write the
+    /// file or its folder.
+    bool only_private = false;
   };
 
   /// Checks the frame: header, table, every byte between sections. Errors name the file and the
@@ -75,9 +86,9 @@ class Snapshot {
   static Snapshot open(const std::filesystem::path& path, const OpenOptions& options);
   static Snapshot open(const std::filesystem::path& path) { return open(path, OpenOptions{}); }
 
-  const std::filesystem::path& path() const noexcept;
-  std::span<const Section> sections() const noexcept;  ///< in the order of the file
-  const Section* find(std::string_view name) const noexcept;
+  const std::filesystem::path& path() const;
+  std::span<const Section> sections() const;  ///< in the order of the file
+  const Section* find(std::string_view name) const;
 
   /// The bytes of a section, valid as long as keeper() or any copy of this snapshot.
   /// Errc::bad_reference when there is no such section, Errc::corrupt when its bytes have changed,
@@ -86,12 +97,12 @@ class Snapshot {
   std::string_view text(std::string_view name) const;
 
   /// Keeps the bytes alive: what HostBuffer::mapped wants.
-  std::shared_ptr<const void> keeper() const noexcept;
+  std::shared_ptr<const void> keeper() const;
 
  private:
   struct State;
   explicit Snapshot(std::shared_ptr<const State> state) noexcept;
-  std::shared_ptr<const State> state_;
+  detail::Held<const State, "Snapshot"> state_;
 };
 
 }  // namespace tenon

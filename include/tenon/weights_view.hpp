@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/held.hpp>
 #include <tenon/shape.hpp>
 #include <tenon/tensor.hpp>
 
@@ -44,14 +45,15 @@ class WeightsView {
   /// One more than the largest number N in names "<this view>.N.…": how many layers a stack has.
   std::int64_t count() const;
 
-  const std::string& origin() const noexcept;
+  const std::string& origin() const;
 
  private:
   struct Source;
+  std::optional<Tensor> declared(std::string_view name, const std::source_location& where) const;
   WeightsView(std::shared_ptr<Source> source, std::string prefix)
       : source_(std::move(source)), prefix_(std::move(prefix)) {}
 
-  std::shared_ptr<Source> source_;
+  detail::Held<Source, "WeightsView"> source_;
   std::string prefix_;
 };
 

@@ -1,3 +1,5 @@
+#include "session/constants.hpp"
+
 #include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
 #include <tenon/lowered.hpp>
@@ -92,26 +94,12 @@ void run_sample(const Program& program, const WeightSet& weights,
   std::vector<Shape> shapes;
   for (const HostBuffer& input : sample) shapes.push_back(input.shape().without_tags());
   const Lowered lowered =
-      lower(unroll(program), shapes, [&](const std::string& name) -> std::optional<Shape> {
-        if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
-          return folded->second.shape();
-        }
-        const Buffer* weight = weights.find(name);
-        return weight != nullptr ? std::optional(weight->shape()) : std::nullopt;
-      });
+      lower(unroll(program), shapes, sessions::constant_types(program, &weights));
 
   std::vector<HostBuffer> kept;  // everything the frame points to
   std::vector<const std::byte*> constants;
   for (const ConstantSlot& slot : lowered.constants) {
-    const auto folded = program.folded.find(slot.name);
-    if (folded != program.folded.end()) {
-      kept.push_back(folded->second.contiguous());
-    } else if (const Buffer* weight = weights.find(slot.name)) {
-      kept.push_back(weight->to_host().contiguous());
-    } else {
-      throw Error(Errc::bad_reference, program.name,
-                  fmt::format("no weight is bound to constant '{}'", slot.name));
-    }
+    kept.push_back(sessions::constant_array(program, weights, slot).to_host());
     constants.push_back(kept.back().bytes());
   }
   std::vector<std::byte*> inputs;

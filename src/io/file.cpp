@@ -3,6 +3,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -56,27 +57,35 @@ void TensorEntry::read(std::span<std::byte> to) const {
 }
 
 WeightsView File::view() const {
-  std::call_once(state_->view_made, [&] {
-    std::vector<std::pair<std::string, Shape>> weights;
-    weights.reserve(state_->tensors.size());
-    for (const TensorEntry& entry : state_->tensors) weights.emplace_back(entry.name, entry.shape);
-    state_->view.emplace(state_->path.filename().string(), weights);
+  return with_memory_errors("File::view", [&] {
+    std::call_once(state_->view_made, [&] {
+      std::vector<std::pair<std::string, Shape>> weights;
+      weights.reserve(state_->tensors.size());
+      for (const TensorEntry& entry : state_->tensors) {
+        weights.emplace_back(entry.name, entry.shape);
+      }
+      state_->view.emplace(state_->path.filename().string(), weights);
+    });
+    return *state_->view;
   });
-  return *state_->view;
 }
 
 File::File(std::shared_ptr<const State> state) noexcept : state_(std::move(state)) {}
 
-const std::filesystem::path& File::path() const noexcept { return state_->path; }
-Format File::format() const noexcept { return state_->format; }
-std::span<const TensorEntry> File::tensors() const noexcept { return state_->tensors; }
-const Metadata& File::metadata() const noexcept { return state_->metadata; }
+const std::filesystem::path& File::path() const { return state_->path; }
+Format File::format() const { return state_->format; }
+std::span<const TensorEntry> File::tensors() const { return state_->tensors; }
+const Metadata& File::metadata() const { return state_->metadata; }
 
-std::span<const std::shared_ptr<const InputFile>> File::shards() const noexcept {
-  return state_->shards;
+std::span<const std::shared_ptr<const InputFile>> File::shards() const { return state_->shards; }
+
+void File::check_pages() const {
+  for (const auto& shard : state_->shards) {
+    if (shard->has_lost_pages()) shard->check_unchanged();
+  }
 }
 
-const TensorEntry* File::find(std::string_view name) const noexcept {
+const TensorEntry* File::find(std::string_view name) const {
   const auto at = std::ranges::lower_bound(state_->by_name, name, {}, [&](std::uint32_t i) {
     return std::string_view(state_->tensors[i].name);
   });

@@ -1,9 +1,11 @@
 #include "gguf_split.hpp"
 
+#include "gguf_format.hpp"
+#include "names.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@ namespace {
 
 // "-00001-of-00003.gguf"
 constexpr std::size_t suffix_bytes = 20;
+constexpr std::string_view number_key = "split.no";
 
 std::string shard_suffix(std::uint64_t number, std::uint64_t count) {
   return fmt::format("-{:05}-of-{:05}.gguf", number + 1, count);
@@ -25,7 +28,7 @@ bool is_digits(std::string_view text) {
 
 std::optional<Split> find_split(const Metadata& metadata, const InputFile& file,
                                 const Limits& limits) {
-  const Split split{metadata.get_or<std::uint64_t>("split.no", 0),
+  const Split split{metadata.get_or<std::uint64_t>(number_key, 0),
                     metadata.get_or<std::uint64_t>("split.count", 0)};
   if (split.count <= 1 && split.number == 0) return std::nullopt;
   if (split.count > limits.shards) {
@@ -39,8 +42,7 @@ std::optional<Split> find_split(const Metadata& metadata, const InputFile& file,
   return split;
 }
 
-std::vector<std::filesystem::path> shard_paths(const Split& split, const InputFile& file) {
-  const std::string& name = file.name();
+std::vector<std::string> shard_names(const Split& split, const std::string& name) {
   const std::string expected = shard_suffix(split.number, split.count);
   if (!name.ends_with(expected)) {
     throw Error(Errc::bad_split, name,
@@ -48,17 +50,11 @@ std::vector<std::filesystem::path> shard_paths(const Split& split, const InputFi
                             split.number + 1, split.count, expected));
   }
   const std::string prefix = name.substr(0, name.size() - expected.size());
-  std::vector<std::filesystem::path> paths;
+  std::vector<std::string> names;
   for (std::uint64_t i = 0; i < split.count; ++i) {
-    paths.push_back(file.path().parent_path() / (prefix + shard_suffix(i, split.count)));
-    std::error_code failure;
-    if (!std::filesystem::exists(paths.back(), failure)) {
-      throw Error(
-          Errc::missing_shard, name,
-          fmt::format("shard {} of {} is missing: {}", i + 1, split.count, paths.back().string()));
-    }
+    names.push_back(prefix + shard_suffix(i, split.count));
   }
-  return paths;
+  return names;
 }
 
 void check_shard(const Split& split, std::uint64_t number, const Metadata& metadata,
@@ -70,6 +66,20 @@ void check_shard(const Split& split, std::uint64_t number, const Metadata& metad
       found ? fmt::format("says that it is shard {} of {}, expected {} of {}", found->number + 1,
                           found->count, number + 1, split.count)
             : fmt::format("is a whole model, expected shard {} of {}", number + 1, split.count));
+}
+
+void check_same_model(const Metadata& first, const Metadata& later, const InputFile& file) {
+  for (const Metadata::Entry& entry : later.entries()) {
+    if (entry.key == number_key) continue;
+    const MetaValue* const expected = first.find(entry.key);
+    // How a file's own tensors are aligned is not the model's.
+    if (expected == nullptr && entry.key == gguf::alignment_key) continue;
+    if (expected != nullptr && *expected == entry.value) continue;
+    throw Error(Errc::bad_split, file.name(),
+                fmt::format("belongs to another model: {} {}", quote_name(entry.key),
+                            expected == nullptr ? "is not among the first shard's keys"
+                                                : "is not what the first shard says"));
+  }
 }
 
 void check_tensor_count(const Metadata& metadata, std::size_t found, const std::string& where) {

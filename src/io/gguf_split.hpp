@@ -25,13 +25,18 @@ struct Split {
 std::optional<Split> find_split(const Metadata& metadata, const InputFile& file,
                                 const Limits& limits);
 
-/// Paths of all shards in order: `name-00001-of-0000N.gguf`. Errc::bad_split when the file itself
-/// is not named so, Errc::missing_shard for the first one that does not exist.
-std::vector<std::filesystem::path> shard_paths(const Split& split, const InputFile& file);
+/// Names of all shards in order, for the file `name`: `model-00001-of-0000N.gguf`. Errc::bad_split
+/// when it is not named so itself.
+std::vector<std::string> shard_names(const Split& split, const std::string& name);
 
 /// Errc::bad_split when a file is not the shard `number` of the same split.
 void check_shard(const Split& split, std::uint64_t number, const Metadata& metadata,
                  const InputFile& file, const Limits& limits);
+
+/// Errc::bad_split when a later shard says something else than the first: every key of it but its
+/// number must be there with the same value. (Writers repeat the number of shards and of tensors at
+/// least; some repeat all keys.)
+void check_same_model(const Metadata& first, const Metadata& later, const InputFile& file);
 
 /// Errc::bad_split when the shards together hold another number of tensors than the first
 /// announces.

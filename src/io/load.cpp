@@ -1,5 +1,8 @@
+#include "folder.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/io/load.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <system_error>
 
@@ -20,25 +23,8 @@ HostBuffer loaded(const TensorEntry& entry) {
   return copy;
 }
 
-}  // namespace
-
-PreparedFile prepared_file(const std::filesystem::path& folder, const File& model) {
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
-  const auto absolute = std::filesystem::canonical(model.path(), failure);
-  const std::string path = failure ? model.path().string() : absolute.string();
-  std::string weights = path;
-  for (const auto& shard : model.shards()) {
-    weights += fmt::format("\n{} {} {}", shard->name(), shard->size(), shard->modified_ns());
-  }
-  return {folder / fmt::format("{}-{:016x}.packed", model.path().filename().string(),
-                               XXH3_64bits(path.data(), path.size())),
-          std::move(weights)};
-}
-
-std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
-                                           const DevicePtr& device, const LoadOptions& options) {
+std::map<std::string, Buffer> load_all(const File& file, std::span<const std::string> names,
+                                       const DevicePtr& device, const LoadOptions& options) {
   LoadProgress progress;
   std::map<std::string, const TensorEntry*> entries;
   for (const std::string& name : names) {
@@ -58,6 +44,29 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
     if (options.progress) options.progress(progress);
   }
   return buffers;
+}
+
+}  // namespace
+
+PreparedFile prepared_file(const std::filesystem::path& folder, const File& model) {
+  make_private_folder(folder);
+  Folder(folder).check_private();
+  std::error_code failure;
+  const auto absolute = std::filesystem::canonical(model.path(), failure);
+  const std::string path = failure ? model.path().string() : absolute.string();
+  std::string weights = path;
+  for (const auto& shard : model.shards()) {
+    weights += fmt::format("\n{} {} {}", shard->name(), shard->size(), shard->modified_ns());
+  }
+  return {folder / fmt::format("{}-{:016x}.packed", model.path().filename().string(),
+                               XXH3_64bits(path.data(), path.size())),
+          std::move(weights),
+          {model.shards().begin(), model.shards().end()}};
+}
+
+std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
+                                           const DevicePtr& device, const LoadOptions& options) {
+  return with_memory_errors("load_buffers", [&] { return load_all(file, names, device, options); });
 }
 
 }  // namespace tenon::io

@@ -87,6 +87,11 @@ std::size_t size_bytes(MetaType type) noexcept {
   return type_facts[static_cast<std::size_t>(type)].size_bytes;
 }
 
+bool operator==(const MetaArray& a, const MetaArray& b) noexcept {
+  return a.element_type_ == b.element_type_ && a.count_ == b.count_ &&
+         std::ranges::equal(a.bytes(), b.bytes()) && std::ranges::equal(a.strings(), b.strings());
+}
+
 std::string type_text(const MetaValue& value) {
   if (const auto* array = std::get_if<MetaArray>(&value)) {
     return fmt::format("array of {} {}", array->size(), name(array->element_type()));

@@ -1,6 +1,9 @@
 #include "names.hpp"
 
+#include "utf8.hpp"
+
 #include <tenon/error.hpp>
+#include <tenon/printable.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,30 +13,6 @@
 
 namespace tenon::io {
 namespace {
-
-// Bytes of the well-formed sequence at the beginning of `text`, 0 when there is none.
-std::size_t sequence_length(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto within = [&](std::size_t i, unsigned low, unsigned high) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return within(1, 0x80, 0xBF) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF) {
-    const unsigned low = lead == 0xE0 ? 0xA0 : 0x80;   // shorter forms exist below
-    const unsigned high = lead == 0xED ? 0x9F : 0xBF;  // surrogates above
-    return within(1, low, high) && within(2, 0x80, 0xBF) ? 3 : 0;
-  }
-  if (lead >= 0xF0 && lead <= 0xF4) {
-    const unsigned low = lead == 0xF0 ? 0x90 : 0x80;
-    const unsigned high = lead == 0xF4 ? 0x8F : 0xBF;  // U+10FFFF is the last
-    return within(1, low, high) && within(2, 0x80, 0xBF) && within(3, 0x80, 0xBF) ? 4 : 0;
-  }
-  return 0;
-}
 
 // Edit distance with adjacent cost 1, cut off at `limit`.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
@@ -58,31 +37,18 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
 }  // namespace
 
 bool is_utf8(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    if (!c.is_valid) return false;
+    i += c.length;
   }
   return true;
 }
 
 std::string quote_name(std::string_view name) {
   constexpr std::size_t shown_bytes = 120;
-  std::string result = "'";
-  std::string_view rest = name.substr(0, shown_bytes);
-  while (!rest.empty()) {
-    const std::size_t length = sequence_length(rest);
-    const auto byte = static_cast<unsigned char>(rest[0]);
-    if (length > 1 || (length == 1 && byte >= 0x20 && byte != 0x7F)) {
-      result += rest.substr(0, length);
-      rest.remove_prefix(length);
-    } else {
-      result += fmt::format("\\x{:02x}", byte);
-      rest.remove_prefix(1);
-    }
-  }
-  if (name.size() > shown_bytes) return result + fmt::format("...' ({} bytes)", name.size());
-  return result + "'";
+  if (name.size() <= shown_bytes) return fmt::format("'{}'", printable(name));
+  return fmt::format("'{}...' ({} bytes)", printable(name.substr(0, shown_bytes)), name.size());
 }
 
 void check_name(std::string_view name, std::string_view kind, std::uint64_t limit,

@@ -14,8 +14,8 @@ namespace tenon::io {
 /// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7: shortest form, no surrogates).
 bool is_utf8(std::string_view text) noexcept;
 
-/// A name as a message shows it: quoted, long ones abbreviated, bytes that are not printable ASCII
-/// nor part of valid UTF-8 as \xNN.
+/// A name as a message shows it: quoted, on one line, long ones abbreviated, else as printable()
+/// has it.
 std::string quote_name(std::string_view name);
 
 /// Throws bad_key for an empty name, limit_exceeded beyond `limit` bytes, and bad_encoding for one
@@ -24,8 +24,8 @@ void check_name(std::string_view name, std::string_view kind, std::uint64_t limi
                 std::string_view where);
 
 /// Throws path_escape unless `name` is a file in the folder of the file that names it, or below:
-/// not absolute, no part "." or "..", no backslash, no NUL. The test is on the text: what a link
-/// leads to is open()'s to decide. `kind` says what is named: "shard".
+/// not absolute, no part "." or "..", no backslash, no NUL. The test is on the text: Folder::open()
+/// decides about links. `kind` says what is named: "shard".
 void check_file_name(std::string_view name, std::string_view kind, const std::string& where);
 
 /// Positions of names, ordered by name. Sorting instead of hashing keeps the time of n log n for

@@ -1,6 +1,7 @@
 // The table of constants in a network's JSON, and the RAW file that it describes.
 #include "names.hpp"
 #include "network_json.hpp"
+#include "program/constant_names.hpp"
 #include "program/limits.hpp"
 
 #include <tenon/error.hpp>
@@ -150,29 +151,26 @@ void check_places(const JsonValue& list, const std::vector<Constant>& constants,
   check_hole(raw.size());
 }
 
-/// Types that the graph states of constants that it names outright must be those of the table.
-void check_stated_types(const JsonValue& json, const Network& net) {
-  for (const Function& function : net.program.functions) {
-    for (const Instruction& instruction : function.body) {
-      const bool named =
-          instruction.kind == Instruction::Kind::constant && instruction.operands.empty();
-      const Value& value = function.values[instruction.result];
-      if (!named || !value.shape || !value.shape->is_static()) continue;
-      const auto weight = net.weights.find(instruction.text);
-      const auto folded = net.program.folded.find(instruction.text);
-      const HostBuffer* data = folded != net.program.folded.end() ? &folded->second
-                               : weight != net.weights.end()      ? &weight->second
-                                                                  : nullptr;
-      if (data == nullptr || data->shape() == *value.shape) continue;
-      json.fail(Errc::bad_shape,
-                fmt::format("node '{}' of {} takes constant {} for {}, the table has {}",
-                            value.name, function.name, quote_name(instruction.text),
-                            to_string(*value.shape), to_string(data->shape())));
-    }
-  }
-}
-
 }  // namespace
+
+std::optional<std::string> stated_type_conflict(const Network& net) {
+  std::optional<std::string> conflict;
+  for_each_constant(net.program, [&](const ConstantUse& use, const std::string& name) {
+    const Function& function = net.program.functions[use.function];
+    const Value& value = function.values[function.body[use.instruction].result];
+    if (conflict || !value.shape || !value.shape->is_static()) return;
+    const auto weight = net.weights.find(name);
+    const auto folded = net.program.folded.find(name);
+    const HostBuffer* data = folded != net.program.folded.end() ? &folded->second
+                             : weight != net.weights.end()      ? &weight->second
+                                                                : nullptr;
+    if (data == nullptr || data->shape() == *value.shape) return;
+    conflict = fmt::format("node '{}' of {} takes constant {} for {}, the table has {}", value.name,
+                           function.name, quote_name(name), to_string(*value.shape),
+                           to_string(data->shape()));
+  });
+  return conflict;
+}
 
 void read_constants(const JsonValue& list, const std::shared_ptr<const InputFile>& file,
                     bool verify, Network& net, WordBudget& words) {
@@ -195,7 +193,7 @@ void read_constants(const JsonValue& list, const std::shared_ptr<const InputFile
   for (const Constant& constant : constants) {
     (constant.folded ? net.program.folded : net.weights).at(constant.name) = raw.read(constant);
   }
-  check_stated_types(list, net);
+  if (const auto conflict = stated_type_conflict(net)) list.fail(Errc::bad_shape, *conflict);
 }
 
 }  // namespace tenon::io::network

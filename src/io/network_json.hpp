@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -56,5 +57,9 @@ std::uint64_t read_bytes(const JsonValue& value);
 /// table states. What the graph in `net` says about them must agree.
 void read_constants(const JsonValue& list, const std::shared_ptr<const InputFile>& file,
                     bool verify, Network& net, WordBudget& words);
+
+/// Where the graph states a type of a constant that is not the one of its bytes; nothing where all
+/// agree. The program must have passed its checks.
+std::optional<std::string> stated_type_conflict(const Network& net);
 
 }  // namespace tenon::io::network

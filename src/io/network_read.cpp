@@ -1,8 +1,10 @@
+#include "folder.hpp"
 #include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/findings.hpp"
 #include "program/limits.hpp"
+#include "raw_file.hpp"
 #include "strict_json.hpp"
 
 #include <tenon/error.hpp>
@@ -115,21 +117,40 @@ void read_functions(const JsonValue& json, Program& program, WordBudget& words) 
                           program.functions[f].values[instruction.result].name, finding.message));
 }
 
+/// RAW as a save leaves it that was cut off after its JSON had got its place: under its id. Null
+/// where there is none.
+template <class Open>
+std::shared_ptr<const InputFile> open_unsettled(const Open& open, const JsonValue& id) {
+  if (!is_raw_id(id.text())) id.fail(Errc::syntax, "expected 16 hexadecimal digits");
+  try {
+    return open(fmt::format(".{}", id.text()));
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_found) return nullptr;
+    throw;
+  }
+}
+
 std::shared_ptr<const InputFile> open_raw(const JsonValue& json,
                                           const std::filesystem::path& json_path,
                                           const std::filesystem::path& raw_path,
                                           const NetworkOptions& options) {
   const JsonValue raw = json["raw"];
-  raw.check_keys({"file", "size_bytes"});
+  raw.check_keys({"file", "size_bytes", "id"});
   const JsonValue name = raw["file"];
-  std::filesystem::path path = raw_path;
-  if (path.empty()) {
-    check_file_name(name.text(), "RAW file", name.where());
-    path = json_path.parent_path() / name.text();
-  }
   const JsonValue size_json = raw["size_bytes"];
   const std::uint64_t expected = network::read_bytes(size_json);
-  auto file = InputFile::open(path, options.access);
+  if (raw_path.empty()) check_file_name(name.text(), "RAW file", name.where());
+  const auto open = [&](const std::string& suffix) {
+    if (!raw_path.empty()) {
+      std::filesystem::path path = raw_path;
+      return InputFile::open(path += suffix, options.access);
+    }
+    // A name that a stranger wrote stays in the folder, whatever links lie there.
+    return Folder(json_path.parent_path())
+        .open(std::string(name.text()) + suffix, Links::beneath, options.access);
+  };
+  auto file = raw.has("id") ? open_unsettled(open, raw["id"]) : nullptr;
+  if (file == nullptr) file = open("");
   if (file->size() < expected) {
     throw Error(Errc::truncated, fmt::format("{}:{}", file->name(), file->size()),
                 fmt::format("the file has {} bytes of {}", file->size(), expected));

@@ -4,6 +4,7 @@
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/same.hpp"
+#include "raw_file.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/network.hpp>
@@ -169,6 +170,15 @@ Line write_constant(AtomicFile& raw, const Constant& constant) {
   return line;
 }
 
+/// Of RAW with these constants: no two that differ have the same.
+std::string id_of(std::span<const Line> table) {
+  std::string facts;
+  for (const Line& line : table) {
+    facts += fmt::format("{} {} {:016x}\n", line.offset, line.shape.bytes(), line.checksum);
+  }
+  return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
+}
+
 void write_line(JsonWriter& json, const Line& line) {
   json.begin_object().member("name", line.constant->name);
   network::write_type(json.key("type"), line.shape);
@@ -200,15 +210,20 @@ void save(const Network& net, const std::filesystem::path& json_path,
   Program checked = program;
   verify(checked);  // what is written can be read
   const std::vector<Constant> constants = constants_of(net, where);
+  if (const auto conflict = network::stated_type_conflict(net)) {
+    throw Error(Errc::bad_shape, where, *conflict);
+  }
   const std::string raw_file = raw_name(json_path, raw_path);
   if (!is_utf8(raw_file)) {
     throw Error(Errc::bad_encoding, where,
                 fmt::format("the name of RAW, {}, is not UTF-8", quote_name(raw_file)));
   }
 
-  AtomicFile raw(raw_path);
+  RawFile raw(raw_path);
+  AtomicFile json(json_path);
   std::vector<Line> table;
-  for (const Constant& constant : constants) table.push_back(write_constant(raw, constant));
+  for (const Constant& constant : constants) table.push_back(write_constant(raw.file(), constant));
+  const std::string id = id_of(table);
 
   std::string text = fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"name\": {},\n  \"opset\": {},\n"
@@ -219,8 +234,9 @@ void save(const Network& net, const std::filesystem::path& json_path,
     text += fmt::format("  \"weights\": {{\"file\":{},\"sha256\":{}}},\n",
                         json_string(program.weights_file), json_string(program.weights_sha256));
   }
-  text += fmt::format("  \"raw\": {{\"file\":{},\"size_bytes\":{}}},\n  \"constants\": ",
-                      json_string(raw_file), raw.size());
+  text +=
+      fmt::format("  \"raw\": {{\"file\":{},\"size_bytes\":{},\"id\":\"{}\"}},\n  \"constants\": ",
+                  json_string(raw_file), raw.file().size(), id);
   network::append_list(text, "  ", table, write_line);
   text += ",\n  \"functions\": [";
   for (std::size_t i = 0; i < program.functions.size(); ++i) {
@@ -228,10 +244,11 @@ void save(const Network& net, const std::filesystem::path& json_path,
   }
   text += "\n  ]\n}\n";
 
-  AtomicFile json(json_path);
   json.write(text);
-  raw.commit();
+  raw.commit(id);
   json.commit();
+  raw.settle();
+  remove_old_temporaries(json_path);
 }
 
 }  // namespace

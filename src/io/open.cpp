@@ -1,3 +1,4 @@
+#include "folder.hpp"
 #include "gguf_format.hpp"
 #include "gguf_split.hpp"
 #include "memory_errors.hpp"
@@ -45,10 +46,33 @@ File finish(std::shared_ptr<File::State> state) {
                 fmt::format("tensor {} stands in {} already", quote_name(names[pair->first]),
                             state->tensors[pair->first].file->name()));
   }
-  return File(std::move(state));
+  File file(std::move(state));
+  file.check_pages();  // of what has been read so far
+  return file;
 }
 
-File open_gguf(std::shared_ptr<const InputFile> file, const OpenOptions& options) {
+/// A shard, whose name comes from another file: `shard` says which it is, "shard 2 of 3". A link
+/// may not lead out of the folder unless the caller allows it.
+std::shared_ptr<const InputFile> open_shard(const Folder& folder, const std::string& name,
+                                            const std::string& shard, const InputFile& named_by,
+                                            const OpenOptions& options) {
+  try {
+    return folder.open(name, options.follow_links_outside ? Links::any : Links::beneath,
+                       options.access);
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_found) {
+      throw Error(Errc::missing_shard, named_by.name(),
+                  fmt::format("{} is missing: {}", shard, (folder.path() / name).string()));
+    }
+    if (error.code() != Errc::path_escape) throw;
+    throw Error(Errc::path_escape, named_by.name(),
+                fmt::format("{} is a link that may lead out of the folder: {}; "
+                            "OpenOptions::follow_links_outside allows that",
+                            shard, quote_name(name)));
+  }
+}
+
+File open_gguf(const std::shared_ptr<const InputFile>& file, const OpenOptions& options) {
   auto state = std::make_shared<File::State>();
   state->path = file->path();
   state->format = Format::gguf;
@@ -56,25 +80,33 @@ File open_gguf(std::shared_ptr<const InputFile> file, const OpenOptions& options
   const auto split = find_split(parsed.metadata, *file, options.limits);
   if (!split) {
     state->metadata = std::move(parsed.metadata);
-    append(*state, std::move(file), std::move(parsed));
+    append(*state, file, std::move(parsed));
     return finish(std::move(state));
   }
-  const std::vector<fs::path> paths = shard_paths(*split, *file);
-  state->path = paths.front();
+  const std::vector<std::string> names = shard_names(*split, file->name());
+  const Folder folder(file->path().parent_path());
+  state->path = file->path().parent_path() / names.front();
+  std::vector<std::shared_ptr<const InputFile>> shards;
   for (std::uint64_t i = 0; i < split->count; ++i) {
-    std::shared_ptr<const InputFile> shard = file;
-    ParsedFile part;
     if (i == split->number) {
-      part = std::exchange(parsed, {});
+      shards.push_back(file);
     } else {
-      shard = InputFile::open(paths[i], options.access);
-      part = read_gguf(shard, options.limits);
+      const std::string shard = fmt::format("shard {} of {}", i + 1, split->count);
+      shards.push_back(open_shard(folder, names[i], shard, *file, options));
     }
-    check_shard(*split, i, part.metadata, *shard, options.limits);
-    if (i == 0) state->metadata = std::move(part.metadata);
-    append(*state, std::move(shard), std::move(part));
   }
-  check_tensor_count(state->metadata, state->tensors.size(), state->path.filename().string());
+  for (std::uint64_t i = 0; i < split->count; ++i) {
+    ParsedFile part =
+        i == split->number ? std::exchange(parsed, {}) : read_gguf(shards[i], options.limits);
+    check_shard(*split, i, part.metadata, *shards[i], options.limits);
+    if (i == 0) {
+      state->metadata = std::move(part.metadata);
+    } else {
+      check_same_model(state->metadata, part.metadata, *shards[i]);
+    }
+    append(*state, std::move(shards[i]), std::move(part));
+  }
+  check_tensor_count(state->metadata, state->tensors.size(), names.front());
   return finish(std::move(state));
 }
 
@@ -88,41 +120,18 @@ File open_safetensors(std::shared_ptr<const InputFile> file, const OpenOptions& 
   return finish(std::move(state));
 }
 
-// The shard's path; a link may not lead out of the index's folder unless the caller allows it.
-fs::path confine(const fs::path& folder, const std::string& shard, bool follow_links,
-                 const std::string& where) {
-  const fs::path path = folder / shard;
-  std::error_code failure;
-  if (!fs::exists(path, failure)) {
-    throw Error(Errc::missing_shard, where, fmt::format("shard {} does not exist", path.string()));
-  }
-  if (follow_links) return path;
-  const fs::path real = fs::canonical(path, failure);
-  const fs::path root = failure ? fs::path() : fs::canonical(folder, failure);
-  const auto apart = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
-  if (failure || apart.first != root.end()) {
-    throw Error(Errc::path_escape, where,
-                fmt::format("shard {} is a link out of the folder; "
-                            "OpenOptions::follow_links_outside allows that",
-                            quote_name(shard)));
-  }
-  return path;
-}
-
 File open_index(const std::shared_ptr<const InputFile>& file, const OpenOptions& options) {
   auto state = std::make_shared<File::State>();
   state->path = file->path();
   state->format = Format::safetensors_sharded;
-  const fs::path parent = file->path().parent_path();
-  const fs::path folder = parent.empty() ? fs::path(".") : parent;
+  const Folder folder(file->path().parent_path());
   const ShardIndex index = read_safetensors_index(file, options.limits);
-  std::vector<fs::path> paths;
+  std::vector<std::shared_ptr<const InputFile>> shards;
   for (const ShardIndex::Shard& shard : index.shards) {
-    paths.push_back(confine(folder, shard.file_name, options.follow_links_outside, file->name()));
+    shards.push_back(open_shard(folder, shard.file_name, "shard", *file, options));
   }
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    auto shard = InputFile::open(paths[i], options.access);
-    ParsedFile parsed = read_safetensors(shard, options.limits);
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    ParsedFile parsed = read_safetensors(shards[i], options.limits);
     std::vector<std::string_view> present;
     for (const TensorEntry& tensor : parsed.tensors) present.push_back(tensor.name);
     std::ranges::sort(present);
@@ -133,7 +142,7 @@ File open_index(const std::shared_ptr<const InputFile>& file, const OpenOptions&
                               quote_name(index.shards[i].file_name)));
     }
     if (i == 0) state->metadata = std::move(parsed.metadata);
-    append(*state, std::move(shard), std::move(parsed));
+    append(*state, std::move(shards[i]), std::move(parsed));
   }
   return finish(std::move(state));
 }
@@ -190,13 +199,13 @@ File open_any(const fs::path& path, const OpenOptions& options) {
   std::error_code failure;
   const bool is_folder = fs::is_directory(path, failure);
   auto file = InputFile::open(is_folder ? find_model(path) : path, options.access);
-  if (begins_as_gguf(*file)) return open_gguf(std::move(file), options);
+  if (begins_as_gguf(*file)) return open_gguf(file, options);
   if (has_suffix(file->path(), ".json")) return open_index(file, options);
   if (has_suffix(file->path(), ".safetensors")) return open_safetensors(std::move(file), options);
   if (!has_suffix(file->path(), ".gguf") && begins_as_safetensors(*file)) {
     return open_safetensors(std::move(file), options);
   }
-  return open_gguf(std::move(file), options);  // which says what the magic is
+  return open_gguf(file, options);  // which says what the magic is
 }
 
 }  // namespace

@@ -51,12 +51,11 @@ enum class Field { none, dtype, shape, data_offsets, unknown };
 // tree. States follow the nesting: the object, then one description, then one list in it.
 class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderBuilder(std::string_view file_name, const Limits& limits, const char* begin,
+  HeaderBuilder(std::string_view file_name, const Limits& limits, std::string_view json,
                 const char* const* latest)
-      : file_name_(file_name), limits_(limits), begin_(begin), latest_(latest) {}
+      : file_name_(file_name), limits_(limits), json_(json), latest_(latest) {}
 
   Header take() {
-    if (!is_object_) fail(Errc::syntax, "the header is no object");
     check_distinct();
     return std::move(header_);
   }
@@ -106,12 +105,10 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_object(std::size_t) override {
-    if (depth_ == 0) {
-      is_object_ = true;
-    } else if (depth_ == 1 && !skipping()) {
+    if (depth_ == 1 && !skipping()) {
       in_metadata_ = key_ == metadata_key;
       begin_tensor();
-    } else {
+    } else if (depth_ > 0) {
       value("an object", true);
     }
     return descend();
@@ -123,6 +120,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
       if (!in_metadata_) end_tensor();
       in_metadata_ = false;
     }
+    if (depth_ == 0) check_padding();
     return ascend();
   }
 
@@ -187,12 +185,25 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  // A value where the format has no place for one of its type, or one that is passed over with all
-  // that it holds: that of an unknown field, or a header that is no object, which is parsed to its
-  // end so that its own syntax is reported first.
+  // Spaces alone may follow the object, to fill the header up (the format's own rule). The parser
+  // would take a NUL for the end of the text, and leave what follows unseen.
+  void check_padding() const {
+    const std::string_view rest = json_.substr(static_cast<std::size_t>(*latest_ - json_.data()));
+    const std::size_t other = rest.find_first_not_of(' ');
+    if (other == std::string_view::npos) return;
+    throw Error(
+        Errc::syntax, fmt::format("{}:{}", file_name_, position() + other),
+        fmt::format("the JSON ends at byte {}, the header at {}: byte 0x{:02x} between them "
+                    "is no space; a header that is too long reaches into the data",
+                    position(), header_begin + json_.size(),
+                    static_cast<unsigned char>(rest[other])));
+  }
+
+  // A value where the format has no place for one of its type, or one that is skipped with all that
+  // it holds: that of an unknown field.
   bool value(std::string_view found, bool is_container = false) {
     if (skipping()) return true;
-    if (depth_ == 0 || (depth_ == 2 && !in_metadata_ && field_ == Field::unknown)) {
+    if (depth_ == 2 && !in_metadata_ && field_ == Field::unknown) {
       if (is_container) skip_from_ = depth_ + 1;
       return true;
     }
@@ -318,7 +329,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
                        field == Field::shape ? "shape" : "data_offsets");
   }
   std::uint64_t position() const {
-    return header_begin + static_cast<std::uint64_t>(*latest_ - begin_);
+    return header_begin + static_cast<std::uint64_t>(*latest_ - json_.data());
   }
   std::string where() const { return fmt::format("{}:{}", file_name_, position()); }
   [[noreturn]] void fail(Errc code, std::string message) const {
@@ -327,11 +338,10 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   std::string_view file_name_;
   const Limits& limits_;
-  const char* begin_;
+  std::string_view json_;
   const char* const* latest_;
   Header header_;
 
-  bool is_object_ = false;
   int depth_ = 0;
   int skip_from_ = 0;  // depth of the outermost value that is passed over; 0: none is
   std::string key_;    // the tensor or metadata key at hand
@@ -353,13 +363,14 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Header parse_header(std::string_view json, std::string_view file_name, const Limits& limits) {
-  // The parser itself would pass over a byte order mark.
-  if (json.starts_with("\xEF\xBB\xBF")) {
+  if (!json.starts_with('{')) {
+    const bool has_mark = json.starts_with("\xEF\xBB\xBF");
     throw Error(Errc::syntax, fmt::format("{}:{}", file_name, header_begin),
-                "a byte order mark, expected '{'");
+                fmt::format("the header begins with {}, expected '{{'",
+                            has_mark ? "a byte order mark" : quote_name(json.substr(0, 1))));
   }
   const char* latest = json.data();
-  HeaderBuilder builder(file_name, limits, json.data(), &latest);
+  HeaderBuilder builder(file_name, limits, json, &latest);
   nlohmann::json::sax_parse(Tracker(json.data(), &latest),
                             Tracker(json.data() + json.size(), &latest), &builder);
   return builder.take();

@@ -27,7 +27,8 @@ struct Header {
 
 /// Parses the JSON of a header, which begins at byte 8 of the file `file_name`.
 ///
-/// Errors  syntax  not JSON, not an object, a byte order mark, numbers that are no plain integers
+/// Errors  syntax  not JSON, not an object from the first byte on, anything but spaces after it,
+///                 numbers that are no plain integers
 ///         depth_limit, limit_exceeded, duplicate_name, bad_key, bad_encoding, bad_type
 ///         unsupported_dtype, bad_shape, shape_overflow, bad_offset
 Header parse_header(std::string_view json, std::string_view file_name, const Limits& limits);

@@ -50,6 +50,8 @@ class Flattener {
                 std::vector<Item>& values);
   Shape constant_type(const Value& value, const Instruction& instruction,
                       std::span<const std::string> names) const;
+  void note_constant(const std::string& name, const Shape& type, const Value& value,
+                     const SourceLine& line);
   void check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
                   const std::string& where) const;
 
@@ -74,6 +76,7 @@ class Flattener {
   std::vector<std::int64_t> counts_;  // of the enclosing loops
   std::uint32_t loops_made_ = 0;
   std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
+  std::unordered_map<std::string, Shape> noted_;        // types of constants so far
 };
 
 StorageId Flattener::add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes) {
@@ -327,7 +330,9 @@ Item Flattener::constant(const Function& function, const Instruction& instructio
     joined += names.back();
     joined += '\n';
   }
-  const Shape type = constant_type(function.values[instruction.result], instruction, names);
+  const Value& value = function.values[instruction.result];
+  const Shape type = constant_type(value, instruction, names);
+  for (const std::string& name : names) note_constant(name, type, value, instruction.line);
   const auto [run, added] =
       constant_runs_.emplace(joined, static_cast<std::uint32_t>(flat_.constants.size()));
   if (added) {
@@ -365,6 +370,16 @@ Shape Flattener::constant_type(const Value& value, const Instruction& instructio
   return type.value_or(Shape());
 }
 
+/// One name is one array: whoever reads it must mean the same type.
+void Flattener::note_constant(const std::string& name, const Shape& type, const Value& value,
+                              const SourceLine& line) {
+  const auto [known, added] = noted_.emplace(name, type);
+  if (added || known->second == type) return;
+  throw Error(Errc::shape_mismatch, place_text(line, value.name),
+              fmt::format("constant '{}' is {} here and {} elsewhere", name, to_string(type),
+                          to_string(known->second)));
+}
+
 Item Flattener::repeat(const Function&, const Instruction& instruction, std::vector<Item>& values) {
   if (loops_.size() == max_loop_depth) {
     throw Error(Errc::unsupported, place_text(instruction.line, "repeat"),
@@ -375,7 +390,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   const Scope& outer_scope = std::get<Scope>(values[instruction.operands[1]].value);
   const std::size_t depth = loops_.size();
 
-  // Carried arrays get a place of their own, which the loop updates.
+  // Carried arrays get a place of their own, which the loop updates. A loop that never runs is only
+  // that: its body's constants have no names, and so no slots.
   std::vector<Item> arguments;
   Tuple carried;
   for (const Item& item : carry) {
@@ -390,6 +406,8 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
     carried.push_back({own});
     arguments.push_back({own});
   }
+
+  if (instruction.count == 0) return {std::move(carried)};
 
   FlatStep loop;
   loop.kind = Step::Kind::loop;

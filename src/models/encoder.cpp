@@ -176,6 +176,13 @@ struct SentenceEncoder::Impl {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
     }
+    file.check_pages();
+  }
+
+  Buffer embed(const Buffer& ids, const Buffer& mask) {
+    Buffer result = bound(ids, mask);
+    file.check_pages();
+    return result;
   }
 
   io::File file;
@@ -194,14 +201,14 @@ SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
     register_reference_backend();
     std::vector<BackendPtr> backends{make_backend("cpu", options.backend),
                                      make_backend("reference", options.backend)};
-    return SentenceEncoder(
-        std::make_shared<Impl>(io::open(path), std::move(backends), options.weights));
+    return SentenceEncoder(std::make_shared<Impl>(io::open(path, {.access = io::Access::guarded}),
+                                                  std::move(backends), options.weights));
   });
 }
 
-const BertConfig& SentenceEncoder::config() const noexcept { return impl_->config; }
-const text::Tokenizer& SentenceEncoder::tokenizer() const noexcept { return impl_->tokenizer; }
-const io::File& SentenceEncoder::file() const noexcept { return impl_->file; }
+const BertConfig& SentenceEncoder::config() const { return impl_->config; }
+const text::Tokenizer& SentenceEncoder::tokenizer() const { return impl_->tokenizer; }
+const io::File& SentenceEncoder::file() const { return impl_->file; }
 const Program& SentenceEncoder::program() const { return impl_->exe.program(); }
 PlanReport SentenceEncoder::plan() const { return impl_->exe.report(); }
 
@@ -218,7 +225,7 @@ std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
 }
 
 Buffer SentenceEncoder::embed(const Buffer& ids, const Buffer& mask) const {
-  return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->bound(ids, mask); });
+  return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->embed(ids, mask); });
 }
 
 HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
@@ -256,7 +263,7 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
         std::fill_n(mask.mutable_values<float>().begin() + offset, ids[order[row]].size(), 1.0f);
       }
       const HostBuffer embeddings =
-          impl_->bound(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
+          impl_->embed(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
       for (std::size_t row = begin; row < end; ++row) {
         std::copy_n(
             embeddings.values<float>().begin() + static_cast<std::ptrdiff_t>((row - begin) * width),

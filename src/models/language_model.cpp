@@ -7,7 +7,7 @@
 #include <tenon/exe.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
-#include <tenon/text/stream_decoder.hpp>
+#include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
 #include <future>
@@ -31,7 +31,69 @@ Buffer ids_buffer(std::span<const std::int32_t> tokens) {
       .to_device(cpu_device());
 }
 
+/// Tells the caller of a load how far it is, and ends it when asked to.
+class LoadWatch {
+ public:
+  LoadWatch(const io::LoadOptions& options, std::string file)
+      : options_(options), file_(std::move(file)) {}
+
+  void set_total(std::uint64_t bytes) { progress_.total_bytes = bytes; }
+  void check() const {
+    if (!options_.stop.stop_requested()) return;
+    throw Error(Errc::cancelled, file_,
+                fmt::format("loading was cancelled with {} of {} bytes ready", progress_.done_bytes,
+                            progress_.total_bytes));
+  }
+  void advance(std::string_view weight, std::uint64_t bytes) {
+    check();
+    tell(weight, progress_.done_bytes + bytes);
+  }
+  /// Weights that are used as they lie in the file need no work.
+  void finish() {
+    check();
+    if (progress_.done_bytes < progress_.total_bytes) tell({}, progress_.total_bytes);
+  }
+
+ private:
+  void tell(std::string_view weight, std::uint64_t done) {
+    progress_.done_bytes = std::min(done, progress_.total_bytes);
+    progress_.tensor = weight;
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  const io::LoadOptions& options_;
+  std::string file_;
+  io::LoadProgress progress_;
+};
+
+std::uint64_t bytes_of(const WeightSet& weights) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, buffer] : weights.all()) {
+    bytes += static_cast<std::uint64_t>(buffer.shape().bytes());
+  }
+  return bytes;
+}
+
+/// The time since the last lap.
+class Stopwatch {
+ public:
+  std::chrono::nanoseconds lap() {
+    const auto now = Clock::now();
+    return now - std::exchange(last_, now);
+  }
+
+ private:
+  Clock::time_point last_ = Clock::now();
+};
+
 }  // namespace
+
+void Interrupt::check(std::string_view where) const {
+  if (cancel.stop_requested()) throw Error(Errc::cancelled, std::string(where), "cancelled");
+  if (deadline && Clock::now() >= *deadline) {
+    throw Error(Errc::timeout, std::string(where), "the deadline has passed");
+  }
+}
 
 using NextExe = Exe<&Decoder<>::next>;
 
@@ -50,11 +112,11 @@ struct LanguageModel::Impl {
 
   void set_tokenizer(text::Tokenizer made) {
     const auto tokens = static_cast<std::int64_t>(made.vocab_size());
-    if (tokens > config.vocabulary) {
+    // Files fill their vocabulary up to the rows: with fewer tokens it is another model's.
+    if (tokens != config.vocabulary) {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokens, config.vocabulary));
     }
-    config.tokens = decoder.config.tokens = tokens;
     tokenizer.emplace(std::move(made));
   }
 
@@ -106,7 +168,7 @@ struct LanguageModel::Impl {
   std::optional<BoundExe<&Decoder<>::next>> bound;
   std::mutex mutex;
   std::optional<BoundExe<&Decoder<>::most_likely>> likeliest;  // once a conversation asked for it
-  std::chrono::nanoseconds load_time{};
+  LoadTimes load_times;
 };
 
 struct Conversation::Impl {
@@ -119,6 +181,7 @@ struct Conversation::Impl {
   std::int64_t position = 0;
   HostBuffer logits;
   bool cache_in_large_pages = false;
+  std::chrono::nanoseconds plan_time{};
 
   void check(std::span<const std::int32_t> tokens) const {
     if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
@@ -149,11 +212,15 @@ struct Conversation::Impl {
   /// What reading `tokens` gives.
   template <class Bound>
   auto step(Bound& exe, std::span<const std::int32_t> tokens) {
+    Stopwatch watch;
+    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens.size())));
+    plan_time += watch.lap();
     const Buffer past = HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32),
                                                      {static_cast<std::int32_t>(position)})
                             .to_device(cpu_device());
     auto state = exe(ids_buffer(tokens), past, std::move(cache));
     cache = std::move(state.cache);
+    model->file.check_pages();
     position += static_cast<std::int64_t>(tokens.size());
     settle_cache();
     return state;
@@ -161,9 +228,13 @@ struct Conversation::Impl {
 
   /// The same in chunks: what reading the last of them gives.
   template <class Bound>
-  auto steps(Bound& exe, std::span<const std::int32_t> tokens) {
+  auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
-    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) step(exe, tokens.first(chunk));
+    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
+      interrupt.check("Conversation");
+      step(exe, tokens.first(chunk));
+    }
+    interrupt.check("Conversation");
     return step(exe, tokens);
   }
 };
@@ -171,10 +242,13 @@ struct Conversation::Impl {
 LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                   const LanguageModelOptions& options) {
   return with_memory_errors(path.native(), [&] {
-    const auto start = Clock::now();
+    Stopwatch watch;
+    LoadWatch progress(options.load, path.filename().string());
+    progress.check();
     register_cpu_backend();
     register_reference_backend();
-    auto impl = std::make_shared<Impl>(io::open(path), options);
+    auto impl = std::make_shared<Impl>(io::open(path, {.access = io::Access::guarded}), options);
+    LoadTimes& times = impl->load_times;
     impl->backends = {make_backend("cpu", options.backend),
                       make_backend("reference", options.backend)};
     const auto prepared =
@@ -184,24 +258,39 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
       return load_tokenizer(file, *prepared);
     });
-    auto loading = io::load_async(impl->decoder, impl->file, cpu_device(), options.load);
+    auto loading = io::load_async(impl->decoder, impl->file, cpu_device(),
+                                  {.progress = {}, .stop = options.load.stop});
+    times.map += watch.lap();
     impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
+    if (!options.lazy) static_cast<void>(impl->next->report());  // planned while weights are mapped
+    times.plan += watch.lap();
     impl->bound.emplace(impl->next->bind(loading.get(), prepared));
+    progress.set_total(bytes_of(impl->bound->weights()));
+    times.map += watch.lap();
+    if (!options.lazy) {
+      const PrepareProgress listening([&progress](std::string_view weight, std::uint64_t bytes) {
+        progress.advance(weight, bytes);
+      });
+      impl->bound->prepare(impl->shapes(1));
+    }
+    progress.finish();
+    times.pack += watch.lap();
     impl->set_tokenizer(tokenizer.get());
+    impl->file.check_pages();
     // Headers and vocabularies have been read.
     for (const auto& shard : impl->file.shards()) {
       shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
     }
-    impl->load_time = Clock::now() - start;
+    times.tokenizer += watch.lap();
     return LanguageModel(std::move(impl));
   });
 }
 
-const DecoderConfig& LanguageModel::config() const noexcept { return impl_->config; }
-const text::Tokenizer& LanguageModel::tokenizer() const noexcept { return *impl_->tokenizer; }
-const io::File& LanguageModel::file() const noexcept { return impl_->file; }
-std::int64_t LanguageModel::context() const noexcept { return impl_->options.context; }
-std::chrono::nanoseconds LanguageModel::load_time() const noexcept { return impl_->load_time; }
+const DecoderConfig& LanguageModel::config() const { return impl_->config; }
+const text::Tokenizer& LanguageModel::tokenizer() const { return *impl_->tokenizer; }
+const io::File& LanguageModel::file() const { return impl_->file; }
+std::int64_t LanguageModel::context() const { return impl_->options.context; }
+const LoadTimes& LanguageModel::load_times() const { return impl_->load_times; }
 const Program& LanguageModel::program() const { return impl_->next->program(); }
 PlanReport LanguageModel::plan() const { return impl_->next->report(); }
 
@@ -215,7 +304,7 @@ Conversation LanguageModel::conversation() const {
     MemRegion& host = cpu_device()->default_mem_region();
     const nn::KvCache<Shape> shapes = impl_->cache_shapes();
     return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
-        impl_,
+        impl_.shared(),
         impl_->bound->fork(),
         std::nullopt,
         std::nullopt,
@@ -225,15 +314,17 @@ Conversation LanguageModel::conversation() const {
   });
 }
 
-std::span<const float> Conversation::read(std::span<const std::int32_t> tokens) {
+std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
+                                          const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read", [&] {
     impl_->check(tokens);
-    impl_->logits = impl_->steps(impl_->next, tokens).logits.to_host();
+    impl_->logits = impl_->steps(impl_->next, tokens, interrupt).logits.to_host();
     return impl_->logits.values<float>();
   });
 }
 
-std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> tokens) {
+std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> tokens,
+                                             const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read_to_likeliest", [&] {
     impl_->check(tokens);
     if (!impl_->most_likely) {
@@ -241,7 +332,7 @@ std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> token
       impl_->most_likely.emplace(
           impl_->model->most_likely(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
     }
-    const auto choice = impl_->steps(*impl_->most_likely, tokens);
+    const auto choice = impl_->steps(*impl_->most_likely, tokens, interrupt);
     if (choice.is_nan.to_host().template values<bool>()[0]) {
       throw Error(Errc::bad_input, "Conversation", "no logit is a number");
     }
@@ -250,7 +341,8 @@ std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> token
 }
 
 void Conversation::read_all(std::span<const std::int32_t> tokens,
-                            const std::function<void(std::span<const float>, std::int64_t)>& take) {
+                            const std::function<void(std::span<const float>, std::int64_t)>& take,
+                            const Interrupt& interrupt) {
   with_memory_errors("Conversation::read_all", [&] {
     impl_->check(tokens);
     const LanguageModel::Impl& model = *impl_->model;
@@ -261,6 +353,7 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
           std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))));
     }
     while (!tokens.empty()) {
+      interrupt.check("Conversation");
       const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
       const HostBuffer logits = impl_->step(*impl_->all, piece).logits.to_host();
       take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
@@ -269,8 +362,9 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
   });
 }
 
-std::int64_t Conversation::position() const noexcept { return impl_->position; }
-std::int64_t Conversation::capacity() const noexcept { return impl_->model->options.context; }
+std::int64_t Conversation::position() const { return impl_->position; }
+std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
+std::chrono::nanoseconds Conversation::plan_time() const { return impl_->plan_time; }
 
 void Conversation::rewind(std::int64_t position) {
   if (position < 0 || position > impl_->position) {
@@ -278,78 +372,6 @@ void Conversation::rewind(std::int64_t position) {
                 fmt::format("to {} of {} tokens", position, impl_->position));
   }
   impl_->position = position;
-}
-
-namespace {
-
-double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
-  return time.count() > 0 ? static_cast<double>(count) * 1e9 / static_cast<double>(time.count())
-                          : 0;
-}
-
-}  // namespace
-
-double Generated::prefill_tokens_per_second() const noexcept {
-  return per_second(prompt_tokens, prefill_time);
-}
-double Generated::decode_tokens_per_second() const noexcept {
-  return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0),
-                    decode_time);
-}
-
-Generated generate(const LanguageModel& model, Conversation& conversation,
-                   std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   const std::function<void(std::string_view)>& emit) {
-  return with_memory_errors("generate", [&] {
-    Generated result;
-    result.prompt_tokens = static_cast<std::int64_t>(prompt.size());
-    nn::Sampler sampler(options.sampler);
-    text::StreamDecoder decoder(model.tokenizer());
-    std::vector<std::int32_t> history(prompt.begin(), prompt.end());
-    std::vector<std::int32_t> stops;
-    for (const std::string& spelling : options.stop) {
-      if (const auto id = model.tokenizer().find(spelling)) stops.push_back(*id);
-    }
-    const auto put = [&](std::string text) {
-      if (text.empty()) return;
-      if (emit) emit(text);
-      result.text += text;
-    };
-
-    const auto draw_after = [&](std::span<const std::int32_t> tokens) {
-      if (options.sampler.is_greedy()) return conversation.read_to_likeliest(tokens);
-      // The vocabulary may have rows for no token: only tokens can be drawn.
-      return sampler.sample(conversation.read(tokens).first(model.tokenizer().vocab_size()),
-                            history);
-    };
-
-    const auto start = Clock::now();
-    std::int32_t token = draw_after(prompt);
-    const auto read_until = Clock::now();
-    result.prefill_time = read_until - start;
-    while (static_cast<std::int64_t>(result.tokens.size()) < options.max_tokens) {
-      if (options.cancel.stop_requested()) {
-        result.end = Generated::End::cancelled;
-        break;
-      }
-      if (model.tokenizer().is_eog(token) || std::ranges::find(stops, token) != stops.end()) {
-        result.end = Generated::End::token;
-        break;
-      }
-      history.push_back(token);
-      result.tokens.push_back(token);
-      put(decoder.push(token));
-      if (static_cast<std::int64_t>(result.tokens.size()) == options.max_tokens) break;
-      if (conversation.position() == conversation.capacity()) {
-        result.end = Generated::End::context;
-        break;
-      }
-      token = draw_after(std::span(&token, 1));
-      result.decode_time = Clock::now() - read_until;
-    }
-    put(decoder.finish());
-    return result;
-  });
 }
 
 }  // namespace tenon::models

@@ -46,6 +46,12 @@ text::Vocabulary vocabulary_of(const io::File& file) {
     vocabulary.merges.reserve(merges.size());
     for (const std::string_view line : merges) vocabulary.merges.push_back(text::parse_merge(line));
   }
+  if (vocabulary.merges.empty() && vocabulary.model == text::TokenizerModel::bpe) {
+    throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+                fmt::format("the tokenizer has no merges ('{}'): without them a gpt2 tokenizer "
+                            "spells every text byte by byte",
+                            key("merges")));
+  }
   vocabulary.bos = metadata.get_optional<std::uint32_t>(key("bos_token_id"));
   vocabulary.eos = metadata.get_optional<std::uint32_t>(key("eos_token_id"));
   vocabulary.eot = metadata.get_optional<std::uint32_t>(key("eot_token_id"));

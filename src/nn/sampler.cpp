@@ -99,10 +99,16 @@ Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(opt
           "repetition_penalty", options.repetition_penalty);
   require(options.repetition_window >= 0, "repetition_window",
           static_cast<double>(options.repetition_window));
+  for (const auto& [id, bias] : options.logit_bias) {
+    require(id >= 0, "a token of logit_bias", id);
+    require(!std::isnan(bias), "a logit_bias", static_cast<double>(bias));
+  }
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
-  if (options_.repetition_penalty != 1) logits = penalized(logits, history);
+  if (options_.repetition_penalty != 1 || !options_.logit_bias.empty()) {
+    logits = adjusted(logits, history);
+  }
   const float peak = largest(logits);
   const std::int32_t best = most_likely(logits, peak);
   if (options_.temperature == 0 || std::isinf(peak)) return best;
@@ -139,22 +145,28 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   }
 }
 
-std::span<const float> Sampler::penalized(std::span<const float> logits,
-                                          std::span<const std::int32_t> history) {
+std::span<const float> Sampler::adjusted(std::span<const float> logits,
+                                         std::span<const std::int32_t> history) {
+  adjusted_.assign(logits.begin(), logits.end());
+  for (const auto& [id, bias] : options_.logit_bias) {
+    const auto i = static_cast<std::size_t>(id);
+    require(i < logits.size(), "a token of logit_bias, beyond the vocabulary,", id);
+    adjusted_[i] = logits[i] + bias;
+  }
+  if (options_.repetition_penalty == 1) return adjusted_;
   const auto window =
       std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
   std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window),
                                  history.end());
   std::ranges::sort(seen);
   seen.erase(std::ranges::unique(seen).begin(), seen.end());
-  penalized_.assign(logits.begin(), logits.end());
   const auto penalty = static_cast<float>(options_.repetition_penalty);
   for (const std::int32_t id : seen) {
     if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
-    float& logit = penalized_[static_cast<std::size_t>(id)];
+    float& logit = adjusted_[static_cast<std::size_t>(id)];
     logit = logit > 0 ? logit / penalty : logit * penalty;
   }
-  return penalized_;
+  return adjusted_;
 }
 
 void Sampler::collect(std::span<const float> values, float bound) {
@@ -199,6 +211,32 @@ std::int32_t Sampler::drawn_of_all(double draw) const {
     last = i;
   }
   return static_cast<std::int32_t>(last);
+}
+
+double log_sum_exp(std::span<const float> logits) {
+  const float peak = largest(logits);
+  if (std::isinf(peak)) return static_cast<double>(peak);
+  double sum = 0;
+  for (const float logit : logits) {
+    if (!std::isnan(logit)) sum += std::exp(static_cast<double>(logit) - static_cast<double>(peak));
+  }
+  return static_cast<double>(peak) + std::log(sum);
+}
+
+std::vector<std::int32_t> likeliest(std::span<const float> logits, std::int64_t count) {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!std::isnan(logits[i])) ids.push_back(static_cast<std::int32_t>(i));
+  }
+  const auto kept =
+      std::min<std::size_t>(ids.size(), static_cast<std::size_t>(std::max<std::int64_t>(count, 0)));
+  const auto logit = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  std::ranges::partial_sort(ids, ids.begin() + static_cast<std::ptrdiff_t>(kept),
+                            [&](std::int32_t a, std::int32_t b) {
+                              return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
+                            });
+  ids.resize(kept);
+  return ids;
 }
 
 }  // namespace tenon::nn

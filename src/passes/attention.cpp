@@ -16,11 +16,15 @@ namespace tenon::passes {
 namespace {
 
 struct Scores {
-  ValueId queries, keys;
+  ValueId queries;     ///< [B, H, S, D]
+  ValueId transposed;  ///< [B, H, D, T]
+  ValueId keys;        ///< what that is a permutation of
+  IntList keys_order;  ///< of the keys' axes, for [B, T, H, D]
   double scale;
 };
 
-/// q . k^T of rank 4, with its scale.
+/// q . k^T of rank 4, with its scale. The transposition may also bring heads to the front, as that
+/// of `dot` on tagged axes does; rows of the keys stay rows.
 std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
   double scale = 1;
   if (const bool divided = editor.made_by<Div>(id) != nullptr;
@@ -38,11 +42,15 @@ std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
   if (editor.made_by<Matmul>(id) == nullptr || editor.uses(id) != 1) return std::nullopt;
   const std::vector<ValueId>& in = editor.definition(id)->operands;
   const Permute* transposed = editor.made_by<Permute>(in[1]);
-  if (transposed == nullptr || !(transposed->order == IntList{0, 1, 3, 2})) return std::nullopt;
-  return Scores{in[0], editor.definition(in[1])->operands[0], scale};
+  if (transposed == nullptr || transposed->order.size() != 4 || transposed->order[2] != 3) {
+    return std::nullopt;
+  }
+  const IntList& order = transposed->order;
+  return Scores{in[0], in[1], editor.definition(in[1])->operands[0],
+                IntList{order[0], order[3], order[1], order[2]}, scale};
 }
 
-/// Batch and heads must agree: a product broadcasts them, attention does not.
+/// Batch and heads must agree: a product broadcasts them, attention does not. k: [B, H, D, T].
 bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
          const std::optional<Shape>& v) {
   if (!q || !k || !v || q->rank() != 4 || k->rank() != 4 || v->rank() != 4) return false;
@@ -55,7 +63,7 @@ bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
       return false;
   }
   // No key at all: softmax of nothing, whatever a backend makes of it.
-  return !is_static((*k)[2]) || (*k)[2] > 0;
+  return !is_static((*k)[3]) || (*k)[3] > 0;
 }
 
 }  // namespace
@@ -72,14 +80,17 @@ int rewrite_attention(Program&, Function& function) {
         match_scores(editor, editor.definition(weights)->operands[0]);
     if (!scores) continue;
     std::array operands = {scores->queries, scores->keys, editor.at(i).operands[1]};
-    if (!fit(editor.type(operands[0]), editor.type(operands[1]), editor.type(operands[2])))
+    if (!fit(editor.type(operands[0]), editor.type(scores->transposed), editor.type(operands[2])))
       continue;
     if (!editor.movable(operands[0]) || !editor.movable(operands[1])) continue;
 
     const OpInstance heads_second(Permute{.order = {0, 2, 1, 3}});
+    const OpInstance keys_second(Permute{.order = scores->keys_order});
     std::size_t at = i;
-    for (ValueId& operand : operands)
-      operand = editor.insert(at++, "heads", heads_second, {operand});
+    for (ValueId& operand : operands) {
+      const bool is_keys = &operand == &operands[1];
+      operand = editor.insert(at++, "heads", is_keys ? keys_second : heads_second, {operand});
+    }
     const OpInstance attention(Attention{.scale = scores->scale});
     const ValueId mixed =
         editor.insert(at++, "attended", attention, {operands[0], operands[1], operands[2]});

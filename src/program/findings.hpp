@@ -60,6 +60,9 @@ std::vector<int> check_calls(const Program& program, Findings& findings);
 /// Nothing reads a value that an instruction before has updated in place.
 void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings);
 
+/// No constant is stated with two types that contradict each other.
+void check_constants(const Program& program, Findings& findings);
+
 /// Types agree. With `fill`, values without a type get the one that follows.
 void check_types(Program& program, bool fill, Findings& findings);
 

@@ -15,6 +15,7 @@ std::vector<Finding> check(Program& program, bool fill) {
   const std::vector<int> order = check_calls(program, findings);
   if (!findings.empty()) return findings.take();
   check_linearity(program, order, findings);
+  check_constants(program, findings);
   check_types(program, fill && findings.empty(), findings);
   return findings.take();
 }

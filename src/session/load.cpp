@@ -144,7 +144,8 @@ class Session::Loader {
     std::size_t next = 0;
     const auto plan = session.shared_->add_plan(
         inputs, manifest_.get<bool>(saved, "merged"), session.bound_->weights.get(),
-        [&](std::size_t backend, const Lowered& lowered, std::span<const Step> steps) {
+        [&](std::size_t backend, const Lowered& lowered, std::span<const Step> together,
+            std::span<const Step> steps) {
           if (next == parts.size()) {
             throw manifest_.incompatible(
                 fmt::format("'{}' is not there: the plan has become longer", section(next)));
@@ -157,7 +158,7 @@ class Session::Loader {
                 section(next), was_long, was_on, steps.size(), backend, backends[backend]->name()));
           }
           ++next;
-          return backends[backend]->compile(lowered, steps);
+          return compile_stage(*backends[backend], lowered, together, steps);
         });
     if (next != parts.size()) {
       throw manifest_.incompatible(

@@ -2,6 +2,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -45,16 +46,12 @@ class Partitioner {
         continue;
       }
       std::size_t end = begin + 1;
-      while (plan_.merged && end < steps.size() && choice_for(choose_, steps[end]) == backend) {
-        ++end;
+      while (end < steps.size() && choice_for(choose_, steps[end]) == backend) ++end;
+      const std::span<const Step> together = steps.subspan(begin, end - begin);
+      const std::size_t length = plan_.merged ? together.size() : 1;
+      for (std::size_t i = 0; i < together.size(); i += length) {
+        result.push_back(stage(*backend, together, together.subspan(i, length)));
       }
-      Stage stage;
-      stage.backend = *backend;
-      stage.memory = memory_of(*backends_[*backend]);
-      stage.steps = steps.subspan(begin, end - begin);
-      stage.partition = compile_(*backend, plan_.lowered, stage.steps);
-      plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.partition->scratch_bytes());
-      result.push_back(std::move(stage));
       begin = end;
     }
     return result;
@@ -68,6 +65,16 @@ class Partitioner {
   }
 
  private:
+  Stage stage(std::size_t backend, std::span<const Step> together, std::span<const Step> steps) {
+    Stage stage;
+    stage.backend = backend;
+    stage.memory = memory_of(*backends_[backend]);
+    stage.steps = steps;
+    stage.partition = compile_(backend, plan_.lowered, together, steps);
+    plan_.scratch_bytes = std::max(plan_.scratch_bytes, stage.partition->scratch_bytes());
+    return stage;
+  }
+
   std::size_t memory_of(const Backend& backend) {
     MemRegion& region = backend.region();
     if (region.is_host()) return 0;
@@ -225,6 +232,17 @@ void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& 
   if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);
 }
 
+std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& program,
+                                         std::span<const Step> together,
+                                         std::span<const Step> steps) {
+  const auto* const stepwise = dynamic_cast<const StepCompiler*>(&backend);
+  if (stepwise == nullptr || steps.size() == together.size()) {
+    return backend.compile(program, steps);
+  }
+  return stepwise->compile_step(program, together,
+                                static_cast<std::size_t>(steps.data() - together.data()));
+}
+
 std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& step) {
   std::string why;
   for (std::size_t i = 0; i < backends.size(); ++i) {
@@ -286,11 +304,43 @@ std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundCo
   return result;
 }
 
+std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
+                                               std::span<const BackendPtr> backends) {
+  std::vector<PlanReport::Fallback> fallbacks;
+  const auto add = [&](auto&& self, const Backend& backend, std::span<const Step> steps,
+                       std::int64_t runs) -> void {
+    for (const Step& step : steps) {
+      if (step.kind == Step::Kind::loop) {
+        self(self, backend, step.body, runs * step.count);
+        continue;
+      }
+      std::int64_t bytes = step.output.shape.bytes();
+      for (const Operand& input : step.inputs) bytes += input.shape.bytes();
+      fallbacks.push_back({step.value,
+                           step.op.def() != nullptr ? std::string(step.op.def()->name) : "copy",
+                           std::string(backend.name()),
+                           backends[0]->refuses(step).value_or("runs elsewhere"), runs * bytes});
+    }
+  };
+  const auto walk = [&](auto&& self, std::span<const Stage> stages, std::int64_t runs) -> void {
+    for (const Stage& stage : stages) {
+      if (stage.loop != nullptr) {
+        self(self, stage.body, runs * stage.loop->count);
+      } else if (stage.backend > 0) {
+        add(add, *backends[stage.backend], stage.steps, runs);
+      }
+    }
+  };
+  walk(walk, plan.stages, 1);
+  return fallbacks;
+}
+
 PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends) {
   PlanReport report;
   report.slab_bytes = plan.lowered.slab_bytes;
   report.activation_bytes = plan.lowered.activation_bytes;
   describe(backends, plan.stages, report);
+  report.fallbacks = plan.fallbacks;
   if (plan.has_devices()) TransferList(plan, report);
   return report;
 }

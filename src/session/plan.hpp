@@ -42,6 +42,7 @@ struct Plan {
   std::vector<MemRegion*> memories;  ///< 0: the CPU's; then those of the backends in use
   MirrorLayout mirror;
   std::int64_t scratch_bytes = 0;
+  std::vector<PlanReport::Fallback> fallbacks;  ///< none where views chose the backends
 
   bool has_devices() const noexcept { return memories.size() > 1; }
 };
@@ -52,9 +53,16 @@ std::vector<std::string> values_of(const Stage& stage);
 /// Which backend runs a step; throws for a step that none may.
 using Chooser = std::function<std::size_t(const Step& step)>;
 
-/// Compiles a stretch of steps, or finds it compiled; called in the order of the steps.
+/// Compiles `steps`, or finds them compiled; called in the order of the steps. They are all of
+/// `together`, or without merging one of those that would be a stage with it.
 using CompileStage = std::function<std::unique_ptr<Partition>(
-    std::size_t backend, const Lowered& program, std::span<const Step> steps)>;
+    std::size_t backend, const Lowered& program, std::span<const Step> together,
+    std::span<const Step> steps)>;
+
+/// What a backend makes of such steps.
+std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& program,
+                                         std::span<const Step> together,
+                                         std::span<const Step> steps);
 
 /// Makes the stages. A loop goes to a backend that is chosen for every step of its body; otherwise
 /// the session runs it, so that one step which the fastest backend refuses does not take the whole
@@ -93,6 +101,10 @@ using BindStage = std::function<std::unique_ptr<BoundPartition>(const Stage& sta
                                                                 const BoundConstants& constants)>;
 std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants,
                                     const BindStage& bind_stage = {});
+
+/// The steps that run on another backend than the first, with its reasons.
+std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
+                                               std::span<const BackendPtr> backends);
 
 PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends);
 

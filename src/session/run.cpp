@@ -34,11 +34,24 @@ const Session::Run::Spot& Session::Run::Space::operator[](const StorageKey& key)
 }
 
 Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, State& state,
-                  std::vector<Buffer> inputs, std::span<Buffer> given)
+                  std::vector<Buffer>& inputs, std::span<Buffer> given)
     : bound_(std::move(bound)), plan_(*bound_->plan), shared_(shared), state_(state) {
-  take_inputs(std::move(inputs));
-  take_outputs(given);
-  lay_out();
+  if (!state_.options.dump_folder.empty()) check_dumps();
+  try {
+    take_inputs(inputs);
+    take_outputs(given);
+    lay_out();
+  } catch (...) {
+    give_back(inputs);
+    throw;
+  }
+}
+
+void Session::Run::give_back(std::vector<Buffer>& inputs) noexcept {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    inputs[i] = std::move(replaced_[i].has_data() ? replaced_[i] : inputs_[i]);
+  }
+  inputs_.clear();
 }
 
 std::size_t Session::Run::memory_of(const Buffer& buffer) const {
@@ -46,21 +59,32 @@ std::size_t Session::Run::memory_of(const Buffer& buffer) const {
   return static_cast<std::size_t>(found - plan_.memories.begin());
 }
 
-void Session::Run::take_inputs(std::vector<Buffer> inputs) {
-  MemRegion& host = *plan_.memories[0];
+/// Nothing where a run may work on the input as it is; otherwise a copy that it may.
+Buffer Session::Run::usable(const Buffer& input, bool is_updated) const {
+  const bool is_foreign = memory_of(input) == plan_.memories.size();
+  if (is_foreign) return input.to(*plan_.memories[0]);
+  if (!is_updated || input.is_unique()) return {};
+  MemRegion& region = input.region();
+  Buffer own = Buffer::allocate(input.shape(), region);
+  region.copy(own.data(), input.data(), static_cast<std::uint64_t>(own.shape().bytes()));
+  return own;
+}
+
+void Session::Run::take_inputs(std::vector<Buffer>& inputs) {
+  inputs_.reserve(inputs.size());
+  replaced_.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Buffer& input = inputs[i];
-    input.wait();
-    if (memory_of(input) == plan_.memories.size()) input = input.to(host);
-    if (plan_.lowered.inputs[i].updated && !input.is_unique()) {
-      MemRegion& region = input.region();
-      const Buffer own = Buffer::allocate(input.shape(), region);
-      region.copy(own.data(), input.data(), static_cast<std::uint64_t>(own.shape().bytes()));
-      input = own;
+    inputs[i].wait();
+    Buffer own = usable(inputs[i], plan_.lowered.inputs[i].updated);
+    input_homes_.push_back(memory_of(own.has_data() ? own : inputs[i]));
+    if (own.has_data()) {
+      replaced_.push_back(std::move(inputs[i]));
+      inputs_.push_back(std::move(own));
+    } else {
+      replaced_.emplace_back();
+      inputs_.push_back(std::move(inputs[i]));
     }
-    input_homes_.push_back(memory_of(input));
   }
-  inputs_ = std::move(inputs);
 }
 
 bool Session::Run::lies_on_an_input(const Buffer& output) const {

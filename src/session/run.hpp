@@ -12,9 +12,12 @@ namespace tenon {
 
 class Session::Run {
  public:
-  /// Takes the inputs and puts everything in its place; Errc::bad_input, Errc::alias.
+  /// Takes the inputs and puts everything in its place; Errc::bad_input, Errc::alias. What throws
+  /// leaves `inputs` as it was.
   Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
-      std::vector<Buffer> inputs, std::span<Buffer> given);
+      std::vector<Buffer>& inputs, std::span<Buffer> given);
+  /// Puts the handles back where they were taken from.
+  void give_back(std::vector<Buffer>& inputs) noexcept;
 
   void run_all() { run_stages(bound_->stages, 0); }
   /// Brings outputs home and hands them out.
@@ -47,7 +50,8 @@ class Session::Run {
     const Spot& operator[](const sessions::StorageKey& key) const;
   };
 
-  void take_inputs(std::vector<Buffer> inputs);
+  void take_inputs(std::vector<Buffer>& inputs);
+  Buffer usable(const Buffer& input, bool is_updated) const;
   void take_outputs(std::span<Buffer> given);
   void lay_out();
   std::size_t memory_of(const Buffer& buffer) const;
@@ -64,13 +68,15 @@ class Session::Run {
   Buffer buffer_of(const Operand& operand, std::size_t memory) const;
   std::vector<Buffer> inputs_of(const sessions::Stage& stage) const;
   std::vector<Buffer> outputs_of(const sessions::Stage& stage) const;
-  void dump(const sessions::Stage& stage) const;
+  void check_dumps() const;
+  void dump(const sessions::BoundStage& stage) const;
 
   std::shared_ptr<const sessions::BoundPlan> bound_;
   const sessions::Plan& plan_;
   const Shared& shared_;
   State& state_;
   std::vector<Buffer> inputs_, outputs_;
+  std::vector<Buffer> replaced_;  // by input: the caller's, where the run works on a copy
   std::vector<std::size_t> input_homes_, output_homes_;
   std::vector<Buffer> given_;
   std::vector<Space> spaces_;  // by memory

@@ -1,11 +1,14 @@
 #include "large_pages.hpp"
 #include "memory_errors.hpp"
+#include "session/constants.hpp"
 #include "session/run.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -15,11 +18,6 @@
 namespace tenon {
 
 using namespace sessions;
-
-const Buffer* WeightSet::find(const std::string& name) const noexcept {
-  const auto found = weights_.find(name);
-  return found == weights_.end() ? nullptr : &found->second;
-}
 
 namespace {
 
@@ -83,6 +81,11 @@ std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> in
   return signature;
 }
 
+void require_all(std::span<const BackendPtr> backends) {
+  if (std::ranges::find(backends, nullptr) == backends.end()) return;
+  throw Error(Errc::bad_argument, "Session", "a null backend");
+}
+
 }  // namespace
 
 std::size_t Session::Shared::choose(const Step& step) const {
@@ -104,21 +107,34 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
   });
-  if (straight && !unrolled_) unrolled_ = unroll(program);
+  if (straight && !unrolled_) {
+    // A loop copies what it carries; written out, a later update could reach what went in.
+    Program written_out = unroll(program);
+    verify(written_out);
+    unrolled_ = std::move(written_out);
+  }
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(inputs.begin(), inputs.end());
   plan->merged = merged;
-  plan->lowered =
-      lower(straight ? *unrolled_ : program, inputs,
-            [&](const std::string& name) -> std::optional<Shape> {
-              if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
-                return folded->second.shape();
-              }
-              const Buffer* weight = weights != nullptr ? weights->find(name) : nullptr;
-              return weight != nullptr ? std::optional(weight->shape()) : std::nullopt;
-            });
+  plan->lowered = lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights));
   partition(*plan, backends, [this](const Step& step) { return choose(step); }, compile);
+  if (!chosen) plan->fallbacks = fallbacks_of(*plan, backends);
+  for (const PlanReport::Fallback& fallback : plan->fallbacks) tell(fallback);
   return plan;
+}
+
+void Session::Shared::tell(const PlanReport::Fallback& fallback) const {
+  if (forbid_fallback) {
+    throw Error(Errc::unsupported, fallback.value,
+                fmt::format("{} would run {}, and fallbacks are forbidden; {}: {}",
+                            fallback.backend, fallback.op, backends[0]->name(), fallback.why));
+  }
+  if (!log_enabled()) return;
+  const bool is_slow = fallback.backend == "reference";
+  log(is_slow ? LogLevel::warning : LogLevel::info,
+      fmt::format("{}: {} runs on {}{}, {} bytes in a run; {}: {}", fallback.value, fallback.op,
+                  fallback.backend, is_slow ? ", element by element" : "", fallback.bytes,
+                  backends[0]->name(), fallback.why));
 }
 
 std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inputs, bool merged,
@@ -131,11 +147,11 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
     plans_.splice(plans_.begin(), plans_, found);
     return plans_.front();
   }
-  plans_.push_front(
-      make_plan(inputs, merged, weights,
-                [this](std::size_t backend, const Lowered& lowered, std::span<const Step> steps) {
-                  return backends[backend]->compile(lowered, steps);
-                }));
+  plans_.push_front(make_plan(inputs, merged, weights,
+                              [this](std::size_t backend, const Lowered& lowered,
+                                     std::span<const Step> together, std::span<const Step> steps) {
+                                return compile_stage(*backends[backend], lowered, together, steps);
+                              }));
   if (plans_.size() > plan_limit) plans_.pop_back();
   return plans_.front();
 }
@@ -171,7 +187,7 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   }
   auto bound = std::make_shared<BoundPlan>();
   for (const ConstantSlot& slot : plan->lowered.constants) {
-    bound->constants.push_back(constant(shared.program, slot));
+    bound->constants.push_back(constant_array(shared.program, *weights, slot));
     bound->addresses.push_back(bound->constants.back().host_view().data);
   }
   bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()}, bind_stage);
@@ -182,28 +198,15 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   return bound;
 }
 
-Buffer Session::Bound::constant(const Program& program, const ConstantSlot& slot) const {
-  if (const auto folded = program.folded.find(slot.name); folded != program.folded.end()) {
-    return folded->second.to_device(cpu_device());
-  }
-  const Buffer* weight = weights->find(slot.name);
-  if (weight == nullptr) {
-    throw Error(Errc::bad_reference, program.name,
-                fmt::format("no weight is bound to constant '{}'", slot.name));
-  }
-  if (!(weight->shape() == slot.shape)) {
-    throw Error(Errc::shape_mismatch, program.name,
-                fmt::format("constant '{}' is {}, its weight {}", slot.name, to_string(slot.shape),
-                            to_string(weight->shape())));
-  }
-  return *weight;
-}
-
 Activations::Lock::Lock(Activations& activations) : held_(activations) {
-  if (activations.running_.test_and_set()) {
-    throw Error(Errc::busy, "Session::forward",
-                "the session is running on another thread; fork() it");
+  if (activations.running_.try_lock()) return;
+  if (activations.running_.is_lost()) {
+    throw Error(Errc::forked_process, "Session::forward",
+                "the session was running on another thread of the parent process at fork(); "
+                "fork() the session");
   }
+  throw Error(Errc::busy, "Session::forward",
+              "the session is running on another thread; fork() it");
 }
 
 const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t bytes) {
@@ -247,9 +250,11 @@ Session::Session(Program program, SessionOptions options) {
   with_memory_errors("Session", [&] {
     *this = Session(std::make_shared<Shared>());
     verify(program);
+    require_all(options.backends);
     shared_->program = std::move(program);
     shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
     shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
+    shared_->forbid_fallback = options.forbid_fallback;
   });
 }
 
@@ -258,15 +263,17 @@ Session::Session(Program program, const std::vector<BoundView>& views) {
     *this = Session(std::make_shared<Shared>());
     verify(program);
     shared_->chosen = assign(program, views, shared_->backends);
+    require_all(shared_->backends);
     shared_->program = std::move(program);
     shared_->plan_limit = SessionOptions().plan_limit;
   });
 }
 
-const Program& Session::program() const noexcept { return shared_->program; }
-const std::vector<BackendPtr>& Session::backends() const noexcept { return shared_->backends; }
+const Program& Session::program() const { return shared_->program; }
+const std::vector<BackendPtr>& Session::backends() const { return shared_->backends; }
 
 void Session::bind(std::shared_ptr<const WeightSet> weights) {
+  if (weights == nullptr) throw Error(Errc::bad_argument, "Session::bind", "no weights: null");
   auto bound = with_memory_errors("Session::bind", [] { return std::make_shared<Bound>(); });
   bound->weights = std::move(weights);
   bound_ = std::move(bound);
@@ -317,16 +324,27 @@ void Session::set_trace(std::shared_ptr<Trace> trace) {
 }
 void Session::apply() { state_->applied = true; }
 
-std::vector<Buffer> Session::forward(std::vector<Buffer> inputs) {
-  return with_memory_errors("Session::forward", [&] { return run(std::move(inputs), {}); });
+std::vector<Buffer> Session::forward(std::vector<Buffer>&& inputs) {
+  return with_memory_errors("Session::forward", [&] { return run(inputs, {}); });
 }
 
-void Session::forward(std::vector<Buffer> inputs, std::span<Buffer> outputs) {
+std::vector<Buffer> Session::forward(const std::vector<Buffer>& inputs) {
+  return with_memory_errors("Session::forward", [&] {
+    std::vector<Buffer> copies = inputs;
+    return run(copies, {});
+  });
+}
+
+void Session::forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs) {
   if (outputs.empty()) throw Error(Errc::bad_argument, "Session::forward", "no outputs given");
-  with_memory_errors("Session::forward", [&] { run(std::move(inputs), outputs); });
+  with_memory_errors("Session::forward", [&] { run(inputs, outputs); });
 }
 
-std::vector<Buffer> Session::run(std::vector<Buffer> inputs, std::span<Buffer> given) {
+void Session::forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs) {
+  with_memory_errors("Session::forward", [&] { forward(std::vector<Buffer>(inputs), outputs); });
+}
+
+std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
   const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
   const bool merged = state_->options.merges();
   auto bound = bound_->bind(*shared_, shared_->plan_for(signature, merged, bound_->weights.get()));
@@ -335,11 +353,17 @@ std::vector<Buffer> Session::run(std::vector<Buffer> inputs, std::span<Buffer> g
   state_->stepping.reset();
   state_->times.clear();
   const auto begin = Trace::Clock::now();
-  Run run(std::move(bound), *shared_, *state_, std::move(inputs), given);
-  run.run_all();
-  std::vector<Buffer> outputs = run.finish();
-  state_->total = Trace::Clock::now() - begin;
-  return outputs;
+  Run run(std::move(bound), *shared_, *state_, inputs, given);
+  try {
+    run.run_all();
+    std::vector<Buffer> outputs = run.finish();
+    state_->total = Trace::Clock::now() - begin;
+    inputs.clear();
+    return outputs;
+  } catch (...) {
+    run.give_back(inputs);
+    throw;
+  }
 }
 
 Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
@@ -354,8 +378,7 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
     const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
     auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
     state_->times.clear();
-    run = std::make_unique<Run>(std::move(bound), *shared_, *state_, std::move(inputs),
-                                std::span<Buffer>());
+    run = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
   }
   std::size_t target = 0;
   while (target < run->stage_count() && run->step(target).value != value) ++target;
@@ -379,10 +402,19 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
   }
 }
 
+void Session::prepare(std::span<const Shape> inputs) {
+  with_memory_errors("Session::prepare", [&] {
+    bound_->bind(*shared_,
+                 shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get()));
+  });
+}
+
 PlanReport Session::report(std::span<const Shape> inputs) {
   return with_memory_errors("Session::report", [&] {
-    return describe(*shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get()),
-                    shared_->backends);
+    const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
+    PlanReport report = describe(*plan, shared_->backends);
+    report.weight_copies = weight_copies(plan->lowered, *bound_->weights);
+    return report;
   });
 }
 
@@ -408,8 +440,8 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
   });
 }
 
-std::span<const StepTime> Session::step_times() const noexcept { return state_->times; }
-std::chrono::nanoseconds Session::total_time() const noexcept { return state_->total; }
+std::span<const StepTime> Session::step_times() const { return state_->times; }
+std::chrono::nanoseconds Session::total_time() const { return state_->total; }
 
 Session Session::fork() const {
   return with_memory_errors("Session::fork", [&] {

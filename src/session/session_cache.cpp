@@ -27,23 +27,26 @@ CompileOptions on_device(const DevicePtr& device, CompileOptions options) {
   });
 }
 
-Session SessionCache::session(std::span<const Shape> inputs) {
+SessionCache::Entry SessionCache::session(std::span<const Shape> inputs) {
   return with_memory_errors("compile", [&] { return find_or_make(inputs); });
 }
 
-Session SessionCache::find_or_make(std::span<const Shape> inputs) {
+SessionCache::Entry SessionCache::find_or_make(std::span<const Shape> inputs) {
   const std::scoped_lock lock(mutex_);
   for (auto known = sessions_.begin(); known != sessions_.end(); ++known) {
     if (!std::ranges::equal(known->first, inputs)) continue;
     sessions_.splice(sessions_.begin(), sessions_, known);
     return known->second;
   }
-  Program program = trace_(inputs);
-  if (options_.optimize) optimize(program);
-  Session session(std::move(program), {.backends = options_.backends, .plan_limit = 1});
+  Traced traced = trace_(inputs);
+  if (options_.optimize) optimize(traced.program);
+  Entry entry{Session(std::move(traced.program), {.backends = options_.backends,
+                                                  .plan_limit = 1,
+                                                  .forbid_fallback = options_.forbid_fallback}),
+              std::move(traced.form)};
   if (sessions_.size() == max_sessions) sessions_.pop_back();
-  sessions_.emplace_front(std::vector<Shape>(inputs.begin(), inputs.end()), session);
-  return session;
+  sessions_.emplace_front(std::vector<Shape>(inputs.begin(), inputs.end()), entry);
+  return entry;
 }
 
 }  // namespace tenon::detail

@@ -1,18 +1,17 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
+#include "fork_aware_mutex.hpp"
 #include "kept_memory.hpp"
 #include "session/plan.hpp"
 
 #include <tenon/session.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +25,7 @@ struct Session::Shared {
   std::vector<BackendPtr> backends;
   std::optional<std::map<std::string, std::size_t>> chosen;  ///< by value; when views were given
   std::size_t plan_limit = 0;
+  bool forbid_fallback = false;
 
   std::shared_ptr<const sessions::Plan> plan_for(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights);
@@ -41,8 +41,9 @@ struct Session::Shared {
                                             const WeightSet* weights,
                                             const sessions::CompileStage& compile);
   std::size_t choose(const Step& step) const;
+  void tell(const PlanReport::Fallback& fallback) const;
 
-  std::mutex mutex_;
+  ForkAwareMutex mutex_;
   std::optional<Program> unrolled_;
   std::list<std::shared_ptr<const sessions::Plan>> plans_;  // most recently used first
 };
@@ -58,9 +59,7 @@ struct Session::Bound {
   std::shared_ptr<const sessions::BoundPlan> find(const sessions::Plan& plan);
 
  private:
-  Buffer constant(const Program& program, const ConstantSlot& slot) const;
-
-  std::mutex mutex_;
+  ForkAwareMutex mutex_;
   std::list<std::shared_ptr<const sessions::BoundPlan>> plans_;  // most recently used first
 };
 
@@ -69,11 +68,12 @@ namespace sessions {
 /// The memory of one run at a time.
 class Activations {
  public:
-  /// Held while somebody runs; Errc::busy when somebody does.
+  /// Held while somebody runs; Errc::busy when somebody does, Errc::forked_process when that was
+  /// another thread of the parent process.
   class Lock {
    public:
     explicit Lock(Activations& activations);
-    ~Lock() { held_.running_.clear(); }
+    ~Lock() { held_.running_.unlock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
 
@@ -98,7 +98,7 @@ class Activations {
   using Chunks = std::map<const MemRegion*, MemChunk>;
   static const MemChunk& get(Chunks& chunks, MemRegion& region, std::int64_t bytes);
 
-  std::atomic_flag running_;
+  ForkAwareMutex running_;
   Chunks slabs_, scratch_, mirrors_;
   KeptMemory kept_;
 };

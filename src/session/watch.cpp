@@ -3,11 +3,16 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/layout.hpp>
 #include <tenon/log.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -46,6 +51,33 @@ std::string file_name(const std::string& value) {
     if (!plain) c = '_';
   }
   return name;
+}
+
+/// How the backend holds the value of a stage of one step, where that is not as it shows it.
+std::optional<StoredForm> stored_form_of(const BoundStage& stage) {
+  const auto* const stores = dynamic_cast<const StoresIntegers*>(stage.partition.get());
+  return stores != nullptr && stage.stage->steps.size() == 1 ? stores->stored_form() : std::nullopt;
+}
+
+/// A value that is shown as f32, as the integers and in the blocks that its backend holds.
+Buffer as_stored(const Buffer& shown, const StoredForm& form) {
+  const HostBuffer real = shown.to_host();
+  const int rank = real.shape().rank();
+  const auto axis = form.quant.is_per_channel() ? form.software.find_axis(form.quant.axis, rank)
+                                                : std::optional<int>();
+  HostBuffer integers = HostBuffer::uninitialized(real.shape().with_dtype(i8));
+  auto next = integers.mutable_values<std::int8_t>().begin();
+  for_each_index(real.shape(), [&](std::span<const std::int64_t> index) {
+    const double factor = form.quant.factor(axis ? index[static_cast<std::size_t>(*axis)] : 0);
+    const double value = *reinterpret_cast<const float*>(real.view().at(index)) / factor;
+    *next++ = static_cast<std::int8_t>(std::clamp(std::nearbyint(value), -128.0, 127.0));
+  });
+  Buffer stored = relayout(integers, form.software, form.hardware).to_device(cpu_device());
+  const auto blocked = form.software.find_axis(form.hardware.block_axis(), rank);
+  stored.set_format({.extent = real.shape()[blocked.value_or(rank - 1)],
+                     .software = form.software,
+                     .quant = form.quant});
+  return stored;
 }
 
 }  // namespace
@@ -121,16 +153,48 @@ Buffer Session::Run::output_of(std::size_t index) {
   return copy;
 }
 
-void Session::Run::dump(const Stage& stage) const {
+// Before anything runs: a format that some value has not is no reason to stop half-way.
+void Session::Run::check_dumps() const {
+  const std::string& format = state_.options.dump_format;
+  if (format.empty()) return;
+  const auto is_one_of = [&](std::size_t at, std::string_view letters) {
+    return letters.find(format[at]) != std::string_view::npos;
+  };
+  if (format.size() != 3 || !is_one_of(0, "HS") || !is_one_of(1, "FQ") || !is_one_of(2, "BT")) {
+    throw Error(
+        Errc::bad_argument, "Session::set_dump_outputs",
+        fmt::format("'{}': expected no letters, or one each of H or S, F or Q, B or T", format));
+  }
+  for (const BoundStage& stage : bound_->stages) {
+    if (stage.partition == nullptr || stored_form_of(stage)) continue;
+    const Step& step = stage.stage->steps.front();
+    const DType dtype = step.output.shape.dtype();
+    const bool is_real = is_floating(dtype) || is_block(dtype);
+    if (format[0] != 'H' && (format[1] != 'Q' || !is_real)) continue;
+    throw Error(Errc::bad_argument, step.value,
+                fmt::format("{} on {} has no {}, which '{}' asks for", to_string(step.output.shape),
+                            shared_.backends[stage.stage->backend]->name(),
+                            format[0] == 'H' ? "hardware layout" : "fixed-point values", format));
+  }
+}
+
+void Session::Run::dump(const BoundStage& bound) const {
   namespace fs = std::filesystem;
+  const Stage& stage = *bound.stage;
   const RunOptions& options = state_.options;
+  const std::string& format = options.dump_format;
   std::error_code failed;
   fs::create_directories(options.dump_folder, failed);
-  const fs::path path = fs::path(options.dump_folder) /
-                        fmt::format("{}.{}", file_name(stage.steps.front().value),
-                                    options.dump_format.empty() ? "raw" : options.dump_format);
+  const fs::path path =
+      fs::path(options.dump_folder) /
+      fmt::format("{}.{}", file_name(stage.steps.front().value), format.empty() ? "raw" : format);
+  Buffer value = outputs_of(stage).front();
+  const bool is_as_shown = format.empty() || format.starts_with("SF");
+  if (!is_as_shown) {
+    if (const auto form = stored_form_of(bound)) value = as_stored(value, *form);
+  }
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  outputs_of(stage).front().dump(out, options.dump_format);
+  value.dump(out, format);
   if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot be written");
 }
 
@@ -204,7 +268,7 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
                      .inputs = inputs,
                      .outputs = outputs});
     }
-    if (!options.dump_folder.empty()) dump(stage);
+    if (!options.dump_folder.empty()) dump(bound);
   }
 }
 

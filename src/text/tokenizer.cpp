@@ -2,6 +2,7 @@
 #include "utf8.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/text/tokenizer.hpp>
 
 #include <algorithm>
@@ -183,14 +184,21 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary, TokenizerTables kept) {
-  check_vocabulary(vocabulary);
-  impl_ = std::make_shared<const Impl>(complete(std::move(vocabulary)), std::move(kept));
+  with_memory_errors("tokenizer", [&] {
+    check_vocabulary(vocabulary);
+    impl_ = std::make_shared<const Impl>(complete(std::move(vocabulary)), std::move(kept));
+  });
 }
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
                                             const EncodeOptions& options) const {
+  return with_memory_errors("tokenizer", [&] { return impl_->encode(text, options); });
+}
+
+std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
+                                                  const EncodeOptions& options) const {
   if (text.size() >= max_text_bytes) {
     throw Error(
         Errc::limit_exceeded, "tokenizer",
@@ -204,7 +212,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
     plain = repaired.plain;
   }
 
-  const Impl& impl = *impl_;
+  const Impl& impl = *this;
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
   if (options.add_special) ids = impl.recipe.before;
@@ -242,17 +250,21 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids,
                               const DecodeOptions& options) const {
-  std::string out;
-  bool at_start = true;
-  for (const std::int32_t id : ids) impl_->append_decoded(out, id, options, at_start);
-  return out;
+  return with_memory_errors("tokenizer", [&] {
+    std::string out;
+    bool at_start = true;
+    for (const std::int32_t id : ids) impl_->append_decoded(out, id, options, at_start);
+    return out;
+  });
 }
 
 std::string Tokenizer::piece(std::int32_t id) const {
-  std::string out;
-  bool at_start = false;
-  impl_->append_decoded(out, id, {.skip_special = false}, at_start);
-  return out;
+  return with_memory_errors("tokenizer", [&] {
+    std::string out;
+    bool at_start = false;
+    impl_->append_decoded(out, id, {.skip_special = false}, at_start);
+    return out;
+  });
 }
 
 std::string_view Tokenizer::token(std::int32_t id) const {
@@ -272,48 +284,31 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
 }
 
 std::vector<std::byte> Tokenizer::tables() const {
-  return to_bytes(impl_->tables, impl_->recipe.vocabulary);
+  return with_memory_errors("tokenizer",
+                            [&] { return to_bytes(impl_->tables, impl_->recipe.vocabulary); });
 }
 
-bool Tokenizer::uses_kept_tables() const noexcept { return impl_->tables.are_kept; }
+bool Tokenizer::uses_kept_tables() const { return impl_->tables.are_kept; }
 
-std::size_t Tokenizer::vocab_size() const noexcept {
-  return impl_->recipe.vocabulary.tokens.size();
-}
+std::size_t Tokenizer::vocab_size() const { return impl_->recipe.vocabulary.tokens.size(); }
 
-TokenizerModel Tokenizer::model() const noexcept { return impl_->recipe.vocabulary.model; }
+TokenizerModel Tokenizer::model() const { return impl_->recipe.vocabulary.model; }
 
-std::optional<std::int32_t> Tokenizer::bos() const noexcept {
-  return as_id(impl_->recipe.vocabulary.bos);
-}
-std::optional<std::int32_t> Tokenizer::eos() const noexcept {
-  return as_id(impl_->recipe.vocabulary.eos);
-}
-std::optional<std::int32_t> Tokenizer::eot() const noexcept {
-  return as_id(impl_->recipe.vocabulary.eot);
-}
-std::optional<std::int32_t> Tokenizer::unk() const noexcept {
-  return as_id(impl_->recipe.vocabulary.unk);
-}
-std::optional<std::int32_t> Tokenizer::sep() const noexcept {
-  return as_id(impl_->recipe.vocabulary.sep);
-}
-std::optional<std::int32_t> Tokenizer::pad() const noexcept {
-  return as_id(impl_->recipe.vocabulary.pad);
-}
-std::optional<std::int32_t> Tokenizer::cls() const noexcept {
-  return as_id(impl_->recipe.vocabulary.cls);
-}
-std::optional<std::int32_t> Tokenizer::mask() const noexcept {
-  return as_id(impl_->recipe.vocabulary.mask);
-}
+std::optional<std::int32_t> Tokenizer::bos() const { return as_id(impl_->recipe.vocabulary.bos); }
+std::optional<std::int32_t> Tokenizer::eos() const { return as_id(impl_->recipe.vocabulary.eos); }
+std::optional<std::int32_t> Tokenizer::eot() const { return as_id(impl_->recipe.vocabulary.eot); }
+std::optional<std::int32_t> Tokenizer::unk() const { return as_id(impl_->recipe.vocabulary.unk); }
+std::optional<std::int32_t> Tokenizer::sep() const { return as_id(impl_->recipe.vocabulary.sep); }
+std::optional<std::int32_t> Tokenizer::pad() const { return as_id(impl_->recipe.vocabulary.pad); }
+std::optional<std::int32_t> Tokenizer::cls() const { return as_id(impl_->recipe.vocabulary.cls); }
+std::optional<std::int32_t> Tokenizer::mask() const { return as_id(impl_->recipe.vocabulary.mask); }
 
-bool Tokenizer::adds_bos() const noexcept {
+bool Tokenizer::adds_bos() const {
   const auto& before = impl_->recipe.before;
   return bos() && std::ranges::find(before, *bos()) != before.end();
 }
 
-bool Tokenizer::is_eog(std::int32_t id) const noexcept {
+bool Tokenizer::is_eog(std::int32_t id) const {
   return std::ranges::binary_search(impl_->ends_generation, id);
 }
 

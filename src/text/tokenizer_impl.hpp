@@ -23,6 +23,7 @@ struct Tokenizer::Impl {
   Impl& operator=(const Impl&) = delete;
 
   void check(std::int32_t id) const;
+  std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options) const;
 
   /// Appends a token's bytes. `at_start` says that nothing was decoded yet, and is cleared.
   void append_decoded(std::string& out, std::int32_t id, const DecodeOptions& options,

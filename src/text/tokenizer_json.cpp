@@ -5,6 +5,7 @@
 #include "tokenizer_impl.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -479,11 +480,14 @@ Recipe read_tokenizer_json(std::string_view text, std::string_view where) {
 }
 
 Tokenizer Tokenizer::from_json_text(std::string_view json, std::string_view where) {
-  return Tokenizer(std::make_shared<const Impl>(read_tokenizer_json(json, where)));
+  return with_memory_errors(where, [&] {
+    return Tokenizer(std::make_shared<const Impl>(read_tokenizer_json(json, where)));
+  });
 }
 
 Tokenizer Tokenizer::from_json(const std::filesystem::path& file) {
-  return from_json_text(read_file(file), file.string());
+  return with_memory_errors(file.native(),
+                            [&] { return from_json_text(read_file(file), file.string()); });
 }
 
 }  // namespace tenon::text

@@ -3,6 +3,7 @@
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
 #include "support/op_testing.hpp"
+#include "support/remote_backend.hpp"
 
 #include <tenon/exe.hpp>
 #include <tenon/ops.hpp>
@@ -157,6 +158,57 @@ struct Stateful {
   }
 };
 
+/// Reads rows of a table into a cache, as a language model does.
+template <class T = Tensor>
+struct Reader {
+  T table;  // f32[8, 2]
+  TENON_FIELDS(table)
+  std::tuple<Tensor, Tensor> forward(const Tensor& ids, const Tensor& past,
+                                     const Tensor& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor rows = tenon::embedding(ids, table);  // [1, S, 2]
+    const Tensor kept =
+        cache_update(cache, full(0, Shape(std::span<const Axis>(), i64)), unsqueeze(rows, 2), past);
+    return {sum(kept, {3}), kept};
+  }
+};
+
+/// Contracts by name, and gives its result a name.
+template <class T = Tensor>
+struct Tagged {
+  T weight;
+  TENON_FIELDS(weight)
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor w = weight.with_tags({"out", "in"});
+    return dot(x, w, "in");
+  }
+};
+
+/// As many results as x has rows.
+template <class T = Tensor>
+struct Splitter {
+  T weight;
+  TENON_FIELDS(weight)
+  std::vector<Tensor> forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    std::vector<Tensor> rows;
+    for (std::int64_t i = 0; i < x.dim(0); ++i) rows.push_back(slice(x, 0, i, i + 1) * weight);
+    return rows;
+  }
+};
+
+void check_contains(const std::string& text, const std::vector<std::string>& parts) {
+  INFO(text);
+  for (const std::string& part : parts) {
+    INFO("should hold: " << part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Exe: compiled, bound and called like a function") {
@@ -213,10 +265,14 @@ TEST_CASE("Exe: bindings that do not fit the model") {
   CHECK(what.find("'down.weight'") != std::string::npos);
   weights = random_weights();
   weights.up.bias.reset();
-  expect_error(Errc::bad_argument, [&] { exe.bind(weights); });
+  check_contains(expect_error(Errc::bad_argument, [&] { exe.bind(weights); }), {"lack 'up.bias'"});
+  // As many, but in another place.
+  weights.down.bias = random_weights().up.bias;
+  check_contains(expect_error(Errc::bad_argument, [&] { exe.bind(weights); }), {"lack 'up.bias'"});
   weights = random_weights();
   weights.down.bias = weights.up.bias;
-  expect_error(Errc::bad_argument, [&] { exe.bind(weights); });
+  check_contains(expect_error(Errc::bad_argument, [&] { exe.bind(weights); }),
+                 {"have 'down.bias'"});
   weights = random_weights();
   weights.down.weight = device(HostBuffer::zeros(Shape({4, 5}, f32)));
   auto run = exe.bind(weights);
@@ -371,6 +427,233 @@ TEST_CASE("Exe: what no backend of a device runs is found while compiling, unles
   options.cpu_fallback = true;
   const auto exe = compile_with(options);
   for (const PlanReport::Part& part : exe.report().parts) CHECK(part.backend != "picky");
+}
+
+TEST_CASE("Exe: what was moved from says so") {
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  auto exe = compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, on("reference"));
+  auto run = exe.bind(random_weights());
+  const Buffer x = device(HostBuffer::zeros(Shape({2, 4}, f32)));
+  run(x);
+  auto other_run = std::move(run);
+  expect_error(Errc::call_order, [&] { run(x); });
+  expect_error(Errc::call_order, [&] { run.fork(); });
+  expect_error(Errc::call_order, [&] { static_cast<void>(run.weights()); });
+  expect_error(Errc::call_order, [&] { run.report(); });
+  auto other = std::move(exe);
+  check_contains(expect_error(Errc::call_order, [&] { exe.bind(random_weights()); }),
+                 {"Exe", "moved from"});
+  expect_error(Errc::call_order, [&] { exe.bind(other_run.shared_weights()); });
+  expect_error(Errc::call_order, [&] { exe.program(); });
+  expect_error(Errc::call_order, [&] { exe.report(); });
+  CHECK_NOTHROW(other_run(x));
+  run = other.bind(random_weights());
+  CHECK_NOTHROW(run(x));
+  expect_error(Errc::bad_argument, [&] { other.bind(std::shared_ptr<const WeightSet>()); });
+}
+
+TEST_CASE("Exe: a call that throws leaves the caller its state") {
+  const std::vector<std::pair<std::string, Shape>> list{{"table", Shape({8, 2}, f32)}};
+  const WeightsView view("reader.gguf", list);
+  const Shape ids({1, 2}, i32), past(std::span<const Axis>(), i32), cache({1, 1, 1, 4, 2}, f32);
+  const auto ids_of = [&](std::int32_t a, std::int32_t b) {
+    return device(HostBuffer::of<std::int32_t>(ids, {a, b}));
+  };
+  const auto at = [&](std::int32_t position) {
+    return device(HostBuffer::of<std::int32_t>(past, {position}));
+  };
+  for (const char* backend : {"reference", "cpu"}) {
+    INFO(backend);
+    const auto exe = compile<&Reader<>::forward>(Reader<>{view.tensor("table")}, {ids, past, cache},
+                                                 on(backend));
+    auto run = exe.bind({device(Random(3).uniform(Shape({8, 2}, f32)))});
+    const auto fresh = [&] {
+      Buffer made = Buffer::allocate(cache, cpu_device()->default_mem_region());
+      copy_elements(HostBuffer::zeros(cache).view(), made.host_view());
+      return made;
+    };
+    Buffer want_state = fresh();
+    std::tie(std::ignore, want_state) = run(ids_of(1, 2), at(0), std::move(want_state));
+    auto [want, want_after] = run(ids_of(5, 7), at(2), std::move(want_state));
+
+    Buffer state = fresh();
+    const std::byte* const memory = state.data().cptr();
+    std::tie(std::ignore, state) = run(ids_of(1, 2), at(0), std::move(state));
+    const std::vector<float> before = values(state);
+    // Ids that the table does not have, and then arguments that do not fit.
+    for (const std::int32_t bad : {-1, 8, 1 << 30}) {
+      expect_error(Errc::out_of_range, [&] { run(ids_of(5, bad), at(2), std::move(state)); });
+      REQUIRE(state.has_data());
+      CHECK(state.data().cptr() == memory);
+      // What was read before is still there.
+      const std::vector<float> now = values(state);
+      CHECK(std::equal(before.begin(), before.begin() + 4, now.begin()));
+    }
+    expect_error(Errc::bad_input, [&] { run(Buffer(), at(2), std::move(state)); });
+    CHECK(state.has_data());
+    expect_error(Errc::bad_input, [&] { run(ids_of(1, 2), Buffer(past), std::move(state)); });
+    CHECK(state.has_data());
+    // And the call can be made again, still in place.
+    auto [got, after] = run(ids_of(5, 7), at(2), std::move(state));
+    CHECK(same_bits(got.to_host(), want.to_host()));
+    CHECK(same_bits(after.to_host(), want_after.to_host()));
+    CHECK(after.data().cptr() == memory);
+  }
+}
+
+TEST_CASE("Exe: axis tags hold for other sizes, and come with results") {
+  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({3, 4}, f32)}};
+  const WeightsView view("tagged.gguf", list);
+  const auto exe = compile<&Tagged<>::forward>(Tagged<>{view.tensor("w")},
+                                               {Shape({{"b", 2}, {"in", 4}}, f32)}, on("cpu"));
+  auto run = exe.bind({device(Random(1).uniform(Shape({3, 4}, f32)))});
+  for (const std::int64_t rows : {2, 5, 1}) {
+    const HostBuffer x = Random(2).uniform(Shape({rows, 4}, f32));
+    const Buffer y = run(device(x));
+    CHECK(to_string(y.shape()) == "f32[b=" + std::to_string(rows) + ", out=3]");
+    // The same tags, none, or some: all are welcome.
+    CHECK_NOTHROW(run(device(x.with_shape(Shape({{"b", rows}, {"in", 4}}, f32)))));
+    CHECK_NOTHROW(run(device(x.with_shape(Shape({{"b", rows}, 4}, f32)))));
+    check_contains(
+        expect_error(Errc::bad_input,
+                     [&] { run(device(x.with_shape(Shape({{"in", rows}, {"b", 4}}, f32)))); }),
+        {"argument 0", "in=" + std::to_string(rows), "in=4"});
+  }
+}
+
+TEST_CASE("Exe: results have the form that forward gave them for their sizes") {
+  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({2}, f32)}};
+  const WeightsView view("split.gguf", list);
+  const auto exe =
+      compile<&Splitter<>::forward>(Splitter<>{view.tensor("w")}, {Shape({1, 2}, f32)}, on("cpu"));
+  auto run = exe.bind({device(floats({2}, {1, 10}))});
+  for (const std::int64_t rows : {3, 1, 3, 2, 1}) {
+    const auto parts = run(device(Random(2).uniform(Shape({rows, 2}, f32))));
+    CHECK(parts.size() == static_cast<std::size_t>(rows));
+  }
+}
+
+TEST_CASE("Exe: symbols for sizes, with a device and without") {
+  static_cast<void>(backends("cpu"));  // registered
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  const auto weights = random_weights();
+  const HostBuffer x = Random(5).uniform(Shape({3, 4}, f32));
+  const Shape open({symbol("S"), 4}, f32);
+  for (const bool with_device : {false, true}) {
+    INFO(with_device);
+    const auto exe =
+        with_device ? compile<&Mlp<>::forward>(Mlp<>::init(view), {open}, cpu_device(), on("cpu"))
+                    : compile<&Mlp<>::forward>(Mlp<>::init(view), {open}, on("cpu"));
+    CHECK_FALSE(exe.is_static());
+    auto run = exe.bind(weights);
+    check_close(run(device(x)), expected(weights, x));
+    expect_error(Errc::bad_input, [&] { exe.report(); });
+  }
+}
+
+TEST_CASE("Exe: weights may lie where the CPU cannot address them") {
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  const auto fake = std::make_shared<FakeDevice>();
+  const auto weights = random_weights();
+  Bufferized<Mlp<>> there;
+  transform_fields(weights, there, [&](const std::string&, const Buffer& from, Buffer& to) {
+    to = from.to(fake->default_mem_region());
+  });
+  CHECK_FALSE(there.up.weight.data().has_cptr());
+  const HostBuffer x = Random(5).uniform(Shape({2, 4}, f32));
+  CompileOptions remote;
+  remote.backends = {std::make_shared<RemoteBackend>(fake), backends("reference")[0]};
+  for (const CompileOptions& options : {on("cpu"), on("reference"), remote}) {
+    const auto exe = compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, options);
+    auto run = exe.bind(there);
+    check_close(run(device(x)), expected(weights, x));
+    check_close(run(x.to_device(fake)), expected(weights, x));
+    const PlanReport report = run.report();
+    REQUIRE(report.weight_copies.size() == 3);
+    std::int64_t bytes = 0;
+    for (const auto& copy : report.weight_copies) {
+      bytes += copy.bytes;
+      CHECK(copy.from == fake->default_mem_region().name());
+      CHECK(copy.to == cpu_device()->default_mem_region().name());
+    }
+    CHECK(bytes == (24 + 6 + 24) * 4);
+    CHECK(exe.bind(weights).report().weight_copies.empty());
+  }
+}
+
+TEST_CASE("Exe: keeps what declared its model") {
+  std::optional<WeightsView> view(std::in_place, "mlp.safetensors", mlp_weights());
+  const auto exe = compile<&Mlp<>::forward>(Mlp<>::init(*view), {Shape({2, 4}, f32)}, on("cpu"));
+  view.reset();
+  const auto weights = random_weights();
+  auto run = exe.bind(weights);
+  const HostBuffer x = Random(5).uniform(Shape({7, 4}, f32));
+  check_close(run(device(x)), expected(weights, x));
+  // A model alone does not.
+  Mlp<> stale;
+  {
+    const WeightsView gone("gone.safetensors", mlp_weights());
+    stale = Mlp<>::init(gone);
+  }
+  check_contains(
+      expect_error(Errc::stale_handle,
+                   [&] { compile<&Mlp<>::forward>(stale, {Shape({2, 4}, f32)}, on("reference")); }),
+      {"field 'up.weight'", "WeightsView", "outlive"});
+}
+
+TEST_CASE("Exe: arguments of another form, or without data, are named") {
+  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({2}, f32)}};
+  const WeightsView view("state.gguf", list);
+  const Shape cache({1, 1, 1, 3, 2}, f32), scalar(std::span<const Axis>(), i32);
+  CompileOptions options = on("reference");
+  options.arguments = {"x", "state", "position"};
+  const State<Shape> state_shape{cache, {Shape({1}, f32), Shape({1}, f32)}};
+  const auto exe = compile<&Stateful<>::forward>(
+      Stateful<>{view.tensor("w")}, {Shape({1, 1, 1, 2}, f32), state_shape, scalar}, options);
+  CHECK(exe.program().main().values[1].name == "state_cache");
+  auto run = exe.bind({device(floats({2}, {10, 100}))});
+  const Buffer x = device(floats({1, 1, 1, 2}, {1, 2}));
+  const Buffer zero = device(HostBuffer::of<std::int32_t>(scalar, {0}));
+  const State<Buffer> state{device(HostBuffer::zeros(cache)),
+                            {device(floats({1}, {5})), device(floats({1}, {7}))}};
+  CHECK_NOTHROW(run(x, state, zero));
+  const auto refused = [&](auto&& change) {
+    State<Buffer> other = state;
+    change(other);
+    return expect_error(Errc::bad_input, [&] { run(x, other, zero); });
+  };
+  check_contains(refused([](auto& s) { s.cache = Buffer(); }), {"'state.cache' has no data"});
+  check_contains(refused([](auto& s) { s.extra.pop_back(); }), {"'state.extra.1'"});
+  check_contains(refused([](auto& s) { s.extra.push_back(s.extra[0]); }), {"'1.extra.2'"});
+  CHECK_NOTHROW(run(x, state, zero));
+  // Without names, by number.
+  options.arguments.clear();
+  auto unnamed =
+      compile<&Stateful<>::forward>(Stateful<>{view.tensor("w")},
+                                    {Shape({1, 1, 1, 2}, f32), state_shape, scalar}, options)
+          .bind({device(floats({2}, {10, 100}))});
+  check_contains(expect_error(Errc::bad_input,
+                              [&] { unnamed(x, State<Buffer>{Buffer(), state.extra}, zero); }),
+                 {"'cache' of argument 1 has no data"});
+  check_contains(expect_error(Errc::bad_input, [&] { unnamed(Buffer(), state, zero); }),
+                 {"argument 0 has no data"});
+}
+
+TEST_CASE("Exe: a model's empty tensor, and a full arena, say where and what to do") {
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  Mlp<> model = Mlp<>::init(view);
+  model.down.weight = Tensor();
+  check_contains(
+      expect_error(Errc::stale_handle,
+                   [&] { compile<&Mlp<>::forward>(model, {Shape({2, 4}, f32)}, on("reference")); }),
+      {"empty fields of the model: 'down.weight'"});
+  CompileOptions small = on("reference");
+  small.arena_bytes = 1024;
+  check_contains(
+      expect_error(
+          Errc::out_of_arena,
+          [&] { compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({2, 4}, f32)}, small); }),
+      {".cpp:", "1024 bytes", "CompileOptions::arena_bytes"});
 }
 
 }  // namespace tenon

@@ -3,6 +3,7 @@
 #include "core/runs.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
+#include "support/plan_bounds.hpp"
 #include "support/program_text.hpp"
 #include "support/random_program.hpp"
 #include "support/remote_backend.hpp"
@@ -156,7 +157,9 @@ bool check_random(std::uint64_t seed, const RandomProgramOptions& options) {
   std::vector<Buffer> given;
   for (const HostBuffer& input : inputs) given.push_back(device(input));
   try {
-    for (const ConstantSlot& slot : lower(program, shapes_of(inputs)).constants) {
+    const Lowered plan = lower(program, shapes_of(inputs));
+    CHECK(out_of_bounds(plan) == "");
+    for (const ConstantSlot& slot : plan.constants) {
       weights.emplace(slot.name, random.value(slot.shape));
       bound.emplace(slot.name, device(weights.at(slot.name)));
     }
@@ -344,6 +347,63 @@ TEST_CASE("Lowering: a constant without a type asks for one") {
   });
   REQUIRE(plan.constants.size() == 1);
   CHECK(plan.constants[0].shape == Shape({4}, f32));
+}
+
+TEST_CASE("Lowering: one constant has one type, whoever reads it") {
+  // Nobody verified this program.
+  Program program = program_of(R"(def forward(x: f32[4]):
+    a: f32[4] = const("w")
+    b: f32[4] = const("w")
+    y = add(x, a)
+    z = add(y, b)
+    return z
+)");
+  const Shape inputs[] = {Shape({4}, f32)};
+  CHECK(lower(program, inputs).constants.size() == 1);
+  Function& main = program.functions[0];
+  main.values[2].shape = Shape({400}, f32);
+  const std::string what = expect_error(Errc::shape_mismatch, [&] { lower(program, inputs); });
+  for (const char* part : {"'w'", "f32[4]", "f32[400]"}) {
+    INFO(what << " should hold " << part);
+    CHECK(what.find(part) != std::string::npos);
+  }
+  // The same through a scope.
+  program = program_of(R"(def forward(x: f32[4]):
+    s = scope("s")
+    a: f32[4] = const(s, "w")
+    b: f32[4] = const("s.w")
+    y = add(x, a)
+    z = add(y, b)
+    return z
+)");
+  program.functions[0].values[3].shape = Shape({400}, f32);
+  expect_error(Errc::shape_mismatch, [&] { lower(program, inputs); });
+}
+
+TEST_CASE("Lowering: a loop that never runs hands on what it carries") {
+  const std::string text = R"(def block(x: f32[4], i: i64, s: Scope):
+    a: f32[4] = const(s, "a")
+    b: f32[2, 4] = const(s, "b")
+    c = sum(b, axes=[0])
+    y = add(x, a)
+    z = add(y, c)
+    return z
+
+def forward(x: f32[4]):
+    s = scope("layers")
+    t = pack(x)
+    r = repeat(block, 0, t, s)
+    y = item(r, 0)
+    return y
+)";
+  const Lowered plan = lowered(text, {Shape({4}, f32)});
+  CHECK(plan.constants.empty());
+  CHECK(out_of_bounds(plan) == "");
+  for (const char* backend : {"reference", "cpu"}) {
+    Session run = session(program_of(text), {}, backend);
+    CHECK(values(run.forward({device(floats({4}, {1, 2, 3, 4}))})[0]) ==
+          std::vector<float>{1, 2, 3, 4});
+  }
 }
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
 #include "io/temp_folder.hpp"
 
+#include <tenon/io/input_file.hpp>
 #include <tenon/log.hpp>
 #include <tenon/prepared_cache.hpp>
 
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <sys/types.h>
+#include <unistd.h>
 
 using namespace tenon;
 using tenon::testing::TempFolder;
@@ -105,7 +108,7 @@ TEST_CASE("prepared cache: without a file nothing is kept") {
   CHECK_FALSE(cache.has_file());
 }
 
-TEST_CASE("prepared cache: a file of other weights is made anew") {
+TEST_CASE("prepared cache: a file of other weights is rebuilt") {
   const TempFolder folder;
   const std::filesystem::path path = folder / "weights.packed";
   const auto keep = [&](const char* weights, const char* bytes) {
@@ -179,4 +182,93 @@ TEST_CASE("prepared cache: a file that cannot be written is logged, once") {
   cache.keep("down", owned("packed down"));
   cache.save();
   CHECK(messages.lines() == first);
+}
+
+TEST_CASE("prepared cache: a link is neither read nor followed") {
+  const TempFolder folder;
+  const TempFolder elsewhere;
+  const PreparedFile trap{elsewhere / "trap.packed", "of these weights"};
+  {
+    PreparedCache cache(trap);
+    cache.keep("up", owned("poisoned!"));
+    cache.save();
+  }
+  const std::string planted = read_file(trap.path);
+  const PreparedFile file{folder / "weights.packed", "of these weights"};
+  std::filesystem::create_symlink(trap.path, file.path);
+  const Messages messages;
+  PreparedCache cache(file);
+  CHECK(messages.lines().find("PathEscape") != std::string::npos);
+  CHECK(text(cache.kept("up", 9)) == "nothing");
+  cache.keep("up", owned("packed up"));
+  cache.save();
+  CHECK(read_file(trap.path) == planted);
+  CHECK_FALSE(std::filesystem::is_symlink(file.path));
+  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+}
+
+TEST_CASE("prepared cache: what others may write is not trusted") {
+  using std::filesystem::perms;
+  const TempFolder folder;
+  const PreparedFile file{folder / "weights.packed", "of these weights"};
+  const auto keep = [&] {
+    PreparedCache cache(file);
+    cache.keep("up", owned("packed up"));
+    cache.save();
+  };
+  keep();
+  CHECK(std::filesystem::status(file.path).permissions() ==
+        (perms::owner_read | perms::owner_write));
+  for (const perms others : {perms::group_write, perms::others_write}) {
+    std::filesystem::permissions(file.path, others, std::filesystem::perm_options::add);
+    {
+      const Messages messages;
+      CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+      CHECK(messages.lines().find("cannot be trusted") != std::string::npos);
+    }
+    keep();  // a file of our own takes its place
+    CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+
+    std::filesystem::permissions(folder.path(), others, std::filesystem::perm_options::add);
+    {
+      const Messages messages;
+      CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+      std::filesystem::remove(file.path);
+      keep();
+      CHECK_FALSE(std::filesystem::exists(file.path));
+      CHECK(messages.lines().find("cannot be trusted") != std::string::npos);
+    }
+    std::filesystem::permissions(folder.path(), perms::owner_all);
+    keep();
+  }
+}
+
+TEST_CASE("prepared cache: what others own is not trusted") {
+  if (::geteuid() != 0) return;  // only the superuser can give a file away
+  const TempFolder folder;
+  const PreparedFile file{folder / "weights.packed", "of these weights"};
+  PreparedCache cache(file);
+  cache.keep("up", owned("packed up"));
+  cache.save();
+  constexpr uid_t stranger = 12345;
+  REQUIRE(::chown(file.path.c_str(), stranger, stranger) == 0);
+  CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+  REQUIRE(::chown(file.path.c_str(), 0, 0) == 0);
+  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+  REQUIRE(::chown(folder.path().c_str(), stranger, stranger) == 0);
+  CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+}
+
+TEST_CASE("prepared cache: nothing is kept of weights that have changed") {
+  const TempFolder folder;
+  const auto model = folder.write("model", std::string(10'000, 'w'));
+  const PreparedFile file{
+      folder / "weights.packed", "of these weights", {io::InputFile::open(model)}};
+  const Messages messages;
+  PreparedCache cache(file);
+  cache.keep("up", owned("packed up"));
+  std::filesystem::resize_file(model, 10);
+  cache.save();
+  CHECK_FALSE(std::filesystem::exists(file.path));
+  CHECK(messages.lines().find("the file has 10 bytes now") != std::string::npos);
 }

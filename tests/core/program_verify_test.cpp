@@ -7,6 +7,7 @@
 #include <tenon/program.hpp>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -287,6 +288,46 @@ TEST_CASE("verify: calls and loops that do not fit their function") {
         "BadType: 's' is a scope; functions return tensors");
 }
 
+TEST_CASE("verify: one constant has one type") {
+  const auto with_constants = [](std::string_view constants, std::string_view block = "") {
+    return std::string(block) + "def forward(x: f32[4]):\n" + std::string(constants) +
+           "    return x\n";
+  };
+  CHECK(error_in(with_constants("    a: f32[4] = const(\"w\")\n"
+                                "    b: f32[400] = const(\"w\")\n")) ==
+        "ShapeMismatch: 'b' takes constant 'w' for f32[400], 'a' at line 6 for f32[4]");
+  CHECK(error_in(with_constants("    a: f32[4] = const(\"w\")\n"
+                                "    b: bf16[4] = const(\"w\")\n")) ==
+        "ShapeMismatch: 'b' takes constant 'w' for bf16[4], 'a' at line 6 for f32[4]");
+  CHECK(error_in(with_constants("    s = scope(\"s\")\n    a: f32[4] = const(s, \"w\")\n"
+                                "    b: f32[8] = const(\"s.w\")\n")) ==
+        "ShapeMismatch: 'b' takes constant 's.w' for f32[8], 'a' at line 7 for f32[4]");
+  // One of a loop's, by its number.
+  const std::string block =
+      "def block(x: f32[4], i: i64, s: Scope):\n    w: f32[4] = const(s, \"w\")\n"
+      "    y = add(x, w)\n    return y\n";
+  const std::string loop =
+      "    s = scope(\"blk\")\n    t = pack(x)\n    r = repeat(block, 3, t, s, first=2)\n";
+  CHECK(error_in(with_constants(loop + "    b: f32[8] = const(\"blk.4.w\")\n", block)) ==
+        "ShapeMismatch: 'b' takes constant 'blk.4.w' for f32[8], 'w' at line 6 for f32[4]");
+  // Sizes that are open may be any.
+  CHECK_NOTHROW(program_of(with_constants(loop + "    b: f32[8] = const(\"blk.5.w\")\n"
+                                                 "    c: f32[N] = const(\"n\")\n"
+                                                 "    d: f32[8] = const(\"n\")\n",
+                                          block)));
+}
+
+TEST_CASE("verify: a folded constant has the type of its value") {
+  Program program = program_of(
+      "def forward(x: f32[4]):\n    w: f32[4] = const(\"folded:w\")\n"
+      "    y = add(x, w)\n    return y\n");
+  program.folded.emplace("folded:w", HostBuffer::zeros(Shape({4}, f32)));
+  CHECK_NOTHROW(verify(program));
+  program.folded.at("folded:w") = HostBuffer::zeros(Shape({2}, f32));
+  CHECK(expect_error(Errc::shape_mismatch, [&] { verify(program); }).find("its value is f32[2]") !=
+        std::string::npos);
+}
+
 TEST_CASE("verify: programs that no text could spell") {
   const auto refused = [](Errc code, auto&& change) {
     Program program = simple();
@@ -309,6 +350,8 @@ TEST_CASE("verify: programs that no text could spell") {
   refused(Errc::bad_type, [](Program&, Function& f) { f.values[1].kind = ValueKind::tuple; });
   refused(Errc::bad_type, [](Program&, Function& f) { f.values[0] = {"x", ValueKind::scope, {}}; });
   refused(Errc::unknown_op, [](Program&, Function& f) { f.body[0].op = OpInstance(); });
+  refused(Errc::unknown_op,
+          [](Program&, Function& f) { const OpInstance taken = std::move(f.body[0].op); });
   refused(Errc::bad_encoding, [](Program& p, Function&) { p.name = "\xFF"; });
   refused(Errc::bad_shape,
           [](Program&, Function& f) { f.values[0].shape = Shape({symbol("not a name")}, f32); });

@@ -143,7 +143,7 @@ TEST_CASE("quant: the bits of gguf's numpy functions") {
   check_records(read_records("tests/core/data/quant_fixture.bin"));
 }
 
-TEST_CASE("quant: the bits of gguf's numpy functions, many blocks") {
+TEST_CASE("quant: the bits of gguf's numpy functions, many blocks", "[oracle]") {
   const char* python = std::getenv("TENON_ORACLE_PYTHON");
   if (python == nullptr) {
     WARN("SKIPPED: TENON_ORACLE_PYTHON names no Python with numpy and gguf");

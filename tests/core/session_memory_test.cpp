@@ -2,7 +2,10 @@
 #include "core/layered_model.hpp"
 #include "support/failing_memory.hpp"
 
+#include <tenon/exe.hpp>
+#include <tenon/ops.hpp>
 #include <tenon/program_view.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <filesystem>
 #include <memory>
@@ -62,7 +65,50 @@ class SavedFile {
   fs::path path_ = folder_ / "session.snap";
 };
 
+/// relu(x w^T).
+template <class T = Tensor>
+struct Dense {
+  T weight;
+  TENON_FIELDS(weight)
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    return relu(linear(x, weight));
+  }
+};
+
 }  // namespace
+
+TEST_CASE("A03: memory runs out while a model is compiled, bound and called") {
+  const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({3, 4}, f32)}};
+  const WeightsView view("dense.gguf", list);
+  const Dense<> model{view.tensor("w")};
+  const Bufferized<Dense<>> weights{device(Random(1).uniform(Shape({3, 4}, f32)))};
+  const Buffer x = device(Random(2).uniform(Shape({2, 4}, f32)));
+  const Buffer longer = device(Random(3).uniform(Shape({5, 4}, f32)));
+  CompileOptions options;
+  options.backends = testing::backends("cpu");
+  const auto live = [&] {
+    const auto exe = compile<&Dense<>::forward>(model, {Shape({2, 4}, f32)}, own_copy(options));
+    auto run = exe.bind(weights);
+    auto again = run.fork();
+    static_cast<void>(run(x));
+    static_cast<void>(again(longer));
+    static_cast<void>(run.report());
+  };
+  fail_allocations(samples, live, [&] { live(); });
+}
+
+TEST_CASE("A03: memory runs out while threads are started") {
+  register_cpu_backend();
+  fail_allocations(
+      samples,
+      [] {
+        const BackendPtr backend = make_backend("cpu", {.threads = 4});
+        static_cast<void>(backend->name());
+      },
+      [] { CHECK(make_backend("cpu", {.threads = 4})->properties()["threads"] == "4"); });
+}
 
 TEST_CASE("A03: memory runs out while a session steps") {
   const Rig rig;

@@ -6,6 +6,7 @@
 #include "support/program_text.hpp"
 
 #include <tenon/ops.hpp>
+#include <tenon/program_view.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -129,6 +130,34 @@ TEST_CASE("Session: weights that are missing or misshapen are named") {
   run.bind(std::make_shared<const WeightSet>(doubled));
   CHECK(values(run.forward({x, x})[0]) == std::vector<float>(4, 1));
   CHECK(before != std::vector<float>(4, 1));
+}
+
+TEST_CASE("Session: a constant whose type only its weights tell takes no other weights") {
+  const Program program = program_of(R"(def forward(x: f32[4]):
+    w = const("w")
+    s = sum(w, axes=[0])
+    y = add(x, s)
+    return y
+)");
+  const auto rows = [](std::int64_t count) {
+    const HostBuffer w = HostBuffer::zeros(Shape({count, 4}, f32));
+    return std::make_shared<const WeightSet>(std::map<std::string, Buffer>{{"w", device(w)}});
+  };
+  const Buffer x = device(floats({4}, {1, 2, 3, 4}));
+  for (const char* backend : {"reference", "cpu"}) {
+    Session run(program, {.backends = backends(backend)});
+    run.bind(rows(300));
+    CHECK(values(run.forward({x})[0]) == std::vector<float>{1, 2, 3, 4});
+    // The plan reads 300 rows.
+    run.bind(rows(2));
+    check_contains(expect_error(Errc::shape_mismatch, [&] { run.forward({x}); }),
+                   {"'w'", "f32[300, 4]", "f32[2, 4]"});
+    run.bind(rows(300));
+    CHECK(values(run.forward({x})[0]) == std::vector<float>{1, 2, 3, 4});
+    run.bind(std::make_shared<const WeightSet>(
+        std::map<std::string, Buffer>{{"w", Buffer(Shape({300, 4}, f32))}}));
+    check_contains(expect_error(Errc::call_order, [&] { run.forward({x}); }), {"'w'", "no data"});
+  }
 }
 
 TEST_CASE("Session: into memory of the caller") {
@@ -375,6 +404,125 @@ TEST_CASE("Session: who runs what, and why") {
   check_contains(
       expect_error(Errc::unsupported, [&] { alone.forward({filled(2, 1), filled(2, 1)}); }),
       {"linear0", "linear", "watched: on holiday"});
+}
+
+TEST_CASE("Session: one that was moved from says so") {
+  const Buffer x = filled(2, 1);
+  Session run = session(sample(), sample_weights());
+  run.forward({x, x});
+  Session other = std::move(run);
+  const std::vector<Shape> shapes{Shape({2, 4}, f32), Shape({2, 4}, f32)};
+  std::vector<Buffer> outputs{filled(2, 0)};
+  check_contains(expect_error(Errc::call_order, [&] { run.forward({x, x}); }),
+                 {"Session", "moved from"});
+  expect_error(Errc::call_order, [&] { run.forward({x, x}, outputs); });
+  expect_error(Errc::call_order, [&] { run.program(); });
+  expect_error(Errc::call_order, [&] { run.backends(); });
+  expect_error(Errc::call_order, [&] { run.step_to("y"); });
+  expect_error(Errc::call_order, [&] { run.report(shapes); });
+  expect_error(Errc::call_order, [&] { run.explain("y", shapes); });
+  expect_error(Errc::call_order, [&] { run.set_merge(false); });
+  expect_error(Errc::call_order, [&] { run.set_log_io(true); });
+  expect_error(Errc::call_order, [&] { run.set_post_callback({}); });
+  expect_error(Errc::call_order, [&] { run.apply(); });
+  expect_error(Errc::call_order, [&] { run.step_times(); });
+  expect_error(Errc::call_order, [&] { run.total_time(); });
+  expect_error(Errc::call_order, [&] { run.save("nowhere.snap"); });
+  expect_error(Errc::call_order, [&] { run.fork(); });
+  expect_error(Errc::call_order, [&] { other.fork(run); });
+  expect_error(Errc::call_order, [&] { run.view(0, 1); });
+  expect_error(Errc::call_order,
+               [&] { run.bind(std::make_shared<const WeightSet>(sample_weights())); });
+  CHECK(other.forward({x, x}).size() == 1);
+
+  WeightSet weights(sample_weights());
+  const WeightSet kept = std::move(weights);
+  CHECK(kept.on_host("w").has_data());
+  expect_error(Errc::call_order, [&] { weights.prepared(); });
+  CHECK(weights.find("w") == nullptr);
+  expect_error(Errc::bad_reference, [&] { weights.on_host("w"); });
+}
+
+TEST_CASE("Session: null for weights or a backend is refused") {
+  Session run = session(sample(), sample_weights());
+  expect_error(Errc::bad_argument, [&] { run.bind(nullptr); });
+  CHECK_NOTHROW(run.forward({filled(2, 1), filled(2, 1)}));
+  expect_error(Errc::bad_argument, [] { Session(sample(), {.backends = {nullptr}}); });
+  expect_error(Errc::bad_argument, [] {
+    const Program program = unroll(sample());
+    Session(program, std::vector<BoundView>{{nullptr, view(program, 0, op_names(program).size())}});
+  });
+}
+
+TEST_CASE("Session: a run that throws gives its inputs back") {
+  // An updated input, and indices that data may get wrong.
+  const Program program = program_of(
+      R"(def forward(c: f32[1, 1, 1, 4, 2], x: f32[1, 1, 1, 2], t: f32[3, 2], i: i32[2], pos: i32):
+    k = embedding(i, t)
+    s = sum(k, axes=[0, 1])
+    z = reshape(s, dims=[1, 1, 1, 1])
+    v = add(x, z)
+    n: i64[] = full(dtype="i64")
+    d = cache_update(c, n, v, pos)
+    return d
+)");
+  const Shape scalar(std::span<const Axis>(), i32);
+  for (const char* backend : {"reference", "cpu"}) {
+    Session run(program, {.backends = backends(backend)});
+    const Buffer x = device(floats({1, 1, 1, 2}, {1, 2})),
+                 t = device(floats({3, 2}, {1, 2, 3, 4, 5, 6}));
+    const auto inputs = [&](std::initializer_list<std::int32_t> ids) {
+      std::vector<Buffer> made;
+      made.push_back(device(HostBuffer::zeros(Shape({1, 1, 1, 4, 2}, f32)).contiguous()));
+      made.push_back(x);
+      made.push_back(t);
+      made.push_back(device(ints({2}, ids)));
+      made.push_back(device(HostBuffer::of<std::int32_t>(scalar, {1})));
+      return made;
+    };
+    std::vector<Buffer> bad = inputs({0, 7});
+    std::vector<const std::byte*> places;
+    for (const Buffer& input : bad) places.push_back(input.data().cptr());
+    expect_error(Errc::out_of_range, [&] { run.forward(std::move(bad)); });
+    REQUIRE(bad.size() == places.size());
+    for (std::size_t i = 0; i < bad.size(); ++i) {
+      REQUIRE(bad[i].has_data());
+      CHECK(bad[i].data().cptr() == places[i]);
+    }
+    // Too few, and one without data: nothing is taken either.
+    bad.pop_back();
+    expect_error(Errc::bad_input, [&] { run.forward(std::move(bad)); });
+    CHECK(bad[0].data().cptr() == places[0]);
+    // What succeeds takes them.
+    std::vector<Buffer> good = inputs({0, 1});
+    CHECK(values(run.forward(std::move(good))[0]) == std::vector<float>{0, 0, 11, 12, 0, 0, 0, 0});
+    CHECK(good.empty());
+  }
+}
+
+TEST_CASE("Session: a loop whose carry is updated later keeps what went in") {
+  // Written out, the loop's result would be its input, which is read again at the end.
+  const Program program = program_of(R"(def hold(c: f32[1, 1, 1, 2, 2], i: i64, s: Scope):
+    return c
+
+def forward(c: f32[1, 1, 1, 2, 2], x: f32[1, 1, 1, 2], pos: i32):
+    t = pack(c)
+    s = scope("a")
+    r = repeat(hold, 2, t, s)
+    d = item(r, 0)
+    n: i64[] = full(dtype="i64")
+    e = cache_update(d, n, x, pos)
+    y = sub(e, c)
+    return y
+)");
+  const std::vector<Buffer> inputs{
+      device(floats({1, 1, 1, 2, 2}, {1, 2, 3, 4})), device(floats({1, 1, 1, 2}, {5, 6})),
+      device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {1}))};
+  Session run(program, {.backends = backends("reference")});
+  CHECK(values(run.forward(inputs)[0]) == std::vector<float>{0, 0, 2, 2});
+  Session steps(program, {.backends = backends("reference")});
+  steps.set_merge(false);
+  expect_error(Errc::alias, [&] { steps.forward(inputs); });
 }
 
 }  // namespace tenon

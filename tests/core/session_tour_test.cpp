@@ -184,12 +184,14 @@ TEST_CASE("Session: step by step to any op") {
 }
 
 TEST_CASE("Session: callbacks, log and times, one op at a time or merged") {
-  std::vector<std::string> told;
-  const LogSink before =
-      set_log_sink([&](LogLevel, std::string_view message) { told.emplace_back(message); });
+  std::vector<std::string> told, warnings;
+  const LogSink before = set_log_sink([&](LogLevel level, std::string_view message) {
+    (level == LogLevel::warning ? warnings : told).emplace_back(message);
+  });
   const TwoMemories two({"c", "d"});
   for (const bool merge : {true, false}) {
     told.clear();
+    warnings.clear();
     Session run(chain(), {.backends = two.backends()});
     std::vector<std::string> entered;
     std::vector<std::vector<float>> made;
@@ -226,6 +228,7 @@ TEST_CASE("Session: callbacks, log and times, one op at a time or merged") {
     }
     CHECK(sum <= run.total_time());
     CHECK(told.size() == 2 * entered.size());
+    CHECK(warnings.size() == 2);  // a and e fall back to the reference
     CHECK(std::ranges::any_of(told, [](const std::string& line) {
             return line.find("merged") != std::string::npos;
           }) == merge);

@@ -81,4 +81,16 @@ TEST_CASE("WeightsView: tensors live as long as any view") {
   expect_error(Errc::stale_handle, [&] { norm.shape(); });
 }
 
+TEST_CASE("WeightsView: one that was moved from says so") {
+  WeightsView view = sample();
+  const WeightsView other = std::move(view);
+  CHECK(other.contains("norm"));
+  expect_error(Errc::call_order, [&] { view.origin(); });
+  expect_error(Errc::call_order, [&] { view.contains("norm"); });
+  expect_error(Errc::call_order, [&] { view.tensor("norm"); });
+  expect_error(Errc::call_order, [&] { view.find("norm"); });
+  expect_error(Errc::call_order, [&] { view["blk"]; });
+  expect_error(Errc::call_order, [&] { view.count(); });
+}
+
 }  // namespace tenon

@@ -415,4 +415,22 @@ TEST_CASE("Snapshot: a writer killed at any moment leaves the old file or the ne
   }
 }
 
+TEST_CASE("Snapshot: one that was moved from says so") {
+  const TempFolder folder;
+  {
+    SnapshotWriter writer(folder / "a.snap");
+    writer.add("a", "text");
+    writer.commit();
+  }
+  Snapshot snapshot = Snapshot::open(folder / "a.snap");
+  const Snapshot other = std::move(snapshot);
+  CHECK(other.text("a") == "text");
+  expect_error(Errc::call_order, [&] { snapshot.path(); });
+  expect_error(Errc::call_order, [&] { snapshot.sections(); });
+  expect_error(Errc::call_order, [&] { snapshot.find("a"); });
+  expect_error(Errc::call_order, [&] { snapshot.bytes("a"); });
+  expect_error(Errc::call_order, [&] { snapshot.text("a"); });
+  expect_error(Errc::call_order, [&] { snapshot.keeper(); });
+}
+
 }  // namespace tenon

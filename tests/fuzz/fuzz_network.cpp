@@ -1,6 +1,7 @@
-// Any bytes as a network's JSON and RAW: what is accepted can be saved, and loads again as the
-// same.
+// Any bytes as a network's JSON and RAW: what is accepted can be saved, loads again as the same,
+// and runs alike on the reference and the CPU backend.
 #include "fuzz/memory_file.hpp"
+#include "fuzz/run_program.hpp"
 #include "fuzz/sections.hpp"
 #include "fuzz/targets.hpp"
 
@@ -27,6 +28,7 @@ void fuzz_network(Bytes bytes) {
   const io::Network again = io::load_network(name + ".json");
   if (print(again.program) != print(network->program)) fail("saved as something else");
   if (again.weights.size() != network->weights.size()) fail("saved with other weights");
+  run_program(network->program, network->weights);
 }
 
 }  // namespace tenon::testing

@@ -1,6 +1,7 @@
 // Any bytes as the sections of a session's snapshot, whose checksums are right: what loads can be
-// saved, and loads again.
+// run and saved, and loads again.
 #include "fuzz/memory_file.hpp"
+#include "fuzz/run_program.hpp"
 #include "fuzz/sections.hpp"
 #include "fuzz/targets.hpp"
 
@@ -33,6 +34,13 @@ void fuzz_session(Bytes bytes) {
   } catch (const Error& error) {
     if (error.code() == Errc::internal) fail("an internal error");
     return;
+  }
+  if (const auto lowered = lower_small(session->program())) {
+    try {
+      session->forward(made_up_inputs(*lowered));
+    } catch (const Error& error) {
+      if (error.code() == Errc::internal) fail("an internal error");
+    }
   }
   session->save(file);
   Session::load(file, backends);

@@ -51,6 +51,35 @@ Program small_program() {
   return graph.program({&y, 1});
 }
 
+/// One constant under three roofs: by its name, through a scope, and in a loop.
+constexpr const char* shared_constant = R"(# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("shared", opset=1)
+
+def block(x: f32[2, 4], i: i64, s: Scope):
+    w: f32[2, 4] = const(s, "w")
+    y = add(x, w)
+    return y
+
+def forward(x: f32[2, 4]):
+    s = scope("blk")
+    t = pack(x)
+    r = repeat(block, 2, t, s)
+    y = item(r, 0)
+    v: f32[2, 4] = const("blk.0.w")
+    one = scope("blk.1")
+    u: f32[2, 4] = const(one, "w")
+    a = add(y, v)
+    b = add(a, u)
+    return b
+)";
+
+std::map<std::string, HostBuffer> shared_weights() {
+  return {{"blk.0.w", HostBuffer::zeros(Shape({2, 4}, f32))},
+          {"blk.1.w", HostBuffer::zeros(Shape({2, 4}, f32))}};
+}
+
 std::map<std::string, HostBuffer> small_weights() {
   return {{"w", HostBuffer::zeros(Shape({8, 4}, f32))},
           {"v", HostBuffer::zeros(Shape({3, 8}, f32))}};
@@ -66,11 +95,12 @@ std::string network_seed(const io::Network& network) {
 }
 
 /// A session's snapshot: the file, and its sections.
-std::pair<std::string, std::string> session_seeds() {
+std::pair<std::string, std::string> session_seeds(Program program,
+                                                  const std::map<std::string, HostBuffer>& arrays) {
   register_reference_backend();
-  Session session(small_program(), {.backends = {make_backend("reference")}});
+  Session session(std::move(program), {.backends = {make_backend("reference")}});
   std::map<std::string, Buffer> weights;
-  for (const auto& [name, array] : small_weights()) weights[name] = array.to_device(cpu_device());
+  for (const auto& [name, array] : arrays) weights[name] = array.to_device(cpu_device());
   session.bind(std::make_shared<const WeightSet>(std::move(weights)));
   session.forward({HostBuffer::zeros(Shape({2, 4}, f32)).to_device(cpu_device())});
   const std::string name = scratch_file("seed.snap");
@@ -91,12 +121,26 @@ constexpr const char* index_seed =
     R"({"metadata": {"total_size": 8}, "weight_map": {"a": "m-00001-of-00002.safetensors",)"
     R"( "b": "m-00002-of-00002.safetensors"}})";
 
+/// Each kind of tokenizer.json that there are cases of, with a text.
+std::vector<std::string> tokenizer_seeds() {
+  std::vector<std::string> seeds;
+  for (const char* name :
+       {"json_bpe", "json_metaspace_always", "json_metaspace_first", "wordpiece_cased"}) {
+    const std::string parts[] = {read(std::string("tests/text/data/") + name + ".tokenizer.json"),
+                                 "Grüße, the world 字 <s> ''s\n\n 12345 aaaa"};
+    seeds.push_back(join_sections(parts));
+  }
+  return seeds;
+}
+
 }  // namespace
 
 std::vector<FuzzTarget> fuzz_targets() {
-  const auto [snapshot, session] = session_seeds();
-  std::vector<std::string> programs{print(small_program())};
-  std::vector<std::string> networks{network_seed({small_program(), small_weights()})};
+  const auto [snapshot, session] = session_seeds(small_program(), small_weights());
+  const std::string shared_session = session_seeds(parse(shared_constant), shared_weights()).second;
+  std::vector<std::string> programs{print(small_program()), shared_constant};
+  std::vector<std::string> networks{network_seed({small_program(), small_weights()}),
+                                    network_seed({parse(shared_constant), shared_weights()})};
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Program program = RandomProgram(seed).make({.callees = static_cast<int>(seed % 3)});
     programs.push_back(print(program));
@@ -109,7 +153,8 @@ std::vector<FuzzTarget> fuzz_targets() {
           {"program", fuzz_program, programs},
           {"network", fuzz_network, networks},
           {"snapshot", fuzz_snapshot, {snapshot}},
-          {"session", fuzz_session, {session}}};
+          {"session", fuzz_session, {session, shared_session}},
+          {"tokenizer", fuzz_tokenizer, tokenizer_seeds()}};
 }
 
 }  // namespace tenon::testing

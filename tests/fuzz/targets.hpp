@@ -15,10 +15,11 @@ void fuzz_gguf(Bytes bytes);         ///< a GGUF file
 void fuzz_safetensors(Bytes bytes);  ///< a safetensors file
 void fuzz_index(Bytes bytes);        ///< a safetensors index
 void fuzz_npy(Bytes bytes);          ///< an npy file
-void fuzz_program(Bytes bytes);      ///< a program's text
-void fuzz_network(Bytes bytes);      ///< a network's JSON and RAW, as sections.hpp joins them
+void fuzz_program(Bytes bytes);      ///< a program's text, and running it
+void fuzz_network(Bytes bytes);      ///< a network's JSON and RAW, as sections.hpp joins them, run
 void fuzz_snapshot(Bytes bytes);     ///< a snapshot's frame
-void fuzz_session(Bytes bytes);      ///< the sections of a session's snapshot, joined
+void fuzz_session(Bytes bytes);      ///< the sections of a session's snapshot, joined, and a run
+void fuzz_tokenizer(Bytes bytes);    ///< a tokenizer.json and a text, joined
 
 struct FuzzTarget {
   const char* name;

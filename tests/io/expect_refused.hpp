@@ -15,7 +15,8 @@
 
 namespace tenon::testing {
 
-inline constexpr io::Access every_access[] = {io::Access::map, io::Access::read};
+inline constexpr io::Access every_access[] = {io::Access::map, io::Access::guarded,
+                                              io::Access::read};
 
 /// Checks that opening `path` fails with `code` however its bytes are reached: the same words each
 /// time, in bounded memory and time, with no memory or descriptor left behind. Returns the words.

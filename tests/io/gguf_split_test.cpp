@@ -81,6 +81,70 @@ TEST_CASE("G29: numbers that repeat, exceed the count or disagree") {
   expect_refused(Errc::bad_split, first);
 }
 
+TEST_CASE("G29: shards of different models") {
+  const auto keys = [](GgufMaker& maker, std::string_view name, std::uint32_t layers,
+                       std::string_view token) {
+    maker.key_text("general.name", name).key_u32("llama.block_count", layers);
+    maker.key_array("tokenizer.ggml.tokens", io::MetaType::string, 1, ByteWriter().text(token));
+  };
+  const TempFolder folder;
+  GgufMaker first_shard = shard(0, 2, 2);
+  keys(first_shard, "one", 4, "a");
+  const auto first = folder.write(shard_name(0, 2), first_shard.bytes());
+  const auto second = [&](const GgufMaker& maker) {
+    return folder.write(shard_name(1, 2), maker.bytes());
+  };
+
+  // All keys of the model again, none of them, or another alignment: as writers have it.
+  GgufMaker same = shard(1, 2, 2);
+  keys(same, "one", 4, "a");
+  second(same);
+  CHECK(io::open(first).tensors().size() == 2);
+  GgufMaker aligned = shard(1, 2, 2);
+  aligned.key_u32("general.alignment", 64);
+  aligned.alignment = 64;
+  second(aligned);
+  CHECK(io::open(first).tensors().size() == 2);
+
+  struct Other {
+    const char* name;
+    std::uint32_t layers;
+    const char* token;
+    const char* key;
+  };
+  for (const Other& other :
+       {Other{"two", 4, "a", "general.name"}, Other{"one", 5, "a", "llama.block_count"},
+        Other{"one", 4, "b", "tokenizer.ggml.tokens"}}) {
+    GgufMaker maker = shard(1, 2, 2);
+    keys(maker, other.name, other.layers, other.token);
+    const auto path = second(maker);
+    CHECK(contains(expect_refused(Errc::bad_split, first), other.key));
+    expect_refused(Errc::bad_split, path);
+  }
+  GgufMaker architecture = shard(1, 2, 2);
+  architecture.key_text("general.architecture", "qwen2");
+  second(architecture);
+  expect_refused(Errc::bad_split, first);
+  GgufMaker more = shard(1, 2, 2);
+  more.key_text("general.author", "somebody");
+  second(more);
+  CHECK(contains(expect_refused(Errc::bad_split, first), "general.author"));
+  second(shard(1, 2, 3));  // another number of tensors
+  CHECK(contains(expect_refused(Errc::bad_split, first), "split.tensors.count"));
+}
+
+TEST_CASE("G29: shards that are links out of the folder") {
+  const TempFolder elsewhere;
+  const TempFolder folder;
+  const auto first = folder.write(shard_name(0, 2), shard(0, 2, 2).bytes());
+  const auto blob = elsewhere.write("blob", shard(1, 2, 2).bytes());
+  std::filesystem::create_symlink(blob, folder / shard_name(1, 2));
+  CHECK(contains(expect_refused(Errc::path_escape, first), "shard 2 of 2"));
+  io::OpenOptions options;
+  options.follow_links_outside = true;
+  CHECK(io::open(first, options).tensors().size() == 2);
+}
+
 TEST_CASE("G29: tensors that repeat across shards or do not add up") {
   const TempFolder folder;
   const auto first = folder.write(shard_name(0, 2), shard(0, 2, 2).bytes());

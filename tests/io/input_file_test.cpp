@@ -5,7 +5,9 @@
 #include <tenon/io/file.hpp>
 #include <tenon/log.hpp>
 
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -14,6 +16,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace tenon::testing {
@@ -50,7 +53,7 @@ TEST_CASE("input file: bytes, whichever way they are reached") {
   const auto path = folder.write("f", "0123456789");
   for (const io::Access access : every_access) {
     const auto file = io::InputFile::open(path, access);
-    CHECK(file->is_mapped() == (access == io::Access::map));
+    CHECK(file->is_mapped() == (access != io::Access::read));
     CHECK(file->size() == 10);
     CHECK(file->name() == "f");
     std::vector<std::byte> to(4);
@@ -137,6 +140,69 @@ TEST_CASE("A06: a file cut short after it was opened") {
     // What the reader keeps of its own accord is still there.
     CHECK(file.tensors().size() == 2);
   }
+}
+
+TEST_CASE("A06: pages that another process takes away read as zeros, and the file says so") {
+  constexpr std::size_t pages = 64;
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const TempFolder folder;
+  const auto path = folder.write("f", std::string(pages * page, 'x'));
+  // A process of its own: without the guard it ends here.
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    enum Outcome { fine, not_mapped, torn_before, other_bytes, not_lost, no_error, other_lost };
+    const auto outcome = [&] {
+      const auto file = io::InputFile::open(path, io::Access::guarded);
+      if (!file->is_mapped()) return not_mapped;
+      const auto other =
+          io::InputFile::open(folder.write("other", "0123456789"), io::Access::guarded);
+      if (file->mapped()[10 * page] != std::byte{'x'} || file->has_lost_pages()) return torn_before;
+      std::filesystem::resize_file(path, 3 * page);
+      std::size_t zeros = 0, kept = 0;
+      for (std::size_t i = pages; i-- > 0;) {  // from the end: a fault for each page
+        zeros += file->mapped()[i * page + 1] == std::byte{0} ? 1 : 0;
+        kept += file->mapped()[i * page + 1] == std::byte{'x'} ? 1 : 0;
+      }
+      if (zeros != pages - 3 || kept != 3) return other_bytes;
+      if (!file->has_lost_pages()) return not_lost;
+      std::filesystem::resize_file(path, pages * page);  // its old length is no comfort
+      try {
+        file->check_unchanged();
+        return no_error;
+      } catch (const Error& error) {
+        if (error.code() != Errc::io_error) return no_error;
+      }
+      return other->has_lost_pages() ? other_lost : fine;
+    }();
+    std::_Exit(outcome);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("A06: a bus error elsewhere goes on to the handler before ours") {
+  const TempFolder folder;
+  const auto path = folder.write("f", std::string(8192, 'x'));
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    struct sigaction before{};
+    before.sa_handler = [](int) { std::_Exit(7); };
+    ::sigaction(SIGBUS, &before, nullptr);
+    const auto guarded =
+        io::InputFile::open(folder.write("other", "0123456789"), io::Access::guarded);
+    const auto file = io::InputFile::open(path, io::Access::map);
+    std::filesystem::resize_file(path, 0);
+    // Nobody asks whether a file that is not guarded has lost pages: zeros would pass for weights.
+    std::_Exit(file->mapped()[0] == std::byte{0} ? 1 : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
 }
 
 TEST_CASE("input file: nothing is written to standard output or error") {

@@ -1,13 +1,13 @@
 // The real models. What is expected of them was read with the packages `gguf` and `safetensors`.
 #include "cpu_timer.hpp"
 #include "listing.hpp"
+#include "support/real_model.hpp"
 
 #include <tenon/io/file.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,18 +16,6 @@
 
 namespace tenon::testing {
 namespace {
-
-constexpr int skipped = 77;  // what CTest shows as "Skipped"
-
-/// The model's path; ends the program as skipped where there is none.
-std::filesystem::path model(std::string_view name) {
-  const char* const folder = std::getenv("TENON_TEST_MODELS");
-  if (folder == nullptr) {
-    std::puts("skipped: TENON_TEST_MODELS names no folder with the models");
-    std::exit(skipped);
-  }
-  return std::filesystem::path(folder) / name;
-}
 
 std::string key_line(const io::File& file, std::string_view key) {
   const std::string all = listing(file.metadata());
@@ -56,8 +44,8 @@ std::string data_line(const io::File& file, std::string_view tensor) {
 
 }  // namespace
 
-TEST_CASE("models: Gemma 3 270M") {
-  const auto path = model("gemma-3-270m-q4_k_m.gguf");
+TEST_CASE("models: Gemma 3 270M", "[gemma3]") {
+  const auto path = real_model(gemma3);
   double best_ms = 1e9;
   for (int i = 0; i < 5; ++i) {
     const CpuTimer timer;
@@ -83,8 +71,8 @@ TEST_CASE("models: Gemma 3 270M") {
   CHECK(file.metadata().get<int>("gemma3.block_count") == 18);
 }
 
-TEST_CASE("models: SmolLM2 135M") {
-  const io::File file = io::open(model("SmolLM2-135M-Instruct.Q4_1.gguf"));
+TEST_CASE("models: SmolLM2 135M", "[smollm2]") {
+  const io::File file = io::open(real_model(smollm2));
   CHECK(file.tensors().size() == 272);
   CHECK(dtype_counts(file) ==
         std::map<std::string_view, int>{{"q4_1", 210}, {"f32", 61}, {"q8_0", 1}});
@@ -97,8 +85,8 @@ TEST_CASE("models: SmolLM2 135M") {
   CHECK(file.metadata().get<std::string>("general.architecture") == "llama");
 }
 
-TEST_CASE("models: all-MiniLM-L6-v2, as a folder") {
-  const io::File file = io::open(model("all-MiniLM-L6-v2"));
+TEST_CASE("models: all-MiniLM-L6-v2, as a folder", "[minilm]") {
+  const io::File file = io::open(real_model(minilm));
   CHECK(file.format() == io::Format::safetensors);
   CHECK(file.tensors().size() == 104);
   CHECK(file.sibling("config.json").has_value());

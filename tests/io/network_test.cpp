@@ -8,11 +8,16 @@
 #include <tenon/session.hpp>
 
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -182,7 +187,7 @@ def forward(x: f16[N, _]):
   "name": "one",
   "opset": 1,
   "entry": "forward",
-  "raw": {"file":"one.raw","size_bytes":72},
+  "raw": {"file":"one.raw","size_bytes":72,"id":"a7501286f1a3fd13"},
   "constants": [
     {"name":"a","type":{"dtype":"f32","shape":[]},"offset":0,"size_bytes":4,"xxh3":"48b2c92616fc193d"},
     {"name":"b","type":{"dtype":"f32","shape":[2]},"offset":64,"size_bytes":8,"xxh3":"4de8d78f7134f4b7"}
@@ -247,6 +252,9 @@ TEST_CASE("network: what cannot be saved") {
   net.weights.emplace("\xFF", ramp(Shape({1}, f32), 0));
   refuse(Errc::bad_encoding, net);
   net = small();
+  net.weights.at("layers.1.weight") = ramp(Shape({2, 8}, f32), 0);
+  refuse(Errc::bad_shape, net);
+  net = small();
   net.program.functions[0].body[0].text = "\xFF";
   refuse(Errc::bad_encoding, net);
   net = small();
@@ -255,6 +263,93 @@ TEST_CASE("network: what cannot be saved") {
   expect_error(Errc::io_error,
                [&] { io::save_network(small(), folder / "no/n.json", folder / "n.raw"); });
   CHECK(folder.entries() == 0);
+}
+
+TEST_CASE("network: a save that is killed leaves the old pair or the new one") {
+  const TempFolder folder;
+  const auto json = folder / "net.json", raw = folder / "net.raw";
+  const auto save = [&](float first) {
+    io::Network net = small();
+    for (auto& [name, data] : net.weights) data = ramp(data.shape(), first);
+    net.weights.emplace("large", ramp(Shape({1 << 14}, f32), first));
+    io::save_network(net, json, raw);
+  };
+  save(0);
+  std::minstd_rand random(7);
+  for (int round = 0; round < 60; ++round) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      try {
+        for (int i = 1;; ++i) save(static_cast<float>(i % 2));
+      } catch (...) {
+        ::_exit(1);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 10000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    const io::Network found = io::load_network(json);
+    const float first = found.weights.at("bias").values<float>()[0];
+    CHECK((first == 0 || first == 1));
+    CHECK(found.weights.at("large").values<float>()[0] == first);
+  }
+  // The next save takes away what the killed ones have left; temporary files once they are old.
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    const bool is_temporary = entry.path().extension() == ".tmp";
+    if (!is_temporary) continue;
+    std::filesystem::last_write_time(
+        entry.path(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  save(3);
+  CHECK(folder.entries() == 2);
+  CHECK(io::load_network(json).weights.at("bias").values<float>()[0] == 3);
+}
+
+TEST_CASE("network: a save that was cut off after its JSON is found whole") {
+  const TempFolder folder;
+  const auto json = folder / "net.json", raw = folder / "net.raw";
+  io::save_network(small(), json, raw);
+  const std::string text = read_bytes(json);
+  const std::size_t at = text.find("\"id\":\"") + 6;
+  const std::string id = text.substr(at, 16);
+  // As between the two renames: the old RAW has its place, the new one its id.
+  std::filesystem::rename(raw, folder / ("net.raw." + id));
+  folder.write("net.raw", "of an older save");
+  CHECK(io::load_network(json).weights.size() == 3);
+  CHECK(io::load_network(json, raw).weights.size() == 3);
+  io::save_network(small(), json, raw);
+  CHECK(folder.entries() == 2);
+  CHECK(io::load_network(json).weights.size() == 3);
+  // An id that is none, and none at all.
+  const std::string member = ",\"id\":\"" + id + "\"";
+  std::string changed = text;
+  folder.write("net.json", changed.replace(changed.find(id), 16, "../../../../etc/"));
+  expect_error(Errc::syntax, [&] { io::load_network(json); });
+  changed = text;
+  folder.write("net.json", changed.erase(changed.find(member), member.size()));
+  CHECK(io::load_network(json).weights.size() == 3);
+}
+
+TEST_CASE("network: what a save replaces keeps its mode, and a link stays one") {
+  const TempFolder folder;
+  const auto json = folder / "net.json", raw = folder / "net.raw";
+  io::save_network(small(), json, raw);
+  std::filesystem::permissions(
+      raw, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  io::save_network(small(), json, raw);
+  CHECK(std::filesystem::status(raw).permissions() ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+  std::filesystem::rename(raw, folder / "elsewhere");
+  std::filesystem::create_symlink("elsewhere", raw);
+  io::save_network(small(), json, raw);
+  CHECK(std::filesystem::is_symlink(raw));
+  CHECK(io::load_network(json).weights.size() == 3);
+  std::filesystem::remove(raw);
+  std::filesystem::create_directory(raw);
+  expect_error(Errc::not_regular_file, [&] { io::save_network(small(), json, raw); });
 }
 
 TEST_CASE("network J01: RAW of another length") {
@@ -267,9 +362,9 @@ TEST_CASE("network J01: RAW of another length") {
   files.bytes = whole + '\0';
   files.refused(Errc::trailing_data);
   // What the table leaves over is found as well, whatever the JSON says about the whole.
-  const std::string said = R"("size_bytes":)" + std::to_string(whole.size()) + "}";
+  const std::string said = R"("size_bytes":)" + std::to_string(whole.size()) + R"(,"id")";
   files.bytes = whole + std::string(64, '\0');
-  files.change(said, R"("size_bytes":)" + std::to_string(whole.size() + 64) + "}");
+  files.change(said, R"("size_bytes":)" + std::to_string(whole.size() + 64) + R"(,"id")");
   files.refused(Errc::hole);
 }
 
@@ -284,6 +379,22 @@ TEST_CASE("network J02: the name of RAW stays in the folder") {
   std::filesystem::create_directory(files.folder / "below");
   files.change(R"("file":"net.raw")", R"("file":"below")").refused(Errc::not_regular_file);
   refused(Errc::bad_type, R"("file":"net.raw")", R"("file":7)");
+}
+
+TEST_CASE("network J02: links to RAW stay in the folder too") {
+  const TempFolder elsewhere;
+  const TempFolder folder;
+  io::save_network(small(), folder / "net.json", folder / "net.raw");
+  std::filesystem::rename(folder / "net.raw", elsewhere / "blob");
+  const auto load = [&] { return io::load_network(folder / "net.json").weights.size(); };
+  std::filesystem::create_symlink(elsewhere / "blob", folder / "net.raw");
+  expect_error(Errc::path_escape, load);
+  CHECK(io::load_network(folder / "net.json", folder / "net.raw").weights.size() == 3);
+
+  std::filesystem::copy(elsewhere / "blob", folder / "blob");
+  std::filesystem::remove(folder / "net.raw");
+  std::filesystem::create_symlink("blob", folder / "net.raw");
+  CHECK(load() == 3);
 }
 
 TEST_CASE("network J05: offsets") {
@@ -445,6 +556,18 @@ TEST_CASE("network J12: types that the bytes do not have") {
   refused(Errc::bad_shape, bias,
           R"("name":"bias","type":{"dtype":"f32","shape":[1,1,1,1,1,1,1,1,4]})");
   refused(Errc::duplicate_name, bias, R"("name":"table","type":{"dtype":"f32","shape":[4]})");
+  // Of a constant that a loop names: as many bytes, in another form.
+  const std::string_view layer = R"("name":"layers.1.weight","type":{"dtype":"f32","shape":[4,4]})";
+  const std::string what = refused(
+      Errc::bad_shape, layer, R"("name":"layers.1.weight","type":{"dtype":"f32","shape":[2,8]})");
+  CHECK(contains(what, "'layers.1.weight'"));
+}
+
+TEST_CASE("network: one constant has one type in the graph") {
+  // What an iteration of the loop takes for a matrix.
+  const std::string what =
+      refused(Errc::shape_mismatch, R"("constant":"bias")", R"("constant":"layers.0.weight")");
+  CHECK(contains(what, "'layers.0.weight'"));
 }
 
 TEST_CASE("network: every bit of RAW is checked") {

@@ -119,4 +119,20 @@ TEST_CASE("open: one file, many threads") {
   }
 }
 
+TEST_CASE("open: a file that was moved from says so") {
+  const TempFolder folder;
+  io::File file = io::open(folder.write("model.gguf", two_tensors().bytes()));
+  const io::File other = std::move(file);
+  CHECK(other.tensors().size() == 2);
+  expect_error(Errc::call_order, [&] { file.path(); });
+  expect_error(Errc::call_order, [&] { file.format(); });
+  expect_error(Errc::call_order, [&] { file.tensors(); });
+  expect_error(Errc::call_order, [&] { file.find("b.weight"); });
+  expect_error(Errc::call_order, [&] { file.at("b.weight"); });
+  expect_error(Errc::call_order, [&] { file.metadata(); });
+  expect_error(Errc::call_order, [&] { file.view(); });
+  expect_error(Errc::call_order, [&] { file.sibling("config.json"); });
+  expect_error(Errc::call_order, [&] { file.shards(); });
+}
+
 }  // namespace tenon::testing

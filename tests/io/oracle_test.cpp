@@ -84,10 +84,10 @@ TEST_CASE("oracle: recorded files of other writers") {
   check_folder("tests/io/data");
 }
 
-TEST_CASE("oracle: fresh random files, both ways") {
+TEST_CASE("oracle: fresh random files, both ways", "[oracle]") {
   const char* const python = std::getenv("TENON_ORACLE_PYTHON");
   if (python == nullptr) {
-    WARN("skipped: TENON_ORACLE_PYTHON names no Python with gguf, safetensors and numpy");
+    WARN("SKIPPED: TENON_ORACLE_PYTHON names no Python with gguf, safetensors and numpy");
     return;
   }
   const unsigned seed = std::random_device{}();

@@ -57,19 +57,41 @@ TEST_CASE("S02: a header longer than the file") {
   refused_safetensors(Errc::truncated, safetensors("{}", 0, 100'000'000));
 }
 
-TEST_CASE("S03: white space around the header is padding; other things are not") {
-  for (const std::string header : {"  {}", "{}   ", "\t\r\n {} \r\n\t", "{ }"}) {
+TEST_CASE("S03: spaces behind the header are padding; nothing else is") {
+  for (const std::string header : {"{}", "{}   ", "{ }", "{\r\n\t}"}) {
     accepted(safetensors(header), "m.safetensors",
              [](const io::File& file) { CHECK(file.tensors().empty()); });
   }
   CHECK(contains(refused_safetensors(Errc::syntax, safetensors("\xEF\xBB\xBF{}")),
                  "byte order mark"));
-  for (const std::string header :
-       {"[]", "null", "1", "\"x\"", "[{}]", "   ", "{", "{}}", "{},", "{} {}", "// {}", "{\"a\":}",
-        "{'a':1}", "{\"__metadata__\":{},}"}) {
+  using namespace std::string_literals;
+  for (const std::string& header :
+       {"[]"s,   "null"s, "1"s,     "\"x\""s, "[{}]"s,     "   "s,      "{"s,
+        "{}}"s,  "{},"s,  "{} {}"s, "// {}"s, "{\"a\":}"s, "{'a':1}"s,  "{\"__metadata__\":{},}"s,
+        "  {}"s, "\n{}"s, "{}\n"s,  "{}\t "s, "{}\0"s,     "{}  \0\0"s, "{}\0}"s,
+        "{\0}"s}) {
     INFO(header);
     refused_safetensors(Errc::syntax, safetensors(header));
   }
+}
+
+TEST_CASE("safetensors: a header that reaches into the data is reported as that") {
+  const std::string json = one_tensor("[2]", "[0,8]");
+  for (const std::string_view data :
+       {std::string_view("\0\0\0\0\0\0\0\0", 8), std::string_view("\1\2\3\4\5\6\7\x08")}) {
+    for (const std::uint64_t excess : {1, 4, 8}) {
+      std::string file = safetensors(json, 0, json.size() + excess);
+      file += data;
+      const std::string words = refused_safetensors(Errc::syntax, file);
+      CHECK(contains(words, "reaches into the data"));
+      CHECK(contains(words,
+                     "m"
+                     "odel.safetensors:" +
+                         std::to_string(8 + json.size())));
+    }
+  }
+  // One that is too short ends inside the JSON.
+  refused_safetensors(Errc::syntax, safetensors(json, 8, json.size() - 1));
 }
 
 TEST_CASE("S04: encodings") {
@@ -120,7 +142,7 @@ TEST_CASE("S16: metadata is strings") {
 }
 
 TEST_CASE("S17: nesting without end") {
-  const std::string brackets(50'000'000, '[');
+  const std::string brackets = R"({"x":{"new":)" + std::string(50'000'000, '[');
   const CpuTimer timer;
   refused_safetensors(Errc::depth_limit, safetensors(brackets));
   CHECK(timer.seconds() < 4 * patience);  // opened four times

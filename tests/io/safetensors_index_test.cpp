@@ -1,7 +1,18 @@
 #include "expect_refused.hpp"
 #include "safetensors_maker.hpp"
 
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <iterator>
+
 #include <catch2/catch.hpp>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -58,13 +69,64 @@ TEST_CASE("S21: links out of the folder") {
   const TwoShards folder;
   const auto target = elsewhere.write("blob", shard("c"));
   std::filesystem::create_symlink(target, folder / "three.safetensors");
-  std::filesystem::create_symlink(folder / "one.safetensors", folder / "four.safetensors");
   const auto index = folder.index(R"("c":"three.safetensors")");
   expect_refused(Errc::path_escape, index);
   io::OpenOptions options;
   options.follow_links_outside = true;
   CHECK(io::open(index, options).find("c") != nullptr);
+
+  // A folder on the way, and a way out and back in.
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder / "parts");
+  expect_refused(Errc::path_escape, folder.index(R"("c":"parts/blob")"));
+  std::filesystem::create_symlink(".." / folder.path().filename() / "one.safetensors",
+                                  folder / "back.safetensors");
+  expect_refused(Errc::path_escape, folder.index(R"("a":"back.safetensors")"));
+}
+
+TEST_CASE("S21: links that stay in the folder") {
+  const TwoShards folder;
+  std::filesystem::create_symlink("one.safetensors", folder / "four.safetensors");
   CHECK(io::open(folder.index(R"("a":"four.safetensors")")).find("a") != nullptr);
+  std::filesystem::create_symlink("five.safetensors", folder / "five.safetensors");
+  expect_refused(Errc::io_error, folder.index(R"("a":"five.safetensors")"));  // a loop
+}
+
+TEST_CASE("S21: where the system lacks openat2, no shard may be a link") {
+  const TwoShards folder;
+  folder.write("parts/three.safetensors", shard("c"));
+  std::filesystem::create_symlink("one.safetensors", folder / "link.safetensors");
+  std::filesystem::create_directory_symlink("parts", folder / "below");
+  const pid_t child = ::fork();  // the filter of system calls is for good
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{static_cast<unsigned short>(std::size(code)), code};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+      std::_Exit(100);
+    }
+    const auto outcome = [&](std::string_view pairs) {
+      try {
+        return static_cast<int>(io::open(folder.index(pairs)).tensors().size());
+      } catch (const Error& error) {
+        return error.code() == Errc::path_escape ? -1 : -2;
+      }
+    };
+    if (outcome(R"("a":"one.safetensors","c":"parts/three.safetensors")") != 2) std::_Exit(1);
+    if (outcome(R"("a":"link.safetensors")") != -1) std::_Exit(2);
+    if (outcome(R"("c":"below/three.safetensors")") != -1) std::_Exit(3);
+    if (outcome(R"("c":"one.safetensors/three.safetensors")") != -2) std::_Exit(4);
+    std::_Exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("S21: shards in a folder below") {

@@ -267,9 +267,9 @@ TEST_CASE("attention: every variant against f64") {
   }
 }
 
-TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
+TEST_CASE("attention: bf16 tiles stay near f64 in every variant", "[amx]") {
   if (!cpu::supports(cpu::Isa::amx)) {
-    WARN("skipped: this machine has no AMX");
+    WARN("SKIPPED: this machine has no AMX");
     return;
   }
   Random random;
@@ -299,9 +299,9 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant") {
   }
 }
 
-TEST_CASE("attention: bf16 tiles are exact where bf16 is") {
+TEST_CASE("attention: bf16 tiles are exact where bf16 is", "[amx]") {
   if (!cpu::supports(cpu::Isa::amx)) {
-    WARN("skipped: this machine has no AMX");
+    WARN("SKIPPED: this machine has no AMX");
     return;
   }
   Random random;

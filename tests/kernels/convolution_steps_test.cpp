@@ -84,19 +84,19 @@ TEST_CASE("put_channels_last: turns what only the network sees") {
 
 TEST_CASE("split_batches: large images one by one, small ones together") {
   Steps large(4, 64);
-  split_batches(large.lowered.steps, large.leaves);
+  split_batches(large.lowered.steps, large.leaves, 0);
   CHECK(large.lowered.steps.size() == 2 * 4 + 1);
   CHECK(large.lowered.steps[0].output.shape[0] == 1);
 
   Steps small(4, 8);
-  split_batches(small.lowered.steps, small.leaves);
+  split_batches(small.lowered.steps, small.leaves, 0);
   CHECK(small.lowered.steps.size() == 3);
 }
 
 TEST_CASE("split_batches: images take turns in the memory of values that the run alone reads") {
   Steps steps(4, 64);
   const std::int64_t image = steps.lowered.steps[0].output.strides[0];
-  CHECK(split_batches(steps.lowered.steps, steps.leaves) == image);
+  CHECK(split_batches(steps.lowered.steps, steps.leaves, 0) == image);
   for (std::size_t i = 0; i < 4; ++i) {
     const Step& first = steps.lowered.steps[2 * i];
     const Step& second = steps.lowered.steps[2 * i + 1];

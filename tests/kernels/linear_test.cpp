@@ -248,9 +248,9 @@ TEST_CASE("linear: exact with more elements than are copied at once, residual in
   }
 }
 
-TEST_CASE("linear: bf16 tiles against f64, every type that has them, odd sizes") {
+TEST_CASE("linear: bf16 tiles against f64, every type that has them, odd sizes", "[amx]") {
   if (!cpu::supports(cpu::Isa::amx)) {
-    WARN("skipped: this machine has no AMX");
+    WARN("SKIPPED: this machine has no AMX");
     return;
   }
   Random random;
@@ -313,9 +313,10 @@ TEST_CASE("linear: the same bits on any number of threads and for any number of 
   }
 }
 
-TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threads and of rows") {
+TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threads and of rows",
+          "[amx]") {
   if (!cpu::supports(cpu::Isa::amx)) {
-    WARN("skipped: this machine has no AMX");
+    WARN("SKIPPED: this machine has no AMX");
     return;
   }
   Random random;
@@ -440,7 +441,7 @@ TEST_CASE("linear: items in any order, several layers in one region") {
     lb.residual_stride = 70;
     pool.run([&](cpu::Worker& w) {
       cpu::prepare_rows(a.x.data(), 128, rows, w.thread, w.threads, isa);
-      w.barrier.wait();
+      if (!w.sync()) return;
       w.share(cpu::linear_items(la), 1,
               [&](std::int64_t begin, std::int64_t end) { cpu::linear_range(la, begin, end); });
       cpu::linear(lb, w.thread, w.threads);

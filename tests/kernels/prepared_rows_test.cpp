@@ -148,9 +148,9 @@ TEST_CASE("int8 rows: what is not finite stays not finite") {
   }
 }
 
-TEST_CASE("bf16 rows: tiles of 16 rows by 32 elements, padded with zeros") {
+TEST_CASE("bf16 rows: tiles of 16 rows by 32 elements, padded with zeros", "[amx]") {
   if (!cpu::supports(cpu::Isa::amx)) {
-    WARN("skipped: this machine has no AMX");
+    WARN("SKIPPED: this machine has no AMX");
     return;
   }
   Random random;

@@ -1,5 +1,7 @@
 #include "backends/cpu/thread_pool.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <iterator>
@@ -54,9 +56,9 @@ TEST_CASE("thread pool: the barrier orders what lies before and after it") {
       const auto self = static_cast<std::size_t>(w.thread);
       for (std::int64_t step = 1; step <= 300; ++step) {
         values[self] = step;
-        w.barrier.wait();
+        if (!w.sync()) return;
         for (const std::int64_t v : values) wrong += v != step;
-        w.barrier.wait();
+        if (!w.sync()) return;
       }
     });
     CHECK(wrong == 0);
@@ -117,26 +119,98 @@ TEST_CASE("thread pool: a nested region runs on its caller alone") {
   CHECK(inner == 3);
 }
 
-TEST_CASE("thread pool: callers on different threads take turns") {
-  ThreadPool pool(3);
-  std::atomic<int> inside{0}, overlaps{0}, ran{0};
+TEST_CASE("thread pool: regions of several callers run at once") {
+  // Every region waits until all callers are inside theirs.
+  for (const int threads : {1, 3, 8}) {
+    ThreadPool pool(threads);
+    constexpr int count = 4;
+    std::atomic<int> inside{0}, wrong{0};
+    std::vector<std::thread> callers;
+    for (int i = 0; i < count; ++i) {
+      callers.emplace_back([&] {
+        pool.run([&](Worker& w) {
+          wrong += w.threads > std::max(threads, 1) || w.thread >= w.threads;
+          if (w.thread != 0) return;
+          ++inside;
+          while (inside < count) std::this_thread::yield();
+        });
+      });
+    }
+    for (auto& caller : callers) caller.join();
+    CHECK(inside == count);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("thread pool: regions of several callers do not disturb each other") {
+  ThreadPool pool(4);
+  std::atomic<int> wrong{0};
+  std::atomic<std::int64_t> done{0};
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&] {
-      for (int round = 0; round < 50; ++round) {
+      std::vector<std::atomic<int>> taken(100);
+      for (int round = 1; round <= 250; ++round) {
+        std::array<int, 4> phase{};
         pool.run([&](Worker& w) {
-          if (w.thread == 0) overlaps += inside.fetch_add(1) != 0;
-          w.barrier.wait();
-          ++ran;
-          w.barrier.wait();
-          if (w.thread == 0) --inside;
+          phase[static_cast<std::size_t>(w.thread)] = round;
+          if (!w.sync()) return;
+          for (int t = 0; t < w.threads; ++t) wrong += phase[static_cast<std::size_t>(t)] != round;
+          w.share(100, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t item = begin; item < end; ++item) {
+              ++taken[static_cast<std::size_t>(item)];
+              ++done;
+            }
+          });
         });
+        for (const auto& times : taken) wrong += times != round;
       }
     });
   }
   for (auto& caller : callers) caller.join();
-  CHECK(overlaps == 0);
-  CHECK(ran == 4 * 50 * 3);
+  CHECK(wrong == 0);
+  CHECK(done == 4 * 250 * 100);
+}
+
+TEST_CASE("thread pool: a worker that is taken out leaves its number to the last one") {
+  for (const int leaving : {1, 2, 3}) {
+    constexpr int threads = 4;
+    tenon::cpu::Barrier barrier(threads, false);
+    std::array<tenon::cpu::TakenShare, threads> shares;
+    std::vector<std::atomic<int>> taken(300);
+    std::array<std::atomic<int>, threads> numbers{};
+    std::atomic<int> gone{-1}, wrong{0};
+    const auto body = [&](int index) {
+      Worker w(index, threads, barrier, shares.data());
+      const auto take_all = [&](std::int64_t first) {
+        w.share(100, 1, [&](std::int64_t begin, std::int64_t end) {
+          for (auto i = begin; i < end; ++i) ++taken[static_cast<std::size_t>(first + i)];
+        });
+      };
+      take_all(0);
+      wrong += !w.sync();
+      take_all(100);
+      if (index == 0) barrier.take_out(leaving);
+      if (!w.sync()) {
+        gone = index;
+        return;
+      }
+      take_all(200);
+      wrong += !w.sync();
+      wrong += w.threads != threads - 1 || w.id != index;
+      ++numbers[static_cast<std::size_t>(w.thread)];
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(body, i);
+    body(0);
+    for (std::thread& other : others) other.join();
+    CHECK(gone == leaving);
+    CHECK(wrong == 0);
+    for (const auto& times : taken) CHECK(times == 1);
+    for (int i = 0; i < threads; ++i) {
+      CHECK(numbers[static_cast<std::size_t>(i)] == (i < threads - 1 ? 1 : 0));
+    }
+  }
 }
 
 TEST_CASE("split: contiguous parts that cover everything") {

@@ -346,3 +346,31 @@ TEST_CASE("decoder: a state that is NaN has no likeliest token") {
     expect_error(Errc::bad_input, [&] { models::generate(model, other, tokens, {}); });
   }
 }
+
+TEST_CASE("LanguageModel: a model or conversation that was moved from says so") {
+  models::LanguageModelOptions options;
+  options.context = 16;
+  options.backend = {.threads = 1, .exact = true};
+  auto model = models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options);
+  auto conversation = model.conversation();
+  auto moved = std::move(conversation);
+  const std::int32_t tokens[] = {3, 1, 4};
+  expect_error(Errc::call_order, [&] { conversation.read(tokens); });
+  expect_error(Errc::call_order, [&] { conversation.read_to_likeliest(tokens); });
+  expect_error(Errc::call_order, [&] { conversation.read_all(tokens, [](auto, auto) {}); });
+  expect_error(Errc::call_order, [&] { conversation.position(); });
+  expect_error(Errc::call_order, [&] { conversation.capacity(); });
+  expect_error(Errc::call_order, [&] { conversation.rewind(0); });
+  CHECK(!moved.read(tokens).empty());
+  const auto kept = std::move(model);
+  expect_error(Errc::call_order, [&] { model.conversation(); });
+  expect_error(Errc::call_order, [&] { model.config(); });
+  expect_error(Errc::call_order, [&] { model.tokenizer(); });
+  expect_error(Errc::call_order, [&] { model.file(); });
+  expect_error(Errc::call_order, [&] { model.context(); });
+  expect_error(Errc::call_order, [&] { model.load_times(); });
+  expect_error(Errc::call_order, [&] { model.chat_format(); });
+  expect_error(Errc::call_order, [&] { model.program(); });
+  expect_error(Errc::call_order, [&] { model.plan(); });
+  CHECK(kept.context() == 16);
+}

@@ -199,7 +199,7 @@ TEST_CASE("hostile vocabularies: lists of different lengths") {
   }
 }
 
-TEST_CASE("hostile vocabularies: tokens twice, none, or more than embeddings") {
+TEST_CASE("hostile vocabularies: tokens twice, none, or other than embeddings") {
   TinyModel twice("llama");
   auto tokens = twice.tokens();
   tokens[20] = tokens[10];
@@ -219,6 +219,25 @@ TEST_CASE("hostile vocabularies: tokens twice, none, or more than embeddings") {
   more.remove("tokenizer.ggml.token_type");
   CHECK(more.refused(Errc::bad_tokenizer).find("273 tokens, but embeddings for 272") !=
         std::string::npos);
+
+  TinyModel fewer("llama");
+  tokens = fewer.tokens();
+  tokens.pop_back();
+  fewer.metadata.set_strings("tokenizer.ggml.tokens", tokens);
+  fewer.remove("tokenizer.ggml.token_type");
+  const auto merges = fewer.metadata.strings("tokenizer.ggml.merges");
+  fewer.metadata.set_strings("tokenizer.ggml.merges", std::vector{merges[0]});  // of these tokens
+  CHECK(fewer.refused(Errc::bad_tokenizer).find("271 tokens, but embeddings for 272") !=
+        std::string::npos);
+}
+
+TEST_CASE("hostile vocabularies: byte-level BPE without merges") {
+  TinyModel absent("llama");
+  absent.remove("tokenizer.ggml.merges");
+  CHECK(absent.refused(Errc::bad_tokenizer).find("tokenizer.ggml.merges") != std::string::npos);
+  TinyModel empty("llama");
+  empty.metadata.set_strings("tokenizer.ggml.merges", {});
+  CHECK(empty.refused(Errc::bad_tokenizer).find("tokenizer.ggml.merges") != std::string::npos);
 }
 
 TEST_CASE("hostile vocabularies: types and merges that mean nothing") {
@@ -265,6 +284,58 @@ TEST_CASE("hostile vocabularies: the file still opens for its tensors") {
   expect_error(Errc::bad_tokenizer, [&] { models::load_tokenizer(file); });
   CHECK(file.tensors().size() == model.tensors.size());
   CHECK(file.at("token_embd.weight").data().shape().dim(0) == 272);
+}
+
+TEST_CASE("hostile files: a model that is cut short while it loads, or while it is used") {
+  const TempFolder folder;
+  const auto path = folder / "model.gguf";
+  const auto whole = read_bytes("tests/models/data/tiny_llama.gguf");
+  models::LanguageModelOptions options;
+  options.context = 64;
+  options.backend.threads = 1;
+
+  folder.write("model.gguf", whole);
+  options.load.progress = [&](const io::LoadProgress&) { std::filesystem::resize_file(path, 0); };
+  // Told of the first weight that is packed: small ones have been copied by then, so that nothing
+  // of the file may be needed any more.
+  try {
+    models::LanguageModel::load(path, options);
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::io_error);
+  }
+
+  // The last load would have ended this process, had it touched a page; so would this.
+  folder.write("model.gguf", whole);
+  options.load.progress = {};
+  options.lazy = true;  // what is packed while it loads needs no file later
+  const auto model = models::LanguageModel::load(path, options);
+  std::filesystem::resize_file(path, 0);
+  auto conversation = model.conversation();
+  const std::vector<std::int32_t> prompt{100, 101, 102};
+  const auto generate = [&] { models::generate(model, conversation, prompt, {.max_tokens = 4}); };
+  expect_error(Errc::io_error, generate);
+  expect_error(Errc::io_error, generate);
+  expect_error(Errc::io_error, [&] { conversation.read(prompt); });
+}
+
+TEST_CASE("hostile folders: packed weights are kept where only this user may write") {
+  using std::filesystem::perms;
+  const TempFolder folder;
+  models::LanguageModelOptions options;
+  options.context = 16;
+  options.backend.threads = 1;
+  options.packed_folder = folder / "made/packed/";
+  const auto load = [&] {
+    models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options);
+  };
+  load();
+  CHECK(std::filesystem::status(options.packed_folder).permissions() == perms::owner_all);
+  std::filesystem::permissions(options.packed_folder, perms::others_write,
+                               std::filesystem::perm_options::add);
+  const std::string words = expect_error(Errc::io_error, load);
+  CHECK(words.find("others may write it") != std::string::npos);
+  std::filesystem::permissions(options.packed_folder, perms::owner_all);
+  load();
 }
 
 TEST_CASE("vocabularies of GGUF files: BERT's pieces carry their mark at the beginning of words") {

@@ -2,6 +2,7 @@
 // 500 positions each; and against llama.cpp's distance from that reference, recorded once.
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
+#include "support/real_model.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/models/encoder.hpp>
@@ -10,9 +11,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -26,16 +24,6 @@ using namespace tenon::testing;
 namespace {
 
 const std::string data = "tests/models/data/";
-
-std::string model_path(const std::string& name) {
-  const char* folder = std::getenv("TENON_TEST_MODELS");
-  if (folder == nullptr || !std::filesystem::exists(std::filesystem::path(folder) / name)) {
-    std::puts(("SKIPPED: no " + name + " in TENON_TEST_MODELS").c_str());
-    std::fflush(stdout);
-    std::_Exit(77);
-  }
-  return (std::filesystem::path(folder) / name).string();
-}
 
 nlohmann::json read_json(const std::string& path) {
   return nlohmann::json::parse(std::ifstream(path));
@@ -56,7 +44,7 @@ Comparison compare(const std::string& model, const std::string& file, const std:
   models::LanguageModelOptions options;
   options.context = static_cast<std::int64_t>(tokens.size());
   options.backend = {.threads = 2, .exact = exact};
-  const auto loaded = models::LanguageModel::load(model_path(file), options);
+  const auto loaded = models::LanguageModel::load(real_model(file).string(), options);
   auto conversation = loaded.conversation();
   Comparison result;
   const auto vocabulary = static_cast<std::size_t>(loaded.config().vocabulary);
@@ -102,64 +90,75 @@ void check(const std::string& model, const std::string& file) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast near it") {
-  check("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf");
-}
-
-TEST_CASE("Gemma 3 270M: exact within 1e-3 of the reference, fast near it") {
-  check("gemma3", "gemma-3-270m-q4_k_m.gguf");
-}
-
-TEST_CASE("the published models' tokenizers give the same ids with tables that were kept") {
+void check_kept_tables(const std::string& model) {
   const TempFolder folder;
   std::ifstream in("tests/text/data/strings.txt");
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   REQUIRE(lines.size() >= 200);
-  for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
-    INFO(name);
-    const io::File file = io::open(model_path(name));
-    const auto anew = models::load_tokenizer(file);
-    const auto load = [&] {
-      PreparedCache prepared(io::prepared_file(folder.path(), file));
-      auto tokenizer = models::load_tokenizer(file, prepared);
-      prepared.save();
-      return tokenizer;
-    };
-    CHECK_FALSE(load().uses_kept_tables());
-    const auto kept = load();
-    REQUIRE(kept.uses_kept_tables());
-    for (const std::string& line : lines) CHECK(kept.encode(line) == anew.encode(line));
-    std::int64_t differing = 0;
-    for (std::size_t i = 0; i < anew.vocab_size(); ++i) {
-      const auto token = anew.token(static_cast<std::int32_t>(i));
-      if (kept.find(token) != anew.find(token) || kept.encode(token) != anew.encode(token)) {
-        ++differing;
-      }
+  const io::File file = io::open(real_model(model));
+  const auto anew = models::load_tokenizer(file);
+  const auto load = [&] {
+    PreparedCache prepared(io::prepared_file(folder.path(), file));
+    auto tokenizer = models::load_tokenizer(file, prepared);
+    prepared.save();
+    return tokenizer;
+  };
+  CHECK_FALSE(load().uses_kept_tables());
+  const auto kept = load();
+  REQUIRE(kept.uses_kept_tables());
+  for (const std::string& line : lines) CHECK(kept.encode(line) == anew.encode(line));
+  std::int64_t differing = 0;
+  for (std::size_t i = 0; i < anew.vocab_size(); ++i) {
+    const auto token = anew.token(static_cast<std::int32_t>(i));
+    if (kept.find(token) != anew.find(token) || kept.encode(token) != anew.encode(token)) {
+      ++differing;
     }
-    CHECK(differing == 0);
+  }
+  CHECK(differing == 0);
+}
+
+void check_greedy(const std::string& file) {
+  const auto model = models::LanguageModel::load(real_model(file).string());
+  const auto prompt = model.tokenizer().encode("The history of the city begins");
+  auto by_token = model.conversation(), by_logits = model.conversation();
+  models::GenerateOptions options;
+  options.max_tokens = 48;
+  const auto generated = models::generate(model, by_token, prompt, options);
+  REQUIRE_FALSE(generated.tokens.empty());
+  nn::Sampler sampler({});
+  std::span<const float> logits = by_logits.read(prompt);
+  for (const std::int32_t token : generated.tokens) {
+    REQUIRE(token == sampler.sample(logits.first(model.tokenizer().vocab_size()), {}));
+    logits = by_logits.read({&token, 1});
   }
 }
 
-TEST_CASE("greedy generation: the tokens that the sampler draws from the logits") {
-  for (const char* file : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-q4_k_m.gguf"}) {
-    INFO(file);
-    const auto model = models::LanguageModel::load(model_path(file));
-    const auto prompt = model.tokenizer().encode("The history of the city begins");
-    auto by_token = model.conversation(), by_logits = model.conversation();
-    models::GenerateOptions options;
-    options.max_tokens = 48;
-    const auto generated = models::generate(model, by_token, prompt, options);
-    REQUIRE_FALSE(generated.tokens.empty());
-    nn::Sampler sampler({});
-    std::span<const float> logits = by_logits.read(prompt);
-    for (const std::int32_t token : generated.tokens) {
-      REQUIRE(token == sampler.sample(logits.first(model.tokenizer().vocab_size()), {}));
-      logits = by_logits.read({&token, 1});
-    }
-  }
+}  // namespace
+
+TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast near it", "[smollm2]") {
+  check("smollm2", smollm2);
+}
+
+TEST_CASE("Gemma 3 270M: exact within 1e-3 of the reference, fast near it", "[gemma3]") {
+  check("gemma3", gemma3);
+}
+
+TEST_CASE("SmolLM2 135M: the tokenizer gives the same ids with tables that were kept",
+          "[smollm2]") {
+  check_kept_tables(smollm2);
+}
+
+TEST_CASE("Gemma 3 270M: the tokenizer gives the same ids with tables that were kept", "[gemma3]") {
+  check_kept_tables(gemma3);
+}
+
+TEST_CASE("SmolLM2 135M: greedy generation draws the sampler's tokens", "[smollm2]") {
+  check_greedy(smollm2);
+}
+
+TEST_CASE("Gemma 3 270M: greedy generation draws the sampler's tokens", "[gemma3]") {
+  check_greedy(gemma3);
 }
 
 namespace {
@@ -171,7 +170,7 @@ double worst_cosine(const models::EncoderOptions& options) {
   for (std::string line; std::getline(in, line);) sentences.push_back(line);
   REQUIRE(sentences.size() == 200);
   const HostBuffer reference = io::read_npy(data + "minilm_embeddings.npy");
-  const auto encoder = models::SentenceEncoder::load(model_path("all-MiniLM-L6-v2"), options);
+  const auto encoder = models::SentenceEncoder::load(real_model(minilm).string(), options);
   const HostBuffer got = encoder.embed(sentences);
   double worst = 1;
   for (std::int64_t i = 0; i < 200; ++i) {
@@ -190,12 +189,14 @@ double worst_cosine(const models::EncoderOptions& options) {
 
 }  // namespace
 
-TEST_CASE("all-MiniLM-L6-v2: cosine with the reference is at least 0.99999 on 200 sentences") {
+TEST_CASE("all-MiniLM-L6-v2: cosine with the reference is at least 0.99999 on 200 sentences",
+          "[minilm]") {
   CHECK(worst_cosine({.backend = {.threads = 2, .exact = true}}) >= 0.99999);
   CHECK(worst_cosine({.backend = {.threads = 2}}) >= 0.99999);
 }
 
-TEST_CASE("all-MiniLM-L6-v2: with weights narrowed to q8_0 the cosine is at least 0.9985") {
+TEST_CASE("all-MiniLM-L6-v2: with weights narrowed to q8_0 the cosine is at least 0.9985",
+          "[minilm]") {
   // Weights alone: 0.99944; with rows in bf16, on AMX, 0.99941; in int8 0.99896.
   CHECK(worst_cosine({.backend = {.threads = 2, .exact = true}, .weights = DType::q8_0}) >= 0.9993);
   CHECK(worst_cosine({.backend = {.threads = 2}, .weights = DType::q8_0}) >= 0.9985);

@@ -63,7 +63,15 @@ class Recorder final : public Device, public isa::DeviceControl {
   std::string protocol() const override { return "recorder"; }
   std::map<std::string, std::string> version() const override { return {{"recorder", "1"}}; }
   std::map<std::string, std::string> params() const override { return {}; }
-  void reset(int) override {}
+  void reset(int level) override {
+    check_reset_level(level);
+    for (const std::uint64_t reg :
+         {isa::reg::cmdq_base_lo, isa::reg::cmdq_base_hi, isa::reg::cmdq_size, isa::reg::cmdq_head,
+          isa::reg::cmdq_tail, isa::reg::control}) {
+      values[reg] = 0;
+    }
+    if (level > 0) values[isa::reg::fence] = 0;
+  }
 
   std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds) override {
     const std::uint32_t pending = values[isa::reg::irq_status] & mask;
@@ -223,6 +231,19 @@ TEST_CASE("npu wall: what the driver submits to a device that is no simulator is
       CHECK(device->xchg->all_chunks().empty());
     }
   }
+}
+
+TEST_CASE("npu wall: a fence that has nearly risen to its end begins again") {
+  register_reference_backend();
+  const Network network = sample_network();
+  auto device = std::make_shared<Recorder>();
+  device->values[isa::reg::fence] = 0xFFFF'FFFE;
+  const auto npu = backend(device, options_for(network));
+  for (int round = 0; round < 3; ++round) run(network, npu, network.sample(1));
+  CHECK(npu->counters().runs == 3);
+  CHECK(npu->counters().timeouts == 0);
+  CHECK(device->values[isa::reg::fence] > 0);
+  CHECK(device->values[isa::reg::fence] < 100);
 }
 
 TEST_CASE("npu wall: what is no NPU, or another one, is refused") {

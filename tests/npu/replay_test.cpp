@@ -131,6 +131,19 @@ TEST_CASE("npu replay: a replay that differs everywhere gives up") {
   CHECK(first_difference(report) == "id is 55504E54, was 00000001");
 }
 
+TEST_CASE("npu replay: a device that takes longer to reset is waited for") {
+  const std::string trace =
+      "W 018 00000002 @0\n"
+      "W 048 00000010 @0\n"
+      "R 048 00000010 @0\n";
+  for (const char* time : {"0s", "50ms"}) {
+    INFO(time);
+    const ReplayReport report = replayed(trace, std::string(device) + "&reset=" + time);
+    CHECK(report.matches());
+    CHECK(report.waits == 1);
+  }
+}
+
 TEST_CASE("npu replay: lines that are none are named") {
   const auto refused = [](const std::string& trace) {
     return expect_error(Errc::syntax, [&] { replayed(trace, device); });

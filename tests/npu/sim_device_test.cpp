@@ -404,6 +404,61 @@ TEST_CASE("sim device: a soft reset ends a program that cannot go on, and OCM is
   CHECK(rig.reg(reg::seg0_size_lo) == 0);
 }
 
+TEST_CASE("sim device: each level of a reset does what the one before does, and one thing more") {
+  Rig rig;
+  const auto bytes = random_bytes(3, 64);
+  const std::vector<std::byte> zeros(64);
+  const auto work = [&] {
+    rig.fill(Segment::ftmp, bytes);
+    CHECK(rig.run(loads(1)).finished());
+    CHECK(rig.reg(reg::fence) > 0);
+    CHECK(rig.counter(perf::instructions) > 0);
+  };
+  const auto memory = [&] {
+    auto held = rig.contents(Segment::ftmp);
+    held.resize(64);
+    return held;
+  };
+  work();
+  rig.device->reset(0);
+  CHECK(rig.reg(reg::control) == 0);
+  CHECK(rig.reg(reg::fence) > 0);
+  CHECK(rig.counter(perf::instructions) > 0);
+  CHECK(memory() == bytes);
+  rig.recover();
+  work();
+  rig.device->reset(1);
+  CHECK(rig.reg(reg::fence) == 0);
+  CHECK(rig.counter(perf::instructions) == 0);
+  CHECK(memory() == bytes);
+  rig.recover();
+  work();
+  rig.device->reset(2);
+  CHECK(rig.reg(reg::fence) == 0);
+  CHECK(memory() == zeros);
+  for (const int level : {-1, 3, 99}) {
+    INFO("level " << level);
+    expect_error(Errc::bad_argument, [&] { rig.device->reset(level); });
+  }
+}
+
+TEST_CASE("sim device: a reset takes the time it is told to, and says when it is complete") {
+  Rig rig("reset=300ms");
+  rig.set(reg::cmdq_size, 8);
+  const auto begin = std::chrono::steady_clock::now();
+  rig.set(reg::control, bits::reset.mask());
+  CHECK(rig.reg(reg::status) == bits::resetting.mask());
+  CHECK(rig.reg(reg::id) == device_id);
+  rig.set(reg::cmdq_size, 16);  // lost
+  while (bits::resetting.get(rig.reg(reg::status)) != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(300));
+  CHECK(rig.reg(reg::cmdq_size) == 0);
+  rig.device->reset();  // waits
+  CHECK(bits::idle.get(rig.reg(reg::status)) == 1);
+}
+
 TEST_CASE("sim device: host DMA, also to and from OCM") {
   Rig rig;
   const auto bytes = random_bytes(9, 256);

@@ -24,9 +24,10 @@ TEST_CASE("ops: the committed numpy cases") {
   for (const auto& file : files) check_cases(file);
 }
 
-TEST_CASE("ops: fresh random numpy cases") {
+TEST_CASE("ops: fresh random numpy cases", "[oracle]") {
   const auto files = generated_op_cases();
-  if (files.empty()) WARN("skipped: TENON_ORACLE_PYTHON is not set");
+  if (files.empty())
+    WARN("SKIPPED: TENON_ORACLE_PYTHON names no Python with numpy and safetensors");
   for (const auto& file : files) {
     check_cases(file);
     std::filesystem::remove(file);

@@ -1,7 +1,10 @@
 # One step of the package test, as `cmake -D STEP=... -P run.cmake`. The prefix is installed as work/first and
-# then moved to work/moved, so anything that remembers the first place fails.
+# then moved to work/moved, so anything that remembers the first place fails. Two projects use it: consumer,
+# which names components, and examples/first, the README's program, which links tenon::tenon.
 set(prefix ${WORK}/moved)
 set(consumer ${SOURCE}/tests/package/consumer)
+set(first ${SOURCE}/examples/first)
+set(digits ${SOURCE}/examples/data)
 
 function(run)
   list(JOIN ARGV " " line)
@@ -12,14 +15,40 @@ function(run)
   endif()
 endfunction()
 
-# Configures the consumer in work/STEP, builds it and runs it.
-function(build_consumer)
-  file(REMOVE_RECURSE ${WORK}/${STEP})
-  run(${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/${STEP} -G ${GENERATOR}
+# Configures a project in work/STEP/<its name> and builds it.
+function(build_project name folder)
+  file(REMOVE_RECURSE ${WORK}/${STEP}/${name})
+  run(${CMAKE_COMMAND} -S ${folder} -B ${WORK}/${STEP}/${name} -G ${GENERATOR}
       -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER}
-      -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGV})
-  run(${CMAKE_COMMAND} --build ${WORK}/${STEP} --target consumer)
-  run(${WORK}/${STEP}/consumer)
+      -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/${STEP}/${name} --target ${name})
+endfunction()
+
+# The README's program, from a folder that is not the project's: right with its data, and without it an
+# error that names the file, with the exit status of its class.
+function(run_first program)
+  message("+ ${program} ${digits}")
+  execute_process(COMMAND ${program} ${digits} WORKING_DIRECTORY ${WORK}
+                  RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE errors)
+  if(NOT status EQUAL 0 OR NOT text MATCHES "^354 of 360 handwritten")
+    message(FATAL_ERROR "${program} (${status}): ${text}${errors}")
+  endif()
+  execute_process(COMMAND ${program} WORKING_DIRECTORY ${WORK}
+                  RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE errors)
+  if(NOT status EQUAL 3 OR NOT text STREQUAL "" OR
+     NOT errors MATCHES "^NotFound: examples/data/digits_mlp.safetensors[^\n]*\n$")
+    message(FATAL_ERROR "${program} without its data (${status}): ${text}${errors}")
+  endif()
+endfunction()
+
+# The compiler's arguments for the named modules of the moved prefix.
+function(pkg_config_flags out)
+  find_program(pkg_config pkg-config REQUIRED)
+  set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
+  execute_process(COMMAND ${pkg_config} --cflags --libs ${ARGN}
+    OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  set(${out} ${flags} PARENT_SCOPE)
 endfunction()
 
 # No installed text names the machine it was built on.
@@ -46,7 +75,10 @@ if(STEP STREQUAL "install")
   file(RENAME ${WORK}/first ${prefix})
   expect_relocatable()
 elseif(STEP STREQUAL "find_package")
-  build_consumer(-D CMAKE_PREFIX_PATH=${prefix})
+  build_project(consumer ${consumer} -D CMAKE_PREFIX_PATH=${prefix})
+  run(${WORK}/${STEP}/consumer/consumer)
+  build_project(first ${first} -D CMAKE_PREFIX_PATH=${prefix})
+  run_first(${WORK}/${STEP}/first/first)
 elseif(STEP STREQUAL "missing_component")
   execute_process(
     COMMAND ${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/${STEP} -G ${GENERATOR}
@@ -58,17 +90,16 @@ elseif(STEP STREQUAL "missing_component")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
   # With the flags of the surrounding build, ccache has every object already.
-  build_consumer(-D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR})
+  build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR})
+  run_first(${WORK}/${STEP}/first/first)
 elseif(STEP STREQUAL "pkg_config")
-  find_program(pkg_config pkg-config REQUIRED)
-  set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
-  execute_process(COMMAND ${pkg_config} --cflags --libs tenon-core tenon-cpu
-    OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${pkg_config} --exists --print-errors tenon COMMAND_ERROR_IS_FATAL ANY)
-  separate_arguments(flags UNIX_COMMAND "${flags}")
   file(MAKE_DIRECTORY ${WORK}/${STEP})
+  pkg_config_flags(flags tenon-core tenon-cpu)
   run(${COMPILER} -std=c++20 ${consumer}/main.cpp -o ${WORK}/${STEP}/consumer ${flags})
   run(${WORK}/${STEP}/consumer)
+  pkg_config_flags(flags tenon)
+  run(${COMPILER} -std=c++20 ${first}/main.cpp -o ${WORK}/${STEP}/first ${flags})
+  run_first(${WORK}/${STEP}/first)
 else()
   message(FATAL_ERROR "no step ${STEP}")
 endif()

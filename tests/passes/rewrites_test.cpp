@@ -335,7 +335,36 @@ def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):
     y = permute(attended, order=[0, 2, 1, 3])
     return y
 )");
-  // A mask; one head of keys for all queries.
+  // Heads come second in all operands, and `dot` brings them to the front: permutations that a
+  // later rewrite takes away again.
+  expect("attention", R"(
+def forward(q: f32[B, S, 2, 8], k: f32[B, T, 2, 8], v: f32[B, 2, T, 6]):
+    first = permute(q, order=[0, 2, 1, 3])
+    t = permute(k, order=[0, 2, 3, 1])
+    s = matmul(first, t)
+    p = softmax(s, axis=3)
+    y = matmul(p, v)
+    return y
+)",
+         R"(
+def forward(q: f32[B, S, 2, 8], k: f32[B, T, 2, 8], v: f32[B, 2, T, 6]):
+    first = permute(q, order=[0, 2, 1, 3])
+    heads = permute(first, order=[0, 2, 1, 3])
+    heads0 = permute(k, order=[0, 1, 2, 3])
+    heads1 = permute(v, order=[0, 2, 1, 3])
+    attended = attention(heads, heads0, heads1, scale=1.0)
+    y = permute(attended, order=[0, 2, 1, 3])
+    return y
+)");
+  // A mask; one head of keys for all queries; keys whose columns lie apart.
+  expect_unchanged("attention", R"(
+def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 8, 3], v: f32[1, 2, 3, 8]):
+    t = permute(k, order=[0, 1, 2, 3])
+    s = matmul(q, t)
+    p = softmax(s, axis=3)
+    y = matmul(p, v)
+    return y
+)");
   expect_unchanged("attention", R"(
 def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 3, 8], v: f32[1, 2, 3, 8], k1: f32[1, 1, 3, 8], m: f32[3, 3]):
     t = permute(k, order=[0, 1, 3, 2])

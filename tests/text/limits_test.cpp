@@ -1,3 +1,4 @@
+#include "support/memory_watch.hpp"
 #include "text/cases.hpp"
 #include "text/small_vocabulary.hpp"
 
@@ -54,6 +55,27 @@ TEST_CASE("131,072 equal letters are one word and still quick") {
   const std::string text(131'072, 'a');
   CHECK(growth(tokenizer, "a", text.size() / 8) < 32);
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+}
+
+TEST_CASE("encoding takes at most 100 times the memory of the text, also where all is one word") {
+  const std::string name =
+      GENERATE("bpe_gpt-2", "bpe_llama-bpe", "bpe_default", "bpe_deepseek-llm", "spm", "spm_prefix",
+               "wordpiece_uncased", "json_bpe", "json_metaspace_first");
+  const auto tokenizer = testing::read_text_cases("tests/text/data", name).tokenizer;
+  std::string letters = repeated("a", 1'000'000);
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    letters[i] = static_cast<char>('a' + (i * 2654435761u >> 12) % 26);
+  }
+  for (const std::string& text :
+       {letters, repeated("a", letters.size()), repeated("th", letters.size()),
+        repeated(" ", letters.size()), repeated("字", letters.size()),
+        repeated("\xff", letters.size()), repeated("a ", letters.size())}) {
+    const testing::MemoryWatch watch;
+    const auto ids = tokenizer.encode(text);
+    const std::ptrdiff_t peak = watch.peak_bytes();
+    INFO(name << " on '" << text.substr(0, 3) << "...'");
+    CHECK(peak <= 100 * static_cast<std::ptrdiff_t>(text.size()));
+  }
 }
 
 TEST_CASE("a vocabulary of 262,144 tokens is ready soon") {

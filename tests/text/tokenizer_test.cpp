@@ -1,7 +1,10 @@
 #include "support/expect_error.hpp"
 #include "text/small_vocabulary.hpp"
 
+#include <tenon/text/stream_decoder.hpp>
 #include <tenon/text/tokenizer.hpp>
+
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -160,4 +163,28 @@ TEST_CASE("ids outside the vocabulary are errors") {
   testing::expect_error(Errc::out_of_range, [&] { t.decode(Ids{-1}); });
   testing::expect_error(Errc::out_of_range, [&] { t.piece(15); });
   testing::expect_error(Errc::out_of_range, [&] { t.token(15); });
+}
+
+TEST_CASE("a tokenizer that was moved from says so") {
+  Tokenizer t(testing::small_bpe());
+  const Tokenizer other = std::move(t);
+  CHECK(other.vocab_size() == 15);
+  const auto refused = [](auto&& call) { testing::expect_error(Errc::call_order, call); };
+  refused([&] { t.encode("a"); });
+  refused([&] { t.decode(Ids{0}); });
+  refused([&] { t.piece(0); });
+  refused([&] { t.token(0); });
+  refused([&] { t.type(0); });
+  refused([&] { t.find("a"); });
+  refused([&] { t.tables(); });
+  refused([&] { t.uses_kept_tables(); });
+  refused([&] { t.vocab_size(); });
+  refused([&] { t.model(); });
+  refused([&] { t.bos(); });
+  refused([&] { t.adds_bos(); });
+  refused([&] { t.is_eog(0); });
+  StreamDecoder decoder(other);
+  StreamDecoder moved = std::move(decoder);
+  refused([&] { decoder.push(0); });
+  CHECK_NOTHROW(moved.push(0));
 }

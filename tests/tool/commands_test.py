@@ -5,15 +5,27 @@ import math
 import os
 import pathlib
 import re
+import shutil
+import signal
 import statistics
 import subprocess
 import tempfile
+import time
 import xml.etree.ElementTree
 
 import model_files
-from harness import LLAMA, LLAMA_VOCABULARY, DATA, SOURCE, ToolTest, read_npy
+from harness import DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, SOURCE, ToolTest, read_npy
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "bench", "graph", "devices")
+
+
+# What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
+ENDLESS = ("--prompt", "abc", "-n", 1000000, "--ctx", 2000000, "--logit-bias", "0=-inf", "--logit-bias", "2=-inf")
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def log_softmax(row):
@@ -44,7 +56,7 @@ class Help(ToolTest):
         self.assertRegex(self.tenon("--version").stdout.decode(), r"^tenon \d+\.\d+\.\d+\n$")
 
 
-class Info(ToolTest):
+class Info(Folder):
     def test_lists_tensors_and_metadata(self):
         info = self.json("info", LLAMA)
         self.assertEqual(info["format"], "gguf")
@@ -61,6 +73,34 @@ class Info(ToolTest):
         text = self.tenon("info", LLAMA).stdout.decode()
         self.assertRegex(text, r"^tiny_llama\.gguf: gguf, 22 tensors, ")
         self.assertIn("  llama.attention.layer_norm_rms_epsilon = 1e-06\n", text)
+
+    def test_text_of_a_stranger_is_no_command_to_a_terminal(self):
+        file = self.folder / "model.gguf"
+        key, text = "key\x1b[2J\x9b1m\u202e", "value\x07\x7f\x9b2J\u2066"
+        model_files.add_text(LLAMA, file, key, text)
+        for arguments in ((), ("--json",)):
+            shown = self.tenon("info", file, *arguments).stdout.decode()
+            self.assertIn("value", shown)
+            for hidden in "\x1b\x07\x7f\x9b\u202e\u2066":
+                self.assertNotIn(hidden, shown)
+        self.assertEqual(self.json("info", file)["metadata"][key], text)
+        self.assertIn("key\\x1b[2J\\u{9b}1m\\u{202e} = ", self.tenon("info", file).stdout.decode())
+
+    def test_many_keys_and_tensors_cost_little(self):
+        count = 100_000
+        header = {"__metadata__": {f"key {i}": str(i) for i in range(count)}}
+        for i in range(count):
+            header[f"layer.{i}.weight"] = {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]}
+        text = json.dumps(header).encode()
+        file = self.folder / "many.safetensors"
+        file.write_bytes(len(text).to_bytes(8, "little") + text + bytes(count))
+        least = self.peak_bytes("info", LLAMA)
+        for arguments in ((), ("--json",)):
+            peak = self.peak_bytes("info", file, *arguments)
+            self.assertLess(peak - least, 10 * file.stat().st_size)
+        info = self.json("info", file)
+        self.assertEqual(len(info["metadata"]), count)
+        self.assertEqual(info["tensors"][-1]["name"], f"layer.{count - 1}.weight")
 
 
 class Devices(ToolTest):
@@ -81,6 +121,14 @@ class Devices(ToolTest):
 
 
 class Tokenize(Folder):
+    def test_a_long_word_takes_at_most_100_times_its_memory(self):
+        file = self.folder / "text.txt"
+        file.write_bytes(bytes(97 + i * i % 26 for i in range(2_000_000)))
+        least = self.peak_bytes("tokenize", LLAMA, "a")
+        for arguments in ((), ("--json",)):
+            peak = self.peak_bytes("tokenize", LLAMA, "--file", file, *arguments)
+            self.assertLess(peak - least, 100 * file.stat().st_size)
+
     def ids(self, *arguments, stdin=b""):
         result = self.json("tokenize", LLAMA, *arguments, stdin=stdin)
         self.assertEqual(result["count"], len(result["ids"]))
@@ -112,15 +160,21 @@ class Tokenize(Folder):
 
 class Generate(Folder):
     def made(self, *arguments, stdin=b""):
-        return self.json("generate", LLAMA, *arguments, stdin=stdin)
+        """Greedy, unless the arguments say otherwise."""
+        greedy = () if "--temp" in arguments else ("--temp", 0, "--repeat-penalty", 1)
+        return self.json("generate", LLAMA, *arguments, *greedy, stdin=stdin)
 
     def test_greedy_text(self):
         made = self.made("--prompt", "abc", "-n", 8)
         self.assertEqual(made["prompt_tokens"], 3)
         self.assertEqual(len(made["tokens"]), 8)
-        self.assertEqual(made["end"], "length")
-        for key in ("load_s", "prefill_tok_s", "decode_tok_s"):
-            self.assertGreater(made[key], 0)
+        self.assertEqual(made["stopped"], "length")
+        for key in ("load_s", "map_s", "plan_s", "pack_s", "first_token_s", "prompt_plan_s", "prefill_s",
+                    "decode_s", "prefill_tok_s", "decode_tok_s"):
+            self.assertGreater(made[key], 0, key)
+        parts = sum(made[key] for key in ("map_s", "plan_s", "pack_s", "tokenizer_s"))
+        self.assertAlmostEqual(parts, made["load_s"], places=6)
+        self.assertAlmostEqual(made["prefill_tok_s"] * made["prefill_s"], 3, places=3)
         again = self.made("--prompt", "abc", "-n", 8, "-t", 1)
         self.assertEqual((again["tokens"], again["text"]), (made["tokens"], made["text"]))
         printed = self.tenon("generate", LLAMA, "--prompt", "abc", "-n", 8)
@@ -153,7 +207,7 @@ class Generate(Folder):
 
     def test_context_that_fills_up(self):
         made = self.made("--prompt", "abc", "-n", 50, "--ctx", 4)
-        self.assertEqual(made["end"], "context full")
+        self.assertEqual(made["stopped"], "context full")
         self.assertEqual(len(made["tokens"]), 2)  # one read at position 3, one never read
 
     def test_draws_repeat_with_their_seed(self):
@@ -163,17 +217,76 @@ class Generate(Folder):
         self.assertEqual(draw(7), draw(7))
         self.assertNotEqual(draw(7), draw(8))
         greedy = self.made("--prompt", "abc", "-n", 12)["tokens"]
-        self.assertEqual(self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--top-k", 1)["tokens"], greedy)
+        best = self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--top-k", 1, "--repeat-penalty", 1)
+        self.assertEqual(best["tokens"], greedy)
+
+    def test_options_are_echoed(self):
+        options = self.json("generate", LLAMA, "--prompt", "a", "-n", 2, "--seed", 7)["options"]
+        ours = {"defaults_of": "tenon", "temperature": 0.7, "top_p": 0.95, "repetition_penalty": 1.1}
+        self.assertEqual({**options, **ours, "seed": 7, "max_tokens": 2}, options)
+        options = self.made("--prompt", "a", "-n", 2, "--temp", 0.5, "--logit-bias", "3=-inf",
+                            "--logit-bias", "4=1.5", "--stop", "x", "--ctx", 32)["options"]
+        chosen = {"temperature": 0.5, "logit_bias": {"3": "-inf", "4": 1.5}, "stop": ["x"], "context": 32}
+        self.assertEqual({**options, **chosen}, options)
+        self.assertIn(b"seed 0", self.tenon("generate", LLAMA, "--prompt", "a", "-n", 2).stderr)
+
+    def test_draws_are_as_the_model_advises(self):
+        model = self.folder / "model.gguf"
+        shutil.copy(LLAMA, model)
+        (self.folder / "generation_config.json").write_text('{"temperature": 0.25, "top_k": 5}')
+        options = self.json("generate", model, "--prompt", "a", "-n", 1, "--top-k", 9)["options"]
+        want = {"defaults_of": "generation_config.json", "temperature": 0.25, "top_k": 9, "top_p": 1}
+        self.assertEqual({**options, **want}, options)
+
+    def test_stop_texts(self):
+        whole = self.made("--prompt", "abc", "-n", 24)["text"]
+        stop = whole[len(whole) // 2 :][:2]
+        made = self.made("--prompt", "abc", "-n", 24, "--stop", "never this", "--stop", stop)
+        self.assertEqual((made["stopped"], made["text"]), ("stop text", whole[: whole.index(stop)]))
+
+    def test_log_probabilities(self):
+        made = self.made("--prompt", "abc", "-n", 3, "--logprobs", 2)
+        self.assertEqual([entry["id"] for entry in made["logprobs"]], made["tokens"])
+        for entry in made["logprobs"]:
+            self.assertEqual(len(entry["top"]), 2)
+            self.assertEqual(entry["top"][0]["id"], entry["id"])
+            self.assertGreaterEqual(entry["logprob"], entry["top"][1]["logprob"])
+            self.assertLess(entry["logprob"], 0)
+        self.assertNotIn("logprobs", self.made("--prompt", "abc", "-n", 1))
+
+    def test_a_bias_excludes_a_token(self):
+        first = self.made("--prompt", "abc", "-n", 4)["tokens"][0]
+        without = self.made("--prompt", "abc", "-n", 4, "--logit-bias", f"{first}=-inf")["tokens"]
+        self.assertNotIn(first, without)
 
     def test_prompt_that_is_no_utf8(self):
         self.assertEqual(self.made("--prompt", b"a\xffb", "-n", 2)["prompt_tokens"], 3)
+
+    def test_interrupted_it_prints_what_there_is(self):
+        arguments = [self.program, "generate", LLAMA, *map(str, ENDLESS), "--json"]
+        running = subprocess.Popen(arguments, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while cpu_seconds(running.pid) < 0.5:  # long after loading
+            self.assertIsNone(running.poll())
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
+        made = json.loads(out)
+        self.assertEqual((running.returncode, made["stopped"]), (ENDED_EARLY, "cancelled"))
+        self.assertGreater(len(made["tokens"]), 0)
+
+    def test_a_deadline(self):
+        made = self.json("generate", LLAMA, *ENDLESS, "--timeout", 0.5, status=ENDED_EARLY)
+        self.assertEqual(made["stopped"], "deadline")
 
     def test_a_terminal_sees_progress(self):
         ours, theirs = os.openpty()
         try:
             subprocess.run([self.program, "generate", LLAMA, "--prompt", "a", "-n", "1"], cwd=SOURCE,
                            stdout=subprocess.PIPE, stderr=theirs, timeout=300, check=True)
-            self.assertIn(b"\rloading 100%", os.read(ours, 65536))
+            seen = os.read(ours, 65536)
+            self.assertIn(b"\rloading 100%", seen)
+            # Packing is a part of it, weight by weight.
+            self.assertGreater(len(set(re.findall(rb"loading +(\d+)%", seen))), 5)
         finally:
             os.close(theirs)
             os.close(ours)
@@ -189,7 +302,7 @@ class Chat(Folder):
         chat = self.json("chat", self.model, "-n", 6, stdin=b"hand\n\nthe end")
         self.assertEqual([turn["user"] for turn in chat["turns"]], ["hand", "the end"])
         for turn in chat["turns"]:
-            self.assertLessEqual(turn["tokens"], 6)
+            self.assertLessEqual(len(turn["tokens"]), 6)
         first = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 6)
         self.assertEqual(chat["turns"][0]["assistant"], first["text"])
         self.assertEqual(chat["turns"][0]["prompt_tokens"], first["prompt_tokens"])
@@ -274,8 +387,9 @@ class Bench(ToolTest):
         self.assertEqual(
             set(bench),
             {"prefill_tokens", "decode_tokens", "depth", "prefill_tok_s", "decode_tok_s", "load_s",
-             "first_token_s", "peak_bytes", "runs"},
+             "load", "first_token_s", "peak_bytes", "runs"},
         )
+        self.assertGreater(bench["load"]["pack_s"], 0)
         for key in ("prefill_tok_s", "decode_tok_s"):
             self.assertEqual(len(bench["runs"][key]), 3)
             self.assertGreater(min(bench["runs"][key]), 0)
@@ -333,6 +447,18 @@ class Graph(Folder):
         line = self.tenon("graph", LLAMA, "--save", path, "--raw", self.folder / "w.bin").stdout
         self.assertIn(b"w.bin", line)
         self.assertEqual(os.path.getsize(self.folder / "w.bin"), saved["raw_bytes"])
+
+    def test_opens_what_it_saved(self):
+        path, again = self.folder / "net.json", self.folder / "again.json"
+        self.json("graph", LLAMA, "--save", path)
+        want, got = self.json("graph", LLAMA), self.json("graph", path)
+        self.assertEqual(got["graph"], want["graph"])
+        self.assertEqual(got["planned_bytes"], want["planned_bytes"])
+        saved = self.json("graph", path, "--save", again)
+        self.assertEqual(os.path.getsize(saved["raw"]), os.path.getsize(self.folder / "net.raw"))
+        self.assertEqual(self.json("graph", again)["graph"], want["graph"])
+        picture = self.tenon("graph", self.folder / "net.json", "--svg").stdout
+        xml.etree.ElementTree.fromstring(picture)
 
     def test_dot_has_its_nodes(self):
         text = self.tenon("graph", LLAMA, "--dot").stdout.decode()

@@ -17,7 +17,10 @@ class WrongCall(Folder):
 
     def test_commands(self):
         self.wrong(says="a command is required")
-        self.wrong("genrate", LLAMA, says="there is no command 'genrate'")
+        self.wrong("genrate", LLAMA, says="there is no command 'genrate'; did you mean 'generate'?")
+        self.wrong("zzz", LLAMA, says="there is no command 'zzz' (see")
+        self.wrong("generate", LLAMA, "--prmpt", "a", says="did you mean '--prompt'?")
+        self.wrong("info", LLAMA, "--jsn=1", says="did you mean '--json'?")
         self.wrong("generate", says="MODEL is required (see `tenon generate --help`)")
         self.wrong("info", LLAMA, "more", says="more")
         self.wrong("info", LLAMA, "--prompt", "a", says="--prompt")
@@ -36,6 +39,8 @@ class WrongCall(Folder):
             ("-t", "x"), ("-t", "-1"), ("-t", "100000"), ("-t", "1.5"), ("-n", "-1"), ("-n", ""),
             ("-n", "99999999999999999999"), ("--ctx", "-1"), ("--ctx", "many"), ("--seed", "-3"),
             ("--precision", "double"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "hot"),
+            ("-t", "-3"), ("--timeout", "-1"), ("--logprobs", "-1"), ("--logit-bias", "5"),
+            ("--logit-bias", "x=1"), ("--logit-bias", "5=nan"), ("--logit-bias", "272=1"), ("--stop", ""),
             ("--top-p", "2"), ("--top-k", "-3"), ("--min-p", "-0.5"), ("--repeat-penalty", "0"),
         ):
             self.wrong("generate", LLAMA, "--prompt", "a", option, value)
@@ -49,8 +54,8 @@ class WrongCall(Folder):
         self.refused(MALFORMED, "Syntax", "score", LLAMA, "--tokens", "4294967296")
         for token in ("272", "-1", "2147483647"):
             self.refused(WRONG_CALL, "OutOfRange", "score", LLAMA, "--tokens", f"1,{token}", says=token)
-        self.refused(MALFORMED, "LimitExceeded", "generate", LLAMA, "--prompt", "abcdefgh", "--ctx", "4",
-                     says="do not fit a context of 4")
+        self.wrong("generate", LLAMA, "--prompt", "abcdefgh", "--ctx", "4",
+                   says="do not fit a context of 4: shorten it, or give --ctx 9 or more")
         self.refused(MALFORMED, "LimitExceeded", "score", LLAMA, "--tokens", "1,2,3,4,5", "--ctx", "4")
 
 
@@ -152,3 +157,15 @@ class WrongMachine(Folder):
                                       timeout=300, check=False)
                 self.assertEqual(done.returncode, MACHINE)
                 self.assertIn(b"tenon: IoError: standard output: ", done.stderr)
+
+    def test_instruction_sets_that_are_none(self):
+        call = ("generate", LLAMA, "--prompt", "a", "-n", "1")
+        done = self.tenon(*call, status=WRONG_CALL, variables={"TENON_CPU_ISA": "nonsense"})
+        self.assertIn(b"TENON_CPU_ISA: no instruction set 'nonsense'; known are portable", done.stderr)
+        self.tenon(*call, variables={"TENON_CPU_ISA": "portable"})
+
+    def test_variables_that_nothing_reads(self):
+        done = self.tenon("info", LLAMA, variables={"TENON_CPU_ISO": "avx2"})
+        self.assertIn(b"tenon: warning: nothing reads the environment variable 'TENON_CPU_ISO'; did you mean "
+                      b"'TENON_CPU_ISA'?\n", done.stderr)
+        self.assertEqual(self.tenon("info", LLAMA).stderr, b"")

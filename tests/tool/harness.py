@@ -14,7 +14,7 @@ LLAMA = DATA / "tiny_llama.gguf"
 LLAMA_VOCABULARY = 272
 
 # The exit status of each class of errors, as the README promises them.
-WRONG_CALL, MALFORMED, UNSUPPORTED, MACHINE = 2, 3, 4, 5
+WRONG_CALL, MALFORMED, UNSUPPORTED, MACHINE, ENDED_EARLY = 2, 3, 4, 5, 6
 
 
 def _refuse_constant(word):
@@ -41,13 +41,23 @@ class ToolTest(unittest.TestCase):
     def setUp(self):
         self.assertTrue(self.program, "TENON_TOOL names the program to test")
 
-    def tenon(self, *arguments, stdin=b"", status=0):
+    def tenon(self, *arguments, stdin=b"", status=0, variables=None):
         done = subprocess.run(
-            [self.program, *map(_argument, arguments)],
+            [self.program, *map(_argument, arguments)], env={**os.environ, **(variables or {})},
             input=stdin, capture_output=True, cwd=SOURCE, timeout=300, check=False,
         )
         self.assertEqual(done.returncode, status, (arguments, done.stderr))
         return done
+
+    def peak_bytes(self, *arguments):
+        """The most memory that a call takes, mapped files included."""
+        with subprocess.Popen(
+            [self.program, *map(_argument, arguments)], stdout=subprocess.DEVNULL, cwd=SOURCE
+        ) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, arguments)
+        return usage.ru_maxrss * 1024
 
     def json(self, *arguments, stdin=b"", status=0):
         """The one JSON object on standard output; anything beside it fails."""

@@ -75,7 +75,8 @@ void run(Tool& tool, const Options& options) {
                 {"depth", options.depth},
                 {"prefill_tok_s", median(prefill)},
                 {"decode_tok_s", median(decode)},
-                {"load_s", seconds(model.load_time())},
+                {"load_s", seconds(model.load_times().total())},
+                {"load", load_times(model.load_times())},
                 {"first_token_s", first_token},
                 {"peak_bytes", peak_bytes()},
                 {"runs", {{"prefill_tok_s", prefill}, {"decode_tok_s", decode}}}});
@@ -88,7 +89,7 @@ void run(Tool& tool, const Options& options) {
   fmt::print(
       "load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} "
       "runs\n",
-      seconds(model.load_time()), first_token, static_cast<double>(peak_bytes()) / 1048576,
+      seconds(model.load_times().total()), first_token, static_cast<double>(peak_bytes()) / 1048576,
       options.repetitions);
 }
 

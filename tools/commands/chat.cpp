@@ -1,10 +1,16 @@
+#include "dialogue.hpp"
+#include "interrupts.hpp"
+#include "io/names.hpp"
+#include "line_reader.hpp"
+#include "terminal.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/printable.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
+#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -17,108 +23,216 @@ namespace {
 struct Options {
   std::string system;
   bool raw = false;
-  models::GenerateOptions generate{.max_tokens = 512, .sampler = {}, .stop = {}, .cancel = {}};
+  GenerationOptions generation{.generate = {.max_tokens = 512}};
 };
 
-/// A conversation that rereads only what changed since the last turn. Without a format, turns are
-/// plain text, one behind the other.
-class Chat {
+constexpr std::string_view help =
+    "/system TEXT  set the system message; without TEXT, none\n"
+    "/clear        forget the conversation, keep the system message\n"
+    "/save FILE    write the conversation to a file of JSON\n"
+    "/help         this list\n"
+    "/exit         end, as the end of the input (Ctrl-D) does\n"
+    "//TEXT        a message that begins with /\n"
+    "A line that ends in \\ goes on in the next one; between lines of \"\"\" a message may have "
+    "any\n"
+    "number of lines. Ctrl-C ends an answer, at the prompt the program.\n";
+
+const std::vector<std::string_view> commands = {"/system", "/clear", "/save", "/help", "/exit"};
+
+/// Asks for messages on standard input, answers them, and does what lines of /WORD say.
+class ChatLoop {
  public:
-  Chat(const models::LanguageModel& model, const text::ChatFormat* format,
-       models::GenerateOptions options)
-      : model_(model),
-        format_(format),
-        options_(std::move(options)),
-        conversation_(model.conversation()) {
-    if (format != nullptr) options_.stop = format->stop_tokens();
-  }
+  ChatLoop(const Tool& tool, const models::LanguageModel& model, Dialogue& dialogue,
+           Interrupts& interrupts)
+      : tool_(tool), model_(model), dialogue_(dialogue), interrupts_(interrupts) {}
 
-  void add(std::string role, std::string content) {
-    messages_.push_back({std::move(role), std::move(content)});
+  void run() {
+    if (lines_.is_terminal() && !tool_.json) {
+      fmt::print(stderr, "/help lists commands; Ctrl-C ends an answer, Ctrl-D the chat\n");
+    }
+    while (!ended_) {
+      std::optional<std::string> message = read_message();
+      if (!message) break;
+      if (message->empty()) continue;
+      if (message->starts_with("//")) {
+        message->erase(0, 1);
+      } else if (message->front() == '/') {
+        obey(*message);
+        continue;
+      }
+      answer(*message);
+    }
   }
-  const std::vector<text::ChatMessage>& messages() const { return messages_; }
-
-  models::Generated answer(const std::function<void(std::string_view)>& emit) {
-    const std::vector<std::int32_t> ids = prompt();
-    const auto [end, unused] = std::ranges::mismatch(read_, ids);
-    auto kept = static_cast<std::size_t>(end - read_.begin());
-    kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
-    conversation_.rewind(static_cast<std::int64_t>(kept));
-    auto result =
-        models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit);
-    transcript_ = ids;
-    transcript_.insert(transcript_.end(), result.tokens.begin(), result.tokens.end());
-    read_ = transcript_;
-    read_.resize(static_cast<std::size_t>(conversation_.position()));
-    add("assistant", result.text);
-    return result;
-  }
+  const Json& turns() const { return turns_; }
 
  private:
-  std::vector<std::int32_t> prompt() const {
-    if (format_ != nullptr) return format_->format(messages_).encode(model_.tokenizer());
-    std::vector<std::int32_t> ids = transcript_;
-    const auto more =
-        model_.tokenizer().encode(messages_.back().content, {.add_special = ids.empty()});
-    ids.insert(ids.end(), more.begin(), more.end());
-    return ids;
+  static void say(std::string_view text) {
+    fmt::print(stderr, "{}\n", text);
+    std::fflush(stderr);
   }
 
+  /// One or several lines; nothing at the end of the input.
+  std::optional<std::string> read_message() {
+    constexpr std::string_view fence = "\"\"\"";
+    constexpr const char* more = "... ";
+    std::optional<std::string> line = lines_.read("> ");
+    if (!line) return line;
+    std::string message;
+    if (line->starts_with(fence)) {
+      line->erase(0, fence.size());
+      while (line && !line->ends_with(fence)) {
+        message += *line + '\n';
+        line = lines_.read(more);
+      }
+      if (line) message += line->substr(0, line->size() - fence.size());
+      const std::size_t begin = std::min(message.find_first_not_of('\n'), message.size());
+      message.erase(0, begin);
+      while (message.ends_with('\n')) message.pop_back();
+      return message;
+    }
+    while (line && line->ends_with('\\')) {
+      line->back() = '\n';
+      message += *line;
+      line = lines_.read(more);
+    }
+    return message + line.value_or("");
+  }
+
+  void obey(const std::string& line) {
+    const std::size_t space = std::min(line.find(' '), line.size());
+    const std::string command = line.substr(0, space);
+    const std::string argument =
+        line.substr(std::min(line.find_first_not_of(' ', space), line.size()));
+    try {
+      if (command == "/help") {
+        say(help);
+      } else if (command == "/exit") {
+        ended_ = true;
+      } else if (command == "/clear") {
+        dialogue_.clear();
+        say("[the conversation is forgotten]");
+      } else if (command == "/system") {
+        dialogue_.set_system(argument);
+        say(argument.empty() ? "[no system message]" : "[system message set]");
+      } else if (command == "/save") {
+        save(argument);
+      } else {
+        say(fmt::format("[no command {}{}; /help lists them, // begins a message with /]",
+                        printable(command), io::suggestion(command, commands)));
+      }
+    } catch (const Error& error) {
+      say(fmt::format("[{}]", error.what()));
+    }
+  }
+
+  void save(const std::string& path) const {
+    if (path.empty()) throw Error(Errc::bad_argument, "/save", "needs the name of a file");
+    Json messages = Json::array();
+    for (const text::ChatMessage& message : dialogue_.messages()) {
+      messages.push_back({{"role", message.role}, {"content", message.content}});
+    }
+    const Json saved{{"model", tool_.model}, {"messages", messages}};
+    std::ofstream out(path, std::ios::binary);
+    out << saved.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    out.close();
+    if (!out) throw Error(Errc::io_error, path, "cannot be written");
+    say(fmt::format("[{} messages in {}]", messages.size(), path));
+  }
+
+  void answer(const std::string& message) {
+    models::Interrupt interrupt;
+    interrupt.cancel = interrupts_.begin();
+    Dialogue::Answer answer;
+    try {
+      answer = dialogue_.answer(
+          message, interrupt,
+          tool_.json ? std::function<void(std::string_view)>()
+                     : [](std::string_view text) { show(text); });
+    } catch (const Error& error) {
+      interrupts_.end();
+      if (error.code() != Errc::bad_argument) throw;
+      // The message does not fit: another one may.
+      if (tool_.json) {
+        turns_.push_back({{"user", message}, {"error", error.message()}});
+      } else {
+        say(fmt::format("[{}]", error.message()));
+      }
+      return;
+    }
+    interrupts_.end();
+    if (tool_.json) {
+      Json turn{{"user", message}, {"assistant", answer.generated.text}};
+      turn.update(described(answer.generated, model_.tokenizer()));
+      turn["turns_left_out"] = answer.left_out;
+      turns_.push_back(std::move(turn));
+    } else {
+      print_facts(answer);
+    }
+  }
+
+  void print_facts(const Dialogue::Answer& answer) {
+    using End = models::Generated::End;
+    const models::Generated& made = answer.generated;
+    fmt::print("\n");
+    std::fflush(stdout);
+    std::string facts =
+        fmt::format("prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s",
+                    made.prompt_tokens, made.prefill_tokens_per_second(), made.tokens.size(),
+                    made.decode_tokens_per_second());
+    if (made.end == End::cancelled) facts += "; cancelled";
+    if (made.end == End::length) facts += "; cut at --max-tokens";
+    if (made.end == End::context) facts += "; cut, since the context is full";
+    if (answer.left_out > left_out_) {
+      facts += fmt::format("; the context is full: the oldest {} turns are left out from now on",
+                           answer.left_out);
+    }
+    left_out_ = answer.left_out;
+    say(fmt::format("[{}]", facts));
+  }
+
+  const Tool& tool_;
   const models::LanguageModel& model_;
-  const text::ChatFormat* format_;  // null: raw
-  models::GenerateOptions options_;
-  models::Conversation conversation_;
-  std::vector<text::ChatMessage> messages_;
-  std::vector<std::int32_t> transcript_;
-  std::vector<std::int32_t> read_;  // of the transcript: the last token drawn is not read yet
+  Dialogue& dialogue_;
+  Interrupts& interrupts_;
+  LineReader lines_;
+  Json turns_ = Json::array();
+  std::size_t left_out_ = 0;
+  bool ended_ = false;
 };
 
 void run(const Tool& tool, const Options& options) {
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
-  const auto format = options.raw ? std::nullopt : model.chat_format();
+  Interrupts interrupts;
+  const auto model =
+      models::LanguageModel::load(tool.model, tool.language_model(interrupts.begin()));
+  interrupts.end();
+  auto format = options.raw ? std::nullopt : model.chat_format();
   if (!format && !options.raw) {
     throw Error(Errc::template_error, tool.model,
                 "the file has no chat template; --raw sends messages as plain text");
   }
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (!tool.json) fmt::print(stderr, "model loaded in {:.2f} s\n", seconds(model.load_time()));
-  Chat chat(model, format ? &*format : nullptr, options.generate);
-  if (!options.system.empty()) chat.add("system", options.system);
-  const auto print = [](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  };
-  Json turns = Json::array();
-  std::string line;
-  while (true) {
-    if (terminal && !tool.json) fmt::print(stderr, "> ");
-    if (!std::getline(std::cin, line)) break;
-    if (line.empty()) continue;
-    chat.add("user", line);
-    const auto result = chat.answer(tool.json ? std::function<void(std::string_view)>() : print);
-    if (tool.json) {
-      turns.push_back({{"user", line},
-                       {"assistant", result.text},
-                       {"prompt_tokens", result.prompt_tokens},
-                       {"tokens", result.tokens.size()},
-                       {"prefill_tok_s", result.prefill_tokens_per_second()},
-                       {"decode_tok_s", result.decode_tokens_per_second()}});
-      continue;
-    }
-    fmt::print("\n");
-    std::fflush(stdout);
-    fmt::print(stderr,
-               "[prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s]\n",
-               result.prompt_tokens, result.prefill_tokens_per_second(), result.tokens.size(),
-               result.decode_tokens_per_second());
+  std::string source;
+  const models::GenerateOptions generate = options.generation.for_model(model, source);
+  Dialogue dialogue(model, std::move(format), generate);
+  dialogue.set_system(options.system);
+  if (!tool.json) {
+    fmt::print(stderr, "model loaded in {:.2f} s; context {} tokens; seed {}\n",
+               seconds(model.load_times().total()), model.context(), generate.sampler.seed);
   }
-  if (tool.json) tool.print({{"load_s", seconds(model.load_time())}, {"turns", turns}});
+  ChatLoop loop(tool, model, dialogue, interrupts);
+  loop.run();
+  if (!tool.json) return;
+  Json json = load_times(model.load_times());
+  json["options"] = tool.options(model);
+  json["options"].update(described(generate, source));
+  json["turns"] = loop.turns();
+  tool.print(json);
 }
 
 }  // namespace
 
 void add_chat(CLI::App& app, Tool& tool) {
-  Command command(app, tool, "chat", "Talk to a model: one message a line on standard input");
+  Command command(app, tool, "chat",
+                  "Talk to a model: a message a line on standard input; /help lists commands");
   auto options = std::make_shared<Options>();
   add_model(command);
   const Option system = command.option("--system", options->system,
@@ -127,9 +241,7 @@ void add_chat(CLI::App& app, Tool& tool) {
       .flag("--raw", options->raw,
             "Plain text instead of the file's chat template; each line is gone on with")
       .excludes(system);
-  command.option("-n,--max-tokens", options->generate.max_tokens, "Tokens per answer at most")
-      .range(1, 1 << 24);
-  add_sampling(command, options->generate.sampler);
+  add_generation(command, options->generation);
   add_compute(command);
   add_context(command);
   add_json(command);

@@ -1,8 +1,9 @@
+#include "interrupts.hpp"
+#include "terminal.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
 
-#include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
@@ -14,26 +15,16 @@ struct Options {
   std::string prompt;
   std::string prompt_file;
   bool chat = false;
-  models::GenerateOptions generate;
+  double timeout_s = 0;
+  std::optional<std::int64_t> logprobs;
+  GenerationOptions generation;
 };
 
-std::string_view end_word(models::Generated::End end) {
-  switch (end) {
-    case models::Generated::End::token:
-      return "end token";
-    case models::Generated::End::length:
-      return "length";
-    case models::Generated::End::context:
-      return "context full";
-    case models::Generated::End::cancelled:
-      return "cancelled";
-  }
-  return "";
-}
-
-void run(const Tool& tool, Options& options, bool from_file) {
+/// The prompt's tokens; adds what ends an answer.
+std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, bool from_file,
+                                      const models::LanguageModel& model,
+                                      models::GenerateOptions& generate) {
   const std::string prompt = from_file ? read_text(options.prompt_file) : options.prompt;
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   std::vector<std::int32_t> ids;
   if (options.chat) {
     const auto format = model.chat_format();
@@ -42,34 +33,81 @@ void run(const Tool& tool, Options& options, bool from_file) {
                   "the file has no chat template; leave out --chat");
     const text::ChatMessage message{"user", prompt};
     ids = format->format({&message, 1}).encode(model.tokenizer());
-    options.generate.stop = format->stop_tokens();
+    for (std::string& token : format->stop_tokens()) generate.stop.push_back(std::move(token));
   } else {
     ids = model.tokenizer().encode(prompt);
   }
   if (ids.empty()) throw Error(Errc::bad_argument, "generate", "the prompt has no tokens");
+  if (static_cast<std::int64_t>(ids.size()) > model.context()) {
+    throw Error(
+        Errc::bad_argument, "generate",
+        fmt::format("the prompt's {} tokens do not fit a context of {}: shorten it, or give "
+                    "--ctx {} or more",
+                    ids.size(), model.context(), ids.size() + 1));
+  }
+  return ids;
+}
+
+void print_summary(const models::LanguageModel& model, const models::Generated& result,
+                   double first_token, const models::GenerateOptions& options,
+                   const std::string& source) {
+  const models::LoadTimes& load = model.load_times();
+  const nn::SamplerOptions& sampler = options.sampler;
+  fmt::print(
+      stderr,
+      "\nload {:.3f} s (map {:.3f}, plan {:.3f}, pack {:.3f}, tokenizer {:.3f}), first token "
+      "{:.3f} s after the start\n"
+      "prompt {} tokens at {:.1f} tokens/s after {:.3f} s of planning, answer {} tokens at "
+      "{:.1f} tokens/s\n"
+      "temperature {:g}, top-k {}, top-p {:g}, repetition penalty {:g} (defaults of {}), "
+      "seed {}; stopped: {}\n",
+      seconds(load.total()), seconds(load.map), seconds(load.plan), seconds(load.pack),
+      seconds(load.tokenizer), first_token, result.prompt_tokens,
+      result.prefill_tokens_per_second(), seconds(result.plan_time), result.tokens.size(),
+      result.decode_tokens_per_second(), sampler.temperature, sampler.top_k, sampler.top_p,
+      sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
+}
+
+void run(Tool& tool, const Options& options, bool from_file) {
+  Interrupts interrupts;
+  const std::stop_token stop = interrupts.begin();
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
+  std::string source;
+  models::GenerateOptions generate = options.generation.for_model(model, source);
+  generate.logprobs = options.logprobs;
+  generate.interrupt.cancel = stop;
+  if (options.timeout_s > 0) {
+    generate.interrupt.deadline =
+        tool.started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                           std::chrono::duration<double>(options.timeout_s));
+  }
+  const auto ids = read_prompt(tool, options, from_file, model, generate);
   auto conversation = model.conversation();
-  const auto print = [&](std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+  double first_token = 0;
+  const auto emit = [&](std::string_view text) {
+    if (first_token == 0) {
+      first_token = seconds(std::chrono::steady_clock::now() - tool.started);
+    }
+    if (!tool.json) show(text);
   };
-  const auto result = models::generate(model, conversation, ids, options.generate,
-                                       tool.json ? std::function<void(std::string_view)>() : print);
+  const auto result = models::generate(model, conversation, ids, generate, emit);
+  interrupts.end();
+  using End = models::Generated::End;
+  if (result.end == End::cancelled) tool.status = exit_status(Errc::cancelled);
+  if (result.end == End::deadline) tool.status = exit_status(Errc::timeout);
   if (tool.json) {
-    tool.print({{"prompt_tokens", result.prompt_tokens},
-                {"tokens", result.tokens},
-                {"text", result.text},
-                {"end", end_word(result.end)},
-                {"load_s", seconds(model.load_time())},
-                {"prefill_tok_s", result.prefill_tokens_per_second()},
-                {"decode_tok_s", result.decode_tokens_per_second()}});
+    Json json = described(result, model.tokenizer());
+    json["text"] = result.text;
+    json.update(load_times(model.load_times()));
+    json["first_token_s"] = first_token > 0 ? Json(first_token) : Json(nullptr);
+    json["options"] = tool.options(model);
+    json["options"].update(described(generate, source));
+    tool.print(json);
     return;
   }
   fmt::print("\n");
-  fmt::print(
-      stderr,
-      "\nload {:.2f} s, prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s\n",
-      seconds(model.load_time()), result.prompt_tokens, result.prefill_tokens_per_second(),
-      result.tokens.size(), result.decode_tokens_per_second());
+  std::fflush(stdout);
+  print_summary(model, result, first_token, generate, source);
 }
 
 }  // namespace
@@ -82,11 +120,17 @@ void add_generate(CLI::App& app, Tool& tool) {
   Option file = command.option("--prompt-file", options->prompt_file,
                                "A file that holds the text; - for standard input");
   command.either(prompt, file);
-  command.option("-n,--max-tokens", options->generate.max_tokens, "Tokens to make at most")
-      .range(0, 1 << 24);
   command.flag("--chat", options->chat,
                "The prompt is a user's message: put the model's chat format around it");
-  add_sampling(command, options->generate.sampler);
+  add_generation(command, options->generation);
+  command
+      .option("--logprobs", options->logprobs,
+              "With --json: log-probabilities of the tokens, and of the N likeliest in the place "
+              "of each")
+      .range(0, 1000);
+  command
+      .option("--timeout", options->timeout_s, "Seconds after the start at which to stop; 0: none")
+      .not_negative();
   add_compute(command);
   add_context(command);
   add_json(command);

@@ -1,15 +1,23 @@
 #include "draw_program.hpp"
 #include "tool.hpp"
 
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/network.hpp>
 #include <tenon/models/encoder.hpp>
+#include <tenon/session.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -25,25 +33,58 @@ struct Options {
 };
 
 struct Described {
-  Program program;
-  PlanReport plan;
+  io::Network network;             // without the model's weights, unless it is a network's file
+  std::optional<PlanReport> plan;  // none for sizes that are symbolic
 };
 
+/// Whether a file holds JSON: a safetensors file that begins with the same byte goes on with the
+/// length of its header, in which zeros are.
+bool is_json(const std::filesystem::path& path) {
+  char head[8] = {};
+  return std::ifstream(path, std::ios::binary).read(head, sizeof head) && head[0] == '{' &&
+         std::ranges::find(head, '\0') == std::end(head);
+}
+
+/// The plan for the sizes that the program states.
+std::optional<PlanReport> plan_of(const Program& program, const BackendOptions& options) {
+  std::vector<Shape> inputs;
+  const Function& main = program.main();
+  for (ValueId i = 0; i < main.parameter_count; ++i) {
+    const std::optional<Shape>& shape = main.values[i].shape;
+    if (!shape || !shape->is_static()) return std::nullopt;
+    inputs.push_back(*shape);
+  }
+  register_cpu_backend();
+  register_reference_backend();
+  Session session(program, {.backends = default_backends(options)});
+  return session.report(inputs);
+}
+
 Described describe(const Tool& tool) {
+  if (is_json(tool.model)) {
+    Described described{io::load_network(tool.model), {}};
+    described.plan = plan_of(described.network.program, tool.backend());
+    return described;
+  }
   if (io::open(tool.model).format() == io::Format::gguf) {
-    const auto model = models::LanguageModel::load(tool.model, tool.language_model());
-    return {model.program(), model.plan()};
+    auto options = tool.language_model();
+    options.lazy = true;
+    const auto model = models::LanguageModel::load(tool.model, options);
+    return {{model.program(), {}}, model.plan()};
   }
   const auto encoder = models::SentenceEncoder::load(tool.model, {.backend = tool.backend()});
-  return {encoder.program(), encoder.plan()};
+  return {{encoder.program(), {}}, encoder.plan()};
 }
 
 /// The program with the model's tensors as two files.
 void save(const Tool& tool, const Options& options) {
-  io::Network net{describe(tool).program, {}};
-  const io::File file = io::open(tool.model);
-  for (const io::TensorEntry& tensor : file.tensors()) {
-    net.weights.emplace(tensor.name, tensor.data());
+  io::Network net = describe(tool).network;
+  std::optional<io::File> file;  // the tensors are its pages
+  if (!is_json(tool.model)) {
+    file = io::open(tool.model);
+    for (const io::TensorEntry& tensor : file->tensors()) {
+      net.weights.emplace(tensor.name, tensor.data());
+    }
   }
   const std::filesystem::path json = options.save;
   std::filesystem::path raw = options.raw;
@@ -65,7 +106,8 @@ void save(const Tool& tool, const Options& options) {
 
 void run(const Tool& tool, const Options& options) {
   if (!options.save.empty()) return save(tool, options);
-  const auto [program, plan] = describe(tool);
+  const auto [network, plan] = describe(tool);
+  const Program& program = network.program;
   const std::string drawing = options.dot   ? dot(program)
                               : options.svg ? svg(program)
                                             : print(program);
@@ -73,23 +115,23 @@ void run(const Tool& tool, const Options& options) {
     fmt::print("{}", drawing);
     return;
   }
-  Json parts = Json::array();
-  for (const auto& part : plan.parts)
-    parts.push_back({{"backend", part.backend}, {"values", part.values}});
-  tool.print({{"form", options.dot   ? "dot"
-                       : options.svg ? "svg"
-                                     : "text"},
-              {"graph", drawing},
-              {"planned_bytes", plan.slab_bytes},
-              {"activation_bytes", plan.activation_bytes},
-              {"parts", parts},
-              {"copies", plan.copies}});
+  Json json{{"form", options.dot ? "dot" : options.svg ? "svg" : "text"}, {"graph", drawing}};
+  if (plan) {
+    Json& parts = json["parts"] = Json::array();
+    for (const auto& part : plan->parts)
+      parts.push_back({{"backend", part.backend}, {"values", part.values}});
+    json["planned_bytes"] = plan->slab_bytes;
+    json["activation_bytes"] = plan->activation_bytes;
+    json["copies"] = plan->copies;
+  }
+  tool.print(json);
 }
 
 }  // namespace
 
 void add_graph(CLI::App& app, Tool& tool) {
-  Command command(app, tool, "graph", "The program that one step of a model runs");
+  Command command(app, tool, "graph",
+                  "The program that one step of a model, or a network that --save wrote, runs");
   auto options = std::make_shared<Options>();
   add_model(command);
   Option dot = command.flag("--dot", options->dot, "As a Graphviz digraph");

@@ -3,10 +3,12 @@
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/models/vocabulary.hpp>
+#include <tenon/printable.hpp>
 
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -35,13 +37,52 @@ Json number_or_text(const io::MetaValue& value) {
       value);
 }
 
+std::string text_of(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// In ASCII: a terminal that shows it takes nothing in it for a command.
+std::string ascii_of(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Json tensor_of(const io::TensorEntry& entry) {
+  return {
+      {"name", entry.name},
+      {"dtype", std::string(name(entry.shape.dtype()))},
+      {"shape", std::vector<std::int64_t>(entry.shape.dims().begin(), entry.shape.dims().end())},
+      {"bytes", entry.size_bytes}};
+}
+
 struct TypeTotal {
   std::int64_t tensors = 0;
   std::uint64_t bytes = 0;
 };
 
+/// The one object of a `--json` run. A file may have a million keys and tensors: each is printed as
+/// it comes, and none of them is looked up among the others.
+void print_json(const io::File& file, const Json& head) {
+  fmt::print("{{\n");
+  for (const auto& [key, value] : head.items()) {
+    fmt::print("  {}: {},\n", ascii_of(key), ascii_of(value));
+  }
+  fmt::print("  \"metadata\": {{");
+  std::string_view before = "\n";
+  for (const auto& entry : file.metadata().entries()) {
+    fmt::print("{}    {}: {}", before, ascii_of(entry.key), ascii_of(number_or_text(entry.value)));
+    before = ",\n";
+  }
+  fmt::print("\n  }},\n  \"tensors\": [");
+  before = "\n";
+  for (const io::TensorEntry& entry : file.tensors()) {
+    fmt::print("{}    {}", before, ascii_of(tensor_of(entry)));
+    before = ",\n";
+  }
+  fmt::print("\n  ]\n}}\n");
+}
+
 void run(const Tool& tool) {
-  const io::File file = io::open(tool.model);
+  const io::File file = io::open(tool.model, {.access = io::Access::guarded});
   std::map<std::string, TypeTotal> types;
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
@@ -64,38 +105,27 @@ void run(const Tool& tool) {
   } catch (const Error& error) {
     tokenizer = error.what();
   }
+  file.check_pages();
   if (tool.json) {
-    Json metadata = Json::object();
-    for (const auto& entry : file.metadata().entries())
-      metadata[std::string(entry.key)] = number_or_text(entry.value);
-    Json tensors = Json::array();
-    for (const io::TensorEntry& entry : file.tensors()) {
-      tensors.push_back({{"name", entry.name},
-                         {"dtype", std::string(name(entry.shape.dtype()))},
-                         {"shape", std::vector<std::int64_t>(entry.shape.dims().begin(),
-                                                             entry.shape.dims().end())},
-                         {"bytes", entry.size_bytes}});
-    }
-    tool.print({{"path", file.path().string()},
-                {"format", std::string(io::name(file.format()))},
-                {"parameters", parameters},
-                {"tensor_bytes", bytes},
-                {"tokenizer", tokenizer},
-                {"metadata", metadata},
-                {"tensors", tensors}});
+    print_json(file, {{"path", file.path().string()},
+                      {"format", std::string(io::name(file.format()))},
+                      {"parameters", parameters},
+                      {"tensor_bytes", bytes},
+                      {"tokenizer", tokenizer}});
     return;
   }
   fmt::print("{}: {}, {} tensors, {:.1f} M parameters, {:.1f} MiB\n",
-             file.path().filename().string(), io::name(file.format()), file.tensors().size(),
-             static_cast<double>(parameters) * 1e-6, static_cast<double>(bytes) / 1048576);
+             printable(file.path().filename().string()), io::name(file.format()),
+             file.tensors().size(), static_cast<double>(parameters) * 1e-6,
+             static_cast<double>(bytes) / 1048576);
   for (const auto& [type, total] : types) {
     fmt::print("  {:<6} {:5} tensors {:9.1f} MiB\n", type, total.tensors,
                static_cast<double>(total.bytes) / 1048576);
   }
-  fmt::print("tokenizer: {}\n", tokenizer);
+  fmt::print("tokenizer: {}\n", printable(tokenizer));
   for (const auto& entry : file.metadata().entries()) {
-    fmt::print("  {} = {}\n", entry.key,
-               number_or_text(entry.value).dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("  {} = {}\n", printable(entry.key),
+               printable(text_of(number_or_text(entry.value))));
   }
 }
 

@@ -4,7 +4,11 @@
 #include <tenon/io/file.hpp>
 #include <tenon/models/vocabulary.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,18 +22,31 @@ struct Options {
   bool no_special = false;
 };
 
+/// The one object of a `--json` run, printed token by token: a text may have ten million.
+void print_json(const text::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  fmt::print("{{\n  \"count\": {},\n  \"ids\": [{}],\n  \"tokens\": [", ids.size(),
+             fmt::join(ids, ", "));
+  std::string_view before;
+  for (const std::int32_t id : ids) {
+    const Json token = std::string(tokenizer.token(id));
+    fmt::print("{}{}", before, token.dump(-1, ' ', false, Json::error_handler_t::replace));
+    before = ", ";
+  }
+  fmt::print("]\n}}\n");
+}
+
 void run(const Tool& tool, const Options& options, bool from_file) {
   const std::string text = from_file ? read_text(options.file) : options.text;
-  const auto tokenizer = models::load_tokenizer(io::open(tool.model));
+  const io::File file = io::open(tool.model, {.access = io::Access::guarded});
+  const auto tokenizer = models::load_tokenizer(file);
   const auto ids = tokenizer.encode(
       text, {.add_special = !options.no_special, .parse_special = !options.no_special});
+  file.check_pages();
   if (!tool.json) {
     fmt::print("{}\n", fmt::join(ids, " "));
     return;
   }
-  Json pieces = Json::array();
-  for (const std::int32_t id : ids) pieces.push_back(std::string(tokenizer.token(id)));
-  tool.print({{"count", ids.size()}, {"ids", ids}, {"tokens", pieces}});
+  print_json(tokenizer, ids);
 }
 
 }  // namespace

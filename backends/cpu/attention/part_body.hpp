@@ -35,7 +35,7 @@ template <class Rows>
 TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   constexpr std::int64_t bytes_ahead = 4096;
   constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(typename Rows::Element));
-  return 1 + bytes_ahead * Rows::columns / (size * element_bytes);
+  return 1 + bytes_ahead * Rows::columns / ((size > 0 ? size : 1) * element_bytes);
 }
 
 /// scores[h][j + i] = q[h] . k[j + i] for `heads` queries and i < `rows`, 1 or 4: four rows share

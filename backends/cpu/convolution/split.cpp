@@ -56,15 +56,19 @@ Operand image_of_batch(const Operand& batch, std::int64_t image) {
 
 class Splitter {
  public:
-  Splitter(std::vector<Step>& steps, std::span<const Operand> leaves)
-      : steps_(steps), values_(trace_values(steps, leaves)), writers_(steps.size()) {
+  Splitter(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first)
+      : steps_(steps),
+        values_(trace_values(steps, leaves)),
+        writers_(steps.size()),
+        first_(first),
+        end_of_memory_(first) {
     for (std::size_t i = 0; i < steps.size(); ++i) writers_[i].resize(steps[i].inputs.size());
     for (std::size_t i = 0; i < steps.size(); ++i) {
       for (const WrittenValue::Use& use : values_[i].uses) writers_[use.step][use.input] = i;
     }
   }
 
-  /// Returns the bytes for values of one image.
+  /// Returns where the values of one image end.
   std::int64_t run() {
     std::vector<Step> result;
     for (begin_ = 0; begin_ < steps_.size();) {
@@ -80,7 +84,7 @@ class Splitter {
       begin_ = end_;
     }
     steps_ = std::move(result);
-    return bytes_;
+    return end_of_memory_;
   }
 
  private:
@@ -171,9 +175,10 @@ class Splitter {
         if (is_local(i, input) && is_overwritten_by(*writers_[i][input], {i, input}))
           offset = places_[*writers_[i][input]];
       }
-      places_[i] = offset ? *offset : memory.take(steps_[i].output.strides[0], i, last_uses[i]);
+      places_[i] =
+          offset ? *offset : first_ + memory.take(steps_[i].output.strides[0], i, last_uses[i]);
     }
-    bytes_ = std::max(bytes_, memory.most());
+    end_of_memory_ = std::max(end_of_memory_, first_ + memory.most());
   }
 
   Operand image_of_value(std::size_t writer, const Operand& batch) const {
@@ -205,13 +210,14 @@ class Splitter {
   std::size_t begin_ = 0, end_ = 0;                               // the run
   std::vector<bool> local_;                                       // by the step that writes
   std::vector<std::int64_t> places_;                              // of local values
-  std::int64_t bytes_ = 0;
+  std::int64_t first_, end_of_memory_;                            // in shared scratch
 };
 
 }  // namespace
 
-std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves) {
-  return Splitter(steps, leaves).run();
+std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves,
+                           std::int64_t first) {
+  return Splitter(steps, leaves, first).run();
 }
 
 }  // namespace tenon::cpu

@@ -14,7 +14,9 @@ namespace tenon::cpu {
 /// whose filters outweigh their images stay as they are, since they would read these again for
 /// every image.
 ///
-/// `leaves` are what others read afterwards (see trace_values). Returns the bytes of that memory.
-std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves);
+/// `leaves` are what others read afterwards (see trace_values). Takes that memory from byte `first`
+/// on, and returns where it ends.
+std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves,
+                           std::int64_t first);
 
 }  // namespace tenon::cpu

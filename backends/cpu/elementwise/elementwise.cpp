@@ -6,18 +6,17 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace tenon::cpu {
 namespace {
 
-/// fast_gelu, the last, is not the name of an op.
-constexpr std::array<std::string_view, 38> unary_names{
-    "neg",        "abs",  "square", "sqrt",     "rsqrt", "reciprocal",  "exp",
-    "log",        "tanh", "erf",    "sigmoid",  "relu",  "silu",        "gelu",
-    "gelu_tanh",  "sign", "floor",  "ceil",     "trunc", "round",       "exp2",
-    "expm1",      "log2", "log1p",  "sin",      "cos",   "tan",         "asin",
-    "acos",       "atan", "relu6",  "softplus", "mish",  "hardsigmoid", "hardswish",
-    "leaky_relu", "elu",  "clamp"};
+/// In the order of Unary, but for fast_gelu, which no op is called.
+constexpr std::string_view unary_names[]{
+#define CPU_UNARY(id, Struct) #id,
+#include "unary.def"
+#undef CPU_UNARY
+};
 constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
                                                        "div", "minimum", "maximum"};
 
@@ -34,8 +33,8 @@ const ElementwiseKernels& elementwise_kernels() noexcept {
 
 std::optional<Unary> find_unary(std::string_view op) noexcept {
   const auto found = std::ranges::find(unary_names, op);
-  if (found == unary_names.end()) return std::nullopt;
-  return static_cast<Unary>(found - unary_names.begin());
+  if (found == std::end(unary_names)) return std::nullopt;
+  return static_cast<Unary>(found - std::begin(unary_names));
 }
 
 std::optional<Binary> find_binary(std::string_view op) noexcept {

@@ -10,47 +10,13 @@ namespace tenon::cpu {
 
 /// Named like the ops.
 enum class Unary : std::uint8_t {
-  neg,
-  abs,
-  square,
-  sqrt,
-  rsqrt,
-  reciprocal,
-  exp,
-  log,
-  tanh,
-  erf,
-  sigmoid,
-  relu,
-  silu,
-  gelu,
-  gelu_tanh,
-  sign,
-  floor,
-  ceil,
-  trunc,
-  round,
-  exp2,
-  expm1,
-  log2,
-  log1p,
-  sin,
-  cos,
-  tan,
-  asin,
-  acos,
-  atan,
-  relu6,
-  softplus,
-  mish,
-  hardsigmoid,
-  hardswish,
-  leaky_relu,  ///< p: the slope below 0
-  elu,         ///< p: the factor below 0
-  clamp,       ///< to [p, q]
-  fast_gelu,   ///< no op: gelu to an absolute error of 2^-22 max(1, |x|)
+#define CPU_UNARY(id, Struct) id,
+#include "unary.def"
+#undef CPU_UNARY
+  fast_gelu,  ///< no op: gelu to an absolute error of 2^-22 max(1, |x|)
 };
-/// Attributes of those that have some.
+/// Attributes of those that have some: of leaky_relu and elu the factor below 0 (p), of clamp the
+/// least and the greatest result (p, q).
 struct UnaryParameters {
   float p = 0, q = 0;
 };

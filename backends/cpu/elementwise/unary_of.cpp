@@ -2,18 +2,22 @@
 
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/unary.hpp>
 
 namespace tenon::cpu {
 namespace {
 
-UnaryParameters parameters_of(const OpInstance& op) {
-  if (const auto* clamp = op.as<Clamp>()) {
-    return {static_cast<float>(clamp->min), static_cast<float>(clamp->max)};
-  }
-  if (const auto* leaky = op.as<LeakyRelu>()) return {static_cast<float>(leaky->alpha), 0};
-  if (const auto* elu = op.as<Elu>()) return {static_cast<float>(elu->alpha), 0};
-  return {};
+template <class Op>
+UnaryParameters parameters_in(const OpInstance& op) {
+  return parameters_of(*op.as<Op>());
 }
+
+/// In the order of Unary.
+constexpr UnaryParameters (*parameters[])(const OpInstance& op){
+#define CPU_UNARY(id, Struct) parameters_in<Struct>,
+#include "unary.def"
+#undef CPU_UNARY
+};
 
 }  // namespace
 
@@ -21,7 +25,7 @@ std::optional<UnaryCall> unary_of(const Step& step) {
   if (step.kind != Step::Kind::op || step.inputs.size() != 1) return std::nullopt;
   const std::optional<Unary> function = find_unary(step.op.def()->name);
   if (!function) return std::nullopt;
-  return UnaryCall{*function, parameters_of(step.op)};
+  return UnaryCall{*function, parameters[static_cast<std::size_t>(*function)](step.op)};
 }
 
 }  // namespace tenon::cpu

@@ -6,6 +6,7 @@
 #include <tenon/lowered.hpp>
 
 #include <optional>
+#include <tuple>
 
 namespace tenon::cpu {
 
@@ -13,6 +14,21 @@ struct UnaryCall {
   Unary function = Unary::relu;
   UnaryParameters parameters;
 };
+
+/// The attributes of an op of unary.def, by their names: the same whether it runs alone or merged.
+template <class Op>
+UnaryParameters parameters_of(const Op& op) {
+  if constexpr (requires { op.alpha; }) {
+    static_assert(std::tuple_size_v<decltype(Op::fields)> == 1);
+    return {static_cast<float>(op.alpha), 0};
+  } else if constexpr (requires { op.min; }) {
+    static_assert(std::tuple_size_v<decltype(Op::fields)> == 2);
+    return {static_cast<float>(op.min), static_cast<float>(op.max)};
+  } else {
+    static_assert(std::tuple_size_v<decltype(Op::fields)> == 0, "say which attributes these are");
+    return {};
+  }
+}
 
 /// The function that a step applies to its only input, or nothing if it is none of those.
 std::optional<UnaryCall> unary_of(const Step& step);

@@ -34,13 +34,14 @@ AttentionArgs args_of(const Step& step, bool fast) {
   args.kv_dtype = k.shape.dtype();
   args.out_head = args.value_dim;
   args.out_row = args.heads * args.value_dim;
-  args.scale = static_cast<float>(
-      op.scale != 0 ? op.scale : 1.0 / std::sqrt(static_cast<double>(args.head_dim)));
+  args.scale = static_cast<float>(op.scale != 0 || args.head_dim == 0
+                                      ? op.scale
+                                      : 1.0 / std::sqrt(static_cast<double>(args.head_dim)));
   args.soft_cap = static_cast<float>(op.softcap);
   args.causal = op.causal;
   args.window = op.window;
   args.past = args.keys - args.queries;
-  args.fast = fast;
+  args.fast = fast && args.head_dim > 0;
   args.isa = active_isa();
   return args;
 }
@@ -66,6 +67,7 @@ class AttentionTask final : public Task {
       args_.mask_head = step_from_end(3);
       mask_batch_ = step_from_end(4);
     }
+    if (y_.shape.elements() == 0) return;
     workspace_bytes_ = static_cast<std::int64_t>(attention_workspace_bytes(args_));
     workspace_ = compiler.zeroed_scratch(workspace_bytes_ * batch_);
   }
@@ -82,6 +84,7 @@ class AttentionTask final : public Task {
       args.past = past;
       args.keys = past + args.queries;
     }
+    if (y_.shape.elements() == 0) return;
     for (std::int64_t b = 0; b < batch_; ++b) {
       const auto at = [&](const Operand& operand) {
         return context.pointer<const std::byte>(operand) + b * operand.strides[0];
@@ -125,7 +128,9 @@ std::optional<std::string> refuses(const Step& step) {
   if (op.has_mask) {
     const Operand& mask = step.inputs[op.has_position ? 4 : 3];
     const int rank = mask.shape.rank();
-    if (rank == 0 || mask.shape[rank - 1] == 1) return "the mask broadcasts along keys";
+    if (rank == 0 || mask.shape[rank - 1] != step.inputs[1].shape[1]) {
+      return "the mask broadcasts along keys";
+    }
     return needs_dense_rows(mask, "mask");
   }
   return std::nullopt;

@@ -43,6 +43,9 @@ class CacheUpdateTask final : public Task {
         case DType::f16:
           f32_to_f16(from, reinterpret_cast<std::uint16_t*>(to), size);
           break;
+        case DType::bf16:
+          f32_to_bf16(from, reinterpret_cast<std::uint16_t*>(to), size);
+          break;
         case DType::q8_0:
           tenon::quantize(DType::q8_0, from, to, size);
           break;
@@ -58,8 +61,9 @@ class CacheUpdateTask final : public Task {
 
 std::optional<std::string> refuses(const Step& step) {
   const DType cache = step.inputs[0].shape.dtype();
-  if (cache != DType::f16 && cache != DType::f32 && cache != DType::q8_0)
-    return "the cache is " + std::string(tenon::name(cache));
+  const bool is_taken =
+      cache == DType::f16 || cache == DType::bf16 || cache == DType::f32 || cache == DType::q8_0;
+  if (!is_taken) return "the cache is " + std::string(tenon::name(cache));
   if (auto why = needs_dtype(step.inputs[2], DType::f32, "x")) return why;
   if (auto why = needs_dense_rows(step.inputs[0], "the cache")) return why;
   return needs_dense_rows(step.inputs[2], "x");

@@ -25,7 +25,7 @@ std::optional<std::string> needs_dense(const Operand& operand, std::string_view 
 
 std::optional<std::string> needs_dense_rows(const Operand& operand, std::string_view what) {
   const int rank = operand.shape.rank();
-  if (rank == 0 || operand.shape[rank - 1] <= 1 ||
+  if (rank == 0 || operand.shape[rank - 1] <= 1 || operand.shape.elements() == 0 ||
       operand.strides[static_cast<std::size_t>(rank - 1)] == block_bytes(operand.shape.dtype())) {
     return std::nullopt;
   }
@@ -44,22 +44,29 @@ std::int64_t row_count(const Shape& shape) noexcept {
 
 std::optional<std::int64_t> even_row_step(const Operand& operand) noexcept {
   const Shape& shape = operand.shape;
+  if (shape.elements() == 0) return row_size(shape);
   const std::int64_t size = block_bytes(shape.dtype());
-  std::int64_t step = 0;  // bytes between rows, set by the innermost axis that has several
+  std::optional<std::int64_t> step;  // bytes between rows, by the innermost axis that has several
   std::int64_t rows = 1;
   for (int i = shape.rank() - 2; i >= 0; --i) {
     if (shape[i] == 1) continue;
     const std::int64_t stride = operand.strides[static_cast<std::size_t>(i)];
-    if (step == 0) {
+    if (!step) {
       step = stride;
-    } else if (stride != step * rows) {
+    } else if (stride != *step * rows) {
       return std::nullopt;
     }
     rows *= shape[i];
   }
-  if (step == 0) step = row_size(shape) * size;
-  if (step % size != 0) return std::nullopt;
-  return step / size;
+  if (!step) step = row_size(shape) * size;
+  if (*step % size != 0) return std::nullopt;
+  return *step / size;
+}
+
+std::optional<std::string> needs_even_rows(const Operand& operand, std::string_view what) {
+  if (auto why = needs_dense_rows(operand, what)) return why;
+  if (even_row_step(operand)) return std::nullopt;
+  return fmt::format("rows of {} lie unevenly", what);
 }
 
 }  // namespace tenon::cpu

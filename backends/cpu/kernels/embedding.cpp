@@ -4,7 +4,7 @@
 #include <tenon/ops/embedding.hpp>
 #include <tenon/quant.hpp>
 
-#include <cstring>
+#include <optional>
 
 namespace tenon::cpu {
 namespace {
@@ -18,9 +18,8 @@ class EmbeddingTask final : public Task {
     const std::int64_t count = ids_.shape.elements(), size = table_.shape[1],
                        limit = table_.shape[0];
     const Range rows = context.share(count);
-    const PackedWeights* packed =
-        table_.place.kind == Place::Kind::constant ? context.packed_weights(table_) : nullptr;
-    const auto* table = packed == nullptr ? context.pointer<const std::byte>(table_) : nullptr;
+    const std::optional<PackedTable> packed = packed_table(context);
+    const auto* table = packed ? nullptr : context.pointer<const std::byte>(table_);
     auto* y = context.pointer<float>(y_);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const std::int64_t id = ids_.shape.dtype() == DType::i32
@@ -30,8 +29,8 @@ class EmbeddingTask final : public Task {
         context.fault.report(Errc::out_of_range, "embedding: id", id, limit);
         return;
       }
-      if (packed != nullptr) {
-        packed->dequantize_row(id, y + row * size);
+      if (packed) {
+        packed->weights->dequantize_row(packed->first + id * packed->step, y + row * size);
       } else {
         dequantize(table_.shape.dtype(), table + id * table_.strides[0], y + row * size, size);
       }
@@ -39,6 +38,29 @@ class EmbeddingTask final : public Task {
   }
 
  private:
+  /// The table as rows first, first + step, ... of a constant that a linear layer has packed.
+  struct PackedTable {
+    const PackedWeights* weights;
+    std::int64_t first, step;
+  };
+
+  /// Nothing where the constant is not packed, or the table's rows are no rows of it.
+  std::optional<PackedTable> packed_table(const TaskContext& context) const noexcept {
+    if (table_.place.kind != Place::Kind::constant || table_.shape.elements() == 0) {
+      return std::nullopt;
+    }
+    const PackedWeights* weights = context.packed_constants[context.constant_entry(table_)];
+    if (weights == nullptr || weights->inputs() != table_.shape[1]) return std::nullopt;
+    std::int64_t offset = table_.place.offset;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) {
+      offset += context.frame.iteration[d] * table_.place.byte_step[d];
+    }
+    const DType dtype = table_.shape.dtype();
+    const std::int64_t row_bytes = weights->inputs() / block_size(dtype) * block_bytes(dtype);
+    if (offset % row_bytes != 0 || table_.strides[0] % row_bytes != 0) return std::nullopt;
+    return PackedTable{weights, offset / row_bytes, table_.strides[0] / row_bytes};
+  }
+
   Operand ids_, table_, y_;
 };
 

@@ -57,8 +57,11 @@ class LinearInputs {
     const Linear& op = linear_of(step);
     std::size_t next = 2;
     if (op.has_bias) bias_ = step.inputs[next++];
-    if (op.has_residual) residual_ = step.inputs[next];
-    compiler.pack(weights_);
+    if (op.has_residual) {
+      residual_ = step.inputs[next];
+      residual_step_ = *even_row_step(*residual_);
+    }
+    packed_ = compiler.pack(weights_);
     if (is_tiled(x_)) {
       form_ = RowForm::bf16;
       return;
@@ -81,7 +84,7 @@ class LinearInputs {
 
   void prepare(const TaskContext& context, Prepared& product) const noexcept {
     LinearArgs& args = product.args;
-    args.weights = context.packed_weights(weights_);
+    args.weights = context.packed_weights(packed_);
     if (form_) {
       std::byte* const memory =
           is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
@@ -95,16 +98,17 @@ class LinearInputs {
     if (bias_) args.bias = context.pointer<const float>(*bias_);
     if (residual_) {
       args.residual = context.pointer<const float>(*residual_);
-      args.residual_stride = shape_.outputs;
+      args.residual_stride = residual_step_;
     }
   }
 
  private:
   LinearShape shape_;
   Operand x_, weights_;
+  PackedIndex packed_;
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
-  std::int64_t x_step_ = 0;
+  std::int64_t x_step_ = 0, residual_step_ = 0;
 };
 
 class LinearTask final : public Task {
@@ -256,16 +260,14 @@ std::optional<std::string> refuses(const Step& step) {
   if (!PackedWeights::is_packable(weights.shape.dtype())) {
     return "no packed form for " + std::string(tenon::name(weights.shape.dtype()));
   }
-  if (!weights.is_contiguous()) return "w is strided";
-  if (auto why = needs_dense_rows(step.inputs[0], "x")) return why;
-  if (!even_row_step(step.inputs[0])) return "rows of x lie unevenly";
+  if (auto why = needs_even_rows(step.inputs[0], "x")) return why;
   std::size_t next = 2;
   if (op.has_bias) {
     if (auto why = needs_dtype(step.inputs[next], DType::f32, "bias")) return why;
     if (auto why = needs_dense(step.inputs[next++], "bias")) return why;
   }
   if (op.has_residual) {
-    if (auto why = needs_dense(step.inputs[next], "residual")) return why;
+    if (auto why = needs_even_rows(step.inputs[next], "residual")) return why;
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 // Functions of one operand.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/half_unary.hpp"
+#include "../elementwise/unary_of.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/activation.hpp>
@@ -14,17 +15,6 @@
 
 namespace tenon::cpu {
 namespace {
-
-template <class Op>
-UnaryParameters parameters_of(const Op& op) {
-  if constexpr (requires { op.alpha; }) {
-    return {static_cast<float>(op.alpha), 0};
-  } else if constexpr (requires { op.min; }) {
-    return {static_cast<float>(op.min), static_cast<float>(op.max)};
-  } else {
-    return {};
-  }
-}
 
 template <class Op, Unary function>
 void floats(const PointCall& call, const OpInstance& op) noexcept {
@@ -86,49 +76,10 @@ std::unique_ptr<Task> make(const Step& step, Compiler&) {
 
 }  // namespace
 
-#define TENON_UNARY(id, Struct)    \
+#define CPU_UNARY(id, Struct)      \
   extern const Kernel id##_kernel; \
-  constinit const Kernel id##_kernel { op_def<Struct>, takes_everything, make<Struct, Unary::id> }
-
-TENON_UNARY(neg, Neg);
-TENON_UNARY(abs, Abs);
-TENON_UNARY(sign, Sign);
-TENON_UNARY(square, Square);
-TENON_UNARY(sqrt, Sqrt);
-TENON_UNARY(rsqrt, Rsqrt);
-TENON_UNARY(reciprocal, Reciprocal);
-TENON_UNARY(exp, Exp);
-TENON_UNARY(exp2, Exp2);
-TENON_UNARY(expm1, Expm1);
-TENON_UNARY(log, Log);
-TENON_UNARY(log2, Log2);
-TENON_UNARY(log1p, Log1p);
-TENON_UNARY(sin, Sin);
-TENON_UNARY(cos, Cos);
-TENON_UNARY(tan, Tan);
-TENON_UNARY(asin, Asin);
-TENON_UNARY(acos, Acos);
-TENON_UNARY(atan, Atan);
-TENON_UNARY(tanh, Tanh);
-TENON_UNARY(erf, Erf);
-TENON_UNARY(floor, Floor);
-TENON_UNARY(ceil, Ceil);
-TENON_UNARY(trunc, Trunc);
-TENON_UNARY(round, Round);
-TENON_UNARY(sigmoid, Sigmoid);
-TENON_UNARY(relu, Relu);
-TENON_UNARY(relu6, Relu6);
-TENON_UNARY(silu, Silu);
-TENON_UNARY(gelu, Gelu);
-TENON_UNARY(gelu_tanh, GeluTanh);
-TENON_UNARY(softplus, Softplus);
-TENON_UNARY(mish, Mish);
-TENON_UNARY(hardsigmoid, Hardsigmoid);
-TENON_UNARY(hardswish, Hardswish);
-TENON_UNARY(leaky_relu, LeakyRelu);
-TENON_UNARY(elu, Elu);
-TENON_UNARY(clamp, Clamp);
-
-#undef TENON_UNARY
+  constinit const Kernel id##_kernel{op_def<Struct>, takes_everything, make<Struct, Unary::id>};
+#include "../elementwise/unary.def"
+#undef CPU_UNARY
 
 }  // namespace tenon::cpu

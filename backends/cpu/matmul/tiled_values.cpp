@@ -55,7 +55,8 @@ std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std
     Operand tiles;
     tiles.shape = Shape({(rows->rows + tile_rows - 1) / tile_rows, rows->inputs / tile_columns,
                          tile_rows, tile_columns},
-                        bf16);
+                        bf16)
+                      .with_layout(Name("tiles"));
     tiles.strides = dense_strides(tiles.shape);
     tiles.place.kind = Place::Kind::shared_scratch;
     std::size_t last_use = i;
@@ -82,8 +83,7 @@ std::int64_t keep_values_tiled(const Lowered& program, std::span<const Step> ste
 
 bool is_tiled(const Operand& operand) noexcept {
   const Shape& shape = operand.shape;
-  return operand.place.kind == Place::Kind::shared_scratch && shape.dtype() == DType::bf16 &&
-         shape.rank() == 4 && shape[2] == tile_rows && shape[3] == tile_columns;
+  return operand.place.kind == Place::Kind::shared_scratch && !shape.layout().empty();
 }
 
 std::int64_t tiled_rows(const Operand& operand) noexcept { return operand.shape[0] * tile_rows; }

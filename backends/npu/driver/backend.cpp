@@ -6,9 +6,11 @@
 #include <tenon/backends/npu.hpp>
 #include <tenon/error.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/stepwise.hpp>
 
 #include <algorithm>
 #include <any>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -47,13 +49,36 @@ std::optional<std::string> uneven_channels(const Step& step, const ValueRange& r
       range.tensor.threshold, *middle);
 }
 
+/// How the value at `output` is held by the layers that write it there.
+std::optional<StoredForm> stored_form_of(const Graph& graph, const Operand& output) {
+  const auto found = std::ranges::find_if(graph.layers, [&](const Layer& layer) {
+    return layer.kind == Layer::Kind::dequantize && layer.edge == output;
+  });
+  if (found == graph.layers.end()) return std::nullopt;
+  const FeatureMap& map = graph.map(found->input);
+  const bool image = dims_of(output.shape, Form::image) == map.dims;
+  StoredForm form{.software = Layout(image ? "NCHW" : "*C"),
+                  .hardware = Layout(image ? "NCHWc32" : "*Cc32"),
+                  .quant = {}};
+  form.quant.scale = {static_cast<float>(map.step)};
+  if (!map.normratio.empty()) {
+    form.quant.normratio.assign(map.normratio.begin(), map.normratio.end());
+  }
+  return form;
+}
+
+class Stretch;
+
 /// What the partitions of a backend share.
 struct Shared {
   Options options;
   std::shared_ptr<Runtime> runtime;  // null in modes on the CPU
+  /// Read and changed under the runtime's lock.
+  std::shared_ptr<Counters> counters = std::make_shared<Counters>();
   mutable std::mutex mutex;
   RunReport last;
   std::vector<std::weak_ptr<const DeviceNetwork>> networks;
+  std::map<const Step*, std::weak_ptr<Stretch>> stretches;  // by their first step
 
   std::vector<std::shared_ptr<const DeviceNetwork>> living() {
     const std::scoped_lock lock(mutex);
@@ -67,22 +92,34 @@ struct Shared {
   }
 };
 
-class BoundOnHost final : public BoundPartition {
+/// `output`: that of the one step there is, or none.
+class BoundOnHost final : public BoundPartition, public StoresIntegers {
  public:
-  BoundOnHost(BoundGraph bound, Mode mode) : bound_(std::move(bound)), mode_(mode) {}
+  BoundOnHost(BoundGraph bound, Mode mode, std::optional<Operand> output)
+      : bound_(std::move(bound)), mode_(mode), output_(std::move(output)) {}
   void run(HostFrame& frame) const override {
     run_on_host(bound_, [&](const Operand& edge) { return frame.view(edge); }, mode_);
+  }
+  std::optional<StoredForm> stored_form() const override {
+    if (!output_ || mode_ != Mode::exact) return std::nullopt;
+    return stored_form_of(bound_.graph, *output_);
   }
 
  private:
   BoundGraph bound_;
   Mode mode_;
+  std::optional<Operand> output_;
 };
 
-class BoundOnDevice final : public BoundPartition {
+class BoundOnDevice final : public BoundPartition, public StoresIntegers {
  public:
-  BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const DeviceNetwork> network)
-      : shared_(std::move(shared)), network_(std::move(network)) {}
+  BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const DeviceNetwork> network,
+                std::optional<Operand> output)
+      : shared_(std::move(shared)), network_(std::move(network)), output_(std::move(output)) {}
+  std::optional<StoredForm> stored_form() const override {
+    if (!output_) return std::nullopt;
+    return stored_form_of(network_->compiled().bound.graph, *output_);
+  }
   std::vector<std::byte> save() const override {
     return save_network(network_->compiled(), shared_->runtime->caps());
   }
@@ -96,57 +133,190 @@ class BoundOnDevice final : public BoundPartition {
  private:
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<const DeviceNetwork> network_;
+  std::optional<Operand> output_;
 };
+
+GraphOptions graph_options(const Shared& shared, bool show) {
+  const std::int64_t ocm_bytes = shared.runtime ? shared.runtime->caps().ocm_bytes : 0;
+  return {*shared.options.calibration, shared.options.fuse, show, ocm_bytes};
+}
+
+BoundGraph bound_graph(const Shared& shared, const Graph& graph, const BoundConstants& constants) {
+  BindOptions bind;
+  bind.per_channel = shared.options.per_channel;
+  bind.profile = shared.options.profile;
+  if (shared.runtime) bind.profile = shared.runtime->caps().m8 ? Profile::m8 : Profile::m15;
+  return bind_graph(
+      graph, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
+}
+
+std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, CompiledNetwork compiled) {
+  auto network = std::make_shared<const DeviceNetwork>(shared.runtime, std::move(compiled),
+                                                       shared.options, shared.counters);
+  const std::scoped_lock lock(shared.mutex);
+  shared.networks.push_back(network);
+  return network;
+}
 
 class NpuPartition final : public Partition {
  public:
   NpuPartition(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
       : shared_(std::move(shared)),
         program_(program),
-        graph_(
-            build_graph(program, steps, {*shared_->options.calibration, shared_->options.fuse})) {}
+        graph_(build_graph(program, steps, graph_options(*shared_, /*show=*/false))) {
+    if (steps.size() == 1) output_ = steps.front().output;
+  }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     const Options& options = shared_->options;
     if (options.mode != Mode::device) {
-      return std::make_unique<BoundOnHost>(bound_graph(constants), options.mode);
+      return std::make_unique<BoundOnHost>(bound_graph(*shared_, graph_, constants), options.mode,
+                                           output_);
     }
-    return on_device(compile_network(bound_graph(constants), program_, shared_->runtime->caps(),
-                                     {options.placement, options.merge}));
+    return bound(compile_network(bound_graph(*shared_, graph_, constants), program_,
+                                 shared_->runtime->caps(), {options.placement, options.merge}));
   }
   std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
                                              std::span<const std::byte> saved) const override {
     const Options& options = shared_->options;
     if (options.mode != Mode::device) return bind(constants);
-    return on_device(restore_network(bound_graph(constants), program_, shared_->runtime->caps(),
-                                     options.merge, saved));
+    return bound(restore_network(bound_graph(*shared_, graph_, constants), program_,
+                                 shared_->runtime->caps(), options.merge, saved));
   }
 
  private:
-  BoundGraph bound_graph(const BoundConstants& constants) const {
-    BindOptions bind;
-    bind.per_channel = shared_->options.per_channel;
-    bind.profile = shared_->options.profile;
-    if (shared_->runtime) {
-      bind.profile = shared_->runtime->caps().m8 ? Profile::m8 : Profile::m15;
-    }
-    return bind_graph(
-        graph_, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
-  }
-  std::unique_ptr<BoundPartition> on_device(CompiledNetwork compiled) const {
-    auto network = std::make_shared<const DeviceNetwork>(shared_->runtime, std::move(compiled),
-                                                         shared_->options);
-    const std::scoped_lock lock(shared_->mutex);
-    shared_->networks.push_back(network);
-    return std::make_unique<BoundOnDevice>(shared_, std::move(network));
+  std::unique_ptr<BoundPartition> bound(CompiledNetwork compiled) const {
+    return std::make_unique<BoundOnDevice>(shared_, on_device(*shared_, std::move(compiled)),
+                                           output_);
   }
 
   std::shared_ptr<Shared> shared_;
   const Lowered& program_;
   Graph graph_;
+  std::optional<Operand> output_;  // of the one step there is
 };
 
-class NpuBackend final : public Npu {
+/// Steps that would be one partition, run one at a time: the layers of all of them, with their
+/// numbers. Between steps, values stay in int8.
+class Stretch {
+ public:
+  /// With weights: one of the two, as the mode says.
+  struct Bound {
+    std::optional<BoundGraph> on_host;
+    std::shared_ptr<const DeviceNetwork> on_device;
+
+    const Graph& graph() const {
+      return on_host ? on_host->graph : on_device->compiled().bound.graph;
+    }
+  };
+
+  Stretch(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
+      : shared_(std::move(shared)),
+        program_(program),
+        graph_(build_graph(program, steps, graph_options(*shared_, /*show=*/true))) {}
+
+  const Graph& graph() const noexcept { return graph_; }
+
+  /// The same for every step that is bound to the same constants.
+  std::shared_ptr<const Bound> bind(const BoundConstants& constants) {
+    const std::scoped_lock lock(mutex_);
+    std::weak_ptr<const Bound>& known = bound_[constants.buffers.data()];
+    if (auto living = known.lock()) return living;
+    auto made = std::make_shared<Bound>();
+    BoundGraph graph = bound_graph(*shared_, graph_, constants);
+    if (shared_->options.mode != Mode::device) {
+      made->on_host = std::move(graph);
+    } else {
+      made->on_device =
+          on_device(*shared_, compile_network(std::move(graph), program_, shared_->runtime->caps(),
+                                              {Placement::none, /*merge=*/false}));
+    }
+    known = made;
+    return made;
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  const Lowered& program_;
+  Graph graph_;
+  std::mutex mutex_;
+  std::map<const Buffer*, std::weak_ptr<const Bound>> bound_;
+};
+
+/// One step of a stretch. `alone` shows its value where the stretch has it nowhere: in the midst of
+/// a layer.
+class BoundStep final : public BoundPartition, public StoresIntegers {
+ public:
+  BoundStep(std::shared_ptr<Shared> shared, std::shared_ptr<const Stretch::Bound> stretch,
+            int index, Operand output, std::unique_ptr<BoundPartition> alone)
+      : shared_(std::move(shared)),
+        stretch_(std::move(stretch)),
+        index_(index),
+        output_(std::move(output)),
+        alone_(std::move(alone)) {}
+
+  void run(HostFrame& frame) const override {
+    run_step_on_host(
+        *stretch_->on_host, [&](const Operand& edge) { return frame.view(edge); },
+        shared_->options.mode, index_, frame.scratch);
+    if (alone_) alone_->run(frame);
+  }
+  void run_on_device(DeviceFrame& frame) const override {
+    RunReport report;
+    stretch_->on_device->run_step(frame, report, index_);
+    {
+      const std::scoped_lock lock(shared_->mutex);
+      shared_->last = std::move(report);
+    }
+    if (!alone_) return;
+    const std::chrono::nanoseconds before = frame.device_time;
+    alone_->run_on_device(frame);
+    frame.device_time += before;
+  }
+  std::optional<StoredForm> stored_form() const override {
+    if (alone_) return dynamic_cast<const StoresIntegers&>(*alone_).stored_form();
+    const bool integers = !stretch_->on_host || shared_->options.mode == Mode::exact;
+    return integers ? stored_form_of(stretch_->graph(), output_) : std::nullopt;
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<const Stretch::Bound> stretch_;
+  int index_;
+  Operand output_;
+  std::unique_ptr<BoundPartition> alone_;
+};
+
+class StepPartition final : public Partition {
+ public:
+  StepPartition(std::shared_ptr<Shared> shared, std::shared_ptr<Stretch> stretch,
+                const Lowered& program, std::span<const Step> steps, std::size_t index)
+      : shared_(std::move(shared)),
+        stretch_(std::move(stretch)),
+        output_(steps[index].output),
+        index_(index) {
+    if (stretch_->graph().shown[index] != no_map) return;
+    alone_ = std::make_unique<NpuPartition>(shared_, program, steps.subspan(index, 1));
+  }
+
+  std::int64_t scratch_bytes() const override {
+    const Mode mode = shared_->options.mode;
+    return mode == Mode::device ? 0 : kept_bytes(stretch_->graph(), mode);
+  }
+  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+    return std::make_unique<BoundStep>(shared_, stretch_->bind(constants), static_cast<int>(index_),
+                                       output_, alone_ ? alone_->bind(constants) : nullptr);
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Stretch> stretch_;
+  Operand output_;
+  std::size_t index_;
+  std::unique_ptr<NpuPartition> alone_;
+};
+
+class NpuBackend final : public Npu, public StepCompiler {
  public:
   NpuBackend(const DevicePtr& device, Options options) : shared_(std::make_shared<Shared>()) {
     if (!options.calibration) {
@@ -160,7 +330,7 @@ class NpuBackend final : public Npu {
     }
     if (options.mode == Mode::device) {
       if (!device) throw Error(Errc::bad_argument, "npu::backend", "no device is given");
-      shared_->runtime = std::make_shared<Runtime>(device);
+      shared_->runtime = Runtime::of(device);
     }
     shared_->options = std::move(options);
   }
@@ -179,12 +349,20 @@ class NpuBackend final : public Npu {
     }
     const ValueRange* range = shared_->options.calibration->find(step.value);
     if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
+    if (shared_->runtime && !range->channels.empty()) {
+      if (auto failure = factors_exceed(step, shared_->runtime->caps().ocm_bytes)) return failure;
+    }
     return uneven_channels(step, *range);
   }
 
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
     return std::make_unique<NpuPartition>(shared_, program, steps);
+  }
+  std::unique_ptr<Partition> compile_step(const Lowered& program, std::span<const Step> steps,
+                                          std::size_t index) const override {
+    return std::make_unique<StepPartition>(shared_, stretch_of(program, steps), program, steps,
+                                           index);
   }
 
   std::map<std::string, std::string> properties() const override {
@@ -211,7 +389,7 @@ class NpuBackend final : public Npu {
   Counters counters() const override {
     if (!shared_->runtime) return {};
     const auto lock = shared_->runtime->lock();
-    return shared_->runtime->counters();
+    return *shared_->counters;
   }
   RunReport last_run() const override {
     const std::scoped_lock lock(shared_->mutex);
@@ -234,6 +412,16 @@ class NpuBackend final : public Npu {
   }
 
  private:
+  std::shared_ptr<Stretch> stretch_of(const Lowered& program, std::span<const Step> steps) const {
+    const std::scoped_lock lock(shared_->mutex);
+    std::erase_if(shared_->stretches, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<Stretch>& known = shared_->stretches[steps.data()];
+    if (auto living = known.lock()) return living;
+    auto made = std::make_shared<Stretch>(shared_, program, steps);
+    known = made;
+    return made;
+  }
+
   static NetworkReport report(const CompiledNetwork& network) {
     NetworkReport report;
     report.text = describe(network);

@@ -63,6 +63,10 @@ Failure all_f32(const Step& step) {
   return fmt::format("operand {} is {}", found - step.inputs.begin(), to_string(found->shape));
 }
 
+std::int64_t channels_of(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : shape.rank() == 4 ? shape[1] : shape[shape.rank() - 1];
+}
+
 Failure sizes(const Step& step) {
   const Shape& shape = step.output.shape;
   if (shape.rank() == 0) return "a scalar";
@@ -70,7 +74,7 @@ Failure sizes(const Step& step) {
   for (const Operand& input : step.inputs) {
     if (input.shape.elements() == 0) return "an empty array";
   }
-  const std::int64_t channels = shape.rank() == 4 ? shape[1] : shape[shape.rank() - 1];
+  const std::int64_t channels = channels_of(shape);
   if (channels > max_channels)
     return fmt::format("{} channels, at most {}", channels, max_channels);
   if (shape.elements() / std::max<std::int64_t>(channels, 1) > max_pixels) {
@@ -291,13 +295,19 @@ Failure concat_axis(const Step& step) {
 Failure concat_blocks(const Step& step) {
   for (std::size_t i = 0; i + 1 < step.inputs.size(); ++i) {
     const Shape& part = step.inputs[i].shape;
-    const std::int64_t channels = part.rank() == 4 ? part[1] : part[part.rank() - 1];
+    const std::int64_t channels = channels_of(part);
     if (channels % block_channels != 0) {
       return fmt::format("{} channels in part {}, a multiple of {} is needed", channels, i,
                          block_channels);
     }
   }
   return std::nullopt;
+}
+
+Failure exceeds_ocm(std::int64_t need, std::int64_t ocm_bytes) {
+  if (need <= ocm_bytes) return std::nullopt;
+  return fmt::format("a row of its result needs {} bytes on chip, the device has {}", need,
+                     ocm_bytes);
 }
 
 constexpr Constraint table[] = {
@@ -379,16 +389,28 @@ std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_byt
   } else if (const auto* average = step.op.as<AvgPool2d>();
              average != nullptr && !covers_image(*average, step)) {
     rows = average->kernel[0];
-  } else if (step.op.as<Pad>() != nullptr) {
-    rows = 1;
-  } else {
+  } else if (step.op.def()->traits.pointwise) {
+    // A row of the result and of each operand, and the tables of a gate.
+    constexpr std::int64_t tables = 512;
+    const auto arrays = static_cast<std::int64_t>(step.inputs.size()) + 1;
+    return exceeds_ocm(arrays * out[3] * block_channels + tables, ocm_bytes);
+  } else if (step.op.as<Pad>() == nullptr && step.op.as<Concat>() == nullptr) {
     return std::nullopt;
   }
   const std::int64_t need =
       std::min(rows, in[2]) * in[3] * lanes + block_channels + weights + out[3] * block_channels;
-  if (need <= ocm_bytes) return std::nullopt;
-  return fmt::format("a row of its result needs {} bytes on chip, the device has {}", need,
-                     ocm_bytes);
+  return exceeds_ocm(need, ocm_bytes);
+}
+
+std::optional<std::string> factors_exceed(const Step& step, std::int64_t ocm_bytes) {
+  std::int64_t channels = channels_of(step.output.shape);
+  for (const Operand& input : step.inputs) {
+    if (!is_constant(input)) channels = std::max(channels, channels_of(input.shape));
+  }
+  constexpr std::int64_t factor_bytes = 4;
+  if (channels * factor_bytes <= ocm_bytes) return std::nullopt;
+  return fmt::format("factors of {} channels need {} bytes on chip, the device has {}", channels,
+                     channels * factor_bytes, ocm_bytes);
 }
 
 bool is_table_op(const OpInstance& op) noexcept {

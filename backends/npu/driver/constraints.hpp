@@ -28,9 +28,13 @@ std::span<const Constraint> constraints() noexcept;
 std::optional<std::string> failed_constraint(const Step& step);
 
 /// Why not even one row of the step's result fits on a device with so many bytes of OCM and ACC;
-/// only convolutions and pools can be too wide.
+/// only images can be too wide.
 std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_bytes,
                                           std::int64_t acc_bytes);
+
+/// Why a factor per channel of what the step reads and makes does not fit, in f32, on a device with
+/// so many bytes of OCM.
+std::optional<std::string> factors_exceed(const Step& step, std::int64_t ocm_bytes);
 
 /// Whether the op computes each element of its f32 result from one element of its one f32 operand,
 /// so that a table of 256 entries is the op.

@@ -74,6 +74,18 @@ LayerEmitter::InputRef LayerEmitter::input_ref(const Tile& tile, int64_t k0, int
   return ref;
 }
 
+/// The flattened image of a tile, or its pixels that parts [k0, k1) of the sum read.
+LayerEmitter::InputRef LayerEmitter::flattened_ref(const Tile& tile, int64_t k0, int64_t k1) {
+  if (!tiling_.cuts_input) return input_ref(tile, 0, shape_.in_blocks);
+  InputRef ref;
+  ref.first_pixel = k0 / shape_.in_blocks;
+  const int64_t end = (k1 + shape_.in_blocks - 1) / shape_.in_blocks;
+  static_cast<TileRef&>(ref) =
+      map_ref(layer_.input, input_, tile.n0 * shape_.taps + ref.first_pixel, end - ref.first_pixel,
+              0, shape_.in_blocks);
+  return ref;
+}
+
 LayerEmitter::WeightRef LayerEmitter::weight_ref(const Tile& tile, int64_t k0, int64_t k1) {
   const int64_t c = int64_t{1} << shape_.log2c;
   const int64_t depth = shape_.is_channelwise() ? 1 : (k1 - k0) * c;

@@ -25,7 +25,7 @@ void LayerEmitter::emit_sums(const Tile& tile) {
   for (int64_t k0 = 0; k0 < shape_.sum_parts(); k0 += tiling_.sum_parts) {
     const int64_t k1 = std::min(k0 + tiling_.sum_parts, shape_.sum_parts());
     const InputRef in =
-        shape_.is_flattened() ? input_ref(tile, 0, shape_.in_blocks) : input_ref(tile, k0, k1);
+        shape_.is_flattened() ? flattened_ref(tile, k0, k1) : input_ref(tile, k0, k1);
     if (layer_.kind == Layer::Kind::conv) {
       emit_conv(tile, in, weight_ref(tile, k0, k1), k0, k1);
     } else if (layer_.kind == Layer::Kind::linear) {
@@ -85,7 +85,7 @@ void LayerEmitter::emit_linear(const Tile& tile, const InputRef& in, const Weigh
     const int64_t block = shape_.is_flattened() ? first : first - k0;
     gemm.flags = part > 0 ? isa::flag_bit(isa::Flag::accumulate) : std::uint8_t{0};
     gemm.k = u32(std::min(shape_.in.c, last * block_channels) - first * block_channels);
-    gemm.a_line = in.line(part / blocks + block * in.stride);
+    gemm.a_line = in.line(part / blocks - in.first_pixel + block * in.stride);
     gemm.b_line = u32(weights.address / line_bytes + (part - k0) * block_channels);
     add(gemm);
     part += last - first;

@@ -1,11 +1,17 @@
 #include "graph.hpp"
 
 #include "graph_builder.hpp"
+#include "tiling.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace tenon::npu {
+namespace {
+
+constexpr std::int64_t table_bytes = 512;  // of the two that a gate and its product may bring
+
+}  // namespace
 
 std::optional<Dims> dims_of(const Shape& shape, Form form) noexcept {
   if (form == Form::image) {
@@ -61,10 +67,11 @@ void GraphBuilder::finish(int index, Layer layer) {
 // operands may have added layers behind `layers_before`; they go ahead of the carrier.
 Layer& GraphBuilder::carrier(int index, std::size_t operand, Form form, std::size_t layers_before) {
   const Step& step = steps_[static_cast<std::size_t>(index)];
-  if (can_follow(index, operand)) {
+  if (can_follow(index, operand) && has_room(graph_.layers[layers_before - 1])) {
     const auto maker = graph_.layers.begin() + static_cast<std::ptrdiff_t>(layers_before) - 1;
     std::rotate(maker, maker + 1, graph_.layers.end());
     graph_.layers.back().values.push_back(step.value);
+    graph_.layers.back().step = index;
     return graph_.layers.back();
   }
   Layer layer;
@@ -76,6 +83,18 @@ Layer& GraphBuilder::carrier(int index, std::size_t operand, Form form, std::siz
   layer.values.push_back(step.value);
   graph_.layers.push_back(std::move(layer));
   return graph_.layers.back();
+}
+
+// Whether a row of the layer, all of it in external memory, and of two more operands fits on chip.
+bool GraphBuilder::has_room(const Layer& layer) const {
+  if (options_.ocm_bytes == 0) return true;
+  MapPlace outside;
+  outside.where = MapPlace::Where::ftmp;
+  const std::vector<MapPlace> places(graph_.maps.size(), outside);
+  const auto index = static_cast<std::size_t>(&layer - graph_.layers.data());
+  const std::int64_t more = 2 * graph_.map(layer.output).dims.w * line_bytes + table_bytes;
+  const LayerShape shape(graph_, places, index);
+  return least_work_bytes(shape, /*cut=*/true) + more <= options_.ocm_bytes;
 }
 
 // After posts were put behind the last layer.
@@ -91,8 +110,56 @@ Graph GraphBuilder::build() {
     const int index = static_cast<int>(i);
     add_step(index);
     if (flow_.leaves[i]) write_dense(index);
+    number_layers(index);
   }
+  if (options_.show) show_values();
   return std::move(graph_);
+}
+
+// The layers that a step has added are the last ones.
+void GraphBuilder::number_layers(int index) {
+  for (auto layer = graph_.layers.rbegin(); layer != graph_.layers.rend(); ++layer) {
+    if (layer->step != no_step && layer->step != index) return;
+    layer->step = index;
+  }
+}
+
+// The map that holds a step's value when the step has ended; none where the value is on its way
+// through a layer, or has its zeros around it nowhere.
+MapId GraphBuilder::held(int index) const {
+  const auto i = static_cast<std::size_t>(index);
+  const MapId map = made_[i];
+  const Shape& shape = steps_[i].output.shape;
+  if (map == no_map || paddings_[i] || graph_.map(map).is_constant()) return no_map;
+  const Dims& dims = graph_.map(map).dims;
+  if (dims_of(shape, Form::image) != dims && dims_of(shape, Form::rows) != dims) return no_map;
+  const MapId root = graph_.root(map).map;
+  const bool stored = std::ranges::any_of(graph_.layers, [&](const Layer& layer) {
+    if (layer.kind == Layer::Kind::dequantize || layer.step > index) return false;
+    // A concatenation that its parts were made in is whole by now.
+    return layer.output == map || layer.output == root ||
+           (map == root && graph_.root(layer.output).map == root);
+  });
+  return stored ? map : no_map;
+}
+
+void GraphBuilder::show_values() {
+  std::vector<Layer> layers;
+  auto next = graph_.layers.begin();
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const int index = static_cast<int>(i);
+    graph_.shown.push_back(held(index));
+    bool is_written = graph_.shown.back() == no_map;
+    for (; next != graph_.layers.end() && next->step == index; ++next) {
+      is_written =
+          is_written || (next->kind == Layer::Kind::dequantize && next->edge == steps_[i].output);
+      layers.push_back(*next);
+    }
+    if (is_written) continue;
+    layers.push_back(dequantized(index));
+    layers.back().step = index;
+  }
+  graph_.layers = std::move(layers);
 }
 
 Graph build_graph(const Lowered& program, std::span<const Step> steps,

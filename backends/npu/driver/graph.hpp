@@ -128,6 +128,7 @@ struct Layer {
   Operand edge;
   std::string op;                   ///< name of the main op
   std::vector<std::string> values;  ///< the program's values that this layer computes, in order
+  int step = -1;                    ///< the last of the steps that this layer computes
   SourceLine line;
 
   /// Whether the main operation only picks values of its input (the greatest of some, those inside
@@ -143,7 +144,8 @@ std::string_view to_string(Post::Kind kind) noexcept;
 
 struct Graph {
   std::vector<FeatureMap> maps;
-  std::vector<Layer> layers;
+  std::vector<Layer> layers;  ///< by their steps
+  std::vector<MapId> shown;   ///< with GraphOptions::show, per step: what was written, or none
 
   const FeatureMap& map(MapId id) const { return maps[static_cast<std::size_t>(id)]; }
   /// The map with bytes of its own that `id` lies in, and where: `id` itself, at 0, mostly.
@@ -160,6 +162,12 @@ struct Graph {
 struct GraphOptions {
   const CalibrationTable& calibration;
   bool fuse = true;  ///< put element-wise ops behind the layer that makes their operand
+  /// Write every value that is held when its step ends to its place in memory. The layers compute
+  /// the same numbers.
+  bool show = false;
+  /// OCM of the device: what is put behind a layer leaves room for a row of it. The layers compute
+  /// the same numbers. 0: there is no limit.
+  std::int64_t ocm_bytes = 0;
 };
 
 /// Gives maps whose channels differ in range a normratio, wherever weights and multipliers can take

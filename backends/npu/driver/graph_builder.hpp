@@ -65,10 +65,15 @@ class GraphBuilder {
   MapId new_map(std::string name, const Dims& dims, double step);
   MapId result_map(const Step& step, Form form);
   void write_dense(int index);
+  Layer dequantized(int index) const;
   bool can_follow(int index, std::size_t operand) const;
+  bool has_room(const Layer& layer) const;
 
   // graph.cpp
   void finish(int index, Layer layer);
+  void number_layers(int index);
+  MapId held(int index) const;
+  void show_values();
   Layer& carrier(int index, std::size_t operand, Form form, std::size_t layers_before);
   void finish_posts(int index);
 

@@ -89,6 +89,11 @@ void GraphBuilder::write_dense(int index) {
   const auto i = static_cast<std::size_t>(index);
   if (dense_[i]) return;
   dense_[i] = true;
+  graph_.layers.push_back(dequantized(index));
+}
+
+Layer GraphBuilder::dequantized(int index) const {
+  const auto i = static_cast<std::size_t>(index);
   const Step& step = steps_[i];
   Layer layer;
   layer.kind = Layer::Kind::dequantize;
@@ -97,7 +102,7 @@ void GraphBuilder::write_dense(int index) {
   layer.op = "dequantize";
   layer.values.push_back(step.value);
   layer.line = step.line;
-  graph_.layers.push_back(std::move(layer));
+  return layer;
 }
 
 MapId GraphBuilder::read_edge(const Operand& operand, Form form, int origin, std::string name) {

@@ -145,6 +145,7 @@ void GraphBuilder::fuse_activation(const Step& step, int index, const Activation
     }
     layer.output = result;
     layer.values.push_back(step.value);
+    layer.step = index;
     finish_posts(index);
     return;
   }

@@ -22,6 +22,13 @@ std::int8_t limited(std::int64_t value, const Limits& limits) noexcept {
 template <class T>
 using Values = std::vector<T>;
 
+std::size_t elements_of(const FeatureMap& map) noexcept {
+  return static_cast<std::size_t>(map.dims.pixels() * map.dims.c);
+}
+
+/// Whether it has bytes of its own that a layer writes.
+bool is_kept(const FeatureMap& map) noexcept { return !map.is_constant() && map.whole == no_map; }
+
 /// The layers in int8 (T = std::int8_t), or in f32 with weights as they are or rounded.
 template <class T>
 class HostRun {
@@ -52,11 +59,32 @@ class HostRun {
     }
   }
 
+  void run_step(int step, std::byte* kept) {
+    for_each_kept([&](Values<T>& values, std::size_t at) {
+      std::memcpy(values.data(), kept + at, values.size() * sizeof(T));
+    });
+    for (std::size_t i = 0; i < bound_.layers.size(); ++i) {
+      if (bound_.graph.layers[i].step == step) run(bound_.graph.layers[i], bound_.layers[i]);
+    }
+    for_each_kept([&](const Values<T>& values, std::size_t at) {
+      std::memcpy(kept + at, values.data(), values.size() * sizeof(T));
+    });
+  }
+
  private:
   const FeatureMap& map(MapId id) const { return bound_.graph.map(id); }
-  std::size_t size_of(MapId id) const {
-    const Dims& dims = map(id).dims;
-    return static_cast<std::size_t>(dims.pixels() * dims.c);
+  std::size_t size_of(MapId id) const { return elements_of(map(id)); }
+
+  /// Calls `visit(values, offset)` for all that steps hand on: maps with bytes of their own.
+  template <class Visit>
+  void for_each_kept(const Visit& visit) {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < maps_.size(); ++i) {
+      if (!is_kept(bound_.graph.maps[i])) continue;
+      maps_[i].resize(elements_of(bound_.graph.maps[i]));
+      visit(maps_[i], at);
+      at += maps_[i].size() * sizeof(T);
+    }
   }
 
   /// What a map holds. Of a map that lies in another it is taken out of that one.
@@ -437,6 +465,22 @@ void run_on_host(const BoundGraph& bound, const EdgeView& edges, Mode mode) {
   } else {
     HostRun<float>(bound, edges, mode == Mode::fake_quantized).run();
   }
+}
+
+void run_step_on_host(const BoundGraph& bound, const EdgeView& edges, Mode mode, int step,
+                      std::byte* kept) {
+  if (mode == Mode::exact) {
+    HostRun<std::int8_t>(bound, edges, true).run_step(step, kept);
+  } else {
+    HostRun<float>(bound, edges, mode == Mode::fake_quantized).run_step(step, kept);
+  }
+}
+
+std::int64_t kept_bytes(const Graph& graph, Mode mode) {
+  std::size_t elements = 0;
+  for (const FeatureMap& map : graph.maps) elements += is_kept(map) ? elements_of(map) : 0;
+  return static_cast<std::int64_t>(elements *
+                                   (mode == Mode::exact ? sizeof(std::int8_t) : sizeof(float)));
 }
 
 }  // namespace tenon::npu

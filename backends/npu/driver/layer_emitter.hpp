@@ -25,6 +25,7 @@ class LayerEmitter {
  private:
   struct InputRef : TileRef {
     std::int64_t image_bytes = 0;  // from image to image
+    std::int64_t first_pixel = 0;  // of a flattened image
     InputRows rows;
   };
   struct WeightRef {
@@ -46,6 +47,7 @@ class LayerEmitter {
   TileRef map_ref(MapId id, TileBuffers& buffers, std::int64_t p0, std::int64_t count,
                   std::int64_t b0, std::int64_t b1);
   InputRef input_ref(const Tile& tile, std::int64_t k0, std::int64_t k1);
+  InputRef flattened_ref(const Tile& tile, std::int64_t k0, std::int64_t k1);
   WeightRef weight_ref(const Tile& tile, std::int64_t k0, std::int64_t k1);
   std::uint32_t record_line(const Tile& tile);
 

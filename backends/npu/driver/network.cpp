@@ -7,7 +7,7 @@
 #include <tenon/trace.hpp>
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -46,21 +46,27 @@ bool is_damage(isa::ErrorCode code) {
 }  // namespace
 
 DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled,
-                             const Options& options)
-    : runtime_(std::move(runtime)), compiled_(std::move(compiled)), options_(options) {
+                             const Options& options, std::shared_ptr<Counters> counters)
+    : runtime_(std::move(runtime)),
+      compiled_(std::move(compiled)),
+      options_(options),
+      counters_(std::move(counters)) {
   const auto lock = runtime_->lock();
   MemRegion& memory = runtime_->memory();
   constants_ = DeviceImage(memory, std::move(compiled_.image.bytes));
   programs_ = DeviceImage(memory, joined_programs(compiled_.stages, program_offsets_));
-  if (compiled_.ftmp_bytes > 0) {
-    ftmp_ = memory.malloc(static_cast<std::uint64_t>(compiled_.ftmp_bytes), true, page);
-  }
+  if (compiled_.bound.graph.shown.empty()) ftmp_ = new_ftmp();
+}
+
+MemChunk DeviceNetwork::new_ftmp() const {
+  if (compiled_.ftmp_bytes == 0) return {};
+  return runtime_->memory().malloc(static_cast<std::uint64_t>(compiled_.ftmp_bytes), true, page);
 }
 
 // The values and the op of the layer whose instruction stopped, or the device.
-std::string DeviceNetwork::where(const Outcome& outcome) const {
-  if (outcome.run >= 0 && static_cast<std::size_t>(outcome.run) < compiled_.stages.size()) {
-    const auto& program = compiled_.stages[static_cast<std::size_t>(outcome.run)].program;
+std::string DeviceNetwork::where(const Outcome& outcome, const Stages& stages) const {
+  if (outcome.run >= 0 && static_cast<std::size_t>(outcome.run) < stages.size()) {
+    const auto& program = compiled_.stages[stages[static_cast<std::size_t>(outcome.run)]].program;
     for (const std::uint32_t index : outcome.held) {
       if (index >= program.instructions.size()) continue;
       const std::size_t number = isa::common(program.instructions[index]).layer;
@@ -71,7 +77,8 @@ std::string DeviceNetwork::where(const Outcome& outcome) const {
   return runtime_->device()->url();
 }
 
-std::vector<isa::Descriptor> DeviceNetwork::commands(const DeviceFrame& frame) const {
+std::vector<isa::Descriptor> DeviceNetwork::commands(const DeviceFrame& frame, const Stages& stages,
+                                                     const MemChunk& ftmp) const {
   std::vector<isa::Descriptor> list;
   const auto add = [&](isa::Segment segment, std::uint64_t base, std::uint64_t bytes) {
     if (base % 64 != 0) {
@@ -84,8 +91,8 @@ std::vector<isa::Descriptor> DeviceNetwork::commands(const DeviceFrame& frame) c
     add(isa::Segment::weight, constants_.address(), constants_.size());
   }
   add(isa::Segment::instr, programs_.address(), programs_.size());
-  if (ftmp_) add(isa::Segment::ftmp, ftmp_.begin().addr(), ftmp_.size_bytes());
-  for (std::size_t i = 0; i < compiled_.stages.size(); ++i) {
+  if (ftmp) add(isa::Segment::ftmp, ftmp.begin().addr(), ftmp.size_bytes());
+  for (const std::size_t i : stages) {
     const Stage& stage = compiled_.stages[i];
     const auto bind = [&](isa::Segment segment, const std::optional<WindowPlace>& window) {
       if (!window) return;
@@ -109,54 +116,80 @@ int DeviceNetwork::mend() const {
     image->upload();
     ++mended;
   }
-  runtime_->counters().reloads += static_cast<std::uint64_t>(mended);
+  counters_->reloads += static_cast<std::uint64_t>(mended);
   return mended;
+}
+
+void DeviceNetwork::note_failure(const Error& error) const {
+  if (error.code() == Errc::device_lost) {
+    runtime_->set_state(State::removed);
+  } else if (runtime_->state() == State::running) {
+    runtime_->set_state(State::faulted);  // the next run begins with a reset
+  }
+}
+
+void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) const {
+  const auto lock = runtime_->lock();
+  Stages stages;
+  for (std::size_t i = 0; i < compiled_.stages.size(); ++i) {
+    const std::size_t layer = compiled_.stages[i].layers.front();
+    if (compiled_.bound.graph.layers[layer].step == step) stages.push_back(i);
+  }
+  if (stages.empty()) return;
+  MemChunk& ftmp = stepped_ftmp_[frame.slab.addr()];
+  if (!ftmp) ftmp = new_ftmp();
+  try {
+    attempt(commands(frame, stages, ftmp), stages, frame, report);
+  } catch (const Error& error) {
+    note_failure(error);
+    throw;
+  }
 }
 
 void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   const auto lock = runtime_->lock();
+  Stages stages(compiled_.stages.size());
+  std::iota(stages.begin(), stages.end(), std::size_t{0});
   try {
-    attempt(commands(frame), frame, report);
+    attempt(commands(frame, stages, ftmp_), stages, frame, report);
   } catch (const Error& error) {
-    if (error.code() == Errc::device_lost) {
-      runtime_->set_state(State::removed);
-    } else if (runtime_->state() == State::running) {
-      runtime_->set_state(State::faulted);  // the next run begins with a reset
-    }
+    note_failure(error);
     const bool device = error.code() == Errc::device_error ||
                         error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
     if (!device || !options_.host_fallback || runtime_->state() == State::removed) throw;
     log(LogLevel::warning, fmt::format("npu: {} layers run on the CPU after {}",
                                        compiled_.bound.graph.layers.size(), error.what()));
-    ++runtime_->counters().host_fallbacks;
+    ++counters_->host_fallbacks;
     run_on_cpu(frame);
   }
 }
 
-void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, DeviceFrame& frame,
-                            RunReport& report) const {
+void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, const Stages& stages,
+                            DeviceFrame& frame, RunReport& report) const {
   Runtime& runtime = *runtime_;
   // All attempts together end within twice the deadline.
   std::chrono::nanoseconds deadline = options_.deadline;
   const std::chrono::nanoseconds later = deadline * 3 / (4 * std::max(options_.retries, 1));
+  const std::chrono::nanoseconds patience = deadline / (4 * (options_.retries + 1));
   for (int tries = 0;; ++tries) {
     if (runtime.state() == State::removed) {
       throw Error(Errc::device_lost, runtime.device()->url(), "the device is gone");
     }
     bool recovered = false;
-    if (runtime.state() == State::faulted) recovered = runtime.reset();
+    if (runtime.state() == State::faulted) recovered = runtime.reset(patience, *counters_);
     if (runtime.state() == State::removed) continue;
+    runtime.prepare(patience);
     if (options_.precheck || recovered) mend();
     runtime.set_state(State::running);
     runtime.write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
     const auto begin = Trace::Clock::now();
-    const Outcome outcome = runtime.run(commands, deadline);
+    const Outcome outcome = runtime.run(commands, deadline, *counters_);
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
       case Outcome::Kind::done:
         runtime.set_state(State::open);
-        ++runtime.counters().runs;
-        collect(report);
+        ++counters_->runs;
+        collect(report, stages);
         frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(
             static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U)));
         if (frame.trace != nullptr) add_events(*frame.trace, begin, Trace::Clock::now(), report);
@@ -166,23 +199,23 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, Device
         throw Error(Errc::device_lost, runtime.device()->url(), outcome.message);
       case Outcome::Kind::timeout:
         runtime.set_state(State::faulted);
-        ++runtime.counters().timeouts;
+        ++counters_->timeouts;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
-        if (!again) throw Error(Errc::device_timeout, where(outcome), outcome.message);
+        if (!again) throw Error(Errc::device_timeout, where(outcome, stages), outcome.message);
         break;
       case Outcome::Kind::fault:
         runtime.set_state(State::faulted);
-        ++runtime.counters().faults;
+        ++counters_->faults;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
         if (!again || !is_damage(outcome.error)) {
-          throw Error(Errc::device_error, where(outcome), outcome.message);
+          throw Error(Errc::device_error, where(outcome, stages), outcome.message);
         }
         constants_.upload();
         programs_.upload();
-        runtime.counters().reloads += 2;
+        counters_->reloads += 2;
         break;
     }
-    ++runtime.counters().retries;
+    ++counters_->retries;
     deadline = later;
   }
 }
@@ -210,7 +243,7 @@ void DeviceNetwork::add_events(Trace& trace, Trace::Clock::time_point begin,
   }
 }
 
-void DeviceNetwork::collect(RunReport& report) const {
+void DeviceNetwork::collect(RunReport& report, const Stages& stages) const {
   const Runtime& runtime = *runtime_;
   runtime.latch_counters();
   report = {};
@@ -224,7 +257,7 @@ void DeviceNetwork::collect(RunReport& report) const {
   report.st_busy = runtime.counter(isa::perf::st_busy);
   if (!options_.profile_layers) return;
   // The device keeps them for the program that ran last.
-  for (const std::size_t index : compiled_.stages.back().layers) {
+  for (const std::size_t index : compiled_.stages[stages.back()].layers) {
     const Layer& layer = compiled_.bound.graph.layers[index];
     runtime.write(isa::reg::layer_select, static_cast<std::uint32_t>(index));
     runtime.latch_counters();

@@ -4,32 +4,47 @@
 #include "compile.hpp"
 #include "runtime.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/lowered.hpp>
 #include <tenon/trace.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tenon::npu {
 
 class DeviceNetwork {
  public:
-  /// Uploads constants and programs, allocates what lies between layers.
-  DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled, const Options& options);
+  /// Uploads constants and programs, allocates what lies between layers. `counters`, of the
+  /// backend, change under the device's lock.
+  DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled, const Options& options,
+                std::shared_ptr<Counters> counters);
 
   /// Runs every stage; recovers as the options say. Takes the device's lock.
   void run(DeviceFrame& frame, RunReport& report) const;
+  /// Runs the layers of one step (Layer::step) of a network with a program for each layer. Between
+  /// steps, values lie in device memory that belongs to the session whose slab this is. Does not
+  /// fall back to the CPU.
+  void run_step(DeviceFrame& frame, RunReport& report, int step) const;
   /// Uploads what is damaged; returns how many images were. Needs the lock.
   int mend() const;
 
   const CompiledNetwork& compiled() const noexcept { return compiled_; }
 
  private:
-  std::vector<isa::Descriptor> commands(const DeviceFrame& frame) const;
-  std::string where(const Outcome& outcome) const;
-  void attempt(const std::vector<isa::Descriptor>& commands, DeviceFrame& frame,
-               RunReport& report) const;
-  void collect(RunReport& report) const;
+  using Stages = std::vector<std::size_t>;  // indices of those that run, in order
+  std::vector<isa::Descriptor> commands(const DeviceFrame& frame, const Stages& stages,
+                                        const MemChunk& ftmp) const;
+  std::string where(const Outcome& outcome, const Stages& stages) const;
+  void attempt(const std::vector<isa::Descriptor>& commands, const Stages& stages,
+               DeviceFrame& frame, RunReport& report) const;
+  void note_failure(const Error& error) const;
+  MemChunk new_ftmp() const;
+  void collect(RunReport& report, const Stages& stages) const;
   void add_events(Trace& trace, Trace::Clock::time_point begin, Trace::Clock::time_point end,
                   const RunReport& report) const;
   void run_on_cpu(const DeviceFrame& frame) const;
@@ -37,10 +52,14 @@ class DeviceNetwork {
   std::shared_ptr<Runtime> runtime_;
   CompiledNetwork compiled_;
   Options options_;
+  std::shared_ptr<Counters> counters_;
   DeviceImage constants_;
   DeviceImage programs_;
   std::vector<std::uint64_t> program_offsets_;
   MemChunk ftmp_;
+  // What each session that goes step by step has to itself, by where its slab lies. Changed under
+  // the device's lock.
+  mutable std::map<std::uint64_t, MemChunk> stepped_ftmp_;
 };
 
 }  // namespace tenon::npu

@@ -4,6 +4,7 @@
 #include <tenon/log.hpp>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,10 @@ constexpr std::uint32_t page = 4096;
 constexpr std::uint32_t last_fence = 0xFFFF0000;
 /// Between looks at the fence while an interrupt is awaited: how late a lost one is noticed.
 constexpr std::chrono::milliseconds look{20};
+/// Between looks at a reset that is under way.
+constexpr std::chrono::microseconds reset_look{20};
+/// How long a device may be in a reset that nobody here asked for.
+constexpr std::chrono::seconds foreign_reset{1};
 
 constexpr std::uint32_t wanted_irqs = isa::bits::irq_fence.mask() | isa::bits::irq_fault.mask();
 
@@ -48,6 +53,20 @@ bool DeviceImage::is_intact() const {
   return isa::crc32c(found) == crc_;
 }
 
+std::shared_ptr<Runtime> Runtime::of(const DevicePtr& device) {
+  isa::DeviceControl& control = control_of(*device);
+  control.process().check(device->url());
+  isa::DeviceControl::DriverSlot& slot = control.driver_slot();
+  std::shared_ptr<Runtime> living;  // given back after the lock: its destructor takes it
+  const std::scoped_lock lock(slot.mutex);
+  living = std::static_pointer_cast<Runtime>(slot.driver.lock());
+  if (living != nullptr && living->state() != State::removed) return living;
+  auto made = std::make_shared<Runtime>(device);
+  slot.driver = made;
+  slot.owner = made.get();
+  return made;
+}
+
 Runtime::Runtime(DevicePtr device)
     : device_(std::move(device)),
       control_(control_of(*device_)),
@@ -55,11 +74,17 @@ Runtime::Runtime(DevicePtr device)
       caps_(isa::read_caps(registers_)),
       ring_(device_->mem_region("xchg").malloc(
           std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page)) {
+  await_reset(foreign_reset);
   set_up();
 }
 
 Runtime::~Runtime() {
+  if (!control_.process().is_this()) return;  // the ring is the parent's
   try {
+    isa::DeviceControl::DriverSlot& slot = control_.driver_slot();
+    const std::scoped_lock lock(slot.mutex);
+    if (slot.owner != this) return;  // the device has another driver by now
+    slot.owner = nullptr;
     if (state_ != State::removed && !is_gone()) write(isa::reg::control, 0);
   } catch (const std::exception& error) {
     log(LogLevel::warning, fmt::format("npu: {}", error.what()));
@@ -88,21 +113,50 @@ void Runtime::set_up() {
   fence_ = read(isa::reg::fence);
 }
 
-bool Runtime::reset() {
-  if (is_gone()) {
-    state_ = State::removed;
-    return false;
+// False after somebody else has reset the device.
+bool Runtime::is_set_up() const {
+  return read(isa::reg::cmdq_size) == ring_entries &&
+         read(isa::reg::cmdq_base_lo) == static_cast<std::uint32_t>(ring_.begin().addr()) &&
+         read(isa::reg::cmdq_tail) == tail_;
+}
+
+void Runtime::await_reset(std::chrono::nanoseconds patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (isa::bits::resetting.get(read(isa::reg::status)) != 0 && !is_gone()) {
+    if (std::chrono::steady_clock::now() >= until) {
+      throw Error(Errc::device_timeout, device_->url(),
+                  fmt::format("a reset is not complete after {} ms",
+                              std::chrono::duration<double, std::milli>(patience).count()));
+    }
+    std::this_thread::sleep_for(reset_look);
   }
-  ++counters_.resets;
+}
+
+bool Runtime::reset(std::chrono::nanoseconds patience, Counters& counters) {
+  if (state() == State::removed) return false;
+  ++counters.resets;
   write(isa::reg::control, isa::bits::enable.mask() | isa::bits::halt.mask());
   write(isa::reg::control, isa::bits::reset.mask());
-  if (is_gone()) {
-    state_ = State::removed;
-    return false;
-  }
+  await_reset(patience);
+  if (state() == State::removed) return false;
   set_up();
   state_ = State::open;
   return true;
+}
+
+void Runtime::prepare(std::chrono::nanoseconds patience) {
+  await_reset(patience);
+  if (!is_set_up()) set_up();
+  if (fence_ > last_fence) restart_fences();
+}
+
+// The fence only rises, but for a reset of registers.
+void Runtime::restart_fences() {
+  device_->reset(1);
+  set_up();
+  if (fence_ <= last_fence) return;
+  throw Error(Errc::device_error, device_->url(),
+              fmt::format("the fence is {:#x} after a reset of the registers", fence_));
 }
 
 void Runtime::submit(std::span<const isa::Descriptor> commands) {
@@ -114,10 +168,10 @@ void Runtime::submit(std::span<const isa::Descriptor> commands) {
   write(isa::reg::cmdq_tail, tail_);
 }
 
-Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline) {
+Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
+                     Counters& counters) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device is gone"};
-  if (fence_ > last_fence) reset();  // before they wrap around
   write(isa::reg::irq_status, wanted_irqs);
   int runs_before = 0;
   // The ring takes fewer commands at a time than a partition may have.
@@ -131,7 +185,7 @@ Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nan
     fence.flags = isa::fence_irq;
     fence.arg0 = ++fence_;
     submit({&fence, 1});
-    Outcome outcome = wait(fence_, until);
+    Outcome outcome = wait(fence_, until, counters);
     const auto is_run = [](const isa::Descriptor& command) {
       return command.kind == static_cast<std::uint32_t>(isa::Command::run);
     };
@@ -151,7 +205,8 @@ Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nan
   return {};
 }
 
-Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until) {
+Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
+                      Counters& counters) {
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
     const auto left = std::max(std::chrono::nanoseconds(until - now), std::chrono::nanoseconds(0));
@@ -166,7 +221,7 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
       // Asked again: the interrupt may have come after the wait ended.
       if ((pending & isa::bits::irq_fence.mask()) == 0 &&
           (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
-        ++counters_.lost_interrupts;
+        ++counters.lost_interrupts;
         log(LogLevel::warning, "npu: a fence was reached without its interrupt");
       }
       write(isa::reg::irq_status, wanted_irqs);
@@ -174,12 +229,15 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
     }
     write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
     const bool stuck = isa::bits::stuck.get(status) != 0;
-    if (!stuck && std::chrono::steady_clock::now() < until) continue;
+    const bool was_reset = isa::bits::resetting.get(status) != 0 || !is_enabled();
+    if (!stuck && !was_reset && std::chrono::steady_clock::now() < until) continue;
     Outcome outcome;
     outcome.kind = Outcome::Kind::timeout;
     outcome.held = {read(isa::reg::ex_pc), read(isa::reg::ld_pc), read(isa::reg::st_pc)};
     outcome.message = fmt::format("{} while waiting for fence {}; {}",
-                                  stuck ? "every engine waits for a token" : "the deadline passed",
+                                  stuck       ? "every engine waits for a token"
+                                  : was_reset ? "somebody else reset the device"
+                                              : "the deadline passed",
                                   fence, dump());
     return outcome;
   }

@@ -6,9 +6,11 @@
 #include <tenon/memory.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -52,8 +54,13 @@ struct Outcome {
   std::string message;  ///< what happened, with registers
 };
 
+/// The one owner of a device's ring, fences and registers: every backend of the device shares it.
 class Runtime {
  public:
+  /// The owner of the device, made where it has none. One that saw the device go stays with its
+  /// backends; a device that is back gets a new one. Errors: as npu::backend.
+  static std::shared_ptr<Runtime> of(const DevicePtr& device);
+
   explicit Runtime(DevicePtr device);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -63,19 +70,27 @@ class Runtime {
   const DevicePtr& device() const noexcept { return device_; }
   MemRegion& memory() const { return device_->mem_region("etm"); }
 
-  // What follows needs the lock: one job at a time.
-  std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+  /// What follows needs the lock: one job at a time, whichever backend it belongs to.
+  /// Errc::forked_process in a child of the process that opened the device.
+  std::unique_lock<std::mutex> lock() const {
+    control_.process().check(device_->url());
+    return std::unique_lock(mutex_);
+  }
   State state() {
     if (is_gone()) state_ = State::removed;
     return state_;
   }
   void set_state(State state) noexcept { state_ = state; }
-  Counters& counters() noexcept { return counters_; }
 
-  /// Submits the commands and waits for them.
-  Outcome run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline);
-  /// Halts, resets and sets up the ring anew. False when the device is gone.
-  bool reset();
+  /// Sees to it that the ring takes commands, whoever has reset the device since the last run.
+  /// Errc::device_timeout where that takes longer than `patience`.
+  void prepare(std::chrono::nanoseconds patience);
+  /// Submits the commands and waits for them. Counts what happens in `counters`.
+  Outcome run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
+              Counters& counters);
+  /// Halts, resets, waits until that is complete, and sets up the ring. False when the device is
+  /// gone; Errc::device_timeout when it takes longer than `patience`.
+  bool reset(std::chrono::nanoseconds patience, Counters& counters);
 
   std::uint64_t counter(std::uint32_t offset) const;  ///< a latched 64-bit counter
   std::uint32_t read(std::uint32_t reg) const;
@@ -87,8 +102,13 @@ class Runtime {
 
  private:
   void set_up();
+  bool is_set_up() const;
+  bool is_enabled() const { return isa::bits::enable.get(read(isa::reg::control)) != 0; }
+  void await_reset(std::chrono::nanoseconds patience) const;
+  void restart_fences();
   void submit(std::span<const isa::Descriptor> commands);
-  Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until);
+  Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
+               Counters& counters);
   Outcome fault() const;
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 
@@ -100,8 +120,7 @@ class Runtime {
   std::uint32_t tail_ = 0;
   std::uint32_t fence_ = 0;  // the last one asked for
   mutable std::mutex mutex_;
-  State state_ = State::open;
-  Counters counters_;
+  std::atomic<State> state_ = State::open;
 };
 
 }  // namespace tenon::npu

@@ -40,6 +40,13 @@ std::int64_t input_blocks(const LayerShape& shape, const Tiling& tiling) {
   return shape.is_flattened() ? shape.in_blocks : tiling.sum_parts;
 }
 
+/// Most pixels of a flattened image that one step of the sum reads.
+std::int64_t pixels_of_step(const LayerShape& shape, const Tiling& tiling) {
+  const std::int64_t whole = tiling.sum_parts / shape.in_blocks;
+  const bool aligned = tiling.sum_parts % shape.in_blocks == 0;
+  return std::min(aligned ? whole : whole + 2, shape.taps);
+}
+
 void set_bytes(const LayerShape& shape, Tiling& tiling) {
   const bool whole = tiling.rows == shape.out.h;
   const std::int64_t out_pixels = tiling.images * tiling.rows * shape.out.w;
@@ -53,6 +60,7 @@ void set_bytes(const LayerShape& shape, Tiling& tiling) {
   const std::int64_t in_image = whole_lines(in_rows * shape.in.w * c);
   const std::int64_t tile_blocks = input_blocks(shape, tiling);
   tiling.input_bytes = shape.loads_input ? tile_blocks * tiling.images * in_image : 0;
+  if (tiling.cuts_input) tiling.input_bytes = tile_blocks * pixels_of_step(shape, tiling) * c;
   if (shape.layer->kind == Layer::Kind::matmul) {
     const std::int64_t depth = std::min(tiling.sum_parts * block_channels, shape.in.c);
     tiling.weight_bytes = shape.loads_second ? tiling.out_blocks * depth * line_bytes : 0;
@@ -95,7 +103,7 @@ void set_traffic(const LayerShape& shape, Tiling& tiling) {
                                    ceil_div(shape.out.h, tiling.rows);
   const std::int64_t groups = ceil_div(shape.out_blocks, tiling.out_blocks);
   const std::int64_t steps = ceil_div(shape.sum_parts(), tiling.sum_parts);
-  const std::int64_t input_steps = shape.is_flattened() ? 1 : steps;
+  const std::int64_t input_steps = shape.is_flattened() && !tiling.cuts_input ? 1 : steps;
   const std::int64_t all_input =
       tiling.input_bytes * pixel_tiles * (shape.is_channelwise() ? groups : input_steps);
   const std::int64_t all_weights = tiling.weight_bytes * groups * steps;
@@ -149,6 +157,19 @@ struct Search {
           tiling.rows = rows;
           consider(tiling);
         }
+      }
+    }
+  }
+
+  // A flattened image that is too large for one tile, one image at a time.
+  void cut() {
+    for (const std::int64_t sum_parts : halvings(shape.sum_parts())) {
+      for (const std::int64_t out_blocks : halvings(shape.out_blocks)) {
+        Tiling tiling;
+        tiling.sum_parts = sum_parts;
+        tiling.out_blocks = out_blocks;
+        tiling.cuts_input = true;
+        consider(tiling);
       }
     }
   }
@@ -232,12 +253,13 @@ std::int64_t Tiling::work_bytes() const noexcept {
 Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_t work_bytes) {
   Search search{shape, caps, work_bytes, std::nullopt};
   search.all();
+  if (!search.best && shape.is_flattened() && shape.loads_input) search.cut();
   if (!search.best) {
     throw Error(
         Errc::out_of_device_memory, shape.layer->values.front(),
         fmt::format("its smallest tile needs {} bytes on chip and {} are left for it, or it "
                     "exceeds the {} bytes of accumulators",
-                    least_work_bytes(shape), work_bytes, caps.acc_bytes));
+                    least_work_bytes(shape, true), work_bytes, caps.acc_bytes));
   }
   return *search.best;
 }
@@ -260,8 +282,9 @@ std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling) {
   return tiles;
 }
 
-std::int64_t least_work_bytes(const LayerShape& shape) {
+std::int64_t least_work_bytes(const LayerShape& shape, bool cut) {
   Tiling tiling;
+  tiling.cuts_input = cut && shape.is_flattened() && shape.loads_input;
   tiling.buffers = 1;
   set_bytes(shape, tiling);
   return tiling.work_bytes();

@@ -65,7 +65,9 @@ struct Tiling {
   std::int64_t out_blocks = 1;  ///< per tile
   std::int64_t sum_parts = 1;   ///< per step of the sum; LayerShape::sum_parts()
   bool blocks_outer = false;    ///< goes through all pixels before the next blocks
-  std::int64_t buffers = 2;     ///< of each kind: 2 lets loads run ahead
+  /// Of a flattened image: each step of the sum loads its own pixels, since all do not fit.
+  bool cuts_input = false;
+  std::int64_t buffers = 2;  ///< of each kind: 2 lets loads run ahead
   // Bytes of one buffer of each kind; 0 where there is none.
   std::int64_t input_bytes = 0, weight_bytes = 0, record_bytes = 0, output_bytes = 0;
   std::vector<std::int64_t> other_bytes;
@@ -84,7 +86,7 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
 /// those of the next.
 std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling);
 
-/// OCM that the smallest tile of the layer needs.
-std::int64_t least_work_bytes(const LayerShape& shape);
+/// OCM that the smallest tile of the layer needs; a flattened image whole, or cut.
+std::int64_t least_work_bytes(const LayerShape& shape, bool cut = false);
 
 }  // namespace tenon::npu

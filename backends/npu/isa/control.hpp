@@ -1,9 +1,13 @@
 #pragma once
 
+#include "owner_process.hpp"
+
 #include <tenon/memory.hpp>
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 namespace tenon::npu::isa {
 
@@ -24,6 +28,22 @@ class DeviceControl {
   /// or the device's to the CPU. Nothing to do on a coherent device, but counted there too.
   /// MemRegion's read(), write() and copy() do this themselves.
   virtual void sync(const MemPtr& begin, std::uint64_t size, Direction direction) = 0;
+
+  /// The process that opened the device: in no other one does anything here make sense.
+  const OwnerProcess& process() const noexcept { return process_; }
+
+  /// Who works the command ring. A device has one ring and one fence, so it has one driver at a
+  /// time, which all that use the device share.
+  struct DriverSlot {
+    std::mutex mutex;             ///< guards the others
+    std::weak_ptr<void> driver;   ///< the driver's own type
+    const void* owner = nullptr;  ///< that one, also while it is being destroyed
+  };
+  DriverSlot& driver_slot() noexcept { return slot_; }
+
+ private:
+  OwnerProcess process_;
+  DriverSlot slot_;
 };
 
 }  // namespace tenon::npu::isa

@@ -149,6 +149,9 @@ class Replay {
     }
     registers_.write(offset, value, true);
     ++report_.register_writes;
+    if (offset != reg::control || bits::reset.get(value) == 0) return;
+    await(reg::status, "status", 0,
+          [](std::uint32_t now) { return bits::resetting.get(now) == 0; });
   }
 
   MemRegion& region(std::uint64_t address) {

@@ -1,3 +1,4 @@
+#include "immortal.hpp"
 #include "machine.hpp"
 #include "npu/isa/control.hpp"
 #include "npu/isa/scheme.hpp"
@@ -7,6 +8,9 @@
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,18 +25,27 @@ class SimDevice final : public Device, public isa::DeviceControl {
  public:
   /// `executes` false is the mock: memory and capabilities, but nothing that can be started.
   SimDevice(const DeviceUrl& url, const Options& options, bool executes)
-      : Device(url.text), options_(options), executes_(executes), machine_(options) {
+      : Device(url.text),
+        options_(options),
+        executes_(executes),
+        machine_(std::make_unique<Machine>(options)) {
     const std::uint64_t redzone = options.strict ? strict_redzone_bytes : 0;
-    auto xchg = std::make_unique<XchgRegion>(machine_, options.xchg_bytes, redzone);
+    auto xchg = std::make_unique<XchgRegion>(*machine_, process(), options.xchg_bytes, redzone);
     xchg_ = xchg.get();
     declare(std::move(xchg));
-    declare(std::make_unique<EtmRegion>(machine_, options.ddr_bytes, redzone), true);
-    declare(std::make_unique<OcmRegion>(machine_, options.ocm_bytes));
-    declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::npu, executes), true);
-    if (executes) declare(std::make_unique<SimRegisters>(machine_, SimRegisters::Bank::simctl));
+    declare(std::make_unique<EtmRegion>(*machine_, process(), options.ddr_bytes, redzone), true);
+    declare(std::make_unique<OcmRegion>(*machine_, process(), options.ocm_bytes));
+    declare(std::make_unique<SimRegisters>(*machine_, process(), SimRegisters::Bank::npu, executes),
+            true);
+    if (executes)
+      declare(std::make_unique<SimRegisters>(*machine_, process(), SimRegisters::Bank::simctl));
     init();
   }
-  ~SimDevice() override { deinit(); }
+  ~SimDevice() override {
+    deinit();
+    // A fork of the process that opened the device has no thread to end, and locks as they were.
+    if (!process().is_this()) immortal<std::unique_ptr<Machine>>(std::move(machine_));
+  }
 
   std::string protocol() const override { return executes_ ? "sim" : "mock"; }
   std::map<std::string, std::string> version() const override {
@@ -41,24 +54,28 @@ class SimDevice final : public Device, public isa::DeviceControl {
   }
   std::map<std::string, std::string> params() const override { return options_.params(); }
 
-  /// Level 0 is the soft reset of the control register; from level 1 on all memory is cleared too.
+  /// Level 0 is the reset of the control register.
   void reset(int level) override {
-    if (machine_.is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
-    machine_.reset(level > 0);
+    check_reset_level(level);
+    process().check(url());
+    if (machine_->is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
+    machine_->reset(level);
   }
 
   std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) override {
-    return machine_.wait_irq(mask, timeout);
+    process().check(url());
+    return machine_->wait_irq(mask, timeout);
   }
   void sync(const MemPtr& begin, std::uint64_t size, Direction direction) override {
-    if (machine_.is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
+    process().check(url());
+    if (machine_->is_removed()) throw Error(Errc::device_lost, url(), "the device is gone");
     xchg_->sync(begin.addr(), size, direction == Direction::to_device);
   }
 
  private:
   const Options options_;
   const bool executes_;
-  Machine machine_;
+  std::unique_ptr<Machine> machine_;
   XchgRegion* xchg_ = nullptr;
 };
 

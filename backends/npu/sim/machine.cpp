@@ -73,10 +73,24 @@ void Machine::on_device(const std::function<void()>& work) {
   changed_.wait(lock, [&] { return job.done; });
 }
 
-void Machine::reset(bool forget) {
+void Machine::reset(int level) {
   Lock lock(mutex_);
   request_reset(lock);
-  if (!forget) return;
+  if (level >= 1) clear_registers();
+  if (level >= 2) clear_memory();
+  changed_.wait_until(lock, reset_end_, [&] { return removed_.load(); });
+}
+
+// What a reset of level 0 leaves as it is.
+void Machine::clear_registers() {
+  fence_ = 0;
+  counters_ = {};
+  latched_ = {};
+  layers_.clear();
+  latched_layer_ = {};
+}
+
+void Machine::clear_memory() {
   cleared_ = true;
   memory_.forget_all();
 }
@@ -137,6 +151,7 @@ void Machine::do_reset() {
   abort_ = false;
   attention_ = !jobs_.empty();
   reset_requested_ = false;
+  reset_end_ = std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.reset_ns);
   changed_.notify_all();
 }
 

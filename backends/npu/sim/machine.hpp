@@ -38,8 +38,8 @@ class Machine final : private Observer {
   bool is_traced() const noexcept { return trace_.wants_registers(); }
   /// Notes in the trace what the host wrote to memory, or read.
   void note_memory(bool write, std::uint64_t address, const void* bytes, std::uint64_t size);
-  /// Ends what runs, and puts the device into its state after power-up; with `forget` DDR too.
-  void reset(bool forget);
+  /// Device::reset(): returns when the reset is complete.
+  void reset(int level);
 
   bool is_removed() const noexcept { return removed_; }
   /// Whether what lay in DDR was lost since the device was opened.
@@ -115,7 +115,12 @@ class Machine final : private Observer {
   void bad_register(std::uint32_t offset);
   void latch();
   void arm_fault();
+  /// Returns when what ran has ended; the reset may take longer than that.
   void request_reset(Lock& lock);
+  void clear_registers();
+  void clear_memory();
+  bool is_resetting() const { return std::chrono::steady_clock::now() < reset_end_; }
+  std::uint32_t value_in_reset(std::uint32_t offset) const;
 
   const Options options_;
   const isa::Caps caps_;
@@ -141,6 +146,7 @@ class Machine final : private Observer {
   std::uint64_t program_begin_ = 0;  // now_ when the running program began
   std::deque<Job*> jobs_;
   bool reset_requested_ = false;
+  std::chrono::steady_clock::time_point reset_end_;
   bool stop_ = false;
   bool random_schedule_;
   std::uint32_t seed_;

@@ -42,9 +42,14 @@ std::uint32_t Machine::read_register(std::uint32_t offset) {
     bad_register(offset);
     return 0;
   }
-  const std::uint32_t value = value_of(offset);
+  const std::uint32_t value = is_resetting() ? value_in_reset(offset) : value_of(offset);
   trace_.read(offset, value, now_);
   return value;
+}
+
+std::uint32_t Machine::value_in_reset(std::uint32_t offset) const {
+  if (offset == reg::status) return bits::resetting.mask();
+  return offset < reg::control ? value_of(offset) : 0;
 }
 
 std::uint32_t Machine::value_of(std::uint32_t offset) const {
@@ -166,7 +171,7 @@ void Machine::write_register(std::uint32_t offset, std::uint32_t value) {
   Lock lock(mutex_);
   if (removed_) return;
   trace_.write(offset, value, now_);
-  set(offset, value, lock);
+  if (!is_resetting()) set(offset, value, lock);
 }
 
 void Machine::note_memory(bool write, std::uint64_t address, const void* bytes,

@@ -62,8 +62,8 @@ void Machine::write_simctl(std::uint32_t offset, std::uint32_t value) {
       if (!removed_) return;
       removed_ = false;
       request_reset(lock);
-      cleared_ = true;
-      memory_.forget_all();
+      clear_registers();
+      clear_memory();
       return;
     default:
       throw Error(Errc::out_of_range, "simctl", fmt::format("no register {:#x} to write", offset));

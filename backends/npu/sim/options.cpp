@@ -94,6 +94,7 @@ constexpr std::uint64_t kib = 1 << 10;
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t gib = 1 << 30;
 constexpr std::uint64_t mega = 1'000'000;
+constexpr std::uint64_t longest_reset_ns = 60'000 * mega;
 
 struct Key {
   std::string_view name;
@@ -134,6 +135,12 @@ constexpr Key keys[] = {
     {"seed", [](Options& o,
                 const Value& v) { o.seed = static_cast<std::uint32_t>(v.number(0, 0xFFFFFFFF)); }},
     {"pace", [](Options& o, const Value& v) { o.paced = v.word({"none", "real"}) == 1; }},
+    {"reset",
+     [](Options& o, const Value& v) {
+       if (!parse_duration(v.text(), o.reset_ns) || o.reset_ns > longest_reset_ns) {
+         v.refuse("a time with its unit, 0s to 60s");
+       }
+     }},
     {"strict", [](Options& o, const Value& v) { o.strict = v.flag(); }},
     {"profile", [](Options& o, const Value& v) { o.m8 = v.word({"full", "m8"}) == 1; }},
     {"fault", set_faults},
@@ -181,6 +188,7 @@ std::map<std::string, std::string> Options::params() const {
       {"sched", random_schedule ? "random" : "time"},
       {"seed", std::to_string(seed)},
       {"pace", paced ? "real" : "none"},
+      {"reset", format_duration(reset_ns)},
       {"strict", flag(strict)},
       {"profile", m8 ? "m8" : "full"},
       {"fault", format_faults(faults)},

@@ -30,6 +30,7 @@ struct Options {
   bool random_schedule = false;                      ///< sched=time|random
   std::uint32_t seed = 0;                            ///< seed=0
   bool paced = false;                                ///< pace=none|real: no faster than its clock
+  std::uint64_t reset_ns = 0;                        ///< reset=0s: how long one takes, up to 60 s
   bool strict = true;                                ///< strict=0|1
   bool m8 = false;                                   ///< profile=full|m8
   std::vector<FaultPlan> faults;                     ///< fault=kind@nth[,layer][+...]

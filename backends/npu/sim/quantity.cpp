@@ -18,6 +18,7 @@ constexpr Unit hertz_units[] = {
     {"GHz", 1'000'000'000}, {"MHz", 1'000'000}, {"kHz", 1000}, {"Hz", 1}};
 constexpr Unit rate_units[] = {
     {"GB/s", 1'000'000'000}, {"MB/s", 1'000'000}, {"kB/s", 1000}, {"B/s", 1}};
+constexpr Unit time_units[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1000}, {"ns", 1}};
 
 constexpr std::uint64_t largest = std::uint64_t{1} << 50;  // no quantity here comes near
 
@@ -72,9 +73,13 @@ bool parse_frequency(std::string_view text, std::uint64_t& hertz) noexcept {
 bool parse_bandwidth(std::string_view text, std::uint64_t& bytes_per_second) noexcept {
   return parse(text, rate_units, true, bytes_per_second);
 }
+bool parse_duration(std::string_view text, std::uint64_t& nanoseconds) noexcept {
+  return parse(text, time_units, true, nanoseconds);
+}
 
 std::string format_bytes(std::uint64_t bytes) { return format(bytes, byte_units); }
 std::string format_frequency(std::uint64_t hertz) { return format(hertz, hertz_units); }
 std::string format_bandwidth(std::uint64_t rate) { return format(rate, rate_units); }
+std::string format_duration(std::uint64_t nanoseconds) { return format(nanoseconds, time_units); }
 
 }  // namespace tenon::npu::sim

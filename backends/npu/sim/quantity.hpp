@@ -15,10 +15,13 @@ bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept;
 bool parse_frequency(std::string_view text, std::uint64_t& hertz) noexcept;
 /// "12.8GB/s", "800MB/s" in bytes per second; decimal units.
 bool parse_bandwidth(std::string_view text, std::uint64_t& bytes_per_second) noexcept;
+/// "200us", "1.5ms" in nanoseconds.
+bool parse_duration(std::string_view text, std::uint64_t& nanoseconds) noexcept;
 
 /// The inverse, with the largest unit that gives a whole number.
 std::string format_bytes(std::uint64_t bytes);
 std::string format_frequency(std::uint64_t hertz);
 std::string format_bandwidth(std::uint64_t bytes_per_second);
+std::string format_duration(std::uint64_t nanoseconds);
 
 }  // namespace tenon::npu::sim

@@ -12,15 +12,17 @@
 
 namespace tenon::npu::sim {
 
-SimRegion::SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size,
-                     std::uint64_t redzone)
-    : RangedRegion(std::move(name), base, size, redzone), machine_(machine) {}
+SimRegion::SimRegion(std::string name, Machine& machine, const isa::OwnerProcess& process,
+                     std::uint64_t base, std::uint64_t size, std::uint64_t redzone)
+    : RangedRegion(std::move(name), base, size, redzone), machine_(machine), process_(process) {}
 
 std::uint64_t SimRegion::redzone_bytes() const noexcept {
-  return machine_.is_removed() || machine_.memory_was_cleared() ? 0 : RangedRegion::redzone_bytes();
+  const bool keeps = process_.is_this() && !machine_.is_removed() && !machine_.memory_was_cleared();
+  return keeps ? RangedRegion::redzone_bytes() : 0;
 }
 
 std::uint64_t SimRegion::live_offset(const MemPtr& pointer, std::uint64_t size) const {
+  process_.check(name());
   if (machine_.is_removed()) throw Error(Errc::device_lost, name(), "the device is gone");
   return offset_of(pointer, size);
 }
@@ -50,8 +52,9 @@ void SimRegion::copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) {
 // ---- etm
 // ------------------------------------------------------------------------------------------
 
-EtmRegion::EtmRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone)
-    : SimRegion("etm", machine, etm_base, size, redzone) {}
+EtmRegion::EtmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
+                     std::uint64_t redzone)
+    : SimRegion("etm", machine, process, etm_base, size, redzone) {}
 
 void EtmRegion::get(void* to, std::uint64_t offset, std::uint64_t size) const {
   std::memcpy(to, machine_.memory().etm().data() + offset, size);
@@ -67,8 +70,9 @@ void EtmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 // ---- xchg
 // -----------------------------------------------------------------------------------------
 
-XchgRegion::XchgRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone)
-    : SimRegion("xchg", machine, xchg_base, size, redzone) {}
+XchgRegion::XchgRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
+                       std::uint64_t redzone)
+    : SimRegion("xchg", machine, process, xchg_base, size, redzone) {}
 
 MemPtr XchgRegion::pointer(std::uint64_t address) const {
   return {machine_.memory().host_xchg() + (address - xchg_base), address};
@@ -104,8 +108,8 @@ void XchgRegion::sync(std::uint64_t address, std::uint64_t size, bool to_device)
 // ---- ocm
 // ------------------------------------------------------------------------------------------
 
-OcmRegion::OcmRegion(Machine& machine, std::uint64_t size)
-    : SimRegion("ocm", machine, ocm_base, size, 0) {}
+OcmRegion::OcmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size)
+    : SimRegion("ocm", machine, process, ocm_base, size, 0) {}
 
 void OcmRegion::get(void* to, std::uint64_t offset, std::uint64_t size) const {
   machine_.on_device([&] { std::memcpy(to, machine_.memory().ocm().data() + offset, size); });
@@ -129,20 +133,24 @@ void OcmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 // ---- Registers
 // ------------------------------------------------------------------------------------
 
-SimRegisters::SimRegisters(Machine& machine, Bank bank, bool starts)
+SimRegisters::SimRegisters(Machine& machine, const isa::OwnerProcess& process, Bank bank,
+                           bool starts)
     : RegRegion(bank == Bank::npu ? "npu" : "simctl",
                 bank == Bank::npu ? isa::npu_registers_base : isa::simctl_registers_base,
                 isa::register_bank_bytes),
       machine_(machine),
+      process_(process),
       bank_(bank),
       starts_(starts) {}
 
 std::uint64_t SimRegisters::read(std::uint64_t address, bool relative) const {
+  process_.check(name());
   const auto offset = static_cast<std::uint32_t>(offset_of(address, relative));
   return bank_ == Bank::npu ? machine_.read_register(offset) : machine_.read_simctl(offset);
 }
 
 void SimRegisters::write(std::uint64_t address, std::uint64_t value, bool relative) {
+  process_.check(name());
   const auto offset = static_cast<std::uint32_t>(offset_of(address, relative));
   if (value >> 32 != 0) {
     throw Error(Errc::out_of_range, name(), fmt::format("{:#x} has more than 32 bits", value));

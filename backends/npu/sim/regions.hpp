@@ -1,6 +1,7 @@
 #pragma once
 
 #include "machine.hpp"
+#include "npu/isa/owner_process.hpp"
 #include "npu/isa/ranged_region.hpp"
 
 #include <tenon/memory.hpp>
@@ -18,8 +19,8 @@ class SimRegion : public isa::RangedRegion {
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) final;
 
  protected:
-  SimRegion(std::string name, Machine& machine, std::uint64_t base, std::uint64_t size,
-            std::uint64_t redzone);
+  SimRegion(std::string name, Machine& machine, const isa::OwnerProcess& process,
+            std::uint64_t base, std::uint64_t size, std::uint64_t redzone);
 
   /// None once the memory was cleared under the chunks, or is gone: their redzones are too.
   std::uint64_t redzone_bytes() const noexcept override;
@@ -32,14 +33,16 @@ class SimRegion : public isa::RangedRegion {
   Machine& machine_;
 
  private:
-  /// Errc::device_lost, or as RangedRegion::offset_of().
+  const isa::OwnerProcess& process_;
+  /// Errc::forked_process, Errc::device_lost, or as RangedRegion::offset_of().
   std::uint64_t live_offset(const MemPtr& pointer, std::uint64_t size) const;
 };
 
 /// DDR of the engines. The host's accesses stand for transfers through xchg.
 class EtmRegion final : public SimRegion {
  public:
-  EtmRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone);
+  EtmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
+            std::uint64_t redzone);
 
  private:
   void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
@@ -51,7 +54,8 @@ class EtmRegion final : public SimRegion {
 /// themselves.
 class XchgRegion final : public SimRegion {
  public:
-  XchgRegion(Machine& machine, std::uint64_t size, std::uint64_t redzone);
+  XchgRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
+             std::uint64_t redzone);
   bool is_host() const noexcept override { return true; }
   void sync(std::uint64_t address, std::uint64_t size, bool to_device);
 
@@ -66,7 +70,7 @@ class XchgRegion final : public SimRegion {
 /// a gap between two instructions.
 class OcmRegion final : public SimRegion {
  public:
-  OcmRegion(Machine& machine, std::uint64_t size);
+  OcmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size);
 
  private:
   void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
@@ -80,12 +84,13 @@ class SimRegisters final : public RegRegion {
  public:
   enum class Bank : std::uint8_t { npu, simctl };
   /// With `starts` false a write that would start anything is Errc::call_order.
-  SimRegisters(Machine& machine, Bank bank, bool starts = true);
+  SimRegisters(Machine& machine, const isa::OwnerProcess& process, Bank bank, bool starts = true);
   std::uint64_t read(std::uint64_t address, bool relative) const override;
   void write(std::uint64_t address, std::uint64_t value, bool relative) override;
 
  private:
   Machine& machine_;
+  const isa::OwnerProcess& process_;
   Bank bank_;
   bool starts_;
 };

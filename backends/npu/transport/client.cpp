@@ -193,7 +193,8 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
     return result;
   }
   void reset(int level) override {
-    call({Verb::reset, 0, static_cast<std::uint64_t>(std::max(level, 0)), 0, 0, 0});
+    check_reset_level(level);
+    call({Verb::reset, 0, static_cast<std::uint64_t>(level), 0, 0, 0});
   }
 
   std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) override {

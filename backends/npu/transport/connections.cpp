@@ -55,6 +55,7 @@ Socket Connections::take() {
 
 std::uint64_t Connections::call(const Request& request, std::span<const std::byte> payload,
                                 std::span<std::byte> result, std::string* text) {
+  process_.check(path_);
   if (lost_) throw Disconnected{};
   try {
     Socket socket = take();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "npu/isa/owner_process.hpp"
 #include "wire.hpp"
 
 #include <atomic>
@@ -19,6 +20,7 @@ class Connections {
   /// One request and its answer. `payload` goes with the request; the answer's is put into
   /// `result`, which has to be of its size unless `text` takes one of any size. Errors of the
   /// server are thrown as they were there. Disconnected when the server is gone; then for ever.
+  /// Errc::forked_process in a child of the process that connected.
   std::uint64_t call(const Request& request, std::span<const std::byte> payload = {},
                      std::span<std::byte> result = {}, std::string* text = nullptr);
 
@@ -32,6 +34,7 @@ class Connections {
   std::uint64_t exchange(const Socket& socket, Request request, std::span<const std::byte> payload,
                          std::span<std::byte> result, std::string* text);
 
+  isa::OwnerProcess process_;
   std::string path_;
   std::uint64_t token_;
   std::string description_;

@@ -18,6 +18,9 @@ namespace {
 using namespace npu::transport;
 using npu::isa::DeviceControl;
 
+/// Of a reset that a client asks for; the device knows which levels there are.
+constexpr std::uint64_t highest_level = 99;
+
 }  // namespace
 
 /// A thread accepts; each connection has a thread of its own, so that one that waits for an
@@ -141,7 +144,7 @@ struct NpuServer::Impl {
         return control->wait_irq(static_cast<std::uint32_t>(request.a),
                                  std::chrono::nanoseconds(std::min(request.b, max_wait_ns)));
       case Verb::reset:
-        device->reset(static_cast<int>(std::min<std::uint64_t>(request.a, 16)));
+        device->reset(static_cast<int>(std::min(request.a, highest_level)));
         return 0;
       case Verb::parameters: {
         std::string text;
@@ -197,7 +200,7 @@ struct NpuServer::Impl {
 
   void clear_device() noexcept {
     try {
-      device->reset(1);
+      device->reset(2);
     } catch (const Error&) {  // gone: the next client will find out
     }
   }

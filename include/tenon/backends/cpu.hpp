@@ -24,7 +24,8 @@ struct Options {
 /// Registers the backend "cpu": SIMD kernels for the instruction sets that this machine has, on a
 /// pool of threads. Call once or more often, from any thread.
 void register_cpu_backend();
-/// What "cpu" makes.
+/// What "cpu" makes. Errc::bad_argument for a negative number of threads, for options that
+/// contradict each other, and for a TENON_CPU_ISA that names no instruction set.
 BackendPtr make_cpu_backend(const BackendOptions& options);
 
 }  // namespace tenon

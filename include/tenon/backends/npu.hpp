@@ -30,12 +30,12 @@ struct Options {
   int retries = 1;        ///< further attempts after a timeout or a damaged program
   bool precheck = false;  ///< compare what lies in device memory with its checksums before runs
   bool profile_layers = false;  ///< read the counters of every layer after each run
-  /// Run a partition on the CPU, in the same integers, when the device fails for good.
+  /// Run a partition, no single step, on the CPU in the same integers when the device fails.
   bool host_fallback = false;
 };
 
-/// open -> running -> open; a failure makes it faulted, the next run resets and reloads; a device
-/// that is gone stays removed.
+/// Of a device: open -> running -> open; a failure makes it faulted, the next run resets and
+/// reloads; one that is gone stays removed.
 enum class State : std::uint8_t { open, running, faulted, removed };
 std::string_view to_string(State state) noexcept;
 
@@ -77,7 +77,7 @@ struct NetworkReport {
   std::uint64_t predicted_cycles = 0, predicted_read = 0, predicted_write = 0, macs = 0;
 };
 
-/// The backend. Sessions, and threads of forks, take turns on the device.
+/// The backend. Sessions, threads of forks, and other backends of its device take turns on that.
 class Npu : public Backend {
  public:
   virtual State state() const = 0;
@@ -98,7 +98,7 @@ class Npu : public Backend {
 ///
 /// Runs throw Errc::device_timeout (11015, within twice the deadline, retries included) with the
 /// state of the queues, Errc::device_error (11014) naming the value and op where the device
-/// stopped, and Errc::device_lost.
+/// stopped, Errc::device_lost, and in a child of fork() Errc::forked_process.
 std::shared_ptr<const Npu> backend(DevicePtr device, Options options);
 
 /// The table behind `refuses`: op (or "*") and what must hold.

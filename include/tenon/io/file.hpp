@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/held.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/io/input_file.hpp>
 #include <tenon/io/metadata.hpp>
@@ -43,22 +44,23 @@ struct TensorEntry {
 
 /// An opened model file, or a set of files that make one model. A handle: copies share the state,
 /// which is immutable; every member may be called from any thread. The entries, the metadata and
-/// the arrays that data() returned stay valid without it.
+/// the arrays that data() returned stay valid without it. One that was moved from:
+/// Errc::call_order.
 class File {
  public:
   /// What the user named: the file, the index, the first shard, or the file found in a folder.
-  const std::filesystem::path& path() const noexcept;
-  Format format() const noexcept;
+  const std::filesystem::path& path() const;
+  Format format() const;
 
   /// In the order of their bytes; shard after shard.
-  std::span<const TensorEntry> tensors() const noexcept;
-  const TensorEntry* find(std::string_view name) const noexcept;
+  std::span<const TensorEntry> tensors() const;
+  const TensorEntry* find(std::string_view name) const;
   /// Errc::bad_reference, naming similar names, when the file has no such tensor.
   const TensorEntry& at(std::string_view name) const;
 
   /// GGUF's key and value pairs (of the first shard), or the strings of safetensors'
   /// `__metadata__`.
-  const Metadata& metadata() const noexcept;
+  const Metadata& metadata() const;
 
   /// What a model struct declares its tensors from: types only, nothing is read. The tensors stay
   /// valid as long as this file or the view lives.
@@ -68,14 +70,18 @@ class File {
   /// component (Errc::path_escape otherwise).
   std::optional<std::filesystem::path> sibling(std::string_view name) const;
 
+  /// Errc::io_error when pages of one of the files were missing when they were read, so that zeros
+  /// were taken for weights or words (Access::guarded). One load per file.
+  void check_pages() const;
+
   /// The files that hold the tensors: one, or every shard in order.
-  std::span<const std::shared_ptr<const InputFile>> shards() const noexcept;
+  std::span<const std::shared_ptr<const InputFile>> shards() const;
 
   struct State;
   explicit File(std::shared_ptr<const State> state) noexcept;
 
  private:
-  std::shared_ptr<const State> state_;
+  tenon::detail::Held<const State, "File"> state_;
 };
 
 /// Opens a model for reading: headers are parsed and checked whole, tensor bytes stay where they

@@ -63,6 +63,9 @@ class MetaArray {
     return *strings_;
   }
 
+  /// The same elements of the same type, compared as bytes.
+  friend bool operator==(const MetaArray& a, const MetaArray& b) noexcept;
+
  private:
   MetaType element_type_ = MetaType::u8;
   std::size_t count_ = 0;

@@ -20,9 +20,12 @@ struct Network {
 /// attributes and types) and a table of constants, and RAW with the constants' bytes one after the
 /// other. docs/network-json.md describes both.
 ///
-/// RAW is written first; each file appears whole or not at all, and the JSON holds the checksums of
-/// what is in RAW, so that files of two different saves are refused. The program must be valid
-/// (errors as for verify()). Errc::duplicate_name for a weight called like a folded constant,
+/// The pair is saved as one: however a save ends, by an error or a kill, load_network finds the
+/// pair as it was before or as it is now (where raw_path is no link). Saves of one pair wait for
+/// each other. What a killed save has left goes with the next. The JSON holds the checksums of what
+/// is in RAW, so that files of two different saves are refused. The program must be valid (errors
+/// as for verify()), and the types that it states of constants those of the arrays
+/// (Errc::bad_shape). Errc::duplicate_name for a weight called like a folded constant,
 /// Errc::bad_encoding for names that are not UTF-8, Errc::bad_argument when both paths are one;
 /// else the errors of writing a file.
 void save_network(const Network& network, const std::filesystem::path& json_path,

@@ -29,8 +29,9 @@ struct Limits {
 struct OpenOptions {
   Limits limits = {};
   Access access = Access::map;
-  /// Whether the shards that an index names may be links that lead out of the index's folder (as in
-  /// the download cache of the Hugging Face hub). Otherwise such a link is Errc::path_escape.
+  /// Whether the shards of a model may be links that lead out of its folder (as in the download
+  /// cache of the Hugging Face hub). Otherwise such a link is Errc::path_escape, and so is an
+  /// absolute one. The file that the caller names may always be a link.
   bool follow_links_outside = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/fields.hpp>
+#include <tenon/held.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/nn.hpp>
@@ -95,7 +96,9 @@ struct EncoderOptions {
 };
 
 /// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
-/// handle; one thread at a time (Errc::busy).
+/// handle; one thread at a time (Errc::busy). The file is mapped (io::Access::guarded): where
+/// somebody cuts it short, loading and embedding end in Errc::io_error. One that was moved from:
+/// Errc::call_order.
 class SentenceEncoder {
  public:
   /// Errors: those of io::open, BertConfig::from, load_tokenizer; bad_argument for weights of a
@@ -103,9 +106,9 @@ class SentenceEncoder {
   static SentenceEncoder load(const std::filesystem::path& path,
                               const EncoderOptions& options = {});
 
-  const BertConfig& config() const noexcept;
-  const text::Tokenizer& tokenizer() const noexcept;
-  const io::File& file() const noexcept;
+  const BertConfig& config() const;
+  const text::Tokenizer& tokenizer() const;
+  const io::File& file() const;
 
   /// Ids of a text with its special tokens, cut to the model's own length.
   std::vector<std::int32_t> tokens(std::string_view text) const;
@@ -123,7 +126,7 @@ class SentenceEncoder {
  private:
   struct Impl;
   explicit SentenceEncoder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<Impl> impl_;
+  tenon::detail::Held<Impl, "SentenceEncoder"> impl_;
 };
 
 /// Dot product of two rows of embeddings of length 1.

@@ -10,7 +10,8 @@
 namespace tenon::models {
 
 /// The tokenizer that a GGUF file carries, or the tokenizer.json beside a safetensors file.
-/// Errors: unsupported (another tokenizer model), bad_tokenizer, bad_key, bad_type.
+/// Errors: unsupported (another tokenizer model), bad_tokenizer (also byte-level BPE without
+/// merges), bad_key, bad_type.
 text::Tokenizer load_tokenizer(const io::File& file);
 
 /// The same, with the tables of a GGUF file's tokenizer as `prepared` keeps them; where it keeps

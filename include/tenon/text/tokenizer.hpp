@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/held.hpp>
 #include <tenon/text/vocabulary.hpp>
 
 #include <cstddef>
@@ -45,7 +46,7 @@ struct TokenizerTables {
 };
 
 /// Turns text into token ids and back. Immutable and safe to share between threads; copies are
-/// cheap and share everything.
+/// cheap and share everything. One that was moved from: Errc::call_order.
 ///
 /// Results equal Hugging Face's `tokenizers`. Encoding takes O(n log n) time and O(n) memory in the
 /// text's bytes and no recursion. A byte that the vocabulary has no token for becomes the unknown
@@ -94,32 +95,32 @@ class Tokenizer {
   /// token, 32 to 64 per merge.
   std::vector<std::byte> tables() const;
   /// Whether it was given tables that it uses.
-  bool uses_kept_tables() const noexcept;
+  bool uses_kept_tables() const;
 
-  std::size_t vocab_size() const noexcept;
-  TokenizerModel model() const noexcept;
+  std::size_t vocab_size() const;
+  TokenizerModel model() const;
 
-  std::optional<std::int32_t> bos() const noexcept;
-  std::optional<std::int32_t> eos() const noexcept;
-  std::optional<std::int32_t> eot() const noexcept;
-  std::optional<std::int32_t> unk() const noexcept;
-  std::optional<std::int32_t> sep() const noexcept;
-  std::optional<std::int32_t> pad() const noexcept;
-  std::optional<std::int32_t> cls() const noexcept;
-  std::optional<std::int32_t> mask() const noexcept;
+  std::optional<std::int32_t> bos() const;
+  std::optional<std::int32_t> eos() const;
+  std::optional<std::int32_t> eot() const;
+  std::optional<std::int32_t> unk() const;
+  std::optional<std::int32_t> sep() const;
+  std::optional<std::int32_t> pad() const;
+  std::optional<std::int32_t> cls() const;
+  std::optional<std::int32_t> mask() const;
 
   /// Whether encode() with add_special starts a text with bos().
-  bool adds_bos() const noexcept;
+  bool adds_bos() const;
 
   /// Whether a token ends a generation: eos, eot, and control tokens known to close a turn.
-  bool is_eog(std::int32_t id) const noexcept;
+  bool is_eog(std::int32_t id) const;
 
  private:
   friend class StreamDecoder;
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
 
-  std::shared_ptr<const Impl> impl_;
+  tenon::detail::Held<const Impl, "Tokenizer"> impl_;
 };
 
 }  // namespace tenon::text

@@ -124,7 +124,8 @@ class Quantizer {
     if (needs_f32(step)) return "an operand is not f32";
     const Operand& w = step.inputs[1];
     if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
-        w.place.entry_step != LoopSteps{} || !w.is_contiguous()) {
+        w.place.entry_step != LoopSteps{} || w.place.byte_step != LoopSteps{} ||
+        !w.is_contiguous()) {
       return "its filter is no constant as it lies in its file";
     }
     const auto* merged = step.op.as<MergedConv2d>();

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tenon::text {
+namespace tenon {
 
 /// One step through a text. Where bytes are not UTF-8, a step covers the longest part that could
 /// have begun a character (Unicode 15, section 3.9, "maximal subpart") and stands for U+FFFD.
@@ -77,4 +77,4 @@ inline void append_utf8(std::string& out, char32_t value) {
 
 inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 
-}  // namespace tenon::text
+}  // namespace tenon

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tenon::cpu {
+
+class WorkerAccounts;
+
+/// Whether `word` changed from `old` within some microseconds of spinning.
+bool spin_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old) noexcept;
+/// Returns when `word` is no longer `old`; the thread sleeps meanwhile.
+void park_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old) noexcept;
+
+/// A barrier for the threads of one parallel region. Waiting spins for some microseconds and then
+/// parks, so a crossing costs hundreds of nanoseconds when every thread has a core, and a thread
+/// without one does not keep the others' cores busy. Memory written by a thread before `wait` is
+/// visible to all threads after it.
+class Barrier {
+ public:
+  /// `threads` >= 1 is the number of threads that cross together. Without `spins` a thread that
+  /// waits parks at once.
+  Barrier(int threads, bool spins) noexcept;
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+
+  /// `thread` in [0, threads) is the caller's number, different for each. `accounts`, if any, book
+  /// a wait that goes beyond spinning; the result is the thread that has lost too much by it, or
+  /// -1.
+  int wait(int thread, WorkerAccounts* accounts = nullptr) noexcept;
+
+  /// Takes a thread out: it crosses once more, after which `left` names it to all, and calls
+  /// `leave` in place of the crossing after that. Thread 0 alone may call this, between two
+  /// crossings.
+  void take_out(int thread) noexcept { leaving_ = thread; }
+  /// The thread that left with the crossing before, or -1.
+  int left() const noexcept { return left_; }
+  /// Does not wait. `number` is what the others, if they wait for this call, take for the thread.
+  void leave(int number) noexcept;
+
+ private:
+  bool arrive(int thread) noexcept;
+
+  bool spins_;
+  int leaving_ = -1;
+  alignas(64) std::atomic<std::int32_t> arrived_{0};
+  // Written by the last thread to arrive before it lets the others go.
+  alignas(64) std::atomic<std::int32_t> phase_{0};
+  std::int32_t threads_;
+  int last_ = 0, left_ = -1;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,158 @@
+#include "memory_errors.hpp"
+#include "stop_text.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/language_model.hpp>
+#include <tenon/text/stream_decoder.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
+  return time.count() > 0 ? static_cast<double>(count) * 1e9 / static_cast<double>(time.count())
+                          : 0;
+}
+
+/// The token that was drawn from these logits, and the `count` likeliest ones, best first.
+Generated::Choice choice_of(std::span<const float> logits, std::int32_t drawn, std::int64_t count) {
+  const double normalizer = nn::log_sum_exp(logits);
+  const auto entry = [&](std::int32_t id) -> Generated::LogProbability {
+    return {id, static_cast<double>(logits[static_cast<std::size_t>(id)]) - normalizer};
+  };
+  Generated::Choice choice{entry(drawn), {}};
+  for (const std::int32_t id : nn::likeliest(logits, count)) choice.likeliest.push_back(entry(id));
+  return choice;
+}
+
+/// One call of generate().
+class Generation {
+ public:
+  Generation(const LanguageModel& model, Conversation& conversation, const GenerateOptions& options,
+             const std::function<void(std::string_view)>& emit)
+      : model_(model),
+        conversation_(conversation),
+        options_(options),
+        emit_(emit),
+        sampler_(options.sampler),
+        decoder_(model.tokenizer()),
+        stop_text_(options.stop) {
+    if (options.logprobs && *options.logprobs < 0) {
+      throw Error(Errc::bad_argument, "generate", fmt::format("logprobs is {}", *options.logprobs));
+    }
+    for (const std::string& spelling : options.stop) {
+      if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
+    }
+  }
+
+  Generated run(std::span<const std::int32_t> prompt) {
+    history_.assign(prompt.begin(), prompt.end());
+    const std::int64_t before = conversation_.position();
+    const auto plan_before = conversation_.plan_time();
+    const auto start = Clock::now();
+    std::optional<std::int32_t> token = draw_after(prompt);
+    const auto read_until = Clock::now();
+    result_.prompt_tokens = conversation_.position() - before;
+    result_.plan_time = conversation_.plan_time() - plan_before;
+    result_.prefill_time = read_until - start - result_.plan_time;
+    while (token && take(*token)) {
+      token = draw_after({&*token, 1});
+      result_.decode_time = Clock::now() - read_until;
+    }
+    put(stop_text_.push(decoder_.finish()));
+    put(stop_text_.finish());
+    model_.file().check_pages();  // tokens are spelled from its pages
+    return std::move(result_);
+  }
+
+ private:
+  /// Reads `tokens` and draws the next one; nothing when that was interrupted.
+  std::optional<std::int32_t> draw_after(std::span<const std::int32_t> tokens) {
+    try {
+      return draw(tokens);
+    } catch (const Error& error) {
+      if (error.code() != Errc::cancelled && error.code() != Errc::timeout) throw;
+      result_.end =
+          error.code() == Errc::cancelled ? Generated::End::cancelled : Generated::End::deadline;
+      return std::nullopt;
+    }
+  }
+
+  std::int32_t draw(std::span<const std::int32_t> tokens) {
+    if (options_.sampler.is_greedy() && !options_.logprobs) {
+      return conversation_.read_to_likeliest(tokens, options_.interrupt);
+    }
+    // The vocabulary may have rows for no token: only tokens can be drawn.
+    const auto logits =
+        conversation_.read(tokens, options_.interrupt).first(model_.tokenizer().vocab_size());
+    const std::int32_t token = sampler_.sample(logits, history_);
+    if (options_.logprobs) choice_ = choice_of(logits, token, *options_.logprobs);
+    return token;
+  }
+
+  /// Adds a token to the result. Whether another one shall follow.
+  bool take(std::int32_t token) {
+    const auto ends = [&](Generated::End end) {
+      result_.end = end;
+      return false;
+    };
+    if (options_.max_tokens <= 0) return ends(Generated::End::length);
+    if (model_.tokenizer().is_eog(token) ||
+        std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+      return ends(Generated::End::token);
+    }
+    history_.push_back(token);
+    result_.tokens.push_back(token);
+    if (options_.logprobs) result_.choices.push_back(std::move(choice_));
+    put(stop_text_.push(decoder_.push(token)));
+    if (stop_text_.found()) return ends(Generated::End::stop);
+    if (static_cast<std::int64_t>(result_.tokens.size()) >= options_.max_tokens) {
+      return ends(Generated::End::length);
+    }
+    if (conversation_.position() == conversation_.capacity()) return ends(Generated::End::context);
+    return true;
+  }
+
+  void put(std::string text) {
+    if (text.empty()) return;
+    if (emit_) emit_(text);
+    result_.text += text;
+  }
+
+  const LanguageModel& model_;
+  Conversation& conversation_;
+  const GenerateOptions& options_;
+  const std::function<void(std::string_view)>& emit_;
+  nn::Sampler sampler_;
+  text::StreamDecoder decoder_;
+  StopText stop_text_;
+  std::vector<std::int32_t> stop_tokens_;
+  std::vector<std::int32_t> history_;
+  Generated::Choice choice_{};  // of the token that was drawn last
+  Generated result_;
+};
+
+}  // namespace
+
+double Generated::prefill_tokens_per_second() const noexcept {
+  return per_second(prompt_tokens, prefill_time);
+}
+double Generated::decode_tokens_per_second() const noexcept {
+  return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0),
+                    decode_time);
+}
+
+Generated generate(const LanguageModel& model, Conversation& conversation,
+                   std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                   const std::function<void(std::string_view)>& emit) {
+  return with_memory_errors(
+      "generate", [&] { return Generation(model, conversation, options, emit).run(prompt); });
+}
+
+}  // namespace tenon::models

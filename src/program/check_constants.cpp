@@ -1,0 +1,62 @@
+#include "program/constant_names.hpp"
+#include "program/findings.hpp"
+
+#include <tenon/error.hpp>
+
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+// A constant is one array, whoever names it: outright, through a scope, or in an iteration of a
+// loop. Types that the program states of one name must not contradict each other, nor the value
+// that folding made of it.
+
+namespace tenon::checking {
+namespace {
+
+/// Whether both types could be those of one array; sizes that are not known may be any.
+bool may_agree(const Shape& a, const Shape& b) {
+  if (a.rank() != b.rank() || a.dtype() != b.dtype()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (is_static(a[i]) && is_static(b[i]) && a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+const Value& value_of(const Program& program, const ConstantUse& use) {
+  const Function& function = program.functions[use.function];
+  return function.values[function.body[use.instruction].result];
+}
+
+std::string line_text(const Program& program, const ConstantUse& use) {
+  const SourceLine& line = program.functions[use.function].body[use.instruction].line;
+  return line.line > 0 ? fmt::format(" at line {}", line.line) : std::string();
+}
+
+}  // namespace
+
+void check_constants(const Program& program, Findings& findings) {
+  std::unordered_map<std::string, ConstantUse> first;
+  for_each_constant(program, [&](const ConstantUse& use, const std::string& name) {
+    const Value& value = value_of(program, use);
+    if (!value.shape) return;
+    const Spot spot{static_cast<int>(use.function), static_cast<int>(use.instruction),
+                    Spot::nowhere};
+    const auto folded = program.folded.find(name);
+    if (folded != program.folded.end() && !may_agree(*value.shape, folded->second.shape())) {
+      findings.add(Errc::shape_mismatch, spot,
+                   fmt::format("'{}' takes constant '{}' for {}, its value is {}", value.name, name,
+                               to_string(*value.shape), to_string(folded->second.shape())));
+    }
+    const auto [known, added] = first.emplace(name, use);
+    if (added) return;
+    const Value& other = value_of(program, known->second);
+    if (may_agree(*value.shape, *other.shape)) return;
+    findings.add(Errc::shape_mismatch, spot,
+                 fmt::format("'{}' takes constant '{}' for {}, '{}'{} for {}", value.name, name,
+                             to_string(*value.shape), other.name, line_text(program, known->second),
+                             to_string(*other.shape)));
+  });
+}
+
+}  // namespace tenon::checking

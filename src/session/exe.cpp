@@ -1,0 +1,152 @@
+// What an Exe does that does not depend on its model.
+#include <tenon/exe.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+namespace tenon::detail {
+namespace {
+
+constexpr std::size_t max_listed = 5;
+
+/// "'up.bias', 'down.bias' and 7 more".
+std::string list(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names.first(std::min(names.size(), max_listed))) {
+    text += fmt::format("{}'{}'", text.empty() ? "" : ", ", name);
+  }
+  if (names.size() > max_listed) text += fmt::format(" and {} more", names.size() - max_listed);
+  return text;
+}
+
+/// The names that only the first list has, in its order.
+std::vector<std::string> only_in(std::span<const std::string> names,
+                                 std::span<const std::string> others) {
+  std::vector<std::string> result;
+  for (const std::string& name : names) {
+    if (std::ranges::find(others, name) == others.end()) result.push_back(name);
+  }
+  return result;
+}
+
+}  // namespace
+
+ArgumentList::ArgumentList(std::vector<std::string> paths, std::vector<Shape> declared,
+                           std::vector<std::string> names)
+    : paths_(std::move(paths)), declared_(std::move(declared)), names_(std::move(names)) {}
+
+bool ArgumentList::is_static() const noexcept {
+  return std::ranges::all_of(declared_, [](const Shape& shape) { return shape.is_static(); });
+}
+
+/// A path begins with the number of its argument.
+std::string ArgumentList::name(std::size_t i) const {
+  const std::string& path = paths_[i];
+  std::size_t number = 0;
+  const char* const path_end = path.data() + path.size();
+  const auto [rest, error] = std::from_chars(path.data(), path_end, number);
+  if (error != std::errc() || number >= names_.size() || names_[number].empty()) return "";
+  return names_[number] + std::string(rest, path_end);
+}
+
+/// "'cache.keys'", or "'keys' of argument 2" where that has no name.
+std::string ArgumentList::described(std::size_t i) const {
+  if (const std::string called = name(i); !called.empty()) return fmt::format("'{}'", called);
+  const std::size_t dot = paths_[i].find('.');
+  if (dot == std::string::npos) return fmt::format("argument {}", paths_[i]);
+  return fmt::format("'{}' of argument {}", paths_[i].substr(dot + 1), paths_[i].substr(0, dot));
+}
+
+std::vector<Shape> ArgumentList::with_tags(std::span<const Shape> inputs) const {
+  std::vector<Shape> result(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result[i].rank() != declared_[i].rank()) continue;
+    for (int axis = 0; axis < result[i].rank(); ++axis) {
+      result[i] = result[i].with_tag(axis, declared_[i].tag(axis));
+    }
+  }
+  return result;
+}
+
+std::vector<Shape> ArgumentList::shapes_of(std::span<const std::string> paths,
+                                           std::span<Buffer* const> leaves) const {
+  check_form(paths);
+  std::vector<Shape> shapes;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!leaves[i]->has_data()) {
+      throw Error(Errc::bad_input, "forward", fmt::format("{} has no data", described(i)));
+    }
+    check_tags(i, leaves[i]->shape());
+    shapes.push_back(leaves[i]->shape().without_tags());
+  }
+  return shapes;
+}
+
+void ArgumentList::check_form(std::span<const std::string> paths) const {
+  if (std::ranges::equal(paths, paths_)) return;
+  const std::vector<std::string> extra = only_in(paths, paths_);
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    if (std::ranges::find(paths, paths_[i]) != paths.end()) continue;
+    throw Error(Errc::bad_input, "forward",
+                fmt::format("compiled with {}, called without it", described(i)));
+  }
+  throw Error(Errc::bad_input, "forward",
+              fmt::format("called with {} (argument and field), compiled without", list(extra)));
+}
+
+void ArgumentList::check_tags(std::size_t i, const Shape& given) const {
+  const Shape& declared = declared_[i];
+  if (given.rank() != declared.rank()) return;  // an error of forward's, if it is one
+  for (int axis = 0; axis < given.rank(); ++axis) {
+    const Name mine = declared.tag(axis), theirs = given.tag(axis);
+    if (mine.empty() || theirs.empty() || mine == theirs) continue;
+    throw Error(Errc::bad_input, "forward",
+                fmt::format("{} is {}, compiled for {}", described(i), to_string(given),
+                            to_string(declared)));
+  }
+}
+
+void rethrow_with_fields(std::span<const std::string> empty_fields) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() != Errc::stale_handle || empty_fields.empty()) throw;
+    throw Error(
+        error.code(), error.where(),
+        fmt::format("{}; empty fields of the model: {}", error.message(), list(empty_fields)));
+  }
+}
+
+std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
+                                            std::span<const std::string> paths,
+                                            std::span<const Buffer* const> weights) {
+  std::vector<std::string> wanted;
+  for (const NamedField& field : fields) wanted.push_back(field.path);
+  if (!std::ranges::equal(wanted, paths)) {
+    const std::vector<std::string> missing = only_in(wanted, paths), extra = only_in(paths, wanted);
+    throw Error(Errc::bad_argument, "Exe::bind",
+                !missing.empty()
+                    ? fmt::format("the weights lack {}, which the model has", list(missing))
+                    : fmt::format("the weights have {}, which the model lacks", list(extra)));
+  }
+  std::map<std::string, Buffer> named;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i].tensor.empty()) continue;
+    if (!weights[i]->has_data()) {
+      throw Error(Errc::bad_argument, "Exe::bind", fmt::format("no data for '{}'", fields[i].path));
+    }
+    named.insert_or_assign(fields[i].tensor, *weights[i]);
+  }
+  return named;
+}
+
+Buffer with_tags(Buffer buffer, const Shape& shape) {
+  if (!shape.has_tags() || shape.rank() != buffer.shape().rank()) return buffer;
+  std::vector<Name> tags;
+  for (int axis = 0; axis < shape.rank(); ++axis) tags.push_back(shape.tag(axis));
+  return buffer.with_shape(buffer.shape().with_tags(tags));
+}
+
+}  // namespace tenon::detail

@@ -1,0 +1,45 @@
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/session.hpp>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon {
+
+struct WeightSet::HostCopies {
+  std::mutex mutex;
+  std::map<std::string, Buffer> by_name;
+};
+
+WeightSet::WeightSet(std::map<std::string, Buffer> weights, std::shared_ptr<PreparedCache> prepared)
+    : weights_(std::move(weights)),
+      prepared_(prepared != nullptr ? std::move(prepared) : std::make_shared<PreparedCache>()),
+      copies_(std::make_shared<HostCopies>()) {}
+
+const Buffer* WeightSet::find(const std::string& name) const noexcept {
+  const auto found = weights_.find(name);
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+Buffer WeightSet::on_host(const std::string& name) const {
+  const Buffer* const weight = find(name);
+  if (weight == nullptr) {
+    throw Error(Errc::bad_reference, "WeightSet", fmt::format("no weight '{}'", name));
+  }
+  if (!weight->has_data()) {
+    throw Error(Errc::call_order, "WeightSet", fmt::format("weight '{}' has no data", name));
+  }
+  if (weight->data().has_cptr()) return *weight;
+  const std::scoped_lock lock(copies_->mutex);
+  Buffer& copy = copies_->by_name[name];
+  if (!copy.has_data()) copy = weight->to(cpu_device()->default_mem_region());
+  return copy;
+}
+
+}  // namespace tenon

@@ -1,0 +1,22 @@
+# cmake -DCOMPILER=... -DINCLUDES=... -DCASE=... -P check_refused_call.cmake
+# The compiler refuses the call with one error, which says what to write; or takes it, CASE "good".
+execute_process(
+  COMMAND ${COMPILER} -std=c++20 -fsyntax-only -I${INCLUDES} -DCASE_${CASE}
+          ${CMAKE_CURRENT_LIST_DIR}/refused_call.cpp
+  RESULT_VARIABLE status ERROR_VARIABLE text)
+if(CASE STREQUAL "good")
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "refused:\n${text}")
+  endif()
+  return()
+endif()
+if(status EQUAL 0)
+  message(FATAL_ERROR "the compiler takes it")
+endif()
+string(REGEX MATCHALL "error: " errors "${text}")
+list(LENGTH errors count)
+string(REGEX MATCHALL "\n" lines "${text}")
+list(LENGTH lines line_count)
+if(NOT count EQUAL 1 OR line_count GREATER 25 OR NOT text MATCHES "for each of forward's arguments")
+  message(FATAL_ERROR "${count} errors in ${line_count} lines:\n${text}")
+endif()

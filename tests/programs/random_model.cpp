@@ -1,0 +1,981 @@
+#include "random_model.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::testing {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+constexpr std::int64_t most_elements = 1 << 15;
+
+std::int64_t product(const Dims& dims) {
+  std::int64_t result = 1;
+  for (const std::int64_t dim : dims) result *= dim;
+  return result;
+}
+
+Dims dims_of(const Tensor& tensor) {
+  const auto dims = tensor.shape().dims();
+  return {dims.begin(), dims.end()};
+}
+
+Shape shape_of(const Dims& dims, DType dtype) {
+  return Shape(std::span<const std::int64_t>(dims), dtype);
+}
+
+/// What both makers draw with.
+HostBuffer uniform(std::mt19937_64& engine, const Shape& shape, double scale) {
+  std::vector<float> numbers(static_cast<std::size_t>(shape.elements()));
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  for (float& number : numbers) number = static_cast<float>(scale) * distribution(engine);
+  const auto values = HostBuffer::of<float>(shape.with_dtype(f32), std::span<const float>(numbers));
+  return shape.dtype() == f32 ? values : values.to(shape.dtype());
+}
+
+struct Layer {
+  std::vector<Tensor> weights;
+  TENON_FIELDS(weights)
+};
+
+struct Carry {
+  std::vector<Tensor> values;
+  TENON_FIELDS(values)
+};
+
+class Maker {
+ public:
+  explicit Maker(const RandomModelPlan& plan) : plan_(plan), engine_(plan.seed) {}
+
+  RandomModel run() {
+    const Graph::Recording recording(graph_);
+    model_.moves = static_cast<int>(integer(2, 14));
+    values_.push_back(input(shape_of(some_dims(), f32)));
+    for (int i = 0; i < model_.moves; ++i) {
+      if (plan_.dropped.contains(i)) continue;
+      engine_.seed(plan_.seed * 1000003 + static_cast<std::uint64_t>(i) + 1);
+      move();
+    }
+    engine_.seed(plan_.seed * 1000003);
+    model_.program = graph_.program(outputs());
+    take_used();
+    return std::move(model_);
+  }
+
+ private:
+  // Numbers.
+  std::int64_t integer(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
+  }
+  bool chance(double probability) { return std::bernoulli_distribution(probability)(engine_); }
+  template <class T>
+  T one_of(std::initializer_list<T> list) {
+    return list.begin()[integer(0, std::ssize(list) - 1)];
+  }
+  std::int64_t some_size() {
+    if (chance(0.02)) return 0;
+    return one_of<std::int64_t>({1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17});
+  }
+  /// Of an axis along which sums are made: often whole blocks, odd numbers too.
+  std::int64_t some_inputs() {
+    if (chance(0.02)) return 0;
+    return one_of<std::int64_t>({1, 5, 16, 32, 32, 32, 33, 64, 64, 96, 256});
+  }
+  std::int64_t some_outputs() {
+    if (chance(0.02)) return 0;
+    return one_of<std::int64_t>({1, 3, 8, 16, 17, 32, 33, 48, 64});
+  }
+  Dims some_dims() {
+    Dims dims;
+    for (std::int64_t rank = integer(0, 3); rank > 0; --rank) dims.push_back(some_size());
+    dims.push_back(some_inputs());
+    while (product(dims) > most_elements / 4) dims.erase(dims.begin());
+    return dims;
+  }
+
+  HostBuffer some_values(const Shape& shape, double scale) {
+    return uniform(engine_, shape, scale);
+  }
+
+  // Leaves.
+  Tensor input(const Shape& shape, double scale = 1) { return input_of(some_values(shape, scale)); }
+  Tensor input_of(HostBuffer value) {
+    const Tensor tensor = graph_.input(fmt::format("in{}", inputs_.size()), value.shape());
+    inputs_.push_back(std::move(value));
+    return tensor;
+  }
+  Tensor constant_of(const std::string& name, HostBuffer value) {
+    const Tensor tensor = graph_.constant(name, value.shape());
+    constants_.push_back(tensor);
+    model_.weights.insert_or_assign(name, std::move(value));
+    return tensor;
+  }
+  Tensor constant(const Shape& shape, double scale) {
+    return constant_of(fmt::format("c{}", model_.weights.size()), some_values(shape, scale));
+  }
+  Tensor leaf(const Shape& shape, double scale) {
+    return chance(0.7) ? constant(shape, scale) : input(shape, scale);
+  }
+  /// Whole numbers in [0, limit).
+  Tensor indices(const Dims& dims, std::int64_t limit) {
+    const auto fill = [&]<class T>(T) {
+      std::vector<T> numbers(static_cast<std::size_t>(product(dims)));
+      for (T& number : numbers) number = static_cast<T>(integer(0, limit - 1));
+      return HostBuffer::of<T>(shape_of(dims, dtype_of<T>()), std::span<const T>(numbers));
+    };
+    const auto values = [&] { return chance(0.5) ? fill(std::int32_t()) : fill(std::int64_t()); };
+    if (limit == 0) return input_of(HostBuffer::zeros(shape_of(dims, i32)));
+    return chance(0.5) ? input_of(values())
+                       : constant_of(fmt::format("c{}", model_.weights.size()), values());
+  }
+
+  // Arrays of wanted sizes, in one disguise or another.
+
+  /// A constant that is large enough to be sliced to these sizes, used before.
+  std::optional<Tensor> part_of_known(const Dims& dims, DType dtype) {
+    std::vector<Tensor> found;
+    for (const Tensor& tensor : constants_) {
+      const Dims known = dims_of(tensor);
+      if (tensor.dtype() != dtype || known.size() != dims.size() || known.empty()) continue;
+      if (known.back() != dims.back()) continue;
+      if (std::equal(dims.begin(), dims.end(), known.begin(), std::less_equal<>()))
+        found.push_back(tensor);
+    }
+    if (found.empty()) return std::nullopt;
+    Tensor tensor = found[static_cast<std::size_t>(integer(0, std::ssize(found) - 1))];
+    for (std::size_t i = 0; i + 1 < dims.size(); ++i) {
+      const std::int64_t size = dims_of(tensor)[i];
+      if (size == dims[i]) continue;
+      const std::int64_t begin = integer(0, size - dims[i]);
+      tensor = slice(tensor, static_cast<std::int64_t>(i), begin, begin + dims[i]);
+    }
+    return tensor;
+  }
+
+  Tensor of_shape(const Dims& dims, DType dtype, double scale = 1, int depth = 0) {
+    const std::int64_t rank = std::ssize(dims);
+    const bool blocks = is_block(dtype);
+    // The innermost axis of blocks stays as it is.
+    const std::int64_t movable = blocks ? rank - 1 : rank;
+    if (depth > 2 || product(dims) > most_elements) return leaf(shape_of(dims, dtype), scale);
+    if (dtype == f16 || dtype == bf16) model_.has_halves = true;
+    const auto again = [&](const Dims& other) { return of_shape(other, dtype, scale, depth + 1); };
+    switch (integer(0, 17)) {
+      case 0:
+      case 1:
+        if (auto known = part_of_known(dims, dtype)) return *known;
+        break;
+      case 2: {  // a slice of more
+        if (movable == 0) break;
+        const std::int64_t axis = integer(0, movable - 1),
+                           step = one_of<std::int64_t>({1, 1, 2, 3});
+        const std::int64_t before = integer(0, 3), size = dims[static_cast<std::size_t>(axis)];
+        const std::int64_t end = before + (size == 0 ? 0 : (size - 1) * step + 1);
+        Dims larger = dims;
+        larger[static_cast<std::size_t>(axis)] = end + integer(0, 2);
+        return slice(again(larger), axis, before, end, step);
+      }
+      case 3: {  // turned
+        if (movable < 2) break;
+        std::vector<int> order(static_cast<std::size_t>(rank));
+        for (int i = 0; i < rank; ++i) order[static_cast<std::size_t>(i)] = i;
+        std::shuffle(order.begin(), order.begin() + movable, engine_);
+        Dims turned(dims.size());
+        std::vector<AxisRef> axes;
+        for (int i = 0; i < rank; ++i) {
+          turned[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] =
+              dims[static_cast<std::size_t>(i)];
+          axes.emplace_back(order[static_cast<std::size_t>(i)]);
+        }
+        return permute(again(turned), std::span<const AxisRef>(axes));
+      }
+      case 4: {  // one of several
+        if (rank == max_rank || (blocks && rank == 0)) break;
+        Dims several = dims;
+        const std::int64_t count = integer(1, 3);
+        several.insert(several.begin(), count);
+        if (chance(0.5)) return select(again(several), indices({}, count));
+        return squeeze(slice(again(several), 0, count - 1, count), 0);
+      }
+      case 5: {  // broadcast
+        if (movable == 0 || blocks) break;
+        Dims narrow = dims;
+        for (std::int64_t i = 0; i < movable; ++i) {
+          if (chance(0.4)) narrow[static_cast<std::size_t>(i)] = 1;
+        }
+        return broadcast_to(again(narrow), std::span<const std::int64_t>(dims));
+      }
+      case 6: {  // axes merged
+        if (movable == 0 || rank == max_rank) break;
+        const std::int64_t axis = integer(0, movable - 1);
+        const auto at = static_cast<std::size_t>(axis);
+        const std::int64_t outer = dims[at] % 2 == 0 && dims[at] > 0 ? 2 : 1;
+        Dims apart = dims;
+        apart[at] /= outer;
+        apart.insert(apart.begin() + axis, outer);
+        return merge_axes(again(apart), axis, axis + 1);
+      }
+      case 7: {  // an axis split
+        if (movable < 2) break;
+        const std::int64_t axis = integer(0, movable - 2);
+        const auto at = static_cast<std::size_t>(axis);
+        Dims together = dims;
+        together[at] *= together[at + 1];
+        together.erase(together.begin() + axis + 1);
+        return split_axis(again(together), axis, {dims[at], dims[at + 1]});
+      }
+      case 8: {  // flat before
+        if (blocks || product(dims) == 0) break;
+        return reshape(again({product(dims)}), std::span<const std::int64_t>(dims));
+      }
+      case 9: {  // one part of a chunked axis
+        if (movable == 0) break;
+        const auto at = static_cast<std::size_t>(integer(0, movable - 1));
+        const std::int64_t parts = integer(2, 3);
+        if (dims[at] == 0) break;
+        Dims all = dims;
+        all[at] *= parts;
+        const auto chunks = chunk(again(all), parts, static_cast<std::int64_t>(at));
+        return chunks[static_cast<std::size_t>(integer(0, std::ssize(chunks) - 1))];
+      }
+      case 10:  // an axis of one element more or less
+        if (rank == max_rank || (blocks && rank == 0)) break;
+        if (rank > 1 && dims[0] == 1 && chance(0.5)) {
+          return unsqueeze(again(Dims(dims.begin() + 1, dims.end())), 0);
+        } else {
+          Dims more = dims;
+          more.insert(more.begin(), 1);
+          return squeeze(again(more), 0);
+        }
+      case 11:  // computed
+        if (blocks)
+          return dtype == DType::q8_0 ? quantize(again_in(dims, f32, scale, depth), dtype)
+                                      : leaf(shape_of(dims, dtype), scale);
+        if (!is_floating(dtype)) break;
+        return smooth(again(dims));
+      case 12: {  // joined
+        if (blocks || rank == 0) break;
+        const auto at = static_cast<std::size_t>(integer(0, rank - 1));
+        Dims first = dims, second = dims;
+        first[at] = integer(0, dims[at]);
+        second[at] -= first[at];
+        return concat({again(first), again(second)}, static_cast<std::int64_t>(at));
+      }
+      case 13: {  // a value of the program
+        std::vector<Tensor> same;
+        for (const Tensor& value : values_) {
+          if (value.dtype() == dtype && dims_of(value) == dims) same.push_back(value);
+        }
+        if (same.empty()) break;
+        return same[static_cast<std::size_t>(integer(0, std::ssize(same) - 1))];
+      }
+      default:
+        break;
+    }
+    return leaf(shape_of(dims, dtype), scale);
+  }
+  Tensor again_in(const Dims& dims, DType dtype, double scale, int depth) {
+    return of_shape(dims, dtype, scale, depth + 1);
+  }
+
+  /// A function whose result moves little when its argument does.
+  Tensor smooth(const Tensor& x) {
+    switch (integer(0, 22)) {
+      case 0:
+        return tanh(x);
+      case 1:
+        return sigmoid(x);
+      case 2:
+        return silu(x);
+      case 3:
+        return gelu(x);
+      case 4:
+        return gelu_tanh(x);
+      case 5:
+        return relu(x);
+      case 6:
+        return softplus(x);
+      case 7:
+        return mish(x);
+      case 8:
+        return hardswish(x);
+      case 9:
+        return hardsigmoid(x);
+      case 10:
+        return leaky_relu(x, 0.3);
+      case 11:
+        return elu(x, 0.7);
+      case 12:
+        return clamp(x, -0.8, 0.9);
+      case 13:
+        return -x;
+      case 14:
+        return abs(x);
+      case 15:
+        return x * 0.5;
+      case 16:
+        return x + 0.25;
+      case 17:
+        return sin(x);
+      case 18:
+        return cos(x);
+      case 19:
+        return erf(x);
+      case 20:
+        return relu6(x);
+      case 21:
+        return sqrt(abs(x) + 0.1);
+      default:
+        return 1.0 - x;
+    }
+  }
+
+  // Moves: each adds values.
+  Tensor pick() {
+    const std::int64_t last = std::ssize(values_) - 1;
+    const std::int64_t back =
+        chance(0.6) ? integer(0, std::min<std::int64_t>(2, last)) : integer(0, last);
+    return values_[static_cast<std::size_t>(last - back)];
+  }
+  /// One with elements along its last axis, in f32 or another floating type.
+  Tensor pick_rows() {
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      const Tensor x = pick();
+      if (x.rank() > 0) return x;
+    }
+    return of_shape(some_dims(), f32);
+  }
+  DType weight_type(std::int64_t inputs) {
+    if (inputs % 256 == 0 && inputs > 0 && chance(0.5)) {
+      return one_of<DType>(
+          {DType::q4_k, DType::q6_k, DType::q2_k, DType::q3_k, DType::q5_k, DType::iq4_xs});
+    }
+    if (inputs % 32 == 0 && inputs > 0 && chance(0.5)) {
+      return one_of<DType>(
+          {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::iq4_nl});
+    }
+    return one_of<DType>({f32, f32, f32, f16, bf16});
+  }
+  void add(const Tensor& value) { values_.push_back(value); }
+
+  void move() {
+    const auto add_one = [&](const Tensor& value) { add(value); };
+    switch (integer(0, 25)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+        return add_one(some_linear(pick_rows()));
+      case 5:
+        return add_one(smooth(pick()));
+      case 6:
+        return add_one(some_binary(pick()));
+      case 7:
+        return add_one(some_norm(pick_rows()));
+      case 8:
+        return add_one(some_matmul());
+      case 9:
+        return add_one(some_embedding());
+      case 10:
+      case 11:
+        return add_one(some_attention());
+      case 12:
+        return add_one(some_rope());
+      case 13:
+        return add_one(some_glu());
+      case 14:
+        return add_one(some_reduction(pick()));
+      case 15:
+        return add_one(some_convolution());
+      case 16:
+        return add_one(some_pool());
+      case 17:
+        return add_one(some_view(pick()));
+      case 18:
+        return add_one(some_pick(pick_rows()));
+      case 19:
+      case 20:
+        return some_loop();
+      case 21:
+        return some_state();
+      case 22:
+        return add_one(some_cast(pick()));
+      case 23:
+        return add_one(some_softmax(pick_rows()));
+      case 24:
+        return add_one(some_arrangement(pick()));
+      default:
+        return add_one(of_shape(some_dims(), f32));
+    }
+  }
+
+  Tensor some_linear(const Tensor& x) {
+    const std::int64_t k = x.dim(-1), n = some_outputs();
+    const double scale = 1.5 / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
+    const Tensor w = of_shape({n, k}, weight_type(k), scale);
+    Dims result = dims_of(x);
+    result.back() = n;
+    if (product(result) > most_elements) return smooth(x);
+    Tensor bias, residual;
+    if (chance(0.4)) bias = of_shape({n}, chance(0.9) ? f32 : f16);
+    if (chance(0.3)) residual = of_shape(result, x.dtype());
+    const Tensor y = linear(x, w, bias, residual);
+    if (chance(0.3)) return smooth(y);
+    if (residual.is_empty() && chance(0.3)) return y + of_shape(result, x.dtype());
+    return y;
+  }
+
+  Tensor some_binary(const Tensor& x) {
+    Dims other = dims_of(x);
+    for (std::int64_t& dim : other) {
+      if (chance(0.2)) dim = 1;
+    }
+    if (!other.empty() && chance(0.3)) other.erase(other.begin());
+    const Tensor y = of_shape(other, x.dtype());
+    switch (integer(0, 6)) {
+      case 0:
+        return x + y;
+      case 1:
+        return y - x;
+      case 2:
+        return x * y;
+      case 3:
+        return minimum(x, y);
+      case 4:
+        return maximum(y, x);
+      case 5:
+        return x / (abs(y) + 0.5);
+      default:
+        return where(x, y);
+    }
+  }
+  Tensor where(const Tensor& x, const Tensor& y) {
+    std::vector<char> flags(static_cast<std::size_t>(x.shape().elements()));
+    for (char& flag : flags) flag = chance(0.5) ? 1 : 0;
+    HostBuffer condition = HostBuffer::zeros(x.shape().with_dtype(boolean).without_tags());
+    std::copy(flags.begin(), flags.end(), reinterpret_cast<char*>(condition.view().data));
+    return tenon::where(input_of(condition), x, y);
+  }
+
+  Tensor some_norm(const Tensor& x) {
+    const Dims size{x.dim(-1)};
+    const double eps = 1e-2;
+    switch (integer(0, 4)) {
+      case 0:
+        return rms_norm(x, eps);
+      case 1:
+        return rms_norm(x, of_shape(size, x.dtype()), eps);
+      case 2:
+        return layer_norm(x, eps);
+      case 3:
+        return layer_norm(x, of_shape(size, x.dtype()), eps);
+      default:
+        return layer_norm(x, of_shape(size, x.dtype()), of_shape(size, x.dtype()), eps);
+    }
+  }
+
+  Tensor some_softmax(const Tensor& x) {
+    const std::int64_t axis = chance(0.7) ? -1 : integer(0, x.rank() - 1);
+    return chance(0.7) ? softmax(x, axis) : log_softmax(x, axis);
+  }
+
+  Tensor some_matmul() {
+    const std::int64_t m = some_size(), k = some_inputs(), n = some_size();
+    Dims a{m, k}, b{k, n};
+    if (chance(0.15)) a = {k};
+    if (chance(0.15)) b = {k};
+    for (std::int64_t leading = integer(0, 2); leading > 0; --leading) {
+      const std::int64_t size = integer(1, 3);
+      if (a.size() > 1) a.insert(a.begin(), chance(0.8) ? size : 1);
+      if (b.size() > 1 && chance(0.8)) b.insert(b.begin(), size);
+    }
+    // Leading axes are counted from the end: make them agree.
+    for (std::size_t i = 3; i <= std::min(a.size(), b.size()); ++i) {
+      auto &x = a[a.size() - i], &y = b[b.size() - i];
+      if (x != y && x != 1 && y != 1) y = x;
+    }
+    const DType dtype = chance(0.9) ? f32 : f16;
+    const double scale = 1.5 / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
+    return matmul(of_shape(a, dtype), of_shape(b, dtype, scale));
+  }
+
+  Tensor some_embedding() {
+    const std::int64_t rows = std::max<std::int64_t>(1, some_outputs()), size = some_inputs();
+    Dims ids;
+    for (std::int64_t rank = integer(0, 2); rank > 0; --rank) ids.push_back(some_size());
+    Tensor which = indices(ids, rows);
+    if (ids.size() == 2 && chance(0.3)) {
+      which = transpose(indices({ids[1], ids[0]}, rows));
+    }
+    const Tensor table = of_shape({rows, size}, weight_type(size));
+    const DType dtype = chance(0.9) ? f32 : f16;
+    if (dtype == f16) model_.has_halves = true;
+    const Tensor y = embedding(which, table, dtype);
+    // The same table again, as an output layer has it.
+    if (dtype == f32 && chance(0.4)) return linear(y, table);
+    return y;
+  }
+
+  Tensor some_attention() {
+    const std::int64_t b = integer(1, 2), s = one_of<std::int64_t>({1, 1, 2, 5, 8, 17, 33}),
+                       groups = integer(1, 3), kv_heads = integer(1, 2),
+                       t = s + one_of<std::int64_t>({0, 0, 1, 3, 40});
+    const std::int64_t d = chance(0.03) ? 0 : one_of<std::int64_t>({1, 7, 16, 32, 64});
+    const std::int64_t dv = chance(0.8) ? d : one_of<std::int64_t>({0, 1, 8, 32});
+    DType kv = one_of<DType>({f32, f32, f32, f16, bf16, DType::q8_0});
+    if (kv == DType::q8_0 && (d % 32 != 0 || dv % 32 != 0 || d * dv == 0)) kv = f32;
+    const Tensor q = of_shape({b, s, groups * kv_heads, d}, f32);
+    const Tensor k = of_shape({b, t, kv_heads, d}, kv);
+    const Tensor v = of_shape({b, t, kv_heads, dv}, kv);
+    Attention options;
+    options.causal = chance(0.5);
+    if (chance(0.3)) options.window = integer(1, 20);
+    if (chance(0.2)) options.softcap = 5;
+    if (chance(0.2)) options.scale = 0.3;
+    Tensor position, mask;
+    if (chance(0.3)) {
+      position = input_of(HostBuffer::of<std::int32_t>(
+          shape_of({}, i32), {static_cast<std::int32_t>(integer(0, t - s))}));
+    }
+    if (chance(0.4)) {
+      Dims dims{b, groups * kv_heads, s, t};
+      for (std::int64_t& dim : dims) {
+        if (chance(0.4)) dim = 1;
+      }
+      dims.erase(dims.begin(), dims.begin() + integer(0, 4));
+      mask = of_shape(dims, f32);
+    }
+    return attention(q, k, v, options, position, mask);
+  }
+
+  Tensor some_rope() {
+    const std::int64_t b = integer(1, 2), s = some_size(), h = integer(1, 3),
+                       d = one_of<std::int64_t>({2, 6, 16, 32});
+    const DType dtype = chance(0.9) ? f32 : f16;
+    const Tensor x = of_shape({b, s, h, d}, dtype);
+    const Dims positions = chance(0.5) ? Dims{s} : Dims{b, s};
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(product(positions)));
+    for (auto& number : numbers) number = static_cast<std::int32_t>(integer(0, 50));
+    const Tensor where = input_of(HostBuffer::of<std::int32_t>(
+        shape_of(positions, i32), std::span<const std::int32_t>(numbers)));
+    Rope options;
+    options.interleaved = chance(0.5);
+    if (d > 2 && chance(0.3)) options.dims = d - 2;
+    return rope(x, where, options);
+  }
+
+  Tensor some_glu() {
+    const Name activation(one_of<const char*>({"silu", "gelu", "gelu_tanh", "relu", "sigmoid"}));
+    const Tensor x = pick_rows();
+    if (x.dim(-1) % 2 == 0 && x.dim(-1) > 0 && chance(0.5)) {
+      const auto halves = chunk(x, 2, -1);
+      return glu(halves[0], halves[1], activation);
+    }
+    return glu(x, of_shape(dims_of(x), x.dtype()), activation);
+  }
+
+  Tensor some_reduction(const Tensor& x) {
+    if (x.rank() == 0) return smooth(x);
+    AxisList axes;
+    const std::int64_t axis = integer(0, x.rank() - 1);
+    const bool keep = chance(0.5);
+    if (x.dim(axis) == 0) return sum(x, axis, keep);
+    switch (integer(0, 4)) {
+      case 0:
+        return mean(x, axis, keep);
+      case 1:
+        return max(x, axis, keep);
+      case 2:
+        return min(x, axis, keep);
+      case 3:
+        return cumsum(x * 0.2, axis);
+      default:
+        return sum(x * 0.2, axis, keep);
+    }
+  }
+
+  Tensor some_convolution() {
+    const std::int64_t n = integer(0, 8) == 0 ? 0 : integer(1, 3),
+                       groups = one_of<std::int64_t>({1, 1, 1, 2, 4}),
+                       cg = one_of<std::int64_t>({1, 3, 4, 16}),
+                       og = one_of<std::int64_t>({1, 2, 5, 16}), height = integer(3, 12),
+                       width = integer(3, 12), kernel = one_of<std::int64_t>({1, 3, 3, 2});
+    const DType dtype = chance(0.92) ? f32 : f16;
+    const Tensor x = of_shape({n, groups * cg, height, width}, dtype);
+    const double scale = 1.5 / std::sqrt(static_cast<double>(cg * kernel * kernel));
+    const Tensor w = of_shape({groups * og, cg, kernel, kernel}, dtype, scale);
+    Tensor bias;
+    if (chance(0.5)) bias = of_shape({groups * og}, dtype);
+    Conv2d options;
+    options.groups = groups;
+    if (chance(0.3)) options.stride = {2, integer(1, 2)};
+    if (kernel > 1 && chance(0.5)) options.padding = {1, 1};
+    if (kernel == 2 && chance(0.3)) options.dilation = {2, 1};
+    const Tensor y = conv2d(x, w, bias, options);
+    if (chance(0.3)) return smooth(y);
+    if (chance(0.3)) return relu(y + of_shape(dims_of(y), dtype));
+    return y;
+  }
+
+  Tensor some_pool() {
+    const Tensor x = of_shape({integer(1, 2), integer(1, 5), integer(3, 9), integer(3, 9)},
+                              chance(0.9) ? f32 : f16);
+    if (chance(0.5)) {
+      MaxPool2d options;
+      options.kernel = {integer(1, 3), integer(1, 3)};
+      if (chance(0.5)) options.stride = {2, 2};
+      return max_pool2d(x, options);
+    }
+    AvgPool2d options;
+    options.kernel = {integer(1, 3), integer(1, 3)};
+    if (chance(0.5)) options.stride = {1, 2};
+    return avg_pool2d(x, options);
+  }
+
+  Tensor some_view(const Tensor& x) {
+    const std::int64_t rank = x.rank();
+    if (rank == 0) return unsqueeze(x, 0);
+    const std::int64_t axis = integer(0, rank - 1), size = x.dim(axis);
+    switch (integer(0, 6)) {
+      case 0:
+        return slice(x, axis, size / 3, size - size / 4, integer(1, 2));
+      case 1: {
+        if (rank < 2) return slice(x, 0, size / 2);
+        return transpose(x, axis, integer(0, rank - 1));
+      }
+      case 2:
+        return rank < 6 ? unsqueeze(x, integer(0, rank)) : x;
+      case 3:
+        return flatten(x);
+      case 4: {
+        if (x.shape().elements() > most_elements / 4 || rank > 5) return x;
+        Dims more = dims_of(x);
+        more.insert(more.begin(), integer(1, 3));
+        return broadcast_to(x, std::span<const std::int64_t>(more));
+      }
+      case 5:
+        return size > 0 ? chunk(x, 2, axis).back() : x;
+      default:
+        return x.dim(0) > 0 ? select(x, indices({}, x.dim(0))) : smooth(x);
+    }
+  }
+
+  Tensor some_pick(const Tensor& x) {
+    const std::int64_t axis = integer(0, x.rank() - 1), size = x.dim(axis);
+    if (size == 0) return smooth(x);
+    if (chance(0.5)) {
+      const Dims which = chance(0.7) ? Dims{integer(0, 5)} : Dims{2, 2};
+      if (x.shape().elements() / size * product(which) > most_elements || x.rank() > 6)
+        return smooth(x);
+      return gather(x, indices(which, size), axis);
+    }
+    Dims which = dims_of(x);
+    which[static_cast<std::size_t>(axis)] = integer(0, 3);
+    return take_along(x, indices(which, size), axis);
+  }
+
+  Tensor some_cast(const Tensor& x) {
+    model_.has_halves = true;
+    if (chance(0.1)) {
+      model_.has_rare_types = true;
+      return cast(x, f64);
+    }
+    return cast(x, x.dtype() == f32 ? one_of<DType>({f16, bf16}) : f32);
+  }
+
+  Tensor some_arrangement(const Tensor& x) {
+    const std::int64_t rank = x.rank();
+    if (rank == 0 || x.shape().elements() > most_elements / 4) return smooth(x);
+    const std::int64_t axis = integer(0, rank - 1);
+    switch (integer(0, 4)) {
+      case 0:
+        return pad(x, axis, integer(0, 2), integer(0, 2), 0.5);
+      case 1:
+        return concat({x, of_shape(dims_of(x), x.dtype())}, axis);
+      case 2:
+        return tile(x, 2, axis);
+      case 3:
+        return repeat_interleave(x, 2, axis);
+      default:
+        return stack({x, x * 0.5}, 0);
+    }
+  }
+
+  /// Layers with weights of their own, shared ones, and ones picked by the layer's number.
+  void some_loop() {
+    const int number = loops_++;
+    const std::int64_t count = integer(0, 3), width = one_of<std::int64_t>({8, 16, 32, 33, 64});
+    const std::int64_t rows = std::max<std::int64_t>(1, some_size());
+    const DType type = weight_type(width);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(width));
+    // One layer in some stacks has weights of another type: it becomes a function of its own.
+    const bool mixed = chance(0.2);
+    std::vector<Layer> layers(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const DType own = mixed && i == 1 ? f32 : type;
+      for (const char* name : {"a", "b"}) {
+        layers[static_cast<std::size_t>(i)].weights.push_back(
+            constant_of(fmt::format("loop{}.{}.{}", number, i, name),
+                        some_values(shape_of({2 * width, width}, own), scale)));
+      }
+    }
+    const Tensor shared = of_shape({width, width}, weight_type(width), scale);
+    const Tensor stacked = of_shape({std::max<std::int64_t>(count, 1), width, width}, f32, scale);
+    const Tensor outer = of_shape({rows, width}, f32);
+    const std::int64_t kind = integer(0, 5);
+    const bool two = chance(0.3);
+    Carry carry;
+    carry.values.push_back(of_shape({rows, width}, f32));
+    if (two) carry.values.push_back(of_shape({rows, width}, f32));
+    const bool swap = chance(0.5);
+    const Carry result =
+        repeat(layers, carry, [&](const Layer& layer, const Tensor& index, const Carry& in) {
+          const Tensor x = in.values[0];
+          Tensor y;
+          switch (kind) {
+            case 0:
+              y = x + linear(rms_norm(x, 1e-2), slice(layer.weights[0], 0, width, 2 * width));
+              break;
+            case 1: {
+              const Tensor h = linear(x, layer.weights[0]);
+              const auto halves = chunk(h, 2, -1);
+              y = linear(glu(halves[0], halves[1]), shared, {}, x);
+              break;
+            }
+            case 2:
+              y = linear(x, select(stacked, index)) + outer;
+              break;
+            case 3:
+              y = tanh(linear(x, slice(layer.weights[1], 0, 0, 2 * width, 2)));
+              break;
+            case 4:
+              y = relu(matmul(x, select(stacked, index)) - linear(x, shared));
+              break;
+            default:
+              y = silu(linear(x, chunk(layer.weights[1], 2, 0)[1])) + x * 0.5;
+              break;
+          }
+          Carry next;
+          next.values.push_back(y);
+          if (two) {
+            next.values.push_back(in.values[1] * 0.5 + x);
+            if (swap) std::swap(next.values[0], next.values[1]);
+          }
+          return next;
+        });
+    for (const Tensor& value : result.values) add(value);
+  }
+
+  /// A cache that an input carries from run to run.
+  void some_state() {
+    const std::int64_t layers = integer(1, 2), b = integer(1, 2), h = integer(1, 2),
+                       t = one_of<std::int64_t>({4, 9, 20}), d = one_of<std::int64_t>({8, 32}),
+                       s = integer(1, std::min<std::int64_t>(t, 4));
+    DType type = one_of<DType>({f32, f32, f16, bf16, DType::q8_0});
+    if (type == DType::q8_0 && d % 32 != 0) type = f16;
+    if (type != f32) model_.has_halves = true;
+    const Tensor cache = input(shape_of({layers, b, h, t, d}, type));
+    const auto scalar = [&](DType dtype, std::int64_t value) {
+      HostBuffer number = HostBuffer::zeros(shape_of({}, dtype));
+      store_int64(dtype, number.view().data, value);
+      return number;
+    };
+    const std::int64_t past = integer(0, t - s);
+    const Tensor layer = input_of(scalar(i64, integer(0, layers - 1)));
+    const Tensor position = input_of(scalar(i32, past));
+    const Tensor updated = cache_update(cache, layer, of_shape({b, s, h, d}, f32), position);
+    states_.push_back(updated);
+    const Tensor keys = permute(select(updated, layer), {0, 2, 1, 3});
+    if (chance(0.7)) {
+      add(attention(of_shape({b, s, h, d}, f32), keys, keys, {.causal = true}, position));
+    }
+  }
+
+  std::vector<Tensor> outputs() {
+    std::vector<Tensor> chosen;
+    std::set<const void*> seen;
+    const auto take = [&](const Tensor& value) {
+      if (chosen.size() < 6) chosen.push_back(value);
+    };
+    take(values_.back());
+    for (std::int64_t i = integer(0, 2); i > 0; --i) take(pick());
+    if (chance(0.1)) take(chosen[0]);  // twice
+    if (chance(0.1) && !constants_.empty()) take(some_view_of_plain(constants_.back()));
+    if (chance(0.1)) take(some_view(values_.front()));  // a view of an input
+    for (const Tensor& state : states_) chosen.push_back(state);
+    return chosen;
+  }
+  Tensor some_view_of_plain(const Tensor& x) {
+    if (is_block(x.dtype()) || x.rank() == 0) return x;
+    return slice(x, 0, x.dim(0) / 2);
+  }
+
+  /// Keeps the values of what the program reads: what no output needs is not in it.
+  void take_used() {
+    const Function& main = model_.program.main();
+    model_.inputs = inputs_;
+    if (main.parameter_count != inputs_.size()) throw std::logic_error("inputs went missing");
+    for (const Tensor& value : values_) {
+      if (value.dtype() == f64) model_.has_rare_types = true;
+      if (value.dtype() == f16 || value.dtype() == bf16) model_.has_halves = true;
+    }
+  }
+
+  RandomModelPlan plan_;
+  std::mt19937_64 engine_;
+  Graph graph_{std::size_t{64} << 20};
+  RandomModel model_;
+  std::vector<HostBuffer> inputs_;
+  std::vector<Tensor> constants_;
+  std::vector<Tensor> values_;
+  std::vector<Tensor> states_;
+  int loops_ = 0;
+};
+
+constexpr std::int64_t width = 32;  // K of a sized model's inputs
+
+class SizedMaker {
+ public:
+  explicit SizedMaker(const RandomModelPlan& plan) : plan_(plan), engine_(plan.seed) {}
+
+  SizedModel run() {
+    const Graph::Recording recording(graph_);
+    model_.seed = plan_.seed;
+    model_.vocabulary = 17;
+    model_.moves = static_cast<int>(integer(2, 10));
+    const std::int64_t b = symbol("B"), s = symbol("S");
+    const Tensor x = graph_.input("x", Shape({b, s, width}, f32));
+    const Tensor ids = graph_.input("ids", Shape({b, s}, i32));
+    values_ = {x, embedding(ids, constant({model_.vocabulary, width}))};
+    for (int i = 0; i < model_.moves; ++i) {
+      if (plan_.dropped.contains(i)) continue;
+      engine_.seed(plan_.seed * 1000003 + static_cast<std::uint64_t>(i) + 1);
+      values_.push_back(move(pick()));
+    }
+    engine_.seed(plan_.seed * 1000003);
+    std::vector<Tensor> outputs{values_.back(), pick()};
+    if (chance(0.5)) outputs.push_back(slice(pick(), 1, -1));  // the last position
+    if (chance(0.3)) outputs.push_back(transpose(pick(), 0, 1));
+    model_.program = graph_.program(outputs);
+    return std::move(model_);
+  }
+
+ private:
+  std::int64_t integer(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(engine_);
+  }
+  bool chance(double probability) { return std::bernoulli_distribution(probability)(engine_); }
+  Tensor pick() { return values_[static_cast<std::size_t>(integer(0, std::ssize(values_) - 1))]; }
+
+  Tensor constant(const Dims& dims, DType dtype = f32, double scale = 1) {
+    const std::string name = fmt::format("c{}", model_.weights.size());
+    model_.weights[name] = uniform(engine_, shape_of(dims, dtype), scale);
+    return graph_.constant(name, shape_of(dims, dtype));
+  }
+  /// [n, k], now and then a part of more.
+  Tensor matrix(std::int64_t n, std::int64_t k) {
+    const double scale = 1.5 / std::sqrt(static_cast<double>(k));
+    const DType dtype = k % 32 == 0 && chance(0.4) ? DType::q8_0 : chance(0.3) ? bf16 : f32;
+    if (chance(0.3)) return slice(constant({n + 16, k}, dtype, scale), 0, 8, n + 8);
+    return constant({n, k}, dtype, scale);
+  }
+
+  /// Of the sizes of `x`; K may differ.
+  Tensor move(const Tensor& x) {
+    const std::int64_t k = x.dim(2);
+    switch (integer(0, 11)) {
+      case 0:
+        return linear(x, matrix(one_of({8, 32, 33, 64}), k));
+      case 1:
+        return linear(x, matrix(k, k), chance(0.5) ? constant({k}) : Tensor(), x);
+      case 2:
+        return chance(0.5) ? rms_norm(x, constant({k}), 1e-2) : layer_norm(x, 1e-2);
+      case 3:
+        return chance(0.5) ? silu(x) : tanh(x * 0.7);
+      case 4:
+        return x + constant({k});
+      case 5:
+        return x - mean(x, 2, true);
+      case 6:
+        return softmax(x, -1);
+      case 7: {
+        const Tensor h = linear(x, matrix(2 * k, k));
+        const auto halves = chunk(h, 2, -1);
+        return glu(halves[0], halves[1]);
+      }
+      case 8:
+        return self_attention(x);
+      case 9:
+        return x * sum(x * 0.05, 1, true);  // over the open length
+      case 10: {
+        const Tensor weight = constant({k, k}, f32, 1 / std::sqrt(static_cast<double>(k)));
+        return tanh(linear(x, weight * 0.5));
+      }
+      default: {
+        std::vector<Layer> layers;
+        for (std::int64_t i = integer(0, 3); i > 0; --i) layers.push_back({{matrix(k, k)}});
+        return repeat(layers, x, [&](const Layer& layer, const Tensor&, const Tensor& in) {
+          return in * 0.5 + linear(rms_norm(in, 1e-2), layer.weights[0]);
+        });
+      }
+    }
+  }
+  std::int64_t one_of(std::initializer_list<std::int64_t> list) {
+    return list.begin()[integer(0, std::ssize(list) - 1)];
+  }
+
+  Tensor self_attention(const Tensor& x) {
+    const std::int64_t k = x.dim(2), heads = 2, kv_heads = one_of({1, 2}), d = one_of({8, 16, 32});
+    const Tensor mixed = linear(x, matrix((heads + 2 * kv_heads) * d, k));
+    const auto parts = split(mixed, {heads * d, kv_heads * d, kv_heads * d}, 2);
+    const Tensor positions = iota(x, 1);
+    const auto with_heads = [&](const Tensor& part, std::int64_t count) {
+      return split_axis(part, 2, {count, d});
+    };
+    const Tensor q = rope(with_heads(parts[0], heads), positions);
+    const Tensor keys = rope(with_heads(parts[1], kv_heads), positions);
+    const Tensor y = attention(q, keys, with_heads(parts[2], kv_heads), {.causal = chance(0.7)});
+    return linear(merge_axes(y, 2, 3), matrix(k, heads * d));
+  }
+
+  RandomModelPlan plan_;
+  std::mt19937_64 engine_;
+  Graph graph_;
+  SizedModel model_;
+  std::vector<Tensor> values_;
+};
+
+}  // namespace
+
+RandomModel make_random_model(const RandomModelPlan& plan) { return Maker(plan).run(); }
+
+SizedModel make_sized_model(const RandomModelPlan& plan) { return SizedMaker(plan).run(); }
+
+std::vector<HostBuffer> SizedModel::inputs(std::int64_t batch, std::int64_t length) const {
+  std::mt19937_64 engine(seed + static_cast<std::uint64_t>(batch * 1000 + length));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * length));
+  for (std::int32_t& id : ids) {
+    id = static_cast<std::int32_t>(engine() % static_cast<std::uint64_t>(vocabulary));
+  }
+  return {uniform(engine, Shape({batch, length, width}, f32), 1),
+          HostBuffer::of<std::int32_t>(Shape({batch, length}, i32),
+                                       std::span<const std::int32_t>(ids))};
+}
+
+}  // namespace tenon::testing

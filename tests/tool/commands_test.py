@@ -434,6 +434,7 @@ class Graph(Folder):
         saved = self.json("graph", LLAMA, "--save", path)
         self.assertEqual(saved["raw"], str(self.folder / "net.raw"))
         net = json.loads(path.read_text(encoding="utf-8"))
+        self.assertRegex(net["raw"].pop("id"), "^[0-9a-f]{16}$")
         self.assertEqual(net["raw"], {"file": "net.raw", "size_bytes": saved["raw_bytes"]})
         self.assertEqual(os.path.getsize(saved["raw"]), saved["raw_bytes"])
         stored = {c["name"]: c for c in net["constants"]}

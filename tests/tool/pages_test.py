@@ -1,5 +1,6 @@
 """What README.md and docs/ show is what is tested: programs, build files, commands, lists."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -7,6 +8,7 @@ import struct
 import subprocess
 import tempfile
 
+import model_files
 from harness import LLAMA, SOURCE, ToolTest
 
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
@@ -73,21 +75,27 @@ class Commands(ToolTest):
                     self.assertIn(word, known[command], (name, span))
 
     def test_shown_commands_run(self):
+        """In one folder and in order, by a shell, with the models that the pages name."""
         shown = [
             line for _, block in all_blocks("sh") for line in block.splitlines() if line.startswith("tenon ")
         ]
-        self.assertTrue(shown)
-        for line in shown:
-            with self.subTest(line=line), tempfile.TemporaryDirectory() as folder:
-                (pathlib.Path(folder) / "model.gguf").write_bytes(LLAMA.read_bytes())
-                words = shlex.split(line, comments=True)
-                done = subprocess.run(
-                    [self.program, *words[1:]], cwd=folder, capture_output=True, timeout=300, check=False
-                )
-                self.assertEqual(done.returncode, 0, done.stderr)
-                # "# writes net.json and net.raw"
-                for name in re.findall(r"[\w-]+\.\w+", line.partition("# writes")[2]):
-                    self.assertGreater((pathlib.Path(folder) / name).stat().st_size, 0, line)
+        self.assertGreater(len(shown), 8)
+        path = f"{pathlib.Path(self.program).resolve().parent}:{os.environ['PATH']}"
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for model in ("MODEL.gguf", "model.gguf"):
+                model_files.add_text(LLAMA, folder / model, "tokenizer.chat_template", model_files.CHATML)
+            model_files.make_encoder(folder / "MODEL_FOLDER")
+            for line in shown:
+                with self.subTest(line=line):
+                    done = subprocess.run(
+                        ["sh", "-c", line], cwd=folder, env={**os.environ, "PATH": path},
+                        stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
+                    )
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    # "# writes net.json and net.raw"
+                    for written in re.findall(r"[\w-]+\.\w+", line.partition("# writes")[2]):
+                        self.assertGreater((folder / written).stat().st_size, 0, line)
 
 
 class RefusedTypes(ToolTest):

@@ -8,8 +8,8 @@
 // operations of the direct sum, whatever is done in their place: shares of the limit can exceed
 // 100 %.
 #include "backends/cpu/cpu_features.hpp"
+#include "backends/cpu/limits.hpp"
 #include "backends/cpu/thread_pool.hpp"
-#include "limits.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/graph.hpp>
@@ -200,7 +200,7 @@ int main(int argc, char** argv) try {
   const Settings settings = parse(argc, argv);
   register_cpu_backend();
   cpu::ThreadPool pool(settings.threads);
-  const double limit = bench::measure_limits(pool, 0.2).f32_ops;
+  const double limit = cpu::measure_limits(pool, 0.2).f32_ops;
   fmt::print("level {}, {} threads, f32 limit {:.0f} Gop/s; medians, a layer of a chain of {}\n",
              cpu::name(cpu::active_isa()), pool.threads(), limit * 1e-9, settings.depth);
   fmt::print(

@@ -2,8 +2,8 @@
 //
 //   bench_encoder FOLDER [--threads N] [--weights TYPE]           a table
 //   bench_encoder FOLDER [--threads N] [--weights TYPE] --serve   for encoder.py: see serve()
+#include "backends/cpu/limits.hpp"
 #include "backends/cpu/thread_pool.hpp"
-#include "limits.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/encoder.hpp>
@@ -95,9 +95,9 @@ double measure(const models::SentenceEncoder& encoder, std::int64_t batch, std::
 double f32_limit(int threads) {
   cpu::ThreadPool pool(threads);
   double limit = 0;
-  for (const bench::Peak& peak : bench::peaks()) {
-    if (peak.number == bench::Number::f32) {
-      limit = std::max(limit, bench::measure(peak, pool, 0.2));
+  for (const cpu::Peak& peak : cpu::peaks()) {
+    if (peak.number == cpu::Number::f32) {
+      limit = std::max(limit, cpu::measure(peak, pool, 0.2));
     }
   }
   return limit;

@@ -14,11 +14,11 @@
 // `--seconds` each for a size; medians are printed, and for each other library how many times its
 // speed Tenon's is. OpenBLAS picks its kernels by CPU model; where it does not know the model,
 // OPENBLAS_CORETYPE (SkylakeX, Haswell, ...) tells it.
+#include "backends/cpu/limits.hpp"
 #include "backends/cpu/matmul/matmul.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "gemm_accuracy.hpp"
 #include "gemm_peers.hpp"
-#include "limits.hpp"
 
 #include <tenon/error.hpp>
 
@@ -226,8 +226,7 @@ void print_header() {
              "of limit", "GB/s", "of memory");
 }
 
-void print(const Product& p, double weight_bytes, std::vector<Peer>& peers,
-           const bench::Limits& limits) {
+void print(const Product& p, double weight_bytes, std::vector<Peer>& peers, const Limits& limits) {
   const double ours = median(peers.front().times);
   const double ops = 2.0 * static_cast<double>(p.rows * p.outputs * p.inputs) / ours;
   const auto form = PreparedRows::form_for(p.dtype, p.rows, p.inputs);
@@ -246,7 +245,7 @@ void print(const Product& p, double weight_bytes, std::vector<Peer>& peers,
 }
 
 void measure_type(ThreadPool& pool, DType dtype, const Options& options,
-                  const std::optional<bench::Ggml>& ggml, const bench::Limits& limits) {
+                  const std::optional<bench::Ggml>& ggml, const Limits& limits) {
   const std::vector<float> weights = bench::normals(options.outputs * options.inputs, 0.02f);
   for (const std::int64_t rows : options.rows) {
     const std::vector<float> x = bench::normals(rows * options.inputs, 1.0f);
@@ -267,7 +266,7 @@ void measure_type(ThreadPool& pool, DType dtype, const Options& options,
 }
 
 void measure_cube(ThreadPool& pool, std::int64_t size, const Options& options,
-                  const bench::Limits& limits) {
+                  const Limits& limits) {
   const std::vector<float> x = bench::normals(size * size, 1.0f),
                            w = bench::normals(size * size, 1.0f);
   Product p{DType::f32, size, size, size, x, w};
@@ -306,7 +305,7 @@ int main(int argc, char** argv) try {
         types, [&](const Product& p) { return tenon_run(pool, p); }, ggml, pool.threads());
     return 0;
   }
-  const bench::Limits limits = bench::measure_limits(pool, 0.3);
+  const Limits limits = cpu::measure_limits(pool, 0.3);
   fmt::print("level {}, {} threads", name(active_isa()), pool.threads());
   if (options.cubes.empty()) fmt::print("; W [{}, {}]", options.outputs, options.inputs);
   fmt::print("\nlimits: f32 {:.0f}, int8 {:.0f}, bf16 tiles {:.0f} Gop/s, reading {:.1f} GB/s\n",

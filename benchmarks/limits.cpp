@@ -5,7 +5,7 @@
 //
 // --read measures only the reading of so many bytes.
 
-#include "limits.hpp"
+#include "backends/cpu/limits.hpp"
 
 #include <cstdlib>
 #include <string_view>
@@ -58,16 +58,16 @@ int main(int argc, char** argv) {
   cpu::ThreadPool one(1), all(threads);
   std::vector<Row> rows;
   if (!only_reading) {
-    for (const bench::Peak& peak : bench::peaks()) {
+    for (const cpu::Peak& peak : cpu::peaks()) {
       if (!supports(peak.needs)) continue;
-      rows.push_back({std::string(peak.name), "Gop/s", measure(peak, one, seconds) * 1e-9,
-                      measure(peak, all, seconds) * 1e-9});
+      rows.push_back({std::string(peak.name), "Gop/s", cpu::measure(peak, one, seconds) * 1e-9,
+                      cpu::measure(peak, all, seconds) * 1e-9});
     }
   }
   for (const std::size_t bytes : sizes) {
     rows.push_back({only_reading ? "reading" : "reading " + spelling(bytes), "GB/s",
-                    bench::measure_reading(one, bytes, seconds) * 1e-9,
-                    bench::measure_reading(all, bytes, seconds) * 1e-9});
+                    cpu::measure_reading(one, bytes, seconds) * 1e-9,
+                    cpu::measure_reading(all, bytes, seconds) * 1e-9});
   }
   if (json) {
     nlohmann::ordered_json out{{"level", name(cpu::active_isa())}, {"threads", all.threads()}};

@@ -4,8 +4,8 @@
 //
 //   bench_ops [--threads N] [--only WORD]
 #include "backends/cpu/cpu_features.hpp"
+#include "backends/cpu/limits.hpp"
 #include "backends/cpu/thread_pool.hpp"
-#include "limits.hpp"
 #include "timing.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -152,7 +152,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-void measure(const Case& one, const BackendPtr& backend, const bench::Limits& limits, bool alone) {
+void measure(const Case& one, const BackendPtr& backend, const Limits& limits, bool alone) {
   Graph graph;
   const Graph::Recording recording(graph);
   std::vector<Tensor> operands;
@@ -187,7 +187,7 @@ int main(int argc, char** argv) try {
   register_cpu_backend();
   const BackendPtr backend = make_backend("cpu", {.threads = threads});
   cpu::ThreadPool pool(threads);
-  const bench::Limits limits = bench::measure_limits(pool, 0.3);
+  const Limits limits = cpu::measure_limits(pool, 0.3);
   fmt::print("level {}, {} threads; limits: f32 {:.0f} Gop/s, reading {:.1f} GB/s\n",
              cpu::name(cpu::active_isa()), pool.threads(), limits.f32_ops * 1e-9,
              limits.read_bytes * 1e-9);

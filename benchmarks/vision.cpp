@@ -8,7 +8,7 @@
 // Commands on standard input, one a line: `run N` prints the seconds of each of N runs, `output
 // FILE` writes the result of one as raw f32, `limit` prints the f32 operations per second that this
 // machine reaches, `level` the instruction set, `notes` what the backend says of its convolutions.
-#include "limits.hpp"
+#include "backends/cpu/limits.hpp"
 
 #include <tenon/tenon.hpp>
 
@@ -205,7 +205,7 @@ void serve(const Arguments& arguments) {
       fmt::print("{}\n", notes);
     } else if (line == "limit") {
       cpu::ThreadPool pool(arguments.threads);
-      fmt::print("{}\n", bench::measure_limits(pool, 0.2).f32_ops);
+      fmt::print("{}\n", cpu::measure_limits(pool, 0.2).f32_ops);
     } else {
       fmt::print("{}\n", cpu::name(cpu::active_isa()));
     }

@@ -113,6 +113,7 @@ int main(int count, char** arguments) {
   tenon::tool::add_tokenize(app, tool);
   tenon::tool::add_score(app, tool);
   tenon::tool::add_bench(app, tool);
+  tenon::tool::add_profile(app, tool);
   tenon::tool::add_graph(app, tool);
   tenon::tool::add_devices(app, tool);
   app.footer(

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -250,6 +251,14 @@ std::string read_text(const std::string& path) {
   }
   if (text.size() > limit) throw Error(Errc::limit_exceeded, path, "more than 1 GiB of text");
   return text;
+}
+
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {
+  std::mt19937 random(1);  // NOLINT: the same tokens in every run
+  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(vocabulary - 1));
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(draw(random));
+  return tokens;
 }
 
 double seconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) * 1e-9; }

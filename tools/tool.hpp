@@ -71,6 +71,8 @@ Json described(const models::GenerateOptions& options, const std::string& source
 Json load_times(const models::LoadTimes& times);
 /// Numbers of tokens, times, and why it ended.
 Json described(const models::Generated& result, const text::Tokenizer& tokenizer);
+/// Token ids that are the same in every run.
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary);
 std::string_view stopped_by(models::Generated::End end);
 
 /// Adds the option or argument of this name to a command.
@@ -96,6 +98,7 @@ void add_tokenize(CLI::App& app, Tool& tool);
 void add_score(CLI::App& app, Tool& tool);
 void add_embed(CLI::App& app, Tool& tool);
 void add_bench(CLI::App& app, Tool& tool);
+void add_profile(CLI::App& app, Tool& tool);
 void add_devices(CLI::App& app, Tool& tool);
 void add_graph(CLI::App& app, Tool& tool);
 

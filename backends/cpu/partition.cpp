@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <utility>
@@ -66,6 +67,9 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const own_values = working + threads * compiled_->working_bytes;
     std::byte* const shared_values = own_values + threads * compiled_->own_value_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
+    if (shared.marks != nullptr) {
+      shared.marks->reserve(shared.marks->size() + count_marks(compiled_->nodes) + 1);
+    }
     FirstFault first;
     compiled_->pool->run_elastic([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
@@ -81,14 +85,16 @@ class CpuBoundPartition final : public BoundPartition {
                                 working,      compiled_->working_bytes};
       TaskContext alone = context;
       alone.alone = true;
-      Walk walk{frame, context, alone};
-      walk.run(compiled_->nodes);
+      Walk walk{frame, context, alone, worker.id == 0 ? shared.marks : nullptr};
+      walk.run(compiled_->nodes, {});
       if (walk.faulty != nullptr) first.take(fault, *walk.faulty);
     });
+    if (shared.marks != nullptr)
+      shared.marks->push_back({{}, {}, std::chrono::steady_clock::now()});
     if (first.node != nullptr) {
       throw Error(first.code, "cpu",
                   fmt::format("{} {} outside [0, {}), computing '{}'", first.op, first.value,
-                              first.limit, first.node->value));
+                              first.limit, fmt::join(first.node->values, ", ")));
     }
   }
 
@@ -111,19 +117,32 @@ class CpuBoundPartition final : public BoundPartition {
     }
   };
 
+  /// How many tasks a run begins.
+  static std::size_t count_marks(const std::vector<Node>& nodes) noexcept {
+    std::size_t count = 0;
+    for (const Node& node : nodes) {
+      count += node.task ? 1 : static_cast<std::size_t>(node.count) * count_marks(node.body);
+    }
+    return count;
+  }
+
   /// One thread's way through the tasks.
   struct Walk {
     HostFrame& frame;
     const TaskContext& shared;  // of tasks that threads share the work of
     const TaskContext& alone;
+    std::vector<StepMark>* marks;  // with room for all; null where no profile is kept
     const Node* faulty = nullptr;  // the first whose share of this thread met a fault
 
-    /// False when this thread has been taken out of the region.
-    bool run(const std::vector<Node>& nodes) noexcept {
+    /// False when this thread has been taken out of the region. `function`: see StepMark.
+    bool run(const std::vector<Node>& nodes, std::string_view function) noexcept {
       Worker& worker = shared.worker;
       for (const Node& node : nodes) {
         if (node.task) {
           if (node.barrier_before && !worker.sync()) return false;
+          if (marks != nullptr) {
+            marks->push_back({function, node.values, std::chrono::steady_clock::now()});
+          }
           node.task->run(node.alone ? alone : shared);
           if (shared.fault.reported() && faulty == nullptr) faulty = &node;
           continue;
@@ -133,7 +152,7 @@ class CpuBoundPartition final : public BoundPartition {
           if (!worker.sync()) return false;
           frame.iteration[depth] = i;
           frame.loop_index[depth] = node.first + i;
-          if (!run(node.body)) return false;
+          if (!run(node.body, node.function)) return false;
         }
         frame.iteration[depth] = 0;
         if (!worker.sync()) return false;

@@ -163,7 +163,7 @@ class Scheduler final : public Compiler {
       Node node;
       node.task = make(table.offset);
       node.barrier_before = true;
-      node.value = value_;
+      node.values = {value_};
       outermost_->push_back(std::move(node));
       table.depth = 0;
     } else {
@@ -254,16 +254,18 @@ class Scheduler final : public Compiler {
     written_.insert(written_.end(), writes.begin(), writes.end());
     if (!node.barrier_before && !nodes_->empty() && nodes_->back().task != nullptr &&
         nodes_->back().task->join(task)) {
+      nodes_->back().values.push_back(value_);
       return;
     }
     node.task = std::move(task);
-    node.value = value_;
+    node.values = {value_};
     nodes_->push_back(std::move(node));
   }
 
   /// Every iteration begins behind a barrier, and so does what follows the loop.
   void add_loop(const Step& step) {
     Node node;
+    node.function = step.value;
     node.first = step.first;
     node.count = step.count;
     node.depth = step.depth;

@@ -19,10 +19,11 @@ namespace tenon::cpu {
 
 /// A task, or a loop around some.
 struct Node {
-  std::unique_ptr<Task> task;   ///< null for loops
-  bool barrier_before = false;  ///< waits for every thread to finish what came before
-  bool alone = false;           ///< each thread does all of it for itself
-  std::string value;            ///< the task computes this value of the program, or a part of it
+  std::unique_ptr<Task> task;       ///< null for loops
+  bool barrier_before = false;      ///< waits for every thread to finish what came before
+  bool alone = false;               ///< each thread does all of it for itself
+  std::vector<std::string> values;  ///< the task computes these of the program, or parts of them
+  std::string function;             ///< of a loop: what it repeats
   std::int64_t first = 0, count = 0;
   int depth = 0;
   std::vector<Node> body;

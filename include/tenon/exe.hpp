@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -309,6 +310,21 @@ class BoundExe {
 
   BoundExe fork() const { return BoundExe(state_.shared(), weights_.shared()); }
 
+  /// As Session's, for calls of every shape. Errc::call_order after the first call or prepare().
+  void enable_time_profile(bool enable) {
+    check_not_called("enable_time_profile");
+    profile_ = enable;
+  }
+  void set_trace(std::shared_ptr<Trace> trace) {
+    check_not_called("set_trace");
+    trace_ = std::move(trace);
+  }
+  /// Of the last call, when enable_time_profile() was called; Profile sums them up.
+  std::span<const StepTime> step_times() const {
+    if (sessions_.empty()) return {};
+    return sessions_.front().second.session.step_times();
+  }
+
   /// What is bound, by the names of Exe::program()'s constants.
   const WeightSet& weights() const { return *weights_; }
   std::shared_ptr<const WeightSet> shared_weights() const { return weights_.shared(); }
@@ -400,16 +416,26 @@ class BoundExe {
     fresh.session = sessions_.empty() ? fresh.session.fork()
                                       : fresh.session.fork(sessions_.front().second.session);
     fresh.session.bind(weights_.shared());
+    fresh.session.enable_time_profile(profile_);
+    if (trace_) fresh.session.set_trace(trace_);
     if (sessions_.size() == max_sessions) sessions_.pop_back();
     sessions_.emplace_front(shapes, std::move(fresh));
     return sessions_.front().second;
+  }
+
+  void check_not_called(std::string_view option) const {
+    if (sessions_.empty()) return;
+    throw Error(Errc::call_order, "BoundExe",
+                std::string(option) + " after the first call: options are set before it");
   }
 
   static constexpr std::size_t max_sessions = 32;
 
   detail::Held<State, "BoundExe"> state_;
   detail::Held<const WeightSet, "BoundExe"> weights_;
-  std::list<std::pair<std::vector<Shape>, Entry>> sessions_;
+  std::list<std::pair<std::vector<Shape>, Entry>> sessions_;  // most recently used first
+  bool profile_ = false;
+  std::shared_ptr<Trace> trace_;
 };
 
 /// Compiles `forward` of a model for arguments of these shapes:

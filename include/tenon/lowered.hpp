@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -70,7 +71,7 @@ struct Step {
   OpInstance op;
   std::vector<Operand> inputs;
   Operand output;
-  std::string value;  ///< the name of the value in the program
+  std::string value;  ///< the name of the value in the program; of a loop, the repeated function's
   SourceLine line;
   // Loops.
   std::int64_t first = 0;
@@ -144,6 +145,14 @@ struct StretchEdges {
 /// counts as read by others.
 StretchEdges edges(const Lowered& program, std::span<const Step> steps);
 
+/// From `begin` on, until the next mark, a partition worked on `values`: several where their work
+/// is one, none when it had ended. Both names live as long as the partition.
+struct StepMark {
+  std::string_view function;  ///< the repeated one whose values they are; empty outside of loops
+  std::span<const std::string> values;
+  std::chrono::steady_clock::time_point begin;
+};
+
 /// The addresses that turn operands into views, for one run on CPU memory.
 struct HostFrame {
   std::span<std::byte* const> inputs;
@@ -154,6 +163,8 @@ struct HostFrame {
   std::byte* shared_scratch = nullptr;  ///< what threads share, where scratch is each one's own
   LoopSteps iteration{};                ///< counted from 0
   LoopSteps loop_index{};               ///< counted from `first`
+  /// Where a profile is kept: a backend that runs several steps as one piece of work appends marks.
+  std::vector<StepMark>* marks = nullptr;
 
   std::byte* address(const Place& place) const noexcept {
     std::int64_t offset = place.offset;

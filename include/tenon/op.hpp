@@ -33,6 +33,9 @@ struct OpTraits {
   /// Inputs (bit i: input i) that the output may overwrite, when shapes and dtypes agree and it is
   /// their last use.
   std::uint32_t in_place_inputs = 0;
+  /// Inputs (bit i: input i) of which only those elements are read that others pick: as many as the
+  /// output has.
+  std::uint32_t picked_inputs = 0;
 };
 
 /// How a view's elements lie in its input's storage.
@@ -61,6 +64,9 @@ struct OpDef {
   /// Views only: where the output's elements lie, or false where strides do not allow sharing.
   bool (*view)(const void* op, const HostView& input, const Shape& output,
                ViewPlacement& placement) = nullptr;
+  /// Multiplications and additions for inputs of these static shapes; NaN where data decides. Null:
+  /// about one for each element of the output, or of the input that is folded.
+  double (*flops)(const void* op, std::span<const Shape> inputs, const Shape& output) = nullptr;
 };
 
 template <class Op>
@@ -131,6 +137,13 @@ constexpr OpDef make_op_def() noexcept {
                 }) {
     def.view = [](const void* op, const HostView& in, const Shape& out, ViewPlacement& placement) {
       return static_cast<const Op*>(op)->view(in, out, placement);
+    };
+  }
+  if constexpr (requires(const Op& op, std::span<const Shape> in, Shape out) {
+                  op.flops(in, out);
+                }) {
+    def.flops = [](const void* op, std::span<const Shape> in, const Shape& out) {
+      return static_cast<const Op*>(op)->flops(in, out);
     };
   }
   return def;

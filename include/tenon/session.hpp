@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,6 +116,23 @@ struct StepTime {
   std::chrono::nanoseconds
       hard{};  ///< the compute resource at work: kernels, or the device's own count
   std::chrono::nanoseconds other{};  ///< what is left
+
+  /// A step, or several whose work is one.
+  struct Part {
+    std::string function{};  ///< the repeated one whose values they are; empty outside of loops
+    std::vector<std::string> values{};
+    std::string op{};                 ///< of the step that computes most
+    Shape shape{};                    ///< of its output
+    std::optional<DType> weights{};   ///< of a product: the element type of its second factor
+    std::int64_t count = 0;           ///< how often it ran: more than once in a loop
+    std::chrono::nanoseconds wall{};  ///< in all, with waiting for other threads
+    double bytes = 0;                 ///< read and written in all; NaN where data decides
+    double flops = 0;                 ///< multiplications and additions in all; NaN likewise
+
+    std::string title() const;  ///< "block: linear0, linear1"
+  };
+  /// What a merged piece of work spent in each of its steps, where its backend tells: "cpu" does.
+  std::vector<Part> parts;
 };
 
 /// A program bound to backends: specialises to the shapes of its inputs, keeps a plan for each, and

@@ -25,6 +25,7 @@
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/optimize.hpp>
+#include <tenon/profile.hpp>
 #include <tenon/program.hpp>
 #include <tenon/quant_params.hpp>
 #include <tenon/repeat.hpp>

@@ -1,5 +1,6 @@
 #include "json_file.hpp"
 #include "memory_errors.hpp"
+#include "page_checks.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -176,7 +177,6 @@ struct SentenceEncoder::Impl {
       throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
     }
-    file.check_pages();
   }
 
   Buffer embed(const Buffer& ids, const Buffer& mask) {
@@ -201,8 +201,10 @@ SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
     register_reference_backend();
     std::vector<BackendPtr> backends{make_backend("cpu", options.backend),
                                      make_backend("reference", options.backend)};
-    return SentenceEncoder(std::make_shared<Impl>(io::open(path, {.access = io::Access::guarded}),
-                                                  std::move(backends), options.weights));
+    const io::File file = io::open(path, {.access = io::Access::guarded});
+    return with_page_checks(file, [&] {
+      return SentenceEncoder(std::make_shared<Impl>(file, std::move(backends), options.weights));
+    });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "large_pages.hpp"
 #include "memory_errors.hpp"
+#include "page_checks.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -182,6 +183,15 @@ struct Conversation::Impl {
   HostBuffer logits;
   bool cache_in_large_pages = false;
   std::chrono::nanoseconds plan_time{};
+  bool profile = false;
+  std::shared_ptr<Trace> trace{};
+  std::vector<StepTime> times{};
+
+  template <class Bound>
+  void watch(Bound& exe) const {
+    exe.enable_time_profile(profile);
+    exe.set_trace(trace);
+  }
 
   void check(std::span<const std::int32_t> tokens) const {
     if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
@@ -219,6 +229,8 @@ struct Conversation::Impl {
                                                      {static_cast<std::int32_t>(position)})
                             .to_device(cpu_device());
     auto state = exe(ids_buffer(tokens), past, std::move(cache));
+    const std::span<const StepTime> taken = exe.step_times();
+    times.insert(times.end(), taken.begin(), taken.end());
     cache = std::move(state.cache);
     model->file.check_pages();
     position += static_cast<std::int64_t>(tokens.size());
@@ -230,6 +242,7 @@ struct Conversation::Impl {
   template <class Bound>
   auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
+    times.clear();
     for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
       interrupt.check("Conversation");
       step(exe, tokens.first(chunk));
@@ -247,42 +260,45 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     progress.check();
     register_cpu_backend();
     register_reference_backend();
-    auto impl = std::make_shared<Impl>(io::open(path, {.access = io::Access::guarded}), options);
-    LoadTimes& times = impl->load_times;
-    impl->backends = {make_backend("cpu", options.backend),
-                      make_backend("reference", options.backend)};
-    const auto prepared =
-        options.packed_folder.empty()
-            ? std::make_shared<PreparedCache>()
-            : std::make_shared<PreparedCache>(io::prepared_file(options.packed_folder, impl->file));
-    auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
-      return load_tokenizer(file, *prepared);
-    });
-    auto loading = io::load_async(impl->decoder, impl->file, cpu_device(),
-                                  {.progress = {}, .stop = options.load.stop});
-    times.map += watch.lap();
-    impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
-    if (!options.lazy) static_cast<void>(impl->next->report());  // planned while weights are mapped
-    times.plan += watch.lap();
-    impl->bound.emplace(impl->next->bind(loading.get(), prepared));
-    progress.set_total(bytes_of(impl->bound->weights()));
-    times.map += watch.lap();
-    if (!options.lazy) {
-      const PrepareProgress listening([&progress](std::string_view weight, std::uint64_t bytes) {
-        progress.advance(weight, bytes);
+    const io::File file = io::open(path, {.access = io::Access::guarded});
+    return with_page_checks(file, [&] {
+      auto impl = std::make_shared<Impl>(file, options);
+      LoadTimes& times = impl->load_times;
+      impl->backends = {make_backend("cpu", options.backend),
+                        make_backend("reference", options.backend)};
+      const auto prepared = options.packed_folder.empty()
+                                ? std::make_shared<PreparedCache>()
+                                : std::make_shared<PreparedCache>(
+                                      io::prepared_file(options.packed_folder, impl->file));
+      auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
+        return load_tokenizer(file, *prepared);
       });
-      impl->bound->prepare(impl->shapes(1));
-    }
-    progress.finish();
-    times.pack += watch.lap();
-    impl->set_tokenizer(tokenizer.get());
-    impl->file.check_pages();
-    // Headers and vocabularies have been read.
-    for (const auto& shard : impl->file.shards()) {
-      shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
-    }
-    times.tokenizer += watch.lap();
-    return LanguageModel(std::move(impl));
+      auto loading = io::load_async(impl->decoder, impl->file, cpu_device(),
+                                    {.progress = {}, .stop = options.load.stop});
+      times.map += watch.lap();
+      impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
+      if (!options.lazy)
+        static_cast<void>(impl->next->report());  // planned while weights are mapped
+      times.plan += watch.lap();
+      impl->bound.emplace(impl->next->bind(loading.get(), prepared));
+      progress.set_total(bytes_of(impl->bound->weights()));
+      times.map += watch.lap();
+      if (!options.lazy) {
+        const PrepareProgress listening([&progress](std::string_view weight, std::uint64_t bytes) {
+          progress.advance(weight, bytes);
+        });
+        impl->bound->prepare(impl->shapes(1));
+      }
+      progress.finish();
+      times.pack += watch.lap();
+      impl->set_tokenizer(tokenizer.get());
+      // Headers and vocabularies have been read.
+      for (const auto& shard : impl->file.shards()) {
+        shard->advise(0, shard->size(), io::InputFile::Advice::dont_need);
+      }
+      times.tokenizer += watch.lap();
+      return LanguageModel(std::move(impl));
+    });
   });
 }
 
@@ -331,6 +347,7 @@ std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> token
       const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
       impl_->most_likely.emplace(
           impl_->model->most_likely(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
+      impl_->watch(*impl_->most_likely);
     }
     const auto choice = impl_->steps(*impl_->most_likely, tokens, interrupt);
     if (choice.is_nan.to_host().template values<bool>()[0]) {
@@ -351,7 +368,9 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
     if (!impl_->all) {
       impl_->all.emplace(model.compiled<&Decoder<>::all>(
           std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))));
+      impl_->watch(*impl_->all);
     }
+    impl_->times.clear();
     while (!tokens.empty()) {
       interrupt.check("Conversation");
       const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
@@ -365,6 +384,16 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
 std::int64_t Conversation::position() const { return impl_->position; }
 std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
 std::chrono::nanoseconds Conversation::plan_time() const { return impl_->plan_time; }
+
+void Conversation::enable_time_profile(bool enable) {
+  impl_->profile = enable;
+  impl_->watch(impl_->next);
+}
+void Conversation::set_trace(std::shared_ptr<Trace> trace) {
+  impl_->trace = std::move(trace);
+  impl_->watch(impl_->next);
+}
+std::span<const StepTime> Conversation::step_times() const { return impl_->times; }
 
 void Conversation::rewind(std::int64_t position) {
   if (position < 0 || position > impl_->position) {

@@ -188,6 +188,19 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
   });
 }
 
+double Attention::flops(std::span<const Shape> in, const Shape& /*out*/) const {
+  if (has_position) return std::numeric_limits<double>::quiet_NaN();
+  const Shape &q = in[0], &k = in[1], &v = in[2];
+  const std::int64_t queries = q[1], keys = k[1];
+  std::int64_t seen = 0;
+  for (std::int64_t s = 0; s < queries; ++s) {
+    const KeyRange range = visible_keys(keys - queries, s, queries, keys);
+    seen += std::max(range.end - range.begin, std::int64_t{0});
+  }
+  return 2.0 * static_cast<double>(q[0] * q[2]) * static_cast<double>(seen) *
+         static_cast<double>(q[3] + v[3]);
+}
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,
                  const Tensor& position, const Tensor& mask, const std::source_location& where) {
   Attention op = options;

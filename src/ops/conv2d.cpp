@@ -101,6 +101,11 @@ void Conv2d::reference(std::span<const HostView> in, const HostView& out) const 
   });
 }
 
+double Conv2d::flops(std::span<const Shape> in, const Shape& out) const {
+  const Shape& w = in[1];  // [O, C / groups, KH, KW]
+  return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
+}
+
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d& options,
               const std::source_location& where) {
   Conv2d op = options;

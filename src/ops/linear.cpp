@@ -84,6 +84,10 @@ void Linear::reference(std::span<const HostView> in, const HostView& out) const 
   write_row(y, out.shape.dtype(), out.data, block_bytes(out.shape.dtype()));
 }
 
+double Linear::flops(std::span<const Shape> in, const Shape& out) const {
+  return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(in[1][1]);
+}
+
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual,
               const std::source_location& where) {
   std::vector<Tensor> inputs{x, w};

@@ -164,6 +164,11 @@ void Matmul::reference(std::span<const HostView> in, const HostView& out) const 
   }
 }
 
+double Matmul::flops(std::span<const Shape> in, const Shape& out) const {
+  const Shape& a = in[0];
+  return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(a[a.rank() - 1]);
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b, const std::source_location& where) {
   return record(Matmul{}, {a, b}, where);
 }

@@ -82,6 +82,7 @@ class Session::Run {
   std::vector<Space> spaces_;  // by memory
   std::vector<std::byte*> input_bytes_, output_bytes_;
   HostFrame host_;
+  std::vector<StepMark> marks_;       // of the last stage, where a profile is kept
   std::vector<DeviceFrame> devices_;  // by memory - 1
   sessions::Residency residency_;
   std::size_t position_ = 0;

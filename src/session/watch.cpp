@@ -1,4 +1,5 @@
 // A stage while somebody watches: callbacks, log, dumps, times, trace.
+#include "session/parts.hpp"
 #include "session/run.hpp"
 
 #include <tenon/device.hpp>
@@ -237,6 +238,8 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
     }
     watched = Clock::now() - mem;
   }
+  marks_.clear();
+  host_.marks = options.profile || options.trace ? &marks_ : nullptr;
   compute(bound, hard);
   if (plan_.has_devices()) note_writes(plan_, stage, host_.iteration, depth, residency_);
   const auto end = Clock::now();
@@ -244,10 +247,17 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
 
   if (options.trace) {
     options.trace->add(std::string(backend.name()), title_of(stage, values), end - wall + mem, end);
+    for (std::size_t i = 0; i + 1 < marks_.size(); ++i) {
+      if (marks_[i].values.empty()) continue;
+      options.trace->add(std::string(backend.name()),
+                         title_of(marks_[i].function, marks_[i].values), marks_[i].begin,
+                         marks_[i + 1].begin);
+    }
   }
   if (options.profile) {
     const auto other = std::max(wall - mem - hard, std::chrono::nanoseconds::zero());
-    state_.times.push_back({values, std::string(backend.name()), wall, mem, hard, other});
+    state_.times.push_back({values, std::string(backend.name()), wall, mem, hard, other,
+                            parts_of(stage, marks_, hard)});
   }
   if (options.log_time) {
     log(LogLevel::info,

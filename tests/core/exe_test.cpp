@@ -656,4 +656,23 @@ TEST_CASE("Exe: a model's empty tensor, and a full arena, say where and what to 
       {".cpp:", "1024 bytes", "CompileOptions::arena_bytes"});
 }
 
+TEST_CASE("Exe: a profile and a trace cover calls of every shape") {
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  const auto exe =
+      compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({symbol("S"), 4}, f32)}, on("cpu"));
+  auto run = exe.bind(random_weights());
+  const auto trace = std::make_shared<Trace>();
+  run.enable_time_profile(true);
+  run.set_trace(trace);
+  CHECK(run.step_times().empty());
+  for (const std::int64_t rows : {2, 5}) {
+    run(device(Random(3).uniform(Shape({rows, 4}, f32))));
+    REQUIRE_FALSE(run.step_times().empty());
+    CHECK(run.step_times()[0].parts.front().shape[0] == rows);
+  }
+  CHECK(trace->size() > 2);
+  expect_error(Errc::call_order, [&] { run.set_trace(nullptr); });
+  CHECK(run.fork().step_times().empty());
+}
+
 }  // namespace tenon

@@ -14,9 +14,11 @@ import time
 import xml.etree.ElementTree
 
 import model_files
-from harness import DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, SOURCE, ToolTest, read_npy
+from harness import (
+    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, SOURCE, WRONG_CALL, ToolTest, read_npy,
+)
 
-COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "bench", "graph", "devices")
+COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "bench", "profile", "graph", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
@@ -470,6 +472,36 @@ class Graph(Folder):
         self.assertEqual(len(nodes), len(set(nodes)))
         self.assertGreater(len(edges), 10)
         self.assertLessEqual({end for edge in edges for end in edge}, set(nodes))
+
+
+class Profile(Folder):
+    def test_lines_say_where_the_time_goes(self):
+        trace = self.folder / "trace.json"
+        made = self.json("profile", LLAMA, "-p", 24, "-n", 3, "--trace", trace)
+        self.assertGreater(made["limits"]["f32_ops"], 0)
+        for stage, runs in (("prefill", 1), ("decode", 3)):
+            profile = made[stage]
+            self.assertEqual(profile["runs"], runs)
+            listed = sum(line["seconds"] for line in profile["lines"])
+            self.assertLessEqual(listed, profile["seconds"])
+            products = [line for line in profile["lines"] if line["op"] == "linear"]
+            self.assertTrue(products)
+            for line in products:
+                self.assertGreater(line["flops"], line["count"])
+                self.assertGreater(line["bytes"], line["count"])
+                self.assertGreater(line["share_of_limit"], 0)
+        names = {event["name"] for event in json.loads(trace.read_text("utf-8"))["traceEvents"]}
+        self.assertTrue({line["value"] for line in made["decode"]["lines"]} <= names)
+
+    def test_a_table_for_people(self):
+        text = self.tenon("profile", LLAMA, "-p", 8, "-n", 0, "--rows", 2).stdout.decode()
+        self.assertIn("prefill, 8 tokens", text)
+        self.assertIn("linear", text)
+        self.assertRegex(text, r"\d+ further lines")
+        self.assertNotIn("decode", text)
+
+    def test_nothing_to_profile(self):
+        self.refused(WRONG_CALL, "BadArgument", "profile", LLAMA, "-p", 0, "-n", 0, says="nothing to profile")
 
 
 class Embed(Folder):

@@ -3,7 +3,6 @@
 #include <tenon/error.hpp>
 
 #include <memory>
-#include <random>
 
 #include <fmt/format.h>
 
@@ -18,14 +17,6 @@ struct Options {
   std::int64_t depth = 0;
   int repetitions = 5;
 };
-
-std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {
-  std::mt19937 random(1);  // NOLINT: the same tokens in every run
-  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(vocabulary - 1));
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(draw(random));
-  return tokens;
-}
 
 void run(Tool& tool, const Options& options) {
   const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});

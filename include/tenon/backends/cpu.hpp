@@ -2,6 +2,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/calibration.hpp>
+#include <tenon/profile.hpp>
 
 #include <memory>
 
@@ -18,6 +19,11 @@ struct Options {
   /// (Errc::bad_argument).
   std::shared_ptr<const quant::CalibrationTable> int8{};
 };
+
+/// What this machine can do at most, with so many threads (0: one per CPU) and the instructions
+/// that the backend may use: runs four loops for about `seconds` each, one of them on 128 MiB a
+/// thread. Errc::bad_argument for a negative number of threads.
+Limits measure_limits(int threads = 0, double seconds = 0.2);
 
 }  // namespace cpu
 

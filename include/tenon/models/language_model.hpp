@@ -95,6 +95,13 @@ class Conversation {
   /// Time spent so far on plans: the first piece of each length needs one.
   std::chrono::nanoseconds plan_time() const;
 
+  /// Whether step_times() will have something to say, and where steps go as events.
+  /// Errc::call_order after the first read.
+  void enable_time_profile(bool enable);
+  void set_trace(std::shared_ptr<Trace> trace);
+  /// Of the last read, all its pieces; Profile sums them up.
+  std::span<const StepTime> step_times() const;
+
  private:
   friend class LanguageModel;
   struct Impl;

@@ -67,6 +67,7 @@ struct Attention {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
 
   /// The keys [begin, end) that the query at position p + s sees; queries = S, keys = T.
   struct KeyRange {

@@ -51,6 +51,7 @@ struct Conv2d {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Conv2d);
 

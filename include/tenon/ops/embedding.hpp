@@ -26,6 +26,7 @@ namespace tenon {
 struct Embedding {
   static constexpr std::string_view name = "embedding";
   static constexpr int min_inputs = 2, max_inputs = 2;
+  static constexpr OpTraits traits{.picked_inputs = 2};
   DType dtype = DType::f32;
   static constexpr auto fields = std::tuple{field("dtype", &Embedding::dtype)};
 

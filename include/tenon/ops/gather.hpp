@@ -23,7 +23,7 @@ namespace tenon {
 struct Gather {
   static constexpr std::string_view name = "gather";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.picked_inputs = 1};
   std::int64_t axis = 0;
   static constexpr auto fields = std::tuple{field("axis", &Gather::axis)};
 
@@ -46,7 +46,7 @@ TENON_DECLARE_OP(Gather);
 struct TakeAlong {
   static constexpr std::string_view name = "take_along";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  static constexpr OpTraits traits{};
+  static constexpr OpTraits traits{.picked_inputs = 1};
   std::int64_t axis = 0;
   static constexpr auto fields = std::tuple{field("axis", &TakeAlong::axis)};
 

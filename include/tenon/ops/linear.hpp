@@ -42,6 +42,7 @@ struct Linear {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Linear);
 

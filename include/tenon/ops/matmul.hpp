@@ -33,6 +33,7 @@ struct Matmul {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Matmul);
 

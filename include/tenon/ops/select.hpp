@@ -23,7 +23,7 @@ struct Select {
   static constexpr std::string_view name = "select";
   static constexpr int min_inputs = 2, max_inputs = 2;
   /// Where the index counts a loop, the result is the slice itself and costs nothing.
-  static constexpr OpTraits traits{.selects = true};
+  static constexpr OpTraits traits{.selects = true, .picked_inputs = 1};
   static constexpr std::tuple<> fields{};
 
   Shape infer(std::span<const Shape> in) const;

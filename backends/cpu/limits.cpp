@@ -1,5 +1,9 @@
-#include "backends/cpu/matmul/aligned_buffer.hpp"
 #include "limits.hpp"
+
+#include "matmul/aligned_buffer.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,12 +13,11 @@
 #include <span>
 #include <vector>
 
+#include <fmt/format.h>
 #include <immintrin.h>
 
-namespace tenon::bench {
+namespace tenon::cpu {
 namespace {
-
-using cpu::Isa;
 
 // Enough independent chains to hide the latency of an instruction on two ports.
 constexpr int chains = 12;
@@ -115,11 +118,11 @@ double thread_seconds() {
 // The best rate of `work`, which returns what it did, over calls on all threads of the pool at
 // once.
 template <class Work>
-double rate(cpu::ThreadPool& pool, double seconds, const Work& work) {
+double rate(ThreadPool& pool, double seconds, const Work& work) {
   double best = 0.0;
   for (int round = 0; round < 5; ++round) {
     std::vector<double> rates(static_cast<std::size_t>(pool.threads()));
-    pool.run([&](cpu::Worker& w) {
+    pool.run([&](Worker& w) {
       if (!w.sync()) return;
       const double begin = thread_seconds();
       double done = 0.0, elapsed = 0.0;
@@ -153,24 +156,24 @@ std::span<const Peak> peaks() {
   return all;
 }
 
-double measure(const Peak& peak, cpu::ThreadPool& pool, double seconds) {
-  return supports(peak.needs) ? rate(pool, seconds, [&](cpu::Worker&) { return peak.run(); }) : 0.0;
+double measure(const Peak& peak, ThreadPool& pool, double seconds) {
+  return supports(peak.needs) ? rate(pool, seconds, [&](Worker&) { return peak.run(); }) : 0.0;
 }
 
-double measure_reading(cpu::ThreadPool& pool, std::size_t bytes, double seconds) {
+double measure_reading(ThreadPool& pool, std::size_t bytes, double seconds) {
   if (!supports(Isa::avx2)) return 0.0;
   const std::size_t share = bytes / static_cast<std::size_t>(pool.threads()) / 256 * 256;
-  cpu::AlignedBuffer memory(share * static_cast<std::size_t>(pool.threads()));
-  const auto own = [&](const cpu::Worker& w) {
+  AlignedBuffer memory(share * static_cast<std::size_t>(pool.threads()));
+  const auto own = [&](const Worker& w) {
     return memory.data() + share * static_cast<std::size_t>(w.thread);
   };
-  pool.run([&](cpu::Worker& w) { std::memset(own(w), 1, share); });
+  pool.run([&](Worker& w) { std::memset(own(w), 1, share); });
   return rate(pool, seconds,
-              [&](cpu::Worker& w) { return static_cast<double>(read_all(own(w), share)); });
+              [&](Worker& w) { return static_cast<double>(read_all(own(w), share)); });
 }
 
-Limits measure_limits(cpu::ThreadPool& pool, double seconds) {
-  const Isa level = cpu::active_isa();
+Limits measure_limits(ThreadPool& pool, double seconds) {
+  const Isa level = active_isa();
   const auto is_allowed = [&](const Peak& peak) {
     if (!supports(peak.needs)) return false;
     if (peak.needs == Isa::avx_vnni) return level == Isa::avx_vnni;
@@ -190,4 +193,12 @@ Limits measure_limits(cpu::ThreadPool& pool, double seconds) {
   return limits;
 }
 
-}  // namespace tenon::bench
+Limits measure_limits(int threads, double seconds) {
+  if (threads < 0) {
+    throw Error(Errc::bad_argument, "measure_limits", fmt::format("{} threads", threads));
+  }
+  ThreadPool pool(threads);
+  return measure_limits(pool, seconds);
+}
+
+}  // namespace tenon::cpu

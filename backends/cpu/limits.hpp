@@ -1,25 +1,19 @@
+// What this machine can do at most, measured.
 #pragma once
 
-#include "backends/cpu/cpu_features.hpp"
-#include "backends/cpu/thread_pool.hpp"
+#include "cpu_features.hpp"
+#include "thread_pool.hpp"
+
+#include <tenon/profile.hpp>
 
 #include <cstddef>
 #include <span>
 #include <string_view>
 
-namespace tenon::bench {
+namespace tenon::cpu {
 
-/// Measured ceilings of this machine with all threads of a pool at work, per second, of the
-/// instructions that the active level may use. A multiply-add counts as two operations; 0 where the
-/// level has no such instructions.
-struct Limits {
-  double f32_ops = 0.0;
-  double int8_ops = 0.0;    ///< unsigned by signed bytes, sums of 32 bits
-  double bf16_ops = 0.0;    ///< AMX tiles
-  double read_bytes = 0.0;  ///< summing an array far larger than a core's own cache
-};
-
-/// Runs each loop for about `seconds` on every thread of the pool and keeps the best stretch.
+/// Of the instructions that the active level may use, with all threads of a pool at work: runs each
+/// loop for about `seconds` on every thread of the pool and keeps the best stretch.
 Limits measure_limits(cpu::ThreadPool& pool, double seconds);
 
 /// What a loop multiplies. int4: bytes of which one factor has four bits.
@@ -42,4 +36,4 @@ double measure(const Peak& peak, cpu::ThreadPool& pool, double seconds);
 /// Bytes per second that all threads together read from `bytes` of memory, over and over.
 double measure_reading(cpu::ThreadPool& pool, std::size_t bytes, double seconds);
 
-}  // namespace tenon::bench
+}  // namespace tenon::cpu

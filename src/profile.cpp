@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -72,7 +72,9 @@ void Profile::add(const StepTime& time, const StepTime::Part& part) {
 
 std::vector<Profile::Line> Profile::lines() const {
   std::vector<Line> sorted = lines_;
-  std::ranges::stable_sort(sorted, std::greater<>(), &Line::wall);
+  std::ranges::sort(sorted, [](const Line& a, const Line& b) {
+    return std::tie(b.wall, a.value) < std::tie(a.wall, b.value);
+  });
   return sorted;
 }
 

@@ -10,7 +10,7 @@
 namespace tenon {
 
 namespace {
-constexpr std::size_t max_alignment = 4096;
+constexpr std::size_t max_arena_alignment = 4096;
 constexpr std::size_t max_budget = std::size_t{1} << 40;  // more than any machine gives
 }  // namespace
 
@@ -23,9 +23,10 @@ Arena::Arena(std::size_t budget_bytes)
 }
 
 void* Arena::allocate(std::size_t size, std::size_t alignment) {
-  if (!std::has_single_bit(alignment) || alignment > max_alignment) {
-    throw Error(Errc::bad_argument, "Arena",
-                fmt::format("alignment {} is no power of two up to {}", alignment, max_alignment));
+  if (!std::has_single_bit(alignment) || alignment > max_arena_alignment) {
+    throw Error(
+        Errc::bad_argument, "Arena",
+        fmt::format("alignment {} is no power of two up to {}", alignment, max_arena_alignment));
   }
   const auto base = reinterpret_cast<std::uintptr_t>(block_.get());
   const std::size_t begin = ((base + used_ + alignment - 1) & ~(alignment - 1)) - base;

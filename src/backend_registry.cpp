@@ -18,27 +18,27 @@
 namespace tenon {
 namespace {
 
-struct Entry {
+struct NamedBackend {
   std::string name;
   BackendFactory plain = nullptr;  // what register_backend was given, to know it again
   std::function<BackendPtr(const BackendOptions&)> make;
 };
 
-struct Registry {
+struct Backends {
   std::mutex mutex;
-  std::vector<Entry> backends;
+  std::vector<NamedBackend> backends;
 };
 
 // Never destroyed: backends may be asked for from static destructors.
-Registry& registry() {
-  static Registry& instance = immortal<Registry>();
+Backends& backends() {
+  static Backends& instance = immortal<Backends>();
   return instance;
 }
 
-void add(Entry entry) {
-  Registry& all = registry();
+void add(NamedBackend entry) {
+  Backends& all = backends();
   const std::scoped_lock lock(all.mutex);
-  for (const Entry& known : all.backends) {
+  for (const NamedBackend& known : all.backends) {
     if (known.name != entry.name) continue;
     if (entry.plain != nullptr && known.plain == entry.plain) return;  // announced twice
     throw Error(Errc::duplicate_name, "register_backend",
@@ -58,16 +58,16 @@ void add_backend(std::string_view name, std::function<BackendPtr(const BackendOp
 }
 
 void remove_backend(std::string_view name) noexcept {
-  Registry& all = registry();
+  Backends& all = backends();
   const std::scoped_lock lock(all.mutex);
-  std::erase_if(all.backends, [&](const Entry& entry) { return entry.name == name; });
+  std::erase_if(all.backends, [&](const NamedBackend& entry) { return entry.name == name; });
 }
 
 std::vector<std::string> backend_names() {
-  Registry& all = registry();
+  Backends& all = backends();
   const std::scoped_lock lock(all.mutex);
   std::vector<std::string> names;
-  for (const Entry& entry : all.backends) names.push_back(entry.name);
+  for (const NamedBackend& entry : all.backends) names.push_back(entry.name);
   return names;
 }
 
@@ -75,9 +75,9 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
   return with_memory_errors("make_backend", [&] {
     std::function<BackendPtr(const BackendOptions&)> factory;
     {
-      Registry& all = registry();
+      Backends& all = backends();
       const std::scoped_lock lock(all.mutex);
-      for (const Entry& entry : all.backends) {
+      for (const NamedBackend& entry : all.backends) {
         if (entry.name == name) factory = entry.make;
       }
     }

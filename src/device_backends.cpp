@@ -16,27 +16,27 @@ namespace {
 
 constexpr std::string_view cpu_scheme = "cpu";
 
-struct Entry {
+struct SchemeBackend {
   DeviceBackendFactory plain = nullptr;  // what register_device_backend was given, to know it again
   DeviceBackendMaker make;
 };
 
-struct Registry {
+struct SchemeBackends {
   std::mutex mutex;
-  std::map<std::string, Entry, std::less<>> schemes;
+  std::map<std::string, SchemeBackend, std::less<>> schemes;
 };
 
 // Never destroyed: as the registry of names.
-Registry& registry() {
-  static Registry& instance = immortal<Registry>();
+SchemeBackends& scheme_backends() {
+  static SchemeBackends& instance = immortal<SchemeBackends>();
   return instance;
 }
 
-void add(std::string_view scheme, Entry entry) {
+void add(std::string_view scheme, SchemeBackend entry) {
   if (scheme.empty() || !entry.make) {
     throw Error(Errc::bad_argument, "register_device_backend", "a scheme and a factory are needed");
   }
-  Registry& all = registry();
+  SchemeBackends& all = scheme_backends();
   const std::scoped_lock lock(all.mutex);
   const auto known = all.schemes.find(scheme);
   const bool is_known = known != all.schemes.end();
@@ -49,7 +49,7 @@ void add(std::string_view scheme, Entry entry) {
 }
 
 DeviceBackendMaker find(std::string_view scheme) {
-  Registry& all = registry();
+  SchemeBackends& all = scheme_backends();
   const std::scoped_lock lock(all.mutex);
   if (const auto found = all.schemes.find(scheme); found != all.schemes.end()) {
     return found->second.make;
@@ -72,7 +72,7 @@ void add_device_backend(std::string_view scheme, DeviceBackendMaker make) {
 }
 
 void remove_device_backend(std::string_view scheme) noexcept {
-  Registry& all = registry();
+  SchemeBackends& all = scheme_backends();
   const std::scoped_lock lock(all.mutex);
   if (const auto found = all.schemes.find(scheme); found != all.schemes.end()) {
     all.schemes.erase(found);

@@ -18,14 +18,14 @@ DevicePtr open_cpu(const DeviceUrl& url) {
   return cpu_device();
 }
 
-struct Registry {
+struct Schemes {
   std::mutex mutex;
   std::map<std::string, Device::Factory, std::less<>> factories{{"cpu", open_cpu}};
 };
 
 // Made at first use and never destroyed: devices may open before main and live until after it.
-Registry& registry() {
-  static Registry& instance = immortal<Registry>();
+Schemes& known_schemes() {
+  static Schemes& instance = immortal<Schemes>();
   return instance;
 }
 
@@ -35,7 +35,7 @@ DevicePtr Device::open(std::string_view url) {
   const DeviceUrl parsed = DeviceUrl::parse(url);
   Factory factory;
   {
-    Registry& devices = registry();
+    Schemes& devices = known_schemes();
     const std::scoped_lock lock(devices.mutex);
     const auto found = devices.factories.find(parsed.scheme);
     if (found == devices.factories.end()) {
@@ -54,7 +54,7 @@ void Device::register_scheme(std::string scheme, Factory factory) {
   if (const DeviceUrl url = DeviceUrl::parse(scheme + ":"); url.scheme != scheme) {
     throw Error(Errc::syntax, scheme, "no scheme");
   }
-  Registry& devices = registry();
+  Schemes& devices = known_schemes();
   const std::scoped_lock lock(devices.mutex);
   if (!devices.factories.emplace(scheme, std::move(factory)).second) {
     throw Error(Errc::duplicate_name, scheme, "the scheme is registered already");
@@ -62,7 +62,7 @@ void Device::register_scheme(std::string scheme, Factory factory) {
 }
 
 std::vector<std::string> Device::schemes() {
-  Registry& devices = registry();
+  Schemes& devices = known_schemes();
   const std::scoped_lock lock(devices.mutex);
   std::vector<std::string> names;
   for (const auto& [scheme, factory] : devices.factories) names.push_back(scheme);

@@ -8,7 +8,7 @@
 namespace tenon {
 namespace {
 
-constexpr std::size_t max_length = 4096;
+constexpr std::size_t max_url_bytes = 4096;
 
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr bool is_scheme_char(char c) {
@@ -23,7 +23,8 @@ constexpr bool is_printable(char c) { return c > ' ' && c < '\x7F'; }
 }  // namespace
 
 DeviceUrl DeviceUrl::parse(std::string_view url) {
-  if (url.size() > max_length) refuse(max_length, fmt::format("a URL of {} bytes", url.size()));
+  if (url.size() > max_url_bytes)
+    refuse(max_url_bytes, fmt::format("a URL of {} bytes", url.size()));
   for (std::size_t i = 0; i < url.size(); ++i) {
     if (!is_printable(url[i])) {
       refuse(i, fmt::format("byte {:#04x} is not printable ASCII",

@@ -17,7 +17,7 @@ constexpr std::size_t alignment = 64;
 
 /// Beyond what a process can address; refused here because allocators differ on whether such a
 /// request fails or ends the process.
-constexpr std::int64_t address_space = std::int64_t{1} << 47;
+constexpr std::int64_t max_buffer_bytes = std::int64_t{1} << 47;
 
 [[noreturn]] void throw_no_memory(const Shape& shape) {
   throw Error(Errc::out_of_memory, "HostBuffer", fmt::format("no room for {}", to_string(shape)));
@@ -59,7 +59,7 @@ HostBuffer::HostBuffer(std::shared_ptr<const Storage> storage, const HostView& v
 
 HostBuffer HostBuffer::allocate(const Shape& shape, bool zeroed) try {
   const std::int64_t bytes = shape.bytes();
-  if (bytes > address_space) throw_no_memory(shape);
+  if (bytes > max_buffer_bytes) throw_no_memory(shape);
   // calloc over-allocates and aligns by hand: unlike aligned allocation followed by memset, it
   // leaves the pages of large arrays untouched until somebody writes them.
   const std::size_t room = static_cast<std::size_t>(bytes) + alignment;

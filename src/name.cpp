@@ -12,7 +12,7 @@
 namespace tenon {
 namespace {
 
-constexpr std::size_t max_length = 255;
+constexpr std::size_t max_name_bytes = 255;
 constexpr std::size_t max_names = std::size_t{1} << 20;
 
 /// FNV-1a (Fowler, Noll, Vo): the same number in every copy of the core.
@@ -40,7 +40,7 @@ Name::Table& Name::table() {
 
 Name::Name(std::string_view text) {
   if (text.empty()) return;
-  if (text.size() > max_length) {
+  if (text.size() > max_name_bytes) {
     throw Error(Errc::limit_exceeded, "Name",
                 "a name of " + std::to_string(text.size()) + " bytes; at most 255 are allowed");
   }

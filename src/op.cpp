@@ -12,7 +12,7 @@ namespace ops {
 
 namespace {
 
-constexpr const OpDef* registry[] = {
+constexpr const OpDef* op_table[] = {
 #define TENON_OP(file, id, Struct) &ops::id##_def,
 #include "ops/ops.def"
 #undef TENON_OP
@@ -20,10 +20,10 @@ constexpr const OpDef* registry[] = {
 
 }  // namespace
 
-std::span<const OpDef* const> all_ops() noexcept { return registry; }
+std::span<const OpDef* const> all_ops() noexcept { return op_table; }
 
 const OpDef* find_op(std::string_view name) noexcept {
-  for (const OpDef* def : registry) {
+  for (const OpDef* def : op_table) {
     if (def->name == name) return def;
   }
   return nullptr;

@@ -16,7 +16,7 @@
 namespace tenon::io {
 namespace {
 
-constexpr std::string_view caller = "save_gguf";
+constexpr std::string_view save_gguf_name = "save_gguf";
 constexpr std::uint64_t most_alignment = std::uint64_t{1} << 20;
 
 std::uint64_t find_alignment(const Metadata& metadata) {
@@ -24,11 +24,11 @@ std::uint64_t find_alignment(const Metadata& metadata) {
   if (value == nullptr) return gguf::default_alignment;
   const auto* const number = std::get_if<std::uint32_t>(value);
   if (number == nullptr) {
-    throw Error(Errc::bad_type, std::string(caller),
+    throw Error(Errc::bad_type, std::string(save_gguf_name),
                 fmt::format("'{}' is {}, expected u32", gguf::alignment_key, type_text(*value)));
   }
   if (!gguf::is_alignment(*number, most_alignment)) {
-    throw Error(Errc::bad_alignment, std::string(caller),
+    throw Error(Errc::bad_alignment, std::string(save_gguf_name),
                 fmt::format("'{}' is {}, allowed are powers of two from {} to {}",
                             gguf::alignment_key, *number, gguf::least_alignment, most_alignment));
   }
@@ -38,12 +38,12 @@ std::uint64_t find_alignment(const Metadata& metadata) {
 void check_tensor(const NamedTensor& tensor) {
   const Shape& shape = tensor.data.shape();
   if (!gguf::find_id(shape.dtype())) {
-    throw Error(Errc::unsupported_dtype, std::string(caller),
+    throw Error(Errc::unsupported_dtype, std::string(save_gguf_name),
                 fmt::format("tensor {} is {}, which GGUF lacks", quote_name(tensor.name),
                             name(shape.dtype())));
   }
   if (shape.rank() > gguf::max_rank) {
-    throw Error(Errc::bad_shape, std::string(caller),
+    throw Error(Errc::bad_shape, std::string(save_gguf_name),
                 fmt::format("tensor {} is {}, GGUF has at most {} dimensions",
                             quote_name(tensor.name), to_string(shape), gguf::max_rank));
   }
@@ -89,7 +89,7 @@ void write_description(AtomicFile& file, const NamedTensor& tensor, std::int64_t
 void save(const std::filesystem::path& path, const Metadata& metadata,
           std::span<const NamedTensor> tensors) {
   const auto alignment = static_cast<std::int64_t>(find_alignment(metadata));
-  check_tensor_names(tensors, caller);
+  check_tensor_names(tensors, save_gguf_name);
   std::ranges::for_each(tensors, check_tensor);
   const auto padding = [&](std::int64_t size) {
     return (alignment - size % alignment) % alignment;

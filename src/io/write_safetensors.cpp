@@ -18,7 +18,7 @@
 namespace tenon::io {
 namespace {
 
-constexpr std::string_view caller = "save_safetensors";
+constexpr std::string_view save_safetensors_name = "save_safetensors";
 
 // Keys keep the order of the data, as in the files of the reference.
 using Json = nlohmann::ordered_json;
@@ -40,7 +40,7 @@ std::string metadata_text(const std::map<std::string, std::string>& metadata) {
   std::string text = json_text(safetensors::metadata_key) + ":{";
   for (bool first = true; const auto& [key, value] : metadata) {
     if (!is_utf8(key) || !is_utf8(value)) {
-      throw Error(Errc::bad_encoding, std::string(caller),
+      throw Error(Errc::bad_encoding, std::string(save_safetensors_name),
                   fmt::format("metadata {} is not valid UTF-8", quote_name(key)));
     }
     if (!first) text += ',';
@@ -72,15 +72,15 @@ std::string header_text(std::span<const NamedTensor> tensors, std::span<const st
 
 void save(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
           const std::map<std::string, std::string>& metadata) {
-  check_tensor_names(tensors, caller);
+  check_tensor_names(tensors, save_safetensors_name);
   for (const NamedTensor& tensor : tensors) {
     if (tensor.name == safetensors::metadata_key) {
-      throw Error(Errc::bad_key, std::string(caller),
+      throw Error(Errc::bad_key, std::string(save_safetensors_name),
                   quote_name(tensor.name) + " names the metadata");
     }
     const DType dtype = tensor.data.shape().dtype();
     if (safetensors::dtype_word(dtype).empty()) {
-      throw Error(Errc::unsupported_dtype, std::string(caller),
+      throw Error(Errc::unsupported_dtype, std::string(save_safetensors_name),
                   fmt::format("tensor {} is {}, which safetensors lacks", quote_name(tensor.name),
                               name(dtype)));
     }

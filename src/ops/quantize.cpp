@@ -13,7 +13,7 @@ namespace {
 
 /// Calls visit(row of `in`, row of `out`) for each slice along the last axis, which has elements.
 template <class Visit>
-void for_each_row(const HostView& in, const HostView& out, Visit&& visit) {
+void for_each_slice(const HostView& in, const HostView& out, Visit&& visit) {
   if (in.shape.elements() == 0) return;
   // A scalar block type cannot exist: rank >= 1.
   const Shape outer(in.shape.dims().first(static_cast<std::size_t>(in.shape.rank() - 1)),
@@ -47,7 +47,7 @@ void Quantize::reference(std::span<const HostView> in, const HostView& out) cons
   const auto last = static_cast<std::size_t>(in[0].shape.rank() - 1);
   const std::int64_t columns = in[0].shape[static_cast<int>(last)];
   std::vector<float> row(static_cast<std::size_t>(columns));
-  for_each_row(in[0], out, [&](const std::byte* from, std::byte* to) {
+  for_each_slice(in[0], out, [&](const std::byte* from, std::byte* to) {
     for (std::int64_t i = 0; i < columns; ++i) {
       row[static_cast<std::size_t>(i)] =
           static_cast<float>(load_as_double(DType::f32, from + i * in[0].strides[last]));
@@ -70,7 +70,7 @@ Shape Dequantize::infer(std::span<const Shape> in) const {
 void Dequantize::reference(std::span<const HostView> in, const HostView& out) const {
   const auto columns = static_cast<std::size_t>(in[0].shape[in[0].shape.rank() - 1]);
   std::vector<double> row(columns);
-  for_each_row(in[0], out, [&](const std::byte* from, std::byte* to) {
+  for_each_slice(in[0], out, [&](const std::byte* from, std::byte* to) {
     read_row(in[0].shape.dtype(), from, 0, row);
     write_row(row, dtype, to, block_bytes(dtype));
   });

@@ -1,6 +1,7 @@
 #include "program/lexer.hpp"
 
 #include "program/limits.hpp"
+#include "program/words.hpp"
 
 #include <charconv>
 
@@ -9,10 +10,7 @@
 namespace tenon {
 namespace {
 
-constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-constexpr bool is_word(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
-}
+constexpr bool is_word(char c) noexcept { return is_letter(c) || is_digit(c); }
 
 class Lexer {
  public:

@@ -12,12 +12,6 @@
 namespace tenon {
 namespace {
 
-constexpr bool is_letter(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
 // The Python Language Reference, section 2.3.1; sorted.
 constexpr std::array<std::string_view, 36> keywords = {
     "False", "None",  "True",     "_",     "and",    "as",   "assert", "async",  "await",

@@ -5,6 +5,12 @@
 
 namespace tenon {
 
+constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+/// Of a word: [A-Za-z_].
+constexpr bool is_letter(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 /// [A-Za-z_][A-Za-z0-9_]*, at most 255 bytes.
 bool is_identifier(std::string_view word) noexcept;
 

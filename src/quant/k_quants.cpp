@@ -13,13 +13,13 @@
 namespace tenon::quant {
 namespace {
 
-constexpr int block_elements = 256;
+constexpr int super_block = 256;
 
 /// y = scale_b (q - offset).
 template <int sub_block>
-void scale_codes(const std::uint8_t (&codes)[block_elements], int offset, const float* scales,
+void scale_codes(const std::uint8_t (&codes)[super_block], int offset, const float* scales,
                  float* out) noexcept {
-  for (int b = 0; b < block_elements / sub_block; ++b) {
+  for (int b = 0; b < super_block / sub_block; ++b) {
     const float scale = scales[b];
     for (int i = b * sub_block; i < (b + 1) * sub_block; ++i) {
       out[i] = scale * static_cast<float>(codes[i] - offset);
@@ -29,9 +29,9 @@ void scale_codes(const std::uint8_t (&codes)[block_elements], int offset, const 
 
 /// y = scale_b q - min_b.
 template <int sub_block>
-void scale_codes(const std::uint8_t (&codes)[block_elements], const float* scales,
-                 const float* mins, float* out) noexcept {
-  for (int b = 0; b < block_elements / sub_block; ++b) {
+void scale_codes(const std::uint8_t (&codes)[super_block], const float* scales, const float* mins,
+                 float* out) noexcept {
+  for (int b = 0; b < super_block / sub_block; ++b) {
     const float scale = scales[b], min = mins[b];
     for (int i = b * sub_block; i < (b + 1) * sub_block; ++i) {
       out[i] = scale * static_cast<float>(codes[i]) - min;
@@ -42,7 +42,7 @@ void scale_codes(const std::uint8_t (&codes)[block_elements], const float* scale
 /// q4_k and q5_k differ in their codes only.
 template <class Block>
 void decode_with_mins(const Block& block, float* out) noexcept {
-  std::uint8_t codes[block_elements], scales[8], mins[8];
+  std::uint8_t codes[super_block], scales[8], mins[8];
   unpack_codes(block, codes);
   unpack_scales_q4k(block.scales, scales, mins);
   const float d = widen(block.d), dmin = widen(block.dmin);
@@ -57,9 +57,9 @@ void decode_with_mins(const Block& block, float* out) noexcept {
 /// Codes of [low, high] under the fitted scales, stored from 0 up.
 template <std::size_t count>
 void encode_codes(const float* in, const BlockScales<count>& fit, int low, int high,
-                  std::uint8_t (&codes)[block_elements]) noexcept {
-  constexpr int sub_block = block_elements / static_cast<int>(count);
-  for (int i = 0; i < block_elements; ++i) {
+                  std::uint8_t (&codes)[super_block]) noexcept {
+  constexpr int sub_block = super_block / static_cast<int>(count);
+  for (int i = 0; i < super_block; ++i) {
     const double scale = fit.scale(i / sub_block);
     codes[i] = static_cast<std::uint8_t>(nearest(ratio(in[i], scale), low, high) - low);
   }
@@ -67,9 +67,9 @@ void encode_codes(const float* in, const BlockScales<count>& fit, int low, int h
 
 template <std::size_t count>
 void encode_codes(const float* in, const BlockAffine<count>& fit, int high,
-                  std::uint8_t (&codes)[block_elements]) noexcept {
-  constexpr int sub_block = block_elements / static_cast<int>(count);
-  for (int i = 0; i < block_elements; ++i) {
+                  std::uint8_t (&codes)[super_block]) noexcept {
+  constexpr int sub_block = super_block / static_cast<int>(count);
+  for (int i = 0; i < super_block; ++i) {
     const Affine pair = fit.pair(i / sub_block);
     codes[i] = static_cast<std::uint8_t>(affine_code(in[i], pair, high));
   }
@@ -99,7 +99,7 @@ void pack_scales_q3k(const BlockScales<16>& fit, std::uint8_t (&packed)[12]) noe
 }
 
 template <class Block>
-void pack_nibble_pairs(const std::uint8_t (&codes)[block_elements], Block& block) noexcept {
+void pack_nibble_pairs(const std::uint8_t (&codes)[super_block], Block& block) noexcept {
   for (int pair = 0; pair < 4; ++pair) {
     pack_nibbles<32>(codes + pair * 64, block.nibbles + pair * 32);
   }
@@ -108,7 +108,7 @@ void pack_nibble_pairs(const std::uint8_t (&codes)[block_elements], Block& block
 }  // namespace
 
 void decode(const BlockQ2K& block, float* out) noexcept {
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   unpack_codes(block, codes);
   const float d = widen(block.d), dmin = widen(block.dmin);
   float scale[16], min[16];
@@ -120,7 +120,7 @@ void decode(const BlockQ2K& block, float* out) noexcept {
 }
 
 void decode(const BlockQ3K& block, float* out) noexcept {
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   unpack_codes(block, codes);
   std::int8_t scales[16];
   unpack_scales_q3k(block.scales, scales);
@@ -135,7 +135,7 @@ void decode(const BlockQ4K& block, float* out) noexcept { decode_with_mins(block
 void decode(const BlockQ5K& block, float* out) noexcept { decode_with_mins(block, out); }
 
 void decode(const BlockQ6K& block, float* out) noexcept {
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   unpack_codes(block, codes);
   const float d = widen(block.d);
   float scale[16];
@@ -144,12 +144,12 @@ void decode(const BlockQ6K& block, float* out) noexcept {
 }
 
 void decode(const BlockQ8K& block, float* out) noexcept {
-  for (int i = 0; i < block_elements; ++i) out[i] = block.d * static_cast<float>(block.q[i]);
+  for (int i = 0; i < super_block; ++i) out[i] = block.d * static_cast<float>(block.q[i]);
 }
 
 void encode(const float* in, BlockQ2K& block) noexcept {
   const auto fit = fit_affines<16>(in, 3, 15);
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   encode_codes(in, fit, 3, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
@@ -161,7 +161,7 @@ void encode(const float* in, BlockQ2K& block) noexcept {
 
 void encode(const float* in, BlockQ3K& block) noexcept {
   const auto fit = fit_scales<Integers<-4, 3>, 16>(in, -32, 31);
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   encode_codes(in, fit, -4, 3, codes);
   block.d = fit.d;
   pack_scales_q3k(fit, block.scales);
@@ -171,7 +171,7 @@ void encode(const float* in, BlockQ3K& block) noexcept {
 
 void encode(const float* in, BlockQ4K& block) noexcept {
   const auto fit = fit_affines<8>(in, 15, 63);
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   encode_codes(in, fit, 15, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
@@ -181,7 +181,7 @@ void encode(const float* in, BlockQ4K& block) noexcept {
 
 void encode(const float* in, BlockQ5K& block) noexcept {
   const auto fit = fit_affines<8>(in, 31, 63);
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   encode_codes(in, fit, 31, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
@@ -192,7 +192,7 @@ void encode(const float* in, BlockQ5K& block) noexcept {
 
 void encode(const float* in, BlockQ6K& block) noexcept {
   const auto fit = fit_scales<Integers<-32, 31>, 16>(in, -128, 127);
-  std::uint8_t codes[block_elements];
+  std::uint8_t codes[super_block];
   encode_codes(in, fit, -32, 31, codes);
   block.d = fit.d;
   for (int b = 0; b < 16; ++b) block.scales[b] = static_cast<std::int8_t>(fit.scales[b]);
@@ -204,7 +204,7 @@ void encode(const float* in, BlockQ6K& block) noexcept {
 
 void encode(const float* in, BlockQ8K& block) noexcept {
   float largest = 0;
-  for (int i = 0; i < block_elements; ++i) largest = std::fmax(largest, std::fabs(in[i]));
+  for (int i = 0; i < super_block; ++i) largest = std::fmax(largest, std::fabs(in[i]));
   block.d = largest / 127.0f;
   for (int group = 0; group < 16; ++group) {
     int sum = 0;

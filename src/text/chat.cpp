@@ -16,7 +16,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-[[noreturn]] void fail(std::string message) {
+[[noreturn]] void refuse_template(std::string message) {
   throw Error(Errc::template_error, "chat template", std::move(message));
 }
 
@@ -109,8 +109,8 @@ void check_alternation(std::span<const ChatMessage> turns) {
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const std::string_view expected = i % 2 == 0 ? "user" : "assistant";
     if (turns[i].role != expected) {
-      fail(fmt::format("turn {} has the role \"{}\" where \"{}\" is due", i, turns[i].role,
-                       expected));
+      refuse_template(fmt::format("turn {} has the role \"{}\" where \"{}\" is due", i,
+                                  turns[i].role, expected));
     }
   }
 }
@@ -163,7 +163,7 @@ ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) : family_(fam
 ChatFormat ChatFormat::from_template(std::string_view jinja, ChatVariables variables) {
   const auto family = recognise(jinja);
   if (!family) {
-    fail(
+    refuse_template(
         "not one of the known families (chatml, gemma, llama2, llama3); use raw mode, which sends "
         "the text as it is, or name a family");
   }
@@ -240,7 +240,7 @@ Prompt ChatFormat::format_gemma(std::span<const ChatMessage> messages) const {
   if (starts_with_bos_) prompt.text = bos_;
   std::string system;
   if (messages.front().role == "system") {
-    if (!allows_system_) fail("this template has no system role");
+    if (!allows_system_) refuse_template("this template has no system role");
     system = messages.front().content + "\n\n";
     messages = messages.subspan(1);
   }

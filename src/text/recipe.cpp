@@ -12,19 +12,19 @@
 namespace tenon::text {
 namespace {
 
-[[noreturn]] void fail(std::string message) {
+[[noreturn]] void refuse_recipe(std::string message) {
   throw Error(Errc::bad_tokenizer, "tokenizer", std::move(message));
 }
 
 void check_length(std::string_view name, std::size_t length, std::size_t tokens) {
   if (length != 0 && length != tokens) {
-    fail(fmt::format("{} {} for {} tokens", length, name, tokens));
+    refuse_recipe(fmt::format("{} {} for {} tokens", length, name, tokens));
   }
 }
 
 void check_id(std::string_view name, std::optional<std::uint32_t> id, std::size_t tokens) {
   if (id && *id >= tokens) {
-    fail(fmt::format("{} token {} is outside the vocabulary of {}", name, *id, tokens));
+    refuse_recipe(fmt::format("{} token {} is outside the vocabulary of {}", name, *id, tokens));
   }
 }
 
@@ -32,7 +32,7 @@ void check_id(std::string_view name, std::optional<std::uint32_t> id, std::size_
 void frame(std::vector<std::int32_t>& ids, std::optional<bool> wanted, bool wanted_by_default,
            std::optional<std::uint32_t> id, std::string_view name) {
   if (!wanted.value_or(wanted_by_default && id.has_value())) return;
-  if (!id) fail(fmt::format("add_{0} is set but there is no {0} token", name));
+  if (!id) refuse_recipe(fmt::format("add_{0} is set but there is no {0} token", name));
   ids.push_back(static_cast<std::int32_t>(*id));
 }
 
@@ -42,28 +42,30 @@ Merge parse_merge(std::string_view line) {
   // A token may begin with a space of its own, so the one that separates comes later.
   const std::size_t space = line.find(' ', 1);
   if (space == std::string_view::npos || space + 1 == line.size()) {
-    fail(fmt::format("merge \"{}\" does not name two tokens", line.substr(0, 80)));
+    refuse_recipe(fmt::format("merge \"{}\" does not name two tokens", line.substr(0, 80)));
   }
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
 void check_vocabulary(const Vocabulary& v) {
   const std::size_t size = v.tokens.size();
-  if (size == 0) fail("the vocabulary is empty");
+  if (size == 0) refuse_recipe("the vocabulary is empty");
   if (size > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    fail(fmt::format("{} tokens are more than ids can number", size));
+    refuse_recipe(fmt::format("{} tokens are more than ids can number", size));
   }
   check_length("scores", v.scores.size(), size);
   check_length("token types", v.types.size(), size);
   if (v.model == TokenizerModel::spm && v.scores.empty() && v.merges.empty()) {
-    fail("neither scores nor merges say which tokens to form first");
+    refuse_recipe("neither scores nor merges say which tokens to form first");
   }
   for (std::size_t i = 0; i < v.scores.size(); ++i) {
-    if (std::isnan(v.scores[i])) fail(fmt::format("the score of token {} is not a number", i));
+    if (std::isnan(v.scores[i]))
+      refuse_recipe(fmt::format("the score of token {} is not a number", i));
   }
   for (std::size_t i = 0; i < v.types.size(); ++i) {
     const auto type = static_cast<std::int32_t>(v.types[i]);
-    if (type < 1 || type > 6) fail(fmt::format("token {} has type {}, not 1 to 6", i, type));
+    if (type < 1 || type > 6)
+      refuse_recipe(fmt::format("token {} has type {}, not 1 to 6", i, type));
   }
   check_id("bos", v.bos, size);
   check_id("eos", v.eos, size);
@@ -75,7 +77,8 @@ void check_vocabulary(const Vocabulary& v) {
   check_id("mask", v.mask, size);
   for (const std::uint32_t id : v.eog) check_id("end-of-generation", id, size);
   for (const AddedToken& added : v.added) check_id("added", added.id, size);
-  if (v.model == TokenizerModel::wordpiece && !v.unk) fail("WordPiece needs an unknown token");
+  if (v.model == TokenizerModel::wordpiece && !v.unk)
+    refuse_recipe("WordPiece needs an unknown token");
 }
 
 Recipe complete(Vocabulary vocabulary) {

@@ -26,8 +26,6 @@ Product product(const Conv& i) {
           ceil_div(i.in_channels, c) * c * i.kernel_h * i.kernel_w};
 }
 
-std::uint64_t blocks_of(std::uint32_t channels) { return ceil_div(channels, lanes); }
-
 /// Lines the vector unit handles: one per output line, or per tap of it.
 std::uint64_t vector_lines(const Depthwise& i) {
   return std::uint64_t{i.blocks} * i.out_h * i.out_w * i.kernel_h * i.kernel_w;

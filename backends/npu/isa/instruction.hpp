@@ -16,7 +16,11 @@ inline constexpr std::uint16_t version_minor = 0;
 /// Version of this instruction set, as registers and program headers hold it.
 inline constexpr std::uint32_t version = std::uint32_t{version_major} << 16 | version_minor;
 
-inline constexpr std::uint32_t lanes = 32;           ///< channels of a line and of an ACC row
+inline constexpr std::uint32_t lanes = 32;  ///< channels of a line and of an ACC row
+/// Blocks of `lanes` that hold so many channels.
+constexpr std::uint32_t blocks_of(std::uint32_t channels) noexcept {
+  return channels / lanes + std::uint32_t{channels % lanes != 0};
+}
 inline constexpr std::uint32_t line_bytes = 32;      ///< a line of OCM: one pixel of 32 channels
 inline constexpr std::uint32_t acc_row_bytes = 128;  ///< a row of ACC: 32 int32
 inline constexpr std::uint32_t instruction_bytes = 32;

@@ -36,7 +36,6 @@ std::string_view rule(const LoadP& i) noexcept {
 bool blocks_apart(std::uint32_t blocks, std::uint64_t stride, std::uint64_t size) noexcept {
   return blocks == 1 || stride >= size;
 }
-std::uint32_t blocks_of(std::uint32_t channels) noexcept { return (channels + lanes - 1) / lanes; }
 
 std::string_view rule(const Gemm& i) noexcept {
   if (i.a_log2c > 5) return "at most 32 channels per pixel";

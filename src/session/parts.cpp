@@ -2,7 +2,7 @@
 
 #include "lower/cost.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,17 +31,6 @@ StepTime::Part described(const Step& step, std::int64_t runs) {
   part.bytes = cost.bytes * static_cast<double>(runs);
   part.flops = cost.flops * static_cast<double>(runs);
   return part;
-}
-
-/// Adds the work of another step; the part is described by that which computes more.
-void absorb(StepTime::Part& part, const StepTime::Part& other) {
-  if (other.flops > part.flops) {
-    part.op = other.op;
-    part.shape = other.shape;
-    part.weights = other.weights;
-  }
-  part.bytes += other.bytes;
-  part.flops += other.flops;
 }
 
 bool reads(const Step& step, const Operand& value) {
@@ -107,16 +96,15 @@ class Parts {
     return part.wall;
   }
 
+  /// Adds the work of a step; the part is described by the one that computes most.
   static void add(StepTime::Part& part, const StepTime::Part& step) {
-    if (part.count == 0) {
+    if (part.count == 0 || step.flops > part.flops) {
       part.op = step.op;
       part.shape = step.shape;
       part.weights = step.weights;
-      part.bytes = step.bytes;
-      part.flops = step.flops;
-    } else {
-      absorb(part, step);
     }
+    part.bytes += step.bytes;
+    part.flops += step.flops;
     part.count = std::max(part.count, step.count);
   }
 

@@ -83,7 +83,7 @@ release_stage() {
 compiler_options=()
 
 address_stage() {
-  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF && build asan &&
+  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF && build asan &&
     run_tests asan --label-exclude release_only
 }
 

@@ -5,6 +5,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <functional>
 #include <mutex>
@@ -25,14 +26,13 @@ struct Entry {
 };
 
 struct Registry {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::vector<Entry> backends;
 };
 
 // Never destroyed: backends may be asked for from static destructors.
 Registry& registry() {
-  static Registry& instance = immortal<Registry>();
-  return instance;
+  return process_wide([] { return Registry(); });
 }
 
 void add(Entry entry) {

@@ -2,6 +2,7 @@
 #include "immortal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <map>
 #include <mutex>
@@ -22,14 +23,13 @@ struct Entry {
 };
 
 struct Registry {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::map<std::string, Entry, std::less<>> schemes;
 };
 
 // Never destroyed: as the registry of names.
 Registry& registry() {
-  static Registry& instance = immortal<Registry>();
-  return instance;
+  return process_wide([] { return Registry(); });
 }
 
 void add(std::string_view scheme, Entry entry) {

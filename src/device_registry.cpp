@@ -2,6 +2,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <mutex>
 
@@ -19,32 +20,31 @@ DevicePtr open_cpu(const DeviceUrl& url) {
 }
 
 struct Registry {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::map<std::string, Device::Factory, std::less<>> factories{{"cpu", open_cpu}};
 };
 
 // Made at first use and never destroyed: devices may open before main and live until after it.
 Registry& registry() {
-  static Registry& instance = immortal<Registry>();
-  return instance;
+  return process_wide([] { return Registry(); });
+}
+
+Device::Factory factory_of(const DeviceUrl& url) {
+  Registry& devices = registry();
+  const std::scoped_lock lock(devices.mutex);
+  const auto found = devices.factories.find(url.scheme);
+  if (found == devices.factories.end()) {
+    throw Error(Errc::device_unavailable, url.text,
+                fmt::format("no device is registered for '{}:'", url.scheme));
+  }
+  return found->second;
 }
 
 }  // namespace
 
 DevicePtr Device::open(std::string_view url) {
   const DeviceUrl parsed = DeviceUrl::parse(url);
-  Factory factory;
-  {
-    Registry& devices = registry();
-    const std::scoped_lock lock(devices.mutex);
-    const auto found = devices.factories.find(parsed.scheme);
-    if (found == devices.factories.end()) {
-      throw Error(Errc::device_unavailable, parsed.text,
-                  fmt::format("no device is registered for '{}:'", parsed.scheme));
-    }
-    factory = found->second;
-  }
-  DevicePtr device = factory(parsed);
+  DevicePtr device = factory_of(parsed)(parsed);
   if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
   return device;
 }

@@ -3,6 +3,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_locked_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <mutex>
 
@@ -43,10 +44,12 @@ Device::Factory factory_of(const DeviceUrl& url) {
 }  // namespace
 
 DevicePtr Device::open(std::string_view url) {
-  const DeviceUrl parsed = DeviceUrl::parse(url);
-  DevicePtr device = factory_of(parsed)(parsed);
-  if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
-  return device;
+  return with_memory_errors("Device::open", [&] {
+    const DeviceUrl parsed = DeviceUrl::parse(url);
+    DevicePtr device = factory_of(parsed)(parsed);
+    if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
+    return device;
+  });
 }
 
 void Device::register_scheme(std::string scheme, Factory factory) {

@@ -5,6 +5,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <functional>
 #include <mutex>
@@ -25,14 +26,13 @@ struct NamedBackend {
 };
 
 struct Backends {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::vector<NamedBackend> backends;
 };
 
 // Never destroyed: backends may be asked for from static destructors.
 Backends& backends() {
-  static Backends& instance = immortal<Backends>();
-  return instance;
+  return process_wide([] { return Backends(); });
 }
 
 void add(NamedBackend entry) {

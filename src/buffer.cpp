@@ -2,6 +2,7 @@
 
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +16,10 @@
 #include <fmt/format.h>
 
 namespace tenon {
+
+namespace {
+constinit const BufferFormat plain_format;
+}
 
 /// Shared by every handle of one array: settled is false until the check says true or throws, or
 /// until somebody poisons the array.
@@ -55,7 +60,7 @@ struct Buffer::Readiness {
   }
 
   std::atomic<bool> settled;
-  std::mutex mutex;
+  ForkAwareMutex mutex{"Buffer"};
   ReadyCheck check;
   std::exception_ptr error;
 };
@@ -181,8 +186,7 @@ Buffer Buffer::with_shape(const Shape& shape) const {
 }
 
 const BufferFormat& Buffer::format() const noexcept {
-  static const BufferFormat plain;
-  return format_ != nullptr ? *format_ : plain;
+  return format_ != nullptr ? *format_ : plain_format;
 }
 
 Buffer& Buffer::set_format(BufferFormat format) {

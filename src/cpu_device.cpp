@@ -128,8 +128,7 @@ class CpuDevice final : public Device {
 
 // Arrays in static objects give their chunks back after main.
 DevicePtr cpu_device() {
-  static const DevicePtr& device = immortal<const DevicePtr>(std::make_shared<CpuDevice>());
-  return device;
+  return process_wide([]() -> DevicePtr { return std::make_shared<CpuDevice>(); });
 }
 
 }  // namespace tenon

@@ -2,6 +2,7 @@
 #include "immortal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <map>
 #include <mutex>
@@ -22,14 +23,13 @@ struct SchemeBackend {
 };
 
 struct SchemeBackends {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::map<std::string, SchemeBackend, std::less<>> schemes;
 };
 
 // Never destroyed: as the registry of names.
 SchemeBackends& scheme_backends() {
-  static SchemeBackends& instance = immortal<SchemeBackends>();
-  return instance;
+  return process_wide([] { return SchemeBackends(); });
 }
 
 void add(std::string_view scheme, SchemeBackend entry) {

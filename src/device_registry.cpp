@@ -2,6 +2,8 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <mutex>
 
@@ -19,34 +21,35 @@ DevicePtr open_cpu(const DeviceUrl& url) {
 }
 
 struct Schemes {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::map<std::string, Device::Factory, std::less<>> factories{{"cpu", open_cpu}};
 };
 
 // Made at first use and never destroyed: devices may open before main and live until after it.
 Schemes& known_schemes() {
-  static Schemes& instance = immortal<Schemes>();
-  return instance;
+  return process_wide([] { return Schemes(); });
+}
+
+Device::Factory factory_of(const DeviceUrl& url) {
+  Schemes& devices = known_schemes();
+  const std::scoped_lock lock(devices.mutex);
+  const auto found = devices.factories.find(url.scheme);
+  if (found == devices.factories.end()) {
+    throw Error(Errc::device_unavailable, url.text,
+                fmt::format("no device is registered for '{}:'", url.scheme));
+  }
+  return found->second;
 }
 
 }  // namespace
 
 DevicePtr Device::open(std::string_view url) {
-  const DeviceUrl parsed = DeviceUrl::parse(url);
-  Factory factory;
-  {
-    Schemes& devices = known_schemes();
-    const std::scoped_lock lock(devices.mutex);
-    const auto found = devices.factories.find(parsed.scheme);
-    if (found == devices.factories.end()) {
-      throw Error(Errc::device_unavailable, parsed.text,
-                  fmt::format("no device is registered for '{}:'", parsed.scheme));
-    }
-    factory = found->second;
-  }
-  DevicePtr device = factory(parsed);
-  if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
-  return device;
+  return with_memory_errors("Device::open", [&] {
+    const DeviceUrl parsed = DeviceUrl::parse(url);
+    DevicePtr device = factory_of(parsed)(parsed);
+    if (!device) throw Error(Errc::device_unavailable, parsed.text, "the factory made no device");
+    return device;
+  });
 }
 
 void Device::register_scheme(std::string scheme, Factory factory) {

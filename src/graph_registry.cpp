@@ -3,6 +3,7 @@
 #include "immortal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <array>
 #include <atomic>
@@ -20,7 +21,7 @@ struct Slot {
 };
 
 struct Registry {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::vector<std::uint32_t> free_slots;
   std::uint32_t fresh = 1;  // slot 0 stays empty: id 0 is no graph
   std::array<Slot, slot_count> slots;
@@ -28,8 +29,7 @@ struct Registry {
 
 // Never destroyed: graphs may die in static destructors.
 Registry& registry() {
-  static Registry& instance = immortal<Registry>();
-  return instance;
+  return process_wide([] { return Registry(); });
 }
 
 Slot& slot_of(std::uint32_t id) noexcept { return registry().slots[id % slot_count]; }

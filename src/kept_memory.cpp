@@ -2,6 +2,8 @@
 
 #include "immortal.hpp"
 
+#include <tenon/fork_locked_mutex.hpp>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -57,15 +59,14 @@ class Shelf {
     return std::ranges::count(wanted_, size);
   }
 
-  std::mutex mutex_;
+  ForkLockedMutex mutex_;
   std::vector<std::uint64_t> wanted_;
   std::vector<Block> blocks_;
 };
 
 // Never destroyed, like the region whose memory this is.
 Shelf& shelf() {
-  static Shelf& only = immortal<Shelf>();
-  return only;
+  return process_wide([] { return Shelf(); });
 }
 
 }  // namespace

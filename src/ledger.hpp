@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/device.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 #include <tenon/memory.hpp>
 
 #include <atomic>
@@ -8,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 namespace tenon {
@@ -47,7 +47,7 @@ struct MemRegion::Ledger {
 
   std::shared_ptr<MemChunk::Node> node_of(Table::iterator record, const DevicePtr& device) const;
 
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   MemRegion* region = nullptr;  // null once the region is gone
   Table table;
   std::uint64_t used_bytes = 0;

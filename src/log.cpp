@@ -1,5 +1,7 @@
 #include "immortal.hpp"
 
+#include <tenon/fork_aware_mutex.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 #include <tenon/log.hpp>
 #include <tenon/printable.hpp>
 
@@ -11,24 +13,38 @@ namespace tenon {
 namespace {
 
 struct LogState {
-  std::mutex mutex;
+  ForkAwareMutex calls{"log"};  // held while the sink runs
+  ForkLockedMutex mutex;        // and this one while it is changed
   LogSink sink;
   std::atomic<bool> enabled{false};
 };
 
 // Never destroyed: static destructors may still log.
 LogState& instance() {
-  static LogState& state = immortal<LogState>();
-  return state;
+  return process_wide([] { return LogState(); });
 }
+
+/// One call at a time. In a child of fork() the call that another thread was inside of is over.
+class Turn {
+ public:
+  explicit Turn(LogState& state) noexcept : state_(state) { state.calls.lock_or_take_over(); }
+  ~Turn() { state_.calls.unlock(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  LogState& state_;
+};
 
 }  // namespace
 
 LogSink set_log_sink(LogSink sink) {
   LogState& state = instance();
+  const Turn turn(state);
   const std::scoped_lock lock(state.mutex);
   state.enabled = static_cast<bool>(sink);
-  return std::exchange(state.sink, std::move(sink));
+  sink.swap(state.sink);
+  return sink;
 }
 
 bool log_enabled() noexcept { return instance().enabled.load(std::memory_order_relaxed); }
@@ -37,7 +53,7 @@ void log(LogLevel level, std::string_view message) noexcept {
   LogState& state = instance();
   if (!state.enabled.load(std::memory_order_relaxed)) return;
   try {
-    const std::scoped_lock lock(state.mutex);
+    const Turn turn(state);
     if (state.sink) state.sink(level, printable(message, LineBreaks::keep));
   } catch (...) {
     // A sink's own trouble must not become the caller's.

@@ -2,10 +2,13 @@
 
 #include "immortal.hpp"
 
+#include <tenon/fork_locked_mutex.hpp>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,14 +23,14 @@ std::atomic<MappingGuard*> all_guards = nullptr;
 std::size_t page_bytes = 0;
 struct sigaction previous_action{};
 
-struct FreeGuards {
-  std::mutex mutex;
+struct Guards {
+  ForkLockedMutex mutex;
+  std::optional<bool> is_installed;  // the handler
   MappingGuard* first = nullptr;
 };
 
-FreeGuards& free_guards() {
-  static FreeGuards& instance = immortal<FreeGuards>();
-  return instance;
+Guards& guards_of_process() {
+  return process_wide([] { return Guards(); });
 }
 
 /// The mapping that holds `address`, which stays one as long as the access to it lasts.
@@ -89,7 +92,7 @@ bool install() noexcept {
 }  // namespace
 
 MappingGuard& guard(std::span<const std::byte> bytes) {
-  FreeGuards& free = free_guards();
+  Guards& free = guards_of_process();
   const std::scoped_lock lock(free.mutex);
   if (free.first == nullptr) {
     free.first = &immortal<MappingGuard>();
@@ -106,15 +109,17 @@ MappingGuard& guard(std::span<const std::byte> bytes) {
 
 void unguard(MappingGuard& guard) noexcept {
   guard.size.store(0);
-  FreeGuards& free = free_guards();
+  Guards& free = guards_of_process();
   const std::scoped_lock lock(free.mutex);
   guard.next_free = free.first;
   free.first = &guard;
 }
 
 bool can_guard() noexcept {
-  static const bool is_installed = install();
-  return is_installed;
+  Guards& guards = guards_of_process();
+  const std::scoped_lock lock(guards.mutex);
+  if (!guards.is_installed) guards.is_installed = install();
+  return *guards.is_installed;
 }
 
 }  // namespace tenon::io

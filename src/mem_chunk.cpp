@@ -5,6 +5,7 @@
 #include <tenon/memory.hpp>
 
 #include <exception>
+#include <mutex>
 
 #include <fmt/format.h>
 

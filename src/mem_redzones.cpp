@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <exception>
+#include <mutex>
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
 #include "immortal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 #include <tenon/name.hpp>
 
 #include <deque>
 #include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 
@@ -25,7 +25,7 @@ std::uint32_t hash_of(std::string_view text) noexcept {
 }  // namespace
 
 struct Name::Table {
-  std::shared_mutex mutex;
+  ForkLockedMutex mutex;
   // Deques keep references valid as they grow. Names count from 1.
   std::deque<std::string> texts;
   std::deque<Entry> entries;
@@ -34,8 +34,7 @@ struct Name::Table {
 
 // Never destroyed: names are used from static destructors too.
 Name::Table& Name::table() {
-  static Table& instance = immortal<Table>();
-  return instance;
+  return process_wide([] { return Table(); });
 }
 
 Name::Name(std::string_view text) {
@@ -45,14 +44,7 @@ Name::Name(std::string_view text) {
                 "a name of " + std::to_string(text.size()) + " bytes; at most 255 are allowed");
   }
   Table& names = table();
-  {
-    const std::shared_lock lock(names.mutex);
-    if (const auto found = names.by_text.find(text); found != names.by_text.end()) {
-      entry_ = found->second;
-      return;
-    }
-  }
-  const std::unique_lock lock(names.mutex);
+  const std::scoped_lock lock(names.mutex);
   if (const auto found = names.by_text.find(text); found != names.by_text.end()) {
     entry_ = found->second;
     return;
@@ -71,7 +63,7 @@ Name Name::from_id(std::uint32_t id) noexcept {
   Name name;
   if (id == 0) return name;
   Table& names = table();
-  const std::shared_lock lock(names.mutex);
+  const std::scoped_lock lock(names.mutex);
   name.entry_ = &names.entries[id - 1];
   return name;
 }

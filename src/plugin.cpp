@@ -5,6 +5,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -49,14 +50,13 @@ struct Plugin {
 };
 
 struct Plugins {
-  std::mutex mutex;
+  ForkAwareMutex mutex{"plugins"};  // for as long as loading takes
   std::vector<Plugin> loaded;
 };
 
 // Never destroyed: backends of plugins may live until after main.
 Plugins& plugins() {
-  static Plugins& instance = immortal<Plugins>();
-  return instance;
+  return process_wide([] { return Plugins(); });
 }
 
 /// The file itself, links resolved: opening it searches no folders, and what is no regular file (a

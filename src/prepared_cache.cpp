@@ -7,6 +7,7 @@
 #include <tenon/snapshot.hpp>
 #include <tenon/version.hpp>
 
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,7 @@ struct PreparedCache::Kept {
     writer.commit();
   }
 
-  std::mutex mutex;
+  ForkAwareMutex mutex{"PreparedCache"};
   std::filesystem::path path;
   std::string weights;
   std::vector<std::shared_ptr<const io::InputFile>> sources;

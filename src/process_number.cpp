@@ -7,14 +7,18 @@
 #endif
 
 namespace tenon {
+namespace {
 
-std::uint32_t process_number() noexcept {
-  static std::atomic<std::uint32_t> forks{0};
+constinit std::atomic<std::uint32_t> forks{0};
+
 #if defined(__unix__) || defined(__APPLE__)
-  [[maybe_unused]] static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+// Not at the first use: that could be in one thread while another forks.
+[[maybe_unused]] const int registered =
+    ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
 #endif
-  return forks.load(std::memory_order_relaxed);
-}
+
+}  // namespace
+
+std::uint32_t process_number() noexcept { return forks.load(std::memory_order_relaxed); }
 
 }  // namespace tenon

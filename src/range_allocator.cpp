@@ -5,6 +5,7 @@
 #include <bit>
 #include <iterator>
 #include <limits>
+#include <mutex>
 
 #include <fmt/format.h>
 

@@ -2,6 +2,7 @@
 #include "memory_errors.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/weights_view.hpp>
 
@@ -35,7 +36,7 @@ struct WeightsView::Source {
   std::string origin;
   std::map<std::string, Shape, std::less<>> weights;
   std::map<std::string, Tensor, std::less<>> declared;
-  std::mutex mutex;
+  ForkAwareMutex mutex{"WeightsView"};
   Graph graph;
 };
 

@@ -26,6 +26,7 @@ const std::vector<std::string_view> known = {
     "TENON_SOURCE",
     "TENON_TEST_MODELS",
     "TENON_TEST_PLUGINS",
+    "TENON_TEST_ROUNDS",
     "TENON_TEST_SEED",
     "TENON_TEXT_STRINGS",
     "TENON_TOOL",

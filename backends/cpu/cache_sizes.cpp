@@ -1,5 +1,7 @@
 #include "cache_sizes.hpp"
 
+#include <atomic>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -54,8 +56,14 @@ CacheSizes read() { return usual; }
 
 }  // namespace
 
-const CacheSizes& cache_sizes() noexcept {
-  static const CacheSizes sizes = read();
+// No static local: its lock would stay locked in the child of a fork() in the middle.
+CacheSizes cache_sizes() noexcept {
+  static constinit std::atomic<std::int64_t> level1{0}, level2{0};  // 0: not known yet
+  CacheSizes sizes{level1.load(std::memory_order_acquire), level2.load(std::memory_order_relaxed)};
+  if (sizes.level1 != 0) return sizes;
+  sizes = read();
+  level2.store(sizes.level2, std::memory_order_relaxed);
+  level1.store(sizes.level1, std::memory_order_release);
   return sizes;
 }
 

@@ -12,6 +12,6 @@ struct CacheSizes {
 
 /// Asked of the CPU once (CPUID's cache parameters); where it does not say, or says something no
 /// machine has, 32 KiB and 512 KiB. Kernels size their blocks by these; no result depends on them.
-const CacheSizes& cache_sizes() noexcept;
+CacheSizes cache_sizes() noexcept;
 
 }  // namespace tenon::cpu

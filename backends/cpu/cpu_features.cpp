@@ -96,10 +96,10 @@ std::array<bool, isa_count> detect() { return {true}; }
 
 #endif
 
-const std::array<bool, isa_count>& supported() {
-  static const std::array<bool, isa_count> levels = detect();
-  return levels;
-}
+// No static locals: their locks would stay locked in the child of a fork() in the middle.
+constexpr int unknown = -1;
+constinit std::atomic<int> supported{unknown};  // a bit for each Isa
+constinit std::atomic<int> active{unknown};     // an Isa
 
 constexpr const char* isa_variable = "TENON_CPU_ISA";
 
@@ -117,11 +117,6 @@ Isa choose() {
   return Isa::portable;
 }
 
-std::atomic<Isa>& active() {
-  static std::atomic<Isa> isa = choose();
-  return isa;
-}
-
 }  // namespace
 
 std::string_view name(Isa isa) noexcept { return isa_names[static_cast<std::size_t>(isa)]; }
@@ -133,7 +128,16 @@ std::optional<Isa> find_isa(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-bool supports(Isa isa) noexcept { return supported()[static_cast<std::size_t>(isa)]; }
+bool supports(Isa isa) noexcept {
+  int bits = supported.load(std::memory_order_relaxed);
+  if (bits == unknown) {
+    bits = 0;
+    const std::array<bool, isa_count> levels = detect();
+    for (std::size_t i = 0; i < levels.size(); ++i) bits |= int{levels[i]} << i;
+    supported.store(bits, std::memory_order_relaxed);
+  }
+  return (bits >> static_cast<int>(isa) & 1) != 0;
+}
 
 void check_isa_variable() {
   const std::string_view wanted = wanted_isa();
@@ -150,14 +154,22 @@ void check_isa_variable() {
   }
 }
 
-Isa active_isa() noexcept { return active().load(std::memory_order_relaxed); }
+Isa active_isa() noexcept {
+  int isa = active.load(std::memory_order_relaxed);
+  if (isa == unknown) {
+    const int chosen = static_cast<int>(choose());
+    // Not over one that was set meanwhile.
+    if (active.compare_exchange_strong(isa, chosen, std::memory_order_relaxed)) isa = chosen;
+  }
+  return static_cast<Isa>(isa);
+}
 
 void set_active_isa(Isa isa) {
   if (!supports(isa)) {
     throw Error(Errc::unavailable, "set_active_isa",
                 "this machine does not run " + std::string(name(isa)));
   }
-  active().store(isa, std::memory_order_relaxed);
+  active.store(static_cast<int>(isa), std::memory_order_relaxed);
 }
 
 }  // namespace tenon::cpu

@@ -309,13 +309,18 @@ void ThreadPool::run_erased(Trampoline call, void* function, int limit, bool ela
 }
 
 int ThreadPool::available_cpus() noexcept {
-  static const int count = [] {
+  // No static local of the answer: its lock would stay locked in the child of a fork() in the
+  // middle.
+  static constinit std::atomic<int> known{0};
+  if (const int count = known.load(std::memory_order_relaxed)) return count;
+  const int count = [] {
 #if defined(__linux__)
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
 #endif
     return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   }();
+  known.store(count, std::memory_order_relaxed);
   return count;
 }
 

@@ -44,8 +44,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Device& operator=(const Device&) = delete;
 
   /// Opens through the factory registered for the URL's scheme. Errc::device_unavailable when none
-  /// is, Errc::bad_key naming a parameter that the device does not know. "cpu:" is one shared
-  /// device.
+  /// is, Errc::bad_key naming a parameter that the device does not know, Errc::out_of_memory also
+  /// where no thread can be started. "cpu:" is one shared device.
   static DevicePtr open(std::string_view url);
 
   /// Makes a device for a parsed URL; registered once per scheme (Errc::duplicate_name).

@@ -3,6 +3,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fields.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/held.hpp>
 #include <tenon/memory_errors.hpp>
@@ -14,7 +15,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -78,7 +78,7 @@ class SessionCache {
 
   Trace trace_;
   CompileOptions options_;
-  std::mutex mutex_;
+  ForkAwareMutex mutex_{"Exe"};
   std::list<std::pair<std::vector<Shape>, Entry>> sessions_;  // most recently used first
 };
 

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <tenon/fork_aware_mutex.hpp>
+
 #include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -66,7 +67,7 @@ class PreparedCache {
 
  private:
   struct Kept;
-  std::mutex mutex_;
+  ForkAwareMutex mutex_{"PreparedCache"};
   std::map<std::string, std::shared_ptr<const void>> entries_;
   std::unique_ptr<Kept> kept_;  ///< null without a file
 };

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <tenon/fork_locked_mutex.hpp>
 #include <tenon/memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -82,7 +82,7 @@ class RangeAllocator {
   std::uint64_t base_;
   std::uint64_t size_;
   Options options_;
-  mutable std::mutex mutex_;
+  mutable ForkLockedMutex mutex_;
   Segments segments_;
   SizeIndex holes_;
   std::uint64_t used_ = 0;

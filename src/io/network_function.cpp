@@ -1,4 +1,5 @@
 // A function of a network's JSON: nodes by name, in any order, become instructions in one.
+#include "immortal.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/limits.hpp"
@@ -21,10 +22,10 @@ using Kind = Instruction::Kind;
 
 /// The words that "op" may hold beside the names of ops.
 const std::map<std::string_view, Kind>& words_of_kinds() {
-  static const std::map<std::string_view, Kind> words{
-      {"const", Kind::constant}, {"scope", Kind::scope},   {"pack", Kind::pack},
-      {"item", Kind::item},      {"repeat", Kind::repeat}, {"call", Kind::call}};
-  return words;
+  return process_wide([]() -> std::map<std::string_view, Kind> {
+    return {{"const", Kind::constant}, {"scope", Kind::scope},   {"pack", Kind::pack},
+            {"item", Kind::item},      {"repeat", Kind::repeat}, {"call", Kind::call}};
+  });
 }
 
 class FunctionReader {

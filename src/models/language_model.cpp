@@ -6,6 +6,7 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/prepare_progress.hpp>
@@ -167,7 +168,7 @@ struct LanguageModel::Impl {
   std::vector<BackendPtr> backends;
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
-  std::mutex mutex;
+  ForkAwareMutex mutex{"LanguageModel"};
   std::optional<BoundExe<&Decoder<>::most_likely>> likeliest;  // once a conversation asked for it
   LoadTimes load_times;
 };

@@ -3,6 +3,7 @@
 #include <tenon/exe.hpp>
 
 #include <algorithm>
+#include <mutex>
 
 namespace tenon::detail {
 

@@ -1,10 +1,10 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
-#include "fork_aware_mutex.hpp"
 #include "kept_memory.hpp"
 #include "session/plan.hpp"
 
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/session.hpp>
 
 #include <chrono>
@@ -43,7 +43,7 @@ struct Session::Shared {
   std::size_t choose(const Step& step) const;
   void tell(const PlanReport::Fallback& fallback) const;
 
-  ForkAwareMutex mutex_;
+  ForkAwareMutex mutex_{"Session"};
   std::optional<Program> unrolled_;
   std::list<std::shared_ptr<const sessions::Plan>> plans_;  // most recently used first
 };
@@ -59,7 +59,7 @@ struct Session::Bound {
   std::shared_ptr<const sessions::BoundPlan> find(const sessions::Plan& plan);
 
  private:
-  ForkAwareMutex mutex_;
+  ForkAwareMutex mutex_{"Session"};
   std::list<std::shared_ptr<const sessions::BoundPlan>> plans_;  // most recently used first
 };
 
@@ -98,7 +98,7 @@ class Activations {
   using Chunks = std::map<const MemRegion*, MemChunk>;
   static const MemChunk& get(Chunks& chunks, MemRegion& region, std::int64_t bytes);
 
-  ForkAwareMutex running_;
+  ForkAwareMutex running_{"Session::forward"};
   Chunks slabs_, scratch_, mirrors_;
   KeptMemory kept_;
 };

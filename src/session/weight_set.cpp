@@ -1,5 +1,6 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/session.hpp>
 
 #include <map>
@@ -13,7 +14,7 @@
 namespace tenon {
 
 struct WeightSet::HostCopies {
-  std::mutex mutex;
+  ForkAwareMutex mutex{"WeightSet"};
   std::map<std::string, Buffer> by_name;
 };
 

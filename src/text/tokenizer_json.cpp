@@ -1,5 +1,6 @@
 #include "tokenizer_json.hpp"
 
+#include "immortal.hpp"
 #include "scanners.hpp"
 #include "strict_json.hpp"
 #include "tokenizer_impl.hpp"
@@ -57,7 +58,7 @@ class Reader {
   }
 
   static const json& optional(const json& object, const char* key) {
-    static const json null;
+    const json& null = process_wide([] { return json(); });
     if (!object.is_object()) return null;
     const auto found = object.find(key);
     return found == object.end() ? null : *found;

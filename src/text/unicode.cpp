@@ -91,14 +91,15 @@ std::uint8_t compute_traits(char32_t value) noexcept {
   }
 }
 
-const std::uint8_t* basic_plane_traits() {
-  // Never destroyed: tokenizers may outlive static destruction.
-  static const std::uint8_t* const table = [] {
-    auto values = std::make_unique<std::uint8_t[]>(0x10000);
-    for (char32_t c = 0; c < 0x10000; ++c) values[c] = compute_traits(c);
-    return values.release();
-  }();
-  return table;
+// Never destroyed: tokenizers may outlive static destruction.
+const std::uint8_t* make_basic_plane() {
+  auto values = std::make_unique<std::uint8_t[]>(0x10000);
+  for (char32_t c = 0; c < 0x10000; ++c) values[c] = compute_traits(c);
+  const std::uint8_t* first = nullptr;
+  if (!basic_plane.compare_exchange_strong(first, values.get(), std::memory_order_acq_rel)) {
+    return first;  // another thread's
+  }
+  return values.release();
 }
 
 }  // namespace detail

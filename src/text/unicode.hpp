@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,14 +21,18 @@ enum Trait : std::uint8_t {
 };
 
 namespace detail {
-/// Traits of the Basic Multilingual Plane, computed once.
-const std::uint8_t* basic_plane_traits();
+/// Traits of the Basic Multilingual Plane; null until they have been computed. (No static local:
+/// its lock would stay locked in the child of a fork() in the middle.)
+inline constinit std::atomic<const std::uint8_t*> basic_plane{nullptr};
+const std::uint8_t* make_basic_plane();
 std::uint8_t compute_traits(char32_t value) noexcept;
 }  // namespace detail
 
 inline std::uint8_t traits(char32_t value) noexcept {
-  static const std::uint8_t* const basic_plane = detail::basic_plane_traits();
-  return value < 0x10000 ? basic_plane[value] : detail::compute_traits(value);
+  if (value >= 0x10000) return detail::compute_traits(value);
+  const std::uint8_t* plane = detail::basic_plane.load(std::memory_order_acquire);
+  if (plane == nullptr) plane = detail::make_basic_plane();
+  return plane[value];
 }
 
 inline bool has(char32_t value, unsigned wanted) noexcept { return (traits(value) & wanted) != 0; }

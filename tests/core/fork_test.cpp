@@ -1,5 +1,6 @@
 // Processes that come out of fork() while the parent has backends, sessions and running threads.
 #include "backends/cpu/thread_pool.hpp"
+#include "core/forked_child.hpp"
 #include "core/layered_model.hpp"
 
 #include <atomic>
@@ -8,33 +9,11 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace tenon {
 namespace {
 
 using namespace testing;
-
-/// Whether `call` returns true in a child process, within a minute.
-template <class Call>
-bool holds_in_child(const Call& call) {
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    ::alarm(60);  // ends a child that hangs
-    int status = 2;
-    try {
-      status = call() ? 0 : 1;
-    } catch (...) {
-    }
-    ::_exit(status);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  INFO("the child's status is " << status);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 template <class Call>
 bool is_refused(Errc code, const Call& call) {

@@ -1,6 +1,7 @@
 #include "support/memory_watch.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -24,8 +25,11 @@ struct Counters {
 };
 
 constinit thread_local Counters counters;
+constinit std::atomic<bool> none_elsewhere{false};
+constinit thread_local bool is_elsewhere = true;
 
 bool must_fail() noexcept {
+  if (none_elsewhere.load(std::memory_order_relaxed) && is_elsewhere) return true;
   if (!counters.watching) return false;
   const std::size_t number = counters.allocations++;
   return number == counters.fail_at || (counters.fail_for_ever && number > counters.fail_at);
@@ -72,6 +76,15 @@ void MemoryWatch::fail_at(std::size_t at, bool for_ever) noexcept {
 void MemoryWatch::fail_never() noexcept {
   counters.fail_at = never;
   counters.fail_for_ever = false;
+}
+
+NoMemoryElsewhere::NoMemoryElsewhere() noexcept {
+  is_elsewhere = false;
+  none_elsewhere = true;
+}
+NoMemoryElsewhere::~NoMemoryElsewhere() {
+  none_elsewhere = false;
+  is_elsewhere = true;
 }
 
 std::size_t open_descriptors() {

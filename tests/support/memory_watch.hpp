@@ -22,6 +22,15 @@ class MemoryWatch {
   void fail_never() noexcept;
 };
 
+/// As long as it lives, operator new fails on all threads but this one.
+class NoMemoryElsewhere {
+ public:
+  NoMemoryElsewhere() noexcept;
+  ~NoMemoryElsewhere();
+  NoMemoryElsewhere(const NoMemoryElsewhere&) = delete;
+  NoMemoryElsewhere& operator=(const NoMemoryElsewhere&) = delete;
+};
+
 /// Open file descriptors of this process.
 std::size_t open_descriptors();
 

@@ -56,7 +56,7 @@ class Int8LayInTask final : public Task {
   Operand x_;
   Codes codes_;
   std::int64_t before_, width_, offset_;
-  const Int8Kernels& kernels_ = int8_kernels();
+  const Int8Kernels kernels_ = int8_kernels();
 };
 
 class Int8ConvTask final : public Task {
@@ -179,7 +179,7 @@ class Int8ConvTask final : public Task {
   QuantizedConv2d op_;
   Convolution conv_;
   ConvolutionPlan plan_;
-  const Int8Kernels& kernels_ = int8_kernels();
+  const Int8Kernels kernels_ = int8_kernels();
   Int8FilterForm form_{};
   std::size_t filter_ = 0;
   std::vector<std::uint8_t> outside_;

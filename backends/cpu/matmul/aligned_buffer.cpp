@@ -1,8 +1,11 @@
 #include "aligned_buffer.hpp"
 
+#include "immortal.hpp"
 #include "large_pages.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <cstdlib>
 #include <mutex>
@@ -11,7 +14,7 @@
 
 namespace tenon::cpu {
 
-/// Memory that buffers are cut from front to back. Guarded by `slab_mutex`.
+/// Memory that buffers are cut from front to back. Guarded by OpenSlab::mutex.
 struct Slab {
   std::byte* data;
   std::size_t used = 0;
@@ -40,8 +43,15 @@ constexpr bool uses_slabs = true;
 constexpr bool uses_slabs = true;
 #endif
 
-std::mutex slab_mutex;
-Slab* open_slab = nullptr;  // the one that new buffers come from
+/// The one that new buffers come from.
+struct OpenSlab {
+  ForkLockedMutex mutex;
+  Slab* slab = nullptr;
+};
+
+OpenSlab& open_slab() {
+  return process_wide([] { return OpenSlab(); });
+}
 
 // Null if there is no memory.
 std::byte* allocate(std::size_t size) noexcept {
@@ -59,10 +69,11 @@ void destroy(Slab* slab) noexcept {
 }
 
 // A place in the open slab or in a new one; null if there is no memory for one.
-std::byte* cut(std::size_t size, Slab*& owner) noexcept {
+std::byte* cut(std::size_t size, Slab*& owner) {
   const std::size_t rounded = (size + cache_line - 1) / cache_line * cache_line;
-  const std::lock_guard lock(slab_mutex);
-  if (open_slab == nullptr || slab_bytes - open_slab->used < rounded) {
+  OpenSlab& open = open_slab();
+  const std::lock_guard lock(open.mutex);
+  if (open.slab == nullptr || slab_bytes - open.slab->used < rounded) {
     std::byte* data = allocate(slab_bytes);
     if (data == nullptr) return nullptr;
     auto* fresh = new (std::nothrow) Slab{data};
@@ -70,19 +81,20 @@ std::byte* cut(std::size_t size, Slab*& owner) noexcept {
       std::free(data);
       return nullptr;
     }
-    open_slab = fresh;
+    open.slab = fresh;
   }
-  owner = open_slab;
-  std::byte* place = open_slab->data + open_slab->used;
-  open_slab->used += rounded;
-  ++open_slab->buffers;
+  owner = open.slab;
+  std::byte* place = owner->data + owner->used;
+  owner->used += rounded;
+  ++owner->buffers;
   return place;
 }
 
 void give_back(Slab* slab) noexcept {
-  const std::lock_guard lock(slab_mutex);
+  OpenSlab& open = open_slab();
+  const std::lock_guard lock(open.mutex);
   if (--slab->buffers != 0) return;
-  if (slab == open_slab) open_slab = nullptr;
+  if (slab == open.slab) open.slab = nullptr;
   destroy(slab);
 }
 
@@ -91,7 +103,7 @@ void give_back(Slab* slab) noexcept {
 AlignedBuffer::AlignedBuffer(std::size_t size_bytes) : size_(size_bytes) {
   if (size_bytes == 0) return;
   if (uses_slabs && size_bytes >= smallest_in_slab && size_bytes <= slab_bytes / 2) {
-    data_ = cut(size_bytes, slab_);
+    data_ = with_memory_errors("AlignedBuffer", [&] { return cut(size_bytes, slab_); });
   }
   if (data_ == nullptr) data_ = allocate(size_bytes);
   if (data_ == nullptr) {

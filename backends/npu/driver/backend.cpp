@@ -5,6 +5,7 @@
 
 #include <tenon/backends/npu.hpp>
 #include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/stepwise.hpp>
 
@@ -75,7 +76,7 @@ struct Shared {
   std::shared_ptr<Runtime> runtime;  // null in modes on the CPU
   /// Read and changed under the runtime's lock.
   std::shared_ptr<Counters> counters = std::make_shared<Counters>();
-  mutable std::mutex mutex;
+  mutable ForkAwareMutex mutex{"npu"};
   RunReport last;
   std::vector<std::weak_ptr<const DeviceNetwork>> networks;
   std::map<const Step*, std::weak_ptr<Stretch>> stretches;  // by their first step
@@ -239,7 +240,7 @@ class Stretch {
   std::shared_ptr<Shared> shared_;
   const Lowered& program_;
   Graph graph_;
-  std::mutex mutex_;
+  ForkAwareMutex mutex_{"npu"};
   std::map<const Buffer*, std::weak_ptr<const Bound>> bound_;
 };
 

@@ -3,6 +3,7 @@
 #include "immortal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/fork_locked_mutex.hpp>
 
 #include <map>
 #include <mutex>
@@ -15,14 +16,13 @@ namespace tenon::npu::isa {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
+  ForkLockedMutex mutex;
   std::map<std::string, Device::Factory> factories;
 };
 
 // Never destroyed: devices may be opened by destructors of static objects.
 Registry& registry() {
-  static Registry& instance = immortal<Registry>();
-  return instance;
+  return process_wide([] { return Registry(); });
 }
 
 bool matches(std::string_view known, std::string_view address) {

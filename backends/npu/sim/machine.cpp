@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 namespace tenon::npu::sim {
 
@@ -71,6 +72,7 @@ void Machine::on_device(const std::function<void()>& work) {
   attention_ = true;
   work_.notify_all();
   changed_.wait(lock, [&] { return job.done; });
+  if (job.error) std::rethrow_exception(job.error);
 }
 
 void Machine::reset(int level) {
@@ -134,7 +136,11 @@ void Machine::run_jobs(Lock& lock) {
     Job& job = *jobs_.front();
     jobs_.pop_front();
     lock.unlock();
-    (*job.work)();
+    try {
+      (*job.work)();
+    } catch (...) {
+      job.error = std::current_exception();
+    }
     lock.lock();
     job.done = true;
     changed_.notify_all();
@@ -183,6 +189,9 @@ void Machine::run_command(Lock& lock) {
     fail(stop);
   } catch (const Aborted&) {
     if (!lock.owns_lock()) lock.lock();
+  } catch (const std::bad_alloc&) {
+    if (!lock.owns_lock()) lock.lock();
+    fail(command_error(ErrorCode::bus, index));
   }
   state_.busy = false;
   changed_.notify_all();

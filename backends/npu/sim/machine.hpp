@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -45,7 +46,8 @@ class Machine final : private Observer {
   /// Whether what lay in DDR was lost since the device was opened.
   bool memory_was_cleared() const noexcept { return cleared_; }
   Memory& memory() noexcept { return memory_; }
-  /// Runs `job` on the device's thread between two instructions, and waits for it.
+  /// Runs `job` on the device's thread between two instructions, and waits for it; throws what it
+  /// throws.
   void on_device(const std::function<void()>& job);
   /// For on_device(): OCM was written from outside.
   void mark_ocm_written(std::uint64_t offset, std::uint64_t size) {
@@ -56,6 +58,7 @@ class Machine final : private Observer {
   struct Job {
     const std::function<void()>* work;
     bool done = false;
+    std::exception_ptr error{};
   };
   struct State {  // what a reset clears
     std::uint32_t control = 0;
@@ -91,6 +94,8 @@ class Machine final : private Observer {
   void copy(const isa::Descriptor& command, std::uint32_t index);
   void advance(std::uint64_t cycles);
   void host_dma(Lock& lock);
+  bool copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size);
+  bool is_on_chip(std::uint64_t address, std::uint64_t size);
   void do_reset();
   void fail(const Stop& stop);
   void remove();

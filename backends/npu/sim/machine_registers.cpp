@@ -4,6 +4,7 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -296,33 +297,39 @@ void Machine::raise(std::uint32_t bit) {
   changed_.notify_all();
 }
 
+/// False where the simulator finds no memory for it.
+bool Machine::copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size) try {
+  std::vector<std::byte> bytes(size);
+  if (is_on_chip(from, size)) {
+    std::copy_n(memory_.ocm().data() + (from - ocm_base), size, bytes.data());
+  } else {
+    memory_.read(from, bytes.data(), size);
+  }
+  if (is_on_chip(to, size)) {
+    std::copy_n(bytes.data(), size, memory_.ocm().data() + (to - ocm_base));
+    if (size > 0) executor_.mark_ocm_written(to - ocm_base, size);
+  } else {
+    memory_.write(to, bytes.data(), size);
+  }
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+bool Machine::is_on_chip(std::uint64_t address, std::uint64_t size) {
+  const std::uint64_t bytes = memory_.ocm().size();
+  return address >= ocm_base && address - ocm_base <= bytes && size <= bytes - (address - ocm_base);
+}
+
 void Machine::host_dma(Lock& lock) {
   const std::uint64_t from = state_.dma_src;
   const std::uint64_t to = state_.dma_dst;
   const std::uint64_t size = state_.dma_len;
   state_.dma_pending = false;
-  const auto on_chip = [&](std::uint64_t address) {
-    const std::uint64_t bytes = memory_.ocm().size();
-    return address >= ocm_base && address - ocm_base <= bytes &&
-           size <= bytes - (address - ocm_base);
-  };
-  const bool good =
-      (memory_.is_ddr(from, size) || on_chip(from)) && (memory_.is_ddr(to, size) || on_chip(to));
   lock.unlock();
-  if (good) {
-    std::vector<std::byte> bytes(size);
-    if (on_chip(from)) {
-      std::copy_n(memory_.ocm().data() + (from - ocm_base), size, bytes.data());
-    } else {
-      memory_.read(from, bytes.data(), size);
-    }
-    if (on_chip(to)) {
-      std::copy_n(bytes.data(), size, memory_.ocm().data() + (to - ocm_base));
-      if (size > 0) executor_.mark_ocm_written(to - ocm_base, size);
-    } else {
-      memory_.write(to, bytes.data(), size);
-    }
-  }
+  const bool good = (memory_.is_ddr(from, size) || is_on_chip(from, size)) &&
+                    (memory_.is_ddr(to, size) || is_on_chip(to, size)) &&
+                    copy_for_host(to, from, size);
   lock.lock();
   state_.dma_status = bits::dma_done.mask() | (good ? 0 : bits::dma_error.mask());
   if (!good && state_.error.code == ErrorCode::none) {

@@ -48,8 +48,9 @@ Socket Connections::take() {
   }
   try {
     return greet();
-  } catch (const Error&) {  // nobody there any more
-    throw Disconnected{};
+  } catch (const Error& error) {
+    if (error.code() == Errc::out_of_memory) throw;  // the server's, for now
+    throw Disconnected{};                            // nobody there any more
   }
 }
 

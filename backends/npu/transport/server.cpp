@@ -3,10 +3,15 @@
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <list>
 #include <mutex>
+#include <new>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
@@ -20,6 +25,16 @@ using npu::isa::DeviceControl;
 
 /// Of a reset that a client asks for; the device knows which levels there are.
 constexpr std::uint64_t highest_level = 99;
+/// For the request of a client that is to be refused: others wait for as long.
+constexpr std::chrono::milliseconds patience{100};
+constexpr std::string_view no_room = "the server has no memory or threads for another connection";
+constexpr std::string_view no_memory = "the server has not enough memory";
+
+DeviceControl& control_of(const DevicePtr& device, const std::string& path) {
+  auto* const control = dynamic_cast<DeviceControl*>(device.get());
+  if (control == nullptr) throw Error(Errc::bad_argument, path, "the device is no NPU");
+  return *control;
+}
 
 }  // namespace
 
@@ -28,11 +43,15 @@ constexpr std::uint64_t highest_level = 99;
 struct NpuServer::Impl {
   Impl(DevicePtr served, std::string where)
       : device(std::move(served)),
-        control(dynamic_cast<DeviceControl*>(device.get())),
+        control(control_of(device, where)),
         path(std::move(where)),
         listener(Socket::listen(path)) {
-    if (control == nullptr) throw Error(Errc::bad_argument, path, "the device is no NPU");
-    acceptor = std::thread([this] { accept_all(); });
+    try {
+      acceptor = std::thread([this] { accept_all(); });
+    } catch (...) {
+      ::unlink(path.c_str());
+      throw;
+    }
   }
 
   ~Impl() {
@@ -56,32 +75,68 @@ struct NpuServer::Impl {
   void accept_all() {
     for (;;) {
       Socket socket = listener.accept();
-      const std::scoped_lock lock(mutex);
-      if (!socket.is_open() || closing) return;
-      for (auto old = connections.begin(); old != connections.end();) {
-        if (!old->done) {
-          ++old;
-          continue;
+      bool has_room = false;
+      {
+        const std::scoped_lock lock(mutex);
+        if (!socket.is_open() || closing) return;
+        for (auto old = connections.begin(); old != connections.end();) {
+          if (!old->done) {
+            ++old;
+            continue;
+          }
+          old->thread.join();
+          old = connections.erase(old);
         }
-        old->thread.join();
-        old = connections.erase(old);
+        has_room = add(socket);
       }
-      Connection& fresh = connections.emplace_back();
-      fresh.socket = std::move(socket);
-      fresh.thread = std::thread([this, &fresh] { serve(fresh); });
+      if (!has_room) refuse(socket);
+    }
+  }
+
+  /// False, and the socket is as it was, where no thread can be started for it.
+  bool add(Socket& socket) {
+    std::list<Connection> fresh;
+    try {
+      Connection& connection = fresh.emplace_back();
+      connection.thread = std::thread([this, &connection] { serve(connection); });
+      connection.socket = std::move(socket);
+    } catch (const std::bad_alloc&) {
+      return false;
+    } catch (const std::system_error&) {
+      return false;
+    }
+    connections.splice(connections.end(), fresh);
+    return true;
+  }
+
+  static void refuse(const Socket& socket) noexcept {
+    try {
+      socket.set_patience(patience);
+      Request request;
+      socket.receive(&request, sizeof request);
+      send_error(socket, Errc::out_of_memory, no_room);
+    } catch (const Disconnected&) {
     }
   }
 
   void serve(Connection& connection) {
+    {
+      const std::scoped_lock lock(mutex);
+    }  // the connection is complete
     bool greeted = false;
     try {
       for (;;) {
         Request request;
         connection.socket.receive(&request, sizeof request);
         if (request.payload > max_payload) throw Disconnected{};
-        std::vector<std::byte> payload(request.payload);
-        connection.socket.receive(payload.data(), payload.size());
         if (!greeted && request.verb != Verb::hello) throw Disconnected{};
+        std::vector<std::byte> payload;
+        if (!make_room(payload, request.payload)) {
+          connection.socket.skip(request.payload);
+          send_error(connection.socket, Errc::out_of_memory, no_memory);
+          continue;
+        }
+        connection.socket.receive(payload.data(), payload.size());
         answer(connection.socket, request, payload, greeted);
       }
     } catch (const Disconnected&) {
@@ -91,6 +146,24 @@ struct NpuServer::Impl {
     connection.done = true;
   }
 
+  static bool make_room(std::vector<std::byte>& bytes, std::uint64_t size) {
+    try {
+      bytes.resize(size);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
+  static void send_error(const Socket& socket, Errc code, std::string_view text) {
+    Answer result;
+    result.failed = 1;
+    result.code = static_cast<std::uint32_t>(code);
+    result.payload = text.size();
+    socket.send(&result, sizeof result);
+    socket.send(text.data(), text.size());
+  }
+
   void answer(const Socket& socket, const Request& request, const std::vector<std::byte>& payload,
               bool& greeted) {
     Answer result;
@@ -98,14 +171,9 @@ struct NpuServer::Impl {
     try {
       result.value = act(request, payload, bytes, greeted);
     } catch (const Error& error) {
-      result.failed = 1;
-      result.code = static_cast<std::uint32_t>(error.code());
-      const auto text = std::as_bytes(std::span(error.message()));
-      bytes.assign(text.begin(), text.end());
+      return send_error(socket, error.code(), error.message());
     } catch (const std::bad_alloc&) {
-      result.failed = 1;
-      result.code = static_cast<std::uint32_t>(Errc::out_of_memory);
-      bytes.clear();
+      return send_error(socket, Errc::out_of_memory, no_memory);
     }
     result.payload = bytes.size();
     socket.send(&result, sizeof result);
@@ -136,13 +204,13 @@ struct NpuServer::Impl {
         region(request).copy(MemPtr(request.a), MemPtr(request.b), request.c);
         return 0;
       case Verb::sync:
-        control->sync(MemPtr(request.a), request.b,
-                      request.c == 0 ? DeviceControl::Direction::to_device
-                                     : DeviceControl::Direction::from_device);
+        control.sync(MemPtr(request.a), request.b,
+                     request.c == 0 ? DeviceControl::Direction::to_device
+                                    : DeviceControl::Direction::from_device);
         return 0;
       case Verb::wait_irq:
-        return control->wait_irq(static_cast<std::uint32_t>(request.a),
-                                 std::chrono::nanoseconds(std::min(request.b, max_wait_ns)));
+        return control.wait_irq(static_cast<std::uint32_t>(request.a),
+                                std::chrono::nanoseconds(std::min(request.b, max_wait_ns)));
       case Verb::reset:
         device->reset(static_cast<int>(std::min(request.a, highest_level)));
         return 0;
@@ -202,11 +270,12 @@ struct NpuServer::Impl {
     try {
       device->reset(2);
     } catch (const Error&) {  // gone: the next client will find out
+    } catch (const std::bad_alloc&) {
     }
   }
 
   DevicePtr device;
-  DeviceControl* control;
+  DeviceControl& control;
   std::string path;
   Socket listener;
   std::mutex mutex;
@@ -218,7 +287,9 @@ struct NpuServer::Impl {
 };
 
 NpuServer::NpuServer(DevicePtr device, std::string path)
-    : impl_(std::make_unique<Impl>(std::move(device), std::move(path))) {}
+    : impl_(with_memory_errors("NpuServer", [&] {
+        return std::make_unique<Impl>(std::move(device), std::move(path));
+      })) {}
 NpuServer::~NpuServer() = default;
 const std::string& NpuServer::path() const noexcept { return impl_->path; }
 

@@ -2,12 +2,15 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -104,6 +107,22 @@ void Socket::receive(void* bytes, std::size_t size) const {
     at += got;
     size -= static_cast<std::size_t>(got);
   }
+}
+
+void Socket::skip(std::uint64_t size) const {
+  std::array<std::byte, 4096> piece;
+  for (std::uint64_t left = size; left > 0;) {
+    const std::size_t bytes = std::min<std::uint64_t>(left, piece.size());
+    receive(piece.data(), bytes);
+    left -= bytes;
+  }
+}
+
+void Socket::set_patience(std::chrono::microseconds patience) const noexcept {
+  timeval time{};
+  time.tv_sec = patience.count() / 1'000'000;
+  time.tv_usec = patience.count() % 1'000'000;
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
 void Socket::shut_down() const noexcept {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -74,6 +75,10 @@ class Socket {
   /// Throw Disconnected.
   void send(const void* bytes, std::size_t size) const;
   void receive(void* bytes, std::size_t size) const;
+  /// Receives so many bytes and forgets them.
+  void skip(std::uint64_t size) const;
+  /// How long receive() waits from now on before it is Disconnected; for ever unless told.
+  void set_patience(std::chrono::microseconds patience) const noexcept;
   /// Wakes whoever waits in the calls above.
   void shut_down() const noexcept;
 

@@ -19,7 +19,9 @@ void register_npu_remote();
 /// device is reset and its memory cleared for the next one.
 class NpuServer {
  public:
-  /// Listens at a path, which must not exist or be a socket that nobody listens at. Errc::io_error.
+  /// Listens at a path, which must not exist or be a socket that nobody listens at. Errc::io_error,
+  /// and Errc::out_of_memory also where no thread can be started. A client that it has no memory or
+  /// thread for gets Errc::out_of_memory.
   NpuServer(DevicePtr device, std::string path);
   /// Ends all connections, and removes the socket.
   ~NpuServer();

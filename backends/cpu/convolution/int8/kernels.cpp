@@ -2,17 +2,15 @@
 
 namespace tenon::cpu {
 
-const Int8Kernels& int8_kernels() noexcept {
-  // Only products are a matter for tiles.
-  static const Int8Kernels tiles = [] {
-    Int8Kernels kernels = avx512_vnni::int8;
-    kernels.product = amx::int8_product;
-    return kernels;
-  }();
-  // In the order of Isa.
-  static const Int8Kernels* const by_isa[isa_count] = {
-      &portable::int8, &avx2::int8, &avx_vnni::int8, &avx512::int8, &avx512_vnni::int8, &tiles};
-  return *by_isa[static_cast<int>(active_isa())];
+Int8Kernels int8_kernels() noexcept {
+  static constexpr const Int8Kernels* by_isa[isa_count] = {// in the order of Isa
+                                                           &portable::int8,    &avx2::int8,
+                                                           &avx_vnni::int8,    &avx512::int8,
+                                                           &avx512_vnni::int8, &avx512_vnni::int8};
+  const Isa isa = active_isa();
+  Int8Kernels kernels = *by_isa[static_cast<int>(isa)];
+  if (isa == Isa::amx) kernels.product = amx::int8_product;  // only products are a matter for tiles
+  return kernels;
 }
 
 }  // namespace tenon::cpu

@@ -95,7 +95,7 @@ inline constexpr std::int64_t int8_overread = 64;
 inline constexpr std::int64_t most_int8_taps = 512;
 
 /// Those of the active instruction set.
-const Int8Kernels& int8_kernels() noexcept;
+Int8Kernels int8_kernels() noexcept;
 
 namespace portable {
 extern const Int8Kernels int8;

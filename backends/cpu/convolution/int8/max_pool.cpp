@@ -43,7 +43,7 @@ class Int8MaxPoolTask final : public Task {
 
  private:
   Operand x_, y_;
-  const Int8Kernels& kernels_;
+  const Int8Kernels kernels_;
   WindowAxis rows_{}, columns_{};
 };
 

@@ -1,4 +1,3 @@
-// A mutex that tells when nobody will ever unlock it.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -9,12 +8,14 @@
 
 namespace tenon {
 
-/// As std::mutex. In the child of a fork() that found it locked by another thread, `lock` throws
-/// Errc::forked_process: that thread does not exist in the child, and what the mutex protects may
-/// be half changed.
+/// A mutex that tells when nobody will ever unlock it: for an object, and for as long as its work
+/// takes. As std::mutex. In the child of a fork() that found it locked by another thread, `lock`
+/// throws Errc::forked_process: that thread does not exist in the child, and what the mutex
+/// protects may be half changed.
 class ForkAwareMutex {
  public:
-  ForkAwareMutex() = default;
+  /// `owner`: what errors name, text that stays.
+  explicit ForkAwareMutex(const char* owner) noexcept : owner_(owner) {}
   ForkAwareMutex(const ForkAwareMutex&) = delete;
   ForkAwareMutex& operator=(const ForkAwareMutex&) = delete;
 
@@ -24,6 +25,19 @@ class ForkAwareMutex {
       if (held == 0) continue;
       if (held != own_mark()) refuse();
       holder_.wait(held, std::memory_order_relaxed);
+    }
+  }
+  /// As `lock`, but a lock that is lost is taken over: where nothing can be half changed.
+  void lock_or_take_over() noexcept {
+    while (!try_lock()) {
+      std::uint64_t held = holder_.load(std::memory_order_relaxed);
+      if (held == own_mark()) {
+        holder_.wait(held, std::memory_order_relaxed);
+      } else if (held != 0 &&
+                 holder_.compare_exchange_strong(held, own_mark(), std::memory_order_acquire,
+                                                 std::memory_order_relaxed)) {
+        return;
+      }
     }
   }
   bool try_lock() noexcept {
@@ -43,11 +57,12 @@ class ForkAwareMutex {
 
  private:
   static std::uint64_t own_mark() noexcept { return std::uint64_t{process_number()} + 1; }
-  [[noreturn]] static void refuse() {
-    throw Error(Errc::forked_process, "Session",
-                "another thread was inside a call on this session at fork(): make a new one");
+  [[noreturn]] void refuse() const {
+    throw Error(Errc::forked_process, owner_,
+                "another thread was inside a call on this object at fork(): make a new one");
   }
 
+  const char* owner_;
   std::atomic<std::uint64_t> holder_{0};  // the number of its process, plus 1
 };
 

@@ -1,0 +1,46 @@
+#include <tenon/fork_locked_mutex.hpp>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+
+namespace tenon {
+
+/// A list. Whoever holds one of them wants no other, so they may be locked in any order.
+struct ForkLockedMutex::All {
+  static std::mutex mutex;
+  static ForkLockedMutex* first;
+  static const int registered;
+
+  static void lock() {
+    mutex.lock();
+    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->mutex_.lock();
+  }
+  static void unlock() {
+    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->mutex_.unlock();
+    mutex.unlock();
+  }
+};
+
+constinit std::mutex ForkLockedMutex::All::mutex;
+constinit ForkLockedMutex* ForkLockedMutex::All::first = nullptr;
+
+// Not at the first use: that could be in one thread while another forks.
+#if defined(__unix__) || defined(__APPLE__)
+const int ForkLockedMutex::All::registered = ::pthread_atfork(lock, unlock, unlock);
+#endif
+
+ForkLockedMutex::ForkLockedMutex() {
+  const std::scoped_lock lock(All::mutex);
+  next_ = All::first;
+  if (next_ != nullptr) next_->previous_ = this;
+  All::first = this;
+}
+
+ForkLockedMutex::~ForkLockedMutex() {
+  const std::scoped_lock lock(All::mutex);
+  if (next_ != nullptr) next_->previous_ = previous_;
+  (previous_ != nullptr ? previous_->next_ : All::first) = next_;
+}
+
+}  // namespace tenon

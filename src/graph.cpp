@@ -85,30 +85,6 @@ auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::
   }
 }
 
-/// The graph that an op on these inputs belongs to.
-Graph::Impl& graph_of(const OpDef& op, std::span<const Tensor> inputs,
-                      const std::source_location& where) {
-  Graph::Impl* found = nullptr;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
-    if (graph == nullptr) {
-      throw_stale(inputs[i], place_of(where, op.name), fmt::format("operand {}", i));
-    }
-    if (graph->declares_only) continue;
-    if (found != nullptr && found != graph) {
-      throw Error(Errc::context_mismatch, place_of(where, op.name),
-                  "operands of two graphs" + operand_list(inputs));
-    }
-    found = graph;
-  }
-  if (found == nullptr && recording != nullptr) found = &recording->impl();
-  if (found == nullptr) {
-    throw Error(Errc::call_order, place_of(where, op.name),
-                "no operand belongs to a graph and no Graph::Recording is active");
-  }
-  return *found;
-}
-
 bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
   for (; inner != nullptr; inner = inner->parent) {
     if (inner == outer) return true;
@@ -117,6 +93,29 @@ bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
 }
 
 }  // namespace
+
+Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
+                      const std::source_location& where) {
+  Graph::Impl* found = nullptr;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
+    if (graph == nullptr) {
+      throw_stale(inputs[i], place_of(where, op), fmt::format("operand {}", i));
+    }
+    if (graph->declares_only) continue;
+    if (found != nullptr && found != graph) {
+      throw Error(Errc::context_mismatch, place_of(where, op),
+                  "operands of two graphs" + operand_list(inputs));
+    }
+    found = graph;
+  }
+  if (found == nullptr && recording != nullptr) found = &recording->impl();
+  if (found == nullptr) {
+    throw Error(Errc::call_order, place_of(where, op),
+                "no operand belongs to a graph and no Graph::Recording is active");
+  }
+  return *found;
+}
 
 Node* Graph::Impl::append(const Node& node) {
   Node* stored = arena.make(node);
@@ -285,14 +284,14 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
 
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where) {
-  Graph::Impl& graph = graph_of(op, inputs, where);
+  Graph::Impl& graph = graph_of(op.name, inputs, where);
   return in_arena(graph, where, op.name,
                   [&] { return record_into(graph, op, attributes, inputs, where); });
 }
 
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
                      const std::source_location& where) {
-  Graph::Impl& graph = graph_of(op, {&neighbour, 1}, where);
+  Graph::Impl& graph = graph_of(op.name, {&neighbour, 1}, where);
   return in_arena(graph, where, op.name,
                   [&] { return record_into(graph, op, attributes, {}, where); });
 }

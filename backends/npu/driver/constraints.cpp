@@ -314,6 +314,7 @@ constexpr Constraint table[] = {
     {"*", "an op of this table, or any op that maps one f32 element to one", known},
     {"*", "f32 operands and results", all_f32},
     {"*", "1 to 16384 channels, less than 2^20 pixels", sizes},
+    {"copy", "an operand that is computed", one_computed},
     {"conv2d", "constant weights and bias", conv_constants},
     {"conv2d", "groups 1, or one group per channel", conv_groups},
     {"conv2d", "kernel at most 11x11, depthwise 7x7", conv_kernel},
@@ -355,9 +356,9 @@ std::span<const Constraint> constraints() noexcept { return table; }
 
 std::optional<std::string> failed_constraint(const Step& step) {
   for (const Constraint& constraint : table) {
-    const bool applies = constraint.op == "*" ||
-                         (step.kind == Step::Kind::op && constraint.op == step.op.def()->name);
-    if (!applies) continue;
+    const std::string_view name =
+        step.kind == Step::Kind::op ? step.op.def()->name : std::string_view("copy");
+    if (constraint.op != "*" && constraint.op != name) continue;
     if (auto failure = constraint.fails(step)) return failure;
   }
   return std::nullopt;

@@ -46,6 +46,9 @@ struct FeatureMap {
   std::optional<Operand> constant;
   std::vector<double> normratio{};  ///< per channel; empty: 1 for all
   std::optional<float> fill{};      ///< a constant whose elements are all this
+  /// Whether its channels are those of the value it is named after. A view of that has others, and
+  /// so have rows of an image.
+  bool has_channels_of_value = false;
   /// A map that is a run of another's blocks (a slice, a part of a concatenation): it has no bytes
   /// of its own, and the other's step.
   MapId whole = no_map;

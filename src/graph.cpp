@@ -296,9 +296,9 @@ Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attri
                   [&] { return record_into(graph, op, attributes, {}, where); });
 }
 
-const Node& Tensor::node() const {
+const Node& Tensor::node(const std::source_location& asked, std::string_view what) const {
   if (node_ == nullptr || graph_registry::find(graph_id_) == nullptr) {
-    throw_stale(*this, "Tensor", "a tensor");
+    throw_stale(*this, place_of(asked, what), "the tensor");
   }
   return *node_;
 }
@@ -307,26 +307,35 @@ std::shared_ptr<const void> detail::declaration_of(const Tensor& tensor, const s
   return live_graph(tensor, "compile", fmt::format("field '{}'", path)).declared_by.lock();
 }
 
-const Shape& Tensor::shape() const {
-  const Node& live = node();
+const Shape& Tensor::shape(const std::source_location& asked) const {
+  const Node& live = node(asked, "Tensor::shape");
   return retagged_ != nullptr ? *retagged_ : live.shape;
 }
 
-std::string_view Tensor::op() const { return kind_word(node()); }
-std::string_view Tensor::name() const { return node().name; }
-const std::source_location& Tensor::where() const { return node().where; }
-
-Tensor Tensor::with_tags(std::initializer_list<Name> tags) const {
-  return with_tags(std::span<const Name>(tags.begin(), tags.size()));
+std::string_view Tensor::op(const std::source_location& asked) const {
+  return kind_word(node(asked, "Tensor::op"));
+}
+std::string_view Tensor::name(const std::source_location& asked) const {
+  return node(asked, "Tensor::name").name;
+}
+const std::source_location& Tensor::where(const std::source_location& asked) const {
+  return node(asked, "Tensor::where").where;
 }
 
-Tensor Tensor::with_tags(std::span<const Name> tags) const {
-  const Shape renamed = tags.empty() ? shape().without_tags() : shape().with_tags(tags);
+Tensor Tensor::with_tags(std::initializer_list<Name> tags,
+                         const std::source_location& asked) const {
+  return with_tags(std::span<const Name>(tags.begin(), tags.size()), asked);
+}
+
+Tensor Tensor::with_tags(std::span<const Name> tags, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = tags.empty() ? own.without_tags() : own.with_tags(tags);
   return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
 }
 
-Tensor Tensor::rename(const AxisRef& axis, Name tag) const {
-  const Shape renamed = shape().with_tag(shape().axis(axis), tag);
+Tensor Tensor::rename(const AxisRef& axis, Name tag, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = own.with_tag(own.axis(axis), tag);
   return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
 }
 

@@ -152,6 +152,37 @@ TEST_CASE("npu view: a value per channel beside an image that is held as rows") 
   check(network, 0.98);
 }
 
+TEST_CASE("npu view: values per channel of other ranks, and beside a constant, are refused") {
+  const Network network = make_network(
+      {Shape({2, 20, 5, 4}, f32), Shape({20, 1, 1}, f32), Shape({1, 20}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor c = graph.constant("c", Shape({3, 20}, f32));
+        return {neg(in[0]) * neg(in[1]), maximum(neg(in[2]), c), c - neg(in[2])};
+      },
+      6);
+  check(network, 0.99);
+  const auto npu = backend(open_npu(small_device), options_for(network));
+  Session session(network.program, {.backends = {npu, make_backend("reference")}});
+  session.bind(network.weights);
+  CHECK(session.explain("mul0", network.inputs)[0] ==
+        "npu: f32[20, 1, 1] spread over f32[2, 20, 5, 4]");
+  CHECK(session.explain("maximum0", network.inputs)[0] == "npu: what is computed is spread");
+  CHECK(session.explain("sub0", network.inputs)[0] == "npu: what is computed is spread");
+}
+
+TEST_CASE("npu view: what is picked of a constant has a range before weights are bound") {
+  const Network network = make_network(
+      {Shape({2, 4}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor c = graph.constant("c", Shape({1, 2, 4, 6}, f32));
+        const Tensor d = graph.constant("d", Shape({1, 2, 2, 6}, f32));
+        const Tensor x = max_pool2d(c, {.kernel = {2, 1}, .stride = {2, 1}});
+        return {glu(x, d, Name("relu")), glu(x, d, Name("silu")), neg(in[0])};
+      },
+      7);
+  check(network, 0.99);
+}
+
 TEST_CASE("npu view: a constant that leaves the program is not rounded") {
   const Network network = make_network(
       {Shape({2, 40}, f32)},

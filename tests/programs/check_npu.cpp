@@ -29,8 +29,9 @@
 namespace tenon::testing {
 namespace {
 
-/// Of 8 bits per value through a dozen ops, beside the largest magnitude of a result.
-constexpr double int8_error = 0.25;
+/// Of 8 bits per value through a dozen ops, beside the largest magnitude of a result: a product of
+/// a large value and the rounding of a small one alone can be a third of it.
+constexpr double int8_error = 0.4;
 
 std::vector<Shape> shapes_of(const Results& values) {
   std::vector<Shape> shapes;
@@ -85,8 +86,7 @@ class NpuChecker {
 
     check_floating(real);
     wanted_ = run_on(npu_in(npu::Mode::exact));
-    counts_.worst_int8 =
-        std::max(counts_.worst_int8, largest_error("npu in int8", wanted_, real, int8_error));
+    check_likeness(real);
     check_device();
     if (chance(0.4)) check_without_fallback();
     if (chance(0.4)) check_exe();
@@ -161,6 +161,16 @@ class NpuChecker {
     const double allowed = model_.has_halves ? 0.03 : 5e-4;
     counts_.worst_exact =
         std::max(counts_.worst_exact, largest_error("npu in f32", forward(session), real, allowed));
+  }
+
+  /// Beside a CPU that is exact: what differs is due to the 8 bits.
+  void check_likeness(const Results& real) {
+    // A step of what is much larger than the results is larger than these.
+    const auto is_large = [](const auto& entry) { return entry.second.tensor.threshold > 100; };
+    if (std::ranges::any_of(options_.calibration->values, is_large)) return;
+    Session session = prepared(with_cpu(npu_in(npu::Mode::exact), true), weights_);
+    counts_.worst_int8 = std::max(counts_.worst_int8,
+                                  largest_error("npu in int8", forward(session), real, int8_error));
   }
 
   void count_taken(Session& session) {

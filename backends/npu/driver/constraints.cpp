@@ -161,17 +161,18 @@ Failure matmul_size(const Step& step) {
 
 // ---- element by element -------------------------------------------------------------------------
 
-/// One operand has the result's shape; the other the same, one element per channel (and image), or
-/// it is a constant, which is spread when it is bound.
+/// A computed operand has the result's shape; the other the same, one element per channel (and
+/// image), or it is a constant, which is spread when it is bound.
 Failure broadcast(const Step& step) {
   const Shape& out = step.output.shape;
-  int same = 0;
+  int same = 0, computed = 0;
   for (const Operand& input : step.inputs) {
+    if (is_constant(input)) continue;
+    ++computed;
     if (input.shape == out) {
       ++same;
       continue;
     }
-    if (is_constant(input)) continue;
     const Shape& in = input.shape;
     const int channel = out.rank() == 4 ? 1 : out.rank() - 1;
     for (int i = 0; i < in.rank(); ++i) {
@@ -181,12 +182,13 @@ Failure broadcast(const Step& step) {
         return fmt::format("{} spread over {}", to_string(in), to_string(out));
       }
     }
-    if (in.rank() == 0 || out.rank() - in.rank() > channel) {
+    // What spreads over an image is read by its own channel axis.
+    if (in.rank() == 0 || out.rank() - in.rank() > channel || (out.rank() == 4 && in.rank() != 4)) {
       return fmt::format("{} spread over {}", to_string(in), to_string(out));
     }
   }
-  if (same > 0) return std::nullopt;
-  return "both operands are spread";
+  if (same > 0 || computed == 0) return std::nullopt;
+  return "what is computed is spread";
 }
 
 Failure one_computed(const Step& step) {

@@ -37,6 +37,7 @@ class GraphBuilder {
   void fuse_activation(const Step& step, int index, const Activation& activation);
 
   // graph_windows.cpp
+  double picked_step(const Step& step, MapId input) const;
   void add_pool(const Step& step, int index);
   void add_mean(const Step& step, int index, MapId input);
   void add_pad(const Step& step, int index);

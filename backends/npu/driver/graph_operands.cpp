@@ -185,9 +185,7 @@ MapId GraphBuilder::read_spread(int index, std::size_t operand, Form form, Post:
   if (x.place.kind == Place::Kind::constant) {
     map = read_constant(x, step.output.shape, form);
   } else {
-    // [C] under an image and [N, C, 1, 1] are rows of channels.
-    const bool image = form == Form::image && x.shape.rank() == 4;
-    map = read(index, operand, image ? Form::image : Form::rows);
+    map = read(index, operand, form);
   }
   const Dims& dims = graph_.map(map).dims;
   if (dims == out) {

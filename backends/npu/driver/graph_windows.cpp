@@ -9,6 +9,12 @@
 
 namespace tenon::npu {
 
+// Of a result that picks values of `input`: the input's step. A constant has its own when weights
+// are bound; until then the result's range is what is known.
+double GraphBuilder::picked_step(const Step& step, MapId input) const {
+  return graph_.map(input).is_constant() ? step_of(step.value) : graph_.map(input).step;
+}
+
 void GraphBuilder::add_pool(const Step& step, int index) {
   Layer layer;
   Window& window = layer.window;
@@ -25,7 +31,7 @@ void GraphBuilder::add_pool(const Step& step, int index) {
     set(*max);
     // The greatest of some values has their range: no second rounding.
     layer.made = value_map(step, step.value, *dims_of(step.output.shape, Form::image),
-                           graph_.map(layer.input).step);
+                           picked_step(step, layer.input));
     return finish(index, std::move(layer));
   }
   layer.kind = Layer::Kind::sum_pool;
@@ -82,7 +88,7 @@ void GraphBuilder::add_pad(const Step& step, int index) {
   layer.window.top = pad.before[2];
   layer.window.left = pad.before[3];
   layer.made = value_map(step, step.value, *dims_of(step.output.shape, Form::image),
-                         graph_.map(layer.input).step);
+                         picked_step(step, layer.input));
   finish(index, std::move(layer));
 }
 

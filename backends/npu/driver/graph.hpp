@@ -45,6 +45,8 @@ struct FeatureMap {
   double step = 0;
   std::optional<Operand> constant;
   std::vector<double> normratio{};  ///< per channel; empty: 1 for all
+  int ratio_group = -1;             ///< maps of one have the same normratio
+  double plain_step = 0;            ///< with a normratio: the step without it
   std::optional<float> fill{};      ///< a constant whose elements are all this
   /// Whether its channels are those of the value it is named after. A view of that has others, and
   /// so have rows of an image.

@@ -5,7 +5,8 @@
 // (sums, maxima, pools, rectifiers) works channel by channel as long as all its operands share
 // their ratios. So maps fall into groups of equal ratios, and a group with a member that needs one
 // step for all channels (tables, products, dynamic matrices, bounds other than 0), or whose
-// channels' ranges nobody knows (constants, views of other values), has none.
+// channels' ranges nobody knows (views of other values), has none. Those of constants are known
+// when weights are bound.
 #include "graph.hpp"
 
 #include <tenon/npu/quantize.hpp>
@@ -132,11 +133,9 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
     bool known = true, any = false;
     for (const std::size_t i : members) {
       const ValueRange* range = channels_of(graph.maps[i], calibration);
+      if (graph.maps[i].is_constant()) continue;
       // The step of a sum that was not calibrated follows from others' below.
-      if (range == nullptr && calibration.find(graph.maps[i].name) == nullptr &&
-          !graph.maps[i].is_constant()) {
-        continue;
-      }
+      if (range == nullptr && calibration.find(graph.maps[i].name) == nullptr) continue;
       known = known && range != nullptr;
       if (range == nullptr || range->tensor.threshold <= 0) continue;
       any = true;
@@ -154,6 +153,8 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
     if (!known || !any || *least > alike) continue;
     for (const std::size_t i : members) {
       FeatureMap& map = graph.maps[i];
+      map.plain_step = map.step;
+      map.ratio_group = static_cast<int>(leader);
       map.normratio = ratios;
       const ValueRange* range = channels_of(map, calibration);
       if (range == nullptr) continue;  // its step is a bound in the same units

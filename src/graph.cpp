@@ -85,30 +85,6 @@ auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::
   }
 }
 
-/// The graph that an op on these inputs belongs to.
-Graph::Impl& graph_of(const OpDef& op, std::span<const Tensor> inputs,
-                      const std::source_location& where) {
-  Graph::Impl* found = nullptr;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
-    if (graph == nullptr) {
-      throw_stale(inputs[i], place_of(where, op.name), fmt::format("operand {}", i));
-    }
-    if (graph->declares_only) continue;
-    if (found != nullptr && found != graph) {
-      throw Error(Errc::context_mismatch, place_of(where, op.name),
-                  "operands of two graphs" + operand_list(inputs));
-    }
-    found = graph;
-  }
-  if (found == nullptr && recording != nullptr) found = &recording->impl();
-  if (found == nullptr) {
-    throw Error(Errc::call_order, place_of(where, op.name),
-                "no operand belongs to a graph and no Graph::Recording is active");
-  }
-  return *found;
-}
-
 bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
   for (; inner != nullptr; inner = inner->parent) {
     if (inner == outer) return true;
@@ -117,6 +93,29 @@ bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
 }
 
 }  // namespace
+
+Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
+                      const std::source_location& where) {
+  Graph::Impl* found = nullptr;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
+    if (graph == nullptr) {
+      throw_stale(inputs[i], place_of(where, op), fmt::format("operand {}", i));
+    }
+    if (graph->declares_only) continue;
+    if (found != nullptr && found != graph) {
+      throw Error(Errc::context_mismatch, place_of(where, op),
+                  "operands of two graphs" + operand_list(inputs));
+    }
+    found = graph;
+  }
+  if (found == nullptr && recording != nullptr) found = &recording->impl();
+  if (found == nullptr) {
+    throw Error(Errc::call_order, place_of(where, op),
+                "no operand belongs to a graph and no Graph::Recording is active");
+  }
+  return *found;
+}
 
 Node* Graph::Impl::append(const Node& node) {
   Node* stored = arena.make(node);
@@ -285,21 +284,21 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
 
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where) {
-  Graph::Impl& graph = graph_of(op, inputs, where);
+  Graph::Impl& graph = graph_of(op.name, inputs, where);
   return in_arena(graph, where, op.name,
                   [&] { return record_into(graph, op, attributes, inputs, where); });
 }
 
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
                      const std::source_location& where) {
-  Graph::Impl& graph = graph_of(op, {&neighbour, 1}, where);
+  Graph::Impl& graph = graph_of(op.name, {&neighbour, 1}, where);
   return in_arena(graph, where, op.name,
                   [&] { return record_into(graph, op, attributes, {}, where); });
 }
 
-const Node& Tensor::node() const {
+const Node& Tensor::node(const std::source_location& asked, std::string_view what) const {
   if (node_ == nullptr || graph_registry::find(graph_id_) == nullptr) {
-    throw_stale(*this, "Tensor", "a tensor");
+    throw_stale(*this, place_of(asked, what), "the tensor");
   }
   return *node_;
 }
@@ -308,26 +307,35 @@ std::shared_ptr<const void> detail::declaration_of(const Tensor& tensor, const s
   return live_graph(tensor, "compile", fmt::format("field '{}'", path)).declared_by.lock();
 }
 
-const Shape& Tensor::shape() const {
-  const Node& live = node();
+const Shape& Tensor::shape(const std::source_location& asked) const {
+  const Node& live = node(asked, "Tensor::shape");
   return retagged_ != nullptr ? *retagged_ : live.shape;
 }
 
-std::string_view Tensor::op() const { return kind_word(node()); }
-std::string_view Tensor::name() const { return node().name; }
-const std::source_location& Tensor::where() const { return node().where; }
-
-Tensor Tensor::with_tags(std::initializer_list<Name> tags) const {
-  return with_tags(std::span<const Name>(tags.begin(), tags.size()));
+std::string_view Tensor::op(const std::source_location& asked) const {
+  return kind_word(node(asked, "Tensor::op"));
+}
+std::string_view Tensor::name(const std::source_location& asked) const {
+  return node(asked, "Tensor::name").name;
+}
+const std::source_location& Tensor::where(const std::source_location& asked) const {
+  return node(asked, "Tensor::where").where;
 }
 
-Tensor Tensor::with_tags(std::span<const Name> tags) const {
-  const Shape renamed = tags.empty() ? shape().without_tags() : shape().with_tags(tags);
+Tensor Tensor::with_tags(std::initializer_list<Name> tags,
+                         const std::source_location& asked) const {
+  return with_tags(std::span<const Name>(tags.begin(), tags.size()), asked);
+}
+
+Tensor Tensor::with_tags(std::span<const Name> tags, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = tags.empty() ? own.without_tags() : own.with_tags(tags);
   return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
 }
 
-Tensor Tensor::rename(const AxisRef& axis, Name tag) const {
-  const Shape renamed = shape().with_tag(shape().axis(axis), tag);
+Tensor Tensor::rename(const AxisRef& axis, Name tag, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = own.with_tag(own.axis(axis), tag);
   return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
 }
 

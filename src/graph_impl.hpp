@@ -78,9 +78,17 @@ struct Graph::Impl {
   std::optional<std::set<std::string, std::less<>>> admitted;  ///< weights that may join
 };
 
+/// The graph that an op on these inputs belongs to: theirs, or the one that records where all of
+/// them are weights of a file. Errors as for record().
+Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
+                      const std::source_location& where);
+
 /// What the library's own sources may reach inside a Tensor.
 struct GraphAccess {
-  static const Node& node(const Tensor& tensor) { return tensor.node(); }
+  static const Node& node(const Tensor& tensor,
+                          const std::source_location& asked = std::source_location::current()) {
+    return tensor.node(asked, "Tensor");
+  }
   static std::uint32_t graph_id(const Tensor& tensor) { return tensor.graph_id_; }
   static Tensor make(const Node* node, std::uint32_t graph_id, const Shape* retagged = nullptr) {
     return {node, graph_id, retagged};

@@ -1,5 +1,4 @@
 #include "graph_impl.hpp"
-#include "graph_registry.hpp"
 
 #include <tenon/error.hpp>
 
@@ -125,13 +124,7 @@ RepeatRecorder::RepeatRecorder(std::span<const Tensor> carry, const std::source_
     : impl_(std::make_unique<Impl>()) {
   if (carry.empty())
     throw Error(Errc::bad_argument, where, "repeat: nothing is carried from layer to layer");
-  for (const Tensor& tensor : carry) {
-    Graph::Impl* graph = graph_registry::find(GraphAccess::graph_id(tensor));
-    if (graph != nullptr && !graph->declares_only) impl_->graph = graph;
-  }
-  if (impl_->graph == nullptr) {
-    throw Error(Errc::stale_handle, where, "repeat: the carried tensors belong to no live graph");
-  }
+  impl_->graph = &graph_of("repeat", carry, where);
   impl_->outer = impl_->graph->current;
   impl_->where = where;
   for (const Tensor& tensor : carry) {

@@ -84,6 +84,13 @@ Json Tool::options(const models::LanguageModel& loaded) const {
           {"cache", cache}};
 }
 
+void Tool::require_context(std::string_view command, std::int64_t tokens) const {
+  if (context == 0 || tokens <= context) return;
+  throw Error(Errc::bad_argument, std::string(command),
+              fmt::format("{} tokens do not fit a context of {}: give --ctx {} or more", tokens,
+                          context, tokens));
+}
+
 models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults) const {
   nn::SamplerOptions& sampler = defaults.sampler;
   sampler.temperature = temperature.value_or(sampler.temperature);

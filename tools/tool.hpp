@@ -45,6 +45,9 @@ struct Tool {
   models::LanguageModelOptions language_model(std::stop_token stop = {}) const;
   /// What the options above come to.
   Json options(const models::LanguageModel& loaded) const;
+  /// Errc::bad_argument, naming the --ctx that would do, where a context of so many tokens is more
+  /// than --ctx asks for. Before a model is loaded.
+  void require_context(std::string_view command, std::int64_t tokens) const;
 };
 
 /// How tokens are drawn, as far as the command line says so.

@@ -8,6 +8,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -17,36 +18,48 @@ struct Node;
 
 /// A value of a graph: what it will look like and which op makes it. A handle of 24 bytes; it holds
 /// no data, and outliving its graph turns it into a stale handle, which every call detects
-/// (Errc::stale_handle).
+/// (Errc::stale_handle). So is asking an empty handle for anything but that it is empty; what is
+/// thrown names the line that asked.
 class Tensor {
  public:
   Tensor() = default;  ///< no value
 
   bool is_empty() const noexcept { return node_ == nullptr; }
-  const Shape& shape() const;
-  DType dtype() const { return shape().dtype(); }
-  int rank() const { return shape().rank(); }
-  std::int64_t dim(const AxisRef& axis) const { return shape().dim(axis); }
+  const Shape& shape(const std::source_location& asked = std::source_location::current()) const;
+  DType dtype(const std::source_location& asked = std::source_location::current()) const {
+    return shape(asked).dtype();
+  }
+  int rank(const std::source_location& asked = std::source_location::current()) const {
+    return shape(asked).rank();
+  }
+  std::int64_t dim(const AxisRef& axis,
+                   const std::source_location& asked = std::source_location::current()) const {
+    return shape(asked).dim(axis);
+  }
 
   /// The op that makes it: an op's name, or "input", "constant", "item".
-  std::string_view op() const;
+  std::string_view op(const std::source_location& asked = std::source_location::current()) const;
   /// Name of an input or constant; empty for results of ops.
-  std::string_view name() const;
+  std::string_view name(const std::source_location& asked = std::source_location::current()) const;
   /// The source line that wrote it.
-  const std::source_location& where() const;
+  const std::source_location& where(
+      const std::source_location& asked = std::source_location::current()) const;
 
   /// The same value with other axis tags, one per axis (empty: none).
-  Tensor with_tags(std::initializer_list<Name> tags) const;
-  Tensor with_tags(std::span<const Name> tags) const;
+  Tensor with_tags(std::initializer_list<Name> tags,
+                   const std::source_location& asked = std::source_location::current()) const;
+  Tensor with_tags(std::span<const Name> tags,
+                   const std::source_location& asked = std::source_location::current()) const;
   /// The same value with one axis tag changed.
-  Tensor rename(const AxisRef& axis, Name tag) const;
+  Tensor rename(const AxisRef& axis, Name tag,
+                const std::source_location& asked = std::source_location::current()) const;
 
  private:
   friend class Graph;
   friend struct GraphAccess;
   Tensor(const Node* node, std::uint32_t graph_id, const Shape* retagged = nullptr)
       : node_(node), retagged_(retagged), graph_id_(graph_id) {}
-  const Node& node() const;
+  const Node& node(const std::source_location& asked, std::string_view what) const;
 
   const Node* node_ = nullptr;
   const Shape* retagged_ = nullptr;  ///< in the graph's arena; replaces the node's own tags

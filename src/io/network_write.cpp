@@ -200,7 +200,7 @@ std::string raw_name(const std::filesystem::path& json_path,
 }
 
 void save(const Network& net, const std::filesystem::path& json_path,
-          const std::filesystem::path& raw_path) {
+          const std::filesystem::path& raw_path, const std::function<void()>& check) {
   const std::string where = json_path.filename().string();
   if (std::filesystem::absolute(json_path).lexically_normal() ==
       std::filesystem::absolute(raw_path).lexically_normal()) {
@@ -245,6 +245,7 @@ void save(const Network& net, const std::filesystem::path& json_path,
   text += "\n  ]\n}\n";
 
   json.write(text);
+  if (check) check();
   raw.commit(id);
   json.commit();
   raw.settle();
@@ -254,8 +255,8 @@ void save(const Network& net, const std::filesystem::path& json_path,
 }  // namespace
 
 void save_network(const Network& net, const std::filesystem::path& json_path,
-                  const std::filesystem::path& raw_path) {
-  with_memory_errors(json_path.native(), [&] { save(net, json_path, raw_path); });
+                  const std::filesystem::path& raw_path, const std::function<void()>& check) {
+  with_memory_errors(json_path.native(), [&] { save(net, json_path, raw_path, check); });
 }
 
 }  // namespace tenon::io

@@ -177,7 +177,7 @@ bool Squeeze::view(const HostView& in, const Shape&, ViewPlacement& placement) c
 Tensor split_axis(const Tensor& x, const AxisRef& axis, std::initializer_list<Axis> sizes,
                   const std::source_location& where) {
   SplitAxis op{.axis = axis_of(x, axis, SplitAxis::name, where), .sizes = {}};
-  std::vector<Axis> axes = axes_of_shape(x.shape());
+  std::vector<Axis> axes = axes_of_shape(x.shape(where));
   const auto place = axes.erase(axes.begin() + op.axis);
   axes.insert(place, sizes.begin(), sizes.end());
   located(where, SplitAxis::name, [&] {
@@ -197,11 +197,11 @@ Tensor merge_axes(const Tensor& x, const AxisRef& first, const AxisRef& last, Na
 
 Tensor flatten(const Tensor& x, const AxisRef& first, const AxisRef& last,
                const std::source_location& where) {
-  return x.rank() == 0 ? unsqueeze(x, 0, {}, where) : merge_axes(x, first, last, {}, where);
+  return x.rank(where) == 0 ? unsqueeze(x, 0, {}, where) : merge_axes(x, first, last, {}, where);
 }
 
 Tensor unsqueeze(const Tensor& x, std::int64_t axis, Name tag, const std::source_location& where) {
-  const std::int64_t at = axis < 0 ? axis + x.rank() + 1 : axis;
+  const std::int64_t at = axis < 0 ? axis + x.rank(where) + 1 : axis;
   const Tensor result = record(Unsqueeze{.axis = at}, {x}, where);
   if (tag.empty()) return result;
   return located(where, Unsqueeze::name, [&] { return result.rename(at, tag); });

@@ -67,12 +67,13 @@ namespace {
 Tensor repeat(const Tensor& x, std::int64_t count, int axis, int at, std::string_view op,
               const std::source_location& where) {
   if (count < 0) {
-    fail_at(where, Errc::bad_argument, op, fmt::format("{} times {}", count, to_string(x.shape())));
+    fail_at(where, Errc::bad_argument, op,
+            fmt::format("{} times {}", count, to_string(x.shape(where))));
   }
-  std::vector<std::int64_t> dims(static_cast<std::size_t>(x.rank()) + 1, -1);
+  std::vector<std::int64_t> dims(static_cast<std::size_t>(x.rank(where)) + 1, -1);
   dims[static_cast<std::size_t>(at)] = count;
   const Tensor copies = broadcast_to(unsqueeze(x, at, {}, where), dims, where);
-  return merge_axes(copies, axis, axis + 1, x.shape().tag(axis), where);
+  return merge_axes(copies, axis, axis + 1, x.shape(where).tag(axis), where);
 }
 
 }  // namespace

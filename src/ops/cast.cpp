@@ -25,7 +25,7 @@ void Cast::reference(std::span<const HostView> in, const HostView& out) const {
 }
 
 Tensor cast(const Tensor& x, DType dtype, const std::source_location& where) {
-  return x.dtype() == dtype ? x : record(Cast{.dtype = dtype}, {x}, where);
+  return x.dtype(where) == dtype ? x : record(Cast{.dtype = dtype}, {x}, where);
 }
 
 }  // namespace tenon

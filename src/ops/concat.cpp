@@ -72,8 +72,8 @@ Tensor stack(std::span<const Tensor> parts, std::int64_t axis, Name tag,
              const std::source_location& where) {
   std::vector<Tensor> layers;
   for (const Tensor& part : parts) {
-    if (part.rank() != parts[0].rank()) {
-      const Shape pair[] = {parts[0].shape(), part.shape()};
+    if (part.rank(where) != parts[0].rank(where)) {
+      const Shape pair[] = {parts[0].shape(where), part.shape(where)};
       fail_at(where, Errc::shape_mismatch, "stack",
               fmt::format("ranks of {} differ", list_shapes(pair)));
     }

@@ -124,12 +124,13 @@ class Dot {
  private:
   [[noreturn]] void fail(Errc code, std::string_view message) const {
     fail_at(where_, code, op_name,
-            fmt::format("{}: a {}, b {}", message, to_string(a_.shape()), to_string(b_.shape())));
+            fmt::format("{}: a {}, b {}", message, to_string(a_.shape(where_)),
+                        to_string(b_.shape(where_))));
   }
 
   int axis_of(const Tensor& tensor, const AxisRef& axis) const {
     try {
-      return tensor.shape().axis(axis);
+      return tensor.shape(where_).axis(axis);
     } catch (const Error& error) {
       fail(error.code(), error.message());
     }

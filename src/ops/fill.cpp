@@ -90,20 +90,20 @@ Tensor iota(const Tensor& x, const AxisRef& axis, DType dtype, std::int64_t star
 }
 
 Tensor scalar_like(const Tensor& x, double value, const std::source_location& where) {
-  const Full op{.value = value, .dims = {}, .dtype = x.dtype()};
+  const Full op{.value = value, .dims = {}, .dtype = x.dtype(where)};
   return record_beside(x, op_def<Full>(), &op, where);
 }
 
 Tensor full_like(const Tensor& x, double value, const std::source_location& where) {
-  const Full op{.value = value, .dims = IntList(x.shape().dims()), .dtype = x.dtype()};
+  const Full op{.value = value, .dims = IntList(x.shape(where).dims()), .dtype = x.dtype(where)};
   std::vector<Axis> axes;
-  for (int i = 0; i < x.rank(); ++i) axes.push_back(x.shape().axis_at(i));
+  for (int i = 0; i < x.rank(where); ++i) axes.push_back(x.shape(where).axis_at(i));
   return tagged(record_beside(x, op_def<Full>(), &op, where), axes, Full::name, where);
 }
 
 Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype,
                const std::source_location& where) {
-  const Iota op{.size = classes, .dtype = ids.dtype()};
+  const Iota op{.size = classes, .dtype = ids.dtype(where)};
   const Tensor positions = record_beside(ids, op_def<Iota>(), &op, where);
   return cast(eq(unsqueeze(ids, -1, {}, where), positions, where), dtype, where);
 }

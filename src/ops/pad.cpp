@@ -47,7 +47,7 @@ Tensor pad(const Tensor& x, const AxisRef& axis, std::int64_t before, std::int64
            double value, const std::source_location& where) {
   const auto at = static_cast<std::size_t>(axis_of(x, axis, Pad::name, where));
   Pad op{.before = {}, .after = {}, .value = value};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(x.rank()); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(x.rank(where)); ++i) {
     op.before.push_back(i == at ? before : 0);
     op.after.push_back(i == at ? after : 0);
   }

@@ -112,9 +112,9 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
     whole = whole && size >= 0;
     if (whole) total = located(where, "split", [&] { return checked_add(total, size); });
   }
-  if (!whole || !sizes_agree(total, x.shape()[at])) {
+  if (!whole || !sizes_agree(total, x.shape(where)[at])) {
     fail_at(where, Errc::bad_argument, "split",
-            fmt::format("axis {} of {} into sizes [{}]", at, to_string(x.shape()),
+            fmt::format("axis {} of {} into sizes [{}]", at, to_string(x.shape(where)),
                         fmt::join(sizes, ", ")));
   }
   std::vector<Tensor> parts;
@@ -129,10 +129,10 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& axis,
                           const std::source_location& where) {
   const int at = axis_of(x, axis, "chunk", where);
-  const std::int64_t size = x.shape()[at];
+  const std::int64_t size = x.shape(where)[at];
   if (parts < 1 || !is_static(size)) {
     fail_at(where, Errc::bad_argument, "chunk",
-            fmt::format("axis {} of {} into {} parts", at, to_string(x.shape()), parts));
+            fmt::format("axis {} of {} into {} parts", at, to_string(x.shape(where)), parts));
   }
   const std::int64_t each = std::max<std::int64_t>(1, size / parts + (size % parts != 0 ? 1 : 0));
   std::vector<std::int64_t> sizes;

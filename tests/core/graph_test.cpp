@@ -6,9 +6,11 @@
 #include <tenon/program.hpp>
 #include <tenon/weights_view.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -122,6 +124,29 @@ TEST_CASE("Graph: a handle that outlives its graph is found out in every use") {
   live.reset();
   live.emplace();
   expect_error(Errc::stale_handle, [&] { other.shape(); });
+}
+
+TEST_CASE("Tensor: an empty one names the line that asks it for anything") {
+  const Tensor none;
+  const auto check = [](int line, std::string_view asked, const std::function<void()>& ask) {
+    check_contains(expect_error(Errc::stale_handle, ask),
+                   {here(line), std::string(asked), "is empty"});
+  };
+  check(__LINE__, "Tensor::shape", [&] { none.shape(); });
+  check(__LINE__, "Tensor::shape", [&] { none.dtype(); });
+  check(__LINE__, "Tensor::shape", [&] { none.rank(); });
+  check(__LINE__, "Tensor::shape", [&] { none.dim(0); });
+  check(__LINE__, "Tensor::op", [&] { none.op(); });
+  check(__LINE__, "Tensor::name", [&] { none.name(); });
+  check(__LINE__, "Tensor::where", [&] { none.where(); });
+  check(__LINE__, "Tensor::shape", [&] { none.with_tags({"b"}); });
+  check(__LINE__, "Tensor::shape", [&] { none.rename(0, "b"); });
+  // Builders that look at their operand before they record it pass the line on.
+  check(__LINE__, "", [&] { cast(none, f16); });
+  check(__LINE__, "", [&] { flatten(none); });
+  check(__LINE__, "", [&] { full_like(none, 1); });
+  check(__LINE__, "", [&] { chunk(none, 2, 0); });
+  check(__LINE__, "", [&] { dot(none, none, "k"); });
 }
 
 TEST_CASE("Graph: names of inputs and constants") {

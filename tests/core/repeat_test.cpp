@@ -5,6 +5,7 @@
 
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -259,6 +261,28 @@ TEST_CASE("repeat: tensors of another graph do not enter") {
     repeat(model.layers(graph), x,
            [&](const Layer<>&, const Tensor&, const Tensor&) { return stranger; });
   });
+}
+
+TEST_CASE("repeat: the first layer may take a weight of a file") {
+  const std::vector<std::pair<std::string, Shape>> weights{{"start", Shape({3, width}, f32)},
+                                                           {"blk.0.weight", Shape({3, width}, f32)},
+                                                           {"blk.0.scale", Shape({width}, f32)}};
+  const WeightsView view("model.safetensors", weights);
+  const std::vector<Layer<>> layers{
+      {view["blk"][0].tensor("weight"), view["blk"][0].tensor("scale")}};
+  const auto run = [&] {
+    return repeat(layers, view.tensor("start"),
+                  [](const Layer<>& layer, const Tensor&, const Tensor& carry) {
+                    return carry * layer.scale + layer.weight;
+                  });
+  };
+  expect_error(Errc::call_order, run);  // nothing says which graph
+  Graph graph;
+  {
+    const Graph::Recording recording(graph);
+    const Tensor y = run();
+    CHECK(graph.program({&y, 1}).main().parameter_count == 0);
+  }
 }
 
 TEST_CASE("repeat: state that layers update stays where it is") {

@@ -265,6 +265,28 @@ TEST_CASE("network: what cannot be saved") {
   CHECK(folder.entries() == 0);
 }
 
+TEST_CASE("network: weights that are cut short while they are saved leave the old pair") {
+  const TempFolder folder;
+  const auto json = folder / "net.json", raw = folder / "net.raw";
+  io::save_network(small(), json, raw);
+  const std::string before = read_bytes(json) + read_bytes(raw);
+  const std::string weights((std::size_t{1} << 20) * sizeof(float), '\1');
+  const auto path = folder.write("weights", weights);
+  const auto file = io::InputFile::open(path, io::Access::guarded);
+  if (!file->is_mapped()) return;
+  io::Network net{parse("# tenon 1.0\nfrom __future__ import annotations\nfrom tenon.ir import *\n"
+                        "module(\"m\", opset=1)\n\ndef forward():\n"
+                        "    w: f32[1048576] = const(\"w\")\n    return w\n"),
+                  {}};
+  net.weights.emplace("w", HostBuffer::borrow(const_cast<std::byte*>(file->mapped().data()),
+                                              Shape({1 << 20}, f32)));
+  const auto save = [&] { io::save_network(net, json, raw, [&] { file->check_unchanged(); }); };
+  std::filesystem::resize_file(path, 0);
+  expect_error(Errc::io_error, save);
+  CHECK(read_bytes(json) + read_bytes(raw) == before);
+  CHECK(io::load_network(json).weights.size() == 3);
+}
+
 TEST_CASE("network: a save that is killed leaves the old pair or the new one") {
   const TempFolder folder;
   const auto json = folder / "net.json", raw = folder / "net.raw";

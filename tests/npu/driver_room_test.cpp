@@ -37,11 +37,11 @@ int check_room(const std::string& url, const Network& network) {
   for (const Buffer& output : session.forward(std::move(buffers))) {
     results.push_back(output.to_host());
   }
-  if (refused == 0) {
-    const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
-    const bool same = same_bits(results, exact);
-    CHECK(same);
-  }
+  // With the device, the mode on the CPU refuses what that refuses.
+  const auto exact =
+      run(network, backend(open_npu(url), options_for(network, Mode::exact)), inputs);
+  const bool same = same_bits(results, exact);
+  CHECK(same);
   CHECK(cosine(results[0], run_reference(network, inputs)[0]) > 0.99);
   return refused;
 }

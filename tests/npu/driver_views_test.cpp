@@ -126,6 +126,112 @@ TEST_CASE("npu view: parts whose ranges are far apart") {
   check(network, 0.98);
 }
 
+TEST_CASE("npu view: what is computed of an image that was flattened, or of rows that became one") {
+  check(of({Shape({2, 6, 4, 3}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Tensor x = conv(graph, in[0], "a", 20);
+             const Tensor rows =
+                 linear(flatten(x, 1, 3), graph.constant("b", Shape({96, 240}, f32)));
+             const Tensor image = tanh(reshape(rows, {2, 32, 3, 1}));
+             return {tanh(flatten(x, 1, 3)), relu(flatten(neg(in[0]))), image,
+                     image + reshape(sigmoid(rows), {2, 32, 3, 1})};
+           }),
+        0.99);
+}
+
+TEST_CASE("npu view: a value per channel beside an image that is held as rows") {
+  const Network network = make_network(
+      {Shape({1, 33, 4, 6}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor x = linear(in[0], graph.constant("a", Shape({5, 6}, f32)));
+        const Tensor y = silu(reshape(in[0], {1, 1, 33, 4, 6}));
+        return {x - mean(x, {2, 3}, true), mean(x, {2, 3}, true) * x,
+                reshape(y, {1, 33, 4, 6}) * mean(in[0], {2, 3}, true)};
+      },
+      3);
+  check(network, 0.98);
+}
+
+TEST_CASE("npu view: values per channel of other ranks, and beside a constant, are refused") {
+  const Network network = make_network(
+      {Shape({2, 20, 5, 4}, f32), Shape({20, 1, 1}, f32), Shape({1, 20}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor c = graph.constant("c", Shape({3, 20}, f32));
+        return {neg(in[0]) * neg(in[1]), maximum(neg(in[2]), c), c - neg(in[2])};
+      },
+      6);
+  check(network, 0.99);
+  const auto npu = backend(open_npu(small_device), options_for(network));
+  Session session(network.program, {.backends = {npu, make_backend("reference")}});
+  session.bind(network.weights);
+  CHECK(session.explain("mul0", network.inputs)[0] ==
+        "npu: f32[20, 1, 1] spread over f32[2, 20, 5, 4]");
+  CHECK(session.explain("maximum0", network.inputs)[0] == "npu: what is computed is spread");
+  CHECK(session.explain("sub0", network.inputs)[0] == "npu: what is computed is spread");
+}
+
+TEST_CASE("npu view: what is picked of a constant has a range before weights are bound") {
+  const Network network = make_network(
+      {Shape({2, 4}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor c = graph.constant("c", Shape({1, 2, 4, 6}, f32));
+        const Tensor d = graph.constant("d", Shape({1, 2, 2, 6}, f32));
+        const Tensor x = max_pool2d(c, {.kernel = {2, 1}, .stride = {2, 1}});
+        return {glu(x, d, Name("relu")), glu(x, d, Name("silu")), neg(in[0])};
+      },
+      7);
+  check(network, 0.99);
+}
+
+TEST_CASE("npu view: a constant that leaves the program is not rounded") {
+  const Network network = make_network(
+      {Shape({2, 40}, f32)},
+      [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+        const Tensor c = graph.constant("c", Shape({3, 70}, f32));
+        return {relu(in[0]), slice(c, 0, 1), c};
+      },
+      4);
+  const auto npu = backend(open_npu(small_device), options_for(network));
+  const auto inputs = network.sample(2);
+  const auto results = run(network, npu, inputs), real = run_reference(network, inputs);
+  const bool same = same_bits({results[1], results[2]}, {real[1], real[2]});
+  CHECK(same);
+  CHECK(npu->last_run().cycles > 0);
+}
+
+TEST_CASE("npu view: ranges of channels are those of the value, not of a view of it") {
+  // Channels of equal numbers that are others: a transposed matrix, rows of an image, halves.
+  const Network network =
+      make_network({Shape({8, 8}, f32), Shape({2, 8, 3, 8}, f32), Shape({3, 2, 24}, f32)},
+                   [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                     const Tensor scale = exp(graph.constant("scale", Shape({8}, f32)) * 14.0);
+                     const Tensor w = graph.constant("w", Shape({8, 8}, f32));
+                     const Tensor v = graph.constant("v", Shape({48, 24}, f32));
+                     return {linear(in[0], w, {}, transpose(in[0] * scale)),
+                             linear(in[1] * reshape(scale, {1, 8, 1, 1}), w) * 1.0,
+                             linear(slice(in[2], 1, 0, 1), v, {}, reshape(in[2], {3, 1, 48}))};
+                   },
+                   5, {.observer = {}, .per_channel = true});
+  check(network, 0.99);
+}
+
+TEST_CASE("npu op: a constant beside ranges of channels keeps its own range") {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    INFO("seed " << seed);
+    const Network network =
+        make_network({Shape({1, 6}, f32)},
+                     [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+                       // What is cut off below zero is in no range of the result.
+                       const Tensor c = graph.constant("c", Shape({2, 6}, f32));
+                       return {relu(c), in[0] * 0.5};
+                     },
+                     seed, {.observer = {}, .per_channel = true});
+    const auto inputs = network.sample(1);
+    const auto exact = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
+    CHECK(cosine(exact[0], run_reference(network, inputs)[0]) > 0.99);
+  }
+}
+
 TEST_CASE("npu op: padding becomes that of the convolutions behind it") {
   const Network network =
       of({Shape({2, 20, 9, 7}, f32)},

@@ -1,23 +1,24 @@
-// Random whole programs, each on every backend.
+// Random whole programs, each run in one of several ways (ways.hpp).
 //
 //   random_programs [--count N] [--seed S]          programs of seeds S, S + 1, ...
-//   random_programs --allocations N [--seed S]      N programs with failing allocations
 //   random_programs --one SEED [--drop 1,4]          one of them, without some of its moves
 //   random_programs --show SEED [--drop 1,4]         its text
+//   ... --way NAME                                  every program in this way
 //
 // Programs run in child processes, so that one that ends its process, or never ends, is found too.
 // What fails is made smaller by leaving moves out, and shown with the command that repeats it.
 // TENON_TEST_ROUNDS and TENON_TEST_SEED replace N and S. Exit status 1 when something failed.
-#include "check_model.hpp"
+#include "ways.hpp"
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,14 +43,15 @@ extern "C" void on_signal(int number) {
   _exit(3);
 }
 
-constexpr int allocation_samples = 40;
-
-/// Every eighth program runs with one set of sizes after another.
-bool has_open_sizes(std::uint64_t seed) { return seed % 8 == 0; }
+/// What runs: the way that was named, or each seed in its own.
+struct Selection {
+  const Way* way = nullptr;
+  const Way& of(std::uint64_t seed) const { return way != nullptr ? *way : way_of(seed); }
+};
 
 /// One program after the other, in this process. Returns the number of those that failed.
-int run_here(std::uint64_t first, std::uint64_t count, const std::set<int>& dropped,
-             bool allocations = false) {
+int run_here(const Selection& selection, std::uint64_t first, std::uint64_t count,
+             const std::set<int>& dropped) {
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) {
     std::signal(number, on_signal);
   }
@@ -57,27 +59,16 @@ int run_here(std::uint64_t first, std::uint64_t count, const std::set<int>& drop
   int failures = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     running = seed;
+    const Way& way = selection.of(seed);
     alarm(most_seconds);
-    std::string what;
-    try {
-      if (has_open_sizes(seed) && !allocations) {
-        what = check_sizes(make_sized_model({seed, dropped}), seed, counts);
-      } else {
-        const RandomModel model = make_random_model({seed, dropped});
-        what = allocations ? check_allocations(model, seed, allocation_samples, counts)
-                           : check_model(model, seed, counts);
-      }
-    } catch (const std::exception& error) {
-      what = fmt::format("not made: {}", error.what());
-    }
+    const std::string what = run_way(way, {seed, dropped, way.kind}, counts);
     alarm(0);
     if (what.empty()) continue;
     ++failures;
     fmt::print("FAILED {} {}\n", seed, what);
     std::fflush(stdout);
   }
-  fmt::print("COUNTS {} {} {} {} {} {}\n", counts.programs, counts.runs, counts.plain,
-             counts.plain_fallbacks, counts.worst_exact, counts.worst_fast);
+  fmt::print("COUNTS {}\n", counts.to_text());
   return failures;
 }
 
@@ -102,32 +93,28 @@ void run_child(const std::string& arguments, Line&& line) {
   pclose(pipe);
 }
 
-std::vector<Found> run_batch(std::uint64_t first, std::uint64_t count, CheckCounts& counts) {
+std::vector<Found> run_batch(const Selection& selection, std::uint64_t first, std::uint64_t count,
+                             CheckCounts& counts) {
   std::vector<Found> found;
   bool ended = false;
   while (!ended && count > 0) {
     std::uint64_t last = first;
-    run_child(fmt::format("--batch {} {}", first, count), [&](std::string_view line) {
-      if (line.starts_with("FAILED ")) {
-        char* rest = nullptr;
-        const std::string text(line.substr(7));
-        last = std::strtoull(text.c_str(), &rest, 10);
-        found.push_back({last, rest + 1});
-      } else if (line.starts_with("COUNTS ")) {
-        CheckCounts part;
-        ended = std::sscanf(std::string(line).c_str(), "COUNTS %ld %ld %ld %ld %lf %lf",
-                            &part.programs, &part.runs, &part.plain, &part.plain_fallbacks,
-                            &part.worst_exact, &part.worst_fast) == 6;
-        counts.programs += part.programs;
-        counts.runs += part.runs;
-        counts.plain += part.plain;
-        counts.plain_fallbacks += part.plain_fallbacks;
-        counts.worst_exact = std::max(counts.worst_exact, part.worst_exact);
-        counts.worst_fast = std::max(counts.worst_fast, part.worst_fast);
-      } else {
-        fmt::print("{}\n", line);
-      }
-    });
+    const std::string way =
+        selection.way != nullptr ? fmt::format("--way {} ", selection.way->name) : "";
+    run_child(fmt::format("{}--batch {} --count {}", way, first, count),
+              [&](std::string_view line) {
+                if (line.starts_with("FAILED ")) {
+                  char* rest = nullptr;
+                  const std::string text(line.substr(7));
+                  last = std::strtoull(text.c_str(), &rest, 10);
+                  found.push_back({last, rest + 1});
+                } else if (line.starts_with("COUNTS ")) {
+                  counts.add(CheckCounts::from_text(std::string(line.substr(7))));
+                  ended = true;
+                } else {
+                  fmt::print("{}\n", line);
+                }
+              });
     // A program that ended its process is the last that was reported: go on behind it.
     if (!ended) {
       if (found.empty() || found.back().seed < first) found.push_back({first, "ends its process"});
@@ -139,16 +126,23 @@ std::vector<Found> run_batch(std::uint64_t first, std::uint64_t count, CheckCoun
   return found;
 }
 
-std::string dropped_text(const std::set<int>& dropped) {
-  return dropped.empty() ? "" : fmt::format(" --drop {}", fmt::join(dropped, ","));
+/// The arguments that run, or show, a program.
+std::string arguments_for(std::string_view mode, const Way& way, std::uint64_t seed,
+                          const std::set<int>& dropped) {
+  return fmt::format("--way {} {} {}{}", way.name, mode, seed,
+                     dropped.empty() ? "" : fmt::format(" --drop {}", fmt::join(dropped, ",")));
 }
 
 /// Leaves out every move that is not needed to fail.
-void show_smallest(const Found& failure) {
+void show_smallest(const Way& way, const Found& failure) {
+  std::string what;
   const auto fails = [&](const std::set<int>& dropped) {
     bool failed = false;
-    run_child(fmt::format("--one {}{}", failure.seed, dropped_text(dropped)),
-              [&](std::string_view line) { failed = failed || line.starts_with("FAILED "); });
+    run_child(arguments_for("--one", way, failure.seed, dropped), [&](std::string_view line) {
+      if (!line.starts_with("FAILED ")) return;
+      failed = true;
+      what = line.substr(7);
+    });
     return failed;
   };
   std::set<int> dropped;
@@ -156,13 +150,17 @@ void show_smallest(const Found& failure) {
     dropped.insert(move);
     if (!fails(dropped)) dropped.erase(move);
   }
-  std::string what = failure.what;
-  run_child(fmt::format("--one {}{}", failure.seed, dropped_text(dropped)),
-            [&](std::string_view line) { what = line; });
-  fmt::print("seed {}: {}\n", failure.seed, failure.what);
-  fmt::print("  smallest: random_programs --one {}{}\n", failure.seed, dropped_text(dropped));
-  run_child(fmt::format("--show {}{}", failure.seed, dropped_text(dropped)),
+  fails(dropped);
+  fmt::print("seed {} ({}): {}\n", failure.seed, way.name, failure.what);
+  fmt::print("  smallest: random_programs {}\n  {}\n",
+             arguments_for("--one", way, failure.seed, dropped), what);
+  run_child(arguments_for("--show", way, failure.seed, dropped),
             [](std::string_view line) { fmt::print("    {}\n", line); });
+}
+
+void show(const RandomModelPlan& plan) {
+  fmt::print("{}", print(plan.kind == ProgramKind::open_sizes ? make_sized_model(plan).program
+                                                              : make_random_model(plan).program));
 }
 
 std::uint64_t number(const char* text) { return std::strtoull(text, nullptr, 10); }
@@ -182,28 +180,32 @@ int main_of(int count, char** arguments) {
   if (const char* rounds = std::getenv("TENON_TEST_ROUNDS")) programs = number(rounds);
   if (const char* seed = std::getenv("TENON_TEST_SEED")) first = number(seed);
   std::set<int> dropped;
+  Selection selection;
   std::string_view mode;
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string_view option = arguments[i];
     const char* const value = arguments[i + 1];
     if (option == "--count") programs = number(value);
-    if (option == "--seed" || option == "--one" || option == "--show" || option == "--batch")
-      first = number(value);
     if (option == "--drop") dropped = moves_in(value);
-    if (option == "--one" || option == "--show") mode = option;
-    if (option == "--allocations") {
+    if (option == "--seed") first = number(value);
+    if (option == "--one" || option == "--show" || option == "--batch") {
       mode = option;
-      programs = number(value);
+      first = number(value);
     }
-    if (option == "--batch" && i + 2 < count) {
-      return run_here(first, number(arguments[i + 2]), {}) > 0 ? 1 : 0;
+    if (option == "--way") {
+      selection.way = find_way(value);
+      if (selection.way == nullptr) {
+        std::vector<std::string_view> names;
+        for (const Way& way : ways()) names.push_back(way.name);
+        fmt::print(stderr, "there is no way '{}'; known are {}\n", value, fmt::join(names, ", "));
+        return 2;
+      }
     }
   }
-  if (mode == "--one") return run_here(first, 1, dropped) > 0 ? 1 : 0;
-  if (mode == "--allocations") return run_here(first, programs, {}, true) > 0 ? 1 : 0;
+  if (mode == "--one") return run_here(selection, first, 1, dropped) > 0 ? 1 : 0;
+  if (mode == "--batch") return run_here(selection, first, programs, dropped) > 0 ? 1 : 0;
   if (mode == "--show") {
-    fmt::print("{}", print(has_open_sizes(first) ? make_sized_model({first, dropped}).program
-                                                 : make_random_model({first, dropped}).program));
+    show({first, dropped, selection.of(first).kind});
     return 0;
   }
 
@@ -212,11 +214,11 @@ int main_of(int count, char** arguments) {
   CheckCounts counts;
   std::size_t failures = 0;
   for (std::uint64_t done = 0; done < programs; done += batch) {
-    const auto found = run_batch(first + done, std::min(batch, programs - done), counts);
+    const auto found = run_batch(selection, first + done, std::min(batch, programs - done), counts);
     failures += found.size();
     for (const Found& failure : found) {
       if (failures <= 10) {
-        show_smallest(failure);
+        show_smallest(selection.of(failure.seed), failure);
       } else {
         fmt::print("seed {}: {}\n", failure.seed, failure.what);
       }
@@ -226,8 +228,9 @@ int main_of(int count, char** arguments) {
   fmt::print(
       "{} programs, {} runs: {} failed. Of {} without rare types {} fell back to the reference.\n",
       counts.programs, counts.runs, failures, counts.plain, counts.plain_fallbacks);
-  fmt::print("largest error, of what is allowed: exact {:.2f}, fast {:.2f}\n", counts.worst_exact,
-             counts.worst_fast);
+  fmt::print("the NPU took {} of {} values\n", counts.npu_taken, counts.npu_values);
+  fmt::print("largest error, of what is allowed: exact {:.2f}, fast {:.2f}, int8 {:.2f}\n",
+             counts.worst_exact, counts.worst_fast, counts.worst_int8);
   return failures > 0 ? 1 : 0;
 }
 

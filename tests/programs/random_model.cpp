@@ -6,6 +6,7 @@
 #include <tenon/repeat.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -58,21 +59,67 @@ struct Carry {
   TENON_FIELDS(values)
 };
 
+/// Where a program's inputs and constants come from.
+class Leaves {
+ public:
+  Leaves() = default;
+  virtual ~Leaves() = default;
+  Leaves(const Leaves&) = delete;
+  Leaves& operator=(const Leaves&) = delete;
+  virtual Tensor input(const std::string& name, const Shape& shape) = 0;
+  virtual Tensor constant(const std::string& name, const Shape& shape) = 0;
+};
+
+/// New ones of a graph.
+class FreshLeaves : public Leaves {
+ public:
+  explicit FreshLeaves(Graph& graph) : graph_(graph) {}
+  Tensor input(const std::string& name, const Shape& shape) override {
+    return graph_.input(name, shape);
+  }
+  Tensor constant(const std::string& name, const Shape& shape) override {
+    return graph_.constant(name, shape);
+  }
+
+ private:
+  Graph& graph_;
+};
+
+/// Those of a model struct and of its forward's arguments.
+class GivenLeaves : public Leaves {
+ public:
+  GivenLeaves(std::span<const Tensor> inputs, const std::map<std::string, Tensor>& constants)
+      : inputs_(inputs), constants_(constants) {}
+  Tensor input(const std::string&, const Shape&) override { return inputs_[next_++]; }
+  Tensor constant(const std::string& name, const Shape&) override { return constants_.at(name); }
+
+ private:
+  std::span<const Tensor> inputs_;
+  const std::map<std::string, Tensor>& constants_;
+  std::size_t next_ = 0;
+};
+
 class Maker {
  public:
-  explicit Maker(const RandomModelPlan& plan) : plan_(plan), engine_(plan.seed) {}
+  Maker(const RandomModelPlan& plan, Leaves& leaves)
+      : plan_(plan), engine_(plan.seed), leaves_(leaves) {}
 
-  RandomModel run() {
-    const Graph::Recording recording(graph_);
+  std::vector<Tensor> record() {
     model_.moves = static_cast<int>(integer(2, 14));
-    values_.push_back(input(shape_of(some_dims(), f32)));
+    values_.push_back(plan_.kind == ProgramKind::images ? some_image()
+                                                        : input(shape_of(some_dims(), f32)));
     for (int i = 0; i < model_.moves; ++i) {
       if (plan_.dropped.contains(i)) continue;
       engine_.seed(plan_.seed * 1000003 + static_cast<std::uint64_t>(i) + 1);
       move();
     }
     engine_.seed(plan_.seed * 1000003);
-    model_.program = graph_.program(outputs());
+    return outputs();
+  }
+
+  /// What record() made, with the values of what it reads.
+  RandomModel model(Program program) {
+    model_.program = std::move(program);
     take_used();
     return std::move(model_);
   }
@@ -115,12 +162,12 @@ class Maker {
   // Leaves.
   Tensor input(const Shape& shape, double scale = 1) { return input_of(some_values(shape, scale)); }
   Tensor input_of(HostBuffer value) {
-    const Tensor tensor = graph_.input(fmt::format("in{}", inputs_.size()), value.shape());
+    const Tensor tensor = leaves_.input(fmt::format("in.{}", inputs_.size()), value.shape());
     inputs_.push_back(std::move(value));
     return tensor;
   }
   Tensor constant_of(const std::string& name, HostBuffer value) {
-    const Tensor tensor = graph_.constant(name, value.shape());
+    const Tensor tensor = leaves_.constant(name, value.shape());
     constants_.push_back(tensor);
     model_.weights.insert_or_assign(name, std::move(value));
     return tensor;
@@ -374,6 +421,7 @@ class Maker {
   void add(const Tensor& value) { values_.push_back(value); }
 
   void move() {
+    if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
     switch (integer(0, 25)) {
       case 0:
@@ -648,6 +696,135 @@ class Maker {
     return avg_pool2d(x, options);
   }
 
+  // Images: [N, C, H, W] of f32.
+  std::int64_t some_channels() { return one_of<std::int64_t>({1, 3, 8, 20, 31, 32, 33, 64, 64}); }
+  static bool is_image(const Tensor& x) {
+    return x.rank() == 4 && x.dtype() == f32 && x.shape().elements() > 0;
+  }
+  Tensor some_image() {
+    return of_shape({integer(1, 2), some_channels(), integer(1, 12), integer(1, 12)}, f32);
+  }
+  bool fits(const Dims& dims) { return product(dims) <= most_elements; }
+
+  Tensor some_layer(const Tensor& given) {
+    const Tensor x = is_image(given) ? given : some_image();
+    const std::int64_t n = x.dim(0), c = x.dim(1), h = x.dim(2), w = x.dim(3);
+    switch (integer(0, 15)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+        return image_convolution(x);
+      case 4:
+        return image_pool(x);
+      case 5:
+      case 6:
+        return smooth(x);
+      case 7:  // a value for each element, channel or image
+        return some_binary_of(
+            x, of_shape(one_of<Dims>({{n, c, h, w}, {1, c, 1, 1}, {n, c, 1, 1}}), f32));
+      case 8:
+        return joined(x);
+      case 9: {
+        const std::int64_t blocks = (c - 1) / 32,
+                           begin = chance(0.7) ? 32 * integer(0, blocks) : c / 3;
+        return slice(x, 1, begin, chance(0.5) ? c : std::min(c, begin + 32));
+      }
+      case 10: {
+        const std::int64_t axis = integer(2, 3);
+        return slice(x, axis, x.dim(axis) / 4, x.dim(axis), integer(1, 2));
+      }
+      case 11: {
+        const Tensor y = pad(pad(x, 2, integer(0, 2), integer(0, 2)), 3, integer(0, 3), 0,
+                             chance(0.9) ? 0 : 0.5);
+        return fits(dims_of(y)) ? y : smooth(x);
+      }
+      case 12:
+        return chance(0.5) ? x * mean(x, {2, 3}, true) : x - mean(x, {2, 3}, true);
+      case 13:
+        return some_linear(chance(0.7) ? flatten(x, 1, 3) : permute(x, {0, 2, 3, 1}));
+      case 14: {
+        if (c % 2 != 0) return relu(x);
+        const auto halves = chunk(x, 2, 1);
+        return glu(halves[0], halves[1], Name("sigmoid"));
+      }
+      default: {
+        const Tensor rows = reshape(x, {n * c, h * w});
+        return matmul(rows,
+                      chance(0.5) ? transpose(rows) : of_shape({h * w, integer(1, 40)}, f32)) *
+               (1.0 / static_cast<double>(h * w));
+      }
+    }
+  }
+
+  Tensor some_binary_of(const Tensor& x, const Tensor& y) {
+    switch (integer(0, 3)) {
+      case 0:
+        return x + y;
+      case 1:
+        return x - y;
+      case 2:
+        return x * y;
+      default:
+        return maximum(x, y);
+    }
+  }
+
+  Tensor image_convolution(const Tensor& x) {
+    const std::int64_t c = x.dim(1), h = x.dim(2), w = x.dim(3);
+    const std::int64_t kh = std::min(h, one_of<std::int64_t>({1, 3, 3, 2, 5})),
+                       kw = std::min(w, one_of<std::int64_t>({1, 3, 3, 4}));
+    Conv2d options{.stride = {integer(1, 2), integer(1, 2)}};
+    if (chance(0.5)) options.padding = {kh / 2, (kh - 1) / 2, kw / 2, kw / 2};
+    if (2 * kh - 1 <= h && 2 * kw - 1 <= w && chance(0.2)) options.dilation = {2, 2};
+    std::int64_t o = some_channels();
+    if (chance(0.3)) options.groups = o = c;
+    if (c % 2 == 0 && chance(0.1)) {
+      options.groups = 2;
+      o = 2 * c;
+    }
+    const std::int64_t inner = c / options.groups;
+    if (x.dim(0) * o * (h + 4) * (w + 4) > most_elements) return relu(x);
+    const double scale = 1.7 / std::sqrt(static_cast<double>(inner * kh * kw));
+    Tensor bias;
+    if (chance(0.6)) bias = of_shape({o}, f32, 0.3);
+    const Tensor y = conv2d(x, of_shape({o, inner, kh, kw}, f32, scale), bias, options);
+    if (chance(0.3)) return relu(y);
+    if (chance(0.2)) return smooth(y);
+    if (chance(0.3)) return relu6(y + of_shape(dims_of(y), f32));
+    return y;
+  }
+
+  Tensor image_pool(const Tensor& x) {
+    const std::int64_t kh = std::min(x.dim(2), integer(1, 4)),
+                       kw = std::min(x.dim(3), integer(1, 3));
+    const std::array<std::int64_t, 2> stride{integer(1, 2), integer(1, 3)};
+    const bool padded = kh > 1 && kw > 1 && chance(0.5);
+    if (chance(0.5)) {
+      MaxPool2d options{.kernel = {kh, kw}, .stride = {stride[0], stride[1]}};
+      if (padded) options.padding = {1, 0, 0, 1};
+      return max_pool2d(x, options);
+    }
+    AvgPool2d options{.kernel = {kh, kw}, .stride = {stride[0], stride[1]}};
+    if (padded) options.padding = {0, 1, 1, 0};
+    options.count_include_pad = chance(0.8);
+    return avg_pool2d(x, options);
+  }
+
+  /// Images of one size next to each other; most have whole blocks of channels.
+  Tensor joined(const Tensor& x) {
+    std::vector<Tensor> parts;
+    for (const Tensor& other : values_) {
+      if (!is_image(other) || other.dim(0) != x.dim(0) || parts.size() == 2) continue;
+      if (other.dim(2) != x.dim(2) || other.dim(3) != x.dim(3)) continue;
+      if (other.dim(1) % 32 == 0 || chance(0.2)) parts.push_back(other);
+    }
+    if (parts.empty()) parts.push_back(of_shape({x.dim(0), 32, x.dim(2), x.dim(3)}, f32));
+    parts.push_back(x);
+    const Tensor y = concat(parts, 1);
+    return fits(dims_of(y)) ? y : smooth(x);
+  }
+
   Tensor some_view(const Tensor& x) {
     const std::int64_t rank = x.rank();
     if (rank == 0) return unsqueeze(x, 0);
@@ -790,6 +967,7 @@ class Maker {
     DType type = one_of<DType>({f32, f32, f16, bf16, DType::q8_0});
     if (type == DType::q8_0 && d % 32 != 0) type = f16;
     if (type != f32) model_.has_halves = true;
+    model_.states.insert(inputs_.size());
     const Tensor cache = input(shape_of({layers, b, h, t, d}, type));
     const auto scalar = [&](DType dtype, std::int64_t value) {
       HostBuffer number = HostBuffer::zeros(shape_of({}, dtype));
@@ -839,7 +1017,7 @@ class Maker {
 
   RandomModelPlan plan_;
   std::mt19937_64 engine_;
-  Graph graph_{std::size_t{64} << 20};
+  Leaves& leaves_;
   RandomModel model_;
   std::vector<HostBuffer> inputs_;
   std::vector<Tensor> constants_;
@@ -848,21 +1026,19 @@ class Maker {
   int loops_ = 0;
 };
 
-constexpr std::int64_t width = 32;  // K of a sized model's inputs
-
 class SizedMaker {
  public:
-  explicit SizedMaker(const RandomModelPlan& plan) : plan_(plan), engine_(plan.seed) {}
+  SizedMaker(const RandomModelPlan& plan, Leaves& leaves)
+      : plan_(plan), engine_(plan.seed), leaves_(leaves) {}
 
-  SizedModel run() {
-    const Graph::Recording recording(graph_);
+  std::vector<Tensor> record() {
     model_.seed = plan_.seed;
     model_.vocabulary = 17;
     model_.moves = static_cast<int>(integer(2, 10));
     const std::int64_t b = symbol("B"), s = symbol("S");
-    const Tensor x = graph_.input("x", Shape({b, s, width}, f32));
-    const Tensor ids = graph_.input("ids", Shape({b, s}, i32));
-    values_ = {x, embedding(ids, constant({model_.vocabulary, width}))};
+    const Tensor x = leaves_.input("in.0", Shape({b, s, SizedModel::width}, f32));
+    const Tensor ids = leaves_.input("in.1", Shape({b, s}, i32));
+    values_ = {x, embedding(ids, constant({model_.vocabulary, SizedModel::width}))};
     for (int i = 0; i < model_.moves; ++i) {
       if (plan_.dropped.contains(i)) continue;
       engine_.seed(plan_.seed * 1000003 + static_cast<std::uint64_t>(i) + 1);
@@ -872,7 +1048,11 @@ class SizedMaker {
     std::vector<Tensor> outputs{values_.back(), pick()};
     if (chance(0.5)) outputs.push_back(slice(pick(), 1, -1));  // the last position
     if (chance(0.3)) outputs.push_back(transpose(pick(), 0, 1));
-    model_.program = graph_.program(outputs);
+    return outputs;
+  }
+
+  SizedModel model(Program program) {
+    model_.program = std::move(program);
     return std::move(model_);
   }
 
@@ -886,7 +1066,7 @@ class SizedMaker {
   Tensor constant(const Dims& dims, DType dtype = f32, double scale = 1) {
     const std::string name = fmt::format("c{}", model_.weights.size());
     model_.weights[name] = uniform(engine_, shape_of(dims, dtype), scale);
-    return graph_.constant(name, shape_of(dims, dtype));
+    return leaves_.constant(name, shape_of(dims, dtype));
   }
   /// [n, k], now and then a part of more.
   Tensor matrix(std::int64_t n, std::int64_t k) {
@@ -956,18 +1136,42 @@ class SizedMaker {
 
   RandomModelPlan plan_;
   std::mt19937_64 engine_;
-  Graph graph_;
+  Leaves& leaves_;
   SizedModel model_;
   std::vector<Tensor> values_;
 };
 
+template <class Made>
+auto make(const RandomModelPlan& plan) {
+  Graph graph(std::size_t{64} << 20);
+  FreshLeaves leaves(graph);
+  Made maker(plan, leaves);
+  const Graph::Recording recording(graph);
+  const std::vector<Tensor> outputs = maker.record();
+  return maker.model(graph.program(outputs));
+}
+
 }  // namespace
 
-RandomModel make_random_model(const RandomModelPlan& plan) { return Maker(plan).run(); }
+RandomModel make_random_model(const RandomModelPlan& plan) { return make<Maker>(plan); }
 
-SizedModel make_sized_model(const RandomModelPlan& plan) { return SizedMaker(plan).run(); }
+SizedModel make_sized_model(const RandomModelPlan& plan) { return make<SizedMaker>(plan); }
 
-std::vector<HostBuffer> SizedModel::inputs(std::int64_t batch, std::int64_t length) const {
+std::vector<Tensor> replay(const RandomModelPlan& plan, std::span<const Tensor> inputs,
+                           const std::map<std::string, Tensor>& constants) {
+  GivenLeaves leaves(inputs, constants);
+  if (plan.kind == ProgramKind::open_sizes) return SizedMaker(plan, leaves).record();
+  return Maker(plan, leaves).record();
+}
+
+std::span<const SizedModel::Sizes> SizedModel::some_sizes() {
+  static constexpr std::array<Sizes, 9> some{
+      {{1, 7}, {1, 1}, {2, 3}, {1, 40}, {1, 1}, {0, 4}, {3, 1}, {2, 3}, {1, 7}}};
+  return some;
+}
+
+std::vector<HostBuffer> SizedModel::inputs(const Sizes& sizes) const {
+  const auto& [batch, length] = sizes;
   std::mt19937_64 engine(seed + static_cast<std::uint64_t>(batch * 1000 + length));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(batch * length));
   for (std::int32_t& id : ids) {

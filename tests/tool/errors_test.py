@@ -56,7 +56,11 @@ class WrongCall(Folder):
             self.refused(WRONG_CALL, "OutOfRange", "score", LLAMA, "--tokens", f"1,{token}", says=token)
         self.wrong("generate", LLAMA, "--prompt", "abcdefgh", "--ctx", "4",
                    says="do not fit a context of 4: shorten it, or give --ctx 9 or more")
-        self.refused(MALFORMED, "LimitExceeded", "score", LLAMA, "--tokens", "1,2,3,4,5", "--ctx", "4")
+        self.wrong("score", LLAMA, "--tokens", "1,2,3,4,5", "--ctx", "4",
+                   says="5 tokens do not fit a context of 4: give --ctx 5 or more")
+        for arguments in (("-p", "5", "-n", "1"), ("-p", "0", "-n", "5"), ("-p", "2", "-n", "2", "-d", "3")):
+            self.wrong("bench", LLAMA, *arguments, "--ctx", "4",
+                       says="5 tokens do not fit a context of 4: give --ctx 5 or more")
 
 
 class WrongFile(Folder):
@@ -93,6 +97,9 @@ class WrongFile(Folder):
         for size in (3, 4, 7, 23, 24, 100, 700, 3000, 8000, 12000, len(whole) // 2, len(whole) - 1):
             path.write_bytes(whole[:size])
             self.refused(MALFORMED, "Truncated", "info", path, says="cut.gguf:")
+            saved = self.folder / "net.json"
+            self.refused(MALFORMED, "Truncated", "graph", path, "--save", saved, says="cut.gguf:")
+            self.assertFalse(saved.exists())
 
     def test_metadata_that_is_refused(self):
         path = self.folder / "wrong.gguf"

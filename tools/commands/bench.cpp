@@ -20,6 +20,7 @@ struct Options {
 
 void run(Tool& tool, const Options& options) {
   const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});
+  tool.require_context("bench", options.depth + longest);
   if (tool.context == 0) tool.context = options.depth + longest;
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   auto conversation = model.conversation();

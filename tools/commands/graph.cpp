@@ -66,7 +66,7 @@ Described describe(const Tool& tool) {
     described.plan = plan_of(described.network.program, tool.backend());
     return described;
   }
-  if (io::open(tool.model).format() == io::Format::gguf) {
+  if (io::open(tool.model, {.access = io::Access::guarded}).format() == io::Format::gguf) {
     auto options = tool.language_model();
     options.lazy = true;
     const auto model = models::LanguageModel::load(tool.model, options);
@@ -81,7 +81,7 @@ void save(const Tool& tool, const Options& options) {
   io::Network net = describe(tool).network;
   std::optional<io::File> file;  // the tensors are its pages
   if (!is_json(tool.model)) {
-    file = io::open(tool.model);
+    file = io::open(tool.model, {.access = io::Access::guarded});
     for (const io::TensorEntry& tensor : file->tensors()) {
       net.weights.emplace(tensor.name, tensor.data());
     }
@@ -89,7 +89,9 @@ void save(const Tool& tool, const Options& options) {
   const std::filesystem::path json = options.save;
   std::filesystem::path raw = options.raw;
   if (raw.empty()) raw = std::filesystem::path(json).replace_extension(".raw");
-  io::save_network(net, json, raw);
+  io::save_network(net, json, raw, [&] {
+    if (file) file->check_pages();
+  });
   const std::size_t constants = net.weights.size() + net.program.folded.size();
   const std::uintmax_t bytes = std::filesystem::file_size(raw);
   if (tool.json) {

@@ -33,6 +33,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
                                 : parse_tokens(options.tokens, "--tokens");
   if (tokens.empty()) throw Error(Errc::bad_argument, "score", "no tokens");
   const auto count = static_cast<std::int64_t>(tokens.size());
+  tool.require_context("score", count);
   if (tool.context == 0) tool.context = count;
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
   auto conversation = model.conversation();

@@ -73,6 +73,7 @@ class Stretch;
 /// What the partitions of a backend share.
 struct Shared {
   Options options;
+  std::optional<isa::Caps> caps;     // of the device, in every mode that has one
   std::shared_ptr<Runtime> runtime;  // null in modes on the CPU
   /// Read and changed under the runtime's lock.
   std::shared_ptr<Counters> counters = std::make_shared<Counters>();
@@ -138,7 +139,7 @@ class BoundOnDevice final : public BoundPartition, public StoresIntegers {
 };
 
 GraphOptions graph_options(const Shared& shared, bool show) {
-  const std::int64_t ocm_bytes = shared.runtime ? shared.runtime->caps().ocm_bytes : 0;
+  const std::int64_t ocm_bytes = shared.caps ? std::int64_t{shared.caps->ocm_bytes} : 0;
   return {*shared.options.calibration, shared.options.fuse, show, ocm_bytes};
 }
 
@@ -146,7 +147,7 @@ BoundGraph bound_graph(const Shared& shared, const Graph& graph, const BoundCons
   BindOptions bind;
   bind.per_channel = shared.options.per_channel;
   bind.profile = shared.options.profile;
-  if (shared.runtime) bind.profile = shared.runtime->caps().m8 ? Profile::m8 : Profile::m15;
+  if (shared.caps) bind.profile = shared.caps->m8 ? Profile::m8 : Profile::m15;
   return bind_graph(
       graph, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
 }
@@ -329,9 +330,12 @@ class NpuBackend final : public Npu, public StepCompiler {
                   fmt::format("a deadline of {} ms and {} retries", options.deadline.count(),
                               options.retries));
     }
-    if (options.mode == Mode::device) {
-      if (!device) throw Error(Errc::bad_argument, "npu::backend", "no device is given");
-      shared_->runtime = Runtime::of(device);
+    if (device) {
+      std::shared_ptr<Runtime> runtime = Runtime::of(device);
+      shared_->caps = runtime->caps();
+      if (options.mode == Mode::device) shared_->runtime = std::move(runtime);
+    } else if (options.mode == Mode::device) {
+      throw Error(Errc::bad_argument, "npu::backend", "no device is given");
     }
     shared_->options = std::move(options);
   }
@@ -344,14 +348,14 @@ class NpuBackend final : public Npu, public StepCompiler {
 
   std::optional<std::string> refuses(const Step& step) const override {
     if (auto failure = failed_constraint(step)) return failure;
-    if (shared_->runtime) {
-      const isa::Caps& caps = shared_->runtime->caps();
-      if (auto failure = exceeds_device(step, caps.ocm_bytes, caps.acc_bytes)) return failure;
+    const std::optional<isa::Caps>& caps = shared_->caps;
+    if (caps) {
+      if (auto failure = exceeds_device(step, caps->ocm_bytes, caps->acc_bytes)) return failure;
     }
     const ValueRange* range = shared_->options.calibration->find(step.value);
     if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
-    if (shared_->runtime && !range->channels.empty()) {
-      if (auto failure = factors_exceed(step, shared_->runtime->caps().ocm_bytes)) return failure;
+    if (caps && !range->channels.empty()) {
+      if (auto failure = factors_exceed(step, caps->ocm_bytes)) return failure;
     }
     return uneven_channels(step, *range);
   }
@@ -372,7 +376,7 @@ class NpuBackend final : public Npu, public StepCompiler {
         {"placement", std::string(to_string(shared_->options.placement))},
     };
     if (shared_->runtime) {
-      const isa::Caps& caps = shared_->runtime->caps();
+      const isa::Caps& caps = *shared_->caps;
       facts["array"] = fmt::format("{}x{}", caps.array_rows, caps.array_cols);
       facts["ocm"] = std::to_string(caps.ocm_bytes);
       facts["acc"] = std::to_string(caps.acc_bytes);

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::int32_t multiplier_max = 32767;
 constexpr int shift_max = 47;
+/// Two of its eight bits.
+constexpr double much_coarser = 4;
 
 Limits limits_of(const Activation& activation, double step) {
   const auto bound = [&](double real) {
@@ -61,6 +63,10 @@ class Binder {
     for (std::size_t i = 0; i < bound_.graph.maps.size(); ++i) {
       if (bound_.graph.maps[i].constant) bind_constant(i);
       if (bound_.graph.maps[i].fill) bind_fill(i);
+    }
+    for (std::size_t i = 0; i < bound_.graph.maps.size(); ++i) {
+      if (bound_.graph.maps[i].constant && is_coarsened(i))
+        drop_ratios(bound_.graph.maps[i].ratio_group);
     }
     // A step that is raised for one part of a map has to be that of parts made before. Steps only
     // grow, and follow the order of the layers: as many rounds as there are layers would do.
@@ -115,9 +121,29 @@ class Binder {
       }
     }
     map.step = int8_step(largest);
+    bound_.constants[id].clear();
     for (std::size_t i = 0; i < real.size(); ++i) {
       const double own = map.step_of(static_cast<std::int64_t>(i % channels));
       bound_.constants[id].push_back(quantize(real[i], static_cast<float>(1 / own)));
+    }
+  }
+
+  /// Whether ratios of channels round a constant much more coarsely than its own range would.
+  bool is_coarsened(std::size_t id) const {
+    const FeatureMap& map = bound_.graph.maps[id];
+    if (map.normratio.empty()) return false;
+    double largest = 0;
+    for (const float real : bound_.real_constants[id])
+      largest = std::max(largest, std::abs(double{real}));
+    return map.step > much_coarser * int8_step(largest);
+  }
+  void drop_ratios(int group) {
+    for (std::size_t i = 0; i < bound_.graph.maps.size(); ++i) {
+      FeatureMap& map = bound_.graph.maps[i];
+      if (map.ratio_group != group) continue;
+      map.normratio.clear();
+      map.step = map.plain_step;
+      if (map.constant) bind_constant(i);
     }
   }
 

@@ -161,17 +161,18 @@ Failure matmul_size(const Step& step) {
 
 // ---- element by element -------------------------------------------------------------------------
 
-/// One operand has the result's shape; the other the same, one element per channel (and image), or
-/// it is a constant, which is spread when it is bound.
+/// A computed operand has the result's shape; the other the same, one element per channel (and
+/// image), or it is a constant, which is spread when it is bound.
 Failure broadcast(const Step& step) {
   const Shape& out = step.output.shape;
-  int same = 0;
+  int same = 0, computed = 0;
   for (const Operand& input : step.inputs) {
+    if (is_constant(input)) continue;
+    ++computed;
     if (input.shape == out) {
       ++same;
       continue;
     }
-    if (is_constant(input)) continue;
     const Shape& in = input.shape;
     const int channel = out.rank() == 4 ? 1 : out.rank() - 1;
     for (int i = 0; i < in.rank(); ++i) {
@@ -181,12 +182,13 @@ Failure broadcast(const Step& step) {
         return fmt::format("{} spread over {}", to_string(in), to_string(out));
       }
     }
-    if (in.rank() == 0 || out.rank() - in.rank() > channel) {
+    // What spreads over an image is read by its own channel axis.
+    if (in.rank() == 0 || out.rank() - in.rank() > channel || (out.rank() == 4 && in.rank() != 4)) {
       return fmt::format("{} spread over {}", to_string(in), to_string(out));
     }
   }
-  if (same > 0) return std::nullopt;
-  return "both operands are spread";
+  if (same > 0 || computed == 0) return std::nullopt;
+  return "what is computed is spread";
 }
 
 Failure one_computed(const Step& step) {
@@ -314,6 +316,7 @@ constexpr Constraint table[] = {
     {"*", "an op of this table, or any op that maps one f32 element to one", known},
     {"*", "f32 operands and results", all_f32},
     {"*", "1 to 16384 channels, less than 2^20 pixels", sizes},
+    {"copy", "an operand that is computed", one_computed},
     {"conv2d", "constant weights and bias", conv_constants},
     {"conv2d", "groups 1, or one group per channel", conv_groups},
     {"conv2d", "kernel at most 11x11, depthwise 7x7", conv_kernel},
@@ -355,9 +358,9 @@ std::span<const Constraint> constraints() noexcept { return table; }
 
 std::optional<std::string> failed_constraint(const Step& step) {
   for (const Constraint& constraint : table) {
-    const bool applies = constraint.op == "*" ||
-                         (step.kind == Step::Kind::op && constraint.op == step.op.def()->name);
-    if (!applies) continue;
+    const std::string_view name =
+        step.kind == Step::Kind::op ? step.op.def()->name : std::string_view("copy");
+    if (constraint.op != "*" && constraint.op != name) continue;
     if (auto failure = constraint.fails(step)) return failure;
   }
   return std::nullopt;

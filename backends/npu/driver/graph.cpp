@@ -67,7 +67,7 @@ void GraphBuilder::finish(int index, Layer layer) {
 // operands may have added layers behind `layers_before`; they go ahead of the carrier.
 Layer& GraphBuilder::carrier(int index, std::size_t operand, Form form, std::size_t layers_before) {
   const Step& step = steps_[static_cast<std::size_t>(index)];
-  if (can_follow(index, operand) && has_room(graph_.layers[layers_before - 1])) {
+  if (can_follow(index, operand, form) && has_room(graph_.layers[layers_before - 1])) {
     const auto maker = graph_.layers.begin() + static_cast<std::ptrdiff_t>(layers_before) - 1;
     std::rotate(maker, maker + 1, graph_.layers.end());
     graph_.layers.back().values.push_back(step.value);

@@ -45,7 +45,12 @@ struct FeatureMap {
   double step = 0;
   std::optional<Operand> constant;
   std::vector<double> normratio{};  ///< per channel; empty: 1 for all
+  int ratio_group = -1;             ///< maps of one have the same normratio
+  double plain_step = 0;            ///< with a normratio: the step without it
   std::optional<float> fill{};      ///< a constant whose elements are all this
+  /// Whether its channels are those of the value it is named after. A view of that has others, and
+  /// so have rows of an image.
+  bool has_channels_of_value = false;
   /// A map that is a run of another's blocks (a slice, a part of a concatenation): it has no bytes
   /// of its own, and the other's step.
   MapId whole = no_map;

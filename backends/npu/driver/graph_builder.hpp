@@ -37,6 +37,7 @@ class GraphBuilder {
   void fuse_activation(const Step& step, int index, const Activation& activation);
 
   // graph_windows.cpp
+  double picked_step(const Step& step, MapId input) const;
   void add_pool(const Step& step, int index);
   void add_mean(const Step& step, int index, MapId input);
   void add_pad(const Step& step, int index);
@@ -57,16 +58,17 @@ class GraphBuilder {
   MapId read(int index, std::size_t operand, Form form);
   MapId read_spread(int index, std::size_t operand, Form form, Post::Spread& spread);
   MapId read_constant(const Operand& operand, const Shape& spread_to, Form form);
-  MapId read_edge(const Operand& operand, Form form, int origin, std::string name);
+  MapId read_edge(const Operand& operand, Form form, int origin, const OuterValue& value);
   MapId direct(int index, std::size_t operand, const Dims& dims) const;
   MapId flattened(int index, std::size_t operand) const;
   Form form_of(int index, std::size_t operand) const;
   double step_of(const std::string& name) const;
   MapId new_map(std::string name, const Dims& dims, double step);
+  MapId value_map(const Step& step, std::string name, const Dims& dims, double step_size);
   MapId result_map(const Step& step, Form form);
   void write_dense(int index);
   Layer dequantized(int index) const;
-  bool can_follow(int index, std::size_t operand) const;
+  bool can_follow(int index, std::size_t operand, Form form) const;
   bool has_room(const Layer& layer) const;
 
   // graph.cpp

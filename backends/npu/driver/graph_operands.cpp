@@ -16,6 +16,12 @@ bool same_elements(const Operand& a, const Operand& b) {
   return a.is_contiguous() && b.is_contiguous() && byte_range(a) == byte_range(b);
 }
 
+/// Whether a map of these sizes has the channels that a calibration sees of a value.
+bool has_channels_of(const Shape& value, const Dims& dims) {
+  const Dims seen = *dims_of(value, value.rank() == 4 ? Form::image : Form::rows);
+  return dims == seen;
+}
+
 }  // namespace
 
 double GraphBuilder::step_of(const std::string& name) const {
@@ -32,8 +38,16 @@ MapId GraphBuilder::new_map(std::string name, const Dims& dims, double step) {
   return static_cast<MapId>(graph_.maps.size()) - 1;
 }
 
+// What a step makes, or its sum before a residual.
+MapId GraphBuilder::value_map(const Step& step, std::string name, const Dims& dims,
+                              double step_size) {
+  const MapId map = new_map(std::move(name), dims, step_size);
+  graph_.maps.back().has_channels_of_value = has_channels_of(step.output.shape, dims);
+  return map;
+}
+
 MapId GraphBuilder::result_map(const Step& step, Form form) {
-  return new_map(step.value, *dims_of(step.output.shape, form), step_of(step.value));
+  return value_map(step, step.value, *dims_of(step.output.shape, form), step_of(step.value));
 }
 
 // The map that holds an operand as it is, when one does.
@@ -75,14 +89,16 @@ Form GraphBuilder::form_of(int index, std::size_t operand) const {
   return x.shape.rank() == 4 ? Form::image : Form::rows;
 }
 
-// Whether the step's work can go behind the layer that makes its operand.
-bool GraphBuilder::can_follow(int index, std::size_t operand) const {
+// Whether the step's work can go behind the layer that makes its operand: the tiles of that layer
+// are those of the operand in the step's form. A flattened image's are not.
+bool GraphBuilder::can_follow(int index, std::size_t operand, Form form) const {
   const auto i = static_cast<std::size_t>(index);
   const int origin = flow_.inputs[i][operand].step;
   if (!options_.fuse || origin == no_step || origin != last_maker_) return false;
   const auto o = static_cast<std::size_t>(origin);
-  return flow_.uses[o] == 1 && !flow_.leaves[o] && !dense_[o] &&
-         same_elements(steps_[i].inputs[operand], steps_[o].output);
+  const auto dims = dims_of(steps_[i].inputs[operand].shape, form);
+  return flow_.uses[o] == 1 && !flow_.leaves[o] && !dense_[o] && dims &&
+         direct(index, operand, *dims) != no_map;
 }
 
 void GraphBuilder::write_dense(int index) {
@@ -105,18 +121,21 @@ Layer GraphBuilder::dequantized(int index) const {
   return layer;
 }
 
-MapId GraphBuilder::read_edge(const Operand& operand, Form form, int origin, std::string name) {
+MapId GraphBuilder::read_edge(const Operand& operand, Form form, int origin,
+                              const OuterValue& value) {
   for (const Edge& edge : edges_) {
     if (edge.origin == origin && edge.form == form && edge.operand == operand) return edge.map;
   }
-  const auto dims = dims_of(operand.shape, form);
-  const MapId map = new_map(name, dims.value_or(Dims{}), step_of(name));
+  const Dims dims = dims_of(operand.shape, form).value_or(Dims{});
+  const MapId map = new_map(value.name, dims, step_of(value.name));
+  graph_.maps.back().has_channels_of_value =
+      same_elements(operand, value.operand) && has_channels_of(value.operand.shape, dims);
   Layer layer;
   layer.kind = Layer::Kind::quantize;
   layer.made = layer.output = map;
   layer.edge = operand;
   layer.op = "quantize";
-  layer.values.push_back(std::move(name));
+  layer.values.push_back(value.name);
   graph_.layers.push_back(std::move(layer));
   edges_.push_back({operand, form, origin, map});
   return map;
@@ -151,9 +170,10 @@ MapId GraphBuilder::read(int index, std::size_t operand, Form form) {
   }
   if (origin.step != no_step) {
     write_dense(origin.step);
-    return read_edge(x, form, origin.step, steps_[static_cast<std::size_t>(origin.step)].value);
+    const Step& maker = steps_[static_cast<std::size_t>(origin.step)];
+    return read_edge(x, form, origin.step, {maker.value, maker.output});
   }
-  return read_edge(x, form, no_step, outer_name(program_, steps_, x));
+  return read_edge(x, form, no_step, outer_value(program_, steps_, x));
 }
 
 // The second operand of element-wise work, and how it spreads over the result.
@@ -165,15 +185,19 @@ MapId GraphBuilder::read_spread(int index, std::size_t operand, Form form, Post:
   if (x.place.kind == Place::Kind::constant) {
     map = read_constant(x, step.output.shape, form);
   } else {
-    // [C] under an image and [N, C, 1, 1] are rows of channels.
-    const bool image = form == Form::image && x.shape.rank() == 4;
-    map = read(index, operand, image ? Form::image : Form::rows);
+    map = read(index, operand, form);
   }
   const Dims& dims = graph_.map(map).dims;
-  spread = dims == out                               ? Post::Spread::same
-           : dims.pixels() == 1                      ? Post::Spread::channel
-           : dims.n == out.n && dims.h * dims.w == 1 ? Post::Spread::image
-                                                     : Post::Spread::same;
+  if (dims == out) {
+    spread = Post::Spread::same;
+  } else if (dims.pixels() == 1) {
+    spread = Post::Spread::channel;
+  } else if (dims.n == out.n && dims.h * dims.w == 1) {
+    spread = Post::Spread::image;
+  } else {
+    throw Error(Errc::internal, step.value,
+                fmt::format("{} beside {}", to_string(x.shape), to_string(step.output.shape)));
+  }
   return map;
 }
 

@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/ops.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -110,7 +111,7 @@ void GraphBuilder::add_linear(const Step& step, int index) {
                                    ? step_of(name)
                                    : graph_.map(layer.made).step + graph_.map(residual.other).step;
     const Dims dims = graph_.map(layer.made).dims;
-    layer.made = new_map(name, dims, step_before);
+    layer.made = value_map(step, name, dims, step_before);
     layer.output = residual.result;
     layer.posts.push_back(std::move(residual));
   }
@@ -130,12 +131,12 @@ void GraphBuilder::add_matmul(const Step& step, int index) {
 
 void GraphBuilder::fuse_activation(const Step& step, int index, const Activation& activation) {
   const Form form = form_of(index, 0);
-  if (can_follow(index, 0) && takes(graph_.layers.back(), activation)) {
+  if (can_follow(index, 0, form) && takes(graph_.layers.back(), activation)) {
     Layer& layer = graph_.layers.back();
     const Dims dims = graph_.map(layer.output).dims;
     const bool keeps_step = layer.posts.empty() && layer.keeps_step();
-    const MapId result =
-        new_map(step.value, dims, keeps_step ? graph_.map(layer.output).step : step_of(step.value));
+    const MapId result = value_map(
+        step, step.value, dims, keeps_step ? graph_.map(layer.output).step : step_of(step.value));
     if (layer.posts.empty()) {
       layer.activation = activation;
       layer.made = result;
@@ -153,7 +154,7 @@ void GraphBuilder::fuse_activation(const Step& step, int index, const Activation
   Post post;
   post.kind = Post::Kind::rescale;
   post.activation = activation;
-  post.result = new_map(step.value, graph_.map(layer.output).dims, step_of(step.value));
+  post.result = value_map(step, step.value, graph_.map(layer.output).dims, step_of(step.value));
   layer.posts.push_back(std::move(post));
   finish_posts(index);
 }
@@ -164,7 +165,7 @@ void GraphBuilder::add_pointwise(const Step& step, int index) {
     Post post;
     post.kind = Post::Kind::lut;
     post.function = step.op;
-    post.result = new_map(step.value, graph_.map(layer.output).dims, step_of(step.value));
+    post.result = value_map(step, step.value, graph_.map(layer.output).dims, step_of(step.value));
     layer.posts.push_back(std::move(post));
     finish_posts(index);
     return;
@@ -174,15 +175,23 @@ void GraphBuilder::add_pointwise(const Step& step, int index) {
     return step.inputs[i].shape == step.output.shape &&
            step.inputs[i].place.kind != Place::Kind::constant;
   };
-  const bool second =
-      carries(1) && (!carries(0) || (can_follow(index, 1) && !can_follow(index, 0)));
+  // A value per channel goes by the channels of the result, however its operand is held.
+  const bool spreads = std::ranges::any_of(step.inputs, [&](const Operand& x) {
+    return x.place.kind != Place::Kind::constant && !(x.shape == step.output.shape);
+  });
+  const auto form_with = [&](std::size_t i) {
+    if (!spreads) return form_of(index, i);
+    return step.output.shape.rank() == 4 ? Form::image : Form::rows;
+  };
+  const auto follows = [&](std::size_t i) { return can_follow(index, i, form_with(i)); };
+  const bool second = carries(1) && (!carries(0) || (follows(1) && !follows(0)));
   const std::size_t a = second ? 1 : 0, b = second ? 0 : 1;
-  const Form form = form_of(index, a);
+  const Form form = form_with(a);
   const std::size_t layers_before = graph_.layers.size();
   Post post;
   post.other = read_spread(index, b, form, post.spread);
   const Dims dims = *dims_of(step.output.shape, form);
-  post.result = new_map(step.value, dims, step_of(step.value));
+  post.result = value_map(step, step.value, dims, step_of(step.value));
   if (step.op.as<Mul>() != nullptr) {
     post.kind = Post::Kind::mul;
   } else if (step.op.as<Maximum>() != nullptr) {
@@ -202,7 +211,7 @@ void GraphBuilder::add_glu(const Step& step, int index) {
   product.kind = Post::Kind::mul;
   product.other = read_spread(index, 1, form, product.spread);
   const Dims dims = *dims_of(step.output.shape, form);
-  product.result = new_map(step.value, dims, step_of(step.value));
+  product.result = value_map(step, step.value, dims, step_of(step.value));
   Layer& layer = carrier(index, 0, form, layers_before);
   Post gate;
   gate.kind = Post::Kind::lut;

@@ -9,6 +9,12 @@
 
 namespace tenon::npu {
 
+// Of a result that picks values of `input`: the input's step. A constant has its own when weights
+// are bound; until then the result's range is what is known.
+double GraphBuilder::picked_step(const Step& step, MapId input) const {
+  return graph_.map(input).is_constant() ? step_of(step.value) : graph_.map(input).step;
+}
+
 void GraphBuilder::add_pool(const Step& step, int index) {
   Layer layer;
   Window& window = layer.window;
@@ -24,8 +30,8 @@ void GraphBuilder::add_pool(const Step& step, int index) {
     layer.input = read(index, 0, Form::image);
     set(*max);
     // The greatest of some values has their range: no second rounding.
-    layer.made =
-        new_map(step.value, *dims_of(step.output.shape, Form::image), graph_.map(layer.input).step);
+    layer.made = value_map(step, step.value, *dims_of(step.output.shape, Form::image),
+                           picked_step(step, layer.input));
     return finish(index, std::move(layer));
   }
   layer.kind = Layer::Kind::sum_pool;
@@ -33,14 +39,15 @@ void GraphBuilder::add_pool(const Step& step, int index) {
     set(*average);
     layer.input =
         average->count_include_pad ? read_padded(index, window) : read(index, 0, Form::image);
-    layer.made = new_map(step.value, *dims_of(step.output.shape, Form::image), step_of(step.value));
+    layer.made =
+        value_map(step, step.value, *dims_of(step.output.shape, Form::image), step_of(step.value));
   } else {
     layer.input = read(index, 0, Form::image);
     const Dims& in = graph_.map(layer.input).dims;
     window.kernel_h = window.stride_h = in.h;
     window.kernel_w = window.stride_w = in.w;
     // A mean keeps its axes as ones or drops them: one pixel per image either way.
-    layer.made = new_map(step.value, {in.n, 1, 1, in.c}, step_of(step.value));
+    layer.made = value_map(step, step.value, {in.n, 1, 1, in.c}, step_of(step.value));
   }
   if (window.kernel_h > max_pool_window || window.kernel_w > max_pool_window) {
     return add_mean(step, index, layer.input);
@@ -60,7 +67,7 @@ void GraphBuilder::add_mean(const Step& step, int index, MapId input) {
   layer.batch = in.n;
   layer.input = new_map(step.value + ".weights", {in.n, 1, 1, pixels}, 0);
   graph_.maps.back().fill = 1.0F / static_cast<float>(pixels);
-  layer.made = new_map(step.value, {in.n, 1, 1, in.c}, step_of(step.value));
+  layer.made = value_map(step, step.value, {in.n, 1, 1, in.c}, step_of(step.value));
   finish(index, std::move(layer));
 }
 
@@ -80,8 +87,8 @@ void GraphBuilder::add_pad(const Step& step, int index) {
   layer.input = read(index, 0, Form::image);
   layer.window.top = pad.before[2];
   layer.window.left = pad.before[3];
-  layer.made =
-      new_map(step.value, *dims_of(step.output.shape, Form::image), graph_.map(layer.input).step);
+  layer.made = value_map(step, step.value, *dims_of(step.output.shape, Form::image),
+                         picked_step(step, layer.input));
   finish(index, std::move(layer));
 }
 

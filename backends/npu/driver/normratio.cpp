@@ -4,7 +4,9 @@
 // numbers, and each channel of its input by folding the factor into its weights. What lies between
 // (sums, maxima, pools, rectifiers) works channel by channel as long as all its operands share
 // their ratios. So maps fall into groups of equal ratios, and a group with a member that needs one
-// step for all channels (tables, products, dynamic matrices, bounds other than 0) has none.
+// step for all channels (tables, products, dynamic matrices, bounds other than 0), or whose
+// channels' ranges nobody knows (views of other values), has none. Those of constants are known
+// when weights are bound.
 #include "graph.hpp"
 
 #include <tenon/npu/quantize.hpp>
@@ -112,9 +114,9 @@ class Groups {
 /// Ranges of a map's channels, or null.
 const ValueRange* channels_of(const FeatureMap& map, const CalibrationTable& calibration) {
   const ValueRange* range = calibration.find(map.name);
-  const bool whole =
-      range != nullptr && static_cast<std::int64_t>(range->channels.size()) == map.dims.c;
-  return whole && !map.is_constant() ? range : nullptr;
+  const bool whole = range != nullptr && map.has_channels_of_value &&
+                     static_cast<std::int64_t>(range->channels.size()) == map.dims.c;
+  return whole ? range : nullptr;
 }
 
 }  // namespace
@@ -128,11 +130,15 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
     for (std::size_t i = 0; i < graph.maps.size(); ++i) {
       if (groups.root(i) == leader) members.push_back(i);
     }
-    bool known = false;
+    bool known = true, any = false;
     for (const std::size_t i : members) {
       const ValueRange* range = channels_of(graph.maps[i], calibration);
+      if (graph.maps[i].is_constant()) continue;
+      // The step of a sum that was not calibrated follows from others' below.
+      if (range == nullptr && calibration.find(graph.maps[i].name) == nullptr) continue;
+      known = known && range != nullptr;
       if (range == nullptr || range->tensor.threshold <= 0) continue;
-      known = true;
+      any = true;
       for (std::size_t c = 0; c < ratios.size(); ++c) {
         ratios[c] = std::max(ratios[c],
                              std::min(1.0, range->channels[c].threshold / range->tensor.threshold));
@@ -144,9 +150,11 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
       for (double& ratio : ratios) ratio = std::sqrt(ratio);
     }
     const auto least = std::ranges::min_element(ratios);
-    if (!known || *least > alike) continue;
+    if (!known || !any || *least > alike) continue;
     for (const std::size_t i : members) {
       FeatureMap& map = graph.maps[i];
+      map.plain_step = map.step;
+      map.ratio_group = static_cast<int>(leader);
       map.normratio = ratios;
       const ValueRange* range = channels_of(map, calibration);
       if (range == nullptr) continue;  // its step is a bound in the same units

@@ -51,17 +51,20 @@ ValueFlow value_flow(const Lowered& program, std::span<const Step> steps) {
   return flow;
 }
 
-std::string outer_name(const Lowered& program, std::span<const Step> steps,
+OuterValue outer_value(const Lowered& program, std::span<const Step> steps,
                        const Operand& operand) {
   const Step* const end = steps.data();
   for (std::size_t j = program.steps.size(); j-- > 0;) {
     const Step& step = program.steps[j];
     if (&step >= end || step.kind == Step::Kind::loop) continue;
     if (!touches(step.output, operand)) continue;
-    return holds(step.output, operand) ? step.value : std::string();
+    return holds(step.output, operand) ? OuterValue{step.value, step.output} : OuterValue{};
   }
-  if (operand.place.kind == Place::Kind::input) return program.inputs[operand.place.index].name;
-  return {};
+  if (operand.place.kind != Place::Kind::input) return {};
+  const InputSlot& input = program.inputs[operand.place.index];
+  OuterValue value{input.name, {{Place::Kind::input, operand.place.index}, input.shape, {}}};
+  value.operand.strides = dense_strides(input.shape);
+  return value;
 }
 
 }  // namespace tenon::npu

@@ -26,9 +26,13 @@ struct ValueFlow {
 
 ValueFlow value_flow(const Lowered& program, std::span<const Step> steps);
 
-/// Name of the value whose bytes an operand holds when `steps` begin: an input of the program, or
-/// what a step before them made. Empty when it is not one value's.
-std::string outer_name(const Lowered& program, std::span<const Step> steps, const Operand& operand);
+/// The value whose bytes an operand holds when `steps` begin: an input of the program, or what a
+/// step before them made. No name when it is not one value's.
+struct OuterValue {
+  std::string name;
+  Operand operand;
+};
+OuterValue outer_value(const Lowered& program, std::span<const Step> steps, const Operand& operand);
 
 /// Whether two places are in one storage.
 bool same_storage(const Place& a, const Place& b) noexcept;

@@ -24,7 +24,7 @@ struct Options {
   bool fuse = true;         ///< element-wise ops run behind the layer that makes their operand
   bool merge = true;        ///< one program for as many layers as possible, or one for each
   bool per_channel = true;  ///< a step per output channel of weights
-  Profile profile = Profile::m15;  ///< modes on the CPU; a device says what it takes
+  Profile profile = Profile::m15;  ///< without a device; one says what it takes
   /// How long one attempt to run a partition may take, by the clock on the wall.
   std::chrono::milliseconds deadline{30000};
   int retries = 1;        ///< further attempts after a timeout or a damaged program
@@ -91,10 +91,11 @@ class Npu : public Backend {
   virtual int precheck() const = 0;
 };
 
-/// A backend for an open device whose protocol is an NPU's. In a mode other than device, `device`
-/// may be null: partitions then run on the CPU. Errc::bad_argument without calibration, for a
-/// deadline or retries below what makes sense, or for a device that is no NPU, Errc::device_lost
-/// when it is gone, Errc::unsupported_version when it speaks another instruction set.
+/// A backend for an open device whose protocol is an NPU's. In a mode other than device, partitions
+/// run on the CPU: a device then only says what it refuses, and `device` may be null.
+/// Errc::bad_argument without calibration, for a deadline or retries below what makes sense, or for
+/// a device that is no NPU, Errc::device_lost when it is gone, Errc::unsupported_version when it
+/// speaks another instruction set.
 ///
 /// Runs throw Errc::device_timeout (11015, within twice the deadline, retries included) with the
 /// state of the queues, Errc::device_error (11014) naming the value and op where the device

@@ -5,6 +5,7 @@
 #include <tenon/program.hpp>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -27,9 +28,11 @@ struct Network {
 /// as for verify()), and the types that it states of constants those of the arrays
 /// (Errc::bad_shape). Errc::duplicate_name for a weight called like a folded constant,
 /// Errc::bad_encoding for names that are not UTF-8, Errc::bad_argument when both paths are one;
-/// else the errors of writing a file.
+/// else the errors of writing a file. `check` is called when every constant has been read, before
+/// the pair that was there is replaced: what it throws ends the save (File::check_pages, for
+/// constants that are pages of a file).
 void save_network(const Network& network, const std::filesystem::path& json_path,
-                  const std::filesystem::path& raw_path);
+                  const std::filesystem::path& raw_path, const std::function<void()>& check = {});
 
 struct NetworkOptions {
   /// Keys that the format does not know are errors (Errc::bad_key); else they are logged once.

@@ -1,0 +1,177 @@
+#include "guarded_array.hpp"
+#include "results.hpp"
+#include "ways.hpp"
+
+#include <tenon/backends/reference.hpp>
+#include <tenon/device.hpp>
+#include <tenon/optimize.hpp>
+#include <tenon/session.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace tenon::testing {
+namespace {
+
+class Checker {
+ public:
+  Checker(const RandomModel& model, std::uint64_t seed, CheckCounts& counts)
+      : model_(model), seed_(seed), engine_(seed), counts_(counts) {
+    std::map<std::string, Buffer> weights;
+    for (const auto& [name, value] : model.weights) weights[name] = arrays_.copy(value);
+    weights_ = std::make_shared<const WeightSet>(std::move(weights));
+  }
+
+  void run() {
+    Program plain = model_.program;
+    Session reference(plain, {.backends = {make_reference_backend({})}});
+    const Results wanted = forward(reference);
+    tame_ = is_finite(wanted);
+
+    Program optimized = model_.program;
+    optimize(optimized);
+    const double tight = model_.has_halves ? 0.03 : 2e-4;
+    {
+      Session session(optimized, {.backends = {make_reference_backend({})}});
+      compare("optimised, on the reference", forward(session), wanted, tight);
+    }
+    const int threads = std::uniform_int_distribution<int>(2, 4)(engine_);
+    for (const bool exact : {true, false}) {
+      const double allowed = exact ? tight : 0.2;
+      double& worst = exact ? counts_.worst_exact : counts_.worst_fast;
+      const std::string name = exact ? "cpu exact" : "cpu fast";
+      Session one(plain, {.backends = cpu_backends(1, exact)});
+      const Results first = forward(one);
+      worst = std::max(worst, compare(name + ", as recorded", first, wanted, allowed));
+      compare_bits(name + ", run again", forward(one), first);
+      Session many(plain, {.backends = cpu_backends(threads, exact)});
+      compare_bits(fmt::format("{}, {} threads", name, threads), forward(many), first);
+
+      Session best(optimized, {.backends = cpu_backends(threads, exact)});
+      const Results results = forward(best);
+      worst = std::max(worst, compare(name + ", optimised", results, wanted, allowed));
+      if (!exact) {
+        look_at_fallbacks(best);
+        check_ways(optimized, best, results, threads);
+      }
+      compare_bits(name + ", optimised, run again", forward(best), results);
+    }
+  }
+
+ private:
+  bool chance(double probability) { return std::bernoulli_distribution(probability)(engine_); }
+
+  std::vector<Buffer> inputs(GuardedArrays& arrays) const {
+    std::vector<Buffer> result;
+    for (const HostBuffer& value : model_.inputs) result.push_back(arrays.copy(value));
+    return result;
+  }
+
+  Results forward(Session& session) {
+    session.bind(weights_);
+    return run_bound(session);
+  }
+
+  /// Inputs and results end at guard pages; now and then the session makes the results.
+  Results run_bound(Session& session) {
+    ++counts_.runs;
+    GuardedArrays arrays;
+    std::vector<Buffer> given = inputs(arrays);
+    std::vector<Buffer> outputs;
+    if (chance(0.3) || shapes_.empty()) {
+      // Handles of our own would make the session copy what it updates.
+      for (Buffer& input : given) {
+        if (chance(0.5)) input = input.to_host().contiguous().to_device(cpu_device());
+      }
+      outputs = session.forward(std::move(given));
+      shapes_.clear();
+      for (const Buffer& output : outputs) shapes_.push_back(output.shape());
+    } else {
+      for (const Shape& shape : shapes_) outputs.push_back(arrays.room(shape));
+      session.forward(std::move(given), outputs);
+    }
+    return on_host(outputs);
+  }
+
+  double compare(const std::string& way, const Results& got, const Results& wanted,
+                 double allowed) const {
+    return tame_ ? largest_error(way, got, wanted, allowed) : 0;
+  }
+
+  void look_at_fallbacks(Session& session) {
+    if (model_.has_rare_types) return;
+    ++counts_.plain;
+    std::vector<Shape> shapes;
+    for (const HostBuffer& input : model_.inputs) shapes.push_back(input.shape());
+    const PlanReport report = session.report(shapes);
+    if (report.fallbacks.empty()) return;
+    ++counts_.plain_fallbacks;
+    for (const auto& fallback : report.fallbacks) {
+      fmt::print("  seed {}: {} falls back to {}: {}\n", seed_, fallback.op, fallback.backend,
+                 fallback.why);
+    }
+  }
+
+  /// Other ways to the same bits: text, snapshot, forks, and no merging up to rounding.
+  void check_ways(const Program& optimized, Session& best, const Results& results, int threads) {
+    const std::vector<BackendPtr> backends = cpu_backends(threads, false);
+    if (chance(0.3)) {
+      Program parsed = parse(print(optimized));
+      parsed.folded = optimized.folded;
+      Session session(std::move(parsed), {.backends = backends});
+      compare_bits("through text", forward(session), results);
+    }
+    if (chance(0.2)) {
+      const auto path = std::filesystem::temp_directory_path() /
+                        fmt::format("tenon_random_program_{}.snapshot", getpid());
+      best.save(path);
+      Session session = Session::load(path, backends);
+      const Results loaded = run_bound(session);
+      std::filesystem::remove(path);
+      compare_bits("through a snapshot", loaded, results);
+    }
+    if (chance(0.2)) {
+      std::vector<Session> forks{best.fork(), best.fork()};
+      const auto both = at_once(forks.size(), [&](std::size_t i) {
+        Results copies;
+        for (int round = 0; round < 3; ++round) {
+          GuardedArrays arrays;
+          copies = on_host(forks[i].forward(inputs(arrays)));
+        }
+        return copies;
+      });
+      for (const Results& copies : both) compare_bits("forks at once", copies, results);
+    }
+    if (chance(0.2)) {
+      Session session(optimized, {.backends = backends});
+      session.set_merge(false);
+      compare("not merged", forward(session), results, 0.2);
+    }
+  }
+
+  const RandomModel& model_;
+  std::uint64_t seed_;
+  std::mt19937_64 engine_;
+  CheckCounts& counts_;
+  GuardedArrays arrays_;  // of weights
+  std::shared_ptr<const WeightSet> weights_;
+  std::vector<Shape> shapes_;  // of results
+  bool tame_ = true;           // finite: worth comparing
+};
+
+}  // namespace
+
+void check_sessions(const RandomModelPlan& plan, CheckCounts& counts) {
+  const RandomModel model = make_random_model(plan);
+  Checker(model, plan.seed, counts).run();
+}
+
+}  // namespace tenon::testing

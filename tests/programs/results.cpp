@@ -1,0 +1,152 @@
+#include "results.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/device.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::testing {
+namespace {
+
+double at(const HostBuffer& array, std::int64_t i) {
+  const auto unit = block_bytes(array.shape().dtype());
+  return load_as_double(array.shape().dtype(), array.bytes() + i * unit);
+}
+
+HostBuffer readable(const HostBuffer& array) {
+  return is_block(array.shape().dtype()) ? array.to(f32) : array.contiguous();
+}
+
+}  // namespace
+
+std::vector<BackendPtr> cpu_backends(int threads, bool exact) {
+  static std::vector<std::pair<std::pair<int, bool>, std::vector<BackendPtr>>> made;
+  for (const auto& [key, backends] : made) {
+    if (key == std::pair(threads, exact)) return backends;
+  }
+  made.push_back(
+      {{threads, exact},
+       {make_cpu_backend({.threads = threads, .exact = exact}), make_reference_backend({})}});
+  return made.back().second;
+}
+
+double largest_error(const std::string& way, const Results& got, const Results& wanted,
+                     double allowed) {
+  if (got.size() != wanted.size()) throw Failure{way + ": another number of results"};
+  double worst = 0;
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    if (!(got[r].shape() == wanted[r].shape())) {
+      throw Failure{fmt::format("{}: result {} is {}, not {}", way, r, to_string(got[r].shape()),
+                                to_string(wanted[r].shape()))};
+    }
+    const HostBuffer a = readable(got[r]), b = readable(wanted[r]);
+    double most = 1;
+    for (std::int64_t i = 0; i < b.shape().elements(); ++i)
+      most = std::max(most, std::fabs(at(b, i)));
+    // A cache of blocks moves by a step of its blocks.
+    const double slack = is_block(got[r].shape().dtype()) ? std::max(allowed, 0.03) : allowed;
+    for (std::int64_t i = 0; i < b.shape().elements(); ++i) {
+      const double error = std::fabs(at(a, i) - at(b, i));
+      if (!(error <= slack * most)) {
+        throw Failure{fmt::format("{}: element {} of result {} ({}) is {}, not {}", way, i, r,
+                                  to_string(b.shape()), at(a, i), at(b, i))};
+      }
+      worst = std::max(worst, error / (slack * most));
+    }
+  }
+  return worst;
+}
+
+void compare_bits(const std::string& way, const Results& got, const Results& wanted) {
+  if (got.size() != wanted.size()) throw Failure{way + ": another number of results"};
+  for (std::size_t r = 0; r < wanted.size(); ++r) {
+    if (!(got[r].shape() == wanted[r].shape())) {
+      throw Failure{fmt::format("{}: result {} is {}, not {}", way, r, to_string(got[r].shape()),
+                                to_string(wanted[r].shape()))};
+    }
+    const auto size = static_cast<std::size_t>(wanted[r].shape().bytes());
+    if (size == 0 || std::memcmp(got[r].bytes(), wanted[r].bytes(), size) == 0) continue;
+    const auto* const begin = got[r].bytes();
+    const auto different = std::mismatch(begin, begin + size, wanted[r].bytes()).first - begin;
+    throw Failure{fmt::format("{}: result {} ({}) has other bits, from byte {} on", way, r,
+                              to_string(wanted[r].shape()), different)};
+  }
+}
+
+bool is_finite(const Results& results) {
+  return std::ranges::all_of(results, [](const HostBuffer& array) {
+    if (!is_floating(array.shape().dtype())) return true;
+    for (std::int64_t i = 0; i < array.shape().elements(); ++i) {
+      if (!std::isfinite(at(array, i))) return false;
+    }
+    return true;
+  });
+}
+
+std::map<std::string, Buffer> on_cpu(const std::map<std::string, HostBuffer>& values) {
+  std::map<std::string, Buffer> weights;
+  for (const auto& [name, value] : values) {
+    weights[name] = value.contiguous().to_device(cpu_device());
+  }
+  return weights;
+}
+
+std::vector<Buffer> on_cpu(const Results& values) {
+  std::vector<Buffer> given;
+  for (const HostBuffer& value : values)
+    given.push_back(value.contiguous().to_device(cpu_device()));
+  return given;
+}
+
+Results on_host(const std::vector<Buffer>& outputs) {
+  Results results;
+  for (const Buffer& output : outputs) {
+    const HostBuffer shared = output.to_host().contiguous();
+    HostBuffer copy = HostBuffer::zeros(shared.shape());
+    if (copy.shape().bytes() > 0) {
+      std::memcpy(copy.view().data, shared.bytes(), static_cast<std::size_t>(copy.shape().bytes()));
+    }
+    results.push_back(std::move(copy));
+  }
+  return results;
+}
+
+Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,
+                      const Results& inputs) {
+  Session session(program, {.backends = {make_reference_backend({})}});
+  session.bind(weights);
+  return on_host(session.forward(on_cpu(inputs)));
+}
+
+std::vector<Results> at_once(std::size_t count, const std::function<Results(std::size_t)>& run) {
+  std::vector<Results> results(count);
+  std::vector<std::string> errors(count);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        results[i] = run(i);
+      } catch (const Failure& failure) {
+        errors[i] = failure.what;
+      } catch (const std::exception& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors) {
+    if (!error.empty()) throw Failure{"runs at once: " + error};
+  }
+  return results;
+}
+
+}  // namespace tenon::testing

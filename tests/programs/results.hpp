@@ -1,0 +1,50 @@
+// What runs of a program gave, and how they compare.
+#pragma once
+
+#include <tenon/backend.hpp>
+#include <tenon/buffer.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/session.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+
+using Results = std::vector<HostBuffer>;
+
+/// A wrong result, in words.
+struct Failure {
+  std::string what;
+};
+
+/// The CPU backend and the reference. Pools of threads are made once.
+std::vector<BackendPtr> cpu_backends(int threads, bool exact);
+
+/// The largest error, in units of what is allowed: `allowed` times the largest magnitude of a
+/// result, or 1 where that is less. A Failure where one is larger; `way` says of which run.
+double largest_error(const std::string& way, const Results& got, const Results& wanted,
+                     double allowed);
+
+/// A Failure naming the first byte that differs.
+void compare_bits(const std::string& way, const Results& got, const Results& wanted);
+
+/// Whether no result holds an infinity or a NaN.
+bool is_finite(const Results& results);
+
+std::map<std::string, Buffer> on_cpu(const std::map<std::string, HostBuffer>& values);
+std::vector<Buffer> on_cpu(const Results& values);
+Results on_host(const std::vector<Buffer>& outputs);
+
+/// The program as it is, on the reference alone.
+Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,
+                      const Results& inputs);
+
+/// run(0), run(1), ... each on a thread of its own. A Failure where one throws.
+std::vector<Results> at_once(std::size_t count, const std::function<Results(std::size_t)>& run);
+
+}  // namespace tenon::testing

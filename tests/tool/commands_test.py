@@ -407,8 +407,8 @@ class Bench(ToolTest):
     def test_behind_other_tokens(self):
         bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "-r", 1)
         self.assertEqual(bench["depth"], 5)
-        beyond = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "--ctx", 6, "-r", 1, status=3)
-        self.assertEqual(beyond["error"]["code"], "LimitExceeded")
+        beyond = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "--ctx", 6, "-r", 1, status=2)
+        self.assertEqual(beyond["error"]["code"], "BadArgument")
 
 
 class Graph(Folder):

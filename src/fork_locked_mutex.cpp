@@ -1,5 +1,7 @@
 #include <tenon/fork_locked_mutex.hpp>
 
+#include <mutex>
+
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #endif
@@ -14,10 +16,10 @@ struct ForkLockedMutex::All {
 
   static void lock() {
     mutex.lock();
-    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->mutex_.lock();
+    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->lock();
   }
   static void unlock() {
-    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->mutex_.unlock();
+    for (ForkLockedMutex* each = first; each != nullptr; each = each->next_) each->unlock();
     mutex.unlock();
   }
 };

@@ -87,14 +87,14 @@ std::optional<Tensor> WeightsView::declared(std::string_view name,
 
 Tensor WeightsView::tensor(std::string_view name, const std::source_location& where) const {
   if (auto found = find(name, where)) return *found;
-  std::vector<std::string> near;
+  std::vector<std::string> similar;
   for (const auto& [known, shape] : source_->weights) {
-    if (known.starts_with(prefix_) && near.size() < 5) near.push_back(known);
+    if (known.starts_with(prefix_) && similar.size() < 5) similar.push_back(known);
   }
   throw Error(Errc::bad_reference, where,
               fmt::format("{} has no tensor '{}'; it has {} tensors, here {}", source_->origin,
                           full_name(name), source_->weights.size(),
-                          near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "))));
+                          similar.empty() ? "none" : fmt::format("{}", fmt::join(similar, ", "))));
 }
 
 Tensor WeightsView::tensor(std::string_view name, std::span<const std::int64_t> dims,

@@ -332,7 +332,9 @@ class HostRun {
     for_each_window(out, [&](std::int64_t n, std::int64_t y, std::int64_t x0) {
       for (std::int64_t c = 0; c < out.c; ++c) {
         using Wide = std::conditional_t<exact, std::int64_t, double>;
-        constexpr Wide least = exact ? Wide(-128) : -std::numeric_limits<double>::infinity();
+        constexpr Wide least = std::numeric_limits<Wide>::has_infinity
+                                   ? -std::numeric_limits<Wide>::infinity()
+                                   : Wide(-128);
         Wide found = max ? least : Wide(0);
         for_each_tap(layer.window, in, y, x0, [&](std::int64_t, std::int64_t iy, std::int64_t ix) {
           const auto e = static_cast<Wide>(

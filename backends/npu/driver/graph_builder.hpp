@@ -63,8 +63,9 @@ class GraphBuilder {
   MapId flattened(int index, std::size_t operand) const;
   Form form_of(int index, std::size_t operand) const;
   double step_of(const std::string& name) const;
-  MapId new_map(std::string name, const Dims& dims, double step);
-  MapId value_map(const Step& step, std::string name, const Dims& dims, double step_size);
+  // By value: sizes may be those of another map, which moves.
+  MapId new_map(std::string name, Dims dims, double step);
+  MapId value_map(const Step& step, std::string name, Dims dims, double step_size);
   MapId result_map(const Step& step, Form form);
   void write_dense(int index);
   Layer dequantized(int index) const;

@@ -33,14 +33,13 @@ double GraphBuilder::step_of(const std::string& name) const {
   return int8_step(range->tensor.threshold);
 }
 
-MapId GraphBuilder::new_map(std::string name, const Dims& dims, double step) {
+MapId GraphBuilder::new_map(std::string name, Dims dims, double step) {
   graph_.maps.push_back({std::move(name), dims, step, std::nullopt});
   return static_cast<MapId>(graph_.maps.size()) - 1;
 }
 
 // What a step makes, or its sum before a residual.
-MapId GraphBuilder::value_map(const Step& step, std::string name, const Dims& dims,
-                              double step_size) {
+MapId GraphBuilder::value_map(const Step& step, std::string name, Dims dims, double step_size) {
   const MapId map = new_map(std::move(name), dims, step_size);
   graph_.maps.back().has_channels_of_value = has_channels_of(step.output.shape, dims);
   return map;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ class Server {
     if (pipe(lines) != 0) throw Error(Errc::io_error, "pipe", "none");
     process_ = fork();
     if (process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that crashes leaves no server behind
       dup2(lines[1], STDOUT_FILENO);
       execl(TENON_NPU_SERVER, TENON_NPU_SERVER, socket_.c_str(), url.c_str(), nullptr);
       _exit(127);

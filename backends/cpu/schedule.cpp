@@ -215,7 +215,14 @@ class Scheduler final : public Compiler {
     return writes_to(*loops_.front(), touch_of(operand));
   }
 
+  /// An empty result takes no work, unless there are indices to check.
+  static bool is_nothing(const Step& step) {
+    return step.output.shape.elements() == 0 &&
+           (step.kind == Step::Kind::copy || step.op.def()->traits.picked_inputs == 0);
+  }
+
   void add_step(const Step& step) {
+    if (is_nothing(step)) return;
     std::vector<Touch> reads;
     for (const Operand& input : step.inputs) {
       if (is_memory(input)) reads.push_back(touch_of(input));

@@ -184,8 +184,8 @@ struct NpuServer::Impl {
                     std::vector<std::byte>& bytes, bool& greeted) {
     switch (request.verb) {
       case Verb::hello:
-        greet(request, greeted);
         put_text(describe(), bytes);
+        greet(request, greeted);  // last: a client that is refused holds nothing
         return 0;
       case Verb::read_reg:
         return bank(request).read(request.a, request.b != 0);

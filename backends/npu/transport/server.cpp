@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <list>
 #include <mutex>
 #include <new>
@@ -69,6 +70,7 @@ struct NpuServer::Impl {
   struct Connection {
     Socket socket;
     std::thread thread;
+    bool greeted = false;  // of a client that holds the device
     bool done = false;
   };
 
@@ -123,7 +125,7 @@ struct NpuServer::Impl {
     {
       const std::scoped_lock lock(mutex);
     }  // the connection is complete
-    bool greeted = false;
+    bool& greeted = connection.greeted;
     try {
       for (;;) {
         Request request;
@@ -142,7 +144,11 @@ struct NpuServer::Impl {
     } catch (const Disconnected&) {
     }
     const std::scoped_lock lock(mutex);
-    if (greeted && --clients == 0) clear_device();
+    if (greeted && --clients == 0) {
+      clear_device();
+      device_is_free.notify_all();
+    }
+    greeted = false;
     connection.done = true;
   }
 
@@ -224,14 +230,24 @@ struct NpuServer::Impl {
     throw Error(Errc::bad_argument, path, "no such request");
   }
 
+  /// Whether no client that holds the device is there any more; under the mutex.
+  bool everybody_hung_up() const {
+    return std::ranges::all_of(connections, [](const Connection& connection) {
+      return !connection.greeted || connection.socket.has_hung_up();
+    });
+  }
+
   void greet(const Request& request, bool& greeted) {
     if (request.a != protocol_version) {
       throw Error(Errc::unsupported_version, path,
                   fmt::format("protocol {}, this server speaks {}", request.a, protocol_version));
     }
-    const std::scoped_lock lock(mutex);
-    if (clients > 0 && request.b != client) {
-      throw Error(Errc::busy, path, "the device is in use by another process");
+    std::unique_lock lock(mutex);
+    while (clients > 0 && request.b != client) {
+      if (!everybody_hung_up() || closing) {
+        throw Error(Errc::busy, path, "the device is in use by another process");
+      }
+      device_is_free.wait_for(lock, patience);  // until their threads have seen it
     }
     client = request.b;
     if (!greeted) ++clients;
@@ -279,6 +295,7 @@ struct NpuServer::Impl {
   std::string path;
   Socket listener;
   std::mutex mutex;
+  std::condition_variable device_is_free;
   std::list<Connection> connections;
   std::uint64_t client = 0;  // token of the process that has the device
   std::size_t clients = 0;   // its connections

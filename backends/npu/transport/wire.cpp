@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -123,6 +124,11 @@ void Socket::set_patience(std::chrono::microseconds patience) const noexcept {
   time.tv_sec = patience.count() / 1'000'000;
   time.tv_usec = patience.count() % 1'000'000;
   ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+}
+
+bool Socket::has_hung_up() const noexcept {
+  pollfd state{descriptor_, 0, 0};  // POLLHUP is told unasked
+  return ::poll(&state, 1, 0) > 0;
 }
 
 void Socket::shut_down() const noexcept {

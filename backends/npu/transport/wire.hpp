@@ -79,6 +79,8 @@ class Socket {
   void skip(std::uint64_t size) const;
   /// How long receive() waits from now on before it is Disconnected; for ever unless told.
   void set_patience(std::chrono::microseconds patience) const noexcept;
+  /// Whether the other end is closed; what it has sent may still be there to receive.
+  bool has_hung_up() const noexcept;
   /// Wakes whoever waits in the calls above.
   void shut_down() const noexcept;
 

@@ -188,7 +188,8 @@ TEST_CASE("npu: random networks on random devices give the bits of the host") {
     Options options = options_for(network, Mode::exact);
     options.fuse = own.integer(0, 4) != 0;
     options.per_channel = own.integer(0, 4) != 0;
-    // On the CPU as well the device says what it has no room for, which the reference then computes.
+    // On the CPU as well the device says what it has no room for, which the reference then
+    // computes.
     const auto exact = run(network, backend(open_npu(url), options), inputs);
     options.mode = Mode::device;
     options.merge = own.integer(0, 4) != 0;

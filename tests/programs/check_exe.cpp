@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -46,11 +47,15 @@ std::vector<Shape> shapes_of(const Results& values) {
   return shapes;
 }
 
-/// Constants come in the order in which they were declared, or first used.
-std::set<std::string> lines_of(const Program& program) {
-  std::set<std::string> lines;
+/// Constants come in the order in which they were declared, or first used; names are numbered by
+/// it.
+std::multiset<std::string> lines_of(const Program& program) {
+  static const std::regex number("([A-Za-z_])[0-9]+\\b");
+  std::multiset<std::string> lines;
   std::istringstream text(print(program));
-  for (std::string line; std::getline(text, line);) lines.insert(line);
+  for (std::string line; std::getline(text, line);) {
+    lines.insert(std::regex_replace(line, number, "$1"));
+  }
   return lines;
 }
 

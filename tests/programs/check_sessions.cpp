@@ -6,11 +6,17 @@
 #include <tenon/device.hpp>
 #include <tenon/optimize.hpp>
 #include <tenon/session.hpp>
+#include <tenon/trace.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -155,6 +161,51 @@ class Checker {
       session.set_merge(false);
       compare("not merged", forward(session), results, 0.2);
     }
+    if (chance(0.3)) check_profile(optimized, backends, results);
+  }
+
+  /// A profile changes no bit, and no step's work is lost or counted twice when steps are merged.
+  void check_profile(const Program& program, const std::vector<BackendPtr>& backends,
+                     const Results& results) {
+    Session merged(program, {.backends = backends}), apart(program, {.backends = backends});
+    apart.set_merge(false);
+    const auto trace = std::make_shared<Trace>();
+    merged.set_trace(trace);
+    for (Session* const session : {&merged, &apart}) session->enable_time_profile(true);
+    for (int round = 0; round < 2; ++round) {
+      const std::size_t events = trace->size();
+      compare_bits("with a profile", forward(merged), results);
+      if (!results.empty() && merged.step_times().size() > trace->size() - events) {
+        throw Failure{"a profile: fewer events than steps"};
+      }
+      forward(apart);
+      const double together = checked_flops(merged.step_times());
+      const double one_by_one = checked_flops(apart.step_times());
+      if (std::abs(together - one_by_one) > 1e-9 * one_by_one) {
+        throw Failure{
+            fmt::format("a profile: {} operations merged, {} step by step", together, one_by_one)};
+      }
+    }
+  }
+
+  /// The operations of all parts; NaN where data decides.
+  static double checked_flops(std::span<const StepTime> times) {
+    double flops = 0;
+    for (const StepTime& time : times) {
+      std::chrono::nanoseconds in_parts{};
+      std::set<std::string> titles;
+      for (const StepTime::Part& part : time.parts) {
+        if (part.count < 1 || part.op.empty() || part.bytes < 0 ||
+            !titles.insert(part.title()).second) {
+          throw Failure{fmt::format("a profile: the part '{}' of {} runs, op '{}', {} bytes",
+                                    part.title(), part.count, part.op, part.bytes)};
+        }
+        in_parts += part.wall;
+        flops += part.flops;
+      }
+      if (in_parts > time.hard) throw Failure{"a profile: parts take longer than the whole"};
+    }
+    return flops;
   }
 
   const RandomModel& model_;

@@ -47,8 +47,7 @@ struct LineReader::Editor {
     el_set(line, EL_SETTY, "-d", "-isig", nullptr);
     el_set(line, EL_ADDFN, "tenon-end", "Ends the input", &end_input);
     el_set(line, EL_BIND, "^C", "tenon-end", nullptr);
-    el_set(line, EL_ADDFN, "tenon-stop", "Stops the program until the shell goes on with it",
-           &stop);
+    el_set(line, EL_ADDFN, "tenon-stop", "Stops the program until the shell continues it", &stop);
     el_set(line, EL_BIND, "^Z", "tenon-stop", nullptr);
     el_source(line, nullptr);  // ~/.editrc
   }

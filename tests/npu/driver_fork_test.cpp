@@ -1,4 +1,4 @@
-// A child of fork() that goes on with a device its parent opened.
+// A child of fork() that continues to use a device its parent opened.
 #include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
 #include "support/expect_error.hpp"

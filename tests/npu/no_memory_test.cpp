@@ -1,5 +1,6 @@
 // Devices and servers whose memory runs out, or for which no thread can be started.
 #include "sim_rig.hpp"
+#include "socket_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/failing_memory.hpp"
 #include "support/no_threads.hpp"
@@ -13,12 +14,12 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <stdlib.h>
 
 using namespace tenon;
 using namespace tenon::npu;
 using namespace tenon::npu::isa;
 using tenon::npu::testing::Rig;
+using tenon::npu::testing::SocketFolder;
 using tenon::testing::expect_error;
 using tenon::testing::fail_allocations;
 using tenon::testing::NoMemoryElsewhere;
@@ -27,25 +28,14 @@ using tenon::testing::own_copy;
 
 namespace {
 
-/// A socket in a folder with a short name, for sockets have room for few letters.
-struct Place {
-  Place() {
-    char name[] = "/tmp/npuXXXXXX";
-    folder = ::mkdtemp(name);
-    socket = folder + "/s";
-  }
-  ~Place() { std::filesystem::remove_all(folder); }
-  std::string folder, socket;
-};
-
 DevicePtr open_sim() {
   register_npu_sim();
   return Device::open("npu://sim?ddr=16MiB&dma=1MiB");
 }
 
-DevicePtr connect(const Place& place) {
+DevicePtr connect(const SocketFolder& place) {
   register_npu_remote();
-  return Device::open("npu://unix:" + place.socket);
+  return Device::open("npu://unix:" + place.socket());
 }
 
 bool works(const DevicePtr& device) {
@@ -86,37 +76,37 @@ TEST_CASE("npu memory: a device that finds no memory for a command says so and g
 }
 
 TEST_CASE("npu memory: a server is started, or there is no memory for it") {
-  const Place place;
+  const SocketFolder place;
   const DevicePtr device = open_sim();
   std::optional<NpuServer> server;
   fail_allocations(
       50,
       [&] {
         server.reset();
-        server.emplace(device, own_copy(place.socket));
+        server.emplace(device, own_copy(place.socket()));
       },
       [&] {
         server.reset();
-        server.emplace(device, place.socket);
+        server.emplace(device, place.socket());
         CHECK(works(connect(place)));
       });
 }
 
 TEST_CASE("npu memory: a server without a thread leaves no socket behind") {
-  const Place place;
+  const SocketFolder place;
   const DevicePtr device = open_sim();
   {
     const NoThreads none;
-    expect_error(Errc::out_of_memory, [&] { const NpuServer server(device, place.socket); });
-    CHECK_FALSE(std::filesystem::exists(place.socket));
+    expect_error(Errc::out_of_memory, [&] { const NpuServer server(device, place.socket()); });
+    CHECK_FALSE(std::filesystem::exists(place.socket()));
   }
-  const NpuServer server(device, place.socket);
+  const NpuServer server(device, place.socket());
   CHECK(works(connect(place)));
 }
 
 TEST_CASE("npu memory: a server without threads or memory for a client tells it, and goes on") {
-  const Place place;
-  const NpuServer server(open_sim(), place.socket);
+  const SocketFolder place;
+  const NpuServer server(open_sim(), place.socket());
   for (int round = 0; round < 3; ++round) {
     {
       const NoThreads none;
@@ -133,8 +123,8 @@ TEST_CASE("npu memory: a server without threads or memory for a client tells it,
 }
 
 TEST_CASE("npu memory: a server that finds no memory for a request answers the next") {
-  const Place place;
-  const NpuServer server(open_sim(), place.socket);
+  const SocketFolder place;
+  const NpuServer server(open_sim(), place.socket());
   const DevicePtr device = connect(place);
   const MemChunk chunk = device->default_mem_region().malloc(1 << 20);
   std::vector<std::byte> bytes(1 << 20, std::byte{7}), back(bytes.size());

@@ -1,5 +1,6 @@
 #include "sim_random_program.hpp"
 #include "sim_rig.hpp"
+#include "socket_folder.hpp"
 #include "support/expect_error.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
@@ -22,20 +23,10 @@ using namespace tenon::npu::isa;
 using tenon::npu::testing::random_bytes;
 using tenon::npu::testing::random_program;
 using tenon::npu::testing::Rig;
+using tenon::npu::testing::SocketFolder;
 using tenon::testing::expect_error;
 
 namespace {
-
-/// A folder with a short name, for sockets have room for few letters.
-struct Folder {
-  Folder() {
-    char name[] = "/tmp/npuXXXXXX";
-    path = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string socket() const { return path + "/s"; }
-  std::string path;
-};
 
 /// tenon_npu_server in a process of its own.
 class Server {
@@ -87,7 +78,7 @@ DevicePtr connect(const std::string& socket) {
 }  // namespace
 
 TEST_CASE("remote: random programs in another process leave the bytes they leave here") {
-  const Folder folder;
+  const SocketFolder folder;
   Server server(folder.socket(), sim_url());
   REQUIRE(server.ready());
   Rig far(connect(folder.socket()), 1 << 20);
@@ -117,7 +108,7 @@ TEST_CASE("remote: random programs in another process leave the bytes they leave
 
 TEST_CASE("remote: memory in pieces, shared memory with syncs, errors by their codes") {
   register_npu_sim();
-  const Folder folder;
+  const SocketFolder folder;
   const NpuServer server(Device::open("npu://sim?ddr=64MiB&coherent=1"), folder.socket());
   const DevicePtr device = connect(folder.socket());
   CHECK_FALSE(read_caps(device->reg_region("npu")).coherent);  // not over a socket
@@ -145,13 +136,13 @@ TEST_CASE("remote: memory in pieces, shared memory with syncs, errors by their c
   expect_error(Errc::out_of_range, [&] { device->reg_region("npu").read(0x1000, true); });
   expect_error(Errc::out_of_device_memory, [&] { etm.malloc(1 << 30); });
   expect_error(Errc::bad_key, [&] { Device::open("npu://unix:" + folder.socket() + "?ocm=1MiB"); });
-  expect_error(Errc::device_unavailable, [&] { connect(folder.path + "/nobody"); });
+  expect_error(Errc::device_unavailable, [&] { connect(folder.path() + "/nobody"); });
   expect_error(Errc::bad_argument, [&] { connect(""); });
 }
 
 TEST_CASE("remote: one process at a time; the next one finds a fresh device") {
   register_npu_sim();
-  const Folder folder;
+  const SocketFolder folder;
   const NpuServer server(Device::open("npu://sim?ddr=16MiB"), folder.socket());
   std::uint64_t address = 0;
   {
@@ -177,7 +168,7 @@ TEST_CASE("remote: one process at a time; the next one finds a fresh device") {
 }
 
 TEST_CASE("remote: a server that is killed is a device that is gone") {
-  const Folder folder;
+  const SocketFolder folder;
   Server server(folder.socket(), sim_url());
   REQUIRE(server.ready());
   Rig rig(connect(folder.socket()), 1 << 20);
@@ -199,7 +190,7 @@ TEST_CASE("remote: a server that is killed is a device that is gone") {
 }
 
 TEST_CASE("remote: faults cross the socket") {
-  const Folder folder;
+  const SocketFolder folder;
   Server server(folder.socket(), sim_url("&fault=bus_error@2+removed@20"));
   REQUIRE(server.ready());
   Rig rig(connect(folder.socket()), 1 << 20);
@@ -219,15 +210,15 @@ TEST_CASE("remote: faults cross the socket") {
 
 TEST_CASE("remote: a path that is something else stays what it is") {
   register_npu_sim();
-  const Folder folder;
-  const std::string file = folder.path + "/file";
+  const SocketFolder folder;
+  const std::string file = folder.path() + "/file";
   std::ofstream(file) << "text";
   const DevicePtr device = Device::open("npu://sim?ddr=1MiB");
   expect_error(Errc::io_error, [&] { NpuServer(device, file); });
   CHECK(std::filesystem::file_size(file) == 4);
   const NpuServer server(device, folder.socket());
   expect_error(Errc::io_error, [&] { NpuServer(device, folder.socket()); });
-  expect_error(Errc::bad_argument, [&] { NpuServer(cpu_device(), folder.path + "/t"); });
+  expect_error(Errc::bad_argument, [&] { NpuServer(cpu_device(), folder.path() + "/t"); });
 }
 
 TEST_CASE("mock: allocates and holds, and starts nothing") {

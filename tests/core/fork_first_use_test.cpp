@@ -5,7 +5,6 @@
 
 #include <tenon/log.hpp>
 
-#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>

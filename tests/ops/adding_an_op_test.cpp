@@ -71,7 +71,7 @@ TEST_CASE("docs/adding-an-op.md: its op runs") {
 
 TEST_CASE("docs/adding-an-op.md: its op stands here") {
   check_shown_code("docs/adding-an-op.md", "tests/ops/adding_an_op_test.cpp", 1);
-  const std::string page = without_spaces(text_of("docs/adding-an-op.md"));
+  const std::string page = without_spaces(read_bytes("docs/adding-an-op.md"));
   for (const char* part : {"TENON_DEFINE_OP(cube,Cube);", "returnrecord(Cube{},{x},where);",
                            "apply(Cube{},{x})", "TENON_OP(cube,cube,Cube)"}) {
     CHECK(page.find(part) != std::string::npos);

@@ -41,12 +41,6 @@ CompileOptions options_for(const std::vector<BackendPtr>& backends) {
   return options;
 }
 
-std::vector<Shape> shapes_of(const Results& values) {
-  std::vector<Shape> shapes;
-  for (const HostBuffer& value : values) shapes.push_back(value.shape());
-  return shapes;
-}
-
 /// Constants come in the order in which they were declared, or first used; names are numbered by
 /// it.
 std::multiset<std::string> lines_of(const Program& program) {

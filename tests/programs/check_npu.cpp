@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,7 +23,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -32,12 +30,6 @@ namespace {
 /// Of 8 bits per value through a dozen ops, beside the largest magnitude of a result: a product of
 /// a large value and the rounding of a small one alone can be a third of it.
 constexpr double int8_error = 0.4;
-
-std::vector<Shape> shapes_of(const Results& values) {
-  std::vector<Shape> shapes;
-  for (const HostBuffer& value : values) shapes.push_back(value.shape());
-  return shapes;
-}
 
 /// The same numbers in another order; integers stay where they are.
 Results another_sample(const Results& values, std::mt19937_64& engine) {
@@ -238,17 +230,8 @@ class NpuChecker {
   }
 
   void check_snapshot(const Session& session, const npu::Options& options) {
-    const auto path = std::filesystem::temp_directory_path() /
-                      fmt::format("tenon_random_program_{}.snapshot", getpid());
-    session.save(path);
-    try {
-      Session loaded = Session::load(path, with_cpu(npu::backend(Device::open(url_), options)));
-      compare_bits("through a snapshot", forward(loaded), wanted_);
-    } catch (...) {
-      std::filesystem::remove(path);
-      throw;
-    }
-    std::filesystem::remove(path);
+    Session loaded = reloaded(session, with_cpu(npu::backend(Device::open(url_), options)));
+    compare_bits("through a snapshot", forward(loaded), wanted_);
   }
 
   /// A program that the NPU does not take whole is refused before it runs.

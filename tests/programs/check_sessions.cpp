@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <set>
@@ -22,7 +21,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -115,9 +113,7 @@ class Checker {
   void look_at_fallbacks(Session& session) {
     if (model_.has_rare_types) return;
     ++counts_.plain;
-    std::vector<Shape> shapes;
-    for (const HostBuffer& input : model_.inputs) shapes.push_back(input.shape());
-    const PlanReport report = session.report(shapes);
+    const PlanReport report = session.report(shapes_of(model_.inputs));
     if (report.fallbacks.empty()) return;
     ++counts_.plain_fallbacks;
     for (const auto& fallback : report.fallbacks) {
@@ -136,13 +132,8 @@ class Checker {
       compare_bits("through text", forward(session), results);
     }
     if (chance(0.2)) {
-      const auto path = std::filesystem::temp_directory_path() /
-                        fmt::format("tenon_random_program_{}.snapshot", getpid());
-      best.save(path);
-      Session session = Session::load(path, backends);
-      const Results loaded = run_bound(session);
-      std::filesystem::remove(path);
-      compare_bits("through a snapshot", loaded, results);
+      Session session = reloaded(best, backends);
+      compare_bits("through a snapshot", run_bound(session), results);
     }
     if (chance(0.2)) {
       std::vector<Session> forks{best.fork(), best.fork()};

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace tenon::testing {
 namespace {
@@ -118,6 +120,22 @@ Results on_host(const std::vector<Buffer>& outputs) {
     results.push_back(std::move(copy));
   }
   return results;
+}
+
+std::vector<Shape> shapes_of(const Results& values) {
+  std::vector<Shape> shapes;
+  for (const HostBuffer& value : values) shapes.push_back(value.shape());
+  return shapes;
+}
+
+Session reloaded(const Session& session, const std::vector<BackendPtr>& backends) {
+  const struct File {
+    std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                 fmt::format("tenon_random_program_{}.snapshot", getpid());
+    ~File() { std::filesystem::remove(path); }
+  } file;
+  session.save(file.path);
+  return Session::load(file.path, backends);
 }
 
 Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,

@@ -39,6 +39,10 @@ bool is_finite(const Results& results);
 std::map<std::string, Buffer> on_cpu(const std::map<std::string, HostBuffer>& values);
 std::vector<Buffer> on_cpu(const Results& values);
 Results on_host(const std::vector<Buffer>& outputs);
+std::vector<Shape> shapes_of(const Results& values);
+
+/// The session of a snapshot file, which is removed before this returns.
+Session reloaded(const Session& session, const std::vector<BackendPtr>& backends);
 
 /// The program as it is, on the reference alone.
 Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,

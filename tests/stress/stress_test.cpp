@@ -40,14 +40,6 @@ Results run(Session& session, const HostBuffer& input) {
   return results;
 }
 
-bool same_bits_in_all(const Results& a, const Results& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!same_bits(a[i], b[i])) return false;
-  }
-  return true;
-}
-
 /// A session, and what it gave for some inputs while nothing else ran.
 class Subject {
  public:
@@ -67,7 +59,7 @@ class Subject {
   bool is_right(Random& random) {
     const auto which =
         static_cast<std::size_t>(random.integer(0, static_cast<std::int64_t>(inputs_.size()) - 1));
-    return same_bits_in_all(run(session_, inputs_[which]), want_[which]);
+    return npu::testing::same_bits(run(session_, inputs_[which]), want_[which]);
   }
 
  private:

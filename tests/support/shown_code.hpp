@@ -1,9 +1,10 @@
 // What a page shows of C++ is what a test runs.
 #pragma once
 
+#include "io/temp_folder.hpp"
+
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -11,11 +12,6 @@
 #include <catch2/catch.hpp>
 
 namespace tenon::testing {
-
-inline std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 inline std::string without_spaces(const std::string& text) {
   std::string result;
@@ -26,7 +22,7 @@ inline std::string without_spaces(const std::string& text) {
 
 /// The fenced blocks of C++ on a page, without white space.
 inline std::vector<std::string> shown_code(const std::string& page) {
-  const std::string text = text_of(page);
+  const std::string text = read_bytes(page);
   std::vector<std::string> blocks;
   const std::string fence = "```";
   for (std::size_t at = text.find(fence + "cpp\n"); at != std::string::npos;
@@ -41,7 +37,7 @@ inline std::vector<std::string> shown_code(const std::string& page) {
 /// Every block of the page stands in the source, but for white space.
 inline void check_shown_code(const std::string& page, const std::string& source,
                              std::size_t count) {
-  const std::string run = without_spaces(text_of(source));
+  const std::string run = without_spaces(read_bytes(source));
   const std::vector<std::string> blocks = shown_code(page);
   CHECK(blocks.size() == count);
   for (const std::string& block : blocks) {

@@ -27,10 +27,8 @@ std::atomic<std::uint64_t> files_made{0};
 
 // Waits until a renamed entry of the folder is on the device. Some file systems have no such thing.
 void flush_folder(const Folder& folder) noexcept {
-  const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
+  const Descriptor entries(::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (entries.is_open()) ::fsync(entries.get());
 }
 
 Folder folder_of(const std::filesystem::path& path) {
@@ -69,20 +67,19 @@ AtomicFile AtomicFile::make_private(const std::filesystem::path& path) {
 AtomicFile::AtomicFile(Place place) : place_(std::move(place)) {
   const int folder = place_.folder.descriptor();
   constexpr int attempts = 100;
-  for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
+  for (int i = 0; i < attempts && !descriptor_.is_open(); ++i) {
     temporary_ = fmt::format(".{}.{}-{}.tmp", place_.name, ::getpid(), files_made.fetch_add(1));
-    descriptor_ = ::openat(folder, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                           place_.new_mode);
-    if (descriptor_ < 0 && errno != EEXIST && errno != EINTR) break;
+    descriptor_ = Descriptor(::openat(folder, temporary_.c_str(),
+                                      O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, place_.new_mode));
+    if (!descriptor_.is_open() && errno != EEXIST && errno != EINTR) break;
   }
-  if (descriptor_ < 0) fail("cannot be created");
+  if (!descriptor_.is_open()) fail("cannot be created");
   // A refusal keeps the mode of a new file.
-  if (place_.kept_mode) (void)::fchmod(descriptor_, *place_.kept_mode);
+  if (place_.kept_mode) (void)::fchmod(descriptor_.get(), *place_.kept_mode);
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
+  if (!descriptor_.is_open()) return;
   ::unlinkat(place_.folder.descriptor(), temporary_.c_str(), 0);
 }
 
@@ -108,9 +105,9 @@ void AtomicFile::write_zeros(std::size_t count) {
 void AtomicFile::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
   flush();
   while (!bytes.empty()) {
-    const auto count =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
+    const auto count = retry_interrupted([&] {
+      return ::pwrite(descriptor_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    });
     if (count < 0) fail("cannot be written");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += static_cast<std::uint64_t>(count);
@@ -125,8 +122,9 @@ void AtomicFile::flush() {
 void AtomicFile::write_all(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     constexpr std::size_t piece_bytes = std::size_t{1} << 30;  // the system writes at most 2 GiB
-    const auto count = ::write(descriptor_, bytes.data(), std::min(bytes.size(), piece_bytes));
-    if (count < 0 && errno == EINTR) continue;
+    const auto count = retry_interrupted([&] {
+      return ::write(descriptor_.get(), bytes.data(), std::min(bytes.size(), piece_bytes));
+    });
     if (count < 0) fail("cannot be written");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
@@ -134,14 +132,14 @@ void AtomicFile::write_all(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   flush();
-  if (retry_interrupted([&] { return ::fsync(descriptor_); }) != 0) {
+  if (retry_interrupted([&] { return ::fsync(descriptor_.get()); }) != 0) {
     fail("cannot be flushed to the device");
   }
   const int folder = place_.folder.descriptor();
   if (::renameat(folder, temporary_.c_str(), folder, place_.name.c_str()) != 0) {
     fail("cannot be renamed");
   }
-  ::close(std::exchange(descriptor_, -1));
+  descriptor_ = Descriptor();
   flush_folder(place_.folder);  // from the rename on nothing may fail: the new file is there
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "descriptor.hpp"
 #include "folder.hpp"
 
 #include <cstddef>
@@ -60,7 +61,7 @@ class AtomicFile {
 
   Place place_;
   std::string temporary_;  ///< in the folder
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t size_ = 0;
   std::vector<std::byte> pending_;  // small writes are gathered
 };

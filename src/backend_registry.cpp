@@ -1,11 +1,11 @@
 #include "backend_registry.hpp"
 
 #include "immortal.hpp"
-#include "memory_errors.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_locked_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <functional>
 #include <mutex>

@@ -2,9 +2,14 @@
 
 #include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace tenon {
+
+/// For files that are read. O_NONBLOCK: opening a pipe must not wait for a writer; it does nothing
+/// for regular files.
+inline constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 /// A file descriptor that is closed with it; -1: none.
 class Descriptor {

@@ -20,9 +20,6 @@
 namespace tenon::io {
 namespace {
 
-// O_NONBLOCK: opening a pipe must not wait for a writer. It does nothing for regular files.
-constexpr int read_flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-
 /// openat2(2), for which glibc has no function.
 int open_beneath(int folder, const char* name) {
   open_how how{};

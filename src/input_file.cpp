@@ -26,9 +26,7 @@ std::string system_text(int code) { return std::generic_category().message(code)
 }  // namespace
 
 std::shared_ptr<const InputFile> InputFile::open(const std::filesystem::path& path, Access access) {
-  // O_NONBLOCK: opening a pipe must not wait for a writer. It does nothing for regular files.
-  const int descriptor = retry_interrupted(
-      [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
+  const int descriptor = retry_interrupted([&] { return ::open(path.c_str(), read_flags); });
   if (descriptor < 0) {
     const int code = errno;
     const bool missing = code == ENOENT || code == ENOTDIR;

@@ -1,8 +1,8 @@
 #include "folder.hpp"
-#include "memory_errors.hpp"
 #include "snapshot_format.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/snapshot.hpp>
 
 #include <algorithm>

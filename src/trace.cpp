@@ -1,7 +1,7 @@
 #include "json_writer.hpp"
-#include "memory_errors.hpp"
 
 #include <tenon/fork_locked_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/trace.hpp>
 
 #include <algorithm>

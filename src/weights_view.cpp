@@ -1,9 +1,9 @@
 #include "graph_impl.hpp"
-#include "memory_errors.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/graph.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <algorithm>

@@ -55,6 +55,7 @@ Dialogue::Answer Dialogue::answer(std::string message, const models::Interrupt& 
   auto kept = static_cast<std::size_t>(end - read_.begin());
   kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
   conversation_.rewind(static_cast<std::int64_t>(kept));
+  read_.resize(kept);  // all that is known to be read where generating throws
   options_.interrupt = interrupt;
   Answer answer{
       models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit),

@@ -171,6 +171,34 @@ class CpuBoundPartition final : public BoundPartition {
   std::vector<const PackedInt8Filter*> int8_filters_;
 };
 
+/// What tells each constant from all others of the weights. Those that a program made itself may be
+/// called the same in another program on the same weights: their contents tell them apart.
+class ConstantNames {
+ public:
+  ConstantNames(std::span<const ConstantSlot> slots, const BoundConstants& constants)
+      : slots_(slots), constants_(constants), names_(slots.size()) {}
+
+  const std::string& operator[](std::size_t constant) {
+    std::string& name = names_[constant];
+    if (name.empty()) name = make(constant);
+    return name;
+  }
+
+ private:
+  std::string make(std::size_t constant) const {
+    const ConstantSlot& slot = slots_[constant];
+    if (!slot.folded) return slot.name;
+    const HostBuffer value = constants_.buffers[constant].to_host().contiguous();
+    const XXH128_hash_t digest =
+        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
+    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
+  }
+
+  std::span<const ConstantSlot> slots_;
+  const BoundConstants& constants_;
+  std::vector<std::string> names_;  // of those asked for
+};
+
 class CpuPartition final : public Partition {
  public:
   explicit CpuPartition(std::shared_ptr<const Compiled> compiled)
@@ -186,12 +214,13 @@ class CpuPartition final : public Partition {
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     std::vector<std::shared_ptr<const PackedWeights>> packed;
     std::vector<const PackedWeights*> whole(compiled_->constants.size(), nullptr);
+    ConstantNames names(compiled_->constants, constants);
     for (const PackRequest& request : compiled_->packed) {
       const ConstantSlot& constant = compiled_->constants[request.constant];
       const bool is_whole = request.is_whole(constant.shape);
       const std::string key =
           fmt::format("cpu/packed {}/{} {}{}", packed_layout, to_string(request.shape),
-                      name_of(request.constant, constants), is_whole ? "" : place_text(request));
+                      names[request.constant], is_whole ? "" : place_text(request));
       packed.push_back(std::static_pointer_cast<const PackedWeights>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             const HostBuffer rows = rows_of(request, constants.buffers[request.constant].to_host());
@@ -201,23 +230,12 @@ class CpuPartition final : public Partition {
       if (is_whole) whole[request.constant] = packed.back().get();
     }
     return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed), std::move(whole),
-                                               bind_filters(constants),
-                                               bind_int8_filters(constants));
+                                               bind_filters(constants, names),
+                                               bind_int8_filters(constants, names));
   }
   std::vector<std::string> notes() const override { return compiled_->notes; }
 
  private:
-  /// What tells a constant from all others of the weights. Those that a program made itself may be
-  /// called the same in another program on the same weights: their contents tell them apart.
-  std::string name_of(std::size_t constant, const BoundConstants& constants) const {
-    const ConstantSlot& slot = compiled_->constants[constant];
-    if (!slot.folded) return slot.name;
-    const HostBuffer value = constants.buffers[constant].to_host().contiguous();
-    const XXH128_hash_t digest =
-        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
-    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
-  }
-
   static std::string place_text(const PackRequest& view) {
     return fmt::format(
         " at {} by {}", view.offset,
@@ -280,15 +298,15 @@ class CpuPartition final : public Partition {
     return weights;
   }
 
-  std::vector<std::shared_ptr<const PackedFilter>> bind_filters(
-      const BoundConstants& constants) const {
+  std::vector<std::shared_ptr<const PackedFilter>> bind_filters(const BoundConstants& constants,
+                                                                ConstantNames& names) const {
     std::vector<std::shared_ptr<const PackedFilter>> filters(compiled_->constants.size());
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (!compiled_->filters[i]) continue;
       const FilterShape& shape = *compiled_->filters[i];
       const std::string key =
-          fmt::format("cpu/filter/{}/{} in {}, form {}", name_of(i, constants),
-                      to_string(shape.file_shape()), shape.groups, static_cast<int>(shape.form));
+          fmt::format("cpu/filter/{}/{} in {}, form {}", names[i], to_string(shape.file_shape()),
+                      shape.groups, static_cast<int>(shape.form));
       filters[i] = std::static_pointer_cast<const PackedFilter>(
           constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
             auto filter = std::make_shared<PackedFilter>(shape);
@@ -306,12 +324,12 @@ class CpuPartition final : public Partition {
   }
 
   std::vector<std::shared_ptr<const PackedInt8Filter>> bind_int8_filters(
-      const BoundConstants& constants) const {
+      const BoundConstants& constants, ConstantNames& names) const {
     std::vector<std::shared_ptr<const PackedInt8Filter>> filters;
     for (const auto& [constant, form] : compiled_->int8_filters) {
-      const std::string key = fmt::format(
-          "cpu/int8 filter/{}/{} in {}, joined {}, to {}", name_of(constant, constants),
-          to_string(form.shape.file_shape()), form.shape.groups, form.joined, form.limit);
+      const std::string key = fmt::format("cpu/int8 filter/{}/{} in {}, joined {}, to {}",
+                                          names[constant], to_string(form.shape.file_shape()),
+                                          form.shape.groups, form.joined, form.limit);
       const auto make = [&]() -> std::shared_ptr<const void> {
         auto filter = std::make_shared<PackedInt8Filter>(form);
         const HostBuffer rows = constants.buffers[constant].to_host();

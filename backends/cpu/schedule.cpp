@@ -74,12 +74,13 @@ class Scheduler final : public Compiler {
         w.place.byte_step != LoopSteps{} || !w.is_contiguous()) {
       return false;
     }
-    const std::vector<std::size_t> entries = entries_of(w);
-    const bool fits = std::ranges::all_of(entries, [&](std::size_t entry) {
-      return !made_.filters[entry] || *made_.filters[entry] == shape;
+    const std::vector<PackRequest> requests = requests_of(w);
+    const bool fits = std::ranges::all_of(requests, [&](const PackRequest& request) {
+      const auto& known = made_.filters[request.constant];
+      return !known || *known == shape;
     });
     if (!fits) return false;
-    for (const std::size_t entry : entries) made_.filters[entry] = shape;
+    for (const PackRequest& request : requests) made_.filters[request.constant] = shape;
     return true;
   }
   std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) override {
@@ -112,20 +113,6 @@ class Scheduler final : public Compiler {
       requests = std::move(all);
     }
     return requests;
-  }
-  /// The constants that an operand is in one iteration or another.
-  std::vector<std::size_t> entries_of(const Operand& weights) const {
-    std::vector<std::int64_t> entries{weights.place.index};
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      if (weights.place.entry_step[d] == 0) continue;
-      std::vector<std::int64_t> all;
-      for (const std::int64_t entry : entries) {
-        for (std::int64_t i = 0; i < counts_[d]; ++i)
-          all.push_back(entry + i * weights.place.entry_step[d]);
-      }
-      entries = std::move(all);
-    }
-    return {entries.begin(), entries.end()};
   }
   void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,
                        std::int64_t inputs) override {

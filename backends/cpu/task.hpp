@@ -95,11 +95,7 @@ struct TaskContext {
     return *int8_filters[number];
   }
   std::size_t constant_entry(const Operand& operand) const noexcept {
-    std::int64_t entry = operand.place.index;
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      entry += frame.iteration[d] * operand.place.entry_step[d];
-    }
-    return static_cast<std::size_t>(entry);
+    return operand.place.entry_in(frame.iteration);
   }
   /// The memory of prepared rows, which all threads share the work of. A single row is not worth a
   /// barrier: each thread prepares it for itself.

@@ -44,8 +44,26 @@ struct Place {
   LoopSteps byte_step{};
   LoopSteps entry_step{};
 
+  /// The byte where the array begins in an iteration of the loops.
+  std::int64_t offset_in(const LoopSteps& iteration) const noexcept {
+    std::int64_t result = offset;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) result += iteration[d] * byte_step[d];
+    return result;
+  }
+  /// Of a constant: which entry the array is in an iteration of the loops.
+  std::size_t entry_in(const LoopSteps& iteration) const noexcept {
+    std::int64_t result = index;
+    for (std::size_t d = 0; d < max_loop_depth; ++d) result += iteration[d] * entry_step[d];
+    return static_cast<std::size_t>(result);
+  }
+
   friend bool operator==(const Place& a, const Place& b) noexcept = default;
 };
+
+/// Whether two places are in one storage: the slab, one input, one output or one constant.
+inline bool same_storage(const Place& a, const Place& b) noexcept {
+  return a.kind == b.kind && (a.kind == Place::Kind::slab || a.index == b.index);
+}
 
 struct Operand {
   Place place;
@@ -167,12 +185,7 @@ struct HostFrame {
   std::vector<StepMark>* marks = nullptr;
 
   std::byte* address(const Place& place) const noexcept {
-    std::int64_t offset = place.offset;
-    std::int64_t entry = place.index;
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      offset += iteration[d] * place.byte_step[d];
-      entry += iteration[d] * place.entry_step[d];
-    }
+    const std::int64_t offset = place.offset_in(iteration);
     // An empty array may lie nowhere, whatever its offset.
     const auto from = [offset](std::byte* base) {
       return base == nullptr ? nullptr : base + offset;
@@ -183,7 +196,7 @@ struct HostFrame {
       case Place::Kind::output:
         return from(outputs[place.index]);
       case Place::Kind::constant:
-        return from(const_cast<std::byte*>(constants[static_cast<std::size_t>(entry)]));
+        return from(const_cast<std::byte*>(constants[place.entry_in(iteration)]));
       case Place::Kind::slab:
         return from(slab);
       case Place::Kind::loop_index:

@@ -1,5 +1,4 @@
 #include "folder.hpp"
-#include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/findings.hpp"
@@ -10,6 +9,7 @@
 #include <tenon/error.hpp>
 #include <tenon/io/network.hpp>
 #include <tenon/log.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <memory>
 #include <unordered_map>

@@ -1,6 +1,5 @@
 #include "atomic_file.hpp"
 #include "json_writer.hpp"
-#include "memory_errors.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/same.hpp"
@@ -8,6 +7,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/io/network.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <vector>

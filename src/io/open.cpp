@@ -1,11 +1,11 @@
 #include "folder.hpp"
 #include "gguf_format.hpp"
 #include "gguf_split.hpp"
-#include "memory_errors.hpp"
 #include "names.hpp"
 #include "parsed_file.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <array>

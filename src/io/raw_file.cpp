@@ -1,5 +1,7 @@
 #include "raw_file.hpp"
 
+#include "retry_interrupted.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -98,7 +100,6 @@ RawFile::RawFile(fs::path path) : path_(std::move(path)) {
 RawFile::~RawFile() {
   std::error_code failure;
   if (!pending_.empty()) fs::remove(pending_, failure);  // the head did not come
-  if (lock_ >= 0) ::close(lock_);
 }
 
 fs::path RawFile::with(std::string_view suffix) const {
@@ -108,10 +109,10 @@ fs::path RawFile::with(std::string_view suffix) const {
 }
 
 void RawFile::lock() {
-  lock_ = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) return;
+  lock_ = Descriptor(::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_.is_open()) return;
   // Some file systems have no locks: there, saves of one pair must not be made at once.
-  while (::flock(lock_, LOCK_EX) != 0 && errno == EINTR) continue;
+  (void)retry_interrupted([&] { return ::flock(lock_.get(), LOCK_EX); });
 }
 
 void RawFile::commit(std::string_view id) {
@@ -125,7 +126,7 @@ void RawFile::commit(std::string_view id) {
   fs::path named = with(fmt::format(".{}", id));
   rename_file(pending_, named);
   pending_ = std::move(named);
-  if (lock_ >= 0) ::fsync(lock_);  // before anybody refers to it
+  if (lock_.is_open()) ::fsync(lock_.get());  // before anybody refers to it
 }
 
 void RawFile::settle() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "atomic_file.hpp"
+#include "descriptor.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -36,7 +37,7 @@ class RawFile {
   bool is_link_;  ///< whose target is replaced, at once
   std::optional<AtomicFile> file_;
   std::filesystem::path pending_;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 /// Removes the temporary files that AtomicFiles of `path` have left: those of processes that have

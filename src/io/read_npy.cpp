@@ -1,4 +1,3 @@
-#include "memory_errors.hpp"
 #include "names.hpp"
 #include "npy_format.hpp"
 #include "npy_header.hpp"
@@ -6,6 +5,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/io/npy.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <array>

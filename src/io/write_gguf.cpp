@@ -1,11 +1,11 @@
 #include "atomic_file.hpp"
 #include "gguf_format.hpp"
-#include "memory_errors.hpp"
 #include "names.hpp"
 #include "write_tensors.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/save.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,10 +1,10 @@
 #include "atomic_file.hpp"
-#include "memory_errors.hpp"
 #include "npy_format.hpp"
 #include "write_tensors.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/npy.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <string>
 

@@ -28,10 +28,6 @@ bool is_activation(const Operand& operand) {
          operand.place.kind != Place::Kind::loop_index && operand.shape.elements() > 0;
 }
 
-bool same_storage(const Place& a, const Place& b) {
-  return a.kind == b.kind && (a.kind == Place::Kind::slab || a.index == b.index);
-}
-
 /// Steps through a loop move their operands; whatever does has no one range.
 bool moves(const Operand& operand) { return operand.place.byte_step != LoopSteps{}; }
 
@@ -117,8 +113,7 @@ StretchEdges edges(const Lowered& program, std::span<const Step> steps) {
 }
 
 MemPtr DeviceFrame::address(const Place& place) const {
-  std::int64_t offset = place.offset;
-  for (std::size_t d = 0; d < max_loop_depth; ++d) offset += iteration[d] * place.byte_step[d];
+  const std::int64_t offset = place.offset_in(iteration);
   switch (place.kind) {
     case Place::Kind::input:
       return inputs[place.index] + offset;

@@ -1,5 +1,4 @@
 #include "json_file.hpp"
-#include "memory_errors.hpp"
 #include "page_checks.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -7,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/io/convert.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/vocabulary.hpp>
 

@@ -1,7 +1,7 @@
-#include "memory_errors.hpp"
 #include "stop_text.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/text/stream_decoder.hpp>
 

@@ -1,5 +1,4 @@
 #include "large_pages.hpp"
-#include "memory_errors.hpp"
 #include "page_checks.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -7,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/prepare_progress.hpp>
@@ -192,6 +192,15 @@ struct Conversation::Impl {
   void watch(Bound& exe) const {
     exe.enable_time_profile(profile);
     exe.set_trace(trace);
+  }
+  void set_watch(bool wanted, std::shared_ptr<Trace> to) {
+    if (all || most_likely) {
+      throw Error(Errc::call_order, "Conversation", "options are set before the first read");
+    }
+    next.enable_time_profile(wanted);
+    next.set_trace(to);
+    profile = wanted;
+    trace = std::move(to);
   }
 
   void check(std::span<const std::int32_t> tokens) const {
@@ -386,13 +395,9 @@ std::int64_t Conversation::position() const { return impl_->position; }
 std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
 std::chrono::nanoseconds Conversation::plan_time() const { return impl_->plan_time; }
 
-void Conversation::enable_time_profile(bool enable) {
-  impl_->profile = enable;
-  impl_->watch(impl_->next);
-}
+void Conversation::enable_time_profile(bool enable) { impl_->set_watch(enable, impl_->trace); }
 void Conversation::set_trace(std::shared_ptr<Trace> trace) {
-  impl_->trace = std::move(trace);
-  impl_->watch(impl_->next);
+  impl_->set_watch(impl_->profile, std::move(trace));
 }
 std::span<const StepTime> Conversation::step_times() const { return impl_->times; }
 

@@ -1,10 +1,10 @@
 // A session from a file that save.cpp wrote, or somebody else: nothing in it is believed unchecked.
-#include "memory_errors.hpp"
 #include "session/manifest.hpp"
 #include "session/state.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/snapshot.hpp>
 
 #include <map>

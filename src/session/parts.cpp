@@ -22,7 +22,7 @@ StepTime::Part described(const Step& step, std::int64_t runs) {
   const Cost cost = cost_of(step);
   StepTime::Part part;
   part.values = {step.value};
-  part.op = step.kind == Step::Kind::copy ? "copy" : std::string(step.op.def()->name);
+  part.op = op_of(step);
   part.shape = step.output.shape;
   if (step.op.def() != nullptr && step.op.def()->flops != nullptr) {
     part.weights = step.inputs[1].shape.dtype();
@@ -35,10 +35,9 @@ StepTime::Part described(const Step& step, std::int64_t runs) {
 
 bool reads(const Step& step, const Operand& value) {
   for (const Operand& input : step.inputs) {
-    const bool same_storage =
-        input.place.kind == value.place.kind &&
-        (value.place.kind == Place::Kind::slab || input.place.index == value.place.index);
-    if (same_storage && byte_range(input).overlaps(byte_range(value))) return true;
+    if (same_storage(input.place, value.place) && byte_range(input).overlaps(byte_range(value))) {
+      return true;
+    }
   }
   return false;
 }
@@ -122,8 +121,9 @@ std::vector<StepTime::Part> parts_of(const Stage& stage, std::span<const StepMar
     parts.add(stage.steps, 1, {});
     return parts.take();
   }
-  if (stage.steps.size() > 1 || stage.steps.front().kind == Step::Kind::loop) return {};
-  StepTime::Part part = described(stage.steps.front(), 1);
+  const Step* const step = stage.only_step();
+  if (step == nullptr) return {};
+  StepTime::Part part = described(*step, 1);
   part.wall = wall;
   return {std::move(part)};
 }

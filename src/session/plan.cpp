@@ -251,8 +251,7 @@ std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& s
     why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", backends[i]->name(), *refusal);
   }
   throw Error(Errc::unsupported, step.value,
-              fmt::format("no backend runs {}: {}",
-                          step.op.def() != nullptr ? step.op.def()->name : "copy", why));
+              fmt::format("no backend runs {}: {}", op_of(step), why));
 }
 
 ByteRange whole(const Plan& plan, const StorageKey& storage) {
@@ -316,9 +315,7 @@ std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
       }
       std::int64_t bytes = step.output.shape.bytes();
       for (const Operand& input : step.inputs) bytes += input.shape.bytes();
-      fallbacks.push_back({step.value,
-                           step.op.def() != nullptr ? std::string(step.op.def()->name) : "copy",
-                           std::string(backend.name()),
+      fallbacks.push_back({step.value, std::string(op_of(step)), std::string(backend.name()),
                            backends[0]->refuses(step).value_or("runs elsewhere"), runs * bytes});
     }
   };

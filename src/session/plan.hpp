@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::sessions {
@@ -26,7 +27,17 @@ struct Stage {
   StretchEdges edges;  ///< only where the plan has several memories, or each step is a stage
   const Step* loop = nullptr;
   std::vector<Stage> body;
+
+  /// The one that the stage is, unless it is several or a loop.
+  const Step* only_step() const noexcept {
+    return steps.size() == 1 && steps.front().kind != Step::Kind::loop ? &steps.front() : nullptr;
+  }
 };
+
+/// The name of what a step that is no loop does.
+inline std::string_view op_of(const Step& step) noexcept {
+  return step.kind == Step::Kind::copy ? "copy" : step.op.def()->name;
+}
 
 /// Where inputs and outputs lie in a device's memory of a run, behind the slab.
 struct MirrorLayout {

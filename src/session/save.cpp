@@ -1,9 +1,9 @@
 // A session as a file: sections "manifest" (JSON), "program" (text), "folded/<i>", "weight/<i>" and
 // "plan/<i>/part/<j>".
-#include "memory_errors.hpp"
 #include "session/manifest.hpp"
 #include "session/state.hpp"
 
+#include <tenon/memory_errors.hpp>
 #include <tenon/snapshot.hpp>
 #include <tenon/version.hpp>
 

@@ -1,11 +1,11 @@
 #include "large_pages.hpp"
-#include "memory_errors.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/log.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <mutex>

@@ -1,6 +1,6 @@
-#include "memory_errors.hpp"
 
 #include <tenon/exe.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <algorithm>
 #include <mutex>

@@ -26,10 +26,8 @@ using namespace sessions;
 namespace {
 
 std::string_view op_of(const Stage& stage) {
-  if (stage.steps.size() > 1) return "";
-  const Step& step = stage.steps.front();
-  if (step.kind == Step::Kind::loop) return "";
-  return step.kind == Step::Kind::copy ? "copy" : step.op.def()->name;
+  const Step* const step = stage.only_step();
+  return step != nullptr ? sessions::op_of(*step) : "";
 }
 
 std::string title_of(const Stage& stage, std::span<const std::string> values) {
@@ -89,16 +87,9 @@ Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const
         .to_device(cpu_device());
   }
   Spot spot;
-  std::int64_t offset = operand.place.offset;
-  for (std::size_t d = 0; d < max_loop_depth; ++d) {
-    offset += host_.iteration[d] * operand.place.byte_step[d];
-  }
+  const std::int64_t offset = operand.place.offset_in(host_.iteration);
   if (operand.place.kind == Place::Kind::constant) {
-    std::int64_t entry = operand.place.index;
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      entry += host_.iteration[d] * operand.place.entry_step[d];
-    }
-    const Buffer& constant = bound_->constants[static_cast<std::size_t>(entry)];
+    const Buffer& constant = bound_->constants[operand.place.entry_in(host_.iteration)];
     spot = {constant.chunk(), static_cast<std::int64_t>(constant.offset_bytes())};
   } else {
     spot = spaces_[memory][key_of(operand.place)];
@@ -121,25 +112,20 @@ Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const
 
 std::vector<Buffer> Session::Run::inputs_of(const Stage& stage) const {
   std::vector<Buffer> buffers;
-  if (stage.steps.size() > 1 || stage.steps.front().kind == Step::Kind::loop) {
-    for (const Operand& read : stage.edges.reads) buffers.push_back(buffer_of(read, stage.memory));
-    return buffers;
-  }
-  for (const Operand& input : stage.steps.front().inputs) {
-    buffers.push_back(buffer_of(input, stage.memory));
+  const Step* const step = stage.only_step();
+  for (const Operand& read : step != nullptr ? step->inputs : stage.edges.reads) {
+    buffers.push_back(buffer_of(read, stage.memory));
   }
   return buffers;
 }
 
 std::vector<Buffer> Session::Run::outputs_of(const Stage& stage) const {
   std::vector<Buffer> buffers;
-  if (stage.steps.size() > 1 || stage.steps.front().kind == Step::Kind::loop) {
-    for (const Operand& write : stage.edges.writes) {
-      buffers.push_back(buffer_of(write, stage.memory));
-    }
+  if (const Step* const step = stage.only_step()) {
+    buffers.push_back(buffer_of(step->output, stage.memory));
     return buffers;
   }
-  buffers.push_back(buffer_of(stage.steps.front().output, stage.memory));
+  for (const Operand& write : stage.edges.writes) buffers.push_back(buffer_of(write, stage.memory));
   return buffers;
 }
 

@@ -212,19 +212,18 @@ std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
     plain = repaired.plain;
   }
 
-  const Impl& impl = *this;
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
-  if (options.add_special) ids = impl.recipe.before;
+  if (options.add_special) ids = recipe.before;
   Scratch scratch;
-  for (const Fragment& raw : impl.raw_tokens.cut(text, {options.parse_special, plain})) {
+  for (const Fragment& raw : raw_tokens.cut(text, {options.parse_special, plain})) {
     if (raw.id >= 0) {
       ids.push_back(raw.id);
       continue;
     }
-    const std::string part = impl.model->normalize(text.substr(raw.begin, raw.end - raw.begin));
-    if (impl.normalized_tokens.empty()) {
-      impl.model->encode(part, raw.begin == 0, scratch, ids);
+    const std::string part = model->normalize(text.substr(raw.begin, raw.end - raw.begin));
+    if (normalized_tokens.empty()) {
+      model->encode(part, raw.begin == 0, scratch, ids);
       continue;
     }
     // Offsets are lost in normalisation, so plain text anywhere in the part rules control out.
@@ -232,18 +231,18 @@ std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
       return range.begin < raw.end && raw.begin < range.end;
     });
     const ControlPolicy control{options.parse_special && !touches_plain, {}};
-    for (const Fragment& fragment : impl.normalized_tokens.cut(part, control)) {
+    for (const Fragment& fragment : normalized_tokens.cut(part, control)) {
       if (fragment.id >= 0) {
         ids.push_back(fragment.id);
       } else {
         const std::string_view ordinary(part);
-        impl.model->encode(ordinary.substr(fragment.begin, fragment.end - fragment.begin),
-                           raw.begin == 0 && fragment.begin == 0, scratch, ids);
+        model->encode(ordinary.substr(fragment.begin, fragment.end - fragment.begin),
+                      raw.begin == 0 && fragment.begin == 0, scratch, ids);
       }
     }
   }
   if (options.add_special) {
-    ids.insert(ids.end(), impl.recipe.after.begin(), impl.recipe.after.end());
+    ids.insert(ids.end(), recipe.after.begin(), recipe.after.end());
   }
   return ids;
 }

@@ -7,6 +7,7 @@
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/snapshot.hpp>
+#include <tenon/trace.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -269,6 +272,29 @@ TEST_CASE("decoder: a full context and wrong tokens are refused, and the convers
   CHECK(conversation.position() == 48);
   CHECK_NOTHROW(conversation.read(std::span(tokens).first(16)));
   CHECK(conversation.position() == conversation.capacity());
+}
+
+TEST_CASE("decoder: a conversation that has read refuses to be watched, and nothing changes") {
+  const auto model = tiny("llama", true);
+  const auto tokens = tiny_tokens();
+  const auto all_first = [&](auto& conversation) {
+    conversation.read_all(tokens, [](std::span<const float>, std::int64_t) {});
+  };
+  const auto next_first = [&](auto& conversation) { conversation.read(tokens); };
+  const auto check = [&](const auto& read) {
+    auto conversation = model.conversation();
+    conversation.enable_time_profile(true);
+    read(conversation);
+    const std::size_t steps = conversation.step_times().size();
+    CHECK(steps > 0);
+    expect_error(Errc::call_order, [&] { conversation.enable_time_profile(false); });
+    expect_error(Errc::call_order, [&] { conversation.set_trace(std::make_shared<Trace>()); });
+    conversation.rewind(0);
+    read(conversation);
+    CHECK(conversation.step_times().size() == steps);
+  };
+  check(all_first);
+  check(next_first);
 }
 
 TEST_CASE("decoder: equal layers are one function that repeats, on the CPU, in planned memory") {

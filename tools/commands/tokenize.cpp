@@ -1,3 +1,4 @@
+#include "terminal.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
@@ -12,6 +13,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 namespace tenon::tool {
 namespace {
@@ -22,14 +24,16 @@ struct Options {
   bool no_special = false;
 };
 
-/// The one object of a `--json` run, printed token by token: a text may have ten million.
+/// The one object of a `--json` run, as `Tool::print` would print it, but token by token: a text
+/// may have ten million.
 void print_json(const text::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
   fmt::print("{{\n  \"count\": {},\n  \"ids\": [{}],\n  \"tokens\": [", ids.size(),
              fmt::join(ids, ", "));
+  const bool ascii = is_terminal(STDOUT_FILENO);
   std::string_view before;
   for (const std::int32_t id : ids) {
     const Json token = std::string(tokenizer.token(id));
-    fmt::print("{}{}", before, token.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}{}", before, token.dump(-1, ' ', ascii, Json::error_handler_t::replace));
     before = ", ";
   }
   fmt::print("]\n}}\n");

@@ -51,10 +51,7 @@ class EmbeddingTask final : public Task {
     }
     const PackedWeights* weights = context.packed_constants[context.constant_entry(table_)];
     if (weights == nullptr || weights->inputs() != table_.shape[1]) return std::nullopt;
-    std::int64_t offset = table_.place.offset;
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      offset += context.frame.iteration[d] * table_.place.byte_step[d];
-    }
+    const std::int64_t offset = table_.place.offset_in(context.frame.iteration);
     const DType dtype = table_.shape.dtype();
     const std::int64_t row_bytes = weights->inputs() / block_size(dtype) * block_bytes(dtype);
     if (offset % row_bytes != 0 || table_.strides[0] % row_bytes != 0) return std::nullopt;

@@ -57,8 +57,7 @@ class GluTask final : public Task {
 };
 
 bool has_even_rows(const Operand& operand) {
-  return operand.shape.dtype() == DType::f32 && !needs_dense_rows(operand, "") &&
-         even_row_step(operand);
+  return operand.shape.dtype() == DType::f32 && !needs_even_rows(operand, "");
 }
 
 void gated_block(const PointCall& call, const OpInstance& op) noexcept {

@@ -14,10 +14,6 @@ bool holds(const Operand& outer, const Operand& inner) {
 
 }  // namespace
 
-bool same_storage(const Place& a, const Place& b) noexcept {
-  return a.kind == b.kind && (a.kind == Place::Kind::slab || a.index == b.index);
-}
-
 ValueFlow value_flow(const Lowered& program, std::span<const Step> steps) {
   ValueFlow flow;
   flow.inputs.resize(steps.size());

@@ -34,7 +34,4 @@ struct OuterValue {
 };
 OuterValue outer_value(const Lowered& program, std::span<const Step> steps, const Operand& operand);
 
-/// Whether two places are in one storage.
-bool same_storage(const Place& a, const Place& b) noexcept;
-
 }  // namespace tenon::npu

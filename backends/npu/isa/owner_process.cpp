@@ -1,15 +1,16 @@
 #include "owner_process.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/process_number.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 namespace tenon::npu::isa {
 
-OwnerProcess::OwnerProcess() noexcept : id_(::getpid()) {}
+OwnerProcess::OwnerProcess() noexcept : number_(process_number()), id_(::getpid()) {}
 
-bool OwnerProcess::is_this() const noexcept { return ::getpid() == id_; }
+bool OwnerProcess::is_this() const noexcept { return process_number() == number_; }
 
 void OwnerProcess::check(const std::string& what) const {
   if (is_this()) return;

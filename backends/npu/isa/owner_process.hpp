@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tenon::npu::isa {
@@ -10,13 +11,14 @@ class OwnerProcess {
  public:
   OwnerProcess() noexcept;
 
-  /// False in a child of that process.
+  /// False in a child of that process. Costs a load.
   bool is_this() const noexcept;
   /// Errc::forked_process naming `what` in a child of that process.
   void check(const std::string& what) const;
 
  private:
-  int id_;
+  std::uint32_t number_;  // process_number()
+  int id_;                // for messages
 };
 
 }  // namespace tenon::npu::isa

@@ -1,3 +1,0 @@
-#pragma once
-
-#include <tenon/memory_errors.hpp>

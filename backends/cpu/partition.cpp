@@ -5,26 +5,22 @@
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
-#include "matmul/layout.hpp"
 #include "matmul/merged_linear.hpp"
+#include "matmul/pack_rows.hpp"
 #include "matmul/tiled_values.hpp"
 #include "own_values.hpp"
 #include "schedule.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon::cpu {
 namespace {
@@ -41,19 +37,15 @@ struct Compiled : Schedule {
 class CpuBoundPartition final : public BoundPartition {
  public:
   CpuBoundPartition(std::shared_ptr<const Compiled> compiled,
-                    std::vector<std::shared_ptr<const PackedWeights>> packed,
-                    std::vector<const PackedWeights*> packed_constants,
-                    std::vector<std::shared_ptr<const PackedFilter>> filters,
-                    std::vector<std::shared_ptr<const PackedInt8Filter>> int8_filters)
+                    std::vector<std::shared_ptr<const void>> prepared)
       : compiled_(std::move(compiled)),
-        owned_(std::move(packed)),
-        packed_constants_(std::move(packed_constants)),
-        owned_filters_(std::move(filters)),
-        owned_int8_filters_(std::move(int8_filters)) {
-    for (const auto& filter : owned_int8_filters_) int8_filters_.push_back(filter.get());
-    for (const auto& weights : owned_) packed_.push_back(weights.get());
-    for (const auto& filter : owned_filters_) {
-      filters_.push_back(filter == nullptr ? nullptr : filter->elements());
+        prepared_(std::move(prepared)),
+        packed_constants_(compiled_->constants.size(), nullptr) {
+    for (std::size_t i = 0; i < prepared_.size(); ++i) {
+      const auto& [view, recipe] = compiled_->prepared[i];
+      if (makes_packed_rows(*recipe) && view.is_whole(compiled_->constants[view.constant].shape)) {
+        packed_constants_[view.constant] = static_cast<const PackedWeights*>(prepared_[i].get());
+      }
     }
   }
 
@@ -77,8 +69,7 @@ class CpuBoundPartition final : public BoundPartition {
       frame.shared_scratch = shared_values;
       Fault fault;
       const TaskContext context{frame,        worker,
-                                packed_,      packed_constants_,
-                                filters_,     int8_filters_,
+                                prepared_,    packed_constants_,
                                 fault,        scratch,
                                 zeroed,       prepared,
                                 own_prepared, compiled_->own_prepared_bytes,
@@ -162,41 +153,8 @@ class CpuBoundPartition final : public BoundPartition {
   };
 
   std::shared_ptr<const Compiled> compiled_;
-  std::vector<std::shared_ptr<const PackedWeights>> owned_;
-  std::vector<const PackedWeights*> packed_;            // in the order of the requests
+  std::vector<std::shared_ptr<const void>> prepared_;   // in the order of the requests
   std::vector<const PackedWeights*> packed_constants_;  // whole ones, by constant
-  std::vector<std::shared_ptr<const PackedFilter>> owned_filters_;
-  std::vector<const float*> filters_;
-  std::vector<std::shared_ptr<const PackedInt8Filter>> owned_int8_filters_;
-  std::vector<const PackedInt8Filter*> int8_filters_;
-};
-
-/// What tells each constant from all others of the weights. Those that a program made itself may be
-/// called the same in another program on the same weights: their contents tell them apart.
-class ConstantNames {
- public:
-  ConstantNames(std::span<const ConstantSlot> slots, const BoundConstants& constants)
-      : slots_(slots), constants_(constants), names_(slots.size()) {}
-
-  const std::string& operator[](std::size_t constant) {
-    std::string& name = names_[constant];
-    if (name.empty()) name = make(constant);
-    return name;
-  }
-
- private:
-  std::string make(std::size_t constant) const {
-    const ConstantSlot& slot = slots_[constant];
-    if (!slot.folded) return slot.name;
-    const HostBuffer value = constants_.buffers[constant].to_host().contiguous();
-    const XXH128_hash_t digest =
-        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
-    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
-  }
-
-  std::span<const ConstantSlot> slots_;
-  const BoundConstants& constants_;
-  std::vector<std::string> names_;  // of those asked for
 };
 
 class CpuPartition final : public Partition {
@@ -212,141 +170,13 @@ class CpuPartition final : public Partition {
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
-    std::vector<std::shared_ptr<const PackedWeights>> packed;
-    std::vector<const PackedWeights*> whole(compiled_->constants.size(), nullptr);
-    ConstantNames names(compiled_->constants, constants);
-    for (const PackRequest& request : compiled_->packed) {
-      const ConstantSlot& constant = compiled_->constants[request.constant];
-      const bool is_whole = request.is_whole(constant.shape);
-      const std::string key =
-          fmt::format("cpu/packed {}/{} {}{}", packed_layout, to_string(request.shape),
-                      names[request.constant], is_whole ? "" : place_text(request));
-      packed.push_back(std::static_pointer_cast<const PackedWeights>(
-          constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
-            const HostBuffer rows = rows_of(request, constants.buffers[request.constant].to_host());
-            return constant.folded ? pack(rows)
-                                   : kept_or_packed(key, constant.name, rows, constants.prepared);
-          })));
-      if (is_whole) whole[request.constant] = packed.back().get();
-    }
-    return std::make_unique<CpuBoundPartition>(compiled_, std::move(packed), std::move(whole),
-                                               bind_filters(constants, names),
-                                               bind_int8_filters(constants, names));
+    return std::make_unique<CpuBoundPartition>(
+        compiled_,
+        prepare_constants(compiled_->prepared, compiled_->constants, constants, *compiled_->pool));
   }
   std::vector<std::string> notes() const override { return compiled_->notes; }
 
  private:
-  static std::string place_text(const PackRequest& view) {
-    return fmt::format(
-        " at {} by {}", view.offset,
-        fmt::join(std::span(view.strides).first(static_cast<std::size_t>(view.shape.rank())), ","));
-  }
-
-  /// The rows that a request names, densely: of the constant itself where they lie so.
-  static HostBuffer rows_of(const PackRequest& view, const HostBuffer& constant) {
-    const DType dtype = view.shape.dtype();
-    if (view.shape.elements() == 0) return HostBuffer::zeros(view.shape);
-    if (is_contiguous(view.shape, view.strides) && constant.is_contiguous()) {
-      const std::int64_t first = view.offset / block_bytes(dtype) * block_size(dtype);
-      const std::int64_t all = constant.shape().elements();
-      return constant.reshape({all})
-          .slice(0, first, first + view.shape.elements())
-          .reshape(view.shape.dims());
-    }
-    return HostBuffer::borrow(constant.view().data + view.offset, view.shape, view.strides)
-        .contiguous();
-  }
-
-  std::shared_ptr<const PackedWeights> kept_or_packed(const std::string& key,
-                                                      const std::string& name,
-                                                      const HostBuffer& rows,
-                                                      PreparedCache& prepared) const {
-    const Shape& shape = rows.shape();
-    const auto size = PackedWeights::packed_bytes(shape.dtype(), shape[0], shape[1]);
-    if (auto kept = prepared.kept(key, size)) {
-      PrepareProgress::advance(name, static_cast<std::uint64_t>(shape.bytes()));
-      return std::make_shared<const PackedWeights>(PackedWeights::borrow(
-          shape.dtype(), shape[0], shape[1], kept->bytes, std::move(kept->owner)));
-    }
-    auto weights = pack(rows, [&](std::int64_t bytes) {
-      PrepareProgress::advance(name, static_cast<std::uint64_t>(bytes));
-    });
-    prepared.keep(key, {weights->bytes(), weights});
-    return weights;
-  }
-
-  /// The rows in their packed form. What is packed leaves memory piece by piece, so that there
-  /// never are two copies of a large weight. `advance` is told how many bytes each piece had.
-  std::shared_ptr<const PackedWeights> pack(
-      const HostBuffer& rows, const std::function<void(std::int64_t)>& advance = {}) const {
-    constexpr std::int64_t piece_bytes = std::int64_t{8} << 20;
-    const Shape& shape = rows.shape();
-    auto weights = std::make_shared<PackedWeights>(shape.dtype(), shape[0], shape[1]);
-    const std::int64_t panel_bytes =
-        std::max<std::int64_t>(1, shape.bytes() / std::max<std::int64_t>(1, weights->panels()));
-    const std::int64_t piece = std::max<std::int64_t>(1, piece_bytes / panel_bytes);
-    for (std::int64_t begin = 0; begin < weights->panels(); begin += piece) {
-      const Range panels{begin, std::min(begin + piece, weights->panels())};
-      compiled_->pool->run([&](Worker& worker) {
-        weights->pack(rows.bytes(), panels, worker.thread, worker.threads);
-      });
-      const HostBuffer packed =
-          rows.slice(0, panels.begin * panel_rows, std::min(panels.end * panel_rows, shape[0]));
-      packed.release_pages();
-      if (advance) advance(packed.shape().bytes());
-    }
-    return weights;
-  }
-
-  std::vector<std::shared_ptr<const PackedFilter>> bind_filters(const BoundConstants& constants,
-                                                                ConstantNames& names) const {
-    std::vector<std::shared_ptr<const PackedFilter>> filters(compiled_->constants.size());
-    for (std::size_t i = 0; i < filters.size(); ++i) {
-      if (!compiled_->filters[i]) continue;
-      const FilterShape& shape = *compiled_->filters[i];
-      const std::string key =
-          fmt::format("cpu/filter/{}/{} in {}, form {}", names[i], to_string(shape.file_shape()),
-                      shape.groups, static_cast<int>(shape.form));
-      filters[i] = std::static_pointer_cast<const PackedFilter>(
-          constants.prepared.get(key, [&]() -> std::shared_ptr<const void> {
-            auto filter = std::make_shared<PackedFilter>(shape);
-            const HostBuffer rows = constants.buffers[i].to_host();
-            const HostView w(rows.view().data, shape.file_shape());
-            compiled_->pool->run(
-                [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
-            rows.release_pages();
-            PrepareProgress::advance(compiled_->constants[i].name,
-                                     static_cast<std::uint64_t>(rows.shape().bytes()));
-            return filter;
-          }));
-    }
-    return filters;
-  }
-
-  std::vector<std::shared_ptr<const PackedInt8Filter>> bind_int8_filters(
-      const BoundConstants& constants, ConstantNames& names) const {
-    std::vector<std::shared_ptr<const PackedInt8Filter>> filters;
-    for (const auto& [constant, form] : compiled_->int8_filters) {
-      const std::string key = fmt::format("cpu/int8 filter/{}/{} in {}, joined {}, to {}",
-                                          names[constant], to_string(form.shape.file_shape()),
-                                          form.shape.groups, form.joined, form.limit);
-      const auto make = [&]() -> std::shared_ptr<const void> {
-        auto filter = std::make_shared<PackedInt8Filter>(form);
-        const HostBuffer rows = constants.buffers[constant].to_host();
-        const HostView w(rows.view().data, form.shape.file_shape());
-        compiled_->pool->run(
-            [&](Worker& worker) { filter->pack(w, worker.thread, worker.threads); });
-        rows.release_pages();
-        PrepareProgress::advance(compiled_->constants[constant].name,
-                                 static_cast<std::uint64_t>(rows.shape().bytes()));
-        return filter;
-      };
-      filters.push_back(
-          std::static_pointer_cast<const PackedInt8Filter>(constants.prepared.get(key, make)));
-    }
-    return filters;
-  }
-
   std::shared_ptr<const Compiled> compiled_;
 };
 
@@ -388,7 +218,6 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   ScheduleOptions options;
   options.exact = exact;
   options.threads = pool->threads();
-  options.constants = program.constants.size();
   find_loops_around(program.steps, steps, options.counts);
   static_cast<Schedule&>(*compiled) = make_schedule(own, options);
   compiled->constants = program.constants;

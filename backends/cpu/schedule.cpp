@@ -36,9 +36,7 @@ class PrepareTask final : public Task {
 
 class Scheduler final : public Compiler {
  public:
-  explicit Scheduler(const ScheduleOptions& options) : options_(options), counts_(options.counts) {
-    made_.filters.resize(options.constants);
-  }
+  explicit Scheduler(const ScheduleOptions& options) : options_(options), counts_(options.counts) {}
 
   Schedule run(std::span<const Step> steps) {
     made_.nodes = compile(steps);
@@ -56,63 +54,43 @@ class Scheduler final : public Compiler {
   void working_memory(std::int64_t bytes) override {
     made_.working_bytes = std::max(made_.working_bytes, aligned(bytes));
   }
-  PackedIndex pack(const Operand& weights) override {
-    const std::vector<PackRequest> wanted = requests_of(weights);
-    const auto found = std::ranges::search(made_.packed, wanted);
-    PackedIndex index{found.begin() - made_.packed.begin(), {}};
-    if (found.empty()) made_.packed.insert(made_.packed.end(), wanted.begin(), wanted.end());
+  PreparedIndex prepare(const Operand& constant, std::shared_ptr<const Recipe> recipe) override {
+    std::vector<PrepareRequest> wanted;
+    for (ConstantView& view : views_of(constant)) wanted.push_back({std::move(view), recipe});
+    const auto found = std::ranges::search(made_.prepared, wanted);
+    PreparedIndex index{found.begin() - made_.prepared.begin(), {}};
+    if (found.empty()) made_.prepared.insert(made_.prepared.end(), wanted.begin(), wanted.end());
     std::int64_t step = 1;
     for (std::size_t d = max_loop_depth; d-- > 0;) {
-      if (!moves_with(weights, d)) continue;
+      if (!moves_with(constant, d)) continue;
       index.step[d] = step;
       step *= counts_[d];
     }
     return index;
-  }
-  bool pack_filter(const Operand& w, const FilterShape& shape) override {
-    if (w.place.kind != Place::Kind::constant || w.place.offset != 0 ||
-        w.place.byte_step != LoopSteps{} || !w.is_contiguous()) {
-      return false;
-    }
-    const std::vector<PackRequest> requests = requests_of(w);
-    const bool fits = std::ranges::all_of(requests, [&](const PackRequest& request) {
-      const auto& known = made_.filters[request.constant];
-      return !known || *known == shape;
-    });
-    if (!fits) return false;
-    for (const PackRequest& request : requests) made_.filters[request.constant] = shape;
-    return true;
-  }
-  std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) override {
-    const Int8FilterRequest request{w.place.index, form};
-    const auto found = std::ranges::find(made_.int8_filters, request);
-    const auto number = static_cast<std::size_t>(found - made_.int8_filters.begin());
-    if (found == made_.int8_filters.end()) made_.int8_filters.push_back(request);
-    return number;
   }
   /// Whether a constant operand is another one, or another part, in each iteration of loop `d`.
   static bool moves_with(const Operand& operand, std::size_t d) {
     return operand.place.entry_step[d] != 0 || operand.place.byte_step[d] != 0;
   }
   /// What an operand is in all iterations of the loops that it moves with, the innermost fastest.
-  std::vector<PackRequest> requests_of(const Operand& weights) const {
-    const Place& place = weights.place;
-    std::vector<PackRequest> requests{
-        {place.index, place.offset, weights.shape.without_tags(),
-         weights.is_contiguous() ? dense_strides(weights.shape) : weights.strides}};
+  std::vector<ConstantView> views_of(const Operand& operand) const {
+    const Place& place = operand.place;
+    std::vector<ConstantView> views{
+        {place.index, place.offset, operand.shape.without_tags(),
+         operand.is_contiguous() ? dense_strides(operand.shape) : operand.strides}};
     for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      if (!moves_with(weights, d)) continue;
-      std::vector<PackRequest> all;
-      for (PackRequest request : requests) {
+      if (!moves_with(operand, d)) continue;
+      std::vector<ConstantView> all;
+      for (ConstantView view : views) {
         for (std::int64_t i = 0; i < counts_[d]; ++i) {
-          all.push_back(request);
-          request.constant += static_cast<std::size_t>(place.entry_step[d]);
-          request.offset += place.byte_step[d];
+          all.push_back(view);
+          view.constant += static_cast<std::size_t>(place.entry_step[d]);
+          view.offset += place.byte_step[d];
         }
       }
-      requests = std::move(all);
+      views = std::move(all);
     }
-    return requests;
+    return views;
   }
   void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,
                        std::int64_t inputs) override {

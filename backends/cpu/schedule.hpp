@@ -1,8 +1,7 @@
 // The tasks of a partition in the order they run, and the memory they ask for.
 #pragma once
 
-#include "convolution/filter.hpp"
-#include "convolution/int8/filter.hpp"
+#include "prepared.hpp"
 #include "task.hpp"
 
 #include <tenon/lowered.hpp>
@@ -10,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,34 +27,9 @@ struct Node {
   std::vector<Node> body;
 };
 
-/// Rows W[N, K] to pack: a view of a constant, or all of it.
-struct PackRequest {
-  std::size_t constant = 0;
-  std::int64_t offset = 0;  ///< bytes
-  Shape shape;
-  Strides strides{};
-
-  bool is_whole(const Shape& constant_shape) const {
-    return offset == 0 && shape == constant_shape && is_contiguous(shape, strides);
-  }
-  friend bool operator==(const PackRequest& a, const PackRequest& b) noexcept {
-    return a.constant == b.constant && a.offset == b.offset && a.shape == b.shape &&
-           a.strides == b.strides;
-  }
-};
-
-struct Int8FilterRequest {
-  std::size_t constant;
-  Int8FilterForm form;
-  friend bool operator==(const Int8FilterRequest&, const Int8FilterRequest&) noexcept = default;
-};
-
 struct Schedule {
   std::vector<Node> nodes;
-  // What is asked for at bind time: in the order of the requests, and filters by constant.
-  std::vector<PackRequest> packed;
-  std::vector<std::optional<FilterShape>> filters;
-  std::vector<Int8FilterRequest> int8_filters;
+  std::vector<PrepareRequest> prepared;  ///< when weights are bound
   // Memory of a run; see TaskContext.
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
   std::int64_t own_prepared_bytes = 0, working_bytes = 0;  ///< of each thread
@@ -66,8 +39,7 @@ struct Schedule {
 struct ScheduleOptions {
   bool exact = false;
   int threads = 1;
-  std::size_t constants = 0;  ///< of the program
-  LoopSteps counts{};         ///< how often the loops around the steps run
+  LoopSteps counts{};  ///< how often the loops around the steps run
 };
 
 /// Makes the tasks of steps that every kernel accepts, with barriers where one meets memory that

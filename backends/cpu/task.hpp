@@ -3,6 +3,7 @@
 
 #include "matmul/packed_weights.hpp"
 #include "matmul/prepared_rows.hpp"
+#include "prepared.hpp"
 #include "thread_pool.hpp"
 
 #include <tenon/backend.hpp>
@@ -20,10 +21,6 @@
 #include <vector>
 
 namespace tenon::cpu {
-
-struct FilterShape;
-struct Int8FilterForm;
-class PackedInt8Filter;
 
 /// What tasks report when data is at fault. The first report wins; the region runs to its end.
 class Fault {
@@ -50,23 +47,14 @@ class Fault {
   std::int64_t limit_ = 0;
 };
 
-/// Which packed weights an operand is: one, or one for each iteration of the loops around it.
-struct PackedIndex {
-  std::int64_t first = 0;
-  LoopSteps step{};
-};
-
 /// What a task sees while it runs on one thread.
 struct TaskContext {
   const HostFrame& frame;
   Worker& worker;
-  /// Packed weights, numbered by PackedIndex.
-  std::span<const PackedWeights* const> packed;
-  /// By constant entry: the packed form of the whole constant; null where nobody asked for one.
+  /// What Compiler::prepare was asked for, numbered by PreparedIndex.
+  std::span<const std::shared_ptr<const void>> prepared_constants;
+  /// By constant entry: the packed rows of the whole constant; null where nobody asked for them.
   std::span<const PackedWeights* const> packed_constants;
-  /// Filters of convolutions by constant entry; null where there is none.
-  std::span<const float* const> filters;
-  std::span<const PackedInt8Filter* const> int8_filters;
   Fault& fault;
   std::byte* scratch_base;
   std::byte* zeroed_base;
@@ -82,20 +70,10 @@ struct TaskContext {
   T* pointer(const Operand& operand) const noexcept {
     return reinterpret_cast<T*>(frame.address(operand.place));
   }
-  const PackedWeights* packed_weights(const PackedIndex& index) const noexcept {
-    std::int64_t number = index.first;
-    for (std::size_t d = 0; d < max_loop_depth; ++d) number += frame.iteration[d] * index.step[d];
-    return packed[static_cast<std::size_t>(number)];
-  }
-  const float* filter(const Operand& operand) const noexcept {
-    return filters[constant_entry(operand)];
-  }
-  /// By the number that Compiler::pack_int8_filter gave.
-  const PackedInt8Filter& int8_filter(std::size_t number) const noexcept {
-    return *int8_filters[number];
-  }
-  std::size_t constant_entry(const Operand& operand) const noexcept {
-    return operand.place.entry_in(frame.iteration);
+  /// The constant that Compiler::prepare was asked for, as its recipe made it.
+  template <class T>
+  const T& constant(const PreparedIndex& index) const noexcept {
+    return *static_cast<const T*>(prepared_constants[index.in(frame.iteration)].get());
   }
   /// The memory of prepared rows, which all threads share the work of. A single row is not worth a
   /// barrier: each thread prepares it for itself.
@@ -138,14 +116,9 @@ class Compiler {
   virtual std::int64_t zeroed_scratch(std::int64_t bytes) = 0;
   /// At least `bytes` for each thread while the task runs, which tasks have one after the other.
   virtual void working_memory(std::int64_t bytes) = 0;
-  /// Has a constant of rank 2, or any view of one, packed at bind time.
-  virtual PackedIndex pack(const Operand& weights) = 0;
-  /// The same for the filter of a convolution. False where it is no constant, or not as it lies in
-  /// its file, or asked for in another shape.
-  virtual bool pack_filter(const Operand& w, const FilterShape& shape) = 0;
-  /// Has the constant `w`, which lies as in its file, packed in 8 bits; the result is its number
-  /// for TaskContext::int8_filter.
-  virtual std::size_t pack_int8_filter(const Operand& w, const Int8FilterForm& form) = 0;
+  /// Has a constant, or any view of one, prepared when weights are bound; for
+  /// TaskContext::constant.
+  virtual PreparedIndex prepare(const Operand& constant, std::shared_ptr<const Recipe> recipe) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
   virtual void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,

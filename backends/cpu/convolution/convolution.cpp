@@ -60,8 +60,11 @@ Convolution Convolution::of(const Step& step) {
   return {alone, step.inputs, step.output};
 }
 
-FilterSource::FilterSource(const Convolution& conv, Compiler& compiler) : w_(conv.w) {
-  if (compiler.pack_filter(conv.w, conv.filter)) return;
+FilterSource::FilterSource(const Convolution& conv, Compiler& compiler) {
+  if (conv.w.place.kind == Place::Kind::constant) {
+    packed_ = compiler.prepare(conv.w, filter_recipe(conv.filter));
+    return;
+  }
   Conv2d meaning;
   meaning.groups = conv.op.groups;
   const Operand reads[] = {conv.w};

@@ -38,13 +38,13 @@ class FilterSource {
  public:
   FilterSource(const Convolution& conv, Compiler& compiler);
   const float* at(const TaskContext& context) const noexcept {
-    return offset_ < 0 ? context.filter(w_)
-                       : reinterpret_cast<const float*>(context.scratch(offset_));
+    return packed_ ? context.constant<PackedFilter>(*packed_).elements()
+                   : reinterpret_cast<const float*>(context.scratch(offset_));
   }
 
  private:
-  Operand w_;
-  std::int64_t offset_ = -1;
+  std::optional<PreparedIndex> packed_;
+  std::int64_t offset_ = 0;  // in scratch memory
 };
 
 }  // namespace tenon::cpu

@@ -1,10 +1,13 @@
 #include "filter.hpp"
 
 #include "../thread_pool.hpp"
+#include "filter_recipe.hpp"
 #include "winograd/filter.hpp"
 
 #include <algorithm>
 #include <cstddef>
+
+#include <fmt/format.h>
 
 namespace tenon::cpu {
 
@@ -38,6 +41,12 @@ void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int
       }
     }
   }
+}
+
+std::shared_ptr<const Recipe> filter_recipe(const FilterShape& shape) {
+  return std::make_shared<FilterRecipe<PackedFilter, FilterShape>>(
+      shape, fmt::format("filter {} in {}, form {}", to_string(shape.file_shape()), shape.groups,
+                         static_cast<int>(shape.form)));
 }
 
 }  // namespace tenon::cpu

@@ -7,8 +7,11 @@
 #include <tenon/shape.hpp>
 
 #include <cstdint>
+#include <memory>
 
 namespace tenon::cpu {
+
+class Recipe;
 
 /// What a packed filter holds for an output and a channel.
 enum class FilterForm : std::uint8_t {
@@ -66,5 +69,8 @@ class PackedFilter {
   FilterShape shape_;
   AlignedBuffer elements_;
 };
+
+/// Makes a PackedFilter.
+std::shared_ptr<const Recipe> filter_recipe(const FilterShape& shape);
 
 }  // namespace tenon::cpu

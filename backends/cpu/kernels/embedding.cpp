@@ -49,7 +49,8 @@ class EmbeddingTask final : public Task {
     if (table_.place.kind != Place::Kind::constant || table_.shape.elements() == 0) {
       return std::nullopt;
     }
-    const PackedWeights* weights = context.packed_constants[context.constant_entry(table_)];
+    const PackedWeights* weights =
+        context.packed_constants[table_.place.entry_in(context.frame.iteration)];
     if (weights == nullptr || weights->inputs() != table_.shape[1]) return std::nullopt;
     const std::int64_t offset = table_.place.offset_in(context.frame.iteration);
     const DType dtype = table_.shape.dtype();

@@ -1,6 +1,7 @@
 #include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
 #include "../matmul/merged_linear.hpp"
+#include "../matmul/pack_rows.hpp"
 #include "../matmul/tiled_values.hpp"
 #include "../task.hpp"
 #include "extreme.hpp"
@@ -61,7 +62,7 @@ class LinearInputs {
       residual_ = step.inputs[next];
       residual_step_ = *even_row_step(*residual_);
     }
-    packed_ = compiler.pack(weights_);
+    packed_ = compiler.prepare(weights_, pack_rows());
     if (is_tiled(x_)) {
       form_ = RowForm::bf16;
       return;
@@ -84,7 +85,7 @@ class LinearInputs {
 
   void prepare(const TaskContext& context, Prepared& product) const noexcept {
     LinearArgs& args = product.args;
-    args.weights = context.packed_weights(packed_);
+    args.weights = &context.constant<PackedWeights>(packed_);
     if (form_) {
       std::byte* const memory =
           is_tiled(x_) ? context.pointer<std::byte>(x_) : context.prepared(shape_.rows);
@@ -105,7 +106,7 @@ class LinearInputs {
  private:
   LinearShape shape_;
   Operand x_, weights_;
-  PackedIndex packed_;
+  PreparedIndex packed_;
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0, residual_step_ = 0;

@@ -65,7 +65,7 @@ class Int8ConvTask final : public Task {
       : op_(*step.op.as<QuantizedConv2d>()), conv_(Convolution::of(step)), plan_(conv_) {
     const bool is_joined = lay_in_image(compiler);
     form_ = {conv_.filter, is_joined, kernels_.weight_limit};
-    filter_ = compiler.pack_int8_filter(conv_.w, form_);
+    filter_ = compiler.prepare(conv_.w, int8_filter_recipe(form_));
     outside_.assign(static_cast<std::size_t>(std::max<std::int64_t>(form_.quads() * 4, 64)),
                     static_cast<std::uint8_t>(op_.x.zero));
     compiler.working_memory(int8_band_bytes);
@@ -77,7 +77,7 @@ class Int8ConvTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const PackedInt8Filter& filter = context.int8_filter(filter_);
+    const PackedInt8Filter& filter = context.constant<PackedInt8Filter>(filter_);
     const auto* x = laid_offset_ < 0
                         ? context.pointer<const std::uint8_t>(conv_.x)
                         : reinterpret_cast<const std::uint8_t*>(context.scratch(laid_offset_));
@@ -181,7 +181,7 @@ class Int8ConvTask final : public Task {
   ConvolutionPlan plan_;
   const Int8Kernels kernels_ = int8_kernels();
   Int8FilterForm form_{};
-  std::size_t filter_ = 0;
+  PreparedIndex filter_;
   std::vector<std::uint8_t> outside_;
   Int8Finish finish_{};
   std::int64_t laid_offset_ = -1;

@@ -1,11 +1,14 @@
 #include "filter.hpp"
 
 #include "../../thread_pool.hpp"
+#include "../filter_recipe.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+
+#include <fmt/format.h>
 
 namespace tenon::cpu {
 namespace {
@@ -92,6 +95,13 @@ void PackedInt8Filter::pack_output(const HostView& w, std::int64_t panel, std::i
       });
   reinterpret_cast<float*>(scales_.data())[panel * 16 + lane] = scale;
   reinterpret_cast<float*>(sums_.data())[panel * 16 + lane] = static_cast<float>(sum);
+}
+
+std::shared_ptr<const Recipe> int8_filter_recipe(const Int8FilterForm& form) {
+  return std::make_shared<FilterRecipe<PackedInt8Filter, Int8FilterForm>>(
+      form,
+      fmt::format("int8 filter {} in {}, joined {}, to {}", to_string(form.shape.file_shape()),
+                  form.shape.groups, form.joined, form.limit));
 }
 
 }  // namespace tenon::cpu

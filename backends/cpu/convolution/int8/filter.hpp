@@ -6,6 +6,7 @@
 #include <tenon/host_view.hpp>
 
 #include <cstdint>
+#include <memory>
 
 namespace tenon::cpu {
 
@@ -66,5 +67,8 @@ class PackedInt8Filter {
   Int8FilterForm form_;
   AlignedBuffer weights_, scales_, sums_, quads_;
 };
+
+/// Makes a PackedInt8Filter.
+std::shared_ptr<const Recipe> int8_filter_recipe(const Int8FilterForm& form);
 
 }  // namespace tenon::cpu

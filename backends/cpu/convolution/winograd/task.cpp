@@ -20,6 +20,9 @@ class WinogradTask final : public Task {
       : conv_(conv), plan_(conv, compiler.threads(), cache_sizes()), places_(conv) {
     if (!has_channels_last(conv.x)) image_ = LaidImage::ask(conv, places_, compiler);
     compiler.working_memory(plan_.working_bytes());
+    FilterShape filter = conv.filter;
+    filter.form = FilterForm::winograd;
+    filter_ = compiler.prepare(conv.w, filter_recipe(filter));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -81,7 +84,8 @@ class WinogradTask final : public Task {
     const WindowAxis row{1, 1, 1, 1, 1, 0}, column{tiles, tiles, 1, 1, 1, 0};
     const std::int64_t number_elements = conv_.filter.channels * 16,
                        panel = numbers * number_elements;
-    const float* filter = context.filter(conv_.w) + channels.first / 16 * panel;
+    const float* filter =
+        context.constant<PackedFilter>(filter_).elements() + channels.first / 16 * panel;
     for (int n = 0; n < numbers; ++n) {
       const Image<const float> x{memory.inputs + n * plan_.input_number(), 0, plan_.channels(), 1};
       const Image<float> y{memory.outputs + n * plan_.output_number(), 0, Plan::band, 1};
@@ -129,6 +133,7 @@ class WinogradTask final : public Task {
 
   Convolution conv_;
   Plan plan_;
+  PreparedIndex filter_;
   ConvolutionPlan places_;
   LaidImage image_ = LaidImage::in_place();
 };
@@ -136,16 +141,8 @@ class WinogradTask final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
-  if (compiler.exact() || !can_run(conv)) return nullptr;
-  FilterShape filter = conv.filter;
-  const auto asks_for = [&](FilterForm form) {
-    filter.form = form;
-    return compiler.pack_filter(conv.w, filter);
-  };
-  // Convolutions that share a filter share its packed form.
-  if (!(pays(conv) && asks_for(FilterForm::winograd)) &&
-      (asks_for(FilterForm::taps) || !asks_for(FilterForm::winograd)))
-    return nullptr;
+  const bool is_constant = conv.w.place.kind == Place::Kind::constant;
+  if (compiler.exact() || !is_constant || !can_run(conv) || !pays(conv)) return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);
 }
 

@@ -1,0 +1,101 @@
+#include "prepared.hpp"
+
+#include <tenon/prepare_progress.hpp>
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace tenon::cpu {
+namespace {
+
+/// What tells each constant from all others of the weights. Those that a program made itself may be
+/// called the same in another program on the same weights: their contents tell them apart.
+class ConstantNames {
+ public:
+  ConstantNames(std::span<const ConstantSlot> slots, const BoundConstants& constants)
+      : slots_(slots), constants_(constants), names_(slots.size()) {}
+
+  const std::string& operator[](std::size_t constant) {
+    std::string& name = names_[constant];
+    if (name.empty()) name = make(constant);
+    return name;
+  }
+
+ private:
+  std::string make(std::size_t constant) const {
+    const ConstantSlot& slot = slots_[constant];
+    if (!slot.folded) return slot.name;
+    const HostBuffer value = constants_.buffers[constant].to_host().contiguous();
+    const XXH128_hash_t digest =
+        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
+    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
+  }
+
+  std::span<const ConstantSlot> slots_;
+  const BoundConstants& constants_;
+  std::vector<std::string> names_;  // of those asked for
+};
+
+std::string place_text(const ConstantView& view) {
+  return fmt::format(
+      " at {} by {}", view.offset,
+      fmt::join(std::span(view.strides).first(static_cast<std::size_t>(view.shape.rank())), ","));
+}
+
+/// The elements of a view, densely: the constant's own bytes where they lie so.
+HostBuffer dense_value(const ConstantView& view, const HostBuffer& constant) {
+  const DType dtype = view.shape.dtype();
+  if (view.shape.elements() == 0) return HostBuffer::zeros(view.shape);
+  if (is_contiguous(view.shape, view.strides) && constant.is_contiguous()) {
+    const std::int64_t first = view.offset / block_bytes(dtype) * block_size(dtype);
+    const std::int64_t all = constant.shape().elements();
+    return constant.reshape({all})
+        .slice(0, first, first + view.shape.elements())
+        .reshape(view.shape.dims());
+  }
+  return HostBuffer::borrow(constant.view().data + view.offset, view.shape, view.strides)
+      .contiguous();
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const PrepareRequest> requests,
+                                                           std::span<const ConstantSlot> slots,
+                                                           const BoundConstants& constants,
+                                                           ThreadPool& pool) {
+  ConstantNames names(slots, constants);
+  std::vector<std::shared_ptr<const void>> results;
+  for (const auto& [view, recipe] : requests) {
+    const ConstantSlot& slot = slots[view.constant];
+    const std::string key =
+        fmt::format("cpu/{} {}{}", recipe->key(view.shape), names[view.constant],
+                    view.is_whole(slot.shape) ? "" : place_text(view));
+    results.push_back(constants.prepared.get(key, [&, &view = view, &recipe = recipe] {
+      // Constants that the program made are no weights: nobody counts or keeps them.
+      const Recipe::Done done = [&](std::int64_t bytes) {
+        if (!slot.folded) PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(bytes));
+      };
+      if (!slot.folded) {
+        if (const auto kept = constants.prepared.kept(key)) {
+          if (auto result = recipe->from_kept(view.shape, *kept)) {
+            done(view.shape.bytes());
+            return result;
+          }
+        }
+      }
+      auto result =
+          recipe->make(dense_value(view, constants.buffers[view.constant].to_host()), pool, done);
+      const std::span<const std::byte> bytes = recipe->bytes_to_keep(result.get());
+      if (!slot.folded && !bytes.empty()) constants.prepared.keep(key, {bytes, result});
+      return result;
+    }));
+  }
+  return results;
+}
+
+}  // namespace tenon::cpu

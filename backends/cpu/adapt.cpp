@@ -5,6 +5,7 @@
 #include "touch.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/kernel.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
@@ -27,9 +28,10 @@ constexpr std::int64_t alignment = 64;
 
 std::optional<std::string> kernel_refuses(const Step& step) {
   if (step.kind == Step::Kind::copy) return std::nullopt;
-  const Kernel* kernel = kernel_of(step.op.def());
-  if (kernel == nullptr) return fmt::format("no kernel for {}", step.op.def()->name);
-  return kernel->refuses(step);
+  std::optional<std::string> why;
+  if (find_kernel("cpu", step, &why) != nullptr) return std::nullopt;
+  if (const Kernel* kernel = kernel_of(step.op.def())) return kernel->refuses(step);
+  return why ? why : fmt::format("no kernel for {}", step.op.def()->name);
 }
 
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
@@ -325,8 +327,7 @@ class Adapter {
 
 std::optional<std::string> why_not_run(const Step& step) {
   std::optional<std::string> why = kernel_refuses(step);
-  if (!why || kernel_of(step.op.def()) == nullptr) return why;
-  if (Adapter(step, 0).run()) return std::nullopt;
+  if (!why || Adapter(step, 0).run()) return std::nullopt;
   return why;
 }
 

@@ -25,7 +25,7 @@ namespace cpu {
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
 extern const Kernel linear_argmax_kernel, merged_conv2d_kernel, merged_linear_kernel;
-extern const Kernel quantized_conv2d_kernel, quantized_mean_kernel;
+extern const Kernel quantized_conv2d_kernel, quantized_mean_kernel, registered_kernel;
 
 namespace {
 
@@ -34,7 +34,7 @@ constinit const Kernel* const kernel_list[] = {
 #include "kernels.def"
 #undef CPU_KERNEL
     &linear_argmax_kernel,    &merged_conv2d_kernel,  &merged_linear_kernel,
-    &quantized_conv2d_kernel, &quantized_mean_kernel,
+    &quantized_conv2d_kernel, &quantized_mean_kernel, &registered_kernel,
 };
 
 class CpuBackend final : public Backend {

@@ -9,6 +9,7 @@
 #include "matmul/pack_rows.hpp"
 #include "matmul/tiled_values.hpp"
 #include "own_values.hpp"
+#include "registered_kernels.hpp"
 #include "schedule.hpp"
 
 #include <tenon/error.hpp>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -27,6 +29,7 @@ namespace {
 
 /// What a partition is made of, shared by its bindings.
 struct Compiled : Schedule {
+  std::vector<std::unique_ptr<const RegisteredStep>> registered;  // tasks refer to them
   std::vector<ConstantSlot> constants;
   std::vector<std::string> notes;
   std::int64_t own_value_bytes = 0;  // of each thread
@@ -82,6 +85,9 @@ class CpuBoundPartition final : public BoundPartition {
     });
     if (shared.marks != nullptr)
       shared.marks->push_back({{}, {}, std::chrono::steady_clock::now()});
+    if (first.exception != nullptr) {
+      rethrow_from(first.exception, first.node->values.front());
+    }
     if (first.node != nullptr) {
       throw Error(first.code, "cpu",
                   fmt::format("{} {} outside [0, {}), computing '{}'", first.op, first.value,
@@ -97,6 +103,7 @@ class CpuBoundPartition final : public BoundPartition {
     Errc code = Errc::internal;
     const char* op = "";
     std::int64_t value = 0, limit = 0;
+    std::exception_ptr exception;  // of a registered kernel
 
     void take(const Fault& fault, const Node& faulty) noexcept {
       if (is_taken.exchange(true)) return;
@@ -105,8 +112,19 @@ class CpuBoundPartition final : public BoundPartition {
       op = fault.op();
       value = fault.value();
       limit = fault.limit();
+      exception = fault.exception();
     }
   };
+
+  /// What a registered kernel threw, with the value that it was to compute where it is an Error.
+  [[noreturn]] static void rethrow_from(const std::exception_ptr& exception,
+                                        const std::string& value) {
+    try {
+      std::rethrow_exception(exception);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", value, error.where()), error.message());
+    }
+  }
 
   /// How many tasks a run begins.
   static std::size_t count_marks(const std::vector<Node>& nodes) noexcept {
@@ -204,6 +222,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   const std::vector<Operand> leaves = edges(program, steps).writes;
   auto compiled = std::make_shared<Compiled>();
   compiled->shared_bytes = adapt_steps(own, 0, compiled->notes);
+  compiled->registered = take_registered_steps(own);
   merge_convolutions(own, leaves);
   if (int8 != nullptr) {
     quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);

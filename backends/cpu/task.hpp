@@ -33,7 +33,13 @@ class Fault {
     value_ = value;
     limit_ = limit;
   }
+  /// The same for a kernel that is not ours.
+  void report(std::exception_ptr exception) noexcept {
+    bool none = false;
+    if (reported_.compare_exchange_strong(none, true)) exception_ = std::move(exception);
+  }
   bool reported() const noexcept { return reported_.load(); }
+  const std::exception_ptr& exception() const noexcept { return exception_; }
   Errc code() const noexcept { return code_; }
   const char* op() const noexcept { return op_; }
   std::int64_t value() const noexcept { return value_; }
@@ -45,6 +51,7 @@ class Fault {
   const char* op_ = "";
   std::int64_t value_ = 0;
   std::int64_t limit_ = 0;
+  std::exception_ptr exception_;
 };
 
 /// What a task sees while it runs on one thread.
@@ -73,7 +80,10 @@ struct TaskContext {
   /// The constant that Compiler::prepare was asked for, as its recipe made it.
   template <class T>
   const T& constant(const PreparedIndex& index) const noexcept {
-    return *static_cast<const T*>(prepared_constants[index.in(frame.iteration)].get());
+    return *static_cast<const T*>(constant_or_null(index));
+  }
+  const void* constant_or_null(const PreparedIndex& index) const noexcept {
+    return prepared_constants[index.in(frame.iteration)].get();
   }
   /// The memory of prepared rows, which all threads share the work of. A single row is not worth a
   /// barrier: each thread prepares it for itself.

@@ -45,7 +45,7 @@ struct ViewPlacement {
 };
 
 /// Everything true of one op on every device, type-erased. Made by `make_op_def` from the op's
-/// struct; one constant per op, listed in `src/ops/ops.def`.
+/// struct: those of the library's ops are listed in `src/ops/ops.def`, others are registered.
 struct OpDef {
   std::string_view name;
   OpTraits traits;
@@ -149,12 +149,33 @@ constexpr OpDef make_op_def() noexcept {
   return def;
 }
 
-/// The descriptor of a registered op: `op_def<Softmax>()`. Specialised by each op's source.
-template <class Op>
-const OpDef& op_def() noexcept;
+namespace detail {
+template <OpStruct Op>
+inline constexpr OpDef own_op_def = make_op_def<Op>();
+}
 
-/// Every op, in the order of ops.def; and the one of a name, or null.
-std::span<const OpDef* const> all_ops() noexcept;
+/// The descriptor of an op: `op_def<Softmax>()`. Specialised by the sources of the library's ops;
+/// of any other struct it is made where it is asked for.
+template <class Op>
+const OpDef& op_def() noexcept {
+  return detail::own_op_def<Op>;
+}
+
+/// Makes an op of the user's known by its name to texts, networks and snapshots, for as long as the
+/// process lives, and so must `def`. An op that is not registered is recorded, run and printed like
+/// any other, but what was written with it cannot be read. Registering an op again does nothing.
+/// Thread-safe. Errors: Errc::duplicate_name when another op or a word of the language has the
+/// name; Errc::bad_argument naming what the descriptor lacks.
+void register_op(const OpDef& def);
+template <OpStruct Op>
+const OpDef& register_op() {
+  register_op(op_def<Op>());
+  return op_def<Op>();
+}
+
+/// Every op that is known: the library's in the order of ops.def, then those registered; and the
+/// one of a name, or null. Thread-safe.
+std::vector<const OpDef*> all_ops();
 const OpDef* find_op(std::string_view name) noexcept;
 
 /// Whether two descriptors are of one op. A plugin with a copy of the core has descriptors of its
@@ -200,6 +221,9 @@ class OpInstance {
   std::vector<std::byte> bytes_;
 };
 
+/// "softmax(axis=1)": with every attribute, as texts spell it.
+std::string to_string(const OpInstance& op);
+
 /// Whether two attribute structs of one op are equal, field by field.
 bool equal_attributes(const OpDef& def, const void* a, const void* b) noexcept;
 
@@ -208,8 +232,9 @@ bool equal_attributes(const OpDef& def, const void* a, const void* b) noexcept;
 
 }  // namespace tenon
 
-/// In an op's header: makes `op_def<Struct>()` known. In its source, with the op's text name as an
-/// identifier: defines the descriptor that ops.def lists. Both inside namespace tenon.
+/// For the library's own ops, whose members are defined in a source: in the header, says that
+/// `op_def<Struct>()` is there too; in the source, with the op's text name as an identifier,
+/// defines the descriptor that ops.def lists. Both inside namespace tenon.
 #define TENON_DECLARE_OP(Struct) \
   template <>                    \
   const OpDef& op_def<Struct>() noexcept

@@ -35,8 +35,12 @@ bool is_keyword(std::string_view word) noexcept {
   return std::ranges::binary_search(keywords, word);
 }
 
+bool is_language_word(std::string_view word) noexcept {
+  return std::ranges::binary_search(language, word);
+}
+
 bool is_builtin(std::string_view word) noexcept {
-  return std::ranges::binary_search(language, word) || find_op(word) != nullptr;
+  return is_language_word(word) || find_op(word) != nullptr;
 }
 
 std::size_t utf8_end(std::string_view text) noexcept {

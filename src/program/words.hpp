@@ -17,6 +17,9 @@ bool is_identifier(std::string_view word) noexcept;
 /// Python's keywords and `_`, which no value, function or size may be called.
 bool is_keyword(std::string_view word) noexcept;
 
+/// A word of the language that is no op: const, pack, ...
+bool is_language_word(std::string_view word) noexcept;
+
 /// What a program's functions may not be called: ops and the words of the language (const, pack,
 /// ...).
 bool is_builtin(std::string_view word) noexcept;

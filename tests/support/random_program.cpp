@@ -194,7 +194,7 @@ void RandomProgram::Body::set_attributes(OpInstance& op) {
 }
 
 bool RandomProgram::Body::random_op() {
-  const std::span<const OpDef* const> ops = all_ops();
+  const std::vector<const OpDef*> ops = all_ops();
   const OpDef& def = *ops[static_cast<std::size_t>(random_.integer(0, std::ssize(ops) - 1))];
   if (random_.options_.smooth && !is_smooth(def)) return false;
   OpInstance op(def);

@@ -47,26 +47,26 @@ struct OpKernel {
   /// Why this kernel does not run a step (its operands' types, sizes and strides), or nothing when
   /// it does. Null: it runs every one. Steps that are refused are offered again with operands that
   /// were copied to dense memory or widened to f32, where the backend does that.
-  std::function<std::optional<std::string>(const Op& op, const Step& step)> constraint;
+  std::function<std::optional<std::string>(const Op& op, const Step& step)> constraint{};
   /// Makes of a constant input what `run` wants to read instead, such as packed weights: once, when
   /// weights are bound. `constant` is dense. Null, or a null result: the input stays as it is.
   std::function<std::shared_ptr<const void>(const Op& op, std::size_t input,
                                             const HostBuffer& constant)>
-      prepare;
+      prepare{};
   /// Computes this thread's part of the output from inputs of the strides that `constraint` let
   /// pass. All threads are called, each has ended before the output is read. An exception ends the
   /// run and arrives at its caller; the output then holds anything.
-  std::function<void(const Op& op, const KernelCall& call)> run;
+  std::function<void(const Op& op, const KernelCall& call)> run{};
 };
 
 /// The same with the op type-erased.
 struct KernelDef {
   const OpDef* op = nullptr;
-  std::function<std::optional<std::string>(const Step& step)> constraint;
+  std::function<std::optional<std::string>(const Step& step)> constraint{};
   std::function<std::shared_ptr<const void>(const OpInstance& op, std::size_t input,
                                             const HostBuffer& constant)>
-      prepare;
-  std::function<void(const OpInstance& op, const KernelCall& call)> run;
+      prepare{};
+  std::function<void(const OpInstance& op, const KernelCall& call)> run{};
 };
 
 /// Adds a kernel for a backend of that name, for as long as the process lives: plans that are made

@@ -2,6 +2,7 @@
 #include "json_writer.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
+#include "program/registered.hpp"
 #include "program/same.hpp"
 #include "raw_file.hpp"
 
@@ -209,6 +210,7 @@ void save(const Network& net, const std::filesystem::path& json_path,
   const Program& program = net.program;
   Program checked = program;
   verify(checked);  // what is written can be read
+  require_registered_ops(program);
   const std::vector<Constant> constants = constants_of(net, where);
   if (const auto conflict = network::stated_type_conflict(net)) {
     throw Error(Errc::bad_shape, where, *conflict);

@@ -1,5 +1,6 @@
 // A session as a file: sections "manifest" (JSON), "program" (text), "folded/<i>", "weight/<i>" and
 // "plan/<i>/part/<j>".
+#include "program/registered.hpp"
 #include "session/manifest.hpp"
 #include "session/state.hpp"
 
@@ -68,6 +69,7 @@ void Session::save(const std::filesystem::path& path, const SaveOptions& options
 }
 
 void Session::write_to(const std::filesystem::path& path, const SaveOptions& options) const {
+  require_registered_ops(shared_->program);
   SnapshotWriter writer(path);
   JsonDocument document(Json::object());
   Json& manifest = document.root();

@@ -26,7 +26,7 @@ class Option {
   Option& required();
   Option& not_empty();
   Option& not_negative();
-  Option& range(std::int64_t least, std::int64_t most);
+  Option& range(std::int64_t min, std::int64_t max);
   Option& one_of(std::vector<std::string> choices);
   Option& excludes(const Option& other);
   Option& needs(const Option& other);

@@ -159,7 +159,7 @@ Json described(const models::Generated& result, const text::Tokenizer& tokenizer
   for (const models::Generated::Choice& choice : result.choices) {
     Json one = entry(choice.drawn);
     Json& top = one["top"] = Json::array();
-    for (const auto& likely : choice.likeliest) top.push_back(entry(likely));
+    for (const auto& likely : choice.top) top.push_back(entry(likely));
     choices.push_back(std::move(one));
   }
   return json;

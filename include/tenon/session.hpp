@@ -113,9 +113,9 @@ struct StepTime {
   std::string backend;
   std::chrono::nanoseconds wall{};  ///< in all
   std::chrono::nanoseconds mem{};   ///< moving bytes between memories
-  std::chrono::nanoseconds
-      hard{};  ///< the compute resource at work: kernels, or the device's own count
-  std::chrono::nanoseconds other{};  ///< what is left
+  /// The compute device at work: kernels on the CPU, else the device's own count.
+  std::chrono::nanoseconds device{};
+  std::chrono::nanoseconds other{};  ///< the rest
 
   /// A step, or several whose work is one.
   struct Part {

@@ -60,9 +60,9 @@ class ByteReader {
     return {reinterpret_cast<const char*>(take(length)), static_cast<std::size_t>(length)};
   }
 
-  /// Throws Errc::truncated when `count` things of at least `least_bytes` each cannot follow here.
-  void check_room(std::uint64_t count, std::uint64_t least_bytes) const {
-    if (count > remaining() / least_bytes) {
+  /// Throws Errc::truncated when `count` things of at least `min_bytes` each cannot follow here.
+  void check_room(std::uint64_t count, std::uint64_t min_bytes) const {
+    if (count > remaining() / min_bytes) {
       fail(Errc::truncated, fmt::format("{} {} announced, the file ends after {} bytes", count,
                                         context(), file_size_));
     }

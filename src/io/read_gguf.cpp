@@ -16,8 +16,8 @@ namespace {
 
 // The least bytes that a key with its value and a tensor's description can take: they bound how
 // many of them a file of a given size can hold.
-constexpr std::uint64_t least_key_bytes = 8 + 1 + 4 + 1;
-constexpr std::uint64_t least_tensor_bytes = 8 + 1 + 4 + 4 + 8;
+constexpr std::uint64_t min_key_bytes = 8 + 1 + 4 + 1;
+constexpr std::uint64_t min_tensor_bytes = 8 + 1 + 4 + 4 + 8;
 
 class GgufParser {
  public:
@@ -30,9 +30,9 @@ class GgufParser {
 
   ParsedFile parse() {
     check_frame();
-    const std::uint64_t tensor_count = read_count("tensors", limits_.tensors, least_tensor_bytes);
+    const std::uint64_t tensor_count = read_count("tensors", limits_.tensors, min_tensor_bytes);
     const std::uint64_t key_count =
-        read_count("metadata keys", limits_.metadata_keys, least_key_bytes);
+        read_count("metadata keys", limits_.metadata_keys, min_key_bytes);
     ParsedFile parsed;
     read_metadata(key_count);
     read_tensors(tensor_count, parsed.tensors);
@@ -78,14 +78,14 @@ class GgufParser {
     throw Error(Errc::bad_magic, reader_.where_at(0), message);
   }
 
-  std::uint64_t read_count(std::string_view what, std::uint64_t limit, std::uint64_t least_bytes) {
+  std::uint64_t read_count(std::string_view what, std::uint64_t limit, std::uint64_t min_bytes) {
     reader_.set_context(what, {});
     const auto count = reader_.number<std::uint64_t>();
     if (count > limit) {
       reader_.fail(Errc::limit_exceeded,
                    fmt::format("{} {} announced, at most {} are allowed", count, what, limit));
     }
-    reader_.check_room(count, least_bytes);
+    reader_.check_room(count, min_bytes);
     return count;
   }
 
@@ -197,8 +197,8 @@ class GgufParser {
   }
 
   MetaArray read_strings(std::uint64_t count) {
-    constexpr std::uint64_t least_string_bytes = 8;
-    reader_.check_room(count, least_string_bytes);
+    constexpr std::uint64_t min_string_bytes = 8;
+    reader_.check_room(count, min_string_bytes);
     std::vector<std::string_view> strings;
     strings.reserve(static_cast<std::size_t>(count));
     for (std::uint64_t i = 0; i < count; ++i) strings.push_back(reader_.text());
@@ -215,7 +215,7 @@ class GgufParser {
       throw Error(
           Errc::bad_alignment, reader_.where_at(at),
           fmt::format("'{}' is {}, allowed are powers of two from {} to {}", gguf::alignment_key,
-                      *number, gguf::least_alignment, limits_.alignment));
+                      *number, gguf::min_alignment, limits_.alignment));
     }
     alignment_ = *number;
   }

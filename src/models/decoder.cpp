@@ -98,7 +98,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   const Hyperparameters values(file, arch);
   config.layers = values.integer("block_count", 1, max_layers);
   config.width = values.integer("embedding_length", 1, max_width);
-  config.hidden = values.integer("feed_forward_length", 1, max_width);
+  config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
   config.heads = values.integer("attention.head_count", 1, max_heads);
   config.kv_heads = values.integer_or("attention.head_count_kv", config.heads, 1, config.heads);
   if (config.heads % config.kv_heads != 0) {

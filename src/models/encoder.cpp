@@ -89,7 +89,7 @@ BertConfig BertConfig::from(const io::File& file) {
   BertConfig config;
   config.layers = integer(json, "num_hidden_layers");
   config.width = integer(json, "hidden_size");
-  config.hidden = integer(json, "intermediate_size");
+  config.intermediate_size = integer(json, "intermediate_size");
   config.heads = integer(json, "num_attention_heads");
   config.vocabulary = integer(json, "vocab_size");
   config.max_positions = integer(json, "max_position_embeddings");

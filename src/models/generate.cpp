@@ -27,7 +27,7 @@ Generated::Choice choice_of(std::span<const float> logits, std::int32_t drawn, s
     return {id, static_cast<double>(logits[static_cast<std::size_t>(id)]) - normalizer};
   };
   Generated::Choice choice{entry(drawn), {}};
-  for (const std::int32_t id : nn::likeliest(logits, count)) choice.likeliest.push_back(entry(id));
+  for (const std::int32_t id : nn::top_k(logits, count)) choice.top.push_back(entry(id));
   return choice;
 }
 
@@ -86,7 +86,7 @@ class Generation {
 
   std::int32_t draw(std::span<const std::int32_t> tokens) {
     if (options_.sampler.is_greedy() && !options_.logprobs) {
-      return conversation_.read_to_likeliest(tokens, options_.interrupt);
+      return conversation_.read_greedy(tokens, options_.interrupt);
     }
     // The vocabulary may have rows for no token: only tokens can be drawn.
     const auto logits =

@@ -223,7 +223,7 @@ TEST_CASE("Session: callbacks, log and times, one op at a time or merged") {
     for (const StepTime& time : run.step_times()) {
       CHECK(time.wall >= time.mem);
       CHECK(time.other >= std::chrono::nanoseconds::zero());
-      if (time.backend == "remote") CHECK(time.hard == std::chrono::microseconds(5));
+      if (time.backend == "remote") CHECK(time.device == std::chrono::microseconds(5));
       sum += time.wall;
     }
     CHECK(sum <= run.total_time());

@@ -312,10 +312,10 @@ TEST_CASE("decoder: the likeliest token is the one that the sampler draws from t
           return sampler.sample(by_logits.read(read).first(model.tokenizer().vocab_size()), {});
         };
         std::int32_t token = drawn(std::span(tokens).first(20));  // in chunks
-        CHECK(by_token.read_to_likeliest(std::span(tokens).first(20)) == token);
+        CHECK(by_token.read_greedy(std::span(tokens).first(20)) == token);
         for (int i = 0; i < 40; ++i) {
           const std::int32_t next = drawn({&token, 1});
-          CHECK(by_token.read_to_likeliest({&token, 1}) == next);
+          CHECK(by_token.read_greedy({&token, 1}) == next);
           token = next;
         }
         CHECK(by_token.position() == 60);
@@ -341,7 +341,7 @@ TEST_CASE("decoder: a state that is NaN has no likeliest token") {
     const auto model = models::LanguageModel::load(file, options);
     const auto tokens = tiny_tokens();
     auto conversation = model.conversation();
-    expect_error(Errc::bad_input, [&] { conversation.read_to_likeliest(tokens); });
+    expect_error(Errc::bad_input, [&] { conversation.read_greedy(tokens); });
     auto other = model.conversation();
     expect_error(Errc::bad_input, [&] { models::generate(model, other, tokens, {}); });
   }
@@ -356,7 +356,7 @@ TEST_CASE("LanguageModel: a model or conversation that was moved from says so") 
   auto moved = std::move(conversation);
   const std::int32_t tokens[] = {3, 1, 4};
   expect_error(Errc::call_order, [&] { conversation.read(tokens); });
-  expect_error(Errc::call_order, [&] { conversation.read_to_likeliest(tokens); });
+  expect_error(Errc::call_order, [&] { conversation.read_greedy(tokens); });
   expect_error(Errc::call_order, [&] { conversation.read_all(tokens, [](auto, auto) {}); });
   expect_error(Errc::call_order, [&] { conversation.position(); });
   expect_error(Errc::call_order, [&] { conversation.capacity(); });

@@ -23,7 +23,7 @@ void run_model(const std::filesystem::path& path, std::vector<float>& results) {
   const auto got = conversation.read(tokens);
   results.assign(got.begin(), got.end());
   conversation.rewind(0);
-  results.push_back(static_cast<float>(conversation.read_to_likeliest(tokens)));
+  results.push_back(static_cast<float>(conversation.read_greedy(tokens)));
 }
 
 }  // namespace

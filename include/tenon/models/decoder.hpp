@@ -17,8 +17,8 @@ namespace tenon::models {
 struct DecoderConfig {
   std::string architecture;  ///< llama, qwen2, qwen3 or gemma3
   std::int64_t layers = 0;
-  std::int64_t width = 0;   ///< of the residual stream
-  std::int64_t hidden = 0;  ///< of the feed-forward part
+  std::int64_t width = 0;              ///< of the residual stream
+  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -102,8 +102,8 @@ struct Decoder {
   }
 
   /// The token that most likely follows the last position, one of config.tokens.
-  DecoderChoice<Tensor> most_likely(const Tensor& ids, const Tensor& past,
-                                    const nn::KvCache<Tensor>& cache) const
+  DecoderChoice<Tensor> greedy(const Tensor& ids, const Tensor& past,
+                               const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);

@@ -26,7 +26,7 @@ namespace tenon::models {
 struct BertConfig {
   std::int64_t layers = 0;
   std::int64_t width = 0;
-  std::int64_t hidden = 0;
+  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;

@@ -78,8 +78,7 @@ class Conversation {
   /// those that the tokenizer knows; nobody stores logits. Errc::bad_input, after the tokens were
   /// read, when the model's state is NaN, so that no logit is a number; a NaN among logits that are
   /// numbers counts as the greatest.
-  std::int32_t read_to_likeliest(std::span<const std::int32_t> tokens,
-                                 const Interrupt& interrupt = {});
+  std::int32_t read_greedy(std::span<const std::int32_t> tokens, const Interrupt& interrupt = {});
 
   /// As read(), with the logits of every token, handed over in order in pieces of [rows,
   /// vocabulary].
@@ -170,7 +169,7 @@ struct Generated {
   };
   struct Choice {
     LogProbability drawn;
-    std::vector<LogProbability> likeliest;  ///< best first
+    std::vector<LogProbability> top;  ///< best first
   };
 
   std::vector<std::int32_t> tokens;  ///< without one that ended it; those of a stop text are here

@@ -61,6 +61,6 @@ double log_sum_exp(std::span<const float> logits);
 
 /// The ids of the `count` largest logits, or of all, the largest first, equal ones by id. NaN are
 /// left out.
-std::vector<std::int32_t> likeliest(std::span<const float> logits, std::int64_t count);
+std::vector<std::int32_t> top_k(std::span<const float> logits, std::int64_t count);
 
 }  // namespace tenon::nn

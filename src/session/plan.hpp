@@ -23,7 +23,7 @@ struct Stage {
   std::size_t memory = 0;  ///< of the plan's memories
   std::span<const Step> steps;
   std::unique_ptr<Partition> partition;
-  StretchEdges edges;  ///< only where the plan has several memories, or each step is a stage
+  StepEdges edges;  ///< only where the plan has several memories, or each step is a stage
   const Step* loop = nullptr;
   std::vector<Stage> body;
 };

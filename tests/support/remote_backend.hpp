@@ -138,7 +138,7 @@ class RemoteBackend final : public Backend {
     const RemoteBackend& owner_;
     const Lowered& program_;
     std::span<const Step> steps_;
-    StretchEdges edges_;
+    StepEdges edges_;
     std::unique_ptr<Partition> inner_;
     std::vector<const std::byte*> constants_;
     std::unique_ptr<BoundPartition> bound_;

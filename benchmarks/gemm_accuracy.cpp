@@ -85,8 +85,8 @@ void report_accuracy(const std::vector<DType>& types,
       fmt::print("{:7} {:5} {:12.2e} {:12.2e}", name(dtype), rows, ours.largest, ours.mean);
       if (ggml) {
         std::ranges::fill(y, 0.0f);
-        // ggml configures tiles once per thread and takes them for configured ever after; we
-        // release them after each product.
+        // ggml configures tiles once per thread and assumes afterwards that they are; we release
+        // them after each matrix multiplication.
         std::thread(ggml->run(product)).join();
         const Errors theirs = errors(y, want);
         fmt::print(" {:12.2e} {:12.2e}", theirs.largest, theirs.mean);

@@ -1,5 +1,6 @@
-// What a session offers, on a small convolutional network that runs partly on a simulated NPU: who
-// runs what and why, what is copied, steps, callbacks, times, a trace, rings, forks, snapshots.
+// Features of a session, on a small convolutional network that runs partly on a simulated NPU:
+// which backend runs what and why, copies, steps, callbacks, times, a trace, rings, forks,
+// snapshots.
 //
 //   session_tour [FOLDER]     writes its files to FOLDER (default: a temporary one)
 #include <tenon/backends/npu.hpp>

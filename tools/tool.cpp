@@ -58,8 +58,8 @@ std::pair<std::int32_t, float> parse_bias(const std::string& text) {
 }  // namespace
 
 void Tool::print(const Json& object) const {
-  // Texts may end inside a character or hold any bytes: those become U+FFFD. A terminal gets ASCII,
-  // since it obeys some of the other characters.
+  // Texts may be cut inside a character or hold any bytes: those become U+FFFD. Output to a
+  // terminal is ASCII, since some other characters control it.
   const bool ascii = is_terminal(STDOUT_FILENO);
   fmt::print("{}\n", object.dump(2, ' ', ascii, Json::error_handler_t::replace));
 }

@@ -67,8 +67,8 @@ struct GenerationOptions {
   models::GenerateOptions generate{};
   SamplingOptions sampling{};
 
-  /// `generate` with what the command line and the model say about draws; the source of the advice
-  /// goes to `source`.
+  /// `generate` with the sampling options of the command line and the model; the source of the
+  /// recommendation goes to `source`.
   models::GenerateOptions for_model(const models::LanguageModel& model, std::string& source) const;
 };
 Json described(const models::GenerateOptions& options, const std::string& source);

@@ -103,7 +103,7 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> find_duplicate(
 }
 
 std::string suggestion(std::string_view wanted, std::span<const std::string_view> names) {
-  // Bounds the work for a name and a list that may both be a stranger's.
+  // Bounds the work for untrusted names.
   constexpr std::size_t max_names = 20'000;
   constexpr std::size_t max_bytes = 256;
   constexpr std::size_t max_shown = 3;

@@ -14,8 +14,8 @@
 namespace tenon::io {
 namespace {
 
-// The least bytes that a key with its value and a tensor's description can take: they bound how
-// many of them a file of a given size can hold.
+// Minimal sizes of a key with its value and of a tensor's description: they bound how many a file
+// of a given size can have.
 constexpr std::uint64_t min_key_bytes = 8 + 1 + 4 + 1;
 constexpr std::uint64_t min_tensor_bytes = 8 + 1 + 4 + 4 + 8;
 
@@ -268,8 +268,8 @@ class GgufParser {
     return file_shape({dims.data(), rank}, *dtype, reader_.where_at(at), name);
   }
 
-  // Tensors lie in the order of their descriptions, each at the first aligned byte after the one
-  // before. Sums are checked before any is compared with the file's size: they may wrap.
+  // Tensors are in the order of their descriptions, each at the first aligned byte after the
+  // previous one. Sums are checked for overflow before they are compared with the file's size.
   void place(std::vector<TensorEntry>& tensors) const {
     if (tensors.empty()) return;
     const auto step = static_cast<std::int64_t>(alignment_);
@@ -334,7 +334,7 @@ ParsedFile read_gguf(const std::shared_ptr<const InputFile>& file, const Limits&
   if (file->is_mapped() || file->size() == 0) {
     return GgufParser(file, file->mapped(), file, limits).parse();
   }
-  // The header does not say how long it is: try ever longer beginnings.
+  // The header's length is unknown: parse increasingly longer prefixes of the file.
   constexpr std::uint64_t first_try = std::uint64_t{1} << 18;
   for (std::uint64_t size = first_try;; size *= 4) {
     auto prefix = std::make_shared<std::vector<std::byte>>(

@@ -210,7 +210,7 @@ struct Conversation::Impl {
   }
 
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
-  // cost short conversations the memory of a full context: every layer has a stretch of its own.
+  // cost short conversations the memory of a full context: every layer has its own range.
   void settle_cache() {
     if (cache_in_large_pages || 4 * position < capacity()) return;
     cache_in_large_pages = true;

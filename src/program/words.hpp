@@ -17,8 +17,7 @@ bool is_identifier(std::string_view word) noexcept;
 /// Python's keywords and `_`, which no value, function or size may be called.
 bool is_keyword(std::string_view word) noexcept;
 
-/// What a program's functions may not be called: ops and the words of the language (const, pack,
-/// ...).
+/// Reserved names of functions: ops and the words of the language (const, pack, ...).
 bool is_builtin(std::string_view word) noexcept;
 
 /// Where a text stops being well-formed UTF-8; its size when it does not.

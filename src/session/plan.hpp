@@ -17,7 +17,7 @@
 
 namespace tenon::sessions {
 
-/// A stretch of steps on one backend, or a loop whose body several backends share.
+/// A range of steps on one backend, or a loop whose body several backends share.
 struct Stage {
   std::size_t backend = 0;
   std::size_t memory = 0;  ///< of the plan's memories

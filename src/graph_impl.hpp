@@ -34,7 +34,7 @@ struct Node {
   const GraphFunction* callee = nullptr;  ///< repeat
   std::int64_t count = 0;                 ///< repeat: how often; item: which
   std::int64_t first = 0;                 ///< repeat
-  bool scoped = false;  ///< constant: its name is relative to the function's scope
+  bool scoped = false;                    ///< constant: relative to the function's scope
   std::source_location where{};
   GraphFunction* function = nullptr;
   Node* captured = nullptr;  ///< input of a layer: the captured outer value

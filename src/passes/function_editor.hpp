@@ -64,7 +64,7 @@ class FunctionEditor {
   std::vector<bool> updated_;
 };
 
-/// Both known, and equal whatever their open sizes come to be.
+/// Whether both are known, and equal for all values of their symbols.
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept;
 
 /// Whether the op takes these operands and gives just this type: what a replacement must do.

@@ -86,7 +86,7 @@ TEST_CASE("decoder: fast logits stay near the reference") {
 }
 
 TEST_CASE("decoder: a cache in blocks stays near the reference, in pieces and in one") {
-  // Of the architectures at hand the one whose heads are as wide as a block.
+  // The architecture among these whose heads are as wide as a block.
   for (const bool exact : {true, false}) {
     models::LanguageModelOptions options;
     options.context = 64;
@@ -162,7 +162,7 @@ TEST_CASE("decoder: a second start takes the tokenizer's tables from the packed 
   options.context = 64;
   options.backend.threads = 1;
   options.packed_folder = folder / "packed";
-  // Whether a start uses what was kept; it keeps what it had to make.
+  // Whether a start uses the kept tables; it keeps those that it had to make.
   const auto start = [&] {
     const auto model = models::LanguageModel::load(file, options);
     const auto anew = models::load_tokenizer(io::open(file));
@@ -299,7 +299,7 @@ TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
   CHECK((a.tokens.size() == 12 || a.end == models::Generated::End::token));
 }
 
-TEST_CASE("decoder: the likeliest token is the one that the sampler draws from the logits") {
+TEST_CASE("decoder: the greedy token is the one that the sampler draws from the logits") {
   const auto tokens = tiny_tokens();
   for (const char* architecture : architectures) {
     for (const bool exact : {true, false}) {
@@ -324,7 +324,7 @@ TEST_CASE("decoder: the likeliest token is the one that the sampler draws from t
   }
 }
 
-TEST_CASE("decoder: a state that is NaN has no likeliest token") {
+TEST_CASE("decoder: a state that is NaN has no greedy token") {
   const TempFolder folder;
   const auto file = folder / "nan.gguf";
   std::filesystem::copy("tests/models/data/tiny_llama.gguf", file);

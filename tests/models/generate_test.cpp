@@ -1,4 +1,4 @@
-// Generation on a tiny model: what ends it, what it tells, what loading prepares for it.
+// Generation on a tiny model: how it ends, what it reports, and what loading prepares.
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
 #include "stop_text.hpp"
@@ -73,7 +73,7 @@ TEST_CASE("interrupt: a request ends the reading of a prompt between pieces") {
                [&] { conversation.read_greedy(std::span(tokens).subspan(12), interrupt); });
   CHECK(conversation.position() == 12);
 
-  // The conversation goes on from there.
+  // The conversation continues from there.
   const auto rest = conversation.read(std::span(tokens).subspan(12));
   auto whole = model.conversation();
   const auto want = whole.read(tokens);

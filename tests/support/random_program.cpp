@@ -134,7 +134,7 @@ class RandomProgram::Body {
            std::ranges::find(consumed_, id) == consumed_.end();
   }
 
-  /// A random tensor; the newest are the likeliest, so that chains form.
+  /// A random tensor; the newest are the most probable, so that chains form.
   std::optional<ValueId> pick(const std::optional<Shape>& wanted = {}) {
     std::vector<ValueId> found;
     for (ValueId id = 0; id < function.values.size(); ++id) {

@@ -47,7 +47,7 @@ class RemoteBackend final : public Backend {
   mutable std::atomic<int> restored = 0;  ///< partitions bound from what was saved
 
  private:
-  /// Works on CPU copies, filled with what the stretch reads and nothing else.
+  /// Works on CPU copies, filled with what the range of steps reads and nothing else.
   class Remote final : public Partition, public BoundPartition {
    public:
     Remote(const RemoteBackend& owner, const Lowered& program, std::span<const Step> steps)

@@ -24,8 +24,7 @@ inline constexpr std::uint32_t faults_fired = 0x18;  ///< ro: faults that happen
 inline constexpr std::uint32_t faults_armed = 0x1C;  ///< ro: armed faults that did not happen yet
 inline constexpr std::uint32_t now_lo = 0x24;  ///< ro: simulated cycles since the device was opened
 inline constexpr std::uint32_t now_hi = 0x28;  ///< ro: their upper half
-inline constexpr std::uint32_t replug =
-    0x2C;  ///< wo: reconnects a removed device, with lost memory
+inline constexpr std::uint32_t replug = 0x2C;  ///< wo: reconnects a removed device; memory is lost
 
 /// Faults that can be injected. The comment names the event, which fault_nth counts.
 enum class FaultKind : std::uint32_t {

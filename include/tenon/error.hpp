@@ -20,7 +20,7 @@ enum class ErrorClass {
   argument,     ///< a call was wrong
   unsupported,  ///< this build, machine or device cannot do it
   machine,      ///< memory, storage, plugins or devices failed
-  ended_early,  ///< a deadline passed or somebody cancelled
+  ended_early,  ///< a deadline passed, or the work was cancelled
   internal,     ///< our own invariant broke
 };
 

@@ -1,12 +1,12 @@
-// Convolutions of 3 by 3 taps by Winograd's filtering and directly (what `exact` asks for), in
-// turn, in chains of equal layers with filters of their own, as networks have them. Then the error
-// of one layer by both, against sums in f64, of images behind a relu and random filters.
+// 3x3 convolutions by Winograd and directly (with `exact`), interleaved, in chains of equal layers
+// with different filters, as in networks. Then the error of one layer by both, relative to sums in
+// f64, for images after a relu and random filters.
 //
 //   bench_convolution [--threads N] [--depth LAYERS] [--rounds N] [--layers CxS CxS ...]
 //
-// CxS: C channels in and out, S by S pixels; --layers comes last. A multiply-add counts as two
-// operations of the direct sum, whatever is done in their place: shares of the limit can exceed
-// 100 %.
+// CxS: C channels in and out, S by S pixels; --layers comes last. Operations are those of the
+// direct sum, a multiply-add counted as two, for both: with Winograd, shares of the limit can
+// exceed 100 %.
 #include "backends/cpu/cpu_features.hpp"
 #include "backends/cpu/limits.hpp"
 #include "backends/cpu/thread_pool.hpp"

@@ -58,8 +58,9 @@ Options parse(int argc, char** argv) {
 /// Multiply-adds count as two. Projections, scores and mixtures of values; the rest is not counted.
 double operations(const models::BertConfig& c, std::int64_t batch, std::int64_t sequence) {
   const double tokens = static_cast<double>(batch * sequence);
-  const double width = static_cast<double>(c.width), hidden = static_cast<double>(c.hidden);
-  const double products = 4 * width * width + 2 * width * hidden;
+  const double width = static_cast<double>(c.width);
+  const double intermediate = static_cast<double>(c.intermediate_size);
+  const double products = 4 * width * width + 2 * width * intermediate;
   const double scores = 2 * static_cast<double>(sequence) * width;
   return 2 * static_cast<double>(c.layers) * tokens * (products + scores);
 }

@@ -3,7 +3,7 @@
 
     encoder.py FOLDER [--tenon PATH] [--peer-python PATH] [-t THREADS] [-r ROUNDS] [--batch 1 32] [--sequence 16 128 256]
 
-All read the same ids without padding and give embeddings of length 1. They take turns, ROUNDS times for each
+All read the same ids without padding and give embeddings of length 1. Runs are interleaved, ROUNDS times for each
 shape; medians are printed, and how many times the speed of the faster one Tenon has. "of f32" is Tenon's share
 of the machine's multiply-add limit, measured in the same run. The others run in the Python that --peer-python
 names (numpy, onnx, onnxruntime, openvino from PyPI), on models that encoder_onnx.py makes from the same folder:

@@ -1,8 +1,7 @@
-// Forks of a session on threads of their own: the work that two do in the time in which one does
-// its own. The forks share a backend of one thread, one of two threads, or, for comparison, run on
-// backends of their own. What two threads can do on this machine that share nothing is the limit.
-// Where other programs use the cores, look at the processor time of a run instead: what it costs
-// more beside another than alone is what the two share.
+// Forks of a session on separate threads: the throughput of two relative to that of one. The forks
+// share a backend of one thread or of two, or, for comparison, have separate backends. The limit is
+// what two independent threads reach on this machine. With noisy neighbours, compare the processor
+// time of a run instead: its increase beside another fork is the cost of sharing.
 //
 //   bench_forks [--turns N] [--only WORD]
 #include "timing.hpp"

@@ -1,5 +1,6 @@
-// Matrix products y = x W^T by weight type and number of rows, beside OpenBLAS, oneDNN and ggml,
-// and as shares of what the machine can do: arithmetic for many rows, reading memory for few.
+// Matrix multiplications y = x W^T (GEMM, with one row GEMV) by weight type and number of rows,
+// compared with OpenBLAS, oneDNN and ggml, and as shares of the machine's limits: arithmetic for
+// many rows, memory bandwidth for few.
 //
 //   bench_gemm [--threads N] [--outputs N] [--inputs K] [--rows M,...] [--type TYPE,...]
 //              [--cube S,...] [--ggml FOLDER] [--isa LEVEL] [--seconds S] [--accuracy yes]
@@ -10,10 +11,10 @@
 // Weights are packed beforehand wherever a library can; Tenon's times include the quantisation of x
 // that its block types take, ggml's as well. `--cube S` multiplies two S x S matrices of f32
 // instead, neither packed beforehand. `--ggml` names a folder with libggml-base.so and
-// libggml-cpu.so. All take turns,
-// `--seconds` each for a size; medians are printed, and for each other library how many times its
-// speed Tenon's is. OpenBLAS picks its kernels by CPU model; where it does not know the model,
-// OPENBLAS_CORETYPE (SkylakeX, Haswell, ...) tells it.
+// libggml-cpu.so. Runs of all libraries are interleaved, `--seconds` each for a size; medians are
+// printed, and for each other library Tenon's speed as a multiple of its own. OpenBLAS picks its
+// kernels by CPU model; where it does not know the model, set OPENBLAS_CORETYPE (SkylakeX, Haswell,
+// ...).
 #include "backends/cpu/limits.hpp"
 #include "backends/cpu/matmul/matmul.hpp"
 #include "backends/cpu/thread_pool.hpp"
@@ -202,7 +203,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// In turns, so that all meet the machine in the same state.
+/// Interleaved, so that all run in the same state of the machine.
 void measure(std::vector<Peer>& peers, double seconds) {
   using Clock = std::chrono::steady_clock;
   constexpr int rounds = 10;

@@ -11,11 +11,11 @@
 namespace tenon::bench {
 namespace {
 
-constexpr std::int64_t outputs = 2048, inputs = 2048, most_rows = 64;
+constexpr std::int64_t outputs = 2048, inputs = 2048, max_rows = 64;
 
 std::vector<float> rows_with_outliers() {
-  std::vector<float> x = normals(most_rows * inputs, 1.0f, 2);
-  for (std::size_t row = 0; row < most_rows; ++row) {
+  std::vector<float> x = normals(max_rows * inputs, 1.0f, 2);
+  for (std::size_t row = 0; row < max_rows; ++row) {
     for (std::size_t column = 0; column < inputs; column += 100) x[row * inputs + column] *= 20;
   }
   return x;
@@ -73,7 +73,7 @@ void report_accuracy(const std::vector<DType>& types,
   const std::vector<float> weights = normals(outputs * inputs, 0.02f, 1), x = rows_with_outliers();
   for (const DType dtype : types) {
     const std::vector<float> held = rounded(dtype, weights);
-    for (const std::int64_t rows : {std::int64_t{1}, most_rows}) {
+    for (const std::int64_t rows : {std::int64_t{1}, max_rows}) {
       const std::vector<double> want = reference(x, held, rows);
       std::vector<float> y(want.size());
       const std::span some(x.data(), static_cast<std::size_t>(rows * inputs));
@@ -85,8 +85,8 @@ void report_accuracy(const std::vector<DType>& types,
       fmt::print("{:7} {:5} {:12.2e} {:12.2e}", name(dtype), rows, ours.largest, ours.mean);
       if (ggml) {
         std::ranges::fill(y, 0.0f);
-        // ggml configures tiles once per thread and takes them for configured ever after; we
-        // release them after each product.
+        // ggml configures tiles once per thread and assumes afterwards that they are; we release
+        // them after each matrix multiplication.
         std::thread(ggml->run(product)).join();
         const Errors theirs = errors(y, want);
         fmt::print(" {:12.2e} {:12.2e}", theirs.largest, theirs.mean);

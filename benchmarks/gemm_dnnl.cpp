@@ -84,7 +84,7 @@ Run dnnl_run(const Product& p) {
       state->weights.push_back(reordered(*state, file, chosen.weights_desc()));
     }
   } catch (const dnnl::error&) {
-    return {};  // this machine, or this version, has no such product
+    return {};  // not supported by this machine, or by this version
   }
   return [state] {
     state->product.execute(

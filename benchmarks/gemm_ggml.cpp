@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 
 // The part of ggml's interface (ggml.h, ggml-alloc.h, ggml-backend.h, ggml-cpu.h as of ggml 0.25)
-// that one product takes. Everything but ggml_init_params is passed by pointer.
+// that one matrix multiplication needs. Everything but ggml_init_params is passed by pointer.
 extern "C" {
 struct ggml_init_params {
   std::size_t mem_size;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// Other libraries' products beside which bench_gemm sets Tenon's.
+/// Matrix multiplications of other libraries, which bench_gemm compares with Tenon's.
 namespace tenon::bench {
 
 /// y[rows, outputs] = x[rows, inputs] * W[outputs, inputs]^T with W of `dtype`.
@@ -20,7 +20,8 @@ struct Product {
   std::span<const float> x;
   std::span<const float> weights;  ///< before rounding to dtype
   bool by_output = true;           ///< whether weights are [outputs, inputs] or the transpose
-  /// Weights that take turns, so that few rows meet them in memory and not in a core's cache.
+  /// Copies of the weights, used in rotation, so that few rows read them from memory and not from a
+  /// core's cache.
   int copies = 1;
   int threads = 1;
   std::span<float> y{};  ///< where Tenon and ggml leave results, if anybody wants them
@@ -32,8 +33,8 @@ std::vector<float> normals(std::int64_t count, float scale, unsigned seed = 1);
 /// The weights as files store them in a type: the same blocks for everybody.
 std::vector<std::byte> stored(DType dtype, std::span<const float> weights);
 
-/// One product per call, with the next copy of the weights; empty where the library has none of
-/// this kind. What it needs lives as long as it does.
+/// One matrix multiplication per call, with the next copy of the weights; empty where the library
+/// does not support it. Owns everything it needs.
 using Run = std::function<void()>;
 
 /// f32 only; weights as the caller stores them, since its interface packs within each call. Empty

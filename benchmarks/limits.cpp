@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: multiply-adds of each kind that it has and reading
-// memory, on one thread and on all. Other benchmarks print their fraction of these.
+// Measures the limits of this machine: multiply-adds of each kind, and memory bandwidth for
+// reading, on one thread and on all. Other benchmarks print their fraction of these.
 //
 //   bench_limits [--threads N] [--seconds S] [--json] [--read BYTES]
 //

@@ -5,7 +5,7 @@
            [-t THREADS] [-p 128,512,2048] [-n 128] [-d 0,1024] [-r 5]
 
 Prefill reads -p random tokens at once from an empty context; decode reads -n tokens one by one behind
--d others: llama-bench's pp and tg. The engines take turns, a process each time, so that a noisy moment
+-d others: llama-bench's pp and tg. The engines' runs are interleaved, a process each time, so that noise
 hits all of them; medians are printed, and Tenon's ratio to the fastest peer. Behind decode stands the
 share of what `bench_limits --read` reads from memory of the size that a token needs: the weights once,
 and the keys and values. Starts read one token: with the model's file in the page cache, and in Tenon once
@@ -177,7 +177,7 @@ def measure(engines, model, args):
     tests += [(f"decode {args.n}" + (f" behind {depth}" if depth else ""), "decode_tok_s", (0, args.n, depth))
               for depth in numbers(args.d) if args.n]
     needed = functools.cache(lambda depth: bytes_per_token(args.tenon, model, depth, args.n))
-    print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} runs in turn")
+    print(f"{pathlib.Path(model).name}, {args.t} threads, medians of {args.r} interleaved runs")
     print(f"{'':20}" + "".join(f"{engine.name:>14}" for engine in engines) + f"{'ratio':>9}{'of reading':>12}")
     for title, key, sizes in tests:
         runs = {engine.name: [] for engine in engines}

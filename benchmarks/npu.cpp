@@ -1,5 +1,5 @@
-// How fast the NPU is simulated: MACs per second of wall time, and how long networks take, with
-// hazard detection on and off.
+// Speed of the NPU simulator: MACs per second of wall time, and times of networks, with hazard
+// detection on and off.
 //
 //   bench_npu [RUNS]
 #include <tenon/backends/npu.hpp>

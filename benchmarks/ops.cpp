@@ -1,6 +1,6 @@
-// Speed of the CPU backend's kernels, one family after the other: operations and bytes a second,
-// and the share of what the machine can do. Bytes are those of operands and result, each once; a
-// share above 100 % says that they stayed in cache. On one thread times are processor times.
+// Speed of the CPU backend's kernels by family: operations and bytes per second, and the share of
+// the machine's limit. Bytes are those of operands and result, each once; a share above 100 % means
+// that they stayed in cache. With one thread, times are processor times.
 //
 //   bench_ops [--threads N] [--only WORD]
 #include "backends/cpu/cpu_features.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 using namespace tenon;
 
-/// Numbers in memory of their own: a page that nobody has written to is the one that all share.
+/// Numbers in written memory: pages that were never written all share one zero page.
 Buffer numbers(const Shape& shape) {
   const HostBuffer values = HostBuffer::zeros(shape);
   const std::int64_t unit = block_bytes(shape.dtype());

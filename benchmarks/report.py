@@ -80,7 +80,7 @@ def sections(args):
 
 
 def levels_here():
-    """The instruction sets with integer products of their own on this machine: Tenon's name and oneDNN's."""
+    """The instruction sets with integer dot products on this machine: Tenon's name and oneDNN's."""
     levels = (("avx2", "avx2", "AVX2"), ("avx512", "avx512bw", "AVX512_CORE"),
               ("avx512_vnni", "avx512_vnni", "AVX512_CORE_VNNI"))
     return [(level, peer) for level, flag, peer in levels if flag in flags_here()]
@@ -122,7 +122,7 @@ def main():
     parser.add_argument("--encoder")
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--peer", action="append", default=[])
-    parser.add_argument("--ggml", help="a folder with libggml-cpu.so, for products")
+    parser.add_argument("--ggml", help="a folder with libggml-cpu.so, for matrix multiplications")
     parser.add_argument("-t", type=int, default=os.cpu_count())
     parser.add_argument("-r", type=int, default=5, help="turns of llm.py")
     parser.add_argument("--level", help="the only instruction set of gemm-blocks")

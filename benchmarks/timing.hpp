@@ -21,8 +21,8 @@ double shortest(const F& run, double least = 0.2) {
   return best;
 }
 
-/// The same in processor time of the calling thread: for work that it does alone, on a machine that
-/// others use too.
+/// The same in processor time of the calling thread: for single-threaded work on a machine with
+/// noisy neighbours.
 template <class F>
 double shortest_alone(const F& run, double least = 0.2) {
   const auto now = [] {

@@ -1,4 +1,5 @@
-// The two networks of vision.py in Tenon, as a process that vision.py lets take turns with others.
+// The two networks of vision.py in Tenon, as a process whose runs vision.py interleaves with
+// others.
 //
 //   bench_vision resnet|mobilenet WEIGHTS.safetensors INPUT.safetensors [--threads N]
 //                [--int8 SAMPLES.safetensors]

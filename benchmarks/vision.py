@@ -6,7 +6,7 @@
 Needs a Python with numpy, onnx, onnxruntime and openvino (all from PyPI). The networks are ResNet-50 and
 MobileNetV2 at 224 by 224 with random weights from a fixed seed, batch norms folded; the same weights go to
 Tenon as safetensors and to the others as ONNX, and are kept in FOLDER. Outputs are compared before
-anything is timed. The three take turns, so that a noisy moment hits all; medians are printed, with the
+anything is timed. Runs of the three are interleaved, so that noise affects all; medians are printed, with the
 share of the f32 limit that bench_vision measures in the same run. OpenVINO is told to compute in f32: on
 machines with bf16 tiles it would round to bf16 otherwise. TENON_CPU_ISA=avx2 and ONEDNN_MAX_CPU_ISA=AVX2
 hold Tenon and OpenVINO to a lower instruction set; ONNX Runtime cannot be held.
@@ -346,7 +346,7 @@ def main():
         for batch in [] if args.only_prepare else args.b:
             level, limit = measure(args, name, batch, args.dir, operations)
     if not args.only_prepare:
-        print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} rounds in turn")
+        print(f"level {level}, {args.t} threads, f32 limit {limit * 1e-9:.0f} Gop/s; medians of {args.r} interleaved rounds")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// generate MODEL.gguf TEXT: goes on with a text, character by character.
+// generate MODEL.gguf TEXT: continues a text, character by character.
 #include <tenon/tenon.hpp>
 
 #include <cstdio>

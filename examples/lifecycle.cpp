@@ -1,12 +1,12 @@
-// The life of a model, from a file on disk to a freed result, in nine steps: which type stands for
-// what at each of them.
+// The life cycle of a model, from a file on disk to a freed result, in nine steps, with the type
+// that represents it in each.
 #include <tenon/tenon.hpp>
 
 #include <cstdio>
 
 using namespace tenon;
 
-/// A model is a struct of its layers. Its parameter T says what the weights are: Tensor while
+/// A model is a struct of its layers. Its parameter T is the type of the weights: Tensor while
 /// `forward` is recorded, Buffer when there is data.
 template <class T = Tensor>
 struct Mlp {
@@ -41,7 +41,7 @@ int main() try {
   // 3  ... the model compiles: its forward is recorded, optimised and planned.
   const Exe<&Mlp<>::forward> exe = compile<&Mlp<>::forward>(model, {Shape({360, 64}, f32)}, device);
 
-  // 5  Bind the weights to the executable. `loading.get()` waits, and throws what went wrong.
+  // 5  Bind the weights to the executable. `loading.get()` waits, and throws the load's error.
   BoundExe<&Mlp<>::forward> run = exe.bind(loading.get());
   const PlanReport plan = exe.report();
   std::printf("3  activations: %lld bytes planned, %lld without reuse\n",

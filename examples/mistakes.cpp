@@ -1,4 +1,4 @@
-// Three mistakes that everybody makes in a model struct, and what Tenon says to each.
+// Three common mistakes in a model struct, and the error message of each.
 #include <tenon/tenon.hpp>
 
 #include <cstdio>

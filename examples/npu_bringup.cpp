@@ -1,7 +1,7 @@
-// A first morning with an NPU, step by step: open it, read its registers, touch its memory, run
-// four instructions written by hand and all of that again on another device, then a compiled
-// network with its profile, and see a fault handled. Everything below "simulate" would be the same
-// on silicon.
+// Bringing up an NPU, step by step: open it, read its registers, access its memory, run four
+// hand-written instructions, replay all of that on another device, run a compiled network with a
+// profile, and handle a fault. Everything except the lines marked "simulate" is the same on
+// silicon.
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
@@ -220,7 +220,7 @@ void run_network(const DevicePtr& device) {
     }
   }
 
-  // What goes wrong once is retried; what stays wrong is an error that says where.
+  // A transient fault is retried; a permanent one is an error that names the location.
   RegRegion& faults = device->reg_region("simctl");
   const auto arm = [&](npu::simctl::FaultKind kind, std::uint32_t nth) {
     faults.write(npu::simctl::fault_kind, static_cast<std::uint32_t>(kind), true);
@@ -243,8 +243,8 @@ void run_network(const DevicePtr& device) {
   std::printf("  and then: score 0 %+.3f\n", forward(network, backend).at({0, 0}));
 }
 
-/// Tells another device what a first one was told, and compares what it answers: a test for silicon
-/// that needs no driver.
+/// Replays the trace of one device on another and compares the answers: a test for silicon that
+/// needs no driver.
 void run_again(const std::string& trace, const std::string& url) {
   std::ifstream lines(trace);
   const npu::ReplayReport report = npu::replay(*Device::open(url), lines);

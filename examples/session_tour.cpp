@@ -1,5 +1,6 @@
-// What a session offers, on a small convolutional network that runs partly on a simulated NPU: who
-// runs what and why, what is copied, steps, callbacks, times, a trace, rings, forks, snapshots.
+// Features of a session, on a small convolutional network that runs partly on a simulated NPU:
+// which backend runs what and why, copies, steps, callbacks, times, a trace, rings, forks,
+// snapshots.
 //
 //   session_tour [FOLDER]     writes its files to FOLDER (default: a temporary one)
 #include <tenon/backends/npu.hpp>
@@ -141,9 +142,9 @@ int tour(const fs::path& folder) {
   watched.forward({input});
   std::printf("  %d steps, %.2f ms in all\n", calls, milliseconds(watched.total_time()));
   for (const StepTime& time : watched.step_times()) {
-    std::printf("  %-12s %-9s wall %7.3f  mem %6.3f  hard %6.3f  other %6.3f ms\n",
+    std::printf("  %-12s %-9s wall %7.3f  mem %6.3f  device %6.3f  other %6.3f ms\n",
                 time.values[0].c_str(), time.backend.c_str(), milliseconds(time.wall),
-                milliseconds(time.mem), milliseconds(time.hard), milliseconds(time.other));
+                milliseconds(time.mem), milliseconds(time.device), milliseconds(time.other));
   }
   std::ofstream trace_file(folder / "trace.json");
   trace->write(trace_file);

@@ -11,7 +11,7 @@ namespace tenon {
 
 namespace {
 constexpr std::size_t max_arena_alignment = 4096;
-constexpr std::size_t max_budget = std::size_t{1} << 40;  // more than any machine gives
+constexpr std::size_t max_budget = std::size_t{1} << 40;  // more than any machine has
 }  // namespace
 
 Arena::Arena(std::size_t budget_bytes)

@@ -21,7 +21,7 @@ namespace {
 
 struct NamedBackend {
   std::string name;
-  BackendFactory plain = nullptr;  // what register_backend was given, to know it again
+  BackendFactory plain = nullptr;  // the argument of register_backend, to detect repetitions
   std::function<BackendPtr(const BackendOptions&)> make;
 };
 
@@ -30,7 +30,7 @@ struct Backends {
   std::vector<NamedBackend> backends;
 };
 
-// Never destroyed: backends may be asked for from static destructors.
+// Never destroyed: static destructors may use backends.
 Backends& backends() {
   return process_wide([] { return Backends(); });
 }
@@ -40,7 +40,7 @@ void add(NamedBackend entry) {
   const std::scoped_lock lock(all.mutex);
   for (const NamedBackend& known : all.backends) {
     if (known.name != entry.name) continue;
-    if (entry.plain != nullptr && known.plain == entry.plain) return;  // announced twice
+    if (entry.plain != nullptr && known.plain == entry.plain) return;  // registered twice
     throw Error(Errc::duplicate_name, "register_backend",
                 fmt::format("another backend is called '{}'", entry.name));
   }

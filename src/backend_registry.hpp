@@ -10,7 +10,7 @@ namespace tenon {
 /// register_backend for a factory with state, as a plugin has. Errc::duplicate_name.
 void add_backend(std::string_view name, std::function<BackendPtr(const BackendOptions&)> factory);
 
-/// Forgets a backend, as unloading a plugin does.
+/// Removes a backend, when a plugin is unloaded.
 void remove_backend(std::string_view name) noexcept;
 
 /// The same for the backends of devices, by URL scheme.

@@ -21,8 +21,8 @@ namespace {
 constinit const BufferFormat plain_format;
 }
 
-/// Shared by every handle of one array: settled is false until the check says true or throws, or
-/// until somebody poisons the array.
+/// Shared by all handles of one array: `settled` is false until the check returns true or throws,
+/// or the array is poisoned.
 struct Buffer::Readiness {
   explicit Readiness(ReadyCheck ready_check)
       : settled(!ready_check), check(std::move(ready_check)) {}
@@ -92,7 +92,7 @@ void Buffer::set_data(MemChunk chunk, std::uint64_t offset_bytes) {
 }
 
 Buffer& Buffer::malloc_on(MemRegion& region) {
-  // An array without elements still lies somewhere, so that it has a region.
+  // An array without elements gets memory, too, so that it has a region.
   set_data(region.malloc(static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1))));
   return *this;
 }
@@ -222,7 +222,7 @@ void Buffer::fill_pieces(
     throw Error(Errc::bad_type, "Buffer",
                 fmt::format("{} filled with {}", to_string(shape_), name(dtype)));
   }
-  static_cast<void>(data());  // there is some
+  static_cast<void>(data());  // throws without data
   wait();
   const auto size = static_cast<std::size_t>(block_bytes(dtype));
   const auto total = static_cast<std::size_t>(shape_.elements());

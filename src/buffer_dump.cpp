@@ -33,7 +33,7 @@ void write_bytes(std::ostream& out, const char* bytes, std::size_t size) {
   if (!out) throw Error(Errc::io_error, "Buffer::dump", "the stream takes no more");
 }
 
-/// Which channel each place along one axis of memory belongs to, or a block's lane.
+/// The channel of each index along one axis of memory, or of a block's lane.
 struct ChannelAxis {
   std::optional<int> axis;   // absent: one factor for all
   std::optional<int> lanes;  // the axis of a block's lanes
@@ -54,7 +54,7 @@ struct ChannelAxis {
   }
 };
 
-/// Integers as the real numbers that they stand for; padding is 0 as it was.
+/// Dequantised integers; padding stays 0.
 HostBuffer dequantise(const HostBuffer& array, const Layout& layout, const QuantParams& quant) {
   const Shape& shape = array.shape();
   const ChannelAxis channels(quant, layout, shape.rank());
@@ -81,7 +81,7 @@ void write_text(std::ostream& out, const HostBuffer& array) {
   fmt::memory_buffer lines;
   for (std::int64_t i = array.shape().elements(); i > 0; --i, element += size) {
     const auto to = std::back_inserter(lines);
-    if (dtype == f32) {  // the shortest text that reads back as this very number
+    if (dtype == f32) {  // the shortest text that reads back as the same number
       fmt::format_to(to, "{}\n", static_cast<float>(load_as_double(dtype, element)));
     } else if (is_floating(dtype)) {
       fmt::format_to(to, "{}\n", load_as_double(dtype, element));

@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint64_t address_space = std::uint64_t{1} << 47;
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 30;
 
-/// Every block has it, so that one that was kept suits whoever asks for no more.
+/// Alignment of every block, so that a kept block fits all requests up to it.
 constexpr std::uint64_t kept_alignment = 64;
 
 class HostRegion final : public MemRegion {
@@ -58,7 +58,7 @@ class HostRegion final : public MemRegion {
     if (posix_memalign(&bytes, alignment, size) != 0) {
       throw_no_room(size, alignment);
     }
-    // Who asks for the alignment of a large page means to use one.
+    // A request for the alignment of a large page is meant to use large pages.
     if (alignment >= large_page_bytes) prefer_large_pages(bytes, size);
     return MemPtr(bytes);
   }
@@ -120,13 +120,13 @@ class CpuDevice final : public Device {
             {"memory_bytes", std::to_string(system_bytes(_SC_PHYS_PAGES))},
             {"page_bytes", std::to_string(::sysconf(_SC_PAGESIZE))}};
   }
-  /// Work on the CPU ends before its call returns, so that there is nothing to end or to clear.
+  /// Work on the CPU ends before its call returns, so that there is nothing to abort or to clear.
   void reset(int level) override { check_reset_level(level); }
 };
 
 }  // namespace
 
-// Arrays in static objects give their chunks back after main.
+// Arrays in static objects free their chunks after main.
 DevicePtr cpu_device() {
   return process_wide([]() -> DevicePtr { return std::make_shared<CpuDevice>(); });
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view cpu_scheme = "cpu";
 
 struct SchemeBackend {
-  DeviceBackendFactory plain = nullptr;  // what register_device_backend was given, to know it again
+  DeviceBackendFactory plain = nullptr;  // the argument of register_device_backend
   DeviceBackendMaker make;
 };
 
@@ -27,7 +27,7 @@ struct SchemeBackends {
   std::map<std::string, SchemeBackend, std::less<>> schemes;
 };
 
-// Never destroyed: as the registry of names.
+// Never destroyed, like the registry of backends by name.
 SchemeBackends& scheme_backends() {
   return process_wide([] { return SchemeBackends(); });
 }

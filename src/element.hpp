@@ -14,15 +14,15 @@
 #include <type_traits>
 #include <utility>
 
-/// How one element of a plain type becomes one of another; the rules of HostBuffer::to.
+/// Conversion of elements between plain types, by the rules of HostBuffer::to.
 namespace tenon::element {
 
 template <class T>
 inline constexpr bool is_small_float = std::same_as<T, half> || std::same_as<T, bfloat16>;
 
-/// The float next to `value` on the side of zero, its last bit set when that lost anything:
-/// rounding the result to fewer than 23 bits gives what rounding `value` at once would give (Boldo
-/// and Melquiond, "When double rounding is odd", 2005).
+/// `value` rounded to odd: truncated to float, with the last bit set if that was inexact. Rounding
+/// the result to fewer than 23 bits equals rounding `value` directly (Boldo and Melquiond, "When
+/// double rounding is odd", 2005).
 inline float round_to_odd(double value) noexcept {
   float nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
@@ -31,7 +31,7 @@ inline float round_to_odd(double value) noexcept {
   return std::bit_cast<float>(bits | 1u);
 }
 
-/// As above for integers that a double may not hold.
+/// The same for integers that a double may not represent.
 inline float round_to_odd(std::int64_t value) noexcept {
   const std::uint64_t magnitude =
       value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);

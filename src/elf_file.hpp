@@ -5,9 +5,9 @@
 
 namespace tenon {
 
-/// Why a shared library's file is cut short, or nothing. The system's loader maps what the headers
-/// promise and is killed by reading pages behind the file's end, so this is asked first; all else
-/// that may be wrong the loader reports.
+/// Why a shared library's file is truncated, or nothing. The system's loader maps what the headers
+/// declare, and would be killed (SIGBUS) by reading pages beyond the file's end; other defects are
+/// reported by the loader itself.
 std::optional<std::string> cut_short(const std::string& path);
 
 }  // namespace tenon

@@ -47,7 +47,8 @@ int exit_status(Errc code) noexcept {
 
 Error::Error(Errc code, std::string where, std::string message)
     : code_(code),
-      // Facts come from files and devices too: whoever shows an error need not know which.
+      // Messages may contain text of files and devices: escaped here, so that callers can print
+      // them.
       where_(printable(where, LineBreaks::keep)),
       message_(printable(message, LineBreaks::keep)) {
   what_ = std::string(spelling(code_)) + ": ";

@@ -8,7 +8,7 @@
 
 namespace tenon {
 
-/// A list. Whoever holds one of them wants no other, so they may be locked in any order.
+/// A list. A thread that holds one of them locks no other, so they may be locked in any order.
 struct ForkLockedMutex::All {
   static std::mutex mutex;
   static ForkLockedMutex* first;

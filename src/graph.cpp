@@ -53,7 +53,7 @@ std::string place_of(const std::source_location& where, std::string_view op) {
   return fmt::format("{}: {}", to_string(where), op);
 }
 
-/// `name`: what the tensor is to the caller.
+/// `name`: the role of the tensor for the caller.
 [[noreturn]] void throw_stale(const Tensor& tensor, std::string place, std::string_view name) {
   throw Error(Errc::stale_handle, std::move(place),
               tensor.is_empty()
@@ -69,8 +69,8 @@ Graph::Impl& live_graph(const Tensor& tensor, std::string_view place, std::strin
   return *graph;
 }
 
-/// Runs `make`, which takes memory of the graph's arena; an arena that is full says at which place,
-/// and how to have more.
+/// Runs `make`, which allocates from the graph's arena. The error of a full arena names the
+/// location and how to enlarge it.
 template <class Make>
 auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::string_view op,
               Make&& make) {
@@ -180,8 +180,8 @@ Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
   for (Node* known = current->first; known != nullptr; known = known->next) {
     if (known->captured == own) return known;
   }
-  // A value of an enclosing function: the layer gets it as an extra input. Enclosing layers between
-  // here and there pass it on.
+  // A value of an enclosing function becomes an extra input of the layer. Layers in between pass it
+  // on.
   GraphFunction* const inner = current;
   current = inner->parent;
   Node* outer = import(tensor, op);

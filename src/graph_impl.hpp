@@ -1,4 +1,4 @@
-// The nodes of a graph, as the arena holds them. Private to the core.
+// The nodes of a graph in its arena. Private to the core.
 #pragma once
 
 #include <tenon/arena.hpp>
@@ -21,7 +21,7 @@ namespace tenon {
 
 struct GraphFunction;
 
-/// One value and what makes it. Trivially destructible: everything it points to is in the arena.
+/// One value and its op. Trivially destructible: everything it points to is in the arena.
 struct Node {
   enum class Kind : std::uint8_t { input, constant, op, repeat, item };
 
@@ -34,10 +34,10 @@ struct Node {
   const GraphFunction* callee = nullptr;  ///< repeat
   std::int64_t count = 0;                 ///< repeat: how often; item: which
   std::int64_t first = 0;                 ///< repeat
-  bool scoped = false;                    ///< constant: its name goes on from the function's scope
+  bool scoped = false;                    ///< constant: relative to the function's scope
   std::source_location where{};
   GraphFunction* function = nullptr;
-  Node* captured = nullptr;  ///< input of a layer: the value outside that it stands for
+  Node* captured = nullptr;  ///< input of a layer: the captured outer value
   Node* next = nullptr;      ///< in recording order
 };
 
@@ -78,12 +78,12 @@ struct Graph::Impl {
   std::optional<std::set<std::string, std::less<>>> admitted;  ///< weights that may join
 };
 
-/// The graph that an op on these inputs belongs to: theirs, or the one that records where all of
-/// them are weights of a file. Errors as for record().
+/// The graph in which an op on these inputs is recorded: theirs, or that of the active Recording
+/// when all of them are weights of a file. Errors as for record().
 Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
                       const std::source_location& where);
 
-/// What the library's own sources may reach inside a Tensor.
+/// Access to the private parts of a Tensor for the library's own sources.
 struct GraphAccess {
   static const Node& node(const Tensor& tensor,
                           const std::source_location& asked = std::source_location::current()) {

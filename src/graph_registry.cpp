@@ -27,7 +27,7 @@ struct Registry {
   std::array<Slot, slot_count> slots;
 };
 
-// Never destroyed: graphs may die in static destructors.
+// Never destroyed: graphs may be destroyed by static destructors.
 Registry& registry() {
   return process_wide([] { return Registry(); });
 }
@@ -65,7 +65,7 @@ void remove(std::uint32_t id) noexcept {
   try {
     all.free_slots.push_back(id % slot_count);
   } catch (...) {
-    // The slot is lost, which costs nothing but its number.
+    // The slot is lost; that is harmless.
   }
 }
 

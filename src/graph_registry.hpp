@@ -1,4 +1,4 @@
-// Which graphs are alive: lets a handle find out without touching freed memory.
+// Which graphs are alive: lets a handle find out without accessing freed memory.
 #pragma once
 
 #include "graph_impl.hpp"

@@ -15,7 +15,7 @@
 namespace tenon {
 namespace {
 
-/// Gives values names that a reader recognises: an input's own, a weight's last words, an op's name
+/// Gives values readable names: an input's own, the last components of a weight's, an op's name
 /// with a number.
 class Namer {
  public:

@@ -29,7 +29,7 @@ void check_address(const void* bytes, const Shape& shape) {
   }
 }
 
-/// That every element lies within 2^63 bytes of the first, and that blocks lie side by side.
+/// Checks that every element is within 2^63 bytes of the first, and that blocks are dense.
 void check_strides(const Shape& shape, const Strides& strides) {
   if (shape.elements() == 0) return;
   if (is_block(shape.dtype()) &&
@@ -61,7 +61,7 @@ HostBuffer HostBuffer::allocate(const Shape& shape, bool zeroed) try {
   const std::int64_t bytes = shape.bytes();
   if (bytes > max_buffer_bytes) throw_no_memory(shape);
   // calloc over-allocates and aligns by hand: unlike aligned allocation followed by memset, it
-  // leaves the pages of large arrays untouched until somebody writes them.
+  // leaves the pages of large arrays unmapped until they are written.
   const std::size_t room = static_cast<std::size_t>(bytes) + alignment;
   auto storage = std::make_shared<Storage>();
   storage->allocation.reset(zeroed ? std::calloc(room, 1) : std::malloc(room));
@@ -96,7 +96,7 @@ HostBuffer HostBuffer::mapped(const void* bytes, const Shape& shape,
   auto storage = std::make_shared<Storage>();
   storage->ownership = Ownership::mapped;
   storage->keeper = std::move(keeper);
-  // A view is what kernels write through, too; is_read_only() guards this one.
+  // Views are writable, for kernels; is_read_only() protects mapped arrays.
   return {std::move(storage), HostView(const_cast<void*>(bytes), shape)};
 }
 

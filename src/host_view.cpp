@@ -10,7 +10,7 @@
 namespace tenon {
 namespace {
 
-/// A copy reduced to as few axes as possible, outermost first.
+/// The axes of a copy, merged into as few as possible, outermost first.
 struct CopyPlan {
   int rank = 0;
   std::array<std::int64_t, max_rank> dims{};
@@ -18,7 +18,8 @@ struct CopyPlan {
   Strides to{};
 };
 
-/// Sizes in units of `unit` bytes; drops axes of size 1 and joins neighbours that step as one.
+/// Sizes in units of `unit` bytes; drops axes of size 1 and merges adjacent axes with compatible
+/// strides.
 CopyPlan plan_copy(const HostView& from, const HostView& to, std::int64_t block) {
   CopyPlan plan;
   const int rank = from.shape.rank();
@@ -74,8 +75,8 @@ void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std:
   }
 }
 
-/// Rows of `to` run across rows of `from`: square by square, so that the lines of both stay in
-/// cache.
+/// Rows of `to` are columns of `from`: copies in square tiles, so that the cache lines of both stay
+/// in cache.
 void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
                   std::int64_t unit) noexcept {
   constexpr std::int64_t side = 32;
@@ -98,8 +99,8 @@ void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
   }
 }
 
-/// Moves the axis that `from` steps along most finely next to the innermost one. Returns whether
-/// that made a pair worth copying in squares.
+/// Moves the axis with the smallest step of `from` next to the innermost one. Returns whether the
+/// two are worth copying in tiles.
 bool cross_axes(CopyPlan& plan) noexcept {
   if (plan.rank < 2) return false;
   const auto fineness = [&](int axis) {

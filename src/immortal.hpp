@@ -11,9 +11,9 @@ extern "C" {
 
 namespace tenon {
 
-/// A new object that lives until the process ends: threads that still run then, and destructors of
-/// static objects, may need it. The leak checker is told that it is meant to stay, for of a library
-/// that was unloaded with a core of its own it sees no statics any more.
+/// A new object that is never destroyed: threads that still run at exit, and static destructors,
+/// may need it. It is reported to the leak checker as intended, because the checker does not see
+/// the statics of an unloaded plugin with its own copy of the core.
 template <class T, class... Arguments>
 T& immortal(Arguments&&... arguments) {
   T* const object = new T(std::forward<Arguments>(arguments)...);
@@ -21,10 +21,10 @@ T& immortal(Arguments&&... arguments) {
   return *object;
 }
 
-/// What `make`, a lambda of its own for each such object, returns at the first call: kept until the
-/// process ends, the same for every caller. Unlike a static local it holds no lock while it is
-/// made, which nobody would open in the child of a fork() on another thread: of several threads
-/// that come first each makes one, and all but one let theirs go.
+/// The object that `make` (a different lambda type for each such object) returns at the first call:
+/// never destroyed, the same for all callers. Unlike a static local it holds no lock during
+/// construction, which would stay locked in the child of a fork(). When several threads come first,
+/// each makes one, and all but one are discarded.
 template <class Make>
 auto& process_wide(const Make& make) {
   using Object = decltype(make());

@@ -9,9 +9,9 @@
 
 namespace tenon {
 
-/// Appends JSON to a text, without white space and with keys in the order of the calls, which the
-/// caller keeps well-formed. There is no document in memory: whoever runs out of it half-way leaves
-/// a string behind, which goes without asking for more (JsonDocument says what else may happen).
+/// Appends JSON to a string, without white space and with keys in the order of the calls, which the
+/// caller keeps well-formed. There is no document in memory: when memory runs out, only a string
+/// has to be destroyed, which needs no memory (in contrast to JsonDocument, see there).
 ///
 ///     JsonWriter json;
 ///     json.begin_object().key("dims").begin_array().value(4).value(8).end_array().end_object();

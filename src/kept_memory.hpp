@@ -1,4 +1,4 @@
-// CPU memory that comes back between two runs and is asked for again.
+// CPU memory that is freed after a run and allocated again by the next one.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace tenon {
 
-/// From this size on the C library maps memory afresh each time and unmaps it at once (its greatest
-/// M_MMAP_THRESHOLD, its own header included): to clear the pages takes longer than most kernels
-/// take to fill them.
+/// From this size on (its greatest M_MMAP_THRESHOLD, including its own header) the C library maps
+/// and unmaps memory for each allocation: clearing the pages takes longer than most kernels take to
+/// fill them.
 inline constexpr std::uint64_t kept_bytes_from = (std::uint64_t{32} << 20) - 4096;
 
-/// As long as it lives, memory of these sizes that is given back to the CPU's region waits there
-/// for the next that is asked for: one block for each size, and several for one that stands there
-/// several times. Different objects may be used on different threads.
+/// While it exists, freed blocks of these sizes are kept by the CPU's region for the next
+/// allocation: one block for each size in the list, duplicates counted. Different objects may be
+/// used on different threads.
 class KeptMemory {
  public:
   KeptMemory() = default;
@@ -21,7 +21,8 @@ class KeptMemory {
   KeptMemory(const KeptMemory&) = delete;
   KeptMemory& operator=(const KeptMemory&) = delete;
 
-  /// Sizes from kept_bytes_from on, in place of those before. What nobody wants any more is freed.
+  /// Replaces the list of sizes; only those from kept_bytes_from on count. Kept blocks of other
+  /// sizes are freed.
   void keep(std::vector<std::uint64_t> sizes);
 
  private:

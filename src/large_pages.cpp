@@ -17,7 +17,7 @@ constexpr int collapse = MADV_COLLAPSE;
 constexpr int collapse = 25;  // Linux 6.1; earlier ones refuse it
 #endif
 
-// Whole large pages inside the range: its ends may share theirs with somebody else's memory.
+// Whole large pages inside the range: pages at its ends may contain other memory.
 void advise(void* begin, std::size_t size_bytes, int advice) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
   const std::uintptr_t inner = (first + large_page_bytes - 1) / large_page_bytes * large_page_bytes;

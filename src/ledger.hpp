@@ -13,7 +13,7 @@
 
 namespace tenon {
 
-/// The account of a region's chunks. Outlives the region while chunks do.
+/// The table of a region's chunks. Lives as long as the region or one of its chunks.
 struct MemRegion::Ledger {
   struct Record {
     MemPtr begin;
@@ -22,12 +22,12 @@ struct MemRegion::Ledger {
     bool auto_free;
     bool placed;
     std::uint64_t generation;
-    // Expired: nobody holds a chunk that is not freed by itself.
+    // Expired: a chunk without auto_free that has no handles.
     std::weak_ptr<MemChunk::Node> node;
   };
 
-  /// Wrapped memory first or second, then the address. What the region owns never overlaps, so that
-  /// neighbours in the table tell; wrapped memory may, and stays out of that half.
+  /// Keys: whether the memory is wrapped, then the address. Chunks of the region never overlap, so
+  /// that adjacent entries decide about overlaps; wrapped ones may, and are kept apart.
   using Key = std::pair<bool, std::uint64_t>;
   using Table = std::multimap<Key, Record>;
 
@@ -72,8 +72,8 @@ struct MemChunk::Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Takes the record out of the ledger, then gives the memory back: the other way round, the same
-  /// address could be handed out and entered twice. The caller has set `freed`.
+  /// Removes the record from the ledger, then frees the memory: in the opposite order, the same
+  /// address could be allocated and recorded twice. The caller has set `freed`.
   void give_back();
 
   std::shared_ptr<MemRegion::Ledger> ledger;

@@ -24,7 +24,7 @@ LogState& instance() {
   return process_wide([] { return LogState(); });
 }
 
-/// One call at a time. In a child of fork() the call that another thread was inside of is over.
+/// One call at a time. In the child of a fork(), a call of another thread counts as ended.
 class Turn {
  public:
   explicit Turn(LogState& state) noexcept : state_(state) { state.calls.lock_or_take_over(); }
@@ -56,7 +56,7 @@ void log(LogLevel level, std::string_view message) noexcept {
     const Turn turn(state);
     if (state.sink) state.sink(level, printable(message, LineBreaks::keep));
   } catch (...) {
-    // A sink's own trouble must not become the caller's.
+    // Errors of a sink must not reach the caller.
   }
 }
 

@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// The handler puts zeros in the place of lost pages, as systemd does for its journal: the access
-// goes on, and whoever reads the file asks afterwards whether what was read is true. So only files
-// whose reader promised to ask are guarded. docs/architecture.md says what was ruled out.
+// The handler maps zeros in place of lost pages, as systemd does for its journal: the access
+// continues, and the reader checks afterwards whether the data was valid. So only files whose
+// reader does check are guarded. docs/architecture.md lists the alternatives.
 namespace tenon::io {
 namespace {
 
@@ -38,7 +38,7 @@ MappingGuard* find_guard(const std::byte* address) noexcept {
   for (MappingGuard* guard = all_guards.load(); guard != nullptr; guard = guard->next) {
     const std::byte* const begin = guard->begin.load();
     const std::size_t size = guard->size.load();
-    // Another thread may have handed it on in between.
+    // Another thread may have reused it in between.
     if (guard->begin.load() != begin || begin == nullptr) continue;
     const auto offset =
         reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(begin);
@@ -47,8 +47,8 @@ MappingGuard* find_guard(const std::byte* address) noexcept {
   return nullptr;
 }
 
-/// Zeros from the page of `address` to the end of the mapping: a file that is cut short has lost
-/// all of them, and one piece costs the kernel less than a piece per page.
+/// Maps zeros from the page of `address` to the end of the mapping: a truncated file has lost all
+/// of these pages, and one mapping costs the kernel less than one per page.
 bool replace_pages(const MappingGuard& guard, const std::byte* address) noexcept {
   const std::byte* const begin = guard.begin.load();
   const auto skipped = static_cast<std::size_t>(address - begin) / page_bytes * page_bytes;

@@ -6,8 +6,8 @@
 
 namespace tenon::io {
 
-/// What the handler of SIGBUS knows of a guarded mapping. Read in a signal handler, so never
-/// freed: the next mapping takes it over.
+/// A guarded mapping, for the SIGBUS handler. Never freed, because the handler reads it, but reused
+/// by the next mapping.
 struct MappingGuard {
   std::atomic<const std::byte*> begin = nullptr;
   std::atomic<std::size_t> size = 0;  ///< 0: of no mapping
@@ -20,7 +20,7 @@ struct MappingGuard {
 bool can_guard() noexcept;
 /// From now on lost pages of this mapping read as zeros.
 MappingGuard& guard(std::span<const std::byte> bytes);
-/// Before the mapping goes.
+/// To be called before the mapping is removed.
 void unguard(MappingGuard& guard) noexcept;
 
 }  // namespace tenon::io

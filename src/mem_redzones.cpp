@@ -1,5 +1,4 @@
-// The checks of a region on its users: bytes beside chunks that nobody may write to, and memory
-// that was never given back.
+// Checks of a region: overwritten redzones beside chunks, and memory that was never freed.
 #include "ledger.hpp"
 
 #include <tenon/error.hpp>
@@ -17,7 +16,7 @@
 namespace tenon {
 namespace {
 
-/// No value that arithmetic often makes: neither small, nor all ones, nor a common float.
+/// A value that computations rarely produce: neither small, nor all ones, nor a common float.
 constexpr std::byte paint{0xA5};
 constexpr std::uint64_t piece_bytes = 4096;
 
@@ -67,8 +66,8 @@ void MemRegion::check_redzones() const {
   }
 }
 
-/// At the end of the device: what is left in the account goes to the log. Chunks that free
-/// themselves are not lost; the device's own still end with it.
+/// At the end of the device: logs the chunks that are left. Chunks with auto_free are not leaks;
+/// the device's own are freed with it.
 void MemRegion::report_remains() const noexcept try {
   if (!log_enabled()) return;
   struct Remains {

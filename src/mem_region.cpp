@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t max_bytes =
     static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-/// What a copy between two memories that the CPU cannot address goes through at a time.
+/// Size of the pieces of a copy between two memories that the CPU cannot address.
 constexpr std::uint64_t staging_bytes = std::uint64_t{1} << 20;
 
 }  // namespace

@@ -59,8 +59,8 @@ Plugins& plugins() {
   return process_wide([] { return Plugins(); });
 }
 
-/// The file itself, links resolved: opening it searches no folders, and what is no regular file (a
-/// pipe would block) is not opened.
+/// The file itself, links resolved: no folders are searched, and only regular files are opened (a
+/// pipe would block).
 std::string resolved(const std::string& path) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(path, error);
@@ -125,7 +125,7 @@ BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<cons
   return keep_loaded(std::move(backend), library);
 }
 
-/// Makes a backend and lets it go: a plugin that cannot start is found out while loading.
+/// Makes a backend and destroys it: detects a plugin that cannot start while loading.
 void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
              const std::string& path) {
   if (descriptor.create == nullptr) return;  // it needs a device, which only a caller has
@@ -176,7 +176,7 @@ std::string load_plugin(const std::string& path) {
   Plugins& all = plugins();
   const std::scoped_lock lock(all.mutex);
   auto library = std::make_shared<const Library>(file);
-  // The system's loader knows one library under all its paths.
+  // The system's loader identifies a library under all its paths.
   const auto known = std::ranges::find_if(all.loaded, [&](const Plugin& plugin) {
     return plugin.library->handle() == library->handle();
   });

@@ -5,8 +5,7 @@
 namespace tenon {
 namespace {
 
-/// What belongs to a plugin, and the hold on its library. Declared in this order: the library goes
-/// last.
+/// An object of a plugin, and a reference to the plugin's library, which must be released last.
 template <class T>
 struct Held {
   std::shared_ptr<const void> library;

@@ -9,8 +9,8 @@
 
 namespace tenon {
 
-/// Calls into a plugin. What it throws is thrown anew as this library's Error: an exception object
-/// of the plugin would need the plugin's code when it is destroyed. Foreign exceptions are
+/// Calls into a plugin. Its exceptions are rethrown as this library's Error: an exception object of
+/// the plugin would need the plugin's code when it is destroyed. Foreign exceptions become
 /// Errc::plugin_fault.
 template <class Call>
 decltype(auto) guarded(const std::string& plugin, Call&& call) {

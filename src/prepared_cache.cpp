@@ -17,14 +17,14 @@ namespace tenon {
 namespace {
 
 constexpr std::string_view weights_section = "weights";
-// Before each key, so that none can be mistaken for a section of ours.
+// Prefix of each key, so that none can be mistaken for another section.
 constexpr std::string_view key_prefix = "of ";
 
 std::string section_of(const std::string& key) { return std::string(key_prefix) + key; }
 
 }  // namespace
 
-/// A snapshot: one section that says of which weights, and one for each key.
+/// A snapshot: one section that identifies the weights, and one for each key.
 struct PreparedCache::Kept {
   explicit Kept(PreparedFile from)
       : path(std::move(from.path)),

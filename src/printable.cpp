@@ -14,8 +14,8 @@ struct Range {
   char32_t last;
 };
 
-/// What is spelled out beyond ASCII (Unicode 15): C1, and the characters of the bidirectional
-/// algorithm (UAX 9, section 2) with the separators, which end a line on some terminals.
+/// Escaped characters beyond ASCII (Unicode 15): C1, the characters of the bidirectional algorithm
+/// (UAX 9, section 2), and the separators, which end a line on some terminals.
 constexpr Range hidden[] = {
     {0x80, 0x9F}, {0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069},
 };

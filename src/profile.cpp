@@ -44,7 +44,7 @@ void Profile::add(std::span<const StepTime> times) {
     StepTime::Part whole;
     whole.values = time.values;
     whole.count = 1;
-    whole.wall = time.hard;
+    whole.wall = time.device;
     whole.bytes = whole.flops = std::numeric_limits<double>::quiet_NaN();
     add(time, whole);
   }

@@ -18,7 +18,7 @@ std::optional<std::uint64_t> add(std::uint64_t a, std::uint64_t b) {
   return b <= max_address - a ? std::optional(a + b) : std::nullopt;
 }
 
-/// The least multiple of `alignment` that is not below `address`.
+/// `address` rounded up to a multiple of `alignment`.
 std::optional<std::uint64_t> align_up(std::uint64_t address, std::uint64_t alignment) {
   const auto raised = add(address, alignment - 1);
   return raised ? std::optional(*raised & ~(alignment - 1)) : std::nullopt;
@@ -155,8 +155,8 @@ std::size_t RangeAllocator::count() const {
   return count_;
 }
 
-/// Takes [begin, begin + size) out of a hole. All that needs memory comes first, in containers of
-/// its own: when it fails, nothing has changed.
+/// Takes [begin, begin + size) out of a hole. Memory is allocated first, in separate containers, so
+/// that a failure changes nothing.
 void RangeAllocator::carve(Segments::iterator hole, std::uint64_t begin, std::uint64_t size,
                            State state) {
   const std::uint64_t hole_begin = hole->first;

@@ -11,7 +11,7 @@
 namespace tenon {
 namespace {
 
-/// One axis of the values, whatever blocks memory cuts it into.
+/// One logical axis, which may be blocked in memory.
 struct ValueAxis {
   char letter;  // '\0': one of those that "*" stands for
   std::int64_t size;

@@ -13,7 +13,7 @@
 namespace tenon {
 namespace {
 
-/// A layer's place among its siblings, read off its weights' names: "blk.3.attn_q.weight" and
+/// A layer's scope and number, from the names of its weights: "blk.3.attn_q.weight" and
 /// "blk.3.ffn_up.weight" share "blk.3.", so the scope is "blk" and the number 3.
 struct LayerName {
   std::string_view scope;
@@ -82,7 +82,7 @@ bool same_function(const GraphFunction& a, const GraphFunction& b) {
                                             equal_attributes(*x->op, x->attributes, y->attributes));
     const bool same_callee = (x->callee == nullptr) == (y->callee == nullptr) &&
                              (x->callee == nullptr || same_function(*x->callee, *y->callee));
-    // Captures may stand for different outer values: those are operands of the repeat.
+    // Captures may be different outer values: those are operands of the repeat.
     const bool same_name = x->captured != nullptr ? y->captured != nullptr
                                                   : y->captured == nullptr && x->name == y->name;
     if (x->kind != y->kind || !same_op || !same_callee || !same_name || x->count != y->count ||
@@ -196,7 +196,7 @@ void RepeatRecorder::end(std::span<const Tensor> results) {
   std::string scope(self.name.scope);
   if (known != self.functions.end()) {
     function = *known;
-    // Nothing outside may point into what is given back.
+    // Nothing outside may point into the freed memory.
     if (self.outer->last == self.outer_last) graph.arena.rewind(self.mark);
   } else {
     self.functions.push_back(function);

@@ -4,7 +4,7 @@
 
 namespace tenon {
 
-/// The result of a system call, made again for as long as signals interrupt it.
+/// The result of a system call, repeated while signals interrupt it (EINTR).
 template <class Call>
 auto retry_interrupted(Call call) {
   auto result = call();

@@ -28,7 +28,7 @@ struct Snapshot::State {
   std::span<const std::byte> bytes;  // the whole file
   std::vector<Section> sections;
   std::map<std::string_view, std::size_t> by_name;
-  // One per section: whether it was found to be as written. An array, since atomics do not move.
+  // One per section: whether its checksum was verified. An array, since atomics do not move.
   std::unique_ptr<std::atomic<bool>[]> verified;
 
   explicit State(std::shared_ptr<const io::InputFile> input) : file(std::move(input)) {}
@@ -99,7 +99,7 @@ struct Snapshot::State {
     return header;
   }
 
-  // Sections lie where the writer puts them and nowhere else: no overlaps, no holes, no loops.
+  // Sections must be exactly where the writer puts them: no overlaps, no holes, no cycles.
   void read_table(const Header& header) {
     const auto table = bytes.subspan(header.table_offset);
     if (XXH3_64bits(table.data(), table.size()) != header.table_xxh3) {

@@ -1,4 +1,4 @@
-// The frame of a snapshot file; see snapshot.hpp for how the parts follow each other.
+// The structure of a snapshot file; see snapshot.hpp for the order of its parts.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 
 namespace tenon {
 
-/// What keeps the bytes of a HostBuffer alive: allocated memory, a chunk, a keeper, or the caller.
+/// The owner of a HostBuffer's bytes: allocated memory, a chunk, a keeper, or the caller.
 struct HostBuffer::Storage {
   struct Free {
     void operator()(void* bytes) const noexcept { std::free(bytes); }

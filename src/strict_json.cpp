@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr std::size_t max_depth = 512;
 
-/// Builds the document while watching what json::parse lets pass: repeated keys and deep nesting.
+/// Builds the document, and refuses what json::parse accepts: repeated keys and deep nesting.
 class StrictBuilder {
  public:
   StrictBuilder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
@@ -100,7 +100,7 @@ class StrictBuilder {
   std::vector<json*> open_;
 };
 
-/// Leaves nothing inside, the innermost first: what is empty goes without memory.
+/// Clears containers from the innermost on: empty ones are destroyed without allocation.
 void take_apart(json& value) noexcept {
   if (auto* const items = value.get_ptr<json::array_t*>()) {
     for (; !items->empty(); items->pop_back()) take_apart(items->back());

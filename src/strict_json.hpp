@@ -7,8 +7,9 @@
 
 namespace tenon {
 
-/// A JSON value that goes without asking for memory. nlohmann's destructor gathers the items of a
-/// container in a vector first, and where there is no memory for that it ends the process.
+/// A JSON value that is destroyed without allocating memory. nlohmann's destructor collects the
+/// items of a container in a vector first, and terminates the process where there is no memory for
+/// that.
 class JsonDocument {
  public:
   JsonDocument() = default;
@@ -24,7 +25,7 @@ class JsonDocument {
   nlohmann::json root_;
 };
 
-/// Parses JSON that a stranger wrote (RFC 8259, one value, no comments).
+/// Parses untrusted JSON (RFC 8259, one value, no comments).
 ///
 /// `where` names the text in errors, usually its file.
 /// Errors: syntax (with line:column, also for invalid UTF-8 and numbers out of range),

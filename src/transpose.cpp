@@ -72,8 +72,8 @@ void transpose_elements(const std::byte* from, std::int64_t from_step, std::byte
   }
 }
 
-/// Whole lines of `to`, each written at once: rows that are a power of two apart share few places
-/// in a cache, so that lines written in parts would leave it in between.
+/// Writes whole cache lines of `to` at once: rows at a distance of a power of two map to few cache
+/// sets, so that partially written lines would be evicted in between.
 struct ThroughCache {
   static void expect(std::byte* to) { __builtin_prefetch(to, 1); }
   static void write(std::byte* to, const std::byte* from) { std::memcpy(to, from, line); }
@@ -81,8 +81,8 @@ struct ThroughCache {
 };
 
 #if defined(__SSE2__)
-/// Past the caches, which then do not read the lines first: twice as fast where `to` is large. It
-/// starts at a line.
+/// Non-temporal stores, which do not load the lines into caches first: twice as fast where `to` is
+/// large. `to` is aligned to a cache line.
 struct PastCache {
   static void expect(std::byte*) {}
   static void write(std::byte* to, const std::byte* from) {
@@ -97,7 +97,7 @@ struct PastCache {
 using PastCache = ThroughCache;
 #endif
 
-/// A square of a line each way, by way of memory that stays in cache.
+/// A square tile of one cache line each way, through a buffer that stays in cache.
 template <class T, class Lines>
 void transpose_lines(const std::byte* from, std::int64_t from_step, std::byte* to,
                      std::int64_t to_step) {

@@ -7,8 +7,8 @@
 
 namespace tenon {
 
-/// One step through a text. Where bytes are not UTF-8, a step covers the longest part that could
-/// have begun a character (Unicode 15, section 3.9, "maximal subpart") and stands for U+FFFD.
+/// One decoded character. For invalid UTF-8, it is U+FFFD and covers the longest part that could
+/// begin a character (Unicode 15, section 3.9, "maximal subpart").
 struct CodePoint {
   char32_t value = 0xFFFD;
   std::uint32_t length = 0;  ///< bytes; 0 only past the end

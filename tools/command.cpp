@@ -31,8 +31,8 @@ Option& Option::not_negative() {
   return *this;
 }
 
-Option& Option::range(std::int64_t least, std::int64_t most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::range(std::int64_t min, std::int64_t max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 

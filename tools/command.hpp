@@ -26,14 +26,14 @@ class Option {
   Option& required();
   Option& not_empty();
   Option& not_negative();
-  Option& range(std::int64_t least, std::int64_t most);
+  Option& range(std::int64_t min, std::int64_t max);
   Option& one_of(std::vector<std::string> choices);
   Option& excludes(const Option& other);
   Option& needs(const Option& other);
-  Option& one_value_each();  ///< of a list: the option comes once for each value
+  Option& one_value_each();  ///< of a list: the option is repeated for each value
 
   bool is_given() const;     ///< after parsing
-  std::string name() const;  ///< as a message spells it: --file
+  std::string name() const;  ///< as in messages: --file
 
  private:
   CLI::Option* option_;
@@ -45,8 +45,8 @@ class Command {
 
   Tool& tool() const noexcept { return *tool_; }
 
-  /// `names` as in "-t,--threads", or "MODEL" for an argument. `value` has to live until the
-  /// command has run; what it holds now is the default, which the help shows unless it is empty.
+  /// `names` as in "-t,--threads", or "MODEL" for an argument. `value` must exist until the command
+  /// has run; its current value is the default, which the help shows unless it is empty.
   Option flag(const std::string& names, bool& value, const std::string& help);
   Option option(const std::string& names, int& value, const std::string& help);
   Option option(const std::string& names, std::int64_t& value, const std::string& help);
@@ -58,10 +58,10 @@ class Command {
                 const std::string& help);
   Option option(const std::string& names, std::optional<double>& value, const std::string& help);
 
-  /// A call has to give one of the two, and not both.
+  /// Exactly one of the two must be given.
   void either(Option one, Option other);
 
-  /// What the program does when this command is chosen. To be called last.
+  /// The action of this command. To be called last.
   void runs(std::function<void()> work);
 
  private:

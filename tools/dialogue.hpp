@@ -12,9 +12,9 @@
 
 namespace tenon::tool {
 
-/// A conversation in messages. It reads only what changed since the last turn, and when the context
-/// is full it leaves out its oldest turns, never the system message. Without a format, turns are
-/// plain text, one behind the other.
+/// A conversation in messages. Each turn reads only tokens that changed since the last one. When
+/// the context is full, the oldest turns are dropped, never the system message. Without a format,
+/// turns are concatenated plain text.
 class Dialogue {
  public:
   /// `model` must live as long. The format's stop tokens are added to `options`.
@@ -29,7 +29,7 @@ class Dialogue {
 
   struct Answer {
     models::Generated generated;
-    std::size_t left_out = 0;  ///< turns that the context has no room for any more
+    std::size_t left_out = 0;  ///< turns that were dropped because the context is full
   };
   /// Errc::bad_argument when the message does not fit the context even alone. A message whose
   /// reading was interrupted is forgotten; an answer that was cut short stays.
@@ -50,7 +50,7 @@ class Dialogue {
   models::GenerateOptions options_;
   models::Conversation conversation_;
   std::string system_;
-  std::vector<text::ChatMessage> turns_;  // user and assistant by turns
+  std::vector<text::ChatMessage> turns_;  // user and assistant, alternating
   std::size_t first_ = 0;                 // of those that are in the context
   std::vector<std::int32_t> transcript_;  // of the context
   std::vector<std::int32_t> read_;        // of the transcript: the last token drawn is not read yet

@@ -5,7 +5,7 @@
 
 namespace tenon::tool {
 
-/// A sentence on each environment variable TENON_* that nothing reads.
+/// A sentence about each environment variable TENON_* that is not read by anything.
 std::vector<std::string> unread_variables();
 
 }  // namespace tenon::tool

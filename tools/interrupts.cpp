@@ -17,7 +17,7 @@ namespace {
 constexpr int watched[] = {SIGINT, SIGTERM};
 constexpr unsigned char end_of_watch = 0;
 
-// Where the handler, which may call little else, writes a signal's number.
+// The pipe to which the handler, which may call little else, writes a signal's number.
 std::atomic<int> pipe_end{-1};
 
 extern "C" void note_signal(int signal) {
@@ -27,7 +27,7 @@ extern "C" void note_signal(int signal) {
   errno = saved;
 }
 
-/// Ends the process as the signal does where nobody handles it.
+/// Ends the process with the signal's default action.
 void end_program(int signal) {
   struct sigaction action{};
   action.sa_handler = SIG_DFL;

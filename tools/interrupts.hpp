@@ -5,9 +5,8 @@
 
 namespace tenon::tool {
 
-/// What Ctrl-C (SIGINT) and SIGTERM do while this object lives: the first one asks the work that
-/// was begun to stop, the next one ends the program, as every one does while no work is going on.
-/// One object at a time.
+/// Handles Ctrl-C (SIGINT) and SIGTERM while it exists: the first signal during work requests a
+/// stop, the next one ends the program; without work, each one does. One object at a time.
 class Interrupts {
  public:
   Interrupts();

@@ -29,7 +29,7 @@ void warn(std::string_view message) {
   std::fputs(fmt::format("tenon: warning: {}\n", message).c_str(), stderr);
 }
 
-/// One line on stderr, with --json an object on stdout too.
+/// One line on stderr; with --json also an object on stdout.
 int report(const Tool& tool, const Error& error) {
   std::string line = error.what();
   for (char& c : line) {
@@ -76,7 +76,7 @@ std::string suggested_command(const CLI::App& app, std::string_view wrong) {
   return tenon::io::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
-/// What is wrong with the command line, and where to read what is right.
+/// The message for a wrong command line, with the help to read.
 std::string complaint(const CLI::App& app, const CLI::Error& error, int count, char** arguments) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
@@ -97,7 +97,7 @@ int main(int count, char** arguments) {
   CLI::App app(
       "Runs language models and sentence encoders on this machine.\n\n"
       "  tenon chat MODEL.gguf                      talk to an instruction-tuned model\n"
-      "  tenon generate MODEL.gguf --prompt TEXT    go on with a text\n"
+      "  tenon generate MODEL.gguf --prompt TEXT    continue a text\n"
       "  tenon embed MODEL_FOLDER TEXT TEXT         compare sentences\n"
       "  tenon info MODEL                           what a file holds",
       "tenon");
@@ -117,10 +117,10 @@ int main(int count, char** arguments) {
   tenon::tool::add_graph(app, tool);
   tenon::tool::add_devices(app, tool);
   app.footer(
-      "`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong call, 3 malformed "
+      "`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong usage, 3 malformed "
       "file,\n"
-      "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 a fault of tenon's "
-      "own.");
+      "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 internal error of "
+      "tenon.");
   try {
     app.parse(count, arguments);
     for (const std::string& sentence : tenon::tool::unread_variables()) warn(sentence);
@@ -128,7 +128,7 @@ int main(int count, char** arguments) {
       if (level >= tenon::LogLevel::warning) warn(message);
     });
     tool.run();
-    // What is buffered fails to be written only now, on a full device.
+    // On a full device, writing buffered output fails only here.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw Error(Errc::io_error, "standard output", "cannot be written");
     }

@@ -6,8 +6,8 @@
 
 namespace tenon::tool {
 
-/// Token ids from text: integers apart by commas or white space, brackets allowed around them, so
-/// that "1,2,3" and a JSON array both read. Errc::syntax with the column of what is neither.
+/// Parses token ids: integers separated by commas or white space, optionally in brackets, so that
+/// "1,2,3" and a JSON array are both accepted. Errc::syntax, with the column.
 std::vector<std::int32_t> parse_tokens(std::string_view text, std::string_view where);
 
 }  // namespace tenon::tool

@@ -58,8 +58,8 @@ std::pair<std::int32_t, float> parse_bias(const std::string& text) {
 }  // namespace
 
 void Tool::print(const Json& object) const {
-  // Texts may end inside a character or hold any bytes: those become U+FFFD. A terminal gets ASCII,
-  // since it obeys some of the other characters.
+  // Texts may be cut inside a character or hold any bytes: those become U+FFFD. Output to a
+  // terminal is ASCII, since some other characters control it.
   const bool ascii = is_terminal(STDOUT_FILENO);
   fmt::print("{}\n", object.dump(2, ' ', ascii, Json::error_handler_t::replace));
 }
@@ -159,7 +159,7 @@ Json described(const models::Generated& result, const text::Tokenizer& tokenizer
   for (const models::Generated::Choice& choice : result.choices) {
     Json one = entry(choice.drawn);
     Json& top = one["top"] = Json::array();
-    for (const auto& likely : choice.likeliest) top.push_back(entry(likely));
+    for (const auto& likely : choice.top) top.push_back(entry(likely));
     choices.push_back(std::move(one));
   }
   return json;
@@ -208,38 +208,38 @@ void add_compute(Command& command) {
 void add_context(Command& command) {
   command
       .option("--ctx", command.tool().context,
-              "Positions the context holds; 0: the model's own, at most 4096")
+              "Context length in positions; 0: the model's own, at most 4096")
       .range(0, 1 << 24);
   command
       .option("--cache", command.tool().cache,
-              "Type of the keys and values it holds; auto: f16, with --precision exact f32")
+              "Type of the KV cache; auto: f16, with --precision exact f32")
       .one_of({"auto", "f32", "f16", "q8_0"});
   command.option("--packed", command.tool().packed,
-                 "A folder to keep packed weights in: the next start maps them");
+                 "A folder for packed weights: the next start maps them");
 }
 
 void add_generation(Command& command, GenerationOptions& options) {
   SamplingOptions& sampling = options.sampling;
-  command.option("-n,--max-tokens", options.generate.max_tokens, "Tokens of an answer at most")
+  command
+      .option("-n,--max-tokens", options.generate.max_tokens, "Maximal number of generated tokens")
       .range(0, 1 << 24);
   command.option(
       "--temp", sampling.temperature,
-      "Temperature; 0: always the most likely token. Without this and the next four, what "
-      "the model's files advise, else 0.7, top-p 0.95, penalty 1.1");
-  command.option("--top-k", sampling.top_k, "Draw from the K most likely tokens; 0: all");
-  command.option("--top-p", sampling.top_p, "Draw from the tokens that make up this probability");
-  command.option("--min-p", sampling.min_p,
-                 "Drop tokens less likely than this times the likeliest");
+      "Temperature; 0: greedy. Defaults of this and the next four: what the model's files "
+      "recommend, else 0.7, top-p 0.95, penalty 1.1");
+  command.option("--top-k", sampling.top_k, "Sample from the K most probable tokens; 0: all");
+  command.option("--top-p", sampling.top_p, "Sample from the most probable tokens up to this sum");
+  command.option("--min-p", sampling.min_p, "Drop tokens below this times the highest probability");
   command.option("--repeat-penalty", sampling.repetition_penalty,
-                 "Above 1: recent tokens become less likely");
-  command.option("--seed", sampling.seed, "Seed of the draws").not_negative();
+                 "Above 1: recent tokens become less probable");
+  command.option("--seed", sampling.seed, "Seed of sampling").not_negative();
   command
       .option("--logit-bias", sampling.logit_bias,
-              "TOKEN=BIAS: adds to a token's logit; -inf: never drawn; may be repeated")
+              "TOKEN=BIAS: added to a token's logit; -inf: excluded; may be repeated")
       .one_value_each();
   command
       .option("--stop", options.generate.stop,
-              "A text that ends the answer and is no part of it; may be repeated")
+              "A text that ends the answer and is not part of it; may be repeated")
       .one_value_each();
 }
 

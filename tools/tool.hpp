@@ -28,7 +28,7 @@ struct Tool {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   bool json = false;
   std::function<void()> run;
-  int status = 0;  ///< what the program ends with when `run` returns
+  int status = 0;  ///< exit status of the program when `run` returns
 
   // Options of commands that compute.
   std::string model;
@@ -43,31 +43,32 @@ struct Tool {
   BackendOptions backend() const;
   /// `stop` ends loading.
   models::LanguageModelOptions language_model(std::stop_token stop = {}) const;
-  /// What the options above come to.
+  /// The options above for the backend.
   Json options(const models::LanguageModel& loaded) const;
-  /// Errc::bad_argument, naming the --ctx that would do, where a context of so many tokens is more
-  /// than --ctx asks for. Before a model is loaded.
+  /// Throws Errc::bad_argument, naming the --ctx that is needed, where `--ctx` is smaller than this
+  /// number of tokens. To be called before a model is loaded.
   void require_context(std::string_view command, std::int64_t tokens) const;
 };
 
-/// How tokens are drawn, as far as the command line says so.
+/// Sampling options given on the command line.
 struct SamplingOptions {
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<std::int64_t> top_k;
   std::vector<std::string> logit_bias;  ///< each TOKEN=BIAS
   std::uint64_t seed = 0;
 
-  /// What it does not say is as the model advises. Errc::bad_argument for a bias that is none.
+  /// Options that were not given are as the model recommends. Errc::bad_argument for an invalid
+  /// bias.
   models::SamplingDefaults over(models::SamplingDefaults defaults) const;
 };
 
-/// What generate and chat share: options, and how results are told.
+/// What generate and chat share: options, and the output of results.
 struct GenerationOptions {
   models::GenerateOptions generate{};
   SamplingOptions sampling{};
 
-  /// `generate` with what the command line and the model say about draws; the source of the advice
-  /// goes to `source`.
+  /// `generate` with the sampling options of the command line and the model; the source of the
+  /// recommendation goes to `source`.
   models::GenerateOptions for_model(const models::LanguageModel& model, std::string& source) const;
 };
 Json described(const models::GenerateOptions& options, const std::string& source);

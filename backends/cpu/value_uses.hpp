@@ -28,7 +28,7 @@ struct WrittenValue {
 enum class ReadAs : std::uint8_t { same_shape, any_shape, first_columns };
 
 /// One for each of `steps`, a straight stretch: loops in it count as reading all that they touch.
-/// `leaves` are what others read afterwards (StretchEdges::writes).
+/// `leaves` are what others read afterwards (StepEdges::writes).
 std::vector<WrittenValue> trace_values(std::span<const Step> steps, std::span<const Operand> leaves,
                                        ReadAs reads = ReadAs::same_shape);
 

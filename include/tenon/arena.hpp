@@ -9,19 +9,20 @@
 
 namespace tenon {
 
-/// Bump allocation from one block with a fixed budget. Objects are trivially destructible, so the
-/// whole arena goes at once. Not thread-safe.
+/// Bump allocation from one block with a fixed budget. Objects are trivially destructible, so that
+/// the whole arena is freed at once. Not thread-safe.
 class Arena {
  public:
-  /// Takes the budget from the heap at once, untouched until used. Errc::out_of_memory.
+  /// Allocates the budget from the heap at once; its pages are not accessed before they are used.
+  /// Errc::out_of_memory.
   explicit Arena(std::size_t budget_bytes);
 
   std::size_t budget() const noexcept { return budget_; }
   std::size_t used() const noexcept { return used_; }
 
   /// Uninitialised bytes. Size 0 gives a valid pointer. Errc::bad_argument for an alignment that is
-  /// no power of two up to 4096; Errc::out_of_arena (message: need and have) leaves everything made
-  /// before intact.
+  /// not a power of two up to 4096. Errc::out_of_arena, naming the bytes needed and left; earlier
+  /// objects stay intact.
   void* allocate(std::size_t size, std::size_t alignment);
 
   template <class T>
@@ -43,7 +44,7 @@ class Arena {
     return {stored.data(), stored.size()};
   }
 
-  /// Gives back all that was allocated since used() was `mark`.
+  /// Frees everything that was allocated since used() was `mark`.
   void rewind(std::size_t mark) noexcept { used_ = mark; }
 
  private:

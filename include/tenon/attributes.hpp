@@ -14,7 +14,8 @@
 
 namespace tenon {
 
-/// Up to `max_rank` values inline, so that an op's attributes stay trivially destructible.
+/// A list of up to `max_rank` values, stored inline so that an op's attributes stay trivially
+/// destructible.
 template <class T>
 class InlineList {
  public:
@@ -47,16 +48,16 @@ class InlineList {
 
 using IntList = InlineList<std::int64_t>;
 
-/// One attribute's value. Integers, reals, flags, words, element types and short integer lists are
-/// all that ops have, and all that the text can spell.
+/// One attribute's value: an integer, a real, a flag, a word, an element type or a short list of
+/// integers. Ops have no other kinds, and the text form can spell no others.
 using AttributeValue = std::variant<std::int64_t, double, bool, Name, DType, IntList>;
 
 /// One attribute of an op, type-erased.
 struct AttributeField {
   std::string_view name;
   AttributeValue (*get)(const void* op);
-  /// Stores a value of the field's own alternative, an integer into a real, or a word that spells
-  /// an element type into a DType; returns false for any other.
+  /// Stores a value of the field's own type, an integer into a real field, or the name of an
+  /// element type into a DType field. Returns false for a value of another type.
   bool (*set)(void* op, const AttributeValue& value);
 };
 
@@ -66,8 +67,8 @@ struct Field {
   T Op::* member;
 };
 
-/// Names an attribute once: `static constexpr auto fields = std::tuple{field("axis",
-/// &Softmax::axis)}`.
+/// Names an attribute once:
+/// `static constexpr auto fields = std::tuple{field("axis", &Softmax::axis)}`.
 template <class Op, class T>
 constexpr Field<Op, T> field(std::string_view name, T Op::* member) noexcept {
   return {name, member};

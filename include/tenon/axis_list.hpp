@@ -10,13 +10,13 @@
 
 namespace tenon {
 
-/// The axes that a caller means: all of them (the default), one, or several, each by index or tag:
+/// A list of axes: all of them (the default), one, or several, each given by index or tag:
 /// `sum(x)`, `sum(x, "seq")`, `sum(x, {0, -1})`.
 class AxisList {
  public:
   AxisList() = default;
   template <std::integral Int>
-    requires(!std::same_as<Int, bool>)                   // a flag in this place is a mistake
+    requires(!std::same_as<Int, bool>)                   // catches a flag passed by mistake
   AxisList(Int index) : AxisList(AxisRef(index)) {}      // NOLINT(google-explicit-constructor)
   AxisList(const char* tag) : AxisList(AxisRef(tag)) {}  // NOLINT(google-explicit-constructor)
   AxisList(Name tag) : AxisList(AxisRef(tag)) {}         // NOLINT(google-explicit-constructor)

@@ -29,49 +29,52 @@ struct BoundConstants {
 class BoundPartition {
  public:
   virtual ~BoundPartition() = default;
-  // Runs every step; the first where Backend::region() is CPU memory, the second elsewhere. A
-  // backend implements its one; the other throws Errc::internal. Throws what data can cause, naming
-  // the op; outputs then hold anything.
+  // Run every step: run() where Backend::region() is CPU memory, run_on_device() elsewhere. A
+  // backend implements one of them; the default of both throws Errc::internal. They throw errors
+  // that depend on data (an index out of range), naming the op; the contents of outputs are then
+  // unspecified.
   virtual void run(HostFrame& frame) const;
   virtual void run_on_device(DeviceFrame& frame) const;
-  /// What binding made, for Partition::bind_saved; nothing where making it again is as good.
+  /// The result of binding as bytes, for Partition::bind_saved. Empty where binding again is as
+  /// cheap as loading.
   virtual std::vector<std::byte> save() const { return {}; }
 };
 
-/// A stretch of a lowered program compiled by one backend.
+/// Consecutive steps of a lowered program, compiled by one backend.
 class Partition {
  public:
   virtual ~Partition() = default;
-  /// Working memory that a run needs at HostFrame::scratch, 64-byte aligned.
+  /// Size of the working memory that a run needs at HostFrame::scratch, 64-byte aligned.
   virtual std::int64_t scratch_bytes() const { return 0; }
   virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
-  /// Facts for people about how values are computed, one `value: what` each.
+  /// How values are computed, for people to read: one `value: what` each.
   virtual std::vector<std::string> notes() const { return {}; }
-  /// bind() with what save() of such a partition gave, in a session that was saved: the same
-  /// program, shapes and weights. Errc::incompatible naming what differs from this device,
-  /// Errc::corrupt. The default makes it all again.
+  /// As bind(), from the bytes that BoundPartition::save() returned for the same program, shapes
+  /// and weights. Errors: Errc::incompatible, naming how the bytes' device differs from this one;
+  /// Errc::corrupt. The default ignores the bytes and calls bind().
   virtual std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
                                                      std::span<const std::byte> saved) const;
 };
 
-/// A compute resource. Per-op support is data inside; nothing here is named after an op.
+/// A compute resource. Which ops it supports is answered by refuses(); no member is named after an
+/// op.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string_view name() const noexcept = 0;
-  /// Where its operands live.
+  /// The memory of its operands.
   virtual MemRegion& region() const = 0;
-  /// Why it cannot run this step (the clause that failed), or nothing when it can. Loops are asked
-  /// about by their body's steps.
+  /// Why it cannot run this step (the constraint that fails); nothing when it can. For a loop, it
+  /// is asked about each step of the body.
   virtual std::optional<std::string> refuses(const Step& step) const = 0;
   /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
   virtual std::unique_ptr<Partition> compile(const Lowered& program,
                                              std::span<const Step> steps) const = 0;
-  /// Whether it compiles straight-line programs only: loops are then unrolled before lowering, and
-  /// every step's value has a name of its own.
+  /// Whether it compiles straight-line programs only. Loops are then unrolled before lowering, and
+  /// every step's value has a unique name.
   virtual bool wants_unrolled() const noexcept { return false; }
-  /// Facts for people: instruction set, threads, ...
+  /// Properties for people to read: instruction set, threads, ...
   virtual std::map<std::string, std::string> properties() const { return {}; }
 };
 
@@ -80,30 +83,30 @@ using BackendPtr = std::shared_ptr<const Backend>;
 struct BackendOptions {
   int threads = 0;     ///< 0: one per available CPU
   bool exact = false;  ///< keep activations in f32; no quantised intermediate values
-  /// What one kind of device wants to know beyond that: its backend names the type, such as
-  /// npu::Options or cpu::Options.
+  /// Options of one kind of device, in the type that its backend documents: cpu::Options,
+  /// npu::Options. Empty: the backend's defaults.
   std::any device{};
 };
 
-/// The backends of this process by name. Those linked in statically announce themselves when their
-/// `register_*` function is called; plugins when loaded.
+/// The backends of this process by name. A statically linked backend is registered by its
+/// `register_*` function, a plugin when it is loaded.
 using BackendFactory = BackendPtr (*)(const BackendOptions& options);
 void register_backend(std::string_view name, BackendFactory factory);  ///< Errc::duplicate_name
 std::vector<std::string> backend_names();
-/// Errc::unavailable naming the known ones.
+/// Makes a backend by its name. Errc::unavailable, naming the registered ones.
 BackendPtr make_backend(std::string_view name, const BackendOptions& options = {});
-/// One of each registered backend in order of preference: the reference last, "null" not at all.
+/// One of each registered backend in order of priority: "reference" last, without "null".
 std::vector<BackendPtr> default_backends(const BackendOptions& options = {});
 
-/// Makes the backend of an open device. Throws Errc::bad_argument for options without what it
-/// needs, saying what that is.
+/// Makes the backend of an open device. Throws Errc::bad_argument, naming what is missing, for
+/// options that lack something it needs.
 using DeviceBackendFactory = BackendPtr (*)(const DevicePtr& device, const BackendOptions& options);
-/// Says who serves the devices of a URL scheme ("npu"); once per scheme (Errc::duplicate_name),
-/// though the same factory may come again.
+/// Registers the factory for devices of a URL scheme ("npu"). Errc::duplicate_name for a scheme
+/// that has another factory; registering the same one again does nothing.
 void register_device_backend(std::string_view scheme, DeviceBackendFactory factory);
-/// The backends that serve an open device, in order of priority: for a device of the scheme "cpu"
-/// the default_backends(), for others the one registered for the scheme. Errc::unavailable naming
-/// the known schemes.
+/// The backends for an open device, in order of priority: default_backends() for the scheme "cpu",
+/// otherwise the one registered for the device's scheme. Errc::unavailable, naming the known
+/// schemes.
 std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 
@@ -129,15 +132,19 @@ struct PluginDescriptor {
 inline constexpr const char* plugin_entry = "tenon_plugin";
 
 /// Loads a shared library and registers its backend; returns the backend's name. `path` names a
-/// file; no folders are searched. Makes one backend to see that it can. Loading a file twice, under
-/// whatever path, counts up; each load needs one unload. What the backend throws arrives as Error,
-/// foreign exceptions as Errc::plugin_fault. Thread-safe.
-/// Errors: Errc::plugin_load with the loader's text, invalid_plugin without a usable entry point,
-/// abi_mismatch, unsupported when the plugin says that this machine cannot run it, plugin_init,
-/// duplicate_name.
+/// file; no folders are searched. Makes one backend as a check. Loads of one file are counted,
+/// under whatever path; each needs one unload. Errors that the backend throws are passed on as
+/// Error, foreign exceptions as Errc::plugin_fault. Thread-safe.
+///
+/// Errors  plugin_load     with the loader's text
+///         invalid_plugin  no usable entry point
+///         abi_mismatch    built for another plugin_abi_version
+///         unsupported     the plugin reports that this machine cannot run it
+///         plugin_init     its backend cannot be made
+///         duplicate_name  a backend of its name is registered
 std::string load_plugin(const std::string& path);
-/// Undoes one load. Errc::busy while backends made by it, their sessions, or weights they have
-/// packed are alive; Errc::bad_reference when it is not loaded.
+/// Undoes one load. Errc::busy while backends made by it, their sessions, or weights that they
+/// packed are alive; Errc::bad_reference when no such plugin is loaded.
 void unload_plugin(std::string_view name);
 
 }  // namespace tenon

@@ -51,7 +51,7 @@ struct DTypeFacts {
   std::int32_t block_bytes;  ///< bytes per block
 };
 
-/// Facts of a type; `dtype` must be one of the enumerators.
+/// Properties of a type; `dtype` must be one of the enumerators.
 const DTypeFacts& facts(DType dtype) noexcept;
 
 inline std::string_view name(DType dtype) noexcept { return facts(dtype).name; }

@@ -7,24 +7,24 @@
 
 namespace tenon {
 
-/// What went wrong. Codes are part of the API; the words of a message are not.
+/// Error codes. They are part of the API; the text of a message is not.
 enum class Errc {
 #define TENON_ERRC(id, spelling, number, kind) id,
 #include <tenon/error_codes.def>
 #undef TENON_ERRC
 };
 
-/// Whose problem an error is.
+/// Classes of errors, by what has to change.
 enum class ErrorClass {
   input,        ///< a file or text is malformed
   argument,     ///< a call was wrong
   unsupported,  ///< this build, machine or device cannot do it
   machine,      ///< memory, storage, plugins or devices failed
-  ended_early,  ///< a deadline passed or somebody cancelled
+  ended_early,  ///< a deadline passed, or the work was cancelled
   internal,     ///< our own invariant broke
 };
 
-/// The code's spelling in messages and JSON, e.g. "BadMagic".
+/// The code's name in messages and JSON, e.g. "BadMagic".
 std::string_view spelling(Errc code) noexcept;
 
 /// The code's number in device runtimes, e.g. 11003.
@@ -36,16 +36,16 @@ ErrorClass error_class(Errc code) noexcept;
 /// ended_early 6, internal 1.
 int exit_status(Errc code) noexcept;
 
-/// The one exception type of the library. Its texts are as printable() leaves running text.
+/// The only exception type of the library. Its texts are escaped by printable(), line breaks kept.
 ///
-/// `where` says what the fault belongs to: "model.gguf:1024" (file and byte offset),
+/// `where` is the location of the fault: "model.gguf:1024" (file and byte offset),
 /// "net.tenon:17:40" (line and column), "softmax" (an op or a function), or the user's
 /// "main.cpp:31".
 class Error : public std::exception {
  public:
   Error(Errc code, std::string where, std::string message);
 
-  /// Names a line of the user's source as the place.
+  /// With a line of the user's source as the location.
   Error(Errc code, const std::source_location& where, std::string message);
 
   Errc code() const noexcept { return code_; }

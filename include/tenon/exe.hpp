@@ -38,8 +38,8 @@ struct CompileOptions {
   bool forbid_fallback = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
-  /// What forward's arguments are called, in order, in the program and in messages; the fields of
-  /// an argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
+  /// Names of forward's arguments, in order, for the program and for messages; the fields of an
+  /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
   std::vector<std::string> arguments{};
 };
 
@@ -60,7 +60,7 @@ struct Traced {
   std::shared_ptr<const void> form;
 };
 
-/// Sessions by input types: what the typed and the untyped half of an Exe share.
+/// Sessions by input shapes and dtypes.
 class SessionCache {
  public:
   using Trace = std::function<Traced(std::span<const Shape> inputs)>;
@@ -69,7 +69,7 @@ class SessionCache {
     std::shared_ptr<const void> form;
   };
   SessionCache(Trace trace, CompileOptions options);
-  /// A session for inputs of these types: traced, optimised and planned at first sight.
+  /// The session for inputs of these types; the first call for them traces, optimises and plans it.
   Entry session(std::span<const Shape> inputs);
   const CompileOptions& options() const noexcept { return options_; }
 
@@ -85,7 +85,7 @@ class SessionCache {
 /// The options with the backends of a device filled in.
 CompileOptions on_device(const DevicePtr& device, CompileOptions options);
 
-/// The leaves of forward's arguments in order: how they were declared, and what they are called.
+/// The leaves of forward's arguments in order: their declared shapes and their names.
 class ArgumentList {
  public:
   /// `paths` as visit_fields gives them for the tuple of arguments.
@@ -94,7 +94,7 @@ class ArgumentList {
 
   const std::vector<Shape>& declared() const noexcept { return declared_; }
   bool is_static() const noexcept;
-  /// What leaf `i` is called, "cache.keys"; empty where its argument has no name.
+  /// Name of leaf `i`, such as "cache.keys"; empty where its argument has no name.
   std::string name(std::size_t i) const;
   /// These types with the tags of the declared ones of the same rank.
   std::vector<Shape> with_tags(std::span<const Shape> inputs) const;
@@ -113,15 +113,15 @@ class ArgumentList {
   std::vector<std::string> names_;
 };
 
-/// Keeps alive what a model's tensor was declared by, a file's view; null for tensors of a graph.
+/// Keeps the file's view alive that a model's tensor was declared by; null for tensors of a graph.
 std::shared_ptr<const void> declaration_of(const Tensor& tensor, const std::string& path);
 
-/// In a catch block: throws what was caught, saying which fields of the model are empty where an
-/// empty tensor was used.
+/// To be called in a catch block: rethrows the exception; where it reports the use of an empty
+/// tensor, with the names of the model's empty fields added.
 [[noreturn]] void rethrow_with_fields(std::span<const std::string> empty_fields);
 
-/// What binding takes from a model's weights: buffers under the names of its tensors. Errors name
-/// the fields that are missing, too many or without data (Errc::bad_argument).
+/// A model's weights for binding: buffers by the names of its tensors. Errc::bad_argument names the
+/// fields that are missing, superfluous or without data.
 struct NamedField {
   std::string path;
   std::string tensor;  ///< its name; empty for an empty tensor
@@ -138,10 +138,11 @@ Buffer with_tags(Buffer buffer, const Shape& shape);
 template <auto Forward>
 class BoundExe;
 
-/// A compiled `forward`: traced from the model struct, ready to take weights. A handle; bindings
-/// share it, and one that was moved from is Errc::call_order. Calls with other shapes than the
-/// compiled ones are traced and planned when they come, and kept; the axis tags of the compiled
-/// shapes hold for them, too. Keeps the declarations of the model's tensors: the file may go.
+/// A compiled `forward`: traced from the model struct, without weights yet. A handle that bindings
+/// share; calls on a moved-from one throw Errc::call_order. A call with shapes other than the
+/// compiled ones is traced and planned at that time, and the plan is kept; the axis tags of the
+/// compiled shapes apply to it, too. Keeps the declarations of the model's tensors, so that the
+/// file may be closed.
 template <auto Forward>
 class Exe {
  public:
@@ -157,8 +158,8 @@ class Exe {
           return std::make_shared<State>(std::move(model), shapes, std::move(options));
         })) {}
 
-  /// Gives the weights; cheap but for the packing that backends do once per weight. With a cache
-  /// that has a file (io::prepared_file), once per file. Weights may lie on any device: those that
+  /// Binds weights. The cost is that of packing, which backends do once per weight or, with a cache
+  /// that has a file (io::prepared_file), once per file. Weights may be on any device: those that
   /// the CPU cannot address are copied when they are first used (PlanReport::weight_copies).
   BoundExe<Forward> bind(const Bufferized<Model>& weights,
                          std::shared_ptr<PreparedCache> prepared = nullptr) const {
@@ -168,18 +169,18 @@ class Exe {
     });
   }
 
-  /// The weights of another forward of the same model, packed once for both. Errc::bad_argument for
-  /// null.
+  /// Binds the weights of another forward of the same model, packed once for both.
+  /// Errc::bad_argument for null.
   BoundExe<Forward> bind(std::shared_ptr<const WeightSet> weights) const {
     if (weights == nullptr) throw Error(Errc::bad_argument, "Exe::bind", "no weights: null");
     return BoundExe<Forward>(state_.shared(), std::move(weights));
   }
 
-  /// The program for the compiled shapes, as it runs.
+  /// The optimised program for the compiled shapes.
   const Program& program() const { return state_->first.program(); }
   /// Whether every size of the compiled shapes is known.
   bool is_static() const { return state_->arguments.is_static(); }
-  /// The plan for the compiled shapes. Errc::bad_input when a size of theirs is open.
+  /// The plan for the compiled shapes. Errc::bad_input when one of their sizes is symbolic.
   PlanReport report() const {
     Session session = state_->first;
     return session.report(state_->arguments.declared());
@@ -216,7 +217,7 @@ class Exe {
           empty.push_back(path);
           return;
         }
-        // At the first time, while everything is there.
+        // In the first trace, while the model's tensors are still valid.
         if (!declarations_known) declarations.push_back(detail::declaration_of(tensor, path));
         names.emplace_back(tensor.name());
       });
@@ -243,7 +244,7 @@ class Exe {
       visit_fields(result,
                    [&](const std::string&, const Tensor& tensor) { outputs.push_back(tensor); });
       Program program = graph.program(outputs);
-      // The result's form: lengths of vectors, and tags. Its tensors go with the graph.
+      // The form of the result: lengths of vectors, and tags. Its tensors are freed with the graph.
       return {
           std::move(program),
           std::make_shared<const Form>(map_fields<Shape>(
@@ -276,8 +277,9 @@ class Exe {
   detail::Held<State, "Exe"> state_;
 };
 
-/// An Exe with weights: call it. One thread at a time per object (Errc::busy); `fork()` gives
-/// another that shares everything but the activations. One that was moved from: Errc::call_order.
+/// An Exe with weights, to be called. One thread at a time per object (Errc::busy); `fork()` makes
+/// another that shares everything except the activations. Calls on a moved-from one throw
+/// Errc::call_order.
 template <auto Forward>
 class BoundExe {
  public:
@@ -285,16 +287,16 @@ class BoundExe {
   using Buffers = typename Unbound::Buffers;
   using Result = typename Unbound::Result;
 
-  /// Runs forward on buffers of the arguments' forms; results carry the axis tags that forward gave
-  /// them. State that forward updates is taken over when it comes as the last handle:
-  /// `auto [y, cache] = run(x, std::move(cache))`.
+  /// Runs forward on buffers in the structure of its arguments; results have the axis tags that
+  /// forward gave them. State that forward updates is updated in place when the call gets its last
+  /// handle, and copied otherwise: `auto [y, cache] = run(x, std::move(cache))`.
   ///
-  /// A call that throws takes nothing: what was moved in is back in the caller's variables. State
-  /// that was to be updated may then hold, in the elements that forward updates, old values, new
-  /// ones or anything; all others are as they were, so a KV cache still holds what was read before.
+  /// When a call throws, moved arguments are back in the caller's variables. The elements of state
+  /// that forward updates then have unspecified values; all others are unchanged, so that a KV
+  /// cache still holds the positions before the call.
   ///
-  /// Errc::bad_input names an argument that has another form than the compiled one, has no data, or
-  /// whose axis tags contradict those it was compiled with; other errors: those of forward, and of
+  /// Errors: Errc::bad_input, naming an argument whose structure is not the compiled one, that has
+  /// no data, or whose axis tags contradict the compiled ones; those of forward and of
   /// Session::forward.
   template <class... Args>
   Result operator()(Args&&... args) {
@@ -310,7 +312,7 @@ class BoundExe {
 
   BoundExe fork() const { return BoundExe(state_.shared(), weights_.shared()); }
 
-  /// As Session's, for calls of every shape. Errc::call_order after the first call or prepare().
+  /// As for Session, for calls of every shape. Errc::call_order after the first call or prepare().
   void enable_time_profile(bool enable) {
     check_not_called("enable_time_profile");
     profile_ = enable;
@@ -319,25 +321,25 @@ class BoundExe {
     check_not_called("set_trace");
     trace_ = std::move(trace);
   }
-  /// Of the last call, when enable_time_profile() was called; Profile sums them up.
+  /// Times of the last call, when enable_time_profile() was called; Profile sums them up.
   std::span<const StepTime> step_times() const {
     if (sessions_.empty()) return {};
     return sessions_.front().second.session.step_times();
   }
 
-  /// What is bound, by the names of Exe::program()'s constants.
+  /// The bound weights, by the names of Exe::program()'s constants.
   const WeightSet& weights() const { return *weights_; }
   std::shared_ptr<const WeightSet> shared_weights() const { return weights_.shared(); }
 
-  /// The plan for the compiled shapes with these weights. Errc::bad_input when a size is open.
+  /// The plan for the compiled shapes with these weights. Errc::bad_input when a size is symbolic.
   PlanReport report() const {
     Session session = state_->first.fork();
     session.bind(weights_.shared());
     return session.report(state_->arguments.declared());
   }
 
-  /// What a call with arguments of these shapes does before it runs: records the program, plans it
-  /// and has the weights packed, unless all that is done.
+  /// The preparation of a call with arguments of these shapes: records the program, plans it and
+  /// has the weights packed, unless that was done before.
   void prepare(const typename Unbound::Shapes& arguments) {
     std::vector<Shape> shapes;
     visit_fields(arguments, [&](const std::string&, const Shape& shape) {
@@ -411,7 +413,7 @@ class BoundExe {
       sessions_.splice(sessions_.begin(), sessions_, known);
       return sessions_.front().second;
     }
-    // One slab serves every shape: only one of them runs at a time.
+    // All shapes share one slab: only one of them runs at a time.
     Entry fresh = state_->cache.session(shapes);
     fresh.session = sessions_.empty() ? fresh.session.fork()
                                       : fresh.session.fork(sessions_.front().second.session);
@@ -446,11 +448,12 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
   return Exe<Forward>(model, shapes, std::move(options));
 }
 
-/// The same on a device, by device_backends(): "cpu:" is every backend linked in, "npu:" needs
+/// The same on a device, with its device_backends(): "cpu:" uses every linked backend, "npu:" needs
 /// register_npu_backend() and npu::Options with a calibration in CompileOptions::backend.device.
-/// Where no size is a symbol, the plan for these shapes is made at once, so that an op that nothing
-/// may run is found here; otherwise by the first call.
-/// Errors: those of device_backends(); Errc::unsupported naming the op and why it is refused.
+/// If all sizes are static, the plan is made at once, so that an op that no backend may run is
+/// reported here; otherwise by the first call.
+///
+/// Errors: those of device_backends(); Errc::unsupported, naming the op and why it is refused.
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
                      const typename Exe<Forward>::Shapes& shapes, const DevicePtr& device,

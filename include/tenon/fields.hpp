@@ -28,13 +28,13 @@ namespace tenon {
 template <class T>
 concept HasFields = requires(const T& value) { value.tenon_fields(); };
 
-/// What a model struct may be made of at its leaves.
+/// The types that a model struct may have as leaves.
 template <class T>
 concept FieldLeaf = std::same_as<T, Tensor> || std::same_as<T, Buffer> || std::same_as<T, Shape> ||
                     std::same_as<T, HostBuffer>;
 
-/// The type with every leaf replaced by `Leaf`: rebind_t<Mlp<Tensor>, Buffer> is Mlp<Buffer>.
-/// Structs take their leaf type as their one template parameter; others stay as they are.
+/// The type with every leaf replaced by `Leaf`: rebind_t<Mlp<Tensor>, Buffer> is Mlp<Buffer>. A
+/// model struct's only template parameter is its leaf type; other types stay as they are.
 template <class T, class Leaf>
 struct rebind {
   using type = T;
@@ -95,9 +95,9 @@ concept TupleLike = !HasFields<T> && requires { std::tuple_size<T>::value; };
 
 }  // namespace detail
 
-/// Walks two structs of the same form together and calls `visit(path, from_leaf, to_leaf)` for each
-/// leaf in the order of the fields; gives `to` the lengths of `from`'s vectors and optionals and
-/// its plain values. `path` reads like "layers.3.attention.query.weight".
+/// Visits two structs of the same form in parallel: calls `visit(path, from_leaf, to_leaf)` for
+/// each leaf in field order, and resizes `to`'s vectors and optionals and copies its plain values
+/// from `from`. `path` reads like "layers.3.attention.query.weight".
 template <class From, class To, class Visit>
 void transform_fields(const From& from, To& to, Visit&& visit, const std::string& path = {}) {
   if constexpr (FieldLeaf<From>) {
@@ -134,8 +134,8 @@ void transform_fields(const From& from, To& to, Visit&& visit, const std::string
   }
 }
 
-/// Calls `visit(path, leaf)` for each leaf of a struct, in the order of the fields. Leaves of a
-/// struct that is not const may be changed.
+/// Calls `visit(path, leaf)` for each leaf of a struct, in field order. The visitor may change the
+/// leaves of a non-const struct.
 template <class Model, class Visit>
 void visit_fields(Model&& model, Visit&& visit, const std::string& path = {}) {
   using Form = std::remove_cvref_t<Model>;
@@ -161,7 +161,7 @@ void visit_fields(Model&& model, Visit&& visit, const std::string& path = {}) {
   }
 }
 
-/// A struct of another leaf type with the same form: `map_fields<Shape>(model, shape_of)`.
+/// A struct of the same form with another leaf type: `map_fields<Shape>(model, shape_of)`.
 template <class Leaf, class Model, class Map>
 rebind_t<Model, Leaf> map_fields(const Model& model, Map&& map) {
   rebind_t<Model, Leaf> result;

@@ -8,13 +8,12 @@
 
 namespace tenon {
 
-/// A mutex that tells when nobody will ever unlock it: for an object, and for as long as its work
-/// takes. As std::mutex. In the child of a fork() that found it locked by another thread, `lock`
-/// throws Errc::forked_process: that thread does not exist in the child, and what the mutex
-/// protects may be half changed.
+/// A std::mutex that detects in the child of a fork() that it was locked by a thread of the parent.
+/// That thread does not exist in the child, and what the mutex protects may be inconsistent: `lock`
+/// then throws Errc::forked_process. For objects, held for any length of time.
 class ForkAwareMutex {
  public:
-  /// `owner`: what errors name, text that stays.
+  /// `owner`: the location that errors name; the text must outlive the mutex.
   explicit ForkAwareMutex(const char* owner) noexcept : owner_(owner) {}
   ForkAwareMutex(const ForkAwareMutex&) = delete;
   ForkAwareMutex& operator=(const ForkAwareMutex&) = delete;
@@ -27,7 +26,7 @@ class ForkAwareMutex {
       holder_.wait(held, std::memory_order_relaxed);
     }
   }
-  /// As `lock`, but a lock that is lost is taken over: where nothing can be half changed.
+  /// As `lock`, but takes over a lost lock: for data that is never inconsistent.
   void lock_or_take_over() noexcept {
     while (!try_lock()) {
       std::uint64_t held = holder_.load(std::memory_order_relaxed);

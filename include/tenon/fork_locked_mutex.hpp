@@ -5,10 +5,10 @@
 
 namespace tenon {
 
-/// A mutex that fork() locks before it forks, and unlocks in parent and child: for what belongs to
-/// the process, which a child needs whole. As std::mutex, for a few accesses to memory at a time:
-/// a thread that holds one locks no other and makes none, calls nothing of a user's, and waits for
-/// nothing. What takes longer belongs under a ForkAwareMutex.
+/// A std::mutex that fork() locks before it forks and unlocks in parent and child, so that the
+/// child finds the data consistent: for process-wide state. For short critical sections only: while
+/// a thread holds one, it must not lock or construct another, call user code, or wait. Longer work
+/// uses a ForkAwareMutex.
 class ForkLockedMutex {
  public:
   ForkLockedMutex();
@@ -28,7 +28,7 @@ class ForkLockedMutex {
  private:
   struct All;
 
-  // No std::mutex: the thread sanitizer ends a program in which a thread holds more than 64.
+  // Not a std::mutex: the thread sanitizer aborts when a thread holds more than 64 of them.
   std::atomic<std::int32_t> locked_{0};
   ForkLockedMutex* previous_ = nullptr;
   ForkLockedMutex* next_ = nullptr;

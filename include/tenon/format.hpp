@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-/// fmt support: fmt::format("{:>20} in {}", shape, dtype). Each takes the format of a string; the
-/// text is that of to_string, name or spelling.
+/// fmt support: fmt::format("{:>20} in {}", shape, dtype). Format specifiers are those of strings;
+/// the text is that of to_string, name or spelling.
 
 template <>
 struct fmt::formatter<tenon::DType> : fmt::formatter<std::string_view> {

@@ -13,8 +13,8 @@
 
 namespace tenon {
 
-/// Records tensors in one bump arena with a fixed budget. Topological by construction: an op's
-/// inputs exist before it. Not thread-safe; different graphs are independent.
+/// Records tensors in one bump arena with a fixed budget. Nodes are in topological order: an op's
+/// inputs are recorded before it. Not thread-safe; different graphs are independent.
 class Graph {
  public:
   static constexpr std::size_t default_budget_bytes = std::size_t{16} << 20;
@@ -32,18 +32,18 @@ class Graph {
   Tensor input(std::string_view name, const Shape& shape,
                const std::source_location& where = std::source_location::current());
 
-  /// A value known by name before the first run: a weight of a file. Asking twice for one name
-  /// gives the same tensor; with another type Errc::shape_mismatch.
+  /// A constant, bound by name before the first run: a weight of a file. A second call with the
+  /// same name returns the same tensor; with another type it throws Errc::shape_mismatch.
   Tensor constant(std::string_view name, const Shape& shape,
                   const std::source_location& where = std::source_location::current());
 
-  /// From now on a weight of a file may join only if its name is in `names`: recording any other is
-  /// Errc::bad_reference naming it. This is how a model whose fields do not list a weight is
-  /// caught.
+  /// From now on, recording a weight of a file whose name is not in `names` throws
+  /// Errc::bad_reference naming it. Detects weights that a model uses but does not list in its
+  /// fields.
   void admit_only(std::vector<std::string> names);
 
   /// While one exists, this thread records ops without inputs (iota, full) and ops on weights alone
-  /// into `graph`. Nests.
+  /// in `graph`. May be nested: the innermost applies.
   class Recording {
    public:
     explicit Recording(Graph& graph) noexcept;
@@ -55,8 +55,8 @@ class Graph {
     Graph* outer_;
   };
 
-  /// The graph as a program whose function `name` returns `outputs`; ops that no output needs stay
-  /// out. The program does not refer to the graph.
+  /// The graph as a program whose function `name` returns `outputs`, without ops that no output
+  /// needs. The program does not refer to the graph.
   Program program(std::span<const Tensor> outputs, std::string_view name = "forward") const;
 
   struct Impl;  // for the library's own sources
@@ -66,9 +66,10 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Traces the layers of a stack so that equal ones become one function that repeats. For each
-/// layer: begin(), ops on what begin() returned, end(); after the last, finish() gives the stack's
-/// results. Layers whose functions print the same are one function; a run of them is one `repeat`.
+/// Traces the layers of a stack and merges equal ones into one function that is repeated. For each
+/// layer: begin(), ops on what begin() returned, end(). After the last layer, finish() returns the
+/// stack's results. Layers whose functions print alike share one function; consecutive ones become
+/// one `repeat`.
 ///
 /// Use through `tenon::repeat` (repeat.hpp), which also gathers the layers' weight names.
 class RepeatRecorder {
@@ -79,7 +80,7 @@ class RepeatRecorder {
 
   struct Frame {
     std::vector<Tensor> carry;
-    Tensor index;  ///< i64[]: the layer's number
+    Tensor index;  ///< i64[]: the layer's index
   };
   /// Starts the next layer; `weights` are the tensors declared for it.
   Frame begin(std::span<const Tensor> weights);

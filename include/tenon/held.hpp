@@ -17,11 +17,11 @@ struct ClassName {
   char text[Length]{};
 };
 
-/// Errc::call_order: an object of this class was moved from and holds nothing.
+/// Throws Errc::call_order: a moved-from object of this class was used.
 [[noreturn]] void throw_moved_from(std::string_view class_name);
 
-/// What a handle class shares between its copies. A handle that was moved from has lost it:
-/// whatever is asked of it then is Errc::call_order.
+/// The state that copies of a handle share. Access through a moved-from handle throws
+/// Errc::call_order.
 template <class State, ClassName owner>
 class Held {
  public:

@@ -20,8 +20,8 @@ class InputFile;
 
 class Buffer;
 
-/// An n-d array in CPU memory. A handle: copies share the bytes. It knows whether the bytes are its
-/// own, somebody else's, or pages of a file.
+/// An n-d array in CPU memory. A handle: copies share the bytes, which are owned, borrowed or pages
+/// of a file.
 class HostBuffer {
  public:
   enum class Ownership {
@@ -30,29 +30,29 @@ class HostBuffer {
     mapped,    ///< read-only pages of a file, unmapped with the last handle
   };
 
-  /// No array: is_empty() is true, and what needs an array throws Errc::call_order.
+  /// No array: is_empty() is true, and members that need an array throw Errc::call_order.
   HostBuffer() = default;
 
-  /// Fresh bytes, 64-byte aligned, set to zero. Errc::out_of_memory when there are none.
+  /// New memory, 64-byte aligned, set to zero. Errc::out_of_memory.
   static HostBuffer zeros(const Shape& shape);
-  /// As zeros, but the bytes hold anything.
+  /// As zeros(), but uninitialised.
   static HostBuffer uninitialized(const Shape& shape);
 
-  /// Wraps memory of the caller, who keeps it alive; `strides` in bytes, any sign. Null for
-  /// elements, or blocks that are not dense: Errc::bad_argument; strides that leave the address
-  /// space: Errc::out_of_range.
+  /// Wraps memory that the caller keeps alive; `strides` in bytes, of any sign. Errc::bad_argument
+  /// for a null pointer with elements, and for block types whose innermost axis is not dense;
+  /// Errc::out_of_range for strides that leave the address space.
   static HostBuffer borrow(void* bytes, const Shape& shape);
   static HostBuffer borrow(void* bytes, const Shape& shape, const Strides& strides);
 
-  /// Wraps bytes that `keeper` keeps alive, e.g. a mapped file; such arrays are read-only.
+  /// Wraps read-only bytes that `keeper` keeps alive, such as those of a mapped file.
   static HostBuffer mapped(const void* bytes, const Shape& shape,
                            std::shared_ptr<const void> keeper);
-  /// The bytes of a mapped file from `offset` on. Errc::out_of_range where they go beyond its end.
+  /// The bytes of a mapped file from `offset` on. Errc::out_of_range when they exceed the file.
   static HostBuffer mapped(std::shared_ptr<const io::InputFile> file, std::uint64_t offset,
                            const Shape& shape);
 
-  /// A copy of `values`, one per element, row-major; dtype_of<T>() must be the shape's dtype and
-  /// the count the shape's (Errc::shape_mismatch).
+  /// A copy of `values`, one per element, row-major. Errc::shape_mismatch unless dtype_of<T>() is
+  /// the shape's dtype and their number the shape's.
   template <class T>
   static HostBuffer of(const Shape& shape, std::span<const T> values) {
     return copy_of(shape, dtype_of<T>(), values.data(), values.size());
@@ -69,11 +69,12 @@ class HostBuffer {
   bool is_contiguous() const noexcept { return view_.is_contiguous(); }
   bool is_read_only() const noexcept { return ownership() == Ownership::mapped; }
 
-  /// Lets the pages of an array from a mapped file leave this process's memory, because their
-  /// content is not needed soon; whoever reads them brings them back. Nothing for other arrays.
+  /// Advises the system to drop the pages of an array from a mapped file; a later read loads them
+  /// again. Does nothing for other arrays.
   void release_pages() const noexcept;
 
-  /// The array as kernels take it. Writing through the view of a mapped buffer is undefined.
+  /// The array as kernels take it. Writing through the view of a mapped array is undefined
+  /// behaviour.
   const HostView& view() const noexcept { return view_; }
   const std::byte* bytes() const noexcept { return view_.data; }
 
@@ -94,10 +95,11 @@ class HostBuffer {
   /// One element of a plain dtype as double; one index per axis (Errc::out_of_range).
   double at(std::initializer_list<std::int64_t> index) const;
 
-  // Views that share the bytes. Blocks stay whole and in the innermost axis (Errc::bad_argument).
+  // Views that share the bytes. Errc::bad_argument where a view would cut blocks, or move them from
+  // the innermost axis.
 
-  /// Other sizes for as many elements (Errc::bad_shape); contiguous arrays only
-  /// (Errc::bad_argument). Tags and layout do not survive.
+  /// The same elements under other sizes, without tags and layout. Errc::bad_shape for another
+  /// number of elements, Errc::bad_argument for an array that is not contiguous.
   HostBuffer reshape(std::initializer_list<std::int64_t> dims) const {
     return reshape(std::span<const std::int64_t>(dims.begin(), dims.size()));
   }
@@ -106,19 +108,19 @@ class HostBuffer {
   HostBuffer permute(std::span<const int> order) const;
   /// Elements [begin, end) of one axis (Errc::out_of_range).
   HostBuffer slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const;
-  /// Other tags or layout for equal sizes and dtype (Errc::shape_mismatch).
+  /// The array with other tags or layout. Errc::shape_mismatch unless sizes and dtype are equal.
   HostBuffer with_shape(const Shape& same_dims) const;
 
   /// A dense owned copy.
   HostBuffer contiguous() const;
-  /// A dense owned copy converted element by element: floating types round to nearest, ties to
-  /// even; to integers as store_double and store_int64 do; anything but 0 is true. Block types
-  /// dequantise to floating types and f32 quantises to block types; other conversions of block
-  /// types: Errc::unsupported_dtype.
+  /// A dense owned copy, converted element by element. To a floating type: rounded to nearest, ties
+  /// to even. To an integer type: as by store_double and store_int64. To bool: x != 0. Block types
+  /// dequantise to floating types, and f32 quantises to block types; other conversions of block
+  /// types throw Errc::unsupported_dtype.
   HostBuffer to(DType dtype) const;
 
-  /// Bytes on a device: shares them where the device's default region is this CPU memory and the
-  /// array is contiguous, copies otherwise.
+  /// The array in the device's default region. Shares the bytes where that is CPU memory and the
+  /// array is contiguous; copies otherwise.
   Buffer to_device(const DevicePtr& device) const;
 
  private:

@@ -9,19 +9,19 @@
 
 namespace tenon {
 
-/// Byte step between neighbours along each axis; the innermost axis of a block type steps by
-/// block_bytes per whole block.
+/// Bytes between adjacent elements of each axis; for the innermost axis of a block type, between
+/// adjacent blocks.
 using Strides = std::array<std::int64_t, max_rank>;
 
 /// Strides of a dense row-major array of this shape; Errc::bad_shape unless it is static,
 /// Errc::shape_overflow where an empty array of blocks would need strides above 2^63 - 1.
 Strides dense_strides(const Shape& shape);
 
-/// Whether elements with these strides lie densely in row-major order (axes of size 1 do not
-/// matter).
+/// Whether elements with these strides are dense and in row-major order; strides of axes of size 1
+/// are ignored.
 bool is_contiguous(const Shape& shape, const Strides& strides) noexcept;
 
-/// An n-d array in CPU memory that somebody else owns: what kernels read and write.
+/// A non-owning view of an n-d array in CPU memory: what kernels read and write.
 struct HostView {
   std::byte* data = nullptr;
   Shape shape;
@@ -50,9 +50,9 @@ struct HostView {
 double load_as_double(DType dtype, const std::byte* element) noexcept;
 std::int64_t load_as_int64(DType dtype, const std::byte* element) noexcept;
 
-/// Writes one element of a plain type. A double becomes an integer by truncation; NaN becomes 0 and
-/// values beyond the type's range saturate. An int64 saturates too. Floating types round once, to
-/// nearest, ties to even. A bool is true for anything but 0, NaN included.
+/// Writes one element of a plain type. To an integer type, a double is truncated and saturated (NaN
+/// becomes 0) and an int64 saturated. Floating types round once, to nearest, ties to even. A bool
+/// is x != 0, true for NaN.
 void store_double(DType dtype, std::byte* element, double value) noexcept;
 void store_int64(DType dtype, std::byte* element, std::int64_t value) noexcept;
 
@@ -77,8 +77,8 @@ void for_each_index(const Shape& shape, Visit&& visit) {
   }
 }
 
-/// Copies elements between views of equal shape and dtype, whatever their strides. Block types need
-/// dense innermost axes. The views must not overlap.
+/// Copies elements between views of equal shape and dtype and any strides. The innermost axis of a
+/// block type must be dense. The views must not overlap.
 void copy_elements(const HostView& from, const HostView& to) noexcept;
 
 }  // namespace tenon

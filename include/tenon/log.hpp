@@ -10,10 +10,11 @@ enum class LogLevel { trace, debug, info, warning, error };
 /// Receives the library's messages; called from any thread, one call at a time.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 
-/// Installs a sink and returns the one before. Without a sink (the default) the library is silent.
+/// Installs a sink and returns the previous one. Without a sink (the default) the library logs
+/// nothing.
 LogSink set_log_sink(LogSink sink);
 
-/// Whether anybody listens: guards the cost of composing a message.
+/// Whether a sink is installed: check it before composing an expensive message.
 bool log_enabled() noexcept;
 
 /// Hands `message` to the sink, if there is one. An exception from the sink is dropped.

@@ -10,7 +10,7 @@
 namespace tenon {
 
 /// A sink that forwards to an spdlog logger: set_log_sink(spdlog_sink(spdlog::default_logger())).
-/// Needs spdlog at the user's side; the library itself does not link it.
+/// The including program needs spdlog; the library itself does not link it.
 inline LogSink spdlog_sink(std::shared_ptr<spdlog::logger> logger) {
   return [logger = std::move(logger)](LogLevel level, std::string_view message) {
     constexpr spdlog::level::level_enum levels[] = {spdlog::level::trace, spdlog::level::debug,

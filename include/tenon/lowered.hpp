@@ -21,7 +21,7 @@ namespace tenon {
 
 class Trace;
 
-/// Loops inside loops that a program may have; deeper nesting is Errc::unsupported.
+/// Maximal depth of nested loops; deeper nesting throws Errc::unsupported.
 inline constexpr int max_loop_depth = 2;
 
 using LoopSteps = std::array<std::int64_t, max_loop_depth>;
@@ -30,13 +30,13 @@ using LoopSteps = std::array<std::int64_t, max_loop_depth>;
 /// loops the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1]` bytes into its storage.
 struct Place {
   enum class Kind : std::uint8_t {
-    input,       ///< input `index` of the run
-    output,      ///< output `index` of the run
-    constant,    ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1]` of the constants
-    slab,        ///< the session's activation memory
-    loop_index,  ///< an i64 scalar: the number that loop `index` (0: outermost) is at
-    scratch,     ///< HostFrame::scratch: in no lowered program, for what backends make of its steps
-    shared_scratch,  ///< HostFrame::shared_scratch: the same, where scratch is each thread's own
+    input,           ///< input `index` of the run
+    output,          ///< output `index` of the run
+    constant,        ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1]` of the constants
+    slab,            ///< the session's activation memory
+    loop_index,      ///< an i64 scalar: the current index of loop `index` (0: outermost)
+    scratch,         ///< HostFrame::scratch: used by backends, not by lower()
+    shared_scratch,  ///< HostFrame::shared_scratch: the same, where scratch is per thread
   };
   Kind kind = Kind::slab;
   std::uint32_t index = 0;
@@ -78,62 +78,62 @@ struct Operand {
   }
 };
 
-/// One thing to do. Views have become strides by now: only work is left.
+/// One unit of work. Views are resolved: operands have strides.
 struct Step {
   enum class Kind : std::uint8_t {
     op,    ///< compute `op`
     copy,  ///< copy inputs[0] to output, element by element
-    loop,  ///< run `body` for the numbers first .. first + count - 1
+    loop,  ///< run `body` for the indices first .. first + count - 1
   };
   Kind kind = Kind::op;
   OpInstance op;
   std::vector<Operand> inputs;
   Operand output;
-  std::string value;  ///< the name of the value in the program; of a loop, the repeated function's
+  std::string value;  ///< name of the value in the program; of a loop: of the repeated function
   SourceLine line;
   // Loops.
   std::int64_t first = 0;
   std::int64_t count = 0;
-  int depth = 0;  ///< of this loop: 0 for an outermost one
+  int depth = 0;  ///< 0 for an outermost loop
   std::vector<Step> body;
 };
 
-/// A constant that a run reads, by the name under which weights are bound.
+/// A constant that a run reads, by the name of its weight.
 struct ConstantSlot {
   std::string name;
   Shape shape;
-  bool folded = false;  ///< of Program::folded: a value of this program, not of the weights
+  bool folded = false;  ///< a constant of Program::folded, not a weight
 };
 
 struct InputSlot {
   std::string name;
   Shape shape;
   bool updated =
-      false;  ///< a step writes to it: the caller's last handle is reused, others are copied
+      false;  ///< a step writes to it: updated in place if the caller passed its last handle
 };
 
 struct OutputSlot {
   Shape shape;
-  std::optional<std::uint32_t> from_input;  ///< hands back this updated input
+  std::optional<std::uint32_t> from_input;  ///< the output is this input, updated
 };
 
-/// A program for one set of input shapes: every size known, every activation at an offset of one
-/// slab, every view resolved.
+/// A program lowered for one set of input shapes: all sizes static, all activations at offsets of
+/// one slab, all views resolved.
 struct Lowered {
   std::vector<InputSlot> inputs;
   std::vector<OutputSlot> outputs;
   std::vector<ConstantSlot> constants;
   std::vector<Step> steps;
-  std::int64_t slab_bytes = 0;        ///< planned
-  std::int64_t activation_bytes = 0;  ///< what the activations would take without reuse
+  std::int64_t slab_bytes = 0;        ///< size of the slab
+  std::int64_t activation_bytes = 0;  ///< size of the activations without memory reuse
 };
 
 /// Type of a constant by its full name; nothing when the name is unknown.
 using ConstantTypes = std::function<std::optional<Shape>(const std::string& name)>;
 
-/// Specialises a verified program to the shapes of its inputs. Errc::bad_input when they do not fit
-/// the declared types (naming the input), Errc::shape_mismatch when a type assertion fails,
-/// Errc::bad_reference for a constant whose type neither the program nor `types` tells.
+/// Lowers a verified program for these shapes of its inputs. Errc::bad_input, naming the input,
+/// when a shape does not fit the declared type; Errc::shape_mismatch when a type assertion fails;
+/// Errc::bad_reference for a constant whose type neither the program nor `types` has.
 Lowered lower(const Program& program, std::span<const Shape> inputs,
               const ConstantTypes& types = {});
 
@@ -150,43 +150,43 @@ struct ByteRange {
   friend bool operator==(const ByteRange& a, const ByteRange& b) noexcept = default;
 };
 
-/// From the first byte of an operand to its last, in an iteration of the loops around it.
+/// The bytes of an operand, from its first to its last, in an iteration of the enclosing loops.
 ByteRange byte_range(const Operand& operand, const LoopSteps& iteration = {}) noexcept;
 
-/// What flows into and out of a stretch of steps.
-struct StretchEdges {
-  std::vector<Operand> reads;   ///< inputs and activations that others made; no constants
-  std::vector<Operand> writes;  ///< results that others read, or that leave the program
+/// Data flow into and out of a range of steps.
+struct StepEdges {
+  std::vector<Operand> reads;   ///< inputs, and activations of other steps; no constants
+  std::vector<Operand> writes;  ///< results that other steps read, or that are outputs
 };
 
-/// The edges of consecutive `steps` of `program`. Of steps inside a loop, whatever is written
-/// counts as read by others.
-StretchEdges edges(const Lowered& program, std::span<const Step> steps);
+/// The edges of consecutive `steps` of `program`. Everything that steps inside a loop write counts
+/// as read by other steps.
+StepEdges edges(const Lowered& program, std::span<const Step> steps);
 
-/// From `begin` on, until the next mark, a partition worked on `values`: several where their work
-/// is one, none when it had ended. Both names live as long as the partition.
+/// A mark of a profile: from `begin` to the next mark, a partition computed `values`: several where
+/// they are computed together, none after its end. The names live as long as the partition.
 struct StepMark {
-  std::string_view function;  ///< the repeated one whose values they are; empty outside of loops
+  std::string_view function;  ///< the repeated function of the values; empty outside of loops
   std::span<const std::string> values;
   std::chrono::steady_clock::time_point begin;
 };
 
-/// The addresses that turn operands into views, for one run on CPU memory.
+/// Addresses of the operands of one run in CPU memory.
 struct HostFrame {
   std::span<std::byte* const> inputs;
   std::span<std::byte* const> outputs;
   std::span<const std::byte* const> constants;
   std::byte* slab = nullptr;
-  std::byte* scratch = nullptr;         ///< Partition::scratch_bytes() of the partition that runs
-  std::byte* shared_scratch = nullptr;  ///< what threads share, where scratch is each one's own
+  std::byte* scratch = nullptr;         ///< Partition::scratch_bytes() of the running partition
+  std::byte* shared_scratch = nullptr;  ///< shared between threads, where scratch is per thread
   LoopSteps iteration{};                ///< counted from 0
   LoopSteps loop_index{};               ///< counted from `first`
-  /// Where a profile is kept: a backend that runs several steps as one piece of work appends marks.
+  /// When profiling: where a backend that runs several steps as one appends marks; otherwise null.
   std::vector<StepMark>* marks = nullptr;
 
   std::byte* address(const Place& place) const noexcept {
     const std::int64_t offset = place.offset_in(iteration);
-    // An empty array may lie nowhere, whatever its offset.
+    // An empty array may have no memory, whatever its offset.
     const auto from = [offset](std::byte* base) {
       return base == nullptr ? nullptr : base + offset;
     };
@@ -218,19 +218,19 @@ struct HostFrame {
   }
 };
 
-/// The same for a run on a device: inputs, outputs and activations lie in the backend's region, at
-/// the offsets that the plan gave them. Constants stay where bind() put them.
+/// The same for a run on a device: inputs, outputs and activations are in the backend's region, at
+/// the offsets of the plan. Constants stay where bind() put them.
 struct DeviceFrame {
   std::span<const MemPtr> inputs;
   std::span<const MemPtr> outputs;
   MemPtr slab;
   LoopSteps iteration{};   ///< counted from 0
   LoopSteps loop_index{};  ///< counted from `first`
-  Trace* trace = nullptr;  ///< where one is kept: the device's own events may go there
-  /// Set by the backend: how long the device worked, by its own clock.
+  Trace* trace = nullptr;  ///< when tracing: receives the device's events
+  /// Set by the backend: time that the device worked, by its own clock.
   std::chrono::nanoseconds device_time{};
 
-  /// Where an operand begins; Errc::bad_argument for constants and loop indices.
+  /// Address of an operand. Errc::bad_argument for constants and loop indices.
   MemPtr address(const Place& place) const;
 };
 

@@ -14,8 +14,8 @@ namespace tenon {
 class Device;
 class MemRegion;
 
-/// An address in some memory: one the CPU can dereference (cptr), one only a device understands
-/// (addr), or both. Null if and only if it is a cptr with value nullptr.
+/// A pointer into some memory: an address that the CPU can dereference (cptr), an address of a
+/// device (addr), or both. Null if and only if it is a cptr of value nullptr.
 class MemPtr {
  public:
   enum class Kind : std::uint8_t { cptr, addr, both };
@@ -36,9 +36,9 @@ class MemPtr {
   std::byte* cptr() const;
   std::uint64_t addr() const;
 
-  // Arithmetic in bytes. Differences and orderings need two pointers of one kind; two of kind both
-  // must differ equally in both addresses. Null takes no offset but 0, and no address wraps around.
-  // Errc::bad_argument otherwise.
+  // Arithmetic in bytes. Errc::bad_argument for the difference or order of two pointers of
+  // different kinds, or of kind both with different distances of their two addresses; for an offset
+  // other than 0 on null; and where an address would wrap around.
   friend MemPtr operator+(MemPtr p, std::int64_t bytes);
   friend MemPtr operator+(std::int64_t bytes, MemPtr p) { return p + bytes; }
   friend MemPtr operator-(MemPtr p, std::int64_t bytes);
@@ -58,14 +58,14 @@ class MemPtr {
 /// "cptr 0x7f..", "addr 0x100000000", "both 0x7f.. / 0x80000000".
 std::string to_string(const MemPtr& pointer);
 
-/// Called with the begin of a chunk when its memory is given back. What it throws reaches the
-/// caller of free(); from the last handle's destructor it goes to the log.
+/// Called with the begin of a chunk when it is freed. An exception is passed on to the caller of
+/// free(); in the destructor of the last handle it is logged.
 using ChunkDeleter = std::function<void(const MemPtr& begin)>;
 
-/// A contiguous piece of a region: a shared handle, made only by MemRegion. The memory goes back
-/// with the last handle when `auto_free`, through the deleter where one was given; without
-/// `auto_free` it stays until free(), and MemRegion::chunk() finds it again. Handles keep the
-/// device alive. What is asked of "no chunk" throws Errc::call_order.
+/// A contiguous allocation of a region: a shared handle, made by MemRegion. With `auto_free` the
+/// last handle frees the memory, by the deleter where one was given; without it the memory stays
+/// allocated until free(), and MemRegion::chunk() finds it. Handles keep the device alive. Members
+/// of an empty handle throw Errc::call_order.
 class MemChunk {
  public:
   MemChunk() = default;  ///< no chunk
@@ -77,25 +77,25 @@ class MemChunk {
   bool is_on(const MemRegion& region) const noexcept;
   bool auto_free() const;
   bool is_freed() const;
-  /// The number of this allocation in its region, from 1 on and never given twice: tells a chunk
-  /// from a later one at the same address.
+  /// The number of this allocation in its region, counted from 1: distinguishes a chunk from a
+  /// later one at the same address.
   std::uint64_t generation() const;
-  /// Whether malloc_at made it: the memory is not the region's own, and others may look at it.
+  /// Whether malloc_at() made it: the region did not allocate the memory, and others may access it.
   bool is_placed() const;
-  /// What gives the memory back; empty when the region does. Valid as long as this chunk.
+  /// The deleter that frees the memory; empty when the region does. Valid as long as this chunk.
   const ChunkDeleter& deleter() const;
   /// Handles that share this chunk, this one included.
   long use_count() const noexcept { return node_.use_count(); }
 
-  /// Bytes [offset, offset + size) to or from CPU memory. Errc::out_of_range outside the chunk,
-  /// Errc::stale_handle after free().
+  /// Copies bytes [offset, offset + size) to or from CPU memory. Errc::out_of_range outside the
+  /// chunk, Errc::stale_handle after free().
   void read(void* to, std::uint64_t offset, std::uint64_t size) const;
   void write(const void* from, std::uint64_t offset, std::uint64_t size) const;
-  /// Copies the whole of `source`, which may lie in another region, to the begin of this chunk;
-  /// errors as for write().
+  /// Copies all of `source`, which may be in another region, to the begin of this chunk. Errors as
+  /// for write().
   void copy_from(const MemChunk& source) const;
-  /// Gives the memory back now; Errc::call_order when that was done before, Errc::device_error when
-  /// somebody wrote past the ends of the chunk (the memory is given back all the same).
+  /// Frees the memory now. Errc::call_order when that was done before; Errc::device_error when
+  /// bytes beside the chunk were overwritten (the memory is freed nevertheless).
   void free();
 
   friend bool operator==(const MemChunk& a, const MemChunk& b) noexcept {
@@ -109,8 +109,8 @@ class MemChunk {
   std::shared_ptr<Node> node_;
 };
 
-/// One independent memory of a device. The public calls check and keep account; a device implements
-/// the protected ones. Calls may come from any thread.
+/// One memory of a device. The public members check arguments and track allocations; a device
+/// implements the protected ones. Thread-safe.
 class MemRegion {
  public:
   explicit MemRegion(std::string name);
@@ -131,66 +131,67 @@ class MemRegion {
   virtual void write(const MemPtr& to, const void* from, std::uint64_t size) = 0;
   /// Within the region.
   virtual void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) = 0;
-  /// From another region; the default goes through CPU memory in bounded pieces.
+  /// From another region. The default copies through CPU memory in pieces of limited size.
   virtual void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from,
                     std::uint64_t size);
 
-  /// A fresh chunk. Size 0 or an alignment that is no power of two: Errc::bad_argument. No room:
-  /// Errc::out_of_memory on CPU regions, Errc::out_of_device_memory on others.
+  /// Allocates a chunk. Errc::bad_argument for size 0 or an alignment that is not a power of two.
+  /// Without room: Errc::out_of_memory in CPU memory, Errc::out_of_device_memory elsewhere.
   MemChunk malloc(std::uint64_t size, bool auto_free = true, std::uint64_t alignment = 64);
-  /// A chunk at a given place. Reserves the range (Errc::overlap with a chunk of the region; null
-  /// or size 0: Errc::bad_argument) and calls `deleter`, where there is one, before it gives the
-  /// range back. In CPU memory a chunk with a deleter is somebody else's memory and may overlap
-  /// others.
+  /// A chunk at a given address. Reserves the range, and calls `deleter`, where there is one,
+  /// before it releases the range. In CPU memory a chunk with a deleter wraps memory of others and
+  /// may overlap other chunks. Errc::overlap with a chunk of the region; Errc::bad_argument for
+  /// null or size 0.
   MemChunk malloc_at(const MemPtr& begin, std::uint64_t size, ChunkDeleter deleter = {},
                      bool auto_free = true);
 
-  /// Frees the chunk that begins here, as MemChunk::free() does for all its handles.
-  /// Errc::call_order when nothing is allocated here (as after an earlier free), Errc::bad_argument
-  /// for the inside of a chunk, and where several chunks wrap memory of others from here on.
+  /// Frees the chunk that begins here, as MemChunk::free() does, for all its handles.
+  /// Errc::call_order when nothing is allocated here (as after an earlier free); Errc::bad_argument
+  /// for an address inside a chunk, and where several chunks that wrap memory of others begin here.
   void free(const MemPtr& begin);
 
-  /// Whether one chunk of the region's own holds all of [begin, begin + size) now: for devices that
-  /// check what commands touch. Memory that others own does not count.
+  /// Whether one chunk that the region allocated contains all of [begin, begin + size): for devices
+  /// that check the memory accesses of commands. Memory of others does not count.
   bool is_allocated(const MemPtr& begin, std::uint64_t size) const;
-  /// Errc::device_error, naming the chunk, when a byte that the region keeps free beside a chunk
-  /// was written to. free() checks too; the end of the device logs what it finds, and what was
-  /// never freed.
+  /// Throws Errc::device_error, naming the chunk, when a redzone beside a chunk was overwritten.
+  /// free() checks too; the destruction of the device logs overwritten redzones and leaked chunks.
   void check_redzones() const;
 
-  /// The chunks that are allocated now, ordered by address, and the one of exactly this range.
+  /// The allocated chunks, ordered by address, and the one of exactly this range.
   std::vector<MemChunk> all_chunks() const;
   std::optional<MemChunk> chunk(const MemPtr& begin, std::uint64_t size) const;
 
-  /// Memory that others own and this region only wraps (CPU chunks with a deleter) does not count.
+  /// Memory in use. Memory of others that the region only wraps (CPU chunks with a deleter) does
+  /// not count.
   struct Usage {
     std::uint64_t used_bytes = 0;
     std::uint64_t peak_bytes = 0;
-    std::uint64_t capacity_bytes = 0;      ///< 0: not bounded by the region
-    std::uint64_t largest_hole_bytes = 0;  ///< 0: none, or not known to the region
+    std::uint64_t capacity_bytes = 0;      ///< 0: unlimited
+    std::uint64_t largest_hole_bytes = 0;  ///< 0: none, or unknown
 
-    /// The share of the free bytes that lies outside the largest hole, from 0 to 1: 0 when all free
-    /// bytes are one hole, when none are free, and for regions without a capacity.
+    /// The share of the free bytes outside the largest hole, from 0 to 1: 0 when all free bytes are
+    /// one hole, when none are free, and for regions without a capacity.
     double fragmentation() const noexcept;
   };
   virtual Usage usage() const;
 
  protected:
-  /// Fresh memory, and its return. `size` is positive and at most 2^63 - 1, `alignment` a power of
+  /// Allocates and frees memory. `size` is positive and at most 2^63 - 1, `alignment` a power of
   /// two.
   virtual MemPtr allocate(std::uint64_t size, std::uint64_t alignment) = 0;
   virtual void release(const MemPtr& begin, std::uint64_t size) = 0;
 
-  /// A range that a chunk is placed on, and its return: a region with an allocator of its own keeps
-  /// off it meanwhile (Errc::overlap, Errc::out_of_range); others have nothing to do.
+  /// Reserves and releases the range of a chunk that is placed by malloc_at(): a region with its
+  /// own allocator does not allocate there meanwhile (Errc::overlap, Errc::out_of_range). The
+  /// default does nothing.
   virtual void reserve(const MemPtr& begin, std::uint64_t size);
   virtual void unreserve(const MemPtr& begin, std::uint64_t size) noexcept;
 
-  /// How many bytes allocate() keeps free on both sides of what it gives out. Where that is not 0,
-  /// they are filled with a pattern, and checked when the chunk is freed.
+  /// Size of the redzones that allocate() leaves free on both sides of an allocation. They are
+  /// filled with a pattern, which is checked when the chunk is freed. 0: none.
   virtual std::uint64_t redzone_bytes() const noexcept { return 0; }
 
-  /// "No room for `size` bytes", with the code that suits this region.
+  /// Throws "no room for `size` bytes", with the error code of this kind of region.
   [[noreturn]] void throw_no_room(std::uint64_t size, std::uint64_t alignment) const;
 
  private:
@@ -205,14 +206,14 @@ class MemRegion {
 
   std::string name_;
   Device* device_ = nullptr;
-  std::shared_ptr<Ledger> ledger_;  // chunks hold it too, and learn from it that the region is gone
+  std::shared_ptr<Ledger> ledger_;  // shared with chunks: tells them when the region is destroyed
 };
 
 /// One bank of device registers, 64 bits wide at the interface. A device implements read and write.
 class RegRegion {
  public:
-  /// Addresses [base, base + size); size 0: the region itself knows which exist. Errc::bad_argument
-  /// when they go beyond 2^64 - 1.
+  /// Addresses [base, base + size); size 0: read() and write() check which exist.
+  /// Errc::bad_argument when they exceed 2^64 - 1.
   explicit RegRegion(std::string name, std::uint64_t base = 0, std::uint64_t size_bytes = 0);
   virtual ~RegRegion() = default;
   RegRegion(const RegRegion&) = delete;
@@ -223,12 +224,13 @@ class RegRegion {
   std::uint64_t size_bytes() const noexcept { return size_; }
   virtual void init() {}
   virtual void deinit() {}
-  /// `relative` addresses count from the bank's base. Errc::out_of_range for no register.
+  /// Reads a register; `relative` addresses count from the bank's base. Errc::out_of_range where
+  /// there is no register.
   virtual std::uint64_t read(std::uint64_t address, bool relative = false) const = 0;
   virtual void write(std::uint64_t address, std::uint64_t value, bool relative = false) = 0;
 
  protected:
-  /// An address of either kind as a distance from the base; Errc::out_of_range outside the bank.
+  /// The offset of an address from the base. Errc::out_of_range outside the bank.
   std::uint64_t offset_of(std::uint64_t address, bool relative) const;
 
  private:

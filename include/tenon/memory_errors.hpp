@@ -10,8 +10,8 @@
 
 namespace tenon {
 
-/// Runs `call`; memory or threads that run out inside become Errc::out_of_memory, with `where` as
-/// the place. (Where not even the error finds memory, it stays std::bad_alloc.)
+/// Runs `call`, and turns failures to allocate memory or to start a thread into Errc::out_of_memory
+/// at `where`. (std::bad_alloc is passed on where there is no memory even for the Error.)
 template <class Call>
 auto with_memory_errors(std::string_view where, Call&& call) {
   try {

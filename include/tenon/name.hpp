@@ -14,7 +14,7 @@ class Name {
  public:
   constexpr Name() noexcept = default;  ///< the empty name
 
-  /// At most 255 bytes; longer, or more than 2^20 distinct names: Errc::limit_exceeded.
+  /// Errc::limit_exceeded for more than 255 bytes, or more than 2^20 distinct names.
   Name(std::string_view text);  // NOLINT(google-explicit-constructor): words read as names
   Name(const char* text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
@@ -23,7 +23,7 @@ class Name {
     return entry_ == nullptr ? std::string_view() : entry_->text;
   }
   constexpr bool empty() const noexcept { return entry_ == nullptr; }
-  /// Its number in this table; 0 for the empty name.
+  /// Its number in the table; 0 for the empty name.
   std::uint32_t id() const noexcept { return entry_ == nullptr ? 0 : entry_->id; }
 
   /// The name with this id; `id` must come from id().

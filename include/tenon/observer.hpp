@@ -8,10 +8,10 @@
 
 namespace tenon::quant {
 
-/// How the range that int8 covers is chosen from the values seen.
+/// How the range that int8 covers is chosen from the observed values.
 enum class ObserverKind : std::uint8_t {
   min_max,     ///< the largest magnitude: nothing saturates
-  percentile,  ///< the magnitude that a share of the values does not exceed
+  percentile,  ///< the magnitude that ObserverOptions::percentile % of the values do not exceed
   entropy,     ///< the cut whose 128 levels lose the least information (KL divergence)
 };
 
@@ -24,7 +24,7 @@ struct ObserverOptions {
   int bins = 4096;            ///< of the histogram of magnitudes; a power of two, 256 to 65536
 };
 
-/// What was seen of one value, and the magnitude that quantisation maps to 127.
+/// The observed range of one value, and the magnitude that quantisation maps to 127.
 struct Range {
   double min = 0;
   double max = 0;
@@ -42,10 +42,9 @@ struct Range {
 ///                        bin i that minimises KL(P || Q), where P is the histogram up to i with
 ///                        everything above counted in bin i, and Q the histogram up to i averaged
 ///                        over 128 levels of equal width (level j is bins [j n / 128,
-///                        (j + 1) n / 128), n = i + 1), spread over its non-empty bins. No
-///                        candidates are cuts that keep less than 99 % (a lone bin is its own
-///                        average), and those where P has mass and Q none; of equal cuts the lowest
-///                        is taken
+///                        (j + 1) n / 128), n = i + 1), spread over its non-empty bins. Cuts that
+///                        keep less than 99 % (a lone bin is its own average), and those where P
+///                        has mass and Q none, are excluded; among equal cuts the lowest is taken
 ///            never above max |x|
 /// Source     entropy: S. Migacz, 8-bit inference with TensorRT (GTC 2017)
 class Observer {
@@ -59,7 +58,7 @@ class Observer {
   void observe(float value);
 
   std::int64_t count() const noexcept { return count_; }
-  Range range() const;  ///< all zero when nothing was seen
+  Range range() const;  ///< all zero before the first element
 
  private:
   void widen(int exponent);
@@ -72,7 +71,7 @@ class Observer {
   std::int64_t non_zero_ = 0;
   double min_ = 0;
   double max_ = 0;
-  int exponent_ = 0;  // the histogram spans [0, 2^exponent_) once a magnitude above 0 was seen
+  int exponent_ = 0;  // the histogram spans [0, 2^exponent_), from the first magnitude above 0 on
   bool spans_ = false;
   std::vector<std::int64_t> bins_;  // empty for min_max
 };

@@ -19,32 +19,32 @@
 
 namespace tenon {
 
-/// What a pass may ask about an op instead of its name.
+/// Properties of an op that passes query instead of its name.
 struct OpTraits {
   bool pointwise = false;    ///< each output element depends on one (broadcast) element per input
-  bool reduction = false;    ///< folds axes of input 0
-  bool view = false;         ///< only renames elements of input 0; see `OpDef::view`
-  bool commutative = false;  ///< the first two inputs may change places
-  /// Picks entry input 1 (a scalar) along axis 0 of input 0: a view when a loop counts that index.
+  bool reduction = false;    ///< reduces axes of input 0
+  bool view = false;         ///< the output can share the storage of input 0; see `OpDef::view`
+  bool commutative = false;  ///< the first two inputs may be swapped
+  /// Selects the entry input 1 (a scalar) of axis 0 of input 0: a view when input 1 is a loop
+  /// index.
   bool selects = false;
-  /// The input whose storage the output takes over: the op consumes that input (a linear value) and
-  /// returns it updated in place. -1: none.
+  /// The input that the op consumes (a linear value) and returns, updated in place. -1: none.
   int updates_input = -1;
-  /// Inputs (bit i: input i) that the output may overwrite, when shapes and dtypes agree and it is
-  /// their last use.
+  /// Inputs (bit i: input i) that the output may overwrite, if shape and dtype agree and this is
+  /// the input's last use.
   std::uint32_t in_place_inputs = 0;
-  /// Inputs (bit i: input i) of which only those elements are read that others pick: as many as the
-  /// output has.
+  /// Inputs (bit i: input i) of which only as many elements are read as the output has, chosen by
+  /// other inputs.
   std::uint32_t picked_inputs = 0;
 };
 
-/// How a view's elements lie in its input's storage.
+/// Where a view's elements are in its input's storage.
 struct ViewPlacement {
   std::int64_t offset_bytes = 0;
   Strides strides{};
 };
 
-/// Everything true of one op on every device, type-erased. Made by `make_op_def` from the op's
+/// The device-independent definition of an op, type-erased. Made by `make_op_def` from the op's
 /// struct: those of the library's ops are listed in `src/ops/ops.def`, others are registered.
 struct OpDef {
   std::string_view name;
@@ -52,20 +52,22 @@ struct OpDef {
   int min_inputs = 0;
   int max_inputs = 0;
   std::size_t attribute_bytes = 0;
-  const void* defaults = nullptr;  ///< the attributes as the struct initialises them
+  const void* defaults = nullptr;  ///< the attributes' default values
   std::span<const AttributeField> fields;
 
-  /// Output type from input types; throws what a numbered constraint says. Sizes may be symbolic.
+  /// Output type from input types. Throws the errors of the numbered constraints. Sizes may be
+  /// symbolic.
   Shape (*infer)(const void* op, std::span<const Shape> inputs) = nullptr;
-  /// Computes the output, which is dense, from inputs of any strides. Sizes are static.
-  /// Throws only what data can cause (an index out of range). Null for views.
+  /// Computes the output, which is dense, from inputs of any strides. Sizes are static. Throws only
+  /// errors that depend on data (an index out of range). Null for views.
   void (*reference)(const void* op, std::span<const HostView> inputs,
                     const HostView& output) = nullptr;
-  /// Views only: where the output's elements lie, or false where strides do not allow sharing.
+  /// Views only: sets `placement` to where the output's elements are; false where the input's
+  /// strides do not allow sharing.
   bool (*view)(const void* op, const HostView& input, const Shape& output,
                ViewPlacement& placement) = nullptr;
-  /// Multiplications and additions for inputs of these static shapes; NaN where data decides. Null:
-  /// about one for each element of the output, or of the input that is folded.
+  /// Multiplications and additions for inputs of these static shapes; NaN where the number depends
+  /// on data. Null: about one per element of the output, or of the reduced input.
   double (*flops)(const void* op, std::span<const Shape> inputs, const Shape& output) = nullptr;
 };
 
@@ -178,8 +180,8 @@ const OpDef& register_op() {
 std::vector<const OpDef*> all_ops();
 const OpDef* find_op(std::string_view name) noexcept;
 
-/// Whether two descriptors are of one op. A plugin with a copy of the core has descriptors of its
-/// own, so that addresses do not say.
+/// Whether two descriptors are of the same op. Compares names, because a plugin with its own copy
+/// of the core has descriptors at other addresses.
 inline bool same_op(const OpDef* a, const OpDef* b) noexcept {
   return a == b || (a != nullptr && b != nullptr && a->name == b->name);
 }
@@ -195,7 +197,7 @@ class OpInstance {
   explicit OpInstance(const Op& op) : OpInstance(op_def<Op>(), &op) {}
   OpInstance(const OpInstance& other) = default;
   OpInstance& operator=(const OpInstance& other) = default;
-  // What was moved from is no op.
+  // A moved-from instance holds no op.
   OpInstance(OpInstance&& other) noexcept
       : def_(std::exchange(other.def_, nullptr)), bytes_(std::move(other.bytes_)) {}
   OpInstance& operator=(OpInstance&& other) noexcept {
@@ -208,7 +210,7 @@ class OpInstance {
   const void* attributes() const noexcept { return bytes_.data(); }
   void* attributes() noexcept { return bytes_.data(); }
 
-  /// The struct, when this is that op; null otherwise.
+  /// The attributes as the op's struct; null for another op.
   template <OpStruct Op>
   const Op* as() const noexcept {
     return same_op(def_, &op_def<Op>()) ? static_cast<const Op*>(attributes()) : nullptr;
@@ -227,7 +229,7 @@ std::string to_string(const OpInstance& op);
 /// Whether two attribute structs of one op are equal, field by field.
 bool equal_attributes(const OpDef& def, const void* a, const void* b) noexcept;
 
-// What `infer` throws: the op's name is the place, `message` a sentence with the facts.
+// Throws an error of `infer`: at the op's name, with a sentence that states the facts.
 [[noreturn]] void fail(Errc code, std::string_view op, std::string message);
 
 }  // namespace tenon

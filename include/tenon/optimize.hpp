@@ -9,11 +9,11 @@
 
 namespace tenon {
 
-/// One rewrite: finds its pattern in a function and replaces it by something that computes the same
-/// within the op's tolerance. Listed in src/passes/rewrites.def; the fuzz test walks the same list.
+/// A rewrite: finds its pattern in a function and replaces it by instructions that compute the same
+/// within the op's tolerance. Listed in src/passes/rewrites.def; the fuzz test runs the same list.
 struct Rewrite {
   std::string_view name;
-  std::string_view pattern;  ///< what it looks for, in the program's notation
+  std::string_view pattern;  ///< in the text form of programs
   std::string_view replacement;
   /// Rewrites every match in `function`; returns how many. `program` resolves called functions.
   int (*apply)(Program& program, Function& function);
@@ -21,11 +21,11 @@ struct Rewrite {
 
 std::span<const Rewrite> all_rewrites() noexcept;
 
-// Clean-ups that keep every bit of every result.
+// Clean-ups. They do not change a bit of any result.
 int remove_dead_code(Function& function);             ///< values that no result needs
 int share_common_subexpressions(Function& function);  ///< equal instructions on equal operands
-/// Computes, once, instructions whose inputs are all known: scalars written with `full`, iota, and
-/// what follows from them. Results of up to `max_bytes` become folded constants of the program.
+/// Constant folding: computes instructions whose inputs are all known (`full`, `iota`, and those
+/// that depend on nothing else). Results of up to `max_bytes` become folded constants.
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes = 1 << 16);
 
 struct OptimizeReport {

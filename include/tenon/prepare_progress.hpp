@@ -6,12 +6,12 @@
 
 namespace tenon {
 
-/// Listens, while it lives, to what backends prepare of weights (packing, uploads) in sessions that
-/// its thread binds. The inner one of several listens.
+/// Reports, while it exists, the progress of preparing weights (packing, uploads) in sessions that
+/// this thread binds. If nested, the innermost reports.
 class PrepareProgress {
  public:
-  /// A weight's name, and how many of its bytes, as they were given, are ready; large weights come
-  /// in pieces. What it throws ends the binding; weights that are ready stay so. It must not use
+  /// Called with a weight's name and how many more of its original bytes are ready; large weights
+  /// come in pieces. An exception ends the binding; finished weights stay prepared. Must not use
   /// the model that is being prepared.
   using Report = std::function<void(std::string_view weight, std::uint64_t bytes)>;
 
@@ -20,7 +20,7 @@ class PrepareProgress {
   PrepareProgress(const PrepareProgress&) = delete;
   PrepareProgress& operator=(const PrepareProgress&) = delete;
 
-  /// For backends, on the thread that binds.
+  /// Called by backends, on the thread that binds.
   static void advance(std::string_view weight, std::uint64_t bytes);
 
  private:

@@ -18,17 +18,17 @@ namespace io {
 class InputFile;
 }
 
-/// A file that keeps what is made of a model when it is loaded, for the next process to map.
+/// A file that keeps the prepared weights of a model, so that the next process maps them.
 struct PreparedFile {
-  std::filesystem::path path;  ///< written when there is something to keep; its folder exists
-  std::string weights;         ///< of which weights; a file that says otherwise is rebuilt
-  /// Where the weights come from: nothing is written once one of them has changed.
+  std::filesystem::path path;  ///< written when there is something to keep; its folder must exist
+  std::string weights;         ///< identifies the weights; a file of other weights is rebuilt
+  /// The files of the weights: nothing is written once one of them has changed.
   std::vector<std::shared_ptr<const io::InputFile>> sources{};
 };
 
-/// What backends make of weights at bind time (packed layouts, uploads), shared by every plan of a
-/// binding: asked for twice under one key, made once. With a file, bytes that a backend, or who
-/// loads the model, gives to keep() are found again by the next process. Thread-safe.
+/// Results of preparing weights at bind time (packed layouts, uploads), shared by all plans of a
+/// binding: made once per key. With a file, bytes given to keep() are found again by the next
+/// process. Thread-safe.
 class PreparedCache {
  public:
   using Make = std::function<std::shared_ptr<const void>()>;
@@ -38,11 +38,11 @@ class PreparedCache {
   };
 
   PreparedCache();
-  /// A file that cannot be used (damaged, of other weights or another version of this library) is
-  /// as good as none, and logged. So is one that cannot be trusted: a link, or a file or folder
-  /// that belongs to another user but the superuser, or that others may write. In such a folder
-  /// nothing is written either; elsewhere save() puts a file that only this user may read and
-  /// write in the place of what is there, and follows no link.
+  /// Ignores, and logs, a file that is damaged, or of other weights or another version of this
+  /// library; and one that cannot be trusted: a symbolic link, or a file or folder that belongs to
+  /// another user (except the superuser) or that others may write. Nothing is written to such a
+  /// folder. Otherwise save() replaces whatever is at the path, without following links, by a file
+  /// that only this user may read and write.
   explicit PreparedCache(PreparedFile file);
   ~PreparedCache();
   PreparedCache(const PreparedCache&) = delete;
@@ -50,19 +50,20 @@ class PreparedCache {
 
   std::shared_ptr<const void> get(const std::string& key, const Make& make);
 
-  /// Whether there is a file to keep bytes in.
+  /// Whether there is a file.
   bool has_file() const noexcept { return kept_ != nullptr; }
 
-  /// What keep() was given under `key`, in this process or an earlier one: mapped pages of the file
-  /// from a multiple of 64 on, checked against their checksum. Nothing where there is none, or none
-  /// of this size. A key names all that the bytes depend on, the version of their layout too.
+  /// The bytes that keep() was given under `key`, in this process or an earlier one: mapped pages
+  /// of the file, aligned to 64 bytes, with a valid checksum. Nothing where there are none, or,
+  /// with `size_bytes`, none of that size. A key must name everything that the bytes depend on,
+  /// including the version of their layout.
   std::optional<Bytes> kept(const std::string& key) const;
   std::optional<Bytes> kept(const std::string& key, std::size_t size_bytes) const;
-  /// Has the bytes written by the next save(). Without a file, or under a key of more than 255
-  /// characters or others than printable ASCII, they are not kept.
+  /// Keeps bytes, to be written by the next save(). Ignored without a file, and for a key that is
+  /// longer than 255 characters or not printable ASCII.
   void keep(const std::string& key, Bytes bytes);
-  /// Writes the file if keep() was given something since. A file that cannot be written is logged
-  /// and not tried again: the next process prepares the weights anew.
+  /// Writes the file if keep() was called since the last save(). A failure is logged, and writing
+  /// is not tried again: the next process then prepares the weights itself.
   void save();
 
  private:

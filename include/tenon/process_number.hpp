@@ -4,10 +4,9 @@
 
 namespace tenon {
 
-/// How many fork() calls lie between the process that started and this one. Threads, connections
-/// and held locks belong to the process that made them: who keeps one notes this number beside it
-/// and finds after a fork() that it differs. Counts since the library was loaded. Thread-safe;
-/// costs a load.
+/// Number of fork() calls between the process that loaded the library and this one. Threads,
+/// connections and held locks belong to the process that made them: store this number with one, and
+/// compare it later to detect a fork(). Thread-safe; costs one load.
 std::uint32_t process_number() noexcept;
 
 }  // namespace tenon

@@ -18,7 +18,7 @@ namespace tenon {
 /// Number of a value within its function: parameters first, then results in order.
 using ValueId = std::uint32_t;
 
-/// What kinds of thing flow through a program.
+/// Kinds of values of a program.
 enum class ValueKind : std::uint8_t {
   tensor,  ///< an array
   tuple,   ///< several values, made by pack or repeat and taken apart by item
@@ -39,7 +39,7 @@ struct SourceLine {
   int column = 0;
 };
 
-/// One statement: `result = op(operands, attributes)`. Each makes exactly one value.
+/// One statement: `result = op(operands, attributes)`. Each has exactly one result.
 struct Instruction {
   enum class Kind : std::uint8_t {
     op,        ///< `op` applied to operands
@@ -55,8 +55,8 @@ struct Instruction {
   OpInstance op;                  ///< kind op
   std::string text;               ///< constant: its name; scope: its prefix
   std::string function;           ///< repeat and call: the callee
-  std::int64_t index = 0;         ///< item: which
-  std::int64_t count = 0;         ///< repeat: how often
+  std::int64_t index = 0;         ///< item: index into the tuple
+  std::int64_t count = 0;         ///< repeat: number of iterations
   std::int64_t first = 0;         ///< repeat: the first index
   std::vector<ValueId> operands;  ///< repeat: carry, scope, extras
   ValueId result = 0;
@@ -79,15 +79,15 @@ struct Function {
   }
 };
 
-/// Functions of SSA instructions. Prints to and parses from text without loss.
+/// Functions of SSA instructions. print() and parse() convert to and from text without loss.
 struct Program {
   std::string name = "model";
   int opset = 1;
-  std::string weights_file;    ///< companion file of the constants, as text names it; may be empty
+  std::string weights_file;    ///< companion file of the constants, as in the text; may be empty
   std::string weights_sha256;  ///< hex digest of that file; may be empty
   std::vector<Function> functions;
   std::string entry = "forward";
-  /// Constants that the program itself made (folding). They resolve before the companion file.
+  /// Constants that folding made. They take precedence over those of the companion file.
   std::map<std::string, HostBuffer> folded;
 
   const Function* find(std::string_view function) const noexcept;
@@ -98,8 +98,8 @@ struct Program {
 
 /// Checks everything that needs no data: names, arity, attribute types, SSA order, recursion,
 /// tuples, scopes, linear values (an updated tensor is not used again) and, where types are known,
-/// `infer`. Fills in types that follow from the parameters' types. Throws the first error;
-/// `check_program` returns them all.
+/// `infer`. Sets types that follow from the parameters' types. Throws the first error;
+/// `check_program` returns all of them.
 void verify(Program& program);
 
 struct Diagnostic {
@@ -109,9 +109,9 @@ struct Diagnostic {
 };
 std::vector<Diagnostic> check_program(Program& program);
 
-/// The canonical text of a program, and the program of a text. `parse` reports the first error as
-/// Error with where = "file:line:column" and a message that ends in the source line and a caret;
-/// `parse_all` collects them. Grammar: docs/text-ir.md.
+/// The canonical text of a program, and the program of a text. `parse` throws the first error, at
+/// "file:line:column" and with a message that ends in the source line and a caret; `parse_all`
+/// returns all of them. Grammar: docs/text-ir.md.
 std::string print(const Program& program);
 Program parse(std::string_view text, std::string_view file = "program");
 struct ParseResult {
@@ -120,12 +120,13 @@ struct ParseResult {
 };
 ParseResult parse_all(std::string_view text, std::string_view file = "program");
 
-/// The same program without repeat and call: one function of plain ops. What iteration `i` of a
-/// `repeat(f, ...)` makes is called "f_<i>_<name>", or "f_<name>" in a call, with a number behind
-/// it where that is taken. Errc::limit_exceeded beyond `limit` instructions.
+/// The same program without repeat and call: one function of plain ops. Values of iteration `i` of
+/// `repeat(f, ...)` are named "f_<i>_<name>", those of a call "f_<name>", with a number appended
+/// where that name is taken. Errc::limit_exceeded beyond `limit` instructions.
 Program unroll(const Program& program, std::size_t limit = std::size_t{1} << 20);
 
-/// Equal in all that the text holds: not in source lines, axis tags and the values of `folded`.
+/// Whether two programs are equal in everything that the text has: source lines, axis tags and the
+/// values of `folded` are ignored.
 bool same_program(const Program& a, const Program& b);
 
 }  // namespace tenon

@@ -13,8 +13,8 @@ namespace tenon {
 /// out     `count` floats; must not overlap `blocks`
 ///
 /// Requires is_floating(type) or is_block(type), and count >= 0 a multiple of block_size(type).
-/// Block types, f16 and bf16 give the very bits of Python's `gguf.quants.dequantize`; the payload
-/// of a NaN is not part of that promise. f64 rounds to nearest.
+/// Block types, f16 and bf16 give the bits of Python's `gguf.quants.dequantize`, except for the
+/// payload of a NaN. f64 rounds to nearest.
 void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t count) noexcept;
 
 /// Narrows `count` floats to a floating or block type; the same input gives the same bytes on every

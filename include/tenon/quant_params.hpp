@@ -6,9 +6,9 @@
 
 namespace tenon {
 
-/// How stored numbers q stand for real ones: real = q * scale * normratio, without a zero point.
-/// Both factors are one number for the whole array or one per index of `axis`. normratio is the
-/// part that folding into weights can take out again; where that does not matter it is 1.
+/// Symmetric quantisation: real = q * scale * normratio, without a zero point. Each factor is one
+/// number for the whole array, or one per index of `axis`. normratio is the part that can be folded
+/// into weights; 1 where that does not matter.
 struct QuantParams {
   std::vector<float> scale{1.0f};
   std::vector<float> normratio{1.0f};
@@ -24,8 +24,8 @@ struct QuantParams {
     return at(scale) * at(normratio);
   }
 
-  /// Errc::bad_argument unless each factor is finite and positive, and each vector has one entry or
-  /// `channels` of them.
+  /// Throws Errc::bad_argument unless each factor is finite and positive, and each vector has one
+  /// entry or `channels` entries.
   void check(std::int64_t channels) const;
 
   friend bool operator==(const QuantParams& a, const QuantParams& b) = default;

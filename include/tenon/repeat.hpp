@@ -11,13 +11,13 @@
 
 namespace tenon {
 
-/// Applies a stack of layers: carry = body(layer, index, carry) for each layer in order, where
-/// `carry` is a tensor or a struct, tuple or array of tensors, and `index` the layer's number (an
-/// i64 scalar: the one in its weights' names, or its position when they have none).
+/// Applies a stack of layers: carry = body(layer, index, carry) for each layer in order. `carry` is
+/// a tensor, or a struct, tuple or array of tensors; `index` is the layer's number, an i64 scalar:
+/// the number in the names of its weights, or its position when they have none.
 ///
-/// Every layer is traced, and layers that trace alike become one function that repeats: a stack of
-/// n equal layers compiles one layer. Layers that differ in anything (types of weights, attributes)
-/// get functions of their own. Values from outside that `body` uses join as extra operands.
+/// Every layer is traced, and layers with equal traces share one repeated function, so that a stack
+/// of n equal layers compiles one layer. Layers that differ (in types of weights, or attributes)
+/// get their own functions. Outer values that `body` uses become extra operands.
 template <class Layer, class Carry, class Body>
 Carry repeat(const std::vector<Layer>& layers, Carry carry, Body&& body,
              const std::source_location& where = std::source_location::current()) {

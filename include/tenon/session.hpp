@@ -21,20 +21,20 @@
 
 namespace tenon {
 
-/// Weights by name, with what backends made of them. Shared by sessions; thread-safe. Once a
-/// backend has packed a weight, the original bytes are no longer read.
+/// Weights by name, with the forms that backends packed them into. Shared by sessions; thread-safe.
+/// Once a backend has packed a weight, its original bytes are no longer read.
 class WeightSet {
  public:
   explicit WeightSet(std::map<std::string, Buffer> weights)
       : WeightSet(std::move(weights), nullptr) {}
-  /// As above; what backends pack is found in `prepared` (null: a fresh cache), and its file is
-  /// written when a plan is bound.
+  /// As above, with a cache of packed weights (null: a new one), whose file is written when a plan
+  /// is bound.
   WeightSet(std::map<std::string, Buffer> weights, std::shared_ptr<PreparedCache> prepared);
 
-  /// Null when there is none.
+  /// The weight of a name; null when there is none.
   const Buffer* find(const std::string& name) const noexcept;
-  /// The weight where the CPU can address it: itself, or a copy that is made once and kept for all
-  /// who ask. Errc::bad_reference when there is none, Errc::call_order when it has no data.
+  /// The weight in memory that the CPU can address: itself, or a copy that is made once and kept.
+  /// Errc::bad_reference when there is none, Errc::call_order when it has no data.
   Buffer on_host(const std::string& name) const;
   const std::map<std::string, Buffer>& all() const noexcept { return weights_; }
   PreparedCache& prepared() const { return *prepared_; }
@@ -48,198 +48,202 @@ class WeightSet {
 };
 
 struct SessionOptions {
-  /// In order of priority; a step goes to the first that does not refuse it. Empty: every
-  /// registered backend, the reference last.
+  /// In order of priority: a step runs on the first backend that does not refuse it. Empty: all
+  /// registered backends, "reference" last.
   std::vector<BackendPtr> backends;
-  /// Plans kept, the least recently used one goes first.
+  /// Maximal number of cached plans; the least recently used one is evicted.
   std::size_t plan_limit = 32;
-  /// A step that the first backend refuses is Errc::unsupported, with its reason, when a plan is
-  /// made. Otherwise it goes to a later one, and PlanReport::fallbacks and the log say so.
+  /// A step that the first backend refuses makes planning throw Errc::unsupported, with the reason.
+  /// Otherwise it runs on a later backend, and PlanReport::fallbacks and the log report it.
   bool forbid_fallback = false;
 };
 
-/// A backend with the ops that it shall run.
+/// A backend with the ops that it has to run.
 struct BoundView {
   BackendPtr backend;
   ProgramView ops;
 };
 
-/// What a plan looks like, for people and tests.
+/// A description of a plan, for people and tests.
 struct PlanReport {
-  std::int64_t slab_bytes = 0;        ///< planned activation memory
+  std::int64_t slab_bytes = 0;        ///< memory of the activations
   std::int64_t activation_bytes = 0;  ///< the same without reuse
   struct Part {
     std::string backend;
-    std::vector<std::string> values;  ///< what it computes, in order
-    std::vector<std::string> notes;   ///< what the backend has to say (Partition::notes)
+    std::vector<std::string> values;  ///< computed values, in order
+    std::vector<std::string> notes;   ///< Partition::notes
   };
-  std::vector<Part> parts;          ///< several values: merged into one piece of work
-  std::vector<std::string> copies;  ///< values that are copied without an op asking for it
+  std::vector<Part> parts;          ///< one with several values runs them as one
+  std::vector<std::string> copies;  ///< values that are copied although no op copies them
   /// A step that the first backend refused.
   struct Fallback {
     std::string value;
     std::string op;
-    std::string backend;     ///< that runs it instead; "reference" computes element by element
-    std::string why;         ///< the clause of the first backend that failed
-    std::int64_t bytes = 0;  ///< that it reads and writes in a run
+    std::string backend;     ///< the one that runs it; "reference" computes element by element
+    std::string why;         ///< the reason of the first backend
+    std::int64_t bytes = 0;  ///< read and written by the step in a run
   };
   std::vector<Fallback> fallbacks;
-  /// Bytes that move between memories because neighbours run on different devices.
+  /// A copy between memories because producer and consumer run on different devices.
   struct Transfer {
     std::string value;
     std::string from, to;  ///< regions
     std::int64_t bytes = 0;
   };
   std::vector<Transfer> transfers;
-  /// Weights that lie where the CPU cannot address them, and are copied once, when they are bound:
-  /// backends read them there. Only where weights are bound.
+  /// Weights in memory that the CPU cannot address. They are copied once, when they are bound;
+  /// backends read the copies. Empty without bound weights.
   std::vector<Transfer> weight_copies;
 };
 
-/// What a callback learns of a step, or of several that a backend runs as one.
+/// The arguments of a callback: a step, or several that a backend runs as one.
 struct StepEvent {
-  std::span<const std::string> values;  ///< what is computed; several when merged
+  std::span<const std::string> values;  ///< computed values; several when merged
   std::string_view op;                  ///< of a single step; "" when merged
   const Backend& backend;
-  std::span<const Buffer> inputs;   ///< in memory of the run: valid during the callback
+  std::span<const Buffer> inputs;   ///< in the run's memory: valid during the callback
   std::span<const Buffer> outputs;  ///< empty before the step
   bool is_merged() const noexcept { return values.size() > 1; }
 };
 using StepCallback = std::function<void(const StepEvent& event)>;
 
-/// Time that steps took in the last run.
+/// Time of a step, or of several that a backend runs as one, in the last run.
 struct StepTime {
   std::vector<std::string> values;  ///< several when merged
   std::string backend;
-  std::chrono::nanoseconds wall{};  ///< in all
-  std::chrono::nanoseconds mem{};   ///< moving bytes between memories
-  std::chrono::nanoseconds
-      hard{};  ///< the compute resource at work: kernels, or the device's own count
-  std::chrono::nanoseconds other{};  ///< what is left
+  std::chrono::nanoseconds wall{};  ///< in total
+  std::chrono::nanoseconds mem{};   ///< copies between memories
+  /// Computing: wall time of CPU kernels, or the device's own measurement.
+  std::chrono::nanoseconds device{};
+  std::chrono::nanoseconds other{};  ///< the rest
 
-  /// A step, or several whose work is one.
+  /// A step of a merged piece of work, or several that were computed together.
   struct Part {
-    std::string function{};  ///< the repeated one whose values they are; empty outside of loops
+    std::string function{};  ///< the repeated function of the values; empty outside of loops
     std::vector<std::string> values{};
     std::string op{};                 ///< of the step that computes most
-    Shape shape{};                    ///< of its output
-    std::optional<DType> weights{};   ///< of a product: the element type of its second factor
+    Shape shape{};                    ///< of that step's output
+    std::optional<DType> weights{};   ///< of a matrix multiplication: dtype of its second operand
     std::int64_t count = 0;           ///< how often it ran: more than once in a loop
-    std::chrono::nanoseconds wall{};  ///< in all, with waiting for other threads
-    double bytes = 0;                 ///< read and written in all; NaN where data decides
-    double flops = 0;                 ///< multiplications and additions in all; NaN likewise
+    std::chrono::nanoseconds wall{};  ///< in total, including waiting for other threads
+    double bytes = 0;                 ///< read and written in total; NaN: dependent on data
+    double flops = 0;                 ///< multiplications and additions in total; NaN likewise
 
     std::string title() const;  ///< "block: linear0, linear1"
   };
-  /// What a merged piece of work spent in each of its steps, where its backend tells: "cpu" does.
+  /// The time of each step of a merged piece of work, where its backend measures it ("cpu" does).
   std::vector<Part> parts;
 };
 
-/// A program bound to backends: specialises to the shapes of its inputs, keeps a plan for each, and
-/// runs. Owns its activations, so one thread may run it at a time (Errc::busy otherwise); forks
-/// share plans and weights and run concurrently.
+/// A program bound to backends: plans it for the shapes of its inputs, caches the plans, and runs
+/// it. Owns its activations, so that only one thread may run it at a time (Errc::busy); forks share
+/// plans and weights and run concurrently.
 ///
-/// Options are set first; apply(), or the first run, fixes them: setting one later is
-/// Errc::call_order. So is whatever is asked of a session that was moved from.
+/// Options must be set before apply() or the first run; setting one later throws Errc::call_order.
+/// So does every use of a moved-from session.
 class Session {
  public:
-  /// Each op goes to the first backend, in order of priority, that does not refuse it. Errors:
+  /// Each op runs on the first backend, in order of priority, that does not refuse it. Errors:
   /// those of verify(); Errc::bad_argument for a null backend.
   explicit Session(Program program, SessionOptions options = {});
-  /// Each op goes where a view puts it; every op needs exactly one (Errc::bad_argument naming those
-  /// with none or two), whose backend takes it (Errc::unsupported with its reason).
+  /// Each op runs on the backend of the view that has it. Errc::bad_argument, naming the ops,
+  /// unless every op is in exactly one view; Errc::unsupported, with the reason, where the backend
+  /// refuses an op.
   Session(Program program, const std::vector<BoundView>& views);
 
   const Program& program() const;
   const std::vector<BackendPtr>& backends() const;
 
-  /// Gives the constants their values; plans made before are rebound. The next run checks the types
-  /// of weights: Errc::shape_mismatch for one that is not what a plan reads, also where only the
-  /// weights bound before told its type. Errc::bad_argument for null.
+  /// Binds the values of the constants; existing plans are rebound. Errc::bad_argument for null.
+  /// The next run throws Errc::shape_mismatch for a weight whose type is not the one that a plan
+  /// was made for, also where that type came from the weights bound before.
   void bind(std::shared_ptr<const WeightSet> weights);
 
-  // Options. Several of them need every step to run by itself, on a program without loops, whose
-  // names are those of `unroll`: they end merging.
+  // Options. Those that "end merging" make every step run by itself, on a program without loops,
+  // whose names are those of `unroll`.
 
-  /// Whether a backend may run neighbouring steps as one piece of work. Default: yes.
+  /// Whether a backend may run adjacent steps as one. Default: yes.
   void set_merge(bool merge);
-  /// Each step's inputs and outputs, or its time, as a message to the log.
+  /// Log the inputs and outputs of each step, or its time.
   void set_log_io(bool log_io);
   void set_log_time(bool log_time);
-  /// Writes each step's output to FOLDER/<value>.<format, or "raw">, as Buffer::dump does. Of a
-  /// backend that computes in integers, H and Q are the blocks and integers that it holds. Ends
-  /// merging. Errc::bad_argument, before anything runs, names a value that has no such form.
+  /// Writes each step's output to FOLDER/<value>.<format, or "raw">, as Buffer::dump does. For a
+  /// backend that computes in integers, formats H and Q give its own blocks and integers. Ends
+  /// merging. The run throws Errc::bad_argument, before its first step, for a value that has no
+  /// such form, and names it.
   void set_dump_outputs(std::string folder, std::string format = "");
   void set_pre_callback(StepCallback callback);
   void set_post_callback(StepCallback callback);
-  /// Whether step_times() will have something to say.
+  /// Whether runs record step_times().
   void enable_time_profile(bool enable);
-  /// Steps and copies of every run go there.
+  /// Records the steps and copies of every run in `trace`.
   void set_trace(std::shared_ptr<Trace> trace);
   /// Fixes the options. A second call does nothing.
   void apply();
 
-  /// Runs the program. Inputs in the order of the entry function's parameters, on any region; an
-  /// input that the program updates is overwritten when this call holds its last handle (pass it by
-  /// std::move) and copied otherwise. Errc::bad_input names an input that does not fit; outputs are
-  /// fresh, in CPU memory.
+  /// Runs the program. Inputs are in the order of the entry function's parameters, in any region;
+  /// an input that the program updates is overwritten when this call has its last handle (pass it
+  /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory. Errc::bad_input
+  /// names an input that does not fit.
   ///
-  /// Inputs are taken when the call succeeds. When it throws, `inputs` holds every handle again. Of
-  /// an input that was overwritten, the elements that the program updates may then be old, new or
-  /// anything; all others are as they were. So a KV cache still holds what was read before, and the
-  /// call can be made again.
+  /// Inputs are consumed when the call succeeds. When it throws, `inputs` has every handle again.
+  /// In an input that is updated in place, the elements that the program updates then have
+  /// unspecified values, and all others are unchanged: a KV cache still holds the positions before
+  /// the call, and the call can be repeated.
   std::vector<Buffer> forward(std::vector<Buffer>&& inputs);
   std::vector<Buffer> forward(const std::vector<Buffer>& inputs);
-  /// As above, into memory of the caller on any region; shapes must match (Errc::bad_input). An
-  /// output may lie where an input does: it is written when the input has been read for the last
-  /// time. Outputs that overlap each other: Errc::alias.
+  /// As above, into the caller's buffers in any region, whose shapes must match (Errc::bad_input).
+  /// An output may share memory with an input: it is written after the last read of the input.
+  /// Errc::alias for outputs that overlap each other.
   void forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs);
   void forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs);
 
-  /// Runs on until the op that makes `value` has run, and returns its output. Goes on from where
-  /// the last call stopped; the inputs count at the first call, and may be left out later. After
-  /// the last op, or after forward(), the next call begins anew. Ends merging for this session.
-  /// Errc::bad_reference when no op has that name, Errc::call_order when it has been passed.
+  /// Runs up to and including the op that computes `value`, and returns its output. Continues where
+  /// the last call stopped; inputs are read at the first call and may be omitted later. After the
+  /// last op, or after forward(), the next call starts from the beginning. Ends merging for this
+  /// session. Errc::bad_reference when no op has that name, Errc::call_order when it has run
+  /// already.
   Buffer step_to(std::string_view value, std::vector<Buffer> inputs = {});
 
-  /// What forward() does before it runs, for inputs of these types: makes the plan, and has
-  /// backends compile it and pack the weights, unless all that is done. Errors: those of binding.
+  /// The preparation of forward() for inputs of these types: makes the plan, has backends compile
+  /// it, and packs the weights, unless that was done before. Errors: those of binding.
   void prepare(std::span<const Shape> inputs);
 
-  /// Makes the plan for these inputs, or finds it, and describes it.
+  /// Describes the plan for these inputs; makes it if needed.
   PlanReport report(std::span<const Shape> inputs);
 
-  /// Why each backend refuses the op that makes `value`, or that it takes it; one line per backend,
-  /// then what the one that runs it notes of it.
+  /// For the op that computes `value`, one line per backend: that it accepts the op, or why it
+  /// refuses it; then the notes of the backend that runs it.
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
-  /// Of the last run, when enable_time_profile() was called; steps in the order they ran.
+  /// Times of the last run, when enable_time_profile() was called; in the order that steps ran.
   std::span<const StepTime> step_times() const;
-  /// Of the last forward(), always.
+  /// Wall time of the last forward(); always measured.
   std::chrono::nanoseconds total_time() const;
 
-  /// Writes program, options, plans made so far with what backends compiled, and the weights, or
-  /// only their digests, to one file (snapshot.hpp), atomically.
+  /// Writes the program, options, plans, what backends compiled for them, and the weights or only
+  /// their digests, to one file (snapshot.hpp), atomically.
   struct SaveOptions {
     bool weights = true;
   };
   void save(const std::filesystem::path& path, const SaveOptions& options) const;
   void save(const std::filesystem::path& path) const { save(path, SaveOptions{}); }
-  /// The session of a file, on backends of the same names in the same order. Weights in the file
-  /// stay mapped; where it has digests only, `weights` must hold what they were made of. Whether
-  /// steps merge is as it was saved: set_merge is Errc::call_order. Errors: those of
-  /// Snapshot::open; Errc::incompatible naming the field that does not fit (another version of the
-  /// library alone does not matter: what a file holds has a format number of its own, and a refusal
-  /// by that number says which version wrote the file), Errc::bad_reference
-  /// naming a weight that is missing, Errc::corrupt for a manifest that makes no sense.
+  /// Loads a saved session, on backends of the same names in the same order. Weights in the file
+  /// stay mapped; where it has digests only, `weights` must hold the weights that they are of.
+  /// Merging is as saved: set_merge() throws Errc::call_order.
+  ///
+  /// Errors: those of Snapshot::open; Errc::incompatible, naming the field that does not fit;
+  /// Errc::bad_reference, naming a missing weight; Errc::corrupt for an invalid manifest. A file of
+  /// another version of the library can be loaded: its content has a format number of its own, and
+  /// an error about that number names the version that wrote the file.
   static Session load(const std::filesystem::path& path, std::vector<BackendPtr> backends,
                       std::shared_ptr<const WeightSet> weights = {});
 
-  /// A session of its own activations and options on the same plans and weights.
+  /// A session with its own activations and options, and the same plans and weights.
   Session fork() const;
-  /// The same, but on the activation memory of `other`: the two run one at a time.
+  /// The same, but in the activation memory of `other`: only one of the two may run at a time.
   Session fork(const Session& other) const;
-  /// A session that runs only ops [first, last) (`extract`), on the same backends and weights.
+  /// A session that runs only ops [first, last) (`extract`), with the same backends and weights.
   Session view(std::size_t first, std::size_t last) const;
 
  private:

@@ -14,11 +14,12 @@ namespace tenon {
 
 inline constexpr int max_rank = 8;
 
-/// A dimension whose size is known only when a program is specialised: `symbol("S")`.
-/// Negative, so arithmetic on it never looks like a size; ask `is_static` first.
+/// A symbolic dimension, `symbol("S")`: its size is known only when the program is lowered. The
+/// value is negative, so that it cannot be mistaken for a size; check is_static() before
+/// arithmetic.
 std::int64_t symbol(Name name);
 
-/// A dimension that inference cannot name.
+/// A dimension that is known neither as a size nor as a symbol.
 inline constexpr std::int64_t unknown_dim = -(std::int64_t{1} << 62) - 1;
 
 constexpr bool is_static(std::int64_t dim) noexcept { return dim >= 0; }
@@ -73,17 +74,18 @@ class Shape {
   bool has_tags() const noexcept;
   Name layout() const noexcept { return layout_; }
 
-  /// Index in [0, rank) of the axis meant; Errc::axis_out_of_range names the shape otherwise.
+  /// Index of an axis, in [0, rank). Errc::axis_out_of_range, naming the shape, when there is none.
   int axis(const AxisRef& ref) const;
-  /// Size of the axis meant; errors as for axis().
+  /// Size of an axis; errors as for axis().
   std::int64_t dim(const AxisRef& ref) const { return (*this)[axis(ref)]; }
 
   /// Whether every size is known.
   bool is_static() const noexcept;
 
-  /// Products of the sizes; 1 for a scalar. The shape must be static (Errc::bad_shape).
+  /// Number of elements (1 for a scalar), and size in bytes of a dense row-major array.
+  /// Errc::bad_shape unless the shape is static.
   std::int64_t elements() const;
-  std::int64_t bytes() const;  ///< of a dense row-major array; block types count whole blocks
+  std::int64_t bytes() const;
 
   Shape with_dtype(DType dtype) const;
   Shape with_dim(int index, std::int64_t size) const;
@@ -96,7 +98,7 @@ class Shape {
 
   Axis axis_at(int index) const noexcept { return {tag(index), (*this)[index]}; }
 
-  /// Sizes and element type; tags and layout are names, not part of the value.
+  /// Compares sizes and element type; tags and layout are ignored.
   friend bool operator==(const Shape& a, const Shape& b) noexcept;
 
  private:

@@ -13,40 +13,41 @@
 
 namespace tenon {
 
-/// What a saved state is kept in: one file of named, checksummed sections, whatever they hold.
+/// Writes a snapshot: one file of named, checksummed sections with any content.
 ///
-///     header    64 bytes: magic "TENONSNP", version, byte order, size of the file, place, number
-///               and XXH3-64 of the table, XXH3-64 of the header; this form holds for all versions
-///     sections  each from a multiple of 64 on, in the order they were added, zeros in between
+///     header    64 bytes: magic "TENONSNP", version, byte order, size of the file; offset, number
+///               of entries and XXH3-64 of the table; XXH3-64 of the header. The same in all
+///               versions
+///     sections  each aligned to 64 bytes, in the order they were added, with zeros in between
 ///     table     per section: offset, size, XXH3-64, length of the name, and the name
 ///
 /// Every byte of the file is covered by a checksum, or must be zero.
 class SnapshotWriter {
  public:
-  /// Nothing appears under `path` before commit(). Errors: those of creating a file,
-  /// Errc::io_error and Errc::not_regular_file.
+  /// There is no file at `path` before commit(). Errors: those of creating a file (Errc::io_error,
+  /// Errc::not_regular_file).
   explicit SnapshotWriter(const std::filesystem::path& path);
-  /// A file that this user alone may read and write, in a folder that belongs to this user or the
-  /// superuser and that nobody else may write in (Errc::io_error otherwise). A link that has the
-  /// file's name is replaced, not followed.
+  /// A file that only this user may read and write, in a folder that belongs to this user or the
+  /// superuser and that nobody else may write to (Errc::io_error otherwise). A symbolic link at
+  /// `path` is replaced, not followed.
   static SnapshotWriter make_private(const std::filesystem::path& path);
-  ~SnapshotWriter();  ///< without commit(): leaves nothing behind
+  ~SnapshotWriter();  ///< without commit(): removes the temporary file
   SnapshotWriter(const SnapshotWriter&) = delete;
   SnapshotWriter& operator=(const SnapshotWriter&) = delete;
 
-  /// A section of these bytes. `name`: 1 to 255 printable ASCII characters (Errc::bad_key), each
-  /// name once (Errc::duplicate_name).
+  /// Adds a section. `name` has 1 to 255 printable ASCII characters (Errc::bad_key) and is unique
+  /// (Errc::duplicate_name).
   void add(std::string_view name, std::span<const std::byte> bytes);
   void add(std::string_view name, std::string_view text);
 
-  /// A section in pieces: begin(), write() as often as wanted, and the next begin(), add() or
-  /// commit() ends it. Errc::call_order for write() outside a section, and for anything after
+  /// Adds a section in pieces: begin(), then any number of write(); the next begin(), add() or
+  /// commit() ends it. Errc::call_order for write() outside a section, and for every call after
   /// commit().
   void begin(std::string_view name);
   void write(std::span<const std::byte> bytes);
 
-  /// Ends the file, brings it onto the storage and puts it in its place: readers see the old file
-  /// or the new one, whole.
+  /// Completes the file, flushes it to storage and renames it to `path`: readers see the complete
+  /// old file or the complete new one.
   void commit();
 
  private:
@@ -55,8 +56,8 @@ class SnapshotWriter {
   std::unique_ptr<State> state_;
 };
 
-/// A snapshot opened for reading. A handle: copies share the mapping, and any thread may use it.
-/// One that was moved from: Errc::call_order.
+/// A snapshot opened for reading. A handle: copies share the mapping. Thread-safe. Use of a
+/// moved-from one throws Errc::call_order.
 class Snapshot {
  public:
   struct Section {
@@ -68,21 +69,24 @@ class Snapshot {
 
   struct OpenOptions {
     io::Access access = io::Access::map;
-    /// Check every section while opening, which reads the whole file. Otherwise each is checked
-    /// when it is first asked for.
+    /// Verify the checksums of all sections while opening, which reads the whole file. Otherwise
+    /// each section is verified by the first call of bytes().
     bool verify_sections = true;
-    /// Only a file as SnapshotWriter::make_private() writes them, whose content nobody else can
-    /// have chosen: Errc::path_escape for a link, Errc::io_error where others own or may write the
-    /// file or its folder.
+    /// Accept only a file as SnapshotWriter::make_private() writes it, which nobody else can have
+    /// written: Errc::path_escape for a symbolic link, Errc::io_error where others own or may write
+    /// the file or its folder.
     bool only_private = false;
   };
 
-  /// Checks the frame: header, table, every byte between sections. Errors name the file and the
-  /// offset or the section. Errc::not_found, io_error, not_regular_file: the file itself.
-  /// Errc::bad_magic: no snapshot. Errc::incompatible: another version or byte order.
-  /// Errc::truncated, trailing_data: shorter or longer than the header says. Errc::corrupt,
-  /// bad_offset: anything else that is not as it was written. Errc::limit_exceeded: a table beyond
-  /// 64 MiB.
+  /// Opens a file and checks header, table and the bytes between sections. Errors name the file and
+  /// the offset or the section:
+  ///
+  ///   not_found, io_error, not_regular_file    the file itself
+  ///   bad_magic                                not a snapshot
+  ///   incompatible                             another version or byte order
+  ///   truncated, trailing_data                 shorter or longer than the header says
+  ///   corrupt, bad_offset                      any other change
+  ///   limit_exceeded                           a table larger than 64 MiB
   static Snapshot open(const std::filesystem::path& path, const OpenOptions& options);
   static Snapshot open(const std::filesystem::path& path) { return open(path, OpenOptions{}); }
 
@@ -91,12 +95,12 @@ class Snapshot {
   const Section* find(std::string_view name) const;
 
   /// The bytes of a section, valid as long as keeper() or any copy of this snapshot.
-  /// Errc::bad_reference when there is no such section, Errc::corrupt when its bytes have changed,
-  /// Errc::io_error when the mapped file has changed its length.
+  /// Errc::bad_reference when there is no such section, Errc::corrupt when its checksum is wrong,
+  /// Errc::io_error when the length of the mapped file has changed.
   std::span<const std::byte> bytes(std::string_view name) const;
   std::string_view text(std::string_view name) const;
 
-  /// Keeps the bytes alive: what HostBuffer::mapped wants.
+  /// Keeps the bytes alive; the keeper for HostBuffer::mapped().
   std::shared_ptr<const void> keeper() const;
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything, for programs that link tenon::tenon. Including it makes the CPU backend and the
-// reference backend known before main() runs.
+// All headers, for programs that link tenon::tenon. Including it registers the CPU backend and the
+// reference backend before main() runs.
 
 #include <tenon/backend.hpp>
 #include <tenon/backends/cpu.hpp>

@@ -16,10 +16,9 @@ namespace tenon {
 class Graph;
 struct Node;
 
-/// A value of a graph: what it will look like and which op makes it. A handle of 24 bytes; it holds
-/// no data, and outliving its graph turns it into a stale handle, which every call detects
-/// (Errc::stale_handle). So is asking an empty handle for anything but that it is empty; what is
-/// thrown names the line that asked.
+/// A value of a graph: its shape and the op that computes it. A handle of 24 bytes without data. A
+/// handle that outlives its graph becomes stale. Every call on a stale or empty handle, except
+/// is_empty(), throws Errc::stale_handle, naming the caller's line.
 class Tensor {
  public:
   Tensor() = default;  ///< no value
@@ -37,11 +36,11 @@ class Tensor {
     return shape(asked).dim(axis);
   }
 
-  /// The op that makes it: an op's name, or "input", "constant", "item".
+  /// The name of the op that computes it, or "input", "constant", "item".
   std::string_view op(const std::source_location& asked = std::source_location::current()) const;
-  /// Name of an input or constant; empty for results of ops.
+  /// Name of an input or constant; empty for the result of an op.
   std::string_view name(const std::source_location& asked = std::source_location::current()) const;
-  /// The source line that wrote it.
+  /// The source line that recorded it.
   const std::source_location& where(
       const std::source_location& asked = std::source_location::current()) const;
 
@@ -66,15 +65,15 @@ class Tensor {
   std::uint32_t graph_id_ = 0;
 };
 
-/// Records an op on its inputs, in the graph of the inputs. Weights declared by a file join the
-/// graph that records. Runs `infer`, and adds the user's line and the inputs' types to what it
-/// throws. Errc::context_mismatch for inputs of two graphs; Errc::call_order when no input names a
+/// Records an op in the graph of its inputs; weights declared by a file are added to that graph.
+/// Calls `infer`, and adds the user's line and the inputs' types to its errors.
+/// Errc::context_mismatch for inputs of two graphs; Errc::call_order when no input belongs to a
 /// graph and no `Graph::Recording` is active.
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where);
 
-/// Records an op without inputs in the graph that an op on `neighbour` would belong to: how `x + 1`
-/// places its 1. Errors as for record().
+/// Records an op without inputs in the graph in which an op on `neighbour` would be recorded: used
+/// for the 1 of `x + 1`. Errors as for record().
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
                      const std::source_location& where);
 
@@ -88,7 +87,7 @@ Tensor record(const Op& op, std::span<const Tensor> inputs, const std::source_lo
   return record(op_def<Op>(), &op, inputs, where);
 }
 
-/// A tensor operand that remembers the line it was written on: lets operators report it.
+/// A tensor operand with the source line of its use, which errors of operators name.
 struct Located {
   Located(const Tensor& operand, const std::source_location& line = std::source_location::current())
       : tensor(operand), where(line) {}  // NOLINT(google-explicit-constructor)

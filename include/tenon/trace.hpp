@@ -9,8 +9,8 @@
 
 namespace tenon {
 
-/// What happened when, from a session and its backends on one time line; written as Chrome trace
-/// events, which Perfetto and chrome://tracing read. Thread-safe.
+/// Events of a session and its backends on one time line, written as Chrome trace events, which
+/// Perfetto and chrome://tracing read. Thread-safe.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -21,13 +21,13 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Something that took time. Events of one `track` stand in one row: a backend, an engine of a
-  /// device, a thread.
+  /// Adds an event from `begin` to `end`. Events of one `track` (a backend, an engine of a device,
+  /// a thread) are shown in one row.
   void add(const std::string& track, std::string name, Clock::time_point begin,
            Clock::time_point end, Facts facts = {});
 
   std::size_t size() const;
-  /// One JSON object; times in microseconds since the trace was made.
+  /// Writes one JSON object; times are in microseconds since the trace was constructed.
   void write(std::ostream& out) const;
 
  private:

@@ -4,7 +4,7 @@
 
 namespace tenon {
 
-/// Of this library: "major.minor.patch".
+/// Version of this library: "major.minor.patch".
 std::string_view version() noexcept;
 
 }  // namespace tenon

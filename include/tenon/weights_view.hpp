@@ -16,25 +16,26 @@
 
 namespace tenon {
 
-/// What a file says of its weights, for model structs to declare their tensors from:
-/// `Linear{.weight = view["up"].tensor("weight")}`. A value: copies share the declarations. Tensors
-/// it hands out stay valid while any view of the file, or the file, lives.
+/// Names and shapes of a file's weights, from which model structs declare their tensors:
+/// `Linear{.weight = view["up"].tensor("weight")}`. A value: copies share the declarations. Its
+/// tensors stay valid while any view of the file, or the file, exists.
 class WeightsView {
  public:
   /// `origin` names the file in messages.
   WeightsView(std::string origin, std::span<const std::pair<std::string, Shape>> weights);
 
-  /// The view below a name: view["blk"][3]["attn_q"].
+  /// The view of the weights below a name: view["blk"][3]["attn_q"].
   WeightsView operator[](std::string_view part) const;
   WeightsView operator[](std::int64_t index) const;
 
-  /// Full name of what is below: "blk.3.attn_q.weight" for name "weight".
+  /// Full name of a weight below this view: "blk.3.attn_q.weight" for "weight".
   std::string full_name(std::string_view name) const;
 
-  /// The weight `name` below this view. Errc::bad_reference with the full name and the file.
+  /// The weight `name` below this view. Errc::bad_reference, naming it and the file, when there is
+  /// none.
   Tensor tensor(std::string_view name,
                 const std::source_location& where = std::source_location::current()) const;
-  /// As tensor(), checked against the sizes a model expects (Errc::shape_mismatch).
+  /// As tensor(), and checks the sizes that a model expects (Errc::shape_mismatch).
   Tensor tensor(std::string_view name, std::span<const std::int64_t> dims,
                 const std::source_location& where = std::source_location::current()) const;
   /// The weight, if there is one.
@@ -42,7 +43,7 @@ class WeightsView {
                                                         std::source_location::current()) const;
   bool contains(std::string_view name) const;
 
-  /// One more than the largest number N in names "<this view>.N.…": how many layers a stack has.
+  /// Number of layers: one more than the largest N in names "<this view>.N.…".
   std::int64_t count() const;
 
   const std::string& origin() const;

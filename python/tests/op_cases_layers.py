@@ -350,11 +350,11 @@ def glu(cases, count):
 
 # Images.
 
-def window_of(cases, h, w, most_taps=4):
+def window_of(cases, h, w, max_taps=4):
     """A window that fits: kernel, stride, padding (top, bottom, left, right), dilation."""
     kernel, stride, padding, dilation = [], [], [], []
     for length in (h, w):
-        taps, step = size(cases, 1, most_taps), size(cases, 1, 3)
+        taps, step = size(cases, 1, max_taps), size(cases, 1, 3)
         spread = 1 if taps == 1 else size(cases, 1, 2)
         extent = (taps - 1) * spread + 1
         before, after = size(cases, 0, extent - 1), size(cases, 0, extent - 1)

@@ -14,7 +14,7 @@
 namespace tenon::quant {
 namespace {
 
-/// Runs lowered steps on their reference kernels and shows every result.
+/// Runs lowered steps on their reference kernels and reports every result.
 class Interpreter {
  public:
   Interpreter(const Lowered& lowered, Calibration& calibration, HostFrame& frame)
@@ -40,8 +40,8 @@ class Interpreter {
   }
 
   void run(const Step& step) {
-    // A reference kernel may read after it has begun to write: operands that share the output's
-    // memory are copied first, except one that the op is meant to update.
+    // A reference kernel may still read after its first write: operands that share the output's
+    // memory are copied first, except one that the op updates in place.
     const HostView output = frame_.view(step.output);
     std::vector<HostView> inputs;
     std::vector<HostBuffer> copies;
@@ -96,7 +96,7 @@ void run_sample(const Program& program, const WeightSet& weights,
   const Lowered lowered =
       lower(unroll(program), shapes, sessions::constant_types(program, &weights));
 
-  std::vector<HostBuffer> kept;  // everything the frame points to
+  std::vector<HostBuffer> kept;  // owns what the frame points to
   std::vector<const std::byte*> constants;
   for (const ConstantSlot& slot : lowered.constants) {
     kept.push_back(sessions::constant_array(program, weights, slot).to_host());
@@ -149,7 +149,7 @@ CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuff
     throw Error(Errc::bad_argument, "quant::calibrate", "no samples to calibrate on");
   }
   Calibration calibration(options);
-  session.set_merge(false);  // every value is shown
+  session.set_merge(false);  // report every value
   session.set_post_callback([&](const StepEvent& event) {
     calibration.observe(event.values.back(), event.outputs.back().to_host().view());
   });

@@ -64,7 +64,7 @@ class Reader {
       if (end == std::string_view::npos) return words;
       line = line.substr(end + 1);
     }
-    words.emplace_back();  // a blank too many
+    words.emplace_back();  // two spaces in a row
     return words;
   }
 

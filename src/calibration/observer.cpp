@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t levels = 128;
 
-/// Divergence of the histogram cut to its first `n` bins from the same in 128 levels; infinity when
-/// the levels leave a bin empty that the cut histogram fills, or the cut is no candidate.
+/// KL divergence of the histogram cut to its first `n` bins from the same in 128 levels; infinity
+/// when the levels leave a bin empty that the cut histogram fills, or the cut is excluded.
 double divergence(const std::vector<std::int64_t>& bins, std::size_t n, std::int64_t total) {
   std::int64_t inside = 0;
   for (std::size_t i = 0; i < n; ++i) inside += bins[i];
@@ -77,7 +77,7 @@ Observer::Observer(const ObserverOptions& options) : options_(options) {
 
 double Observer::bin_width() const { return std::ldexp(1.0, exponent_) / options_.bins; }
 
-// Bins are powers of two wide, so a wider histogram is the old one with neighbours added up.
+// Bin widths are powers of two, so a wider histogram is the old one with adjacent bins added.
 void Observer::widen(int exponent) {
   const int shift = std::min(exponent - exponent_, 31);
   for (std::size_t i = 1; i < bins_.size(); ++i) {

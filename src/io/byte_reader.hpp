@@ -20,8 +20,8 @@ static_assert(std::endian::native == std::endian::little, "the file formats are 
 /// Thrown when a header continues beyond the bytes that have been read so far; never leaves open().
 struct HeaderContinues {};
 
-/// A cursor over the beginning of a file that a stranger wrote. Every step is checked against the
-/// bytes at hand, the file's size and the limit of headers.
+/// A cursor over the beginning of an untrusted file. Every read is checked against the bytes
+/// available, the file's size and the limit of headers.
 class ByteReader {
  public:
   /// `bytes`: the file, or as much of its beginning as has been read.
@@ -54,15 +54,15 @@ class ByteReader {
     return value;
   }
 
-  /// A length of 64 bits and that many bytes.
+  /// A string: a length of 64 bits, then that many bytes.
   std::string_view text() {
     const auto length = number<std::uint64_t>();
     return {reinterpret_cast<const char*>(take(length)), static_cast<std::size_t>(length)};
   }
 
-  /// Throws Errc::truncated when `count` things of at least `least_bytes` each cannot follow here.
-  void check_room(std::uint64_t count, std::uint64_t least_bytes) const {
-    if (count > remaining() / least_bytes) {
+  /// Throws Errc::truncated unless `count` items of at least `min_bytes` each fit into the rest.
+  void check_room(std::uint64_t count, std::uint64_t min_bytes) const {
+    if (count > remaining() / min_bytes) {
       fail(Errc::truncated, fmt::format("{} {} announced, the file ends after {} bytes", count,
                                         context(), file_size_));
     }

@@ -53,7 +53,7 @@ void TensorEntry::read(std::span<std::byte> to) const {
                 fmt::format("tensor {} has {} bytes, the memory given has {}", quote_name(name),
                             size_bytes, to.size()));
   }
-  if (size_bytes > 0) file->read(offset_bytes, to);  // nothing may lie behind the file's last byte
+  if (size_bytes > 0) file->read(offset_bytes, to);  // an empty tensor may begin at the file's end
 }
 
 WeightsView File::view() const {

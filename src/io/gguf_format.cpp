@@ -53,8 +53,8 @@ std::string_view foreign_name(std::uint32_t id) noexcept {
   return {};
 }
 
-bool is_alignment(std::uint64_t alignment, std::uint64_t most) noexcept {
-  return std::has_single_bit(alignment) && alignment >= least_alignment && alignment <= most;
+bool is_alignment(std::uint64_t alignment, std::uint64_t max) noexcept {
+  return std::has_single_bit(alignment) && alignment >= min_alignment && alignment <= max;
 }
 
 }  // namespace tenon::io::gguf

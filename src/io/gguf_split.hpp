@@ -33,13 +33,13 @@ std::vector<std::string> shard_names(const Split& split, const std::string& name
 void check_shard(const Split& split, std::uint64_t number, const Metadata& metadata,
                  const InputFile& file, const Limits& limits);
 
-/// Errc::bad_split when a later shard says something else than the first: every key of it but its
-/// number must be there with the same value. (Writers repeat the number of shards and of tensors at
-/// least; some repeat all keys.)
+/// Throws Errc::bad_split when a later shard contradicts the first: each of its keys, except its
+/// number, must be in the first with the same value. (Writers repeat at least the numbers of shards
+/// and of tensors; some repeat all keys.)
 void check_same_model(const Metadata& first, const Metadata& later, const InputFile& file);
 
-/// Errc::bad_split when the shards together hold another number of tensors than the first
-/// announces.
+/// Throws Errc::bad_split unless the shards together have the number of tensors that the first one
+/// declares.
 void check_tensor_count(const Metadata& metadata, std::size_t found, const std::string& where);
 
 /// Whether a file is named as a shard other than the first.

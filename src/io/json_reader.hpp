@@ -1,4 +1,4 @@
-// Reading a JSON document of which every value is suspect, with errors that say where it stands.
+// Reading an untrusted JSON document, with errors that name the location of a value.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -13,7 +13,7 @@
 
 namespace tenon::io {
 
-/// The document's file, and what was found in it that nobody reads.
+/// The document's file, and the unknown keys found in it.
 struct JsonFile {
   std::string name;
   bool strict = false;
@@ -21,8 +21,8 @@ struct JsonFile {
   std::string first_unknown;  ///< where
 };
 
-/// A value and the way to it: "/functions/0/nodes/3". A link of a chain on the stack, so that paths
-/// are only composed for messages; it must not outlive the one it was reached through.
+/// A value and its path: "/functions/0/nodes/3". Values form a linked list on the stack, so that
+/// paths are composed only for messages; a value must not outlive its parent.
 class JsonValue {
  public:
   JsonValue(const nlohmann::json& value, JsonFile& file) : value_(value), file_(file) {}
@@ -52,7 +52,7 @@ class JsonValue {
   bool boolean() const;
   std::int64_t integer() const;
 
-  /// Calls `read`, and gives errors it throws this place instead of theirs.
+  /// Calls `read`, and replaces the location of its errors by this value's.
   template <class Read>
   auto locate(Read&& read) const {
     try {

@@ -103,11 +103,11 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> find_duplicate(
 }
 
 std::string suggestion(std::string_view wanted, std::span<const std::string_view> names) {
-  // Bounds the work for a name and a list that may both be a stranger's.
-  constexpr std::size_t most_names = 20'000;
-  constexpr std::size_t most_bytes = 256;
-  constexpr std::size_t most_shown = 3;
-  if (names.size() > most_names || wanted.size() > most_bytes) return {};
+  // Bounds the work for untrusted names.
+  constexpr std::size_t max_names = 20'000;
+  constexpr std::size_t max_bytes = 256;
+  constexpr std::size_t max_shown = 3;
+  if (names.size() > max_names || wanted.size() > max_bytes) return {};
   const std::size_t limit = std::clamp<std::size_t>(wanted.size() / 4, 1, 6);
   std::vector<std::pair<std::size_t, std::string_view>> close;
   for (const std::string_view name : names) {
@@ -116,7 +116,7 @@ std::string suggestion(std::string_view wanted, std::span<const std::string_view
   }
   if (close.empty()) return {};
   std::ranges::sort(close);
-  if (close.size() > most_shown) close.resize(most_shown);
+  if (close.size() > max_shown) close.resize(max_shown);
   std::string text = "; did you mean ";
   for (std::size_t i = 0; i < close.size(); ++i) {
     text += (i == 0 ? "" : ", ") + quote_name(close[i].second);

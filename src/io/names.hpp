@@ -23,13 +23,13 @@ std::string quote_name(std::string_view name);
 void check_name(std::string_view name, std::string_view kind, std::uint64_t limit,
                 std::string_view where);
 
-/// Throws path_escape unless `name` is a file in the folder of the file that names it, or below:
-/// not absolute, no part "." or "..", no backslash, no NUL. The test is on the text: Folder::open()
-/// decides about links. `kind` says what is named: "shard".
+/// Throws path_escape unless `name` is the relative path of a file in the folder of the file that
+/// names it, or below: no part "." or "..", no backslash, no NUL. Only the text is checked:
+/// Folder::open() checks links. `kind` says what is named: "shard".
 void check_file_name(std::string_view name, std::string_view kind, const std::string& where);
 
-/// Positions of names, ordered by name. Sorting instead of hashing keeps the time of n log n for
-/// names that a stranger has chosen to collide.
+/// Indices of names, ordered by name. Sorting takes O(n log n) even for names that were chosen to
+/// collide in a hash table.
 std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> names);
 
 /// Two positions with equal names, the lower one first, if there are any.

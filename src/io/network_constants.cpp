@@ -126,7 +126,7 @@ class RawReader {
   bool verify_;
 };
 
-/// Constants lie side by side: nothing twice, and nothing that is no constant's but a few zeros.
+/// Checks that constants are adjacent: no overlaps, and no bytes in between except padding zeros.
 void check_places(const JsonValue& list, const std::vector<Constant>& constants,
                   const RawReader& raw) {
   std::vector<const Constant*> by_offset;

@@ -35,7 +35,7 @@ class FunctionReader {
   ReadFunction run();
 
  private:
-  /// A node as the document has it.
+  /// A node of the document.
   struct Node {
     Instruction instruction;  // without operands and result
     Value value;
@@ -212,8 +212,7 @@ void FunctionReader::results() {
   }
 }
 
-/// The nodes, each behind those it reads; among those that may come next, the first of the
-/// document.
+/// The nodes in topological order; among those that may come next, the first of the document.
 std::vector<std::size_t> FunctionReader::sorted() const {
   std::vector<std::uint32_t> open(nodes_.size());  // inputs that are nodes not yet placed
   std::vector<std::vector<std::uint32_t>> readers(nodes_.size());
@@ -242,7 +241,8 @@ std::vector<std::size_t> FunctionReader::sorted() const {
   return order;
 }
 
-/// Each node that is left waits for another one that is left: following them runs into the circle.
+/// Each remaining node depends on another remaining one: following the dependencies finds the
+/// cycle.
 void FunctionReader::fail_cycle(const std::vector<std::uint32_t>& open) const {
   std::size_t at = 0;
   while (open[at] == 0) ++at;

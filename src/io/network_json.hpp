@@ -28,7 +28,7 @@ void write_attribute(JsonWriter& json, const AttributeValue& value);
 /// One function, one line of text per parameter and node; `indent` before each line.
 std::string function_text(const Function& function);
 
-/// Words of a document that end in the process-wide table of names: it may bring so many.
+/// Maximal number of words of a document that are added to the process-wide table of names.
 class WordBudget {
  public:
   /// Errc::limit_exceeded at `place`.
@@ -58,8 +58,8 @@ std::uint64_t read_bytes(const JsonValue& value);
 void read_constants(const JsonValue& list, const std::shared_ptr<const InputFile>& file,
                     bool verify, Network& net, WordBudget& words);
 
-/// Where the graph states a type of a constant that is not the one of its bytes; nothing where all
-/// agree. The program must have passed its checks.
+/// The location where the graph declares a constant's type that is not that of its bytes; nothing
+/// where all agree. The program must have passed its checks.
 std::optional<std::string> stated_type_conflict(const Network& net);
 
 }  // namespace tenon::io::network

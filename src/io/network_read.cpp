@@ -117,8 +117,8 @@ void read_functions(const JsonValue& json, Program& program, WordBudget& words) 
                           program.functions[f].values[instruction.result].name, finding.message));
 }
 
-/// RAW as a save leaves it that was cut off after its JSON had got its place: under its id. Null
-/// where there is none.
+/// RAW under its id, as left by a save that was killed after it had replaced the JSON. Null where
+/// there is none.
 template <class Open>
 std::shared_ptr<const InputFile> open_unsettled(const Open& open, const JsonValue& id) {
   if (!is_raw_id(id.text())) id.fail(Errc::syntax, "expected 16 hexadecimal digits");
@@ -145,7 +145,7 @@ std::shared_ptr<const InputFile> open_raw(const JsonValue& json,
       std::filesystem::path path = raw_path;
       return InputFile::open(path += suffix, options.access);
     }
-    // A name that a stranger wrote stays in the folder, whatever links lie there.
+    // An untrusted name must stay in the folder, whatever links are there.
     return Folder(json_path.parent_path())
         .open(std::string(name.text()) + suffix, Links::beneath, options.access);
   };

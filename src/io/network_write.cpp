@@ -153,7 +153,7 @@ std::vector<Constant> constants_of(const Network& net, const std::string& where)
   return constants;
 }
 
-/// What the table says of a constant.
+/// A constant's entry of the table.
 struct Line {
   const Constant* constant;
   Shape shape;
@@ -189,8 +189,8 @@ void write_line(JsonWriter& json, const Line& line) {
   json.end_object();
 }
 
-/// How the JSON names RAW: by its way from the JSON's folder where it lies in there, else by its
-/// last name alone.
+/// The name of RAW in the JSON: its path relative to the JSON's folder if it is in there, otherwise
+/// its last component.
 std::string raw_name(const std::filesystem::path& json_path,
                      const std::filesystem::path& raw_path) {
   const auto folder = std::filesystem::absolute(json_path).lexically_normal().parent_path();

@@ -14,10 +14,10 @@
 namespace tenon::io {
 namespace {
 
-// The least bytes that a key with its value and a tensor's description can take: they bound how
-// many of them a file of a given size can hold.
-constexpr std::uint64_t least_key_bytes = 8 + 1 + 4 + 1;
-constexpr std::uint64_t least_tensor_bytes = 8 + 1 + 4 + 4 + 8;
+// Minimal sizes of a key with its value and of a tensor's description: they bound how many a file
+// of a given size can have.
+constexpr std::uint64_t min_key_bytes = 8 + 1 + 4 + 1;
+constexpr std::uint64_t min_tensor_bytes = 8 + 1 + 4 + 4 + 8;
 
 class GgufParser {
  public:
@@ -30,9 +30,9 @@ class GgufParser {
 
   ParsedFile parse() {
     check_frame();
-    const std::uint64_t tensor_count = read_count("tensors", limits_.tensors, least_tensor_bytes);
+    const std::uint64_t tensor_count = read_count("tensors", limits_.tensors, min_tensor_bytes);
     const std::uint64_t key_count =
-        read_count("metadata keys", limits_.metadata_keys, least_key_bytes);
+        read_count("metadata keys", limits_.metadata_keys, min_key_bytes);
     ParsedFile parsed;
     read_metadata(key_count);
     read_tensors(tensor_count, parsed.tensors);
@@ -78,14 +78,14 @@ class GgufParser {
     throw Error(Errc::bad_magic, reader_.where_at(0), message);
   }
 
-  std::uint64_t read_count(std::string_view what, std::uint64_t limit, std::uint64_t least_bytes) {
+  std::uint64_t read_count(std::string_view what, std::uint64_t limit, std::uint64_t min_bytes) {
     reader_.set_context(what, {});
     const auto count = reader_.number<std::uint64_t>();
     if (count > limit) {
       reader_.fail(Errc::limit_exceeded,
                    fmt::format("{} {} announced, at most {} are allowed", count, what, limit));
     }
-    reader_.check_room(count, least_bytes);
+    reader_.check_room(count, min_bytes);
     return count;
   }
 
@@ -197,8 +197,8 @@ class GgufParser {
   }
 
   MetaArray read_strings(std::uint64_t count) {
-    constexpr std::uint64_t least_string_bytes = 8;
-    reader_.check_room(count, least_string_bytes);
+    constexpr std::uint64_t min_string_bytes = 8;
+    reader_.check_room(count, min_string_bytes);
     std::vector<std::string_view> strings;
     strings.reserve(static_cast<std::size_t>(count));
     for (std::uint64_t i = 0; i < count; ++i) strings.push_back(reader_.text());
@@ -215,7 +215,7 @@ class GgufParser {
       throw Error(
           Errc::bad_alignment, reader_.where_at(at),
           fmt::format("'{}' is {}, allowed are powers of two from {} to {}", gguf::alignment_key,
-                      *number, gguf::least_alignment, limits_.alignment));
+                      *number, gguf::min_alignment, limits_.alignment));
     }
     alignment_ = *number;
   }
@@ -268,8 +268,8 @@ class GgufParser {
     return file_shape({dims.data(), rank}, *dtype, reader_.where_at(at), name);
   }
 
-  // Tensors lie in the order of their descriptions, each at the first aligned byte after the one
-  // before. Sums are checked before any is compared with the file's size: they may wrap.
+  // Tensors are in the order of their descriptions, each at the first aligned byte after the
+  // previous one. Sums are checked for overflow before they are compared with the file's size.
   void place(std::vector<TensorEntry>& tensors) const {
     if (tensors.empty()) return;
     const auto step = static_cast<std::int64_t>(alignment_);
@@ -334,7 +334,7 @@ ParsedFile read_gguf(const std::shared_ptr<const InputFile>& file, const Limits&
   if (file->is_mapped() || file->size() == 0) {
     return GgufParser(file, file->mapped(), file, limits).parse();
   }
-  // The header does not say how long it is: try ever longer beginnings.
+  // The header's length is unknown: parse increasingly longer prefixes of the file.
   constexpr std::uint64_t first_try = std::uint64_t{1} << 18;
   for (std::uint64_t size = first_try;; size *= 4) {
     auto prefix = std::make_shared<std::vector<std::byte>>(

@@ -14,7 +14,7 @@ inline constexpr std::string_view metadata_key = "__metadata__";
 std::optional<DType> find_dtype(std::string_view word) noexcept;
 /// The word for a type, or nothing where safetensors has none.
 std::string_view dtype_word(DType dtype) noexcept;
-/// Place of a type in the order of the reference implementation's writer, which puts the last
+/// Rank of a type in the order of the reference implementation, whose writer puts the highest
 /// first.
 int dtype_order(DType dtype) noexcept;
 

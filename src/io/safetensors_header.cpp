@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t header_begin = 8;
 
-// A pointer into the JSON that tells how far the parser has come: its events carry no position.
+// An iterator over the JSON that records the parser's position, which its events do not have.
 class Tracker {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -343,7 +343,7 @@ class HeaderBuilder : public nlohmann::json_sax<nlohmann::json> {
   Header header_;
 
   int depth_ = 0;
-  int skip_from_ = 0;  // depth of the outermost value that is passed over; 0: none is
+  int skip_from_ = 0;  // depth of the outermost skipped value; 0: none
   std::string key_;    // the tensor or metadata key at hand
   bool in_metadata_ = false;
   bool has_metadata_ = false;

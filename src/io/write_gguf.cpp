@@ -17,7 +17,7 @@ namespace tenon::io {
 namespace {
 
 constexpr std::string_view save_gguf_name = "save_gguf";
-constexpr std::uint64_t most_alignment = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_alignment = std::uint64_t{1} << 20;
 
 std::uint64_t find_alignment(const Metadata& metadata) {
   const MetaValue* const value = metadata.find(gguf::alignment_key);
@@ -27,10 +27,10 @@ std::uint64_t find_alignment(const Metadata& metadata) {
     throw Error(Errc::bad_type, std::string(save_gguf_name),
                 fmt::format("'{}' is {}, expected u32", gguf::alignment_key, type_text(*value)));
   }
-  if (!gguf::is_alignment(*number, most_alignment)) {
+  if (!gguf::is_alignment(*number, max_alignment)) {
     throw Error(Errc::bad_alignment, std::string(save_gguf_name),
                 fmt::format("'{}' is {}, allowed are powers of two from {} to {}",
-                            gguf::alignment_key, *number, gguf::least_alignment, most_alignment));
+                            gguf::alignment_key, *number, gguf::min_alignment, max_alignment));
   }
   return *number;
 }

@@ -9,7 +9,7 @@ namespace {
 
 double bytes_of(const Shape& shape) { return static_cast<double>(shape.bytes()); }
 
-/// Of so many elements, which lie in whole blocks.
+/// Bytes of this many elements, which fill whole blocks.
 double bytes_of(std::int64_t elements, DType dtype) {
   return static_cast<double>(elements) * static_cast<double>(block_bytes(dtype)) /
          static_cast<double>(block_size(dtype));
@@ -35,7 +35,7 @@ Cost cost_of(const Step& step) {
     cost.bytes +=
         is_picked(def.traits, i) ? std::min(all, bytes_of(out.elements(), inputs[i].dtype())) : all;
   }
-  // An update in place writes what it was given.
+  // An update in place writes only its operand.
   cost.bytes += def.traits.updates_input >= 0 ? cost.bytes : bytes_of(out);
 
   if (def.flops != nullptr) {

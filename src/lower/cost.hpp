@@ -5,8 +5,8 @@
 
 namespace tenon {
 
-/// Of one run of a step that is no loop, as the program has it: what a backend merges or copies
-/// besides is not in it. NaN where data decides.
+/// Cost of one run of a step that is not a loop, as the program defines it, without a backend's
+/// merging and additional copies. NaN where it depends on data.
 struct Cost {
   double bytes = 0;  ///< read and written
   double flops = 0;  ///< multiplications and additions

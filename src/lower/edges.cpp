@@ -71,8 +71,8 @@ ByteRange byte_range(const Operand& operand, const LoopSteps& iteration) noexcep
   return range;
 }
 
-StretchEdges edges(const Lowered& program, std::span<const Step> steps) {
-  StretchEdges result;
+StepEdges edges(const Lowered& program, std::span<const Step> steps) {
+  StepEdges result;
   std::vector<Operand> made;  // the last writers of what they hold
   for_each_touch(steps, [&](const Operand& operand, bool is_write) {
     if (!is_activation(operand)) return;

@@ -13,7 +13,7 @@ namespace tenon::lowering {
 using StorageId = std::uint32_t;
 inline constexpr StorageId no_storage = 0xFFFFFFFFu;
 
-/// A piece of memory that one value, or several that never live at once, occupy.
+/// A piece of memory of one value, or of several whose live ranges do not overlap.
 struct Storage {
   Place::Kind kind = Place::Kind::slab;
   std::uint32_t index = 0;  ///< number of the input, output, constant or loop
@@ -65,14 +65,14 @@ struct Flat {
   std::int64_t activation_bytes = 0;
   std::int64_t end_time = 0;
 
-  /// The storage that stands for `id` after merging.
+  /// The representative of `id` after merging storages.
   StorageId root(StorageId id) const {
     while (storages[id].merged_into != no_storage) id = storages[id].merged_into;
     return id;
   }
 };
 
-/// Whether the array is the whole of its storage, densely.
+/// Whether the array fills its storage densely.
 bool fills_storage(const Flat& flat, const Array& array);
 
 /// Expands a verified program for the shapes of its inputs.

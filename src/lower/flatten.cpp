@@ -370,7 +370,7 @@ Shape Flattener::constant_type(const Value& value, const Instruction& instructio
   return type.value_or(Shape());
 }
 
-/// One name is one array: whoever reads it must mean the same type.
+/// One name is one array: all reads must declare the same type.
 void Flattener::note_constant(const std::string& name, const Shape& type, const Value& value,
                               const SourceLine& line) {
   const auto [known, added] = noted_.emplace(name, type);

@@ -9,9 +9,9 @@ namespace {
 constexpr std::int64_t slab_alignment = 64;
 }
 
-// Greedy by size: the largest storage first, each at the lowest offset where nothing that lives at
-// the same time lies (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-// Inference", 2020, section 5.2).
+// Greedy by size: the largest storage first, each at the lowest offset without an overlap with
+// storages whose live ranges overlap (Pisarchyk and Lee, "Efficient Memory Management for Deep
+// Neural Net Inference", 2020, section 5.2).
 std::int64_t place_storages(Flat& flat) {
   std::vector<Storage*> order;
   for (Storage& storage : flat.storages) {

@@ -18,7 +18,7 @@ class Sharer {
  private:
   Storage& storage(const Array& array) { return flat_.storages[flat_.root(array.storage)]; }
 
-  /// `from` goes on as part of `to`.
+  /// Merges `from` into `to`.
   void merge(StorageId from, StorageId to) {
     Storage& a = flat_.storages[from];
     Storage& b = flat_.storages[to];
@@ -37,7 +37,7 @@ class Sharer {
   Flat& flat_;
 };
 
-/// Whether a step may write over its operand of this number, which nobody reads later.
+/// Whether a step may overwrite this operand, which is not read later.
 bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
   const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
   const auto is_allowed = [&](std::size_t i) { return i < 32 && (allowed >> i & 1u) != 0; };
@@ -61,8 +61,8 @@ bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
   return true;
 }
 
-/// Whether a storage has not been read since the youngest operand of a step began to be made: what
-/// makes it does not read the storage, or it is the youngest's own.
+/// Whether a storage is not read from the definition of the step's youngest operand on: the op that
+/// defines that operand does not read it, or the storage is that operand's own.
 bool Sharer::is_left_alone(const FlatStep& step, StorageId id) const {
   std::int64_t youngest = 0;
   for (const Array& input : step.inputs) {
@@ -74,9 +74,9 @@ bool Sharer::is_left_alone(const FlatStep& step, StorageId id) const {
          });
 }
 
-/// Lets an op write over an operand that nobody reads later. Of several the oldest, if it is left
-/// alone: a backend that computes the others in the same go has no memory to touch but the
-/// operand's.
+/// Lets an op overwrite an operand that is not read later. Of several, the oldest, unless it is
+/// read meanwhile: a backend that fuses the computation of the others then accesses only the memory
+/// of that operand.
 void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
   for (FlatStep& step : steps) {
     overwrite_operands(step.body);
@@ -93,7 +93,7 @@ void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
   }
 }
 
-/// A loop takes over the storage of its carry's first value, when nothing needs that value later.
+/// A loop reuses the storage of its carry's initial value, when that is not read later.
 bool Sharer::try_enter(const FlatStep& copy) {
   const Array& init = copy.inputs[0];
   const StorageId from = flat_.root(init.storage);
@@ -109,8 +109,7 @@ bool Sharer::try_enter(const FlatStep& copy) {
   return true;
 }
 
-/// The next value of a carry is made right in the carry's place, when the old value has been read
-/// by then.
+/// The next value of a carry is computed in place, when the old value is not read after that.
 bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
   const Array& result = copy.inputs[0];
   const StorageId from = flat_.root(result.storage);

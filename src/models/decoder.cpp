@@ -55,7 +55,7 @@ class Hyperparameters {
   std::string prefix_;
 };
 
-// Far above any model that exists, far below what would overflow.
+// Far above all existing models, far below an overflow.
 constexpr std::int64_t max_layers = 512;
 constexpr std::int64_t max_width = 1 << 20;
 constexpr std::int64_t max_heads = 1 << 14;
@@ -67,7 +67,7 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
   rope.dims = values.integer_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
   if (rope.dims % 2 != 0)
     values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
-  // Files of the llama family keep queries and keys in the order that rotates neighbours.
+  // Files of the llama family store queries and keys in the order for interleaved rotation.
   rope.interleaved = config.architecture == "llama";
   const std::string scaling = values.text_or("rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear" && scaling != "yarn") {
@@ -98,7 +98,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   const Hyperparameters values(file, arch);
   config.layers = values.integer("block_count", 1, max_layers);
   config.width = values.integer("embedding_length", 1, max_width);
-  config.hidden = values.integer("feed_forward_length", 1, max_width);
+  config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
   config.heads = values.integer("attention.head_count", 1, max_heads);
   config.kv_heads = values.integer_or("attention.head_count_kv", config.heads, 1, config.heads);
   if (config.heads % config.kv_heads != 0) {
@@ -130,7 +130,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     config.embedding_scale = std::sqrt(static_cast<double>(config.width));
     config.window = values.integer_or("attention.sliding_window", 0, 0, max_context);
     config.global_every = values.integer_or("attention.sliding_window_pattern", 6, 1, max_layers);
-    // Layers with a window rotate with a base of their own and are never rescaled.
+    // Layers with a sliding window have their own rope base and no rope scaling.
     config.local_rope.theta = values.real_or("rope.freq_base_swa", 10000, 1, 1e30);
     config.local_rope.scaling = "none";
     config.local_rope.factor = 1;

@@ -21,7 +21,7 @@ namespace tenon::models {
 namespace {
 
 constexpr std::int64_t max_size = 1 << 20;
-// Texts of like length run together: as many rows at once as make about this many tokens.
+// Texts of similar length are batched, with about this many tokens per batch.
 constexpr std::int64_t batch_tokens = 2048;
 
 std::int64_t integer(const nlohmann::json& json, const char* key) {
@@ -89,7 +89,7 @@ BertConfig BertConfig::from(const io::File& file) {
   BertConfig config;
   config.layers = integer(json, "num_hidden_layers");
   config.width = integer(json, "hidden_size");
-  config.hidden = integer(json, "intermediate_size");
+  config.intermediate_size = integer(json, "intermediate_size");
   config.heads = integer(json, "num_attention_heads");
   config.vocabulary = integer(json, "vocab_size");
   config.max_positions = integer(json, "max_position_embeddings");
@@ -145,7 +145,7 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& conf
 }
 
 struct SentenceEncoder::Impl {
-  /// What the program is made for first: a short text, within what the model can read.
+  /// Example shapes to compile for: a short text, within the model's limits.
   static Exe<&Bert<>::embed>::Shapes example_shapes(const BertConfig& config) {
     const std::int64_t columns = std::min<std::int64_t>(config.max_tokens, 16);
     return {Shape({1, columns}, i32), Shape({1, columns}, f32)};
@@ -218,7 +218,7 @@ std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
   std::vector<std::int32_t> ids = impl_->tokenizer.encode(text);
   const auto limit = static_cast<std::size_t>(impl_->config.max_tokens);
   if (ids.size() > limit) {
-    // The cut keeps the separator that ends the text.
+    // Truncation keeps the separator at the end.
     const std::int32_t last = ids.back();
     ids.resize(limit);
     if (impl_->tokenizer.sep() == last) ids.back() = last;

@@ -20,14 +20,14 @@ double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
                           : 0;
 }
 
-/// The token that was drawn from these logits, and the `count` likeliest ones, best first.
+/// The token that was drawn from these logits, and the `count` most probable ones, best first.
 Generated::Choice choice_of(std::span<const float> logits, std::int32_t drawn, std::int64_t count) {
   const double normalizer = nn::log_sum_exp(logits);
   const auto entry = [&](std::int32_t id) -> Generated::LogProbability {
     return {id, static_cast<double>(logits[static_cast<std::size_t>(id)]) - normalizer};
   };
   Generated::Choice choice{entry(drawn), {}};
-  for (const std::int32_t id : nn::likeliest(logits, count)) choice.likeliest.push_back(entry(id));
+  for (const std::int32_t id : nn::top_k(logits, count)) choice.top.push_back(entry(id));
   return choice;
 }
 
@@ -67,7 +67,7 @@ class Generation {
     }
     put(stop_text_.push(decoder_.finish()));
     put(stop_text_.finish());
-    model_.file().check_pages();  // tokens are spelled from its pages
+    model_.file().check_pages();  // spellings of tokens are read from its pages
     return std::move(result_);
   }
 
@@ -86,9 +86,9 @@ class Generation {
 
   std::int32_t draw(std::span<const std::int32_t> tokens) {
     if (options_.sampler.is_greedy() && !options_.logprobs) {
-      return conversation_.read_to_likeliest(tokens, options_.interrupt);
+      return conversation_.read_greedy(tokens, options_.interrupt);
     }
-    // The vocabulary may have rows for no token: only tokens can be drawn.
+    // The vocabulary may have padding rows: only tokens can be drawn.
     const auto logits =
         conversation_.read(tokens, options_.interrupt).first(model_.tokenizer().vocab_size());
     const std::int32_t token = sampler_.sample(logits, history_);
@@ -96,7 +96,7 @@ class Generation {
     return token;
   }
 
-  /// Adds a token to the result. Whether another one shall follow.
+  /// Adds a token to the result. Returns whether to continue.
   bool take(std::int32_t token) {
     const auto ends = [&](Generated::End end) {
       result_.end = end;

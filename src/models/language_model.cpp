@@ -149,10 +149,10 @@ struct LanguageModel::Impl {
     return exe.bind(bound->shared_weights());
   }
   /// For a conversation that first reads so many tokens.
-  BoundExe<&Decoder<>::most_likely> most_likely(std::int64_t tokens) {
+  BoundExe<&Decoder<>::greedy> greedy(std::int64_t tokens) {
     const std::scoped_lock lock(mutex);
-    if (!likeliest) likeliest.emplace(compiled<&Decoder<>::most_likely>(tokens));
-    return likeliest->fork();
+    if (!greedy_decoder) greedy_decoder.emplace(compiled<&Decoder<>::greedy>(tokens));
+    return greedy_decoder->fork();
   }
   CompileOptions compile_options() const {
     CompileOptions result;
@@ -169,7 +169,7 @@ struct LanguageModel::Impl {
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
   ForkAwareMutex mutex{"LanguageModel"};
-  std::optional<BoundExe<&Decoder<>::most_likely>> likeliest;  // once a conversation asked for it
+  std::optional<BoundExe<&Decoder<>::greedy>> greedy_decoder;  // once a conversation asked for it
   LoadTimes load_times;
 };
 
@@ -178,7 +178,7 @@ struct Conversation::Impl {
   BoundExe<&Decoder<>::next> next;
   // Made when they are first asked for.
   std::optional<BoundExe<&Decoder<>::all>> all;
-  std::optional<BoundExe<&Decoder<>::most_likely>> most_likely;
+  std::optional<BoundExe<&Decoder<>::greedy>> greedy;
   nn::KvCache<Buffer> cache;
   std::int64_t position = 0;
   HostBuffer logits;
@@ -219,7 +219,7 @@ struct Conversation::Impl {
   }
 
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
-  // cost short conversations the memory of a full context: every layer has a stretch of its own.
+  // cost short conversations the memory of a full context: every layer has its own range.
   void settle_cache() {
     if (cache_in_large_pages || 4 * position < capacity()) return;
     cache_in_large_pages = true;
@@ -349,17 +349,17 @@ std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
   });
 }
 
-std::int32_t Conversation::read_to_likeliest(std::span<const std::int32_t> tokens,
-                                             const Interrupt& interrupt) {
-  return with_memory_errors("Conversation::read_to_likeliest", [&] {
+std::int32_t Conversation::read_greedy(std::span<const std::int32_t> tokens,
+                                       const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_greedy", [&] {
     impl_->check(tokens);
-    if (!impl_->most_likely) {
+    if (!impl_->greedy) {
       const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
-      impl_->most_likely.emplace(
-          impl_->model->most_likely(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
-      impl_->watch(*impl_->most_likely);
+      impl_->greedy.emplace(
+          impl_->model->greedy(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
+      impl_->watch(*impl_->greedy);
     }
-    const auto choice = impl_->steps(*impl_->most_likely, tokens, interrupt);
+    const auto choice = impl_->steps(*impl_->greedy, tokens, interrupt);
     if (choice.is_nan.to_host().template values<bool>()[0]) {
       throw Error(Errc::bad_input, "Conversation", "no logit is a number");
     }

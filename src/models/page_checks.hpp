@@ -7,8 +7,8 @@
 
 namespace tenon::models {
 
-/// What `call` gives. Errc::io_error where pages of the file were lost by then: whatever else went
-/// wrong may come from the zeros that stood in their place.
+/// The result of `call`. Throws Errc::io_error when pages of the file were lost by then, instead of
+/// other errors, which may be caused by the zeros that were read.
 template <class Call>
 auto with_page_checks(const io::File& file, Call&& call) {
   try {

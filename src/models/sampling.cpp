@@ -19,7 +19,7 @@
 namespace tenon::models {
 namespace {
 
-/// Where advice is found: a number by its name, if it is there.
+/// A source of recommendations: a number by its name, if it has it.
 class Advice {
  public:
   virtual ~Advice() = default;
@@ -75,7 +75,7 @@ class JsonAdvice final : public Advice {
     }
     return found->get<double>();
   }
-  /// Whether the publisher wants the most likely token always.
+  /// Whether the publisher recommends greedy decoding.
   bool is_greedy() const {
     const auto& root = document_.root();
     const auto found = root.is_object() ? root.find("do_sample") : root.end();
@@ -88,7 +88,7 @@ class JsonAdvice final : public Advice {
 
 constexpr double largest_temperature = 100;
 
-/// The sources name these two each in their own way.
+/// The two whose names differ between the sources.
 nn::SamplerOptions sampler_of(const Advice& advice, std::string_view temperature,
                               std::string_view repetition_penalty) {
   nn::SamplerOptions sampler;

@@ -6,14 +6,14 @@
 
 namespace tenon::models {
 
-/// Cuts a text that comes in pieces before the first of some stop texts. Holds back what may be the
-/// beginning of one, so that nothing comes out that a later piece would take back.
+/// Truncates a text that comes in pieces at the first of some stop texts. Holds back text that may
+/// be the beginning of one.
 class StopText {
  public:
   /// Errc::bad_argument for an empty stop text.
   explicit StopText(std::vector<std::string> stops);
 
-  /// What is certain to stand before a stop text; nothing once one was found.
+  /// The text that is certain to be before a stop text; nothing once one was found.
   std::string push(std::string_view text);
   /// What was held back: the text has ended.
   std::string finish();

@@ -62,7 +62,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   vocabulary.mask = metadata.get_optional<std::uint32_t>(key("mask_token_id"));
   vocabulary.add_bos = metadata.get_optional<bool>(key("add_bos_token"));
   vocabulary.add_eos = metadata.get_optional<bool>(key("add_eos_token"));
-  // GGUF keeps BERT's pieces with a mark where words begin instead of one where they go on.
+  // GGUF marks BERT's pieces that begin a word, instead of those that continue one.
   if (vocabulary.model == text::TokenizerModel::wordpiece) vocabulary.bert.word_prefix = "▁";
   vocabulary.add_space_prefix = metadata.get_optional<bool>(key("add_space_prefix"));
   // Strings are views into the file's metadata, which stays mapped with it.
@@ -101,7 +101,7 @@ text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared) {
     return tokenizer_of(file, prepared);
   } catch (const Error& error) {
     if (error.where() != "tokenizer") throw;
-    // The tokenizer knows no files: say which one it is about.
+    // The tokenizer's errors do not name the file.
     throw Error(error.code(), file.path().filename().string(), "tokenizer: " + error.message());
   }
 }

@@ -35,7 +35,7 @@ float largest(std::span<const float> values) {
 }
 
 /// The first of them, by id. Errc::bad_input when no logit is a number.
-std::int32_t most_likely(std::span<const float> logits, float peak) {
+std::int32_t argmax(std::span<const float> logits, float peak) {
   const auto found = std::ranges::find(logits, peak);
   if (found == logits.end()) throw Error(Errc::bad_input, "Sampler", "no logit is a number");
   return static_cast<std::int32_t>(found - logits.begin());
@@ -110,7 +110,7 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
     logits = adjusted(logits, history);
   }
   const float peak = largest(logits);
-  const std::int32_t best = most_likely(logits, peak);
+  const std::int32_t best = argmax(logits, peak);
   if (options_.temperature == 0 || std::isinf(peak)) return best;
 
   // 53 random bits, the same on every standard library.
@@ -223,7 +223,7 @@ double log_sum_exp(std::span<const float> logits) {
   return static_cast<double>(peak) + std::log(sum);
 }
 
-std::vector<std::int32_t> likeliest(std::span<const float> logits, std::int64_t count) {
+std::vector<std::int32_t> top_k(std::span<const float> logits, std::int64_t count) {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) ids.push_back(static_cast<std::int32_t>(i));

@@ -40,14 +40,14 @@ std::array<std::int64_t, 4> mask_strides(const HostView& mask) {
   return strides;
 }
 
-/// Turns scores into weights that sum to one; false where every key is hidden.
+/// Softmax of scores, in place; false where every key is masked.
 bool normalise(std::vector<double>& scores) {
   constexpr double hidden = -std::numeric_limits<double>::infinity();
   double peak = hidden;
   bool sees = false;
   for (const double score : scores) {
     peak = std::max(peak, score);
-    sees = sees || score != hidden;  // a NaN is seen, and spreads
+    sees = sees || score != hidden;  // a NaN is not masked, and propagates
   }
   if (!sees) return false;
   double sum = 0;
@@ -179,7 +179,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
     if (normalise(scores)) {
       for (std::int64_t t = begin; t < end; ++t) {
         const double weight = scores[static_cast<std::size_t>(t - begin)];
-        if (weight == 0) continue;  // a hidden key's value may be anything, NaN included
+        if (weight == 0) continue;  // a masked key's value is unspecified and may be NaN
         read_row(v.shape.dtype(), slice_at(v, std::array{b, t, h / group}), v.strides[3], value);
         for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
       }

@@ -22,7 +22,7 @@ std::vector<Axis> axes_of_shape(const Shape& shape) {
   return axes;
 }
 
-/// Blocks run along the innermost axis: `what` would cut or join them.
+/// Blocks are along the innermost axis: refuses ops that would cut or join them.
 void keep_blocks(std::string_view op, const Shape& in, bool touches_innermost) {
   if (is_block(in.dtype()) && touches_innermost) {
     fail(Errc::unsupported_dtype, op,

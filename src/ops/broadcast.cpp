@@ -17,8 +17,8 @@ namespace {
   fail(Errc::shape_mismatch, op, fmt::format("{} do not broadcast: {}", list_shapes(in), why));
 }
 
-/// The size two axes stretch to; false when they do not.
-bool stretch(std::int64_t a, std::int64_t b, std::int64_t& size) {
+/// The size that two axes broadcast to; false when they do not.
+bool broadcast_size(std::int64_t a, std::int64_t b, std::int64_t& size) {
   if (a == b || b == 1) {
     size = a;
   } else if (a == 1) {
@@ -41,7 +41,7 @@ Shape broadcast_shapes(std::string_view op, std::span<const Shape> in, DType dty
     for (int i = 0; i < shape.rank(); ++i) {
       const int position = rank - shape.rank() + i;
       Axis& axis = axes[static_cast<std::size_t>(position)];
-      if (!stretch(axis.size, shape[i], axis.size)) {
+      if (!broadcast_size(axis.size, shape[i], axis.size)) {
         refuse(op, in, fmt::format("sizes differ along axis {}", position - rank));
       }
       const Name tag = shape.tag(i);

@@ -1,4 +1,4 @@
-// Numpy broadcasting: sizes are aligned at the innermost axis, and 1 stretches.
+// Numpy broadcasting: shapes are aligned at the innermost axis, and size 1 broadcasts.
 #pragma once
 
 #include <tenon/host_view.hpp>
@@ -9,13 +9,12 @@
 
 namespace tenon {
 
-/// The common shape of the inputs, with this dtype. An axis takes the tag that any input gives it.
-/// Errc::shape_mismatch names every input, for sizes that differ, for two tags on one axis and for
-/// one tag on two axes. Where two sizes are not known yet, the result is not known either, unless
-/// it is the same symbol.
+/// The common shape of the inputs, with this dtype. An axis gets the tag that any input gives it.
+/// Two symbolic sizes give unknown_dim, unless they are the same symbol. Errc::shape_mismatch,
+/// naming all inputs, for sizes that differ, two tags on one axis, and one tag on two axes.
 Shape broadcast_shapes(std::string_view op, std::span<const Shape> in, DType dtype);
 
-/// `in` stretched to the sizes of `out`: axes that repeat step by 0.
+/// `in` broadcast to the sizes of `out`: repeated axes have stride 0.
 HostView broadcast_view(const HostView& in, const Shape& out);
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// Further checks that several ops make, in the words of their numbered constraints.
+// More checks that several ops share, with the messages of their numbered constraints.
 #pragma once
 
 #include <tenon/op.hpp>

@@ -20,12 +20,12 @@ constexpr std::string_view op_name = "dot";
 
 using Axes = std::vector<AxisRef>;
 
-/// What the axes of one operand are for, by index.
+/// The roles of one operand's axes, by index.
 struct Roles {
   Axes batch, rest, contract;
 };
 
-/// Puts `tensor`'s axes into `order` and takes their tags off: dot knows the roles from here on.
+/// Permutes `tensor`'s axes into `order` and removes their tags: roles are positional from here on.
 Tensor arranged(const Tensor& tensor, const Axes& order, const std::source_location& where) {
   const Tensor plain =
       tensor.shape().has_tags() ? tensor.with_tags(std::span<const Name>()) : tensor;
@@ -80,8 +80,8 @@ class Dot {
     (is_batch ? roles_b_.batch : roles_b_.contract).emplace_back(j);
   }
 
-  /// Matrices [.., M, K] and [.., K, N] of the rests' last axes; the other axes of each rest lead,
-  /// and broadcast over ones in the other operand. So no size needs to be known.
+  /// Matrices [.., M, K] and [.., K, N], with M and N the last remaining axes; other remaining axes
+  /// lead, and broadcast over axes of size 1 in the other operand. So no size needs to be known.
   Tensor build() {
     gather_rest(a_, used_a_, roles_a_.rest);
     gather_rest(b_, used_b_, roles_b_.rest);

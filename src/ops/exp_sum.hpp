@@ -1,4 +1,4 @@
-// What softmax and its logarithm share.
+// Shared by softmax and log_softmax.
 #pragma once
 
 #include "ops/support.hpp"

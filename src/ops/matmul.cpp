@@ -12,7 +12,7 @@ TENON_DEFINE_OP(matmul, Matmul);
 
 namespace {
 
-/// One leading axis of the result: equal sizes, or a 1 that stretches.
+/// One leading axis of the result: equal sizes, or a 1 that broadcasts.
 Axis broadcast_axis(const Axis& a, const Axis& b, const std::string& operands) {
   const bool tags_agree = a.tag.empty() || b.tag.empty() || a.tag == b.tag;
   if (!tags_agree || (a.size != 1 && b.size != 1 && !sizes_agree(a.size, b.size))) {
@@ -22,7 +22,7 @@ Axis broadcast_axis(const Axis& a, const Axis& b, const std::string& operands) {
   const Name tag = a.tag.empty() ? b.tag : a.tag;
   if (a.size == 1 || a.size == b.size) return {tag, b.size};
   if (b.size == 1) return {tag, a.size};
-  // At least one of them is not known yet, and might turn out to be a 1 that stretches.
+  // At least one of them is symbolic, and may be a 1 that broadcasts.
   const std::int64_t known = known_size(a.size, b.size);
   return {tag, is_static(known) ? known : unknown_dim};
 }

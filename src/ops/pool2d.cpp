@@ -62,7 +62,7 @@ void MaxPool2d::reference(std::span<const HostView> in, const HostView& out) con
   for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
     double peak = -std::numeric_limits<double>::infinity();
     for_each_tap(window, in[0], index, [&peak](double value) {
-      if (value > peak || std::isnan(value)) peak = value;  // nothing exceeds a NaN again
+      if (value > peak || std::isnan(value)) peak = value;  // no later value replaces a NaN
     });
     store_double(out.shape.dtype(), out.at(index), peak);
   });

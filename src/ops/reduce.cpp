@@ -66,7 +66,7 @@ void for_each_fold(const HostView& in, const HostView& out, const IntList& axes,
   });
 }
 
-/// Each op as a fold: where it starts, how it takes an element, and the result after `count`.
+/// Each op as a fold: initial value, combination with an element, and the result after `count`.
 template <class Op>
 struct Fold;
 

@@ -36,7 +36,7 @@ Count count_elements(const Shape& shape) {
   return count;
 }
 
-/// What -1 stands for when the other sizes of the result multiply to `others`.
+/// The size that replaces -1, when the product of the other sizes is `others`.
 std::int64_t deduce(const IntList& dims, const Shape& in, std::int64_t others) {
   if (others == 0) {  // C3
     fail(Errc::bad_shape, Reshape::name,
@@ -102,7 +102,7 @@ bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placeme
     placement.strides = dense_strides(out);
     return true;
   }
-  // Runs of evenly spaced elements, innermost first: neighbouring axes that step as one are one
+  // Runs of evenly spaced elements, innermost first: adjacent axes with compatible strides are one
   // run.
   struct Run {
     std::int64_t size, step;

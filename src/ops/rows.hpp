@@ -1,5 +1,5 @@
-// What the sources of contractions share: agreement of two operands' axes, and rows of strided
-// operands widened to double for the reference kernels.
+// Shared by contractions: checks that two operands' axes agree, and rows of strided operands
+// widened to double for the reference kernels.
 #pragma once
 
 #include "ops/support.hpp"
@@ -32,8 +32,8 @@ inline std::string operands_text(std::span<const std::string_view> names,
   return text;
 }
 
-/// The axis that axis `i` of `a` and axis `j` of `b` both are: the definite size, and the tag of
-/// whichever has one. Errc::shape_mismatch, with `operands`, where sizes or tags differ.
+/// The common axis of axis `i` of `a` and axis `j` of `b`: the known size, and the tag that either
+/// has. Errc::shape_mismatch, with `operands`, where sizes or tags differ.
 inline Axis common_axis(std::string_view op, const Shape& a, int i, const Shape& b, int j,
                         std::string_view what, const std::string& operands) {
   const Name left = a.tag(i);
@@ -132,8 +132,8 @@ inline std::vector<double> read_rows(const HostView& view) {
   return values;
 }
 
-/// a . b in double. Eight partial sums: quick without reordering by the compiler, and the same bits
-/// wherever it is called.
+/// a . b in double, in eight partial sums: fast without reassociation by the compiler, and
+/// bit-identical for all callers.
 inline double dot_product(const double* a, const double* b, std::int64_t count) noexcept {
   constexpr std::int64_t lanes = 8;
   double partial[lanes] = {};

@@ -30,8 +30,7 @@ Range resolve(const Slice& op, std::int64_t size) noexcept {
   return {from_end(op.begin), op.end == to_end ? size : from_end(op.end)};
 }
 
-/// The size of a slice of an axis whose own size is not known yet: known all the same when both
-/// ends count from one side.
+/// The size of a slice of a symbolic axis: known when both ends count from the same side.
 std::int64_t open_size(const Slice& op, std::int64_t size) {
   if (op.begin == 0 && op.end == to_end) return op.step == 1 ? size : unknown_dim;
   const bool begins_from_end = op.begin < 0;

@@ -1,5 +1,5 @@
-// What the sources of ops share: checks in the words of their numbered constraints, and access to
-// strided operands in reference kernels.
+// Shared by ops: checks with the messages of their numbered constraints, and access to strided
+// operands in reference kernels.
 #pragma once
 
 #include <tenon/host_view.hpp>
@@ -45,7 +45,7 @@ inline bool sizes_agree(std::int64_t a, std::int64_t b) noexcept {
   return a == b || !is_static(a) || !is_static(b);
 }
 
-/// The more definite of two sizes that agree.
+/// Of two sizes that agree, the known one.
 inline std::int64_t known_size(std::int64_t a, std::int64_t b) noexcept {
   if (is_static(a)) return a;
   if (is_static(b)) return b;

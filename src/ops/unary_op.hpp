@@ -1,5 +1,5 @@
-// What defines an op of one operand, once its formula stands: UnaryOp's members, its descriptor and
-// its builder.
+// Completes an op of one operand from its formula: UnaryOp's members, its descriptor and its
+// builder.
 #pragma once
 
 #include "ops/checks.hpp"

@@ -1,4 +1,4 @@
-// What view ops share: their reference copies what their `view` places.
+// Shared by view ops: their reference kernel copies the elements that `view` refers to.
 #pragma once
 
 #include <tenon/host_view.hpp>
@@ -14,8 +14,8 @@ void copy_through_view(const Op& op, const HostView& in, const HostView& out) {
   copy_elements({in.data + placement.offset_bytes, out.shape, placement.strides}, out);
 }
 
-/// Where the elements of `in`, in row-major order, lie under the sizes of `out`; false when no
-/// strides say that. Block types keep their innermost size.
+/// Strides for the elements of `in`, in row-major order, under the sizes of `out`; false when there
+/// are none. Block types keep their innermost size.
 bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placement);
 
 /// Copies the elements of `in`, in row-major order, to the dense `out` of other sizes.

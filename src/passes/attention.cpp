@@ -10,7 +10,7 @@
 #include <array>
 #include <cmath>
 
-// A mask stays out of the pattern: where it hides every key, softmax gives NaN and attention zeros.
+// The pattern has no mask: where a mask hides every key, softmax gives NaN and attention zeros.
 
 namespace tenon::passes {
 namespace {
@@ -50,7 +50,7 @@ std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
                 IntList{order[0], order[3], order[1], order[2]}, scale};
 }
 
-/// Batch and heads must agree: a product broadcasts them, attention does not. k: [B, H, D, T].
+/// Batch and heads must agree: matmul broadcasts them, attention does not. k: [B, H, D, T].
 bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
          const std::optional<Shape>& v) {
   if (!q || !k || !v || q->rank() != 4 || k->rank() != 4 || v->rank() != 4) return false;
@@ -62,7 +62,7 @@ bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
     if ((*q)[axis] != (*k)[axis] || (*k)[axis] != (*v)[axis] || (*q)[axis] == unknown_dim)
       return false;
   }
-  // No key at all: softmax of nothing, whatever a backend makes of it.
+  // Without keys, softmax is over an empty axis.
   return !is_static((*k)[3]) || (*k)[3] > 0;
 }
 

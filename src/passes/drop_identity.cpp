@@ -7,13 +7,12 @@
 #include <cmath>
 #include <optional>
 
-// Only what keeps every bit: x + 0 would not, since it turns -0 into 0.
+// Only identities that keep every bit: not x + 0, which turns -0 into 0.
 
 namespace tenon::passes {
 namespace {
 
-/// Whether a view shows all of its input in place: a reshape to the same sizes, a slice of
-/// everything.
+/// Whether a view is the identity: a reshape to the same sizes, a slice of the whole axis.
 bool shows_all(const FunctionEditor& editor, const Instruction& instruction) {
   const OpDef& def = *instruction.op.def();
   const std::optional<Shape>& in = editor.type(instruction.operands[0]);

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-// Weights of files are not called like this; where one is, nothing is folded.
+// Weights of files do not have such names; if one has, nothing is folded.
 constexpr std::string_view prefix = "folded:";
 
 bool prefix_is_free(const Program& program) {
@@ -25,7 +25,7 @@ bool prefix_is_free(const Program& program) {
   });
 }
 
-/// The value of an instruction whose inputs are known; empty when it has none, or a large one.
+/// The value of an instruction whose inputs are known; empty when it has none, or is too large.
 HostBuffer compute(const Instruction& instruction, const std::vector<HostBuffer>& known,
                    std::int64_t max_bytes) {
   const OpDef& def = *instruction.op.def();
@@ -44,7 +44,7 @@ HostBuffer compute(const Instruction& instruction, const std::vector<HostBuffer>
     def.reference(instruction.op.attributes(), inputs, result.view());
     return result;
   } catch (const Error&) {
-    return {};  // an index out of range, say: let it fail where it always did
+    return {};  // such as an index out of range: it then fails when it is run
   }
 }
 
@@ -54,7 +54,7 @@ int fold_constants(Program& program, Function& function, std::int64_t max_bytes)
   if (!prefix_is_free(program)) return 0;
   int folded = 0;
   std::vector<HostBuffer> known(function.values.size());
-  // A constant cannot be updated in place: what is, stays computed.
+  // A constant cannot be updated in place: values that are stay computed.
   const std::vector<bool> updated = passes::updated_values(function);
   for (Instruction& instruction : function.body) {
     HostBuffer& value = known[instruction.result];

@@ -10,11 +10,11 @@
 
 namespace tenon::passes {
 
-/// A function as a pass sees it: who defines a value, who uses it, and changes that keep both
-/// right.
+/// A function with its def-use information, and changes that keep that up to date.
 ///
-/// Changes leave instructions where they are, so an operand that a match found further up is read
-/// later than before. That is only right for storage that nothing updates in between: `movable`.
+/// Changes do not move instructions, so that an operand that a match found earlier in the function
+/// is read later than before. That is correct only if nothing updates its storage in between:
+/// `movable`.
 class FunctionEditor {
  public:
   explicit FunctionEditor(Function& function);
@@ -36,8 +36,8 @@ class FunctionEditor {
 
   /// Operands and results that name the value.
   std::size_t uses(ValueId id) const noexcept { return uses_[id]; }
-  /// Whether no update can touch the storage of the value, so that it may be read at any time and
-  /// stand in for an equal one.
+  /// Whether the storage of the value is never updated, so that it may be read at any time and may
+  /// replace an equal value.
   bool movable(ValueId id) const noexcept { return !updated_[id]; }
   /// The type, where known.
   const std::optional<Shape>& type(ValueId id) const noexcept { return function_.values[id].shape; }
@@ -64,7 +64,7 @@ class FunctionEditor {
   std::vector<bool> updated_;
 };
 
-/// Both known, and equal whatever their open sizes come to be.
+/// Whether both are known, and equal for all values of their symbols.
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept;
 
 /// Whether the op takes these operands and gives just this type: what a replacement must do.
@@ -72,7 +72,7 @@ bool gives(const FunctionEditor& editor, const OpInstance& op, const std::vector
            const std::optional<Shape>& type);
 
 /// Values whose storage an update, a call or a loop may overwrite: one entry per value. Calls and
-/// loops are taken to update whatever they are given.
+/// loops are assumed to update all their operands.
 std::vector<bool> updated_values(const Function& function);
 
 /// Drops the instructions that `keep` does not name, with their values, and renumbers the rest.

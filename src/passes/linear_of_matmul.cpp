@@ -17,7 +17,7 @@ int rewrite_linear_of_matmul(Program&, Function& function) {
     const Permute* permute = editor.made_by<Permute>(transposed);
     if (permute == nullptr || !(permute->order == IntList{1, 0})) continue;
     const ValueId w = editor.definition(transposed)->operands[0];
-    // Backends pack weights that stay, once; for others a product is the plainer op.
+    // Only constant weights: backends pack them once. Otherwise matmul is the simpler op.
     const Instruction* definition = editor.definition(w);
     if (definition == nullptr || definition->kind != Instruction::Kind::constant) continue;
     const OpInstance linear(Linear{});

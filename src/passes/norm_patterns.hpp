@@ -12,8 +12,8 @@ std::optional<ValueId> mean_of_rows(const FunctionEditor& editor, ValueId id);
 /// Whether the value is one number for each element along the last axis of `result`.
 bool is_row_parameter(const FunctionEditor& editor, ValueId id, ValueId result);
 
-/// What rms_norm and layer_norm are made of in these types; in f16 a composed norm overflows where
-/// the op does not.
+/// Types in which composed norms are replaced by rms_norm and layer_norm; in f16 a composed norm
+/// overflows where the op does not.
 bool is_composable(const std::optional<Shape>& type);
 
 }  // namespace tenon::passes

@@ -15,8 +15,8 @@ constexpr Rewrite rewrites[] = {
 #undef TENON_REWRITE
 };
 
-// Every rewrite makes a function smaller or an op larger, so a fixed point comes soon; the bound is
-// for rewrites that undo each other by mistake.
+// Every rewrite makes a function smaller or an op larger, so that a fixed point is reached soon;
+// the bound is for rewrites that undo each other by mistake.
 constexpr int max_rounds = 32;
 
 class Optimizer {
@@ -47,7 +47,7 @@ class Optimizer {
     changes += count("share_common_subexpressions", share_common_subexpressions(function));
     for (const Rewrite& rewrite : rewrites) {
       const int applied = count(rewrite.name, rewrite.apply(program_, function));
-      // What a match has left behind would hide that other values have one user only.
+      // Dead instructions of a match would count as users of other values.
       if (applied > 0) count("remove_dead_code", remove_dead_code(function));
       changes += applied;
     }

@@ -29,7 +29,7 @@ int rewrite_reshape_of_reshape(Program&, Function& function) {
       continue;
     const ValueId x = editor.definition(instruction.operands[0])->operands[0];
     const std::optional<Shape>& type = editor.type(instruction.result);
-    // Open sizes are what the inner ops are good at, and reshape is not.
+    // The inner ops support symbolic sizes, reshape does not.
     if (!type || !type->is_static() || !editor.movable(x)) continue;
     const OpInstance reshape(Reshape{.dims = IntList(type->dims())});
     if (!gives(editor, reshape, {x}, type)) continue;

@@ -27,7 +27,7 @@ std::optional<Scale> scale_of(const FunctionEditor& editor, const Instruction* i
   return std::nullopt;
 }
 
-/// Growing twice or shrinking twice: what lies between never overflows or vanishes unless the end
+/// Both factors grow or both shrink: the intermediate value over- or underflows only if the result
 /// does.
 bool may_combine(double a, double b) {
   const double product = std::abs(a * b);
@@ -48,7 +48,7 @@ int rewrite_scale_of_scale(Program&, Function& function) {
     if (!inner || !may_combine(inner->factor, outer->factor)) continue;
     const std::optional<Shape>& type = editor.type(editor.at(i).result);
     if (!same_type(editor.type(inner->x), type) || !editor.movable(inner->x)) continue;
-    // f16 holds neither large nor small factors well.
+    // f16 represents large and small factors inaccurately.
     if (type->dtype() != f32 && type->dtype() != f64 && type->dtype() != bf16) continue;
     const Full number{.value = inner->factor * outer->factor, .dims = {}, .dtype = type->dtype()};
     const ValueId factor = editor.insert(i, "scale", OpInstance(number), {});

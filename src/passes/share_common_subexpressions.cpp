@@ -54,7 +54,7 @@ int share_common_subexpressions(Function& function) {
     Instruction& instruction = function.body[i];
     for (ValueId& id : instruction.operands) id = same[id];
     if (!can_be_shared(instruction) || updated[instruction.result]) continue;
-    // In one order, so that a + b and b + a are found equal; the order of the first stays.
+    // Sorted, so that a + b and b + a are equal; the instruction that stays keeps its order.
     Instruction key = instruction;
     if (key.kind == Kind::op && key.op.def()->traits.commutative && key.operands.size() >= 2 &&
         key.operands[0] > key.operands[1]) {

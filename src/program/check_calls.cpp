@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Instruction::Kind;
 
-/// What a function becomes when its calls are inlined.
+/// The size of a function with inlined calls.
 struct Size {
   std::int64_t instructions = 0;  ///< and parameters of calls, which take time as well
   std::int64_t constants = 0;     ///< names of constants and scopes, loops unrolled

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-// A constant is one array, whoever names it: outright, through a scope, or in an iteration of a
-// loop. Types that the program states of one name must not contradict each other, nor the value
-// that folding made of it.
+// A constant is one array, however it is named: directly, through a scope, or in an iteration of a
+// loop. The types that the program declares for one name must not contradict each other, nor the
+// folded value of that name.
 
 namespace tenon::checking {
 namespace {
 
-/// Whether both types could be those of one array; sizes that are not known may be any.
+/// Whether both types can be those of one array; symbolic sizes match any.
 bool may_agree(const Shape& a, const Shape& b) {
   if (a.rank() != b.rank() || a.dtype() != b.dtype()) return false;
   for (int i = 0; i < a.rank(); ++i) {

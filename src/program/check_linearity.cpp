@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 // An op with OpTraits::updates_input overwrites that operand and returns it. In the text that is a
-// new value; the old one, and whatever shares its storage, must not be read afterwards. Storage has
-// a version, which each update raises; every value knows the version that it is.
+// new value; the old one, and all values that share its storage, must not be read afterwards.
+// Storage has a version, which each update increments; every value has the version it belongs to.
 
 namespace tenon::checking {
 namespace {
@@ -32,7 +32,7 @@ struct Holder {
   bool whole = true;  ///< not a view of it
 };
 
-/// What a call does to its arguments and where its results lie.
+/// What a call does to its arguments, and the storage of its results.
 struct Summary {
   std::vector<bool> consumes;  ///< per parameter
   struct Result {
@@ -67,9 +67,9 @@ class LinearityChecker {
   Root& root(const Holder& holder) { return roots_[static_cast<std::size_t>(holder.root)]; }
   const std::string& name(ValueId id) const { return function_.values[id].name; }
 
-  /// Complains when a value is out of date.
+  /// Reports an error when a value is outdated.
   void read(const Holder& holder, ValueId id, int i, int operand);
-  /// Raises the version; false, with a complaint, when the value cannot be overwritten.
+  /// Increments the version; false, and reports an error, when the value cannot be overwritten.
   bool consume(const Holder& holder, ValueId id, int i, int operand);
   void complain(int i, int operand, std::string message) {
     findings_.add(Errc::alias, {index_, i, operand}, std::move(message));
@@ -99,7 +99,7 @@ void LinearityChecker::read(const Holder& holder, ValueId id, int i, int operand
 
 bool LinearityChecker::consume(const Holder& holder, ValueId id, int i, int operand) {
   Root& storage = root(holder);
-  if (holder.version != storage.version) return false;  // `read` has complained
+  if (holder.version != storage.version) return false;  // reported by `read`
   if (storage.origin == Root::Origin::constant) {
     complain(i, operand, fmt::format("'{}' is a constant and cannot be updated", name(id)));
     return false;
@@ -245,7 +245,7 @@ void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
   const Tuple carry = tuples_[instruction.operands[0]];
   for (std::size_t k = 0; k < carry.size(); ++k) {
     read(carry[k], instruction.operands[0], i, 0);
-    // The loop works on storage of its own: what cannot be overwritten is copied there.
+    // The loop has its own storage: a value that cannot be overwritten is copied there.
     const Root& storage = root(carry[k]);
     if (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant)
       continue;

@@ -317,7 +317,7 @@ void FunctionChecker::check_repeat(const Instruction& instruction, int i) {
   }
   const Function* f = callee(instruction, i);
   if (f == nullptr) return;
-  if (carried == 0) return;  // what is wrong with the tuple has been said
+  if (carried == 0) return;  // the error of the tuple is already reported
   const std::size_t wanted = carried + 2 + (operands.size() - 2);
   if (f->parameter_count != wanted || f->values.size() < wanted) {
     add(Errc::bad_argument, i, Spot::nowhere,

@@ -9,9 +9,10 @@
 
 #include <fmt/format.h>
 
-// Types follow from the parameters' types by each op's `infer`. A call is typed with the types of
-// its operands, so a function may serve several; its own annotations then speak of sizes that each
-// call binds anew. Nothing is refused that could hold at run time: only known sizes can disagree.
+// Types are inferred from the parameters' types by each op's `infer`. A call is typed with the
+// types of its operands, so that a function may be used with several; the symbols of its
+// annotations are then bound by each call. Only contradictions of known sizes are errors: anything
+// that may hold at run time is accepted.
 
 namespace tenon::checking {
 namespace {
@@ -25,7 +26,7 @@ struct Slot {
   Shapes items;      ///< tuples
 };
 
-/// What is known of a value over all places that determine it.
+/// The type of a value, combined from everything that determines it.
 class Agreement {
  public:
   void add(const MaybeShape& shape) {
@@ -96,7 +97,7 @@ Shapes Typer::declared_parameters(int index) const {
 }
 
 void Typer::run(bool fill) {
-  // Errors are looked for at the declared types; what callers pass is gathered on the way.
+  // Errors are reported for the declared types; the callers' types are collected on the way.
   for (int i = 0; i < static_cast<int>(program_.functions.size()); ++i) {
     arguments_[static_cast<std::size_t>(i)].resize(function(i).parameter_count);
   }
@@ -182,7 +183,7 @@ void Typer::step(Frame& frame, const Instruction& instruction, int i) {
 
 Shapes Typer::call(int index, const Shapes& arguments) {
   for (std::size_t k = 0; k < arguments.size(); ++k) {
-    // A caller's symbols mean nothing here, unless the callee happens to use the same word.
+    // A caller's symbols have no meaning in the callee, unless it uses the same name.
     MaybeShape shape = arguments[k];
     for (int i = 0; shape && i < shape->rank(); ++i) {
       if (!is_static((*shape)[i])) shape = shape->with_dim(i, unknown_dim);

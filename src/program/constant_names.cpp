@@ -12,8 +12,8 @@ namespace tenon {
 namespace {
 
 using Kind = Instruction::Kind;
-/// What a scope stands for: a prefix for each combination of loop iterations around it. Null: the
-/// value is no scope.
+/// The prefixes of a scope, one for each combination of enclosing loop iterations. Null: the value
+/// is not a scope.
 using Prefixes = std::shared_ptr<const std::vector<std::string>>;
 
 std::string join(const std::string& prefix, std::string_view name) {

@@ -14,7 +14,7 @@
 
 namespace tenon {
 
-/// What is wrong with a line, and where in it. Thrown within the parser only.
+/// An error in a line, with its position. Thrown within the parser only.
 struct Fault {
   Errc code;
   std::size_t offset;
@@ -30,7 +30,7 @@ struct Argument {
   IntList list;
 };
 
-/// Names that end in the process-wide table of names: a text may bring so many.
+/// Maximal number of names of a text that are added to the process-wide table of names.
 class WordBudget {
  public:
   Name intern(const Token& token, std::string_view text);

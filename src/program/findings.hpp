@@ -31,7 +31,7 @@ struct Finding {
   std::string message;
 };
 
-/// Collects findings: one for each spot, and no more than anyone reads.
+/// Collects findings: at most one for each spot, and a limited number in total.
 class Findings {
  public:
   void add(Errc code, Spot spot, std::string message) {
@@ -48,25 +48,25 @@ class Findings {
   std::set<Spot> spots_;
 };
 
-/// The checks, in the order in which each may rely on those before.
+/// The checks, in order: each relies on the ones before.
 
 /// Names, ids in order, operands of the right number and kind, each function by itself.
 void check_structure(const Program& program, Findings& findings);
 
-/// Recursion, nesting and the size of what the program becomes when calls are inlined. Returns the
-/// functions, callees first; of no use when something was found.
+/// Recursion, nesting and the size of the program with inlined calls. Returns the functions,
+/// callees first; meaningless when there are findings.
 std::vector<int> check_calls(const Program& program, Findings& findings);
 
-/// Nothing reads a value that an instruction before has updated in place.
+/// No value is read after an instruction has updated it in place.
 void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings);
 
-/// No constant is stated with two types that contradict each other.
+/// No constant is declared with two contradicting types.
 void check_constants(const Program& program, Findings& findings);
 
 /// Types agree. With `fill`, values without a type get the one that follows.
 void check_types(Program& program, bool fill, Findings& findings);
 
-/// All of them, as far as they make sense.
+/// Runs all checks, as long as the ones before have no findings that they rely on.
 std::vector<Finding> check(Program& program, bool fill);
 
 /// How an instruction is spelled in the text: an op's name, "const", "pack", or the callee's name.

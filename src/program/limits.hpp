@@ -5,8 +5,8 @@
 
 namespace tenon::program_limits {
 
-// What a program may ask for before anything is computed: a hostile text must not cost more time or
-// memory than an honest one of its size. docs/text-ir.md lists them.
+// Limits of a program, checked before anything is computed: an untrusted text must not cost more
+// time or memory than a valid one of its size. docs/text-ir.md lists them.
 
 inline constexpr std::size_t text_bytes = std::size_t{8} << 20;
 /// Instructions of all functions, each counted as often as calls inline it.

@@ -18,7 +18,7 @@
 namespace tenon {
 namespace {
 
-/// Where the parts of a function stand, so that what the checks find can be pointed at.
+/// The positions of a function's parts, for findings of the checks.
 struct Places {
   struct Spot {
     int line = 0;
@@ -152,7 +152,7 @@ bool Parser::header() {
     error(Errc::bad_magic, 1, 0, "a program begins with the line '# tenon 1.0'");
     return false;
   }
-  // Minor versions only add; what they added is an error where it is used.
+  // Minor versions only add features; an unknown feature is an error where it is used.
   const std::string_view version = first.substr(magic.size());
   const std::size_t point = version.find('.');
   const auto is_number = [](std::string_view text) {
@@ -255,7 +255,7 @@ void Parser::line(std::string_view text) {
   }
   const auto fault = tokenize(text, tokens_);
   cursor_.restart();
-  // Even a broken line opens a function, or its statements would all be reported as well.
+  // Even an invalid line opens a function; otherwise all its statements would be reported, too.
   if (indent == 0 && !tokens_.empty() && tokens_[0].is_word("def")) {
     finish_function();
     result_.program.functions.emplace_back();
@@ -362,7 +362,7 @@ void Parser::statement() {
       make_statement(callee, arguments, [&](const Token& token) { return resolve(token); }, words_);
   Instruction& instruction = made.instruction;
   if (std::ranges::find(instruction.operands, broken) != instruction.operands.end())
-    return;  // said there
+    return;  // reported there
   places.statements.push_back({line_, static_cast<std::uint32_t>(callee.offset)});
   places.first_operand.push_back(places.operands.size());
   for (const std::size_t offset : made.operand_offsets)
@@ -407,7 +407,7 @@ void Parser::finish_function() {
   in_function_ = returned_ = false;
 }
 
-/// What can only be checked with all functions known.
+/// Checks that need all functions.
 void Parser::finish_program() {
   if (!result_.errors.empty()) return;
   Program& program = result_.program;

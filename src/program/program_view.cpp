@@ -50,7 +50,7 @@ Program extract(const Program& program, std::size_t first, std::size_t last) {
     throw Error(Errc::bad_argument, program.name, fmt::format("ops {} to {}", first, last));
   }
   Program flat = unroll(program);
-  verify(flat);  // types of what becomes a parameter
+  verify(flat);  // infers the types of the new parameters
   const Function& whole = flat.main();
 
   std::vector<std::size_t> ops;
@@ -78,7 +78,7 @@ Program extract(const Program& program, std::size_t first, std::size_t last) {
   }
   part.parameter_count = static_cast<std::uint32_t>(part.values.size());
 
-  // Constants and scopes come along where they are needed, before their first reader.
+  // Constants and scopes are added where they are needed, before their first use.
   const auto take = [&](auto&& self, ValueId id) -> ValueId {
     if (known[id]) return *known[id];
     Instruction copy = *maker[id];

@@ -5,7 +5,7 @@
 
 namespace tenon {
 
-/// Equal as the text tells them apart: 0.0 is not -0.0, and a NaN is a NaN.
+/// Equality of the text form: 0.0 differs from -0.0, and all NaNs are equal.
 bool same_attribute(const AttributeValue& a, const AttributeValue& b) noexcept;
 bool same_op(const OpInstance& a, const OpInstance& b) noexcept;
 

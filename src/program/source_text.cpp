@@ -56,7 +56,7 @@ std::string SourceText::excerpt(int number, std::size_t offset) const {
   const bool cut_after = end < shown.size();
   const std::size_t indent = characters(shown.substr(begin, offset - begin)) + (cut_before ? 3 : 0);
   std::string text(shown.substr(begin, end - begin));
-  // A message is text for people: what a terminal would act on shows as '?'.
+  // Messages are for people: terminal control characters are shown as '?'.
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
   return fmt::format("\n{}{}{}\n{}^", cut_before ? "..." : "", text, cut_after ? "..." : "",

@@ -91,7 +91,7 @@ AttributeValue Builder::value_of(const Argument& argument, const AttributeValue&
                   fmt::format("there is no type {}", quoted(token))};
     return *dtype;
   }
-  if (!std::holds_alternative<Name>(like)) return Name();  // the field refuses it, whatever it says
+  if (!std::holds_alternative<Name>(like)) return Name();  // the field refuses it
   return words_.intern(token, text);
 }
 

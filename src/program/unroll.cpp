@@ -15,7 +15,7 @@
 namespace tenon {
 namespace {
 
-/// What a value of the original program has become.
+/// The value in the result of a value of the original program.
 struct Known {
   enum class Kind { value, tuple, index } kind = Kind::value;
   ValueId id = 0;
@@ -36,7 +36,7 @@ class Unroller {
       names_.insert(main.values[i].name);
       arguments.push_back({Known::Kind::value, result_.add_value(main.values[i]), {}, 0});
     }
-    // The entry function keeps its own names; what is expanded into it makes way.
+    // Names of the entry function stay; those of inlined functions are changed on a conflict.
     for (const Value& value : main.values) names_.insert(value.name);
     for (Known& known : expand(main, std::move(arguments), "")) {
       result_.results.push_back(id_of(known));
@@ -155,7 +155,7 @@ class Unroller {
   /// The value under a name of its own.
   Value renamed(Value value, const std::string& prefix) {
     value.name = fresh_name(prefix + value.name);
-    // Symbols belong to their function; sizes that differ from call to call are inferred anew.
+    // Symbols are local to their function; sizes that depend on the call are inferred again.
     if (!prefix.empty() && value.shape && !value.shape->is_static()) value.shape.reset();
     return value;
   }

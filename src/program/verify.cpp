@@ -60,7 +60,7 @@ std::string where_of(const Program& program, const Spot& spot) {
   return program.functions[static_cast<std::size_t>(spot.function)].name;
 }
 
-/// The op or callee an instruction's fault belongs to: a reader sees only the message.
+/// The op or callee of an instruction, for messages.
 std::string described(const Program& program, const Finding& finding) {
   const Spot& spot = finding.spot;
   if (spot.function < 0 || spot.instruction < 0) return finding.message;

@@ -20,8 +20,7 @@ bool is_keyword(std::string_view word) noexcept;
 /// A word of the language that is no op: const, pack, ...
 bool is_language_word(std::string_view word) noexcept;
 
-/// What a program's functions may not be called: ops and the words of the language (const, pack,
-/// ...).
+/// Reserved names of functions: ops and the words of the language (const, pack, ...).
 bool is_builtin(std::string_view word) noexcept;
 
 /// Where a text stops being well-formed UTF-8; its size when it does not.

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Block layouts of GGUF's quantised types, as they lie in a file (little-endian).
+/// Block layouts of GGUF's quantised types, as in a file (little-endian).
 ///
 /// Every block holds `size` consecutive elements. In the comments, e is an element's place in its
 /// block, b the sub-block it belongs to and q its code; f16 fields are kept as bits. The structs

@@ -22,7 +22,7 @@ Affine fit_affine(std::span<const float> in, int high) noexcept {
   double best_error = squared_error(in, best, high);
   constexpr int steps = 12;
   for (int step = -steps; step <= steps; ++step) {
-    // From a range a little wider than the values to one that cuts the outermost off.
+    // From a range slightly wider than that of the values to one that cuts off the outermost.
     const double scale = (top - bottom) / (high + 0.08 * step);
     double q1 = 0, q2 = 0, x1 = 0, xq = 0;
     for (const double x : in) {

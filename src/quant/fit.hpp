@@ -12,9 +12,9 @@
 
 /// Scales that keep the squared error of a sub-block small.
 ///
-/// The error as a function of the scale has a local minimum for each way of rounding, so a search
-/// tries a row of scales, and for the codes that each one gives takes the best scale by least
-/// squares. Sums are f64: squares of any finite float fit, and their order is fixed.
+/// The error as a function of the scale has a local minimum for each way of rounding. The search
+/// tries a series of scales, and for the resulting codes takes the best scale by least squares.
+/// Sums are f64: squares of any finite float fit, and their order is fixed.
 namespace tenon::quant {
 
 /// x / scale; 0 where the scale is zero or the ratio no finite number.

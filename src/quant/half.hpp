@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstdint>
 
-/// Half-precision conversion without branches, so that loops over it become vector code; values as
-/// `tenon::to_float(half)` gives them.
+/// Half-precision conversion without branches, so that loops over it are vectorised; the same
+/// values as `tenon::to_float(half)`.
 namespace tenon::quant {
 
 inline float widen(std::uint16_t half_bits) noexcept {

@@ -146,8 +146,7 @@ void encode(const float* in, BlockQ5_1& block) noexcept {
   pack_five_bits(codes, block);
 }
 
-// Keys and values are rounded to these blocks as they come: both loops are such as compilers turn
-// into vectors.
+// KV caches are quantised to these blocks: both loops are written so that compilers vectorise them.
 void encode(const float* in, BlockQ8_0& block) noexcept {
   constexpr int lanes = 8;
   float largest[lanes] = {};

@@ -18,13 +18,13 @@
 
 namespace tenon::sessions {
 
-/// A stretch of steps on one backend, or a loop whose body several backends share.
+/// A range of steps on one backend, or a loop whose body several backends share.
 struct Stage {
   std::size_t backend = 0;
   std::size_t memory = 0;  ///< of the plan's memories
   std::span<const Step> steps;
   std::unique_ptr<Partition> partition;
-  StretchEdges edges;  ///< only where the plan has several memories, or each step is a stage
+  StepEdges edges;  ///< only where the plan has several memories, or each step is a stage
   const Step* loop = nullptr;
   std::vector<Stage> body;
 

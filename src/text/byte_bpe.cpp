@@ -67,7 +67,9 @@ class ByteBpe final : public SubwordModel {
     merger.clear();
     for (std::uint32_t i = 0; i < word.size(); ++i) {
       const std::int32_t id = byte_ids_[static_cast<unsigned char>(word[i])];
-      // A byte without a token leaves its neighbours adjacent, as in Hugging Face's merging.
+      // After a byte without a token is dropped, the bytes around it are adjacent, as in Hugging
+      // Face's
+      // merging.
       if (id >= 0 || unknown_ >= 0) merger.add(id >= 0 ? id : unknown_, i, i + 1);
     }
     merger.merge([this](const Symbol& left, const Symbol& right) {

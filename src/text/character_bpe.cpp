@@ -11,14 +11,14 @@
 namespace tenon::text {
 namespace {
 
-/// Maps floats to integers that sort the other way round: the best score becomes the lowest rank.
+/// Maps floats to integers in descending order: the best score becomes the lowest rank.
 std::uint32_t descending(float score) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(score);
   const std::uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
   return ~ascending;
 }
 
-/// BPE over characters, as SentencePiece has it: neighbours merge into the token with the best
+/// BPE over characters, as in SentencePiece: adjacent symbols merge into the token with the best
 /// score (or by a list of merges), and a character without a token falls back to its bytes.
 class CharacterBpe final : public SubwordModel {
  public:

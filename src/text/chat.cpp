@@ -83,7 +83,7 @@ std::optional<std::string> find_string_after(std::string_view jinja, std::string
 }
 
 std::optional<ChatFamily> recognise(std::string_view jinja) {
-  // Phi-4 writes <|im_start|>user<|im_sep|>: related, but not ChatML.
+  // Phi-4 has <|im_start|>user<|im_sep|>: similar, but not ChatML.
   if (contains(jinja, "<|im_start|>") && contains(jinja, "<|im_end|>") &&
       !contains(jinja, "<|im_sep|>")) {
     return ChatFamily::chatml;

@@ -10,8 +10,8 @@
 
 namespace tenon::text {
 
-/// The slots of a hash table with open addressing, made here or kept by somebody else. Their number
-/// is a power of two, at least half of them are empty: those with a negative `id`.
+/// The slots of a hash table with open addressing, in owned or borrowed memory. Their number is a
+/// power of two, and at least half of them are empty (a negative `id`).
 template <class Slot>
 class HashSlots {
  public:
@@ -24,7 +24,7 @@ class HashSlots {
 
   std::span<const Slot> all() const noexcept { return all_; }
 
-  /// Counting goes on at the beginning: a search starts at a hash and ends at an empty slot.
+  /// The index wraps around: a search starts at a hash and ends at an empty slot.
   const Slot& operator[](std::size_t at) const noexcept { return all_[at & (all_.size() - 1)]; }
   /// Of slots made here.
   void set(std::size_t at, const Slot& slot) { made_[at & (all_.size() - 1)] = slot; }
@@ -34,7 +34,7 @@ class HashSlots {
   std::span<const Slot> all_;
 };
 
-/// Whether searches in these slots end and find nothing but ids below `ids`.
+/// Range-checks every entry: whether all searches in these slots end, with ids below `ids`.
 template <class Slot>
 bool are_safe(std::span<const Slot> slots, std::size_t ids) noexcept {
   std::int32_t lowest = 0, highest = -1;

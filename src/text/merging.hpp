@@ -10,13 +10,13 @@
 
 namespace tenon::text {
 
-/// What two neighbours may become. Lower ranks merge first.
+/// The token that two adjacent symbols may merge into. Lower ranks merge first.
 struct Candidate {
   std::uint64_t rank = 0;
   std::int32_t id = -1;  ///< -1: they stay apart
 };
 
-/// A word on its way from characters to tokens: a doubly linked list in one array.
+/// The symbols of a word while they are merged: a doubly linked list in one array.
 struct Symbol {
   std::int32_t id = -1;     ///< -1: a character without a token
   std::uint32_t begin = 0;  ///< byte offset in the word
@@ -25,9 +25,9 @@ struct Symbol {
   std::int32_t next = -1;
 };
 
-/// Merges neighbours, best rank first and leftmost among equals, until none is left to merge.
+/// Merges adjacent symbols, best rank first and leftmost among equals, until no pair can be merged.
 ///
-/// The buffers live on between words, so that short words cost no allocation. Time O(n log n).
+/// The buffers are reused between words, so that short words cost no allocation. Time O(n log n).
 class Merger {
  public:
   /// From this many symbols on, pairs wait in RankBuckets instead of one heap.
@@ -43,7 +43,7 @@ class Merger {
     symbols_.push_back({id, begin, end, at - 1, -1});
   }
 
-  /// `find(left, right)` gives the Candidate of two neighbouring symbols.
+  /// `find(left, right)` returns the Candidate of two adjacent symbols.
   template <typename Find>
   void merge(Find&& find) {
     if (symbols_.size() < long_word) {

@@ -10,17 +10,17 @@
 
 namespace tenon::text {
 
-/// Where the match that starts at `position` ends; `position` itself where none does.
+/// Returns the end of the match that starts at `position`; `position` where there is none.
 ///
-/// A scanner stands for one regular expression. Each looks ahead over a run of one kind of
-/// character at most, so that splitting a text takes linear time.
+/// A scanner implements one regular expression. It looks ahead over at most a run of one kind of
+/// character, so that splitting a text takes linear time.
 using Scanner = std::size_t (*)(std::string_view text, std::size_t position);
 
 /// Splits in order, each inside the pieces of the one before. Matches become pieces, and so does
 /// what lies between them.
 using SplitStages = std::span<const Scanner>;
 
-/// What a pre-tokenizer's name in a GGUF file stands for.
+/// The pre-tokenizer of a name in GGUF files.
 struct Pretokenizer {
   SplitStages stages;
   bool composes = false;        ///< the family's tokenizer brings text to NFC first

@@ -9,8 +9,8 @@
 
 namespace tenon::text {
 
-/// A pair of neighbours that waits to be merged: the symbol at `at` and the one after it, which
-/// ended at byte `end` when the pair was queued.
+/// A queued pair of adjacent symbols: the one at `at` and the one after it, which ended at byte
+/// `end` when the pair was queued.
 struct PairEntry {
   std::uint32_t at = 0;
   std::int32_t id = -1;
@@ -22,9 +22,9 @@ struct PairEntry {
 
 /// A priority queue of pairs by rank, then by position, for long words.
 ///
-/// There are few ranks and many pairs, and pairs of one rank come nearly in order, so each rank
-/// keeps a list that is sorted when its turn comes. A binary heap over all pairs gives the same
-/// order, but on a word of millions of characters it misses the cache at every step.
+/// There are few ranks and many pairs, and pairs of one rank are queued nearly in order, so each
+/// rank has a list that is sorted when the rank becomes the best. A binary heap over all pairs
+/// gives the same order, but has a cache miss at every step for a word of millions of characters.
 class RankBuckets {
  public:
   void push(std::uint64_t rank, const PairEntry& entry) {

@@ -14,7 +14,7 @@ namespace tenon::text {
 
 inline constexpr std::string_view space_mark = "\xE2\x96\x81";  ///< U+2581, SentencePiece's space
 
-/// Where a text gets the space that makes its first word look like any other.
+/// Where a text gets a space prefix, so that its first word is tokenized like others.
 enum class SpacePrefix {
   never,
   always,              ///< before every part between special tokens
@@ -22,8 +22,8 @@ enum class SpacePrefix {
   first_unless_space,  ///< only where the text begins
 };
 
-/// A vocabulary and everything its names and flags stand for: what GGUF metadata leaves to the
-/// reader and a tokenizer.json spells out.
+/// A vocabulary with all rules of its tokenizer: implied by names and flags of GGUF metadata, or
+/// explicit in a tokenizer.json.
 struct Recipe {
   Vocabulary vocabulary;
 
@@ -36,7 +36,7 @@ struct Recipe {
   bool escapes_spaces = true;    ///< spm: a space is written "▁"
   bool splits_at_space = false;  ///< spm: no token crosses into the next word
   bool byte_fallback = true;     ///< spm: unknown characters become their bytes' tokens
-  bool fuses_unknown = true;     ///< spm: neighbouring unknown characters become one token
+  bool fuses_unknown = true;     ///< spm: adjacent unknown characters become one token
 
   bool strips_decoded_space = false;  ///< decode() drops one leading space
   bool cleans_up_decoded = true;      ///< wordpiece: no space before "." and the like
@@ -51,8 +51,8 @@ struct Recipe {
   std::string_view token(std::int32_t id) const {
     return vocabulary.tokens[static_cast<std::size_t>(id)];
   }
-  /// Whether ordinary text may become this token. Never control: what a user types must not be able
-  /// to spell the model's structure.
+  /// Whether ordinary text may become this token. Never a control token: a user's input must not be
+  /// able to spell the model's structure.
   bool is_ordinary(std::int32_t id) const {
     const TokenType t = type(id);
     return t == TokenType::normal || t == TokenType::user_defined;

@@ -270,7 +270,7 @@ std::size_t cjk(std::string_view text, std::size_t position) {
 
 std::size_t trailing_space(std::string_view text, std::size_t position) {
   // Only the first of a run can start a match, for the expression would have matched there before.
-  // Without this a long run before a letter would be walked once per character.
+  // Without this, a long run before a letter would be scanned once per character.
   if (!at(text, position).is_space() || is_space_before(text, position)) return position;
   const std::size_t end = skip_while(text, position, [](const Char& c) { return c.is_space(); });
   return end == text.size() ? end : position;
@@ -296,7 +296,7 @@ bool is_deepseek_letter_pattern(std::string_view regex) {
       i += end.length;
       last = end.value;
     }
-    // Neighbours in the list may be neighbours in Unicode.
+    // Adjacent entries of the list may be adjacent in Unicode.
     if (!intervals.empty() && intervals.back().last + 1 == first.value) {
       intervals.back().last = last;
     } else {

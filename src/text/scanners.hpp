@@ -4,7 +4,7 @@
 #include <string_view>
 
 /// Hand-written matchers of the regular expressions by which byte-level BPE models split text.
-/// The expression stands beside each; all follow Oniguruma's reading of it.
+/// The comment of each has the expression, with the semantics of Oniguruma.
 namespace tenon::text::scan {
 
 /// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+

@@ -26,7 +26,7 @@ class SubwordModel {
  public:
   virtual ~SubwordModel() = default;
 
-  /// What happens to a text before tokens that ask for it are looked for in it.
+  /// Normalises a text, before tokens with AddedToken::normalized are matched.
   virtual std::string normalize(std::string_view text) const = 0;
 
   /// Appends the ids of a normalised text; `is_first` says that the whole text begins here.

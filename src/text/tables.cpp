@@ -29,8 +29,8 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 
-/// Of what tables are made of. Texts are hashed one by one, each with a seed of its own: they may
-/// lie anywhere.
+/// Digest of the vocabulary. Texts are hashed one by one, each with its own seed, since they are
+/// not contiguous.
 std::uint64_t digest(const Vocabulary& v) noexcept {
   const std::uint64_t sizes[] = {static_cast<std::uint64_t>(v.model), v.tokens.size(),
                                  v.merges.size()};
@@ -59,8 +59,8 @@ std::span<const Slot> take(std::span<const std::byte>& bytes, std::size_t count)
   return {reinterpret_cast<const Slot*>(slots.data()), count};
 }
 
-/// What precedes a space inside a token: between such a byte and a space a token may join two
-/// words.
+/// The bytes that precede a space inside a token: between such a byte and a space a token may join
+/// two words.
 ByteFlags inner_spaces(const Recipe& recipe) {
   ByteFlags flags{};
   if (recipe.vocabulary.model != TokenizerModel::spm) return flags;

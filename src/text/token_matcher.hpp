@@ -19,7 +19,7 @@ struct MatchedToken {
   bool is_control = false;
 };
 
-/// A stretch of text: one token, or ordinary text where `id` is -1.
+/// A range of text: one token, or ordinary text where `id` is -1.
 struct Fragment {
   std::int32_t id = -1;
   std::size_t begin = 0;
@@ -29,12 +29,12 @@ struct Fragment {
 /// Which control tokens may be matched.
 struct ControlPolicy {
   bool allowed = true;
-  std::span<const TextRange> plain;  ///< but not where they touch these
+  std::span<const TextRange> plain;  ///< but not where they overlap these
 };
 
 /// Finds the leftmost-longest tokens of a list in a text.
 ///
-/// The tokens stand sorted, and a match narrows a range of them byte by byte. Time is O(n) for
+/// The tokens are sorted, and a match narrows a range of them byte by byte. Time is O(n) for
 /// ordinary text, O(n * longest token) at worst.
 class TokenMatcher {
  public:

@@ -90,7 +90,7 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-/// A text with U+FFFD for what is not UTF-8, and the ranges of the old one moved along.
+/// A text with invalid UTF-8 replaced by U+FFFD, and the ranges adapted to it.
 struct Repaired {
   std::string text;
   std::vector<TextRange> plain;

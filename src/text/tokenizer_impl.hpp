@@ -15,7 +15,7 @@
 
 namespace tenon::text {
 
-/// What a tokenizer shares between its copies. Addresses are taken of its members: never moved.
+/// The state that copies of a tokenizer share. Never moved: it has pointers to its own members.
 struct Tokenizer::Impl {
   /// With tables that were made before, where they are of this vocabulary.
   explicit Impl(Recipe completed, TokenizerTables kept = {});

@@ -27,8 +27,8 @@ using nlohmann::json;
 constexpr std::uintmax_t max_file_bytes = std::uintmax_t{256} << 20;
 constexpr std::string_view space_mark = "\xE2\x96\x81";
 
-/// Walks the components of one file into a recipe. Every component that could change an id is
-/// either carried over or refused.
+/// Converts the components of a file into a recipe. Every component that can change an id is either
+/// supported or refused.
 class Reader {
  public:
   Reader(std::shared_ptr<const json> document, std::string_view where)
@@ -300,7 +300,7 @@ class Reader {
     const bool inverted = flag(part, "invert", false);
     const bool covers_text =
         scanner == scan::gpt2 || scanner == scan::llama3 || scanner == scan::qwen2;
-    // To keep the matches and remove the rest is to isolate the matches where there is no rest.
+    // Keeping the matches and removing the rest equals isolating the matches if there is no rest.
     if (!(behavior == "Isolated" && !inverted) &&
         !(behavior == "Removed" && inverted && covers_text)) {
       unsupported(fmt::format("splitting with behavior {}", behavior.substr(0, 40)));

@@ -161,7 +161,7 @@ void decompose(std::vector<char32_t>& characters) {
 }
 
 std::string compose(std::string_view text) {
-  // No character below U+0300 combines with its neighbours or changes by itself.
+  // No character below U+0300 combines with adjacent ones or is changed by NFC.
   const auto composes = [&](std::size_t i) { return code_point_at(text, i).value >= 0x300; };
   std::size_t plain = 0;
   while (plain < text.size() && !composes(plain)) plain += code_point_at(text, plain).length;

@@ -8,7 +8,7 @@
 
 namespace tenon::text {
 
-/// What tokenizers ask about a character; bits.
+/// Properties of a character; bits.
 enum Trait : std::uint8_t {
   trait_letter = 1,       ///< \p{L}
   trait_number = 2,       ///< \p{N}

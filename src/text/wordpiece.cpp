@@ -10,8 +10,8 @@
 namespace tenon::text {
 namespace {
 
-/// The blocks that BERT sets apart character by character. The gap before 0x2B920 is a slip of
-/// Hugging Face's, whose results these are.
+/// The blocks whose characters BERT splits. The gap before 0x2B920 is a mistake in Hugging Face's
+/// code, reproduced for equal results.
 constexpr std::array chinese{
     Interval{0x3400, 0x4DBF},   Interval{0x4E00, 0x9FFF},   Interval{0xF900, 0xFAFF},
     Interval{0x20000, 0x2A6DF}, Interval{0x2A700, 0x2B81F}, Interval{0x2B920, 0x2CEAF},

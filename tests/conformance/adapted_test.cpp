@@ -1,6 +1,6 @@
-// Operands that do not lie as a kernel wants them: views of constants, broadcasts, computed
-// weights, halves. The CPU backend runs all of them itself, to the reference's numbers, and says
-// what it does.
+// Operands in layouts or types that a kernel does not support: views of constants, broadcasts,
+// computed weights, halves. The CPU backend runs all of them itself, with the reference's results,
+// and reports how.
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
 
@@ -223,7 +223,7 @@ TEST_CASE("adapted: 16-bit operands") {
   }
 }
 
-TEST_CASE("adapted: vectors in matrix products") {
+TEST_CASE("adapted: vectors in matrix multiplications") {
   Case test;
   const Tensor a = test.input(Shape({33}, f32));
   const Tensor b = test.input(Shape({33, 7}, f32));
@@ -285,7 +285,7 @@ TEST_CASE("adapted: functions merged into a linear layer or a convolution are th
 }
 
 TEST_CASE("values: one whose memory is in part given to another is still read through a view") {
-  // The slice's convolution moves behind the product that takes the unread part of neg's memory.
+  // The slice's convolution moves after the matmul that reuses the unread part of neg's memory.
   Case test;
   const Tensor x = test.input(Shape({9, 10, 11, 4}, f32));
   const Tensor w = test.input(Shape({2, 4, 3, 3}, f32));

@@ -29,7 +29,7 @@ struct Candidate {
 };
 
 /// f32 kernels differ from numpy by rounding; integer dot products by the int8 rounding of their
-/// activations: 1/127 of the largest of 32 neighbours, averaged over a row.
+/// activations: 1/127 of the largest of a group of 32, averaged over a row.
 double slack(const OpCase& op_case, const Candidate& backend) {
   double tolerance = 1e-4;
   const bool block =

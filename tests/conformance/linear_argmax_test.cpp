@@ -1,5 +1,5 @@
-// Where the greatest sum of a linear layer stands, found while tiles of sums are made: what a loop
-// over the layer's own result finds, whatever threads there are.
+// Argmax of a linear layer, computed together with the tiles of its result: equal to the argmax of
+// the stored result, for any number of threads.
 #include "support/op_testing.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -39,8 +39,7 @@ HostBuffer run(const HostBuffer& x, const Weights& weights, const BackendPtr& ba
   return session.forward({x.to_device(cpu_device())}).at(0).to_host();
 }
 
-/// What the bias does to some of the sums: leaves them to the product, or makes them equal,
-/// infinite or none.
+/// Effect of the bias on some of the sums: none, or it makes them equal, infinite or NaN.
 enum class Special { none, equal, infinite, minus_infinite, nan };
 
 struct Case {
@@ -62,7 +61,7 @@ class Layer {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     for (int i = 0; i < 5; ++i) {
       float& some = values[static_cast<std::size_t>(random.integer(0, case_.outputs - 1))];
-      if (case_.special == Special::equal) some = 1e30f;  // which swallows the product
+      if (case_.special == Special::equal) some = 1e30f;  // which absorbs the rest of the sum
       if (case_.special == Special::infinite) some = infinity;
       if (case_.special == Special::minus_infinite) some = -infinity;
       if (case_.special == Special::nan) some = std::nanf("");

@@ -1,5 +1,5 @@
-// Tables that tasks share: filled once where nothing changes what they are made of, again where it
-// does. The reference, which knows no tables, says what comes out.
+// Tables that tasks share: computed once where their inputs do not change, again where they do.
+// Compared with the reference, which has no tables.
 #include "support/op_testing.hpp"
 #include "support/program_text.hpp"
 
@@ -46,7 +46,7 @@ TEST_CASE("rotations with equal positions share one table") {
       "    return e\n");
 }
 
-TEST_CASE("a table is filled ahead of a loop whose positions stay") {
+TEST_CASE("a table is filled before a loop whose positions do not change") {
   check(
       "\ndef turn(x: f32[2, 5, 3, 8], i: i64, s: Scope, p: i32[5]):\n"
       "    y = rope(x, p)\n"

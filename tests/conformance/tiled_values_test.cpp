@@ -1,5 +1,5 @@
-// Values that exist as the bf16 tiles of the next product only: whatever writes them, results have
-// the bits of a program that also hands them out, and so keeps them as f32.
+// Values that are stored only as bf16 tiles for the next matrix multiplication: results are
+// bit-identical to those of a program that also returns them, and so stores them as f32.
 #include "backends/cpu/matmul/tiled_values.hpp"
 
 #include "backends/cpu/matmul/merged_linear.hpp"
@@ -162,12 +162,12 @@ TEST_CASE("tiled values: the bits of values that are kept as f32, on any number 
   }
 }
 
-TEST_CASE("tiled values: where products read tiles, and nobody else reads the value") {
+TEST_CASE("tiled values: where matrix multiplications read tiles, and nothing else the value") {
   if (cpu::active_isa() != cpu::Isa::amx) return;
   for (const Network& network : networks()) {
     CAPTURE(network.name);
     CHECK(Run(network, 37, 1, false).tiled() >= 1);
-    // With batch rows in all products of bf16 take f32.
+    // With `batch` rows in total, bf16 layers take f32.
     CHECK(Run(network, 1, 1, false).tiled() == 0);
   }
   const Network residual{"a residual",

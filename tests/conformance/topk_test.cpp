@@ -1,4 +1,4 @@
-// The k largest of rows longer than what a kernel looks at in one go.
+// The k largest of rows longer than what a kernel processes at once.
 #include "run_case.hpp"
 #include "support/op_testing.hpp"
 

@@ -50,7 +50,7 @@ TEST_CASE("Arena: running out takes nothing and breaks nothing") {
   CHECK(text == "kept");
 }
 
-TEST_CASE("Arena: alignments that are none, budgets that nobody has") {
+TEST_CASE("Arena: invalid alignments, impossible budgets") {
   Arena arena(64);
   for (const std::size_t alignment :
        {std::size_t{0}, std::size_t{3}, std::size_t{8192}, std::size_t{1} << 40}) {

@@ -12,7 +12,7 @@ namespace tenon {
 
 using testing::expect_error;
 
-TEST_CASE("eigen: a product on the arrays' own bytes") {
+TEST_CASE("eigen: a matrix multiplication on the arrays' own bytes") {
   const HostBuffer w = HostBuffer::of<float>(Shape({2, 3}, f32), {1, 2, 3, 4, 5, 6});
   const HostBuffer x = HostBuffer::of<float>(Shape({3}, f32), {1, 0, -1});
   HostBuffer y = HostBuffer::zeros(Shape({2}, f32));

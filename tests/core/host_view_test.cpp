@@ -191,7 +191,7 @@ TEST_CASE("copy_elements: any strides to any strides, every element size") {
 }
 
 TEST_CASE("copy_elements: transposed axes of odd sizes") {
-  // Larger than the squares that such a copy goes by, and no multiple of them.
+  // Larger than the tiles of such a copy, and not a multiple of them.
   const Shape shape({3, 70, 2, 45}, i32);
   std::vector<std::int32_t> from(3 * 70 * 2 * 45), to(from.size());
   std::iota(from.begin(), from.end(), 0);

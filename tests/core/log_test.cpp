@@ -25,7 +25,7 @@ class ScopedSink {
 
 }  // namespace
 
-TEST_CASE("log: silent until somebody listens") {
+TEST_CASE("log: silent without a sink") {
   const ScopedSink none(nullptr);
   CHECK_FALSE(log_enabled());
   log(LogLevel::error, "to nobody");

@@ -1,5 +1,4 @@
-// Programs brought down to steps on memory: what is planned, what is shared, and that every value
-// survives it.
+// Lowered programs: memory planning, shared storage, and that every value is correct.
 #include "core/runs.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
@@ -25,7 +24,7 @@ namespace {
 
 using namespace testing;
 
-/// What a program means, value by value: no plan, no shared memory, functions called as they are
+/// A naive evaluator of programs, value by value: no plan, no shared memory, functions called as
 /// written.
 class Evaluator {
  public:
@@ -219,7 +218,7 @@ TEST_CASE("Lowering: random programs with calls and loops keep every value", "[f
   CHECK(compared > rounds / 4);
 }
 
-TEST_CASE("Lowering: a chain of products needs two places, not ten") {
+TEST_CASE("Lowering: a chain of matrix multiplications needs two buffers, not ten") {
   std::string text = "def forward(x: f32[64, 64]):\n    y0 = matmul(x, x)\n";
   for (int i = 1; i < 10; ++i) {
     text += "    y" + std::to_string(i) + " = matmul(y" + std::to_string(i - 1) + ", x)\n";
@@ -233,7 +232,7 @@ TEST_CASE("Lowering: a chain of products needs two places, not ten") {
   CHECK(plan.steps.back().output.place.kind == Place::Kind::output);  // the result needs no copy
 }
 
-TEST_CASE("Lowering: pointwise ops write over what nobody needs") {
+TEST_CASE("Lowering: pointwise ops overwrite values that are not read later") {
   const Lowered plan = lowered(R"(def forward(x: f32[256]):
     a = exp(x)
     b = neg(a)

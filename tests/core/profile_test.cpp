@@ -55,7 +55,7 @@ TEST_CASE("profile: a merged program tells what each of its steps took") {
     CHECK(linear.count == 3);
     CHECK(linear.shape == Shape({300, 4}, f32));
     CHECK(linear.weights == f32);
-    // The activation is merged into the product: its bytes and operations count there.
+    // The activation is fused into the linear layer: its bytes and operations count there.
     CHECK(linear.flops == 3 * (2 * rows * 4 * 4 + rows * 4));
     CHECK(linear.bytes == 3 * 4 * ((2 * rows * 4 + 4 * 4) + 2 * rows * 4));
     const StepTime::Part& neg = part_of(time, "neg");
@@ -68,7 +68,7 @@ TEST_CASE("profile: a merged program tells what each of its steps took") {
       CHECK(part.wall > 0ns);
       sum += part.wall;
     }
-    CHECK(sum <= time.hard);
+    CHECK(sum <= time.device);
   }
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("profile: a step by itself is its own part") {
   for (const StepTime& time : session.step_times()) {
     REQUIRE(time.parts.size() == 1);
     CHECK(time.parts[0].values == time.values);
-    CHECK(time.parts[0].wall == time.hard);
+    CHECK(time.parts[0].wall == time.device);
   }
 }
 

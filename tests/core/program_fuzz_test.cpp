@@ -1,5 +1,4 @@
-// What must hold of every program's text, on random programs and on what is left of their texts
-// after random damage.
+// Properties of every program's text, checked for random programs and for randomly damaged texts.
 
 #include "support/random_program.hpp"
 

@@ -126,7 +126,7 @@ TEST_CASE("A03: memory runs out while a session steps") {
       });
 }
 
-TEST_CASE("A03: a session whose steps ran out of memory begins anew") {
+TEST_CASE("A03: a session whose steps ran out of memory starts again") {
   const Rig rig;
   Session session = rig.fresh();
   rig.check(session);

@@ -195,7 +195,7 @@ TEST_CASE("Session: every flipped bit and every truncation of a snapshot is foun
   }
 }
 
-TEST_CASE("Session: a manifest by somebody else ends in an error or in a session") {
+TEST_CASE("Session: an untrusted manifest ends in an error or in a session") {
   const Folder folder;
   save(folder / "a.snap");
   const auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));

@@ -1,4 +1,4 @@
-// Running programs: what inputs must be, what is shared, what is kept.
+// Running programs: checks of inputs, shared memory, cached plans.
 #include "core/runs.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
@@ -180,7 +180,7 @@ TEST_CASE("Session: into memory of the caller") {
   std::vector<Buffer> narrow{device(HostBuffer::zeros(Shape({2, 3}, f32)))};
   check_contains(expect_error(Errc::bad_input, [&] { run.forward({x, x}, narrow); }),
                  {"output 0", "f32[2, 4]", "f32[2, 3]"});
-  CHECK(values(narrow[0]) == std::vector<float>(6, 0));  // untouched
+  CHECK(values(narrow[0]) == std::vector<float>(6, 0));  // unchanged
   std::vector<Buffer> two{filled(2, 3), filled(2, 3)};
   expect_error(Errc::bad_input, [&] { run.forward({x, x}, two); });
   CHECK(values(two[0]) == std::vector<float>(8, 3));

@@ -1,4 +1,4 @@
-// What a session tells and takes: views, steps, callbacks, times, traces, forks, several memories.
+// Features of sessions: views, steps, callbacks, times, traces, forks, several memories.
 #include "core/runs.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
@@ -175,7 +175,7 @@ TEST_CASE("Session: step by step to any op") {
           std::string::npos);
     expect_error(Errc::bad_reference, [&] { run.step_to("nothing"); });
     CHECK(values(run.step_to("e")) == values(all[0]));
-    expect_error(Errc::bad_input, [&] { run.step_to("a"); });  // anew: it needs its inputs
+    expect_error(Errc::bad_input, [&] { run.step_to("a"); });  // restarts: it needs its inputs
     CHECK(values(run.step_to("e", {x})) == values(all[0]));
     run.step_to("a", {x});
     CHECK(all_values(run.forward({x})) == all_values(all));
@@ -223,7 +223,7 @@ TEST_CASE("Session: callbacks, log and times, one op at a time or merged") {
     for (const StepTime& time : run.step_times()) {
       CHECK(time.wall >= time.mem);
       CHECK(time.other >= std::chrono::nanoseconds::zero());
-      if (time.backend == "remote") CHECK(time.hard == std::chrono::microseconds(5));
+      if (time.backend == "remote") CHECK(time.device == std::chrono::microseconds(5));
       sum += time.wall;
     }
     CHECK(sum <= run.total_time());

@@ -15,8 +15,8 @@ namespace tenon::testing {
 
 inline constexpr std::int64_t small_model_width = 64;
 
-/// Products, norms and attention with an argmax behind them: tasks that share their work in
-/// different ways.
+/// Matrix multiplications, norms and attention, followed by an argmax: tasks that are split between
+/// threads in different ways.
 inline Program small_model() {
   constexpr std::int64_t width = small_model_width;
   Graph graph;

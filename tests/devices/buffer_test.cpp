@@ -166,7 +166,7 @@ TEST_CASE("Buffer: poison ends the waiting; the first error stays") {
   expect_error(Errc::bad_argument, [&] { buffer.poison(nullptr); });
 }
 
-TEST_CASE("Buffer: unique means that nobody else can see the bytes") {
+TEST_CASE("Buffer: unique means that nothing else can access the bytes") {
   Buffer buffer = Buffer::allocate(Shape({4}, f32), host());
   CHECK(buffer.is_unique());
   {

@@ -1,4 +1,4 @@
-// What regions find out about their users: memory freed wrongly, written past its ends, or lost.
+// Checks of regions: wrong frees, writes past the ends of memory, and leaks.
 
 #include "support/catch_chunk.hpp"
 #include "support/expect_error.hpp"

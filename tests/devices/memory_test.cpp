@@ -280,7 +280,7 @@ TEST_CASE("MemRegion: chunks at a given place") {
   expect_error(Errc::bad_argument, [&] { dram.malloc_at(MemPtr(~std::uint64_t{0} - 3), 8); });
 }
 
-TEST_CASE("MemRegion: wrapped CPU memory may overlap, and is nobody's usage") {
+TEST_CASE("MemRegion: wrapped CPU memory may overlap, and does not count as used") {
   std::array<char, 64> bytes{};
   const std::uint64_t used = host().usage().used_bytes;
   const std::size_t chunks = host().all_chunks().size();

@@ -21,8 +21,8 @@ using testing::expect_error;
 
 constexpr std::uint64_t base = 0x1'0000'0000;
 
-/// What the allocator should do, told byte by byte: 0 is free, every block has a number, and its
-/// redzones the number's negative.
+/// A naive allocator with an entry per byte: 0 is free, every block has a number, and its redzones
+/// the negative of that.
 class Oracle {
  public:
   Oracle(std::uint64_t size, std::uint64_t redzone) : owner_(size), redzone_(redzone) {}
@@ -101,7 +101,7 @@ TEST_CASE("RangeAllocator: blocks are aligned, in the range, and do not overlap"
   CHECK_FALSE(ranges.try_allocate(4096));
 }
 
-TEST_CASE("RangeAllocator: the smallest hole wins, and neighbours become one hole again") {
+TEST_CASE("RangeAllocator: best fit, and adjacent holes are merged") {
   RangeAllocator ranges(base, 1024);
   std::vector<std::uint64_t> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(ranges.allocate(64));

@@ -116,7 +116,7 @@ void running(Session& session, const Buffer& x, std::vector<Buffer>& outputs, Me
   session.set_dump_outputs("./dump", "HQB");
   session.set_post_callback([](const StepEvent& e) { use(e.op, e.outputs); });
   session.enable_time_profile(true);
-  for (const StepTime& t : session.step_times()) use(t.wall, t.mem, t.hard, t.other);
+  for (const StepTime& t : session.step_times()) use(t.wall, t.mem, t.device, t.other);
   std::chrono::nanoseconds time = session.total_time();
   Session mine = session.fork();
   Session part = session.view(2, 5);

@@ -34,7 +34,7 @@ std::string scratch_file(std::string_view name);
 std::shared_ptr<const io::InputFile> memory_file(std::span<const std::uint8_t> bytes,
                                                  io::Access access);
 
-/// Touches every byte that metadata and tensors announce.
+/// Accesses every byte that metadata and tensors declare.
 std::uint64_t sum_of(const io::Metadata& metadata, std::span<const io::TensorEntry> tensors);
 
 /// What a target found: an exception that none of them catches.

@@ -15,20 +15,20 @@ namespace tenon::testing {
 namespace {
 
 constexpr std::int64_t open_size = 3;
-constexpr std::int64_t most_elements = 1 << 14;  // of one array
-constexpr std::int64_t most_work = 1 << 25;      // multiplications, roughly
+constexpr std::int64_t max_elements = 1 << 14;  // of one array
+constexpr std::int64_t max_work = 1 << 25;      // multiplications, roughly
 
 void check_code(const Error& error) {
   if (error.code() == Errc::internal) fail("an internal error");
 }
 
-/// An upper bound of what the steps compute; most_work or more where one of them is too large.
+/// An upper bound of what the steps compute; max_work or more where one of them is too large.
 std::int64_t work_of(const std::vector<Step>& steps) {
   std::int64_t work = 0;
   for (const Step& step : steps) {
     if (step.kind == Step::Kind::loop) {
       const std::int64_t once = work_of(step.body) + 1;
-      if (once >= most_work || step.count >= most_work / once) return most_work;
+      if (once >= max_work || step.count >= max_work / once) return max_work;
       work += once * std::max<std::int64_t>(step.count, 0);
     } else {
       const std::int64_t outputs = step.output.shape.elements();
@@ -36,10 +36,10 @@ std::int64_t work_of(const std::vector<Step>& steps) {
       for (const Operand& input : step.inputs) {
         inputs = std::max(inputs, input.shape.elements());
       }
-      if (outputs > most_elements || inputs > most_elements) return most_work;
+      if (outputs > max_elements || inputs > max_elements) return max_work;
       work += 64 + outputs * std::min<std::int64_t>(inputs, 4096);
     }
-    if (work >= most_work) return most_work;
+    if (work >= max_work) return max_work;
   }
   return work;
 }
@@ -97,7 +97,7 @@ std::optional<Lowered> lower_small(const Program& program,
       std::vector<std::int64_t> dims(value.shape->dims().begin(), value.shape->dims().end());
       for (std::int64_t& dim : dims) dim = is_static(dim) ? dim : open_size;
       inputs.emplace_back(dims, value.shape->dtype());
-      if (inputs.back().elements() > most_elements) return std::nullopt;
+      if (inputs.back().elements() > max_elements) return std::nullopt;
     }
     Lowered lowered = lower(checked, inputs, [&](const std::string& name) -> std::optional<Shape> {
       const auto found = weights.find(name);
@@ -105,10 +105,10 @@ std::optional<Lowered> lower_small(const Program& program,
       return found->second.shape();
     });
     const bool is_large = std::ranges::any_of(lowered.constants, [](const ConstantSlot& slot) {
-      return slot.shape.elements() > most_elements;
+      return slot.shape.elements() > max_elements;
     });
     if (is_large || lowered.slab_bytes > (std::int64_t{1} << 22)) return std::nullopt;
-    if (work_of(lowered.steps) >= most_work) return std::nullopt;
+    if (work_of(lowered.steps) >= max_work) return std::nullopt;
     return lowered;
   } catch (const Error& error) {
     check_code(error);

@@ -1,4 +1,4 @@
-// Runs programs that a fuzzer made up, where that is cheap.
+// Runs programs that a fuzzer generated, where that is cheap.
 #pragma once
 
 #include <tenon/host_buffer.hpp>

@@ -1,4 +1,5 @@
-// One convolution in int8 against the same written down in integers: codes, rounded weights, sums.
+// One convolution in int8 against the same in plain integer arithmetic: codes, rounded weights,
+// sums.
 #include "backends/cpu/convolution/int8/kernels.hpp"
 #include "support/op_testing.hpp"
 

@@ -1,5 +1,4 @@
-// What int8 costs in accuracy: the networks of examples/data on the digits they were not trained
-// on.
+// Accuracy in int8: the networks of examples/data on digits that they were not trained on.
 #include "npu/driver_digits.hpp"
 
 #include <tenon/backends/cpu.hpp>

@@ -1,4 +1,4 @@
-// Where int8 was asked for and cannot be: the values stay in f32, and the report says so.
+// Values for which int8 is requested but not possible: they stay in f32, and the report says so.
 #include "support/op_testing.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -104,7 +104,7 @@ TEST_CASE("int8: explain says what a convolution computes in") {
   CHECK(lines[1] == two.inner + ": int8");
 }
 
-TEST_CASE("int8: step by step, the values are f32 and the products in int8 all the same") {
+TEST_CASE("int8: step by step, values are f32 and matrix multiplications still int8") {
   const Two two;
   quant::CalibrationTable table;
   table.values["x"].tensor = {-1, 1, 1};

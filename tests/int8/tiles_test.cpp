@@ -1,5 +1,5 @@
-// Products on AMX tiles against those of vectors: the same bytes, whatever the sizes, and however
-// tiles get at the pixels.
+// Matrix multiplications on AMX tiles against those with vectors: the same bytes for all sizes, and
+// for all ways in which tiles are loaded from pixels.
 #include "backends/cpu/convolution/int8/kernels.hpp"
 #include "support/op_testing.hpp"
 
@@ -108,7 +108,7 @@ WindowAxis axis(std::int64_t inputs, std::int64_t taps, std::int64_t stride, std
           before};
 }
 
-TEST_CASE("int8 tiles: images larger than what is laid at a time") {
+TEST_CASE("int8 tiles: images larger than what is stored at a time") {
   if (cpu::active_isa() != cpu::Isa::amx) return;
   Random random;
   // Some rows of outputs fit in a band; not even one does; strides leave planes.

@@ -1,5 +1,4 @@
-// Files that were right until something changed them: whatever comes out is a file or a typed
-// error.
+// Valid files with changed bytes: opening them gives a file or a typed error.
 #include "expect_refused.hpp"
 #include "gguf_maker.hpp"
 #include "safetensors_maker.hpp"

@@ -1,4 +1,4 @@
-// A network as JSON and RAW: what is written comes back, and what strangers write is refused.
+// A network as JSON and RAW: what is written is read back, and invalid files are refused.
 #include "support/expect_error.hpp"
 #include "temp_folder.hpp"
 

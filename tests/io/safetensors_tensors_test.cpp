@@ -159,7 +159,7 @@ TEST_CASE("safetensors: fields that are missing, misplaced or unknown") {
     refused_safetensors(Errc::bad_type, safetensors(one_tensor(shape, "[0,8]"), 8));
     refused_safetensors(Errc::bad_type, safetensors(one_tensor("[2]", shape), 8));
   }
-  // A field of a later version of the format is passed over, whatever it holds.
+  // A field of a later version of the format is skipped, whatever it holds.
   const std::string header =
       R"({"x":{"new":{"shape":[{"dtype":1}],"deep":[[0.5],"\u00e4"]},"dtype":"F32","other":-0.5,)"
       R"("list":[1,-1,[null]],"shape":[2],"data_offsets":[0,8]}})";

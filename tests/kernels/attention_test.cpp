@@ -243,7 +243,7 @@ TEST_CASE("attention: every variant against f64") {
   for (int round = 0; round < 120; ++round) {
     const std::int64_t kv_heads = 1 + random.below(3);
     const std::int64_t group = 1 + random.below(5) * (1 + random.below(2) * 4);
-    // Few queries take the split kernel, many the tiles.
+    // Few queries use the split kernel, many the tiles.
     const std::int64_t queries = random.below(2) == 0 ? 1 + random.below(6) : 7 + random.below(60);
     const std::int64_t past = random.below(3) == 0 ? 0 : random.below(600);
     const std::int64_t keys = past + queries;
@@ -292,7 +292,7 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant", "[amx]") {
     const std::vector<float> out = c.run(cpu::Isa::amx, 1, true);
     const std::vector<double> expected = c.reference();
     CHECK(largest_difference(out, expected) < c.bf16_bound());
-    // Scores have deviation 4; sums of few products now and then come far beyond it.
+    // Scores have standard deviation 4; sums of few terms sometimes exceed it by far.
     const double typical = dim < 16 ? 0.02 : 0.006;
     CHECK(mean_square_difference(out, expected) < typical * typical);
     CHECK(c.run(cpu::Isa::amx, 5, true) == out);

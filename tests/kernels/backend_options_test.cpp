@@ -1,4 +1,4 @@
-// What the CPU backend is asked for in ways that cannot be.
+// Invalid options of the CPU backend.
 #include "backends/cpu/cpu_features.hpp"
 #include "support/expect_error.hpp"
 

@@ -1,5 +1,5 @@
-// What becomes of a network's steps before they are tasks: fewer steps, another order of bytes.
-// That results stay the same is conformance/images_test.cpp's business.
+// Rewrites of a network's steps before they become tasks: merged steps, other layouts. That results
+// stay the same is tested by conformance/images_test.cpp.
 #include "backends/cpu/convolution/layout.hpp"
 #include "backends/cpu/convolution/merge.hpp"
 #include "backends/cpu/convolution/merged_conv2d.hpp"
@@ -63,14 +63,14 @@ TEST_CASE("merge_convolutions: residual and activation become part of the convol
   CHECK(second->activation == Unary::relu);
 }
 
-TEST_CASE("merge_convolutions: what somebody else reads stays") {
+TEST_CASE("merge_convolutions: values that are read elsewhere stay") {
   const Steps steps(1, 8, [](Tensor sum, Tensor) { return sum; });
   // The second convolution takes the residual, but not the activation behind the visible sum.
   REQUIRE(steps.merged() == 2);
   CHECK_FALSE(steps.lowered.steps[1].op.as<MergedConv2d>()->has_activation);
 }
 
-TEST_CASE("put_channels_last: turns what only the network sees") {
+TEST_CASE("put_channels_last: changes the layout of internal values only") {
   Steps steps(1, 8);
   put_channels_last(steps.lowered.steps, steps.leaves);
   CHECK_FALSE(has_channels_last(steps.lowered.steps[0].inputs[0]));
@@ -93,7 +93,7 @@ TEST_CASE("split_batches: large images one by one, small ones together") {
   CHECK(small.lowered.steps.size() == 3);
 }
 
-TEST_CASE("split_batches: images take turns in the memory of values that the run alone reads") {
+TEST_CASE("split_batches: images share the memory of values that only the run reads") {
   Steps steps(4, 64);
   const std::int64_t image = steps.lowered.steps[0].output.strides[0];
   CHECK(split_batches(steps.lowered.steps, steps.leaves, 0) == image);

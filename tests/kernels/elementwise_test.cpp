@@ -441,7 +441,7 @@ TEST_CASE("conversions of every 16-bit number and of numbers between them", "[el
     auto x = samples();
     x.push_back(infinity);
     x.push_back(-infinity);
-    for (std::uint32_t i = 0; i < 0x7C00; i += 7) {  // halfway between two f16, and its neighbours
+    for (std::uint32_t i = 0; i < 0x7C00; i += 7) {  // halfway between two f16, and next to that
       const float middle = (to_float(half{static_cast<std::uint16_t>(i)}) +
                             to_float(half{static_cast<std::uint16_t>(i + 1)})) /
                            2;

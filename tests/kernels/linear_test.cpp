@@ -34,7 +34,7 @@ struct Case {
         bias(random.normals(n)),
         residual(random.normals(m * n)) {}
 
-  /// So that some int8 groups have second digits.
+  /// So that some int8 groups have an outlier residual.
   void add_outliers() {
     for (std::size_t i = 11; i < x.size(); i += 157) x[i] *= 25.0f;
   }
@@ -71,7 +71,7 @@ struct Case {
 
 // The largest |y - expected| over all outputs, each in units of its own bound.
 //   exact, and rounding inside any kernel: 2^-20 of the sum of magnitudes
-//   int8: as good as the f64 product with the same int8 rows
+//   int8: as accurate as the f64 result with the same int8 rows
 //   bf16: both factors rounded to 8 bits
 double worst(const Case& c, const std::vector<float>& y, Precision precision) {
   const std::int64_t n = c.weights.outputs, k = c.weights.inputs;
@@ -169,7 +169,7 @@ TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes"
   for (const DType dtype : block_types()) {
     for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 15, 33}) {
       const std::int64_t n = 1 + random.below(70);
-      // More than one stretch of unpacked weights now and then.
+      // Sometimes more than one range of unpacked weights.
       const int blocks = m == 7 && block_size(dtype) == 32 ? 37 : 1 + random.below(5);
       Case c(random, dtype, m, n, some_inputs(dtype, blocks));
       c.add_outliers();
@@ -267,7 +267,7 @@ TEST_CASE("linear: bf16 tiles against f64, every type that has them, odd sizes",
   }
 }
 
-TEST_CASE("linear: int8 rows stay near the product of the unrounded rows") {
+TEST_CASE("linear: int8 rows are close to the result of the unrounded rows") {
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : block_types()) {
@@ -322,7 +322,7 @@ TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threa
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    // Few elements of k, and so many that rows go in several stretches.
+    // Few elements of k, and so many that rows are split into several ranges.
     for (const std::int64_t k : {96, 6176}) {
       const Case c(random, dtype, 300, 72, k);
       CAPTURE(name(dtype), k);

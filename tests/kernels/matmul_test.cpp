@@ -66,7 +66,7 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
             const double got = static_cast<double>(
                 c[static_cast<std::size_t>(z * args.c_batch + i * args.c_row + j)]);
             if (j >= args.n) {
-              REQUIRE(got == 7.0);  // what lies between rows is not touched
+              REQUIRE(got == 7.0);  // memory between rows is not accessed
               continue;
             }
             double sum = 0.0, magnitude = 0.0;

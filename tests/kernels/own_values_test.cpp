@@ -1,5 +1,5 @@
-// Which values threads compute for themselves. That results stay the same for any number of threads
-// is the business of the tests that run networks.
+// Which values are recomputed per thread. That results are the same for any number of threads is
+// tested by the tests that run networks.
 #include "backends/cpu/own_values.hpp"
 
 #include <tenon/graph.hpp>
@@ -34,7 +34,7 @@ struct Steps {
   std::int64_t bytes = 0;
 };
 
-TEST_CASE("keep_own_values: what is small, cheap and seen by nobody else") {
+TEST_CASE("keep_own_values: small and cheap values that are read nowhere else") {
   const Steps steps(Shape({1, 64}, f32), [](Graph& graph, const Tensor& x) {
     const Tensor norm = rms_norm(x, graph.constant("scale", Shape({64}, f32)));
     const Tensor y = linear(norm, graph.constant("w", Shape({64, 64}, f32)));

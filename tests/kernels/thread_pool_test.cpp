@@ -78,7 +78,7 @@ TEST_CASE("thread pool: shares hand out every item of every call once, to whoeve
             ++taken[1000 * call + static_cast<std::size_t>(i)];
           const tenon::cpu::Range own = tenon::cpu::split(sizes[call], w.thread, w.threads);
           if (begin < own.begin || begin >= own.end) ++helped;
-          // One thread is slow, so that the others have something to help with.
+          // One thread is slow, so that the others steal its work.
           if (w.thread == 2) std::this_thread::sleep_for(std::chrono::microseconds(200));
         });
       }

@@ -37,7 +37,7 @@ TEST_CASE("worker accounts: a worker that does not run is left out for 20 times 
   WorkerAccounts accounts(workers, Clock::now());
   accounts.begin_wait();
   std::this_thread::sleep_for(5ms);
-  CHECK_FALSE(accounts.end_wait(account));  // several time slices are borne
+  CHECK_FALSE(accounts.end_wait(account));  // several time slices are tolerated
   accounts.begin_wait();
   std::this_thread::sleep_for(25ms);
   CHECK(accounts.end_wait(account));

@@ -89,7 +89,7 @@ TEST_CASE("decoder: fast logits stay near the reference") {
 }
 
 TEST_CASE("decoder: a cache in blocks stays near the reference, in pieces and in one") {
-  // Of the architectures at hand the one whose heads are as wide as a block.
+  // The architecture among these whose heads are as wide as a block.
   for (const bool exact : {true, false}) {
     models::LanguageModelOptions options;
     options.context = 64;
@@ -165,7 +165,7 @@ TEST_CASE("decoder: a second start takes the tokenizer's tables from the packed 
   options.context = 64;
   options.backend.threads = 1;
   options.packed_folder = folder / "packed";
-  // Whether a start uses what was kept; it keeps what it had to make.
+  // Whether a start uses the kept tables; it keeps those that it had to make.
   const auto start = [&] {
     const auto model = models::LanguageModel::load(file, options);
     const auto anew = models::load_tokenizer(io::open(file));
@@ -325,7 +325,7 @@ TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
   CHECK((a.tokens.size() == 12 || a.end == models::Generated::End::token));
 }
 
-TEST_CASE("decoder: the likeliest token is the one that the sampler draws from the logits") {
+TEST_CASE("decoder: the greedy token is the one that the sampler draws from the logits") {
   const auto tokens = tiny_tokens();
   for (const char* architecture : architectures) {
     for (const bool exact : {true, false}) {
@@ -338,10 +338,10 @@ TEST_CASE("decoder: the likeliest token is the one that the sampler draws from t
           return sampler.sample(by_logits.read(read).first(model.tokenizer().vocab_size()), {});
         };
         std::int32_t token = drawn(std::span(tokens).first(20));  // in chunks
-        CHECK(by_token.read_to_likeliest(std::span(tokens).first(20)) == token);
+        CHECK(by_token.read_greedy(std::span(tokens).first(20)) == token);
         for (int i = 0; i < 40; ++i) {
           const std::int32_t next = drawn({&token, 1});
-          CHECK(by_token.read_to_likeliest({&token, 1}) == next);
+          CHECK(by_token.read_greedy({&token, 1}) == next);
           token = next;
         }
         CHECK(by_token.position() == 60);
@@ -350,7 +350,7 @@ TEST_CASE("decoder: the likeliest token is the one that the sampler draws from t
   }
 }
 
-TEST_CASE("decoder: a state that is NaN has no likeliest token") {
+TEST_CASE("decoder: a state that is NaN has no greedy token") {
   const TempFolder folder;
   const auto file = folder / "nan.gguf";
   std::filesystem::copy("tests/models/data/tiny_llama.gguf", file);
@@ -367,7 +367,7 @@ TEST_CASE("decoder: a state that is NaN has no likeliest token") {
     const auto model = models::LanguageModel::load(file, options);
     const auto tokens = tiny_tokens();
     auto conversation = model.conversation();
-    expect_error(Errc::bad_input, [&] { conversation.read_to_likeliest(tokens); });
+    expect_error(Errc::bad_input, [&] { conversation.read_greedy(tokens); });
     auto other = model.conversation();
     expect_error(Errc::bad_input, [&] { models::generate(model, other, tokens, {}); });
   }
@@ -382,7 +382,7 @@ TEST_CASE("LanguageModel: a model or conversation that was moved from says so") 
   auto moved = std::move(conversation);
   const std::int32_t tokens[] = {3, 1, 4};
   expect_error(Errc::call_order, [&] { conversation.read(tokens); });
-  expect_error(Errc::call_order, [&] { conversation.read_to_likeliest(tokens); });
+  expect_error(Errc::call_order, [&] { conversation.read_greedy(tokens); });
   expect_error(Errc::call_order, [&] { conversation.read_all(tokens, [](auto, auto) {}); });
   expect_error(Errc::call_order, [&] { conversation.position(); });
   expect_error(Errc::call_order, [&] { conversation.capacity(); });

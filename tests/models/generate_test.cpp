@@ -1,4 +1,4 @@
-// Generation on a tiny model: what ends it, what it tells, what loading prepares for it.
+// Generation on a tiny model: how it ends, what it reports, and what loading prepares.
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
 #include "stop_text.hpp"
@@ -70,10 +70,10 @@ TEST_CASE("interrupt: a request ends the reading of a prompt between pieces") {
   expect_error(Errc::cancelled,
                [&] { conversation.read(std::span(tokens).subspan(12), interrupt); });
   expect_error(Errc::cancelled,
-               [&] { conversation.read_to_likeliest(std::span(tokens).subspan(12), interrupt); });
+               [&] { conversation.read_greedy(std::span(tokens).subspan(12), interrupt); });
   CHECK(conversation.position() == 12);
 
-  // The conversation goes on from there.
+  // The conversation continues from there.
   const auto rest = conversation.read(std::span(tokens).subspan(12));
   auto whole = model.conversation();
   const auto want = whole.read(tokens);
@@ -254,13 +254,13 @@ TEST_CASE("generate: log-probabilities are those of the logits") {
     const auto want = log_softmax(conversation.read(read).first(model.tokenizer().vocab_size()));
     const Generated::Choice& choice = made.choices[i];
     CHECK(choice.drawn.token == made.tokens[i]);
-    CHECK(choice.likeliest.front().token == made.tokens[i]);  // greedy
-    REQUIRE(static_cast<std::int64_t>(choice.likeliest.size()) == vocabulary);
+    CHECK(choice.top.front().token == made.tokens[i]);  // greedy
+    REQUIRE(static_cast<std::int64_t>(choice.top.size()) == vocabulary);
     double sum = 0;
-    for (std::size_t j = 0; j < choice.likeliest.size(); ++j) {
-      const auto& [token, value] = choice.likeliest[j];
+    for (std::size_t j = 0; j < choice.top.size(); ++j) {
+      const auto& [token, value] = choice.top[j];
       CHECK(value == Approx(want[static_cast<std::size_t>(token)]).margin(1e-6));
-      if (j > 0) CHECK(value <= choice.likeliest[j - 1].value);
+      if (j > 0) CHECK(value <= choice.top[j - 1].value);
       sum += std::exp(value);
     }
     CHECK(sum == Approx(1).margin(1e-6));

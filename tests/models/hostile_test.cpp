@@ -1,4 +1,4 @@
-// Models whose metadata lies: whatever it says, loading ends in an error that names the culprit.
+// Models with invalid metadata: loading ends in an error that names the invalid value.
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 
@@ -306,7 +306,7 @@ TEST_CASE("hostile files: a model that is cut short while it loads, or while it 
     }
   }
 
-  // The last load would have ended this process, had it touched a page; so would this.
+  // An access to a page would have killed this process in the last load; and so here.
   folder.write("model.gguf", whole);
   options.load.progress = {};
   options.lazy = true;  // what is packed while it loads needs no file later

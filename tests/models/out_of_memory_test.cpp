@@ -11,7 +11,7 @@
 namespace tenon::testing {
 namespace {
 
-/// Logits of the last token, then the likeliest next one. `results` has room: no allocation here is
+/// Logits of the last token, then the greedy next one. `results` has room: no allocation here is
 /// the test's own.
 void run_model(const std::filesystem::path& path, std::vector<float>& results) {
   models::LanguageModelOptions options;
@@ -23,7 +23,7 @@ void run_model(const std::filesystem::path& path, std::vector<float>& results) {
   const auto got = conversation.read(tokens);
   results.assign(got.begin(), got.end());
   conversation.rewind(0);
-  results.push_back(static_cast<float>(conversation.read_to_likeliest(tokens)));
+  results.push_back(static_cast<float>(conversation.read_greedy(tokens)));
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ nlohmann::json read_json(const std::string& path) {
 }
 
 struct Comparison {
-  double worst = 0;                // |difference of log-probability| over the ten likeliest tokens
-  double divergence = 0;           // mean, over the ten likeliest, renormalised
+  double worst = 0;       // |difference of log-probability| over the ten most probable tokens
+  double divergence = 0;  // mean, over the ten most probable, renormalised
   std::int64_t disagreements = 0;  // another top token where the reference's margin exceeds 1e-3
   std::int64_t positions = 0;
 };

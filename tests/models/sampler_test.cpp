@@ -101,7 +101,7 @@ TEST_CASE("sampler: the same seed draws the same tokens") {
   CHECK(differs > 50);
 }
 
-TEST_CASE("sampler: top-k, top-p and min-p leave out unlikely tokens") {
+TEST_CASE("sampler: top-k, top-p and min-p exclude improbable tokens") {
   const std::vector<float> logits{std::log(5.0f), std::log(3.0f), std::log(1.5f), std::log(0.5f)};
   CHECK(draws({.temperature = 1, .top_k = 2}, logits, 500).size() == 2);
   CHECK(draws({.temperature = 1, .top_p = 0.75}, logits, 500).size() == 2);  // 0.5 + 0.3 reach it
@@ -155,7 +155,7 @@ TEST_CASE("sampler: a logit without end wins") {
   expect_error(Errc::bad_input, [&] { sampler.sample(std::vector<float>{nan_logit}, {}); });
 }
 
-TEST_CASE("sampler: the repetition penalty makes seen tokens less likely") {
+TEST_CASE("sampler: the repetition penalty makes seen tokens less probable") {
   const std::vector<float> logits{2.0f, 1.5f, -1.0f};
   Sampler sampler({.repetition_penalty = 2});
   CHECK(sampler.sample(logits, {}) == 0);

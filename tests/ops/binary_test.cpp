@@ -24,7 +24,7 @@ TEST_CASE("binary: a formula per op") {
   expect_equal(apply(Fmod{}, {a, b}), {1, -1, 1, -1});
 }
 
-TEST_CASE("binary: sizes are aligned at the innermost axis and 1 stretches") {
+TEST_CASE("binary: sizes are aligned at the innermost axis and 1 broadcasts") {
   const HostBuffer column = floats({2, 1}, {10, 20}), row = floats({3}, {1, 2, 3});
   const HostBuffer y = apply(Add{}, {column, row});
   expect_type(y.shape(), "f32[2, 3]");
@@ -41,7 +41,7 @@ TEST_CASE("binary: tags of either operand, sizes as far as they are known") {
               "f32[b=2, d=4]");
   expect_type(infer(Add{}, {Shape({symbol("B")}, f32), Shape({1}, f32)}), "f32[B]");
   expect_type(infer(Add{}, {Shape({symbol("B")}, f32), Shape({5}, f32)}), "f32[5]");
-  // Either may turn out to be 1, so the size of the result is not known yet.
+  // Either may be 1 at run time, so that the size of the result is unknown.
   expect_type(infer(Add{}, {Shape({symbol("B")}, f32), Shape({symbol("C")}, f32)}), "f32[_]");
 }
 

@@ -24,7 +24,7 @@ TEST_CASE("broadcast_to: -1 keeps sizes that are not known yet, and tags") {
   expect_type(infer(BroadcastTo{.dims = {5, 8}}, {x}), "f32[s=5, d=8]");
 }
 
-TEST_CASE("broadcast_to: C1 sizes that do not stretch") {
+TEST_CASE("broadcast_to: C1 sizes that do not broadcast") {
   expect_error(Errc::shape_mismatch, [] { infer(BroadcastTo{.dims = {3}}, {Shape({2, 3}, f32)}); });
   expect_error(Errc::shape_mismatch, [] { infer(BroadcastTo{.dims = {4}}, {Shape({2}, f32)}); });
   expect_error(Errc::shape_mismatch, [] { infer(BroadcastTo{.dims = {1}}, {Shape({0}, f32)}); });

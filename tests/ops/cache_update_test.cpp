@@ -106,7 +106,7 @@ TEST_CASE("cache_update: C4 more steps than positions") {
                [] { infer(op, {cache_type, layer_type, x_type.with_dim(1, 5), position_type}); });
 }
 
-TEST_CASE("cache_update: out of range, and then the cache is untouched") {
+TEST_CASE("cache_update: out of range, and then the cache is unchanged") {
   HostBuffer cache = floats({2, 1, 1, 2, 1}, {1, 2, 3, 4});
   const HostBuffer x = floats({1, 1, 1, 1}, {9});
   const auto update = [&](std::int64_t layer, std::int32_t position) {

@@ -7,8 +7,8 @@
 namespace tenon::testing {
 namespace {
 
-/// sum over every index of a and b that agrees where their letters do, as numpy's einsum: the slow
-/// and obvious meaning. One letter per axis.
+/// A naive numpy.einsum: sums over all indices of a and b that agree where their letters do. One
+/// letter per axis.
 HostBuffer einsum(const HostBuffer& a, const std::string& a_axes, const HostBuffer& b,
                   const std::string& b_axes, const std::string& out_axes) {
   std::map<char, std::int64_t> size;

@@ -48,7 +48,7 @@ TEST_CASE("iota: as long as an axis of another array") {
   expect_equal(made(Iota{.axis = 1, .start = 4}, {x}), {4, 5, 6});
   expect_equal(made(Iota{.axis = 0, .step = -1, .dtype = f32}, {x}), {0, -1});
   expect_type(infer(Iota{.axis = 1}, {Shape({{"b", 2}, {"s", 3}}, f16)}), "i32[s=3]");
-  // A size that is not known yet stays so; whether every element fits is seen later.
+  // A symbolic size stays symbolic; whether every element fits is checked later.
   const Shape unknown = infer(Iota{.axis = 1, .dtype = i8}, {Shape({2, unknown_dim}, f32)});
   CHECK(unknown[0] == unknown_dim);
   const std::string what = expect_error(

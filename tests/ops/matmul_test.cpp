@@ -72,7 +72,7 @@ TEST_CASE("matmul: tags and symbols pass through") {
       "f32[b=2, s=S, n=4]");
   expect_type(infer(op, {Shape({1, s, 8}, f32), Shape({{"b", symbol("B")}, 8, 4}, f32)}),
               "f32[b=B, S, 4]");
-  // A symbol against a number may turn out to be one that stretches; two symbols tell nothing.
+  // A symbol against a number may be a 1 that broadcasts; two symbols may be anything.
   expect_type(infer(op, {Shape({s, 1, 1}, f32), Shape({3, 1, 1}, f32)}), "f32[3, 1, 1]");
   expect_type(infer(op, {Shape({s, 1, 1}, f32), Shape({symbol("T"), 1, 1}, f32)}), "f32[_, 1, 1]");
 }

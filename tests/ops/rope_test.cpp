@@ -15,13 +15,13 @@ namespace {
 constexpr double c0 = 0.5403023058681398, s0 = 0.8414709848078965;
 constexpr double c1 = 0.9999500004166653, s1 = 0.009999833334166664;
 
-TEST_CASE("rope: turns the pairs (i, i + n/2)") {
+TEST_CASE("rope: rotates the pairs (i, i + n/2)") {
   const HostBuffer x = floats({1, 2, 1, 4}, {1, 2, 3, 4, 1, 2, 3, 4});
   expect_near(apply(Rope{}, {x, ints({2}, {0, 1})}),
               {1, 2, 3, 4, c0 - 3 * s0, 2 * c1 - 4 * s1, 3 * c0 + s0, 4 * c1 + 2 * s1});
 }
 
-TEST_CASE("rope: turns the pairs (2i, 2i + 1) when interleaved") {
+TEST_CASE("rope: rotates the pairs (2i, 2i + 1) when interleaved") {
   const HostBuffer x = floats({1, 1, 1, 4}, {1, 2, 3, 4});
   expect_near(apply(Rope{.interleaved = true}, {x, ints({1}, {1})}),
               {c0 - 2 * s0, 2 * c0 + s0, 3 * c1 - 4 * s1, 4 * c1 + 3 * s1});
@@ -64,7 +64,7 @@ TEST_CASE("rope: frequencies without and with linear scaling") {
   expect_frequencies(Rope{.theta = 16, .scaling = "linear", .factor = 2}, 4, {0.5, 0.125});
 }
 
-TEST_CASE("rope: llama3 keeps short waves, stretches long ones, blends between") {
+TEST_CASE("rope: llama3 keeps short wavelengths, scales long ones, interpolates between") {
   // Context of 4 turns at f = 1: f = 1, 1/2, 1/4, 1/8 makes 4, 2, 1, 1/2 turns.
   const Rope op{.theta = 16,
                 .scaling = "llama3",

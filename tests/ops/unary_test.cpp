@@ -45,7 +45,7 @@ TEST_CASE("unary: a formula per op") {
   CHECK(at<Round>(-1.5) == -2);
 }
 
-TEST_CASE("round: halves go to the even neighbour, large numbers stay") {
+TEST_CASE("round: halves round to even, large numbers stay") {
   expect_equal(
       apply(Round{}, {floats({8}, {0.5f, 1.5f, 2.5f, -0.5f, -2.5f, 0.49999997f, 8388609, inf})}),
       {0, 2, 2, 0, -2, 0, 8388609, inf});

@@ -1,5 +1,5 @@
-// Optimised programs compute what they did before: on random programs over every op, and on
-// programs that chain the very things that the rewrites look for.
+// Optimised programs compute the same results: for random programs over every op, and for programs
+// that consist of the rewrites' patterns.
 
 #include "support/program_text.hpp"
 #include "support/random_program.hpp"

@@ -315,7 +315,7 @@ def forward(x: f32[S, 4], w: f32[3, 4]):
 )");
 }
 
-TEST_CASE("attention, composed of products and a softmax") {
+TEST_CASE("attention, composed of matrix multiplications and a softmax") {
   expect("attention", R"(
 def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):
     t = permute(k, order=[0, 1, 3, 2])
@@ -409,7 +409,7 @@ def forward(x: f32[S, 4], r: f32[S, 3]):
 )");
   verify(want);
   CHECK(functions_of(program) == functions_of(want));
-  // The product is needed by itself; the sum is larger than the product.
+  // The matmul's result is also read elsewhere; the sum is larger than the matmul's result.
   expect_unchanged("linear_residual", R"(
 def forward(x: f32[1, 4], r: f32[1, 3], z: f32[2, 3]):
     w: f32[3, 4] = const("w")

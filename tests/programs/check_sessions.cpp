@@ -194,7 +194,7 @@ class Checker {
         in_parts += part.wall;
         flops += part.flops;
       }
-      if (in_parts > time.hard) throw Failure{"a profile: parts take longer than the whole"};
+      if (in_parts > time.device) throw Failure{"a profile: parts take longer than the whole"};
     }
     return flops;
   }

@@ -1,5 +1,4 @@
-// Arrays whose last byte is the last one before a page that nobody may touch: what is read or
-// written beyond their end ends the process.
+// Arrays that end at a guard page: a read or write beyond their end kills the process.
 #pragma once
 
 #include <tenon/buffer.hpp>

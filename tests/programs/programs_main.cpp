@@ -30,7 +30,7 @@
 namespace tenon::testing {
 namespace {
 
-constexpr unsigned most_seconds = 120;  // of one program
+constexpr unsigned max_seconds = 120;  // of one program
 
 std::atomic<std::uint64_t> running{0};
 
@@ -60,7 +60,7 @@ int run_here(const Selection& selection, std::uint64_t first, std::uint64_t coun
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     running = seed;
     const Way& way = selection.of(seed);
-    alarm(most_seconds);
+    alarm(max_seconds);
     const std::string what = run_way(way, {seed, dropped, way.kind}, counts);
     alarm(0);
     if (what.empty()) continue;

@@ -23,7 +23,7 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_elements = 1 << 15;
+constexpr std::int64_t max_elements = 1 << 15;
 
 std::int64_t product(const Dims& dims) {
   std::int64_t result = 1;
@@ -151,7 +151,7 @@ class Maker {
     Dims dims;
     for (std::int64_t rank = integer(0, 3); rank > 0; --rank) dims.push_back(some_size());
     dims.push_back(some_inputs());
-    while (product(dims) > most_elements / 4) dims.erase(dims.begin());
+    while (product(dims) > max_elements / 4) dims.erase(dims.begin());
     return dims;
   }
 
@@ -219,7 +219,7 @@ class Maker {
     const bool blocks = is_block(dtype);
     // The innermost axis of blocks stays as it is.
     const std::int64_t movable = blocks ? rank - 1 : rank;
-    if (depth > 2 || product(dims) > most_elements) return leaf(shape_of(dims, dtype), scale);
+    if (depth > 2 || product(dims) > max_elements) return leaf(shape_of(dims, dtype), scale);
     if (dtype == f16 || dtype == bf16) model_.has_halves = true;
     const auto again = [&](const Dims& other) { return of_shape(other, dtype, scale, depth + 1); };
     switch (integer(0, 17)) {
@@ -479,7 +479,7 @@ class Maker {
     const Tensor w = of_shape({n, k}, weight_type(k), scale);
     Dims result = dims_of(x);
     result.back() = n;
-    if (product(result) > most_elements) return smooth(x);
+    if (product(result) > max_elements) return smooth(x);
     Tensor bias, residual;
     if (chance(0.4)) bias = of_shape({n}, chance(0.9) ? f32 : f16);
     if (chance(0.3)) residual = of_shape(result, x.dtype());
@@ -704,7 +704,7 @@ class Maker {
   Tensor some_image() {
     return of_shape({integer(1, 2), some_channels(), integer(1, 12), integer(1, 12)}, f32);
   }
-  bool fits(const Dims& dims) { return product(dims) <= most_elements; }
+  bool fits(const Dims& dims) { return product(dims) <= max_elements; }
 
   Tensor some_layer(const Tensor& given) {
     const Tensor x = is_image(given) ? given : some_image();
@@ -784,7 +784,7 @@ class Maker {
       o = 2 * c;
     }
     const std::int64_t inner = c / options.groups;
-    if (x.dim(0) * o * (h + 4) * (w + 4) > most_elements) return relu(x);
+    if (x.dim(0) * o * (h + 4) * (w + 4) > max_elements) return relu(x);
     const double scale = 1.7 / std::sqrt(static_cast<double>(inner * kh * kw));
     Tensor bias;
     if (chance(0.6)) bias = of_shape({o}, f32, 0.3);
@@ -841,7 +841,7 @@ class Maker {
       case 3:
         return flatten(x);
       case 4: {
-        if (x.shape().elements() > most_elements / 4 || rank > 5) return x;
+        if (x.shape().elements() > max_elements / 4 || rank > 5) return x;
         Dims more = dims_of(x);
         more.insert(more.begin(), integer(1, 3));
         return broadcast_to(x, std::span<const std::int64_t>(more));
@@ -858,7 +858,7 @@ class Maker {
     if (size == 0) return smooth(x);
     if (chance(0.5)) {
       const Dims which = chance(0.7) ? Dims{integer(0, 5)} : Dims{2, 2};
-      if (x.shape().elements() / size * product(which) > most_elements || x.rank() > 6)
+      if (x.shape().elements() / size * product(which) > max_elements || x.rank() > 6)
         return smooth(x);
       return gather(x, indices(which, size), axis);
     }
@@ -878,7 +878,7 @@ class Maker {
 
   Tensor some_arrangement(const Tensor& x) {
     const std::int64_t rank = x.rank();
-    if (rank == 0 || x.shape().elements() > most_elements / 4) return smooth(x);
+    if (rank == 0 || x.shape().elements() > max_elements / 4) return smooth(x);
     const std::int64_t axis = integer(0, rank - 1);
     switch (integer(0, 4)) {
       case 0:

@@ -16,7 +16,7 @@
 
 namespace tenon::testing {
 
-/// Addresses [base, base + size), backed by host bytes that only read, write and copy may touch.
+/// Addresses [base, base + size), backed by host bytes that only read, write and copy may access.
 class FakeRegion : public MemRegion {
  public:
   FakeRegion(const std::string& name, std::uint64_t base, std::uint64_t size, bool cpu_addressable,

@@ -16,7 +16,7 @@
 namespace tenon::testing {
 namespace {
 
-constexpr std::int64_t most_elements = 512;
+constexpr std::int64_t max_elements = 512;
 
 std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
   const char* text = std::getenv(variable);
@@ -119,7 +119,7 @@ class RandomProgram::Body {
     std::optional<Shape> shape;
     try {
       shape = def.infer(op.attributes(), inputs).without_tags();
-      if (shape->elements() > most_elements) return std::nullopt;
+      if (shape->elements() > max_elements) return std::nullopt;
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -134,7 +134,7 @@ class RandomProgram::Body {
            std::ranges::find(consumed_, id) == consumed_.end();
   }
 
-  /// A random tensor; the newest are the likeliest, so that chains form.
+  /// A random tensor; the newest are the most probable, so that chains form.
   std::optional<ValueId> pick(const std::optional<Shape>& wanted = {}) {
     std::vector<ValueId> found;
     for (ValueId id = 0; id < function.values.size(); ++id) {

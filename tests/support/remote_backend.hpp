@@ -47,7 +47,7 @@ class RemoteBackend final : public Backend {
   mutable std::atomic<int> restored = 0;  ///< partitions bound from what was saved
 
  private:
-  /// Works on CPU copies, filled with what the stretch reads and nothing else.
+  /// Works on CPU copies, filled with what the range of steps reads and nothing else.
   class Remote final : public Partition, public BoundPartition {
    public:
     Remote(const RemoteBackend& owner, const Lowered& program, std::span<const Step> steps)
@@ -138,7 +138,7 @@ class RemoteBackend final : public Backend {
     const RemoteBackend& owner_;
     const Lowered& program_;
     std::span<const Step> steps_;
-    StretchEdges edges_;
+    StepEdges edges_;
     std::unique_ptr<Partition> inner_;
     std::vector<const std::byte*> constants_;
     std::unique_ptr<BoundPartition> bound_;

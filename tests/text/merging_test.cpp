@@ -19,7 +19,8 @@ Candidate find(std::uint32_t seed, const Symbol& left, const Symbol& right) {
   return {(h >> 20) % 7, static_cast<std::int32_t>((a * 31 + b * 17 + 1) % 64)};
 }
 
-/// The definition: look through all neighbours, merge the best, leftmost among equals, start over.
+/// The definition: look through all adjacent pairs, merge the best, leftmost among equals, start
+/// over.
 std::vector<std::int32_t> by_definition(std::vector<std::int32_t> ids, std::uint32_t seed) {
   for (;;) {
     Candidate best{std::numeric_limits<std::uint64_t>::max(), -1};

@@ -69,7 +69,7 @@ void check_same(const Tokenizer& got, const Tokenizer& want) {
   }
 }
 
-/// Tables that do not belong to `v` are passed over.
+/// Tables that do not belong to `v` are ignored.
 void check_refused(const Vocabulary& v, std::span<const std::byte> bytes) {
   const Tokenizer tokenizer = with_tables(v, bytes);
   CHECK_FALSE(tokenizer.uses_kept_tables());
@@ -112,7 +112,7 @@ TEST_CASE("kept tables: the ids of the oracle's texts are the same") {
   for (const std::string& string : cases.strings) CHECK(kept.encode(string) == made.encode(string));
 }
 
-TEST_CASE("kept tables: those of another vocabulary are passed over") {
+TEST_CASE("kept tables: those of another vocabulary are ignored") {
   const auto refused = [](const Vocabulary& of, const Vocabulary& by) {
     check_refused(by, Tokenizer(of).tables());
   };
@@ -144,7 +144,7 @@ TEST_CASE("kept tables: those of another vocabulary are passed over") {
   refused(spm, other);
 }
 
-TEST_CASE("kept tables: what is cut off, added to or out of line is passed over") {
+TEST_CASE("kept tables: truncated, extended or misaligned ones are ignored") {
   for (const Vocabulary& v : small_vocabularies()) {
     Bytes bytes = Tokenizer(v).tables();
     for (std::size_t size = 0; size < bytes.size(); size += size < 64 ? 1 : 61) {

@@ -27,7 +27,7 @@ void run(Tool& tool, const Options& options) {
   const auto tokens = random_tokens(std::max(longest, options.depth), model.config().vocabulary);
   const auto all = std::span(tokens);
 
-  // The first token after a start with a one-token prompt: what a user waits for at least.
+  // Time to the first token after a start, with a prompt of one token: the minimum for a user.
   conversation.read(all.first(1));
   const double first_token = seconds(Clock::now() - tool.started);
 
@@ -54,7 +54,7 @@ void run(Tool& tool, const Options& options) {
   };
   std::vector<double> prefill;
   std::vector<double> decode;
-  // One run of each warms up; then they take turns, so that a noisy moment hits both.
+  // One warm-up run of each, then interleaved runs, so that noise affects both alike.
   if (options.prefill > 0) prefill_once();
   if (options.decode > 0) decode_once();
   for (int i = 0; i < options.repetitions; ++i) {
@@ -95,7 +95,7 @@ void add_bench(CLI::App& app, Tool& tool) {
       .range(0, 1 << 20);
   command.option("-n,--decode", options->decode, "Tokens read one by one; 0: none")
       .range(0, 1 << 20);
-  command.option("-d,--depth", options->depth, "Tokens that the context holds before either")
+  command.option("-d,--depth", options->depth, "Tokens in the context before both")
       .range(0, 1 << 20);
   command.option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
       .range(1, 1000);

@@ -33,13 +33,13 @@ constexpr std::string_view help =
     "/help         this list\n"
     "/exit         end, as the end of the input (Ctrl-D) does\n"
     "//TEXT        a message that begins with /\n"
-    "A line that ends in \\ goes on in the next one; between lines of \"\"\" a message may have "
+    "A line that ends in \\ continues in the next one; between lines of \"\"\" a message may have "
     "any\n"
     "number of lines. Ctrl-C ends an answer, at the prompt the program.\n";
 
 const std::vector<std::string_view> commands = {"/system", "/clear", "/save", "/help", "/exit"};
 
-/// Asks for messages on standard input, answers them, and does what lines of /WORD say.
+/// Reads messages from standard input, answers them, and executes the commands /WORD.
 class ChatLoop {
  public:
   ChatLoop(const Tool& tool, const models::LanguageModel& model, Dialogue& dialogue,
@@ -239,7 +239,7 @@ void add_chat(CLI::App& app, Tool& tool) {
                                        "A system message; the template's own without it");
   command
       .flag("--raw", options->raw,
-            "Plain text instead of the file's chat template; each line is gone on with")
+            "Plain text instead of the file's chat template; each line is continued")
       .excludes(system);
   add_generation(command, options->generation);
   add_compute(command);

@@ -58,7 +58,7 @@ void print(const Json& device) {
   }
 }
 
-/// Drives the device as a trace says, and tells what it did otherwise.
+/// Replays a trace on the device and reports the differences.
 void replay_trace(const std::string& url, const std::string& path, const Tool& tool) {
   std::ifstream trace(path);
   if (!trace) throw Error(Errc::not_found, path, "no such trace");
@@ -81,7 +81,7 @@ void replay_trace(const std::string& url, const std::string& path, const Tool& t
                 {"gave_up", report.gave_up}});
   } else {
     fmt::print(
-        "{} lines: {} registers written, {} compared, {} passed over; {} waits; {} bytes written, "
+        "{} lines: {} registers written, {} compared, {} skipped; {} waits; {} bytes written, "
         "{} "
         "compared\n",
         report.lines, report.register_writes, report.registers_compared, report.registers_skipped,
@@ -105,7 +105,8 @@ void run(const Tool& tool, const std::vector<std::string>& urls, const std::stri
   register_npu_remote();
   if (!trace.empty()) {
     if (urls.size() != 1) {
-      throw Error(Errc::bad_argument, "--replay", "one URL is needed, of the device to drive");
+      throw Error(Errc::bad_argument, "--replay",
+                  "needs exactly one URL, of the device to replay on");
     }
     return replay_trace(urls.front(), trace, tool);
   }
@@ -146,7 +147,7 @@ void add_devices(CLI::App& app, Tool& tool) {
   command.option("URL", *urls, "Devices to open and describe, such as cpu: or npu://sim?ocm=1MiB");
   auto trace = std::make_shared<std::string>();
   command.option("--replay", *trace,
-                 "Trace of an NPU (npu://sim?trace=FILE) to drive the one URL with, and compare");
+                 "Trace of an NPU (npu://sim?trace=FILE) to replay on the device of the one URL");
   add_json(command);
   command.runs([&tool, urls, trace] { run(tool, *urls, *trace); });
 }

@@ -46,7 +46,7 @@ void run(const Tool& tool, const Options& options, bool from_file) {
   const HostBuffer embeddings = encoder.embed(texts);
   if (!options.out.empty()) io::write_npy(options.out, embeddings);
   const auto count = static_cast<std::int64_t>(texts.size());
-  // A matrix of similarities is for reading: of a few texts, not of a file of them.
+  // The matrix of similarities is printed for a few texts only, not for a file of them.
   const bool compares = count >= 2 && count <= 16;
   if (tool.json) {
     Json rows = Json::array();
@@ -91,7 +91,7 @@ void run(const Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_embed(CLI::App& app, Tool& tool) {
-  Command command(app, tool, "embed", "Embeddings of sentences, and how alike they are");
+  Command command(app, tool, "embed", "Embeddings of sentences, and their similarities");
   auto options = std::make_shared<Options>();
   add_model(command);
   Option texts = command.option("TEXT", options->texts, "The texts");
@@ -101,7 +101,7 @@ void add_embed(CLI::App& app, Tool& tool) {
   command.option("--out", options->out,
                  "Write the embeddings, f32 [texts, width], to this .npy file");
   command.option("--weights", options->weights,
-                 "Narrow the layers' weights to this block type while loading, such as q8_0");
+                 "Quantise the layers' weights to this block type while loading, such as q8_0");
   add_compute(command);
   add_json(command);
   command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });

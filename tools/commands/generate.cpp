@@ -20,7 +20,7 @@ struct Options {
   GenerationOptions generation;
 };
 
-/// The prompt's tokens; adds what ends an answer.
+/// The prompt's tokens; adds the chat format's stop tokens to the options.
 std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, bool from_file,
                                       const models::LanguageModel& model,
                                       models::GenerateOptions& generate) {
@@ -113,20 +113,20 @@ void run(Tool& tool, const Options& options, bool from_file) {
 }  // namespace
 
 void add_generate(CLI::App& app, Tool& tool) {
-  Command command(app, tool, "generate", "Go on with a text");
+  Command command(app, tool, "generate", "Continue a text");
   auto options = std::make_shared<Options>();
   add_model(command);
-  Option prompt = command.option("-p,--prompt", options->prompt, "The text to go on with");
+  Option prompt = command.option("-p,--prompt", options->prompt, "The text to continue");
   Option file = command.option("--prompt-file", options->prompt_file,
                                "A file that holds the text; - for standard input");
   command.either(prompt, file);
   command.flag("--chat", options->chat,
-               "The prompt is a user's message: put the model's chat format around it");
+               "The prompt is a user's message: format it with the model's chat template");
   add_generation(command, options->generation);
   command
       .option("--logprobs", options->logprobs,
-              "With --json: log-probabilities of the tokens, and of the N likeliest in the place "
-              "of each")
+              "With --json: log-probabilities of the tokens, and of the N most probable ones at "
+              "each position")
       .range(0, 1000);
   command
       .option("--timeout", options->timeout_s, "Seconds after the start at which to stop; 0: none")

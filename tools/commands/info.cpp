@@ -41,7 +41,7 @@ std::string text_of(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// In ASCII: a terminal that shows it takes nothing in it for a command.
+/// In ASCII, so that it contains no terminal commands.
 std::string ascii_of(const Json& value) {
   return value.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
@@ -59,8 +59,8 @@ struct TypeTotal {
   std::uint64_t bytes = 0;
 };
 
-/// The one object of a `--json` run. A file may have a million keys and tensors: each is printed as
-/// it comes, and none of them is looked up among the others.
+/// The one object of a `--json` run. A file may have a million keys and tensors: each is printed at
+/// once, without lookups among the others.
 void print_json(const io::File& file, const Json& head) {
   fmt::print("{{\n");
   for (const auto& [key, value] : head.items()) {

@@ -66,7 +66,7 @@ void run(Tool& tool, const Options& options) {
   auto conversation = model.conversation();
   conversation.enable_time_profile(true);
   if (trace) conversation.set_trace(trace);
-  // One run of each plans it.
+  // The first run of each makes its plan.
   if (options.prefill > 0) conversation.read(prompt);
   if (options.decode > 0) conversation.read(prompt.first(1));
   conversation.rewind(0);
@@ -118,7 +118,7 @@ void add_profile(CLI::App& app, Tool& tool) {
   add_model(command);
   command.option("-p,--prefill", options->prefill, "Tokens read at once; 0: none")
       .range(0, 1 << 20);
-  command.option("-n,--decode", options->decode, "Tokens read one by one behind them; 0: none")
+  command.option("-n,--decode", options->decode, "Tokens read one by one after them; 0: none")
       .range(0, 1 << 20);
   command.option("--rows", options->rows, "Rows of each table at most").range(1, 1 << 20);
   command

@@ -10,28 +10,27 @@ namespace tenon {
 
 namespace cpu {
 
-/// What BackendOptions::device may hold for "cpu".
+/// Options of "cpu", for BackendOptions::device.
 struct Options {
-  /// Ranges of the program's values (quant::calibrate). Convolutions whose image has one then
-  /// multiply 8-bit integers, and images between them stay in 8 bits; what they cannot do so runs
-  /// in f32 as ever, and PlanReport::Part::notes says which did what. The table's names are those
-  /// of the program; one for other values changes nothing. Not together with BackendOptions::exact
-  /// (Errc::bad_argument).
+  /// Ranges of the program's values (quant::calibrate). Convolutions whose input image has a range
+  /// then run in int8, and images between them stay in 8 bits; everything else runs in f32.
+  /// PlanReport::Part::notes reports which is which. Ranges of values that the program does not
+  /// have are ignored. Errc::bad_argument together with BackendOptions::exact.
   std::shared_ptr<const quant::CalibrationTable> int8{};
 };
 
-/// What this machine can do at most, with so many threads (0: one per CPU) and the instructions
-/// that the backend may use: runs four loops for about `seconds` each, one of them on 128 MiB a
-/// thread. Errc::bad_argument for a negative number of threads.
+/// Measures the limits of this machine with `threads` threads (0: one per CPU) and the instruction
+/// sets that the backend may use: runs four loops for about `seconds` each, one of them on 128 MiB
+/// per thread. Errc::bad_argument for a negative number of threads.
 Limits measure_limits(int threads = 0, double seconds = 0.2);
 
 }  // namespace cpu
 
-/// Registers the backend "cpu": SIMD kernels for the instruction sets that this machine has, on a
-/// pool of threads. Call once or more often, from any thread.
+/// Registers the backend "cpu": SIMD kernels for the instruction sets of this machine, on a thread
+/// pool. Idempotent and thread-safe.
 void register_cpu_backend();
-/// What "cpu" makes. Errc::bad_argument for a negative number of threads, for options that
-/// contradict each other, and for a TENON_CPU_ISA that names no instruction set.
+/// Makes a "cpu" backend. Errc::bad_argument for a negative number of threads, for contradictory
+/// options, and for an unknown instruction set in the environment variable TENON_CPU_ISA.
 BackendPtr make_cpu_backend(const BackendOptions& options);
 
 }  // namespace tenon

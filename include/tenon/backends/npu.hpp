@@ -17,37 +17,37 @@
 namespace tenon::npu {
 
 struct Options {
-  /// Ranges of the program's values; steps without one are refused.
+  /// Ranges of the program's values; steps with a value without a range are refused.
   std::shared_ptr<const CalibrationTable> calibration{};
   Mode mode = Mode::device;
   Placement placement = Placement::best;
-  bool fuse = true;         ///< element-wise ops run behind the layer that makes their operand
-  bool merge = true;        ///< one program for as many layers as possible, or one for each
-  bool per_channel = true;  ///< a step per output channel of weights
-  Profile profile = Profile::m15;  ///< without a device; one says what it takes
-  /// How long one attempt to run a partition may take, by the clock on the wall.
+  bool fuse = true;         ///< fuse element-wise ops into the layer that computes their operand
+  bool merge = true;        ///< one program for as many layers as possible, instead of one each
+  bool per_channel = true;  ///< a quantisation step per output channel of weights
+  Profile profile = Profile::m15;  ///< used without a device; a device has its own
+  /// Wall time that one attempt to run a partition may take.
   std::chrono::milliseconds deadline{30000};
-  int retries = 1;        ///< further attempts after a timeout or a damaged program
-  bool precheck = false;  ///< compare what lies in device memory with its checksums before runs
+  int retries = 1;              ///< further attempts after a timeout or a damaged program
+  bool precheck = false;        ///< verify checksums of device memory before each run
   bool profile_layers = false;  ///< read the counters of every layer after each run
-  /// Run a partition, no single step, on the CPU in the same integers when the device fails.
+  /// When the device fails, run the whole partition on the CPU, in the same integers.
   bool host_fallback = false;
 };
 
-/// Of a device: open -> running -> open; a failure makes it faulted, the next run resets and
-/// reloads; one that is gone stays removed.
+/// State of a device: open -> running -> open. A failure makes it faulted; the next run then resets
+/// it and uploads everything again. A removed device stays removed.
 enum class State : std::uint8_t { open, running, faulted, removed };
 std::string_view to_string(State state) noexcept;
 
-/// What happened since the backend was made.
+/// Event counts since the backend was made.
 struct Counters {
-  std::uint64_t runs = 0;      ///< partitions that ended well on the device
+  std::uint64_t runs = 0;      ///< successful runs of a partition on the device
   std::uint64_t timeouts = 0;  ///< attempts that did not end in time
   std::uint64_t faults = 0;    ///< attempts that the device stopped with an error
   std::uint64_t retries = 0;
   std::uint64_t resets = 0;
-  std::uint64_t reloads = 0;          ///< uploads of constants or programs that were damaged
-  std::uint64_t lost_interrupts = 0;  ///< runs that were over and had not said so
+  std::uint64_t reloads = 0;          ///< repeated uploads of damaged constants or programs
+  std::uint64_t lost_interrupts = 0;  ///< runs that ended without an interrupt
   std::uint64_t host_fallbacks = 0;
 };
 
@@ -66,9 +66,9 @@ struct RunReport {
   std::vector<LayerReport> layers;  ///< with Options::profile_layers
 };
 
-/// What the compiler made of a partition.
+/// The compiler's report on a partition.
 struct NetworkReport {
-  std::string text;         ///< layers, places, predicted cycles and bytes; for people
+  std::string text;         ///< layers, addresses, predicted cycles and bytes; for people
   std::string disassembly;  ///< every program
   Placement placement = Placement::none;  ///< the strategy that was used
   std::size_t layers = 0, programs = 0;
@@ -77,32 +77,37 @@ struct NetworkReport {
   std::uint64_t predicted_cycles = 0, predicted_read = 0, predicted_write = 0, macs = 0;
 };
 
-/// The backend. Sessions, threads of forks, and other backends of its device take turns on that.
+/// The backend. Sessions, their forks and other backends of the same device share the device: one
+/// partition runs at a time.
 class Npu : public Backend {
  public:
   virtual State state() const = 0;
   virtual Counters counters() const = 0;
-  /// Of the last partition that ran; empty before.
+  /// Report of the last partition that ran; empty before.
   virtual RunReport last_run() const = 0;
-  /// Partitions that are bound now, in the order they were.
+  /// Reports of the bound partitions, in the order of binding.
   virtual std::vector<NetworkReport> networks() const = 0;
-  /// Compares constants and programs in device memory with their checksums and uploads what
-  /// differs; returns how many were. Errors as for a run.
+  /// Compares constants and programs in device memory with their checksums and uploads those that
+  /// differ; returns their number. Errors as for a run.
   virtual int precheck() const = 0;
 };
 
-/// A backend for an open device whose protocol is an NPU's. In a mode other than device, partitions
-/// run on the CPU: a device then only says what it refuses, and `device` may be null.
-/// Errc::bad_argument without calibration, for a deadline or retries below what makes sense, or for
-/// a device that is no NPU, Errc::device_lost when it is gone, Errc::unsupported_version when it
-/// speaks another instruction set.
+/// A backend for an open NPU device. In a mode other than device, partitions run on the CPU:
+/// `device` then only determines which steps are refused, and may be null.
 ///
-/// Runs throw Errc::device_timeout (11015, within twice the deadline, retries included) with the
-/// state of the queues, Errc::device_error (11014) naming the value and op where the device
-/// stopped, Errc::device_lost, and in a child of fork() Errc::forked_process.
+/// Errors  bad_argument         no calibration, an invalid deadline or number of retries, or a
+///                              device that is not an NPU
+///         device_lost          the device is gone
+///         unsupported_version  the device has another instruction set
+/// Errors of runs
+///         device_timeout (11015)  after at most twice the deadline, retries included; with the
+///                                 state of the queues
+///         device_error (11014)    names the value and the op where the device stopped
+///         device_lost             the device is gone
+///         forked_process          in the child of a fork()
 std::shared_ptr<const Npu> backend(DevicePtr device, Options options);
 
-/// The table behind `refuses`: op (or "*") and what must hold.
+/// The table of constraints behind `refuses`: an op (or "*") and its constraint.
 struct ConstraintText {
   std::string_view op, clause;
 };
@@ -112,8 +117,8 @@ std::vector<ConstraintText> constraint_texts();
 
 namespace tenon {
 
-/// Has device_backends(), and so compile() on a device, serve devices of the scheme "npu". They
-/// need npu::Options in BackendOptions::device. Calling this again does nothing.
+/// Registers the backend for devices of the scheme "npu", for device_backends() and compile(). It
+/// needs npu::Options in BackendOptions::device. Idempotent.
 void register_npu_backend();
 
 }  // namespace tenon

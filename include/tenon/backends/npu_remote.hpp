@@ -7,21 +7,21 @@
 
 namespace tenon {
 
-/// Lets "npu://unix:PATH" be opened: the device that another process serves at the socket PATH.
-/// Calling this again does nothing.
+/// Registers the device "npu://unix:PATH": one that another process serves at the socket PATH.
+/// Idempotent.
 ///
-/// The memory that CPU and device share has a copy on each side of the socket, so that such a
-/// device is never coherent. When the server ends, the device is gone: registers read all ones,
-/// memory answers Errc::device_lost.
+/// Memory that CPU and device share has a copy on each side of the socket, so that such a device is
+/// never coherent. When the server ends, the device is lost: registers read as all ones, and memory
+/// accesses throw Errc::device_lost.
 void register_npu_remote();
 
 /// Serves an NPU to one client process at a time. When the client's last connection ends, the
 /// device is reset and its memory cleared for the next one.
 class NpuServer {
  public:
-  /// Listens at a path, which must not exist or be a socket that nobody listens at. Errc::io_error,
-  /// and Errc::out_of_memory also where no thread can be started. A client that it has no memory or
-  /// thread for gets Errc::out_of_memory.
+  /// Listens at a path, which must not exist, or be a socket that no process listens at.
+  /// Errc::io_error; Errc::out_of_memory also where no thread can be started. A client for which
+  /// the server has no memory or thread gets Errc::out_of_memory.
   NpuServer(DevicePtr device, std::string path);
   /// Ends all connections, and removes the socket.
   ~NpuServer();

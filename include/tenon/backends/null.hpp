@@ -4,9 +4,9 @@
 
 namespace tenon {
 
-/// Registers the backend "null", which refuses every step. Copy its source to start a backend.
+/// Registers the backend "null", which refuses every step. A template for new backends.
 void register_null_backend();
-/// What "null" makes.
+/// Makes a "null" backend.
 BackendPtr make_null_backend(const BackendOptions& options);
 
 }  // namespace tenon

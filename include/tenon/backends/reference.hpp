@@ -4,10 +4,10 @@
 
 namespace tenon {
 
-/// Registers the backend "reference", which runs any op through its reference kernel: the meaning
-/// that others are measured against. Call once or more often, from any thread.
+/// Registers the backend "reference", which runs every op with its reference kernel: the definition
+/// of correct results for other backends. Idempotent and thread-safe.
 void register_reference_backend();
-/// What "reference" makes.
+/// Makes a "reference" backend.
 BackendPtr make_reference_backend(const BackendOptions& options);
 
 }  // namespace tenon

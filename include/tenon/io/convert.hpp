@@ -11,20 +11,20 @@
 
 namespace tenon::io {
 
-/// What a file says of its weights, but with `dtype` for those that `choose` names: a model that is
-/// declared from it computes with narrower weights than its file holds. Load it with load_as.
+/// The view of a file with the weights that `choose` selects declared as `dtype`: a model that is
+/// declared from it computes with narrower weights than the file has. Load it with load_as().
 ///
-/// Only matrices of a floating type become of a block type, and only where a row is a whole number
-/// of blocks; others keep the file's type. Tensors of the view stay valid while it, or a copy,
-/// lives.
+/// Only matrices of a floating type can become a block type, and only where a row is a whole number
+/// of blocks; other weights keep the file's type. Tensors of the view stay valid while it, or a
+/// copy of it, exists.
 WeightsView declare_as(const File& file, DType dtype,
                        const std::function<bool(const TensorEntry& entry)>& choose);
 
-/// The array of `buffer` as elements of `dtype` on `device`; `buffer` itself where that is its
-/// type. As HostBuffer::to converts. Errors: unsupported_dtype, out_of_memory.
+/// `buffer` converted to `dtype`, on `device`, by the rules of HostBuffer::to; `buffer` itself when
+/// it has that type. Errors: unsupported_dtype, out_of_memory.
 Buffer convert(const Buffer& buffer, DType dtype, const DevicePtr& device);
 
-/// As load(), with every weight in the type that the model declares for it.
+/// As load(), with every weight converted to the type that the model declares.
 template <class Model>
 Bufferized<Model> load_as(const Model& model, const File& file, const DevicePtr& device,
                           LoadOptions options = {}) {

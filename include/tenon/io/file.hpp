@@ -23,8 +23,8 @@ enum class Format : std::uint8_t { gguf, safetensors, safetensors_sharded };
 
 std::string_view name(Format format) noexcept;  ///< "gguf", "safetensors", "sharded safetensors"
 
-/// An array of a file: its type, and where its bytes lie. The range has been checked against the
-/// file's size when the file was opened; nothing has been read.
+/// A tensor of a file: its shape, and the location of its bytes, which is checked against the
+/// file's size when the file is opened. The bytes are not read before data() or read().
 struct TensorEntry {
   std::string name;
   /// Row-major, outermost first: GGUF lists the same sizes innermost first.
@@ -33,45 +33,45 @@ struct TensorEntry {
   std::uint64_t offset_bytes = 0;  ///< from the beginning of `file`
   std::uint64_t size_bytes = 0;
 
-  /// The array. Mapped pages where the file is mapped and the elements are aligned, which costs
-  /// nothing; an owned copy otherwise. Errc::io_error when the file has changed its length.
+  /// The tensor as an array: mapped pages, without a copy, where the file is mapped and the
+  /// elements are aligned; an owned copy otherwise. Errc::io_error when the file's length has
+  /// changed.
   HostBuffer data() const;
 
-  /// Copies the bytes to memory of the caller, `size_bytes` long (Errc::bad_argument otherwise).
-  /// Errc::io_error when the file has changed its length.
+  /// Copies the bytes to `to`. Errc::bad_argument unless that has size_bytes; Errc::io_error when
+  /// the file's length has changed.
   void read(std::span<std::byte> to) const;
 };
 
-/// An opened model file, or a set of files that make one model. A handle: copies share the state,
-/// which is immutable; every member may be called from any thread. The entries, the metadata and
-/// the arrays that data() returned stay valid without it. One that was moved from:
-/// Errc::call_order.
+/// An opened model file, or the files of a split model. A handle: copies share the state, which is
+/// immutable. Thread-safe. Copies of its entries and of its metadata, and arrays that data()
+/// returned, stay valid without it. Use of a moved-from one throws Errc::call_order.
 class File {
  public:
-  /// What the user named: the file, the index, the first shard, or the file found in a folder.
+  /// The path of the file, the index or the first shard; for a folder, of the file found in it.
   const std::filesystem::path& path() const;
   Format format() const;
 
-  /// In the order of their bytes; shard after shard.
+  /// In the order of their bytes, shard after shard.
   std::span<const TensorEntry> tensors() const;
   const TensorEntry* find(std::string_view name) const;
-  /// Errc::bad_reference, naming similar names, when the file has no such tensor.
+  /// The tensor of a name. Errc::bad_reference, suggesting similar names, when there is none.
   const TensorEntry& at(std::string_view name) const;
 
   /// GGUF's key and value pairs (of the first shard), or the strings of safetensors'
   /// `__metadata__`.
   const Metadata& metadata() const;
 
-  /// What a model struct declares its tensors from: types only, nothing is read. The tensors stay
-  /// valid as long as this file or the view lives.
+  /// The names and shapes from which a model struct declares its tensors; reads nothing. The
+  /// tensors stay valid as long as this file or the view exists.
   WeightsView view() const;
 
-  /// A file of this name in the same folder ("config.json"), if there is one. `name` is one path
-  /// component (Errc::path_escape otherwise).
+  /// Path of another file in the same folder, such as "config.json", if it exists. `name` must be
+  /// one path component (Errc::path_escape).
   std::optional<std::filesystem::path> sibling(std::string_view name) const;
 
-  /// Errc::io_error when pages of one of the files were missing when they were read, so that zeros
-  /// were taken for weights or words (Access::guarded). One load per file.
+  /// Throws Errc::io_error when pages of one of the files were missing when they were read, so that
+  /// zeros were read instead (Access::guarded). Costs one load per file.
   void check_pages() const;
 
   /// The files that hold the tensors: one, or every shard in order.
@@ -84,8 +84,7 @@ class File {
   tenon::detail::Held<const State, "File"> state_;
 };
 
-/// Opens a model for reading: headers are parsed and checked whole, tensor bytes stay where they
-/// are.
+/// Opens a model for reading: parses and checks all headers, without reading tensor bytes.
 ///
 /// `path` may be
 ///  - a GGUF file, version 2 or 3, little-endian; any shard `-00001-of-0000N.gguf` of a split one
@@ -93,13 +92,17 @@ class File {
 ///  - a safetensors file, or a `*.safetensors.index.json` beside the shards it names
 ///  - a model folder that holds exactly one of these
 ///
-/// The beginning of a file decides its format; the extension only where that says nothing.
+/// The first bytes of a file determine its format; the extension only where they do not.
 ///
-/// Errors name the file and the byte offset. not_found, not_regular_file, io_error: the file
-/// itself. bad_magic, unsupported_version, truncated, syntax, limit_exceeded, depth_limit: its
-/// frame. bad_key, bad_type, bad_encoding, duplicate_name, bad_alignment: keys and values.
-/// bad_shape, shape_overflow, unsupported_dtype, bad_offset, overlap, hole, trailing_data: tensors.
-/// missing_shard, bad_split, path_escape, bad_reference: split models.
+/// Errors name the file and the byte offset:
+///
+///   file             not_found, not_regular_file, io_error
+///   structure        bad_magic, unsupported_version, truncated, syntax, limit_exceeded,
+///                    depth_limit
+///   keys and values  bad_key, bad_type, bad_encoding, duplicate_name, bad_alignment
+///   tensors          bad_shape, shape_overflow, unsupported_dtype, bad_offset, overlap, hole,
+///                    trailing_data
+///   split models     missing_shard, bad_split, path_escape, bad_reference
 File open(const std::filesystem::path& path, const OpenOptions& options = {});
 
 }  // namespace tenon::io

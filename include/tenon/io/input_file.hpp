@@ -9,34 +9,33 @@
 
 namespace tenon::io {
 
-/// How the bytes of a file are reached.
+/// How the bytes of a file are accessed.
 enum class Access : std::uint8_t {
-  /// Pages of the file, shared with every process that maps it. Opening costs no copy. The price:
-  /// another process that cuts the file short while it is mapped takes pages away, and the next
-  /// access to one of them ends this process (SIGBUS). Where mapping fails, the file falls back to
-  /// `read`.
+  /// The file is mapped, without a copy; pages are shared with other processes that map it. When
+  /// another process truncates the file meanwhile, the next access to a lost page kills this
+  /// process (SIGBUS). Falls back to `read` where mapping fails.
   map,
-  /// Every access is a read() into memory of ours: a file cut short is an Errc::io_error, whenever
-  /// it happens. For files on network storage or under somebody else's hands.
+  /// Every access copies by read(). A truncated file gives Errc::io_error at any time. For files on
+  /// network storage, or that others may change.
   read,
-  /// As `map`, but pages that are gone read as zeros: who reads asks has_lost_pages() or
-  /// check_unchanged() afterwards. Installs a handler of SIGBUS for the process, once; signals
-  /// about other memory go on to the handler that was there before.
+  /// As `map`, but lost pages read as zeros: call has_lost_pages() or check_unchanged() after
+  /// reading. Installs a process-wide SIGBUS handler, once; signals about other memory are passed
+  /// on to the previous handler.
   guarded,
 };
 
 struct MappingGuard;
 
-/// A regular file opened for reading. Immutable and usable from any thread; the descriptor and the
-/// mapping go with the last shared_ptr.
+/// A regular file opened for reading. Immutable and thread-safe. The last shared_ptr closes the
+/// descriptor and the mapping.
 class InputFile {
  public:
-  /// Errc::not_found, Errc::not_regular_file (a directory, pipe or device: opening never blocks),
-  /// or Errc::io_error with the system's words.
+  /// Opens a file; never blocks. Errc::not_found; Errc::not_regular_file for a directory, pipe or
+  /// device; Errc::io_error with the system's message.
   static std::shared_ptr<const InputFile> open(const std::filesystem::path& path,
                                                Access access = Access::map);
-  /// Takes over a descriptor that was opened for reading; `path` is for messages. The errors of
-  /// open() but not_found; the descriptor is closed then too.
+  /// Takes ownership of a descriptor that was opened for reading, also when it throws; `path` is
+  /// for messages. The errors of open(), except not_found.
   static std::shared_ptr<const InputFile> adopt(int descriptor, const std::filesystem::path& path,
                                                 Access access = Access::map);
   ~InputFile();
@@ -44,10 +43,10 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// The last component of the path: how messages name the file.
+  /// The last component of the path, by which messages name the file.
   const std::string& name() const noexcept { return name_; }
   std::uint64_t size() const noexcept { return size_; }  ///< when it was opened
-  /// When it was last written before it was opened: nanoseconds since 1970.
+  /// Time of the last modification, when the file was opened: nanoseconds since 1970.
   std::int64_t modified_ns() const noexcept { return modified_ns_; }
 
   bool is_mapped() const noexcept { return map_ != nullptr; }
@@ -56,14 +55,15 @@ class InputFile {
     return {map_, map_ == nullptr ? 0 : static_cast<std::size_t>(size_)};
   }
 
-  /// Fills `to` with the bytes from `offset` on. Errc::truncated when they lie past size(),
+  /// Fills `to` with the bytes from `offset` on. Errc::truncated when they exceed size(),
   /// Errc::io_error when the file has become shorter or the device fails.
   void read(std::uint64_t offset, std::span<std::byte> to) const;
 
-  /// Errc::io_error when the file is no longer as long as it was, or has_lost_pages(): one fstat.
+  /// Throws Errc::io_error when the file's length has changed, or has_lost_pages(). Costs one
+  /// fstat().
   void check_unchanged() const;
-  /// Whether pages of a guarded mapping were missing when they were read: zeros stand for them.
-  /// Errors of the storage count too. Costs one load.
+  /// Whether pages of a guarded mapping were missing, or could not be loaded from storage, when
+  /// they were read; zeros were read instead. Costs one load.
   bool has_lost_pages() const noexcept;
 
   enum class Advice : std::uint8_t {
@@ -71,7 +71,7 @@ class InputFile {
     dont_need,  ///< these pages may leave memory
     sequential,
   };
-  /// A hint for a range of the mapping; one that the system refuses is logged and does no harm.
+  /// A hint for a range of the mapping. If the system refuses it, that is logged and has no effect.
   void advise(std::uint64_t offset, std::uint64_t size_bytes, Advice advice) const noexcept;
 
  private:

@@ -23,7 +23,7 @@ namespace tenon::io {
 struct LoadProgress {
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;
-  std::string_view tensor;  ///< the one that was just loaded
+  std::string_view tensor;  ///< the tensor loaded last
 };
 
 struct LoadOptions {
@@ -31,30 +31,30 @@ struct LoadOptions {
   std::stop_token stop;  ///< a request ends the load with Errc::cancelled
 };
 
-/// Where a PreparedCache keeps what is made of a model's files: a file in `folder`, named after the
-/// model, that says which path, sizes and times of writing the model's files have. For
-/// weights as these files hold them: who changes values says so in PreparedFile::weights. Makes the
-/// folder, for this user alone. Errc::io_error when that is impossible, and for a folder that
-/// others own or may write in: weights that they put there would be used.
+/// The file in which a PreparedCache keeps the prepared weights of a model: in `folder`, named
+/// after the model, and identified by the path, sizes and modification times of the model's files.
+/// Valid for weights as the files have them: a caller that changes values must add that to
+/// PreparedFile::weights. Creates the folder, for this user only. Errc::io_error when that fails,
+/// and for a folder that others own or may write to: their weights would be used.
 PreparedFile prepared_file(const std::filesystem::path& folder, const File& model);
 
-/// Buffers of these tensors on a device, empty names left out. On the CPU they are the file's own
-/// pages, but for small ones: a norm's weights in use would hold the pages around them as well.
-/// Errors: bad_reference (no tensor of that name), cancelled, those of reading and of the
-/// device, and whatever `progress` throws.
+/// Loads the tensors of these names to a device; empty names are skipped. On the CPU the buffers
+/// are pages of the file, except for small tensors, which are copied: a norm's weights would
+/// otherwise keep the pages around them in memory. Errors: bad_reference (no tensor of that name),
+/// cancelled, those of reading and of the device, and exceptions of `progress`.
 std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std::string> names,
                                            const DevicePtr& device,
                                            const LoadOptions& options = {});
 
-/// Loads a model's weights on another thread: runs in parallel with compile. Tied weights (one name
-/// in two fields) are loaded once; tensors that are empty stay so. The model's tensors must come
-/// from file.view(). The future throws Errc::cancelled, and what load_buffers throws.
-/// Errc::out_of_memory also where no thread can be started.
+/// Loads a model's weights on another thread, so that it can run in parallel with compile(). Tied
+/// weights (one name in two fields) are loaded once; empty tensors stay empty. The model's tensors
+/// must come from file.view(). The future throws the errors of load_buffers(). Errc::out_of_memory
+/// also where no thread can be started.
 template <class Model>
 std::future<Bufferized<Model>> load_async(const Model& model, const File& file,
                                           const DevicePtr& device, LoadOptions options = {}) {
   return with_memory_errors("load_async", [&] {
-    // Names are taken here: the model may be gone when the thread runs.
+    // Names are copied here: the model may be destroyed before the thread runs.
     auto form = map_fields<Shape>(model, [](const std::string&, const Tensor& tensor) {
       return tensor.is_empty() ? Shape() : tensor.shape();
     });

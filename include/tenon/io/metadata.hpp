@@ -38,7 +38,7 @@ inline constexpr std::uint32_t meta_type_count = static_cast<std::uint32_t>(Meta
 std::string_view name(MetaType type) noexcept;   ///< "u8", "string", "array"
 std::size_t size_bytes(MetaType type) noexcept;  ///< of a number or bool; 0 for others
 
-/// An array among the metadata: numbers where they lie in the file, or views of strings.
+/// An array in the metadata: a view of numbers in the file, or views of strings.
 class MetaArray {
  public:
   MetaArray() = default;
@@ -57,13 +57,13 @@ class MetaArray {
   std::span<const std::byte> bytes() const noexcept {
     return {elements_, elements_ == nullptr ? 0 : count_ * size_bytes(element_type_)};
   }
-  /// The elements of an array of strings, as bytes: any encoding. Empty for numbers.
+  /// The elements of an array of strings: bytes of any encoding. Empty for numbers.
   std::span<const std::string_view> strings() const noexcept {
     if (strings_ == nullptr) return {};
     return *strings_;
   }
 
-  /// The same elements of the same type, compared as bytes.
+  /// Whether both have the same type and the same elements, compared as bytes.
   friend bool operator==(const MetaArray& a, const MetaArray& b) noexcept;
 
  private:
@@ -73,7 +73,7 @@ class MetaArray {
   std::shared_ptr<const std::vector<std::string_view>> strings_;
 };
 
-/// One value. The alternatives stand in the order of MetaType: `MetaType(value.index())`.
+/// One value. The alternatives are in the order of MetaType: `MetaType(value.index())`.
 using MetaValue = std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
                                std::uint32_t, std::int32_t, float, bool, std::string_view,
                                MetaArray, std::uint64_t, std::int64_t, double>;
@@ -82,12 +82,12 @@ inline MetaType type_of(const MetaValue& value) noexcept {
   return static_cast<MetaType>(value.index());
 }
 
-/// "u32", "array of 262144 f32": how messages name the type of a value.
+/// The type of a value as in messages: "u32", "array of 262144 f32".
 std::string type_text(const MetaValue& value);
 
-/// Key and value pairs of a file, in the file's order. Strings and arrays are views: into the
-/// mapped file or into copies of ours, and valid as long as any copy of this object. Keys are valid
-/// UTF-8; string values are bytes of any kind (tokens of a vocabulary need not be text).
+/// Key and value pairs of a file, in the file's order. Strings and arrays are views of the mapped
+/// file or of copies, valid as long as any copy of this object. Keys are valid UTF-8; string values
+/// are arbitrary bytes (tokens of a vocabulary need not be text).
 class Metadata {
  public:
   struct Entry {
@@ -96,8 +96,8 @@ class Metadata {
   };
 
   Metadata() = default;
-  /// `entries` with distinct keys, `keeper` keeps alive what they view, `where` names the file in
-  /// messages.
+  /// `entries` must have distinct keys; `keeper` keeps alive the memory that they view; `where`
+  /// names the file in messages.
   Metadata(std::vector<Entry> entries, std::shared_ptr<const void> keeper, std::string where);
 
   std::span<const Entry> entries() const noexcept { return entries_; }
@@ -106,23 +106,28 @@ class Metadata {
   const MetaValue* find(std::string_view key) const noexcept;
   bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
 
-  /// The value of `key` as T: bool; an integer type (any stored integer whose value fits); float or
-  /// double (stored f32 or f64); std::string or std::string_view; or a vector of those (elements
-  /// stored as that very type, or as an integer of the same width whose value fits; vectors of
-  /// string_view or string from an array of strings).
+  /// The value of `key` as T, one of
   ///
-  /// Errc::bad_key when there is no such key; Errc::bad_type with both types when it is another
-  /// kind, or an integer that does not fit.
+  ///   bool
+  ///   an integer type                  from any stored integer whose value fits
+  ///   float, double                    from f32 or f64
+  ///   std::string, std::string_view
+  ///   a vector of one of these         from an array of exactly that type, or of integers of the
+  ///                                    same width whose values fit
+  ///
+  /// Errc::bad_key when there is no such key; Errc::bad_type, naming both types, for a value of
+  /// another type, or an integer that does not fit.
   template <class T>
   T get(std::string_view key) const;
 
-  /// As get(), but `fallback` where the key is absent. A value of another type is still an error.
+  /// As get(), but returns `fallback` where the key is absent. A value of another type is still an
+  /// error.
   template <class T>
   T get_or(std::string_view key, T fallback) const {
     return contains(key) ? get<T>(key) : std::move(fallback);
   }
 
-  /// As get(), but nothing where the key is absent.
+  /// As get(), but returns nothing where the key is absent.
   template <class T>
   std::optional<T> get_optional(std::string_view key) const {
     return contains(key) ? std::optional<T>(get<T>(key)) : std::nullopt;
@@ -131,8 +136,8 @@ class Metadata {
   /// An array of strings without a copy. Errors as for get().
   std::span<const std::string_view> strings(std::string_view key) const;
 
-  // Building: each replaces the value of an equal key and keeps copies of what it is given.
-  // Errc::bad_key for an empty key, Errc::bad_encoding for one that is not UTF-8.
+  // Setters: replace the value of an existing key, and copy their arguments. Errc::bad_key for an
+  // empty key, Errc::bad_encoding for one that is not UTF-8.
   void set(std::string_view key, std::string_view text);
   void set(std::string_view key, const char* text) { set(key, std::string_view(text)); }
   template <class T>

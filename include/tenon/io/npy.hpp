@@ -7,17 +7,18 @@
 
 namespace tenon::io {
 
-/// Reads an array of numpy's npy format (versions 1 to 3), into owned memory, row-major and in this
-/// machine's byte order whatever the file's order is.
+/// Reads an array of numpy's npy format (versions 1 to 3), into owned memory, row-major and in
+/// native byte order whatever the file's order is.
 ///
-/// Errors  bad_magic, unsupported_version, truncated, trailing_data  the frame
+/// Errors  bad_magic, unsupported_version, truncated, trailing_data  the file's structure
 ///         syntax, limit_exceeded, bad_key, duplicate_name           the header's dictionary
-///         unsupported_dtype  records, objects, strings, complex and 64-bit unsigned numbers
+///         unsupported_dtype                                         records, objects, strings,
+///                                                                   complex, 64-bit unsigned
 ///         bad_shape, shape_overflow                                 the shape
 HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits = {});
 
-/// Writes an array as npy version 1, little-endian, row-major; replaces `path` as save_safetensors
-/// does. Errc::unsupported_dtype for bf16 and block types, which numpy lacks.
+/// Writes an array as npy version 1, little-endian, row-major; replaces `path` atomically, as
+/// save_safetensors() does. Errc::unsupported_dtype for bf16 and block types, which numpy lacks.
 void write_npy(const std::filesystem::path& path, const HostBuffer& array);
 
 }  // namespace tenon::io

@@ -13,25 +13,25 @@
 
 namespace tenon::models {
 
-/// What distinguishes one decoder-only transformer from another, as GGUF metadata tells it.
+/// Hyperparameters of a decoder-only transformer, from GGUF metadata.
 struct DecoderConfig {
   std::string architecture;  ///< llama, qwen2, qwen3 or gemma3
   std::int64_t layers = 0;
-  std::int64_t width = 0;   ///< of the residual stream
-  std::int64_t hidden = 0;  ///< of the feed-forward part
+  std::int64_t width = 0;              ///< of the residual stream
+  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t vocabulary = 0;  ///< rows of the embedding
-  std::int64_t tokens = 0;      ///< the first so many of them belong to tokens; the rest to none
+  std::int64_t vocabulary = 0;  ///< rows of the embedding, including padding rows at the end
+  std::int64_t tokens = 0;      ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   Name activation = "silu";
   double embedding_scale = 1;  ///< multiplies the embeddings (Gemma: sqrt(width))
   double attention_scale = 0;  ///< 0: 1 / sqrt(head_dim)
-  Rope rope;                   ///< of layers that see everything
-  Rope local_rope;             ///< of layers with a window
-  std::int64_t window = 0;     ///< 0: none
+  Rope rope;                   ///< of layers with full attention
+  Rope local_rope;             ///< of layers with a sliding window
+  std::int64_t window = 0;     ///< size of the sliding window; 0: none
   std::int64_t global_every =
       0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
 
@@ -44,8 +44,8 @@ struct DecoderConfig {
   static DecoderConfig from(const io::File& file);
 };
 
-/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)); where the file has norms
-/// after the two parts (Gemma), these act before each sum.
+/// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
+/// after the two parts (Gemma), they are applied before each sum.
 template <class T = Tensor>
 struct DecoderLayer {
   nn::RmsNorm<T> attention_norm;
@@ -61,8 +61,8 @@ struct DecoderLayer {
                            std::int64_t index);
 };
 
-/// A decoder's inputs are ids [B, S] (i32), past (i32[], how many positions the cache holds) and
-/// the cache; it gives logits and the cache with this input's positions added.
+/// A decoder's inputs are ids (i32 [B, S]), past (i32[], the number of positions in the cache) and
+/// the cache. Its results are logits and the cache with this input's positions added.
 template <class T = Tensor>
 struct DecoderState {
   T logits;
@@ -70,9 +70,9 @@ struct DecoderState {
   TENON_FIELDS(logits, cache)
 };
 
-/// The same with the most likely token in place of logits: i32 [B], the lowest of equal ones; a
-/// logit that is NaN counts as the greatest. `is_nan`, bool [B]: no logit is a number, because what
-/// they are computed from is not.
+/// The same with the most probable token in place of logits. `token`, i32 [B]: the lowest id among
+/// equals; a logit that is NaN counts as the largest. `is_nan`, bool [B]: all logits are NaN,
+/// because the hidden state is.
 template <class T = Tensor>
 struct DecoderChoice {
   T token, is_nan;
@@ -85,7 +85,7 @@ struct Decoder {
   nn::Embedding<T> tokens;
   std::vector<DecoderLayer<T>> layers;
   nn::RmsNorm<T> norm;
-  std::optional<nn::Linear<T>> head;  ///< none: the embedding's table is the head too
+  std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
   TENON_FIELDS(tokens, layers, norm, head)
   DecoderConfig config;
 
@@ -101,9 +101,9 @@ struct Decoder {
     return {logits(norm.forward(last(x))), updated};
   }
 
-  /// The token that most likely follows the last position, one of config.tokens.
-  DecoderChoice<Tensor> most_likely(const Tensor& ids, const Tensor& past,
-                                    const nn::KvCache<Tensor>& cache) const
+  /// Greedy decoding: the most probable token after the last position, in [0, config.tokens).
+  DecoderChoice<Tensor> greedy(const Tensor& ids, const Tensor& past,
+                               const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
     auto [x, updated] = hidden(ids, past, cache);
@@ -169,7 +169,7 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
 template <>
 Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConfig& config);
 
-/// Types of the cache for one sequence of up to `capacity` positions.
+/// Shapes of the cache for one sequence of up to `capacity` positions.
 nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype);
 
 }  // namespace tenon::models

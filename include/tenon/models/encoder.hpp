@@ -22,16 +22,16 @@
 
 namespace tenon::models {
 
-/// A BERT encoder's sizes, from the config.json beside its weights.
+/// Hyperparameters of a BERT encoder, from the config.json beside its weights.
 struct BertConfig {
   std::int64_t layers = 0;
   std::int64_t width = 0;
-  std::int64_t hidden = 0;
+  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
   std::int64_t max_tokens =
-      0;  ///< longer texts are cut; sentence_bert_config.json, or max_positions
+      0;  ///< longer texts are truncated; from sentence_bert_config.json, else max_positions
   double norm_eps = 1e-12;
   Name activation = "gelu";
 
@@ -48,12 +48,13 @@ struct BertLayer {
   TENON_FIELDS(attention, attention_norm, feed_forward, output_norm)
 };
 
-/// BERT (Devlin et al., 2018) as a sentence encoder: hidden states, mean pooling, length 1.
+/// BERT (Devlin et al., 2018) as a sentence encoder: hidden states, mean pooling, normalised to
+/// length 1.
 template <class T = Tensor>
 struct Bert {
   nn::Embedding<T> words;
   T positions;  ///< [max_positions, width]
-  T types;      ///< [token types, width]; every token is of the first
+  T types;      ///< [token types, width]; every token has type 0
   nn::LayerNorm<T> norm;
   std::vector<BertLayer<T>> layers;
   TENON_FIELDS(words, positions, types, norm, layers)
@@ -61,13 +62,14 @@ struct Bert {
   /// Declares the weights by their Hugging Face names.
   static Bert init(const WeightsView& view, const BertConfig& config);
 
-  /// ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding -> f32 [B, S, width].
+  /// Hidden states: ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding
+  /// -> f32 [B, S, width].
   Tensor hidden(const Tensor& ids, const Tensor& mask) const
     requires std::same_as<T, Tensor>
   {
     const Tensor embedded =
         words.forward(ids) + slice(positions, 0, 0, ids.dim(1)) + slice(types, 0, 0, 1);
-    // Added to the scores: 0 for tokens, a large negative number for padding.
+    // Added to the attention scores: 0 for tokens, a large negative number for padding.
     const Tensor hide = unsqueeze(unsqueeze((mask - 1.0) * 1e9, 1), 1);
     return repeat(layers, norm.forward(embedded),
                   [&](const BertLayer<Tensor>& layer, const Tensor&, const Tensor& x) {
@@ -90,19 +92,19 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& confi
 
 struct EncoderOptions {
   BackendOptions backend{};  ///< threads, precision
-  /// A block type for the weights of the layers, which are narrowed while they load: less memory,
-  /// and integer products. Embedding tables and norms stay as they are in the file.
+  /// A block type to which the layers' weights are quantised while loading: less memory, and
+  /// integer matrix multiplications. Embedding tables and norms keep the file's type. Unset: none.
   std::optional<DType> weights{};
 };
 
 /// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
-/// handle; one thread at a time (Errc::busy). The file is mapped (io::Access::guarded): where
-/// somebody cuts it short, loading and embedding end in Errc::io_error. One that was moved from:
+/// handle; one thread at a time (Errc::busy). The file is mapped (io::Access::guarded): if another
+/// process truncates it, loading and embedding throw Errc::io_error. Use of a moved-from one throws
 /// Errc::call_order.
 class SentenceEncoder {
  public:
-  /// Errors: those of io::open, BertConfig::from, load_tokenizer; bad_argument for weights of a
-  /// type that is no block type.
+  /// Errors: those of io::open, BertConfig::from, load_tokenizer; bad_argument for
+  /// EncoderOptions::weights that is not a block type.
   static SentenceEncoder load(const std::filesystem::path& path,
                               const EncoderOptions& options = {});
 
@@ -110,7 +112,7 @@ class SentenceEncoder {
   const text::Tokenizer& tokenizer() const;
   const io::File& file() const;
 
-  /// Ids of a text with its special tokens, cut to the model's own length.
+  /// Token ids of a text, with special tokens, truncated to BertConfig::max_tokens.
   std::vector<std::int32_t> tokens(std::string_view text) const;
 
   /// One embedding per text: f32 [texts, width]. Errc::bad_argument for no texts.
@@ -129,7 +131,7 @@ class SentenceEncoder {
   tenon::detail::Held<Impl, "SentenceEncoder"> impl_;
 };
 
-/// Dot product of two rows of embeddings of length 1.
+/// Cosine similarity: the dot product of rows `a` and `b` of normalised embeddings.
 double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b);
 
 }  // namespace tenon::models

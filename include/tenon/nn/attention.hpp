@@ -17,9 +17,9 @@
 
 namespace tenon::nn {
 
-/// Where queries stand: needed by positions that rotate and by caches.
+/// Positions of the queries: needed by rotary embeddings and KV caches.
 struct Position {
-  Tensor past;       ///< i32[]: how many keys came before
+  Tensor past;       ///< i32[]: number of earlier keys
   Tensor positions;  ///< i32[S]: past, past + 1, ...
 };
 
@@ -47,8 +47,8 @@ struct MultiHeadAttention {
     KvCache<Tensor> cache;
   };
 
-  /// Self-attention over x [B, S, width] and what the cache holds for `layer` (i64[]); appends this
-  /// x's keys and values. -> y [B, S, width].
+  /// Self-attention over x [B, S, width] and the keys and values that the cache has for `layer`
+  /// (i64[]); appends those of x. -> y [B, S, width].
   Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
                  const KvCache<Tensor>& cache,
                  const std::source_location& where = std::source_location::current()) const

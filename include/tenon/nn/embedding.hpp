@@ -8,7 +8,7 @@
 
 namespace tenon::nn {
 
-/// Rows of a table [entries, width], dense or of a block type.
+/// Looks up rows of a table [entries, width], of a floating or a block type.
 template <class T = Tensor>
 struct Embedding {
   T weight;

@@ -11,8 +11,8 @@
 
 namespace tenon::nn {
 
-/// The activation of a word: silu, gelu, gelu_tanh, relu or sigmoid (Errc::bad_attribute
-/// otherwise).
+/// Applies an activation by name: silu, gelu, gelu_tanh, relu or sigmoid. Errc::bad_attribute for
+/// another name.
 Tensor activate(const Tensor& x, Name activation,
                 const std::source_location& where = std::source_location::current());
 

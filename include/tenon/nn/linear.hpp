@@ -9,7 +9,7 @@
 
 namespace tenon::nn {
 
-/// y = x W^T + b. Weight [out, in], dense or of a block type; bias [out], optional.
+/// y = x W^T + b. Weight [out, in], of a floating or a block type; bias [out], optional.
 template <class T = Tensor>
 struct Linear {
   T weight;

@@ -6,7 +6,7 @@
 
 namespace tenon::nn {
 
-/// Mean over the positions that `mask` keeps. x [B, S, D], mask f32 [B, S] of 0 and 1 -> [B, D].
+/// Mean over the positions where `mask` is 1. x [B, S, D], mask f32 [B, S] of 0 and 1 -> [B, D].
 Tensor mean_pool(const Tensor& x, const Tensor& mask,
                  const std::source_location& where = std::source_location::current());
 
@@ -14,7 +14,7 @@ Tensor mean_pool(const Tensor& x, const Tensor& mask,
 Tensor first_pool(const Tensor& x,
                   const std::source_location& where = std::source_location::current());
 
-/// Rows scaled to Euclidean length 1: x / max(|x|, eps). x [..., D].
+/// Scales rows to Euclidean length 1: x / max(|x|, eps). x [..., D].
 Tensor normalize(const Tensor& x, double eps = 1e-12,
                  const std::source_location& where = std::source_location::current());
 

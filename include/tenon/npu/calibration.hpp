@@ -5,7 +5,7 @@
 
 namespace tenon::npu {
 
-// Calibration serves every int8 backend; here it goes by the driver's own names as well.
+// Calibration is shared by all int8 backends; these are its names in the NPU's namespace.
 using quant::calibrate;
 using quant::Calibration;
 using quant::CalibrationOptions;

@@ -5,10 +5,10 @@
 
 namespace tenon::npu {
 
-/// Where and with what numbers the layers of a network run.
+/// Where the layers of a network run, and in which arithmetic.
 enum class Mode : std::uint8_t {
   device,          ///< on the device
-  exact,           ///< on the CPU, in the integers of the device: the same bits
+  exact,           ///< on the CPU, in the device's integer arithmetic: bit-identical results
   fake_quantized,  ///< on the CPU: weights rounded to int8, everything else f32, nothing saturates
   floating,        ///< on the CPU, in f32
 };

@@ -5,13 +5,13 @@
 
 namespace tenon::npu {
 
-/// How the compiler chooses the feature maps that stay on chip.
+/// How the compiler chooses the feature maps that are kept in on-chip memory.
 enum class Placement : std::uint8_t {
   none,    ///< all in external memory
-  global,  ///< by the bytes they save, over the whole network at once
-  dp,      ///< the set that saves the most, by dynamic programming along the layers
-  evict,   ///< as they come; when room runs out the one needed longest goes to external memory
-  best,    ///< each of these with several sizes of work memory; the fewest predicted cycles win
+  global,  ///< greedily by the bytes they save, over the whole network
+  dp,      ///< the set that saves the most bytes, by dynamic programming along the layers
+  evict,   ///< in layer order; without room the one used last in time moves to external memory
+  best,    ///< tries all of these with several sizes of work memory; fewest predicted cycles
 };
 
 /// "none", "global", "dp", "evict", "best".

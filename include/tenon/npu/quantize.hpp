@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-// The arithmetic of int8 networks, as host code: scales, multipliers, weights. The device computes
-// the same bits.
+// The arithmetic of int8 networks on the host: scales, multipliers, weights. Bit-identical to the
+// device.
 namespace tenon::npu {
 
-/// real = q * scale * normratio. All feature maps may share one `scale` and differ in `normratio`
-/// (one for the tensor, or one per channel), which the compiler folds into weights and multipliers.
+/// Symmetric quantisation: real = q * scale * normratio. Feature maps may share one `scale` and
+/// differ in `normratio`, which the compiler folds into weights and multipliers.
 struct Quantization {
   double scale = 1;
   std::vector<double> normratio{1.0};  ///< one, or one per channel
@@ -24,19 +24,19 @@ struct Quantization {
   bool is_per_channel() const noexcept { return normratio.size() > 1; }
 };
 
-/// The step of a symmetric int8 value that maps `threshold` to 127; 1 for a threshold of 0.
+/// The quantisation step that maps `threshold` to 127; 1 for a threshold of 0.
 double int8_step(double threshold) noexcept;
 
 /// round(x / step), ties to even, saturated to [-128, 127]; NaN gives 0.
 std::int8_t quantize(float x, float inverse_step) noexcept;
 
-/// What multipliers a device takes.
+/// The multipliers that a device supports.
 enum class Profile : std::uint8_t {
   m15,  ///< m in [1, 32767], s in [1, 47]
   m8,   ///< m in [1, 255], s in [8, 21]
 };
 
-/// m * 2^-s.
+/// A fixed-point factor m * 2^-s.
 struct Multiplier {
   std::uint16_t m = 1;
   std::uint8_t s = 1;
@@ -45,10 +45,10 @@ struct Multiplier {
   friend bool operator==(const Multiplier& a, const Multiplier& b) noexcept = default;
 };
 
-/// The multiplier of the profile that is nearest to `factor` (finite, above 0), with the largest m
-/// that fits, so the relative error is at most 2^-15 (m15) or 2^-8 (m8) unless s is at its limit. A
-/// factor below half the smallest multiplier becomes the smallest one. Errc::out_of_range names
-/// `what` when the factor is beyond the profile.
+/// The profile's multiplier that is nearest to `factor` (finite, above 0), with the largest
+/// possible m. The relative error is at most 2^-15 (m15) or 2^-8 (m8) unless s is at its limit. A
+/// factor below half the smallest multiplier gives the smallest one. Errc::out_of_range, naming
+/// `what`, for a factor above the largest multiplier.
 Multiplier encode_multiplier(double factor, Profile profile, std::string_view what);
 
 /// ((acc + bias) * m + 2^(s-1)) >> s in 64 bits: round half up. `acc + bias` must fit 32 bits.
@@ -61,21 +61,22 @@ constexpr std::int8_t saturate_int8(std::int64_t value) noexcept {
   return static_cast<std::int8_t>(value < -128 ? -128 : value > 127 ? 127 : value);
 }
 
-/// Most products that one int32 accumulator takes: 131072 * 128 * 127 + bias_limit = 2^31 - 1.
+/// The maximal number of products that are summed in one int32 accumulator without overflow:
+/// 131072 * 128 * 127 + bias_limit = 2^31 - 1.
 inline constexpr std::int64_t accumulation_limit = 131072;
 inline constexpr std::int64_t bias_limit = (std::int64_t{1} << 24) - 1;
 
-/// Weights as int8 with a step for each output channel (axis 0), or one for all.
+/// Weights as int8, with a quantisation step per output channel (axis 0), or one for all.
 struct QuantizedWeights {
   std::vector<std::int8_t> values;  ///< row-major as the weights, in [-127, 127]
   std::vector<double> steps;        ///< one per output channel
 };
 
-/// `weights` is f32 [O, ...], of any strides. `input_steps` has the step of each input channel
-/// (axis 1), or one for all: the weights are multiplied by it first, so that
-/// sum real_w * real_x = steps[o] * sum q_w * q_x. Errc::bad_input for a NaN or an infinity,
-/// Errc::unsupported_dtype, Errc::shape_mismatch for a wrong number of steps; `what` names the
-/// weights.
+/// Quantises weights: f32 [O, ...], of any strides. `input_steps` has the quantisation step of each
+/// input channel (axis 1), or one for all: the weights are multiplied by it first, so that
+/// sum real_w * real_x = steps[o] * sum q_w * q_x. Errors, in which `what` names the weights:
+/// bad_input for a NaN or an infinity; unsupported_dtype unless f32; shape_mismatch for a wrong
+/// number of steps.
 QuantizedWeights quantize_weights(const HostView& weights, std::span<const double> input_steps,
                                   bool per_channel, std::string_view what);
 

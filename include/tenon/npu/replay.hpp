@@ -12,15 +12,15 @@
 namespace tenon::npu {
 
 struct ReplayOptions {
-  /// How long the device may take for each fence, interrupt, transfer or fault of the trace.
+  /// Maximal time to wait for each fence, interrupt, transfer or fault of the trace.
   std::chrono::milliseconds timeout{5000};
-  /// Where a replay gives up.
-  std::size_t most_differences = 20;
+  /// Number of differences after which the replay ends.
+  std::size_t max_differences = 20;
 };
 
-/// What the device did otherwise than the trace says.
+/// A difference between the device and the trace.
 struct ReplayDifference {
-  std::size_t line = 0;  ///< of the trace, from 1
+  std::size_t line = 0;  ///< line of the trace, counted from 1
   std::string what;      ///< such as "fence is 1, was 2"
 };
 
@@ -28,23 +28,23 @@ struct ReplayReport {
   std::size_t lines = 0;
   std::size_t register_writes = 0;
   std::size_t registers_compared = 0;
-  std::size_t registers_skipped = 0;  ///< those that depend on time: positions, states, cycles
+  std::size_t registers_skipped = 0;  ///< reads that depend on time: positions, states, cycles
   std::size_t waits = 0;              ///< for fences, interrupts, transfers, faults
   std::uint64_t bytes_written = 0;
   std::uint64_t bytes_compared = 0;
   std::vector<ReplayDifference> differences;
-  bool gave_up = false;  ///< at `most_differences`
+  bool gave_up = false;  ///< at `max_differences`
 
   bool matches() const noexcept { return differences.empty(); }
 };
 
-/// Drives an NPU as a trace (`npu://sim?trace=FILE`) says its driver drove another: the same writes
-/// to registers and memory, in that order, and a comparison of everything that the driver read.
-/// Where the driver waited for the device, so does the replay. The device has to be as after
-/// power-up, and its memories have to begin at the addresses of docs/npu-device.md.
+/// Replays the trace of a driver (`npu://sim?trace=FILE`) on an NPU: writes the same registers and
+/// memory in the same order, compares everything that the driver read, and waits where the driver
+/// waited. The device must be in its power-up state, and its memories at the addresses of
+/// docs/npu-device.md.
 ///
-/// Errors: Errc::bad_argument for a device that is no NPU; Errc::syntax naming "trace:line" for a
-/// line that is none; Errc::device_lost; what memory and registers of the device report.
+/// Errors: Errc::bad_argument for a device that is not an NPU; Errc::syntax, naming "trace:line",
+/// for an invalid line; Errc::device_lost; those of the device's memory and registers.
 ReplayReport replay(Device& device, std::istream& trace, const ReplayOptions& options = {});
 
 }  // namespace tenon::npu

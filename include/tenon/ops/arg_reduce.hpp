@@ -11,7 +11,7 @@
 
 namespace tenon {
 
-/// What argmax and argmin share: where along an axis the extreme element stands.
+/// Base of argmax and argmin: the index of the extreme element along an axis.
 ///
 /// Input     x: rank >= 1; any floating or integer type
 /// Output    y: x without `axis`, or with size 1 there when `keep_dims`; `dtype`. The first index
@@ -36,13 +36,13 @@ struct ArgReduceOp {
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 
-/// Where the largest element stands.
+/// Index of the largest element.
 struct Argmax : ArgReduceOp<Argmax> {
   static constexpr std::string_view name = "argmax";
 };
 TENON_DECLARE_OP(Argmax);
 
-/// Where the smallest element stands.
+/// Index of the smallest element.
 struct Argmin : ArgReduceOp<Argmin> {
   static constexpr std::string_view name = "argmin";
 };

@@ -21,7 +21,7 @@ namespace tenon {
 /// the last key. It sees
 ///   causal                 t <= p + s
 ///   not causal             t < p + S
-///   window > 0             of these, t > p + s - window; not causal also t < p + s + window
+///   window > 0             of these, t > p + s - window; if not causal, also t < p + s + window
 /// Keys and values that no query sees are not read: they may be uninitialised.
 ///
 /// Inputs    q: [B, S, Hq, D]; k: [B, T, Hkv, D]; v: [B, T, Hkv, Dv]; f16, bf16, f32 or f64;
@@ -32,7 +32,8 @@ namespace tenon {
 ///           A query that sees no key, or whose scores are all -inf, gives zeros.
 /// Attributes scale: 0 stands for 1/sqrt(D);  softcap: cap(s) = softcap * tanh(s / softcap), 0 none
 /// Errors    C1 wrong number of inputs for the flags              Errc::bad_argument
-///           C2 q not floating, k or v neither that nor of blocks, position not i32, mask not f32
+///           C2 q not floating, k or v neither floating nor a block type, position not i32, mask
+///              not f32
 ///                                                                Errc::unsupported_dtype
 ///           C3 q, k or v not of rank 4, position not a scalar, mask of rank above 4
 ///                                                                Errc::shape_mismatch
@@ -50,7 +51,7 @@ namespace tenon {
 struct Attention {
   static constexpr std::string_view name = "attention";
   static constexpr int min_inputs = 3, max_inputs = 5;
-  /// Wider than any array, and small enough to add to a position.
+  /// Larger than any axis; adding it to a position cannot overflow.
   static constexpr std::int64_t max_window = std::int64_t{1} << 62;
   bool causal = false;
   std::int64_t window = 0;
@@ -79,8 +80,8 @@ struct Attention {
 };
 TENON_DECLARE_OP(Attention);
 
-/// `attention(q, k, v, {.causal = true}, position)`. Sets has_position and has_mask itself; an
-/// empty tensor is none.
+/// `attention(q, k, v, {.causal = true}, position)`. An empty `position` or `mask` means none;
+/// has_position and has_mask of `options` are ignored and set accordingly.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options = {},
                  const Tensor& position = {}, const Tensor& mask = {},
                  const std::source_location& where = std::source_location::current());

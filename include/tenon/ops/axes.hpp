@@ -12,12 +12,12 @@
 
 namespace tenon {
 
-/// One axis as several, row-major: the elements stay where they are. Other axes, with their tags
-/// and symbols, stay as they are.
+/// Splits one axis into several, row-major, without moving elements. Other axes keep their sizes,
+/// tags and symbols.
 ///
 /// Input     x: rank >= 1, any type
-/// Output    y: x with `axis` replaced by `sizes` (no tags); a view. One size may be -1 and follows
-///           from the others
+/// Output    y: x with `axis` replaced by `sizes` (no tags); a view. One size may be -1: it is
+///           computed from the others
 /// Errors    C1 axis outside [0, rank)                             Errc::axis_out_of_range
 ///           C2 no sizes, a size below -1, or two of -1            Errc::bad_shape
 ///           C3 the sizes do not multiply to the axis              Errc::bad_shape
@@ -39,7 +39,7 @@ struct SplitAxis {
 };
 TENON_DECLARE_OP(SplitAxis);
 
-/// `count` neighbouring axes as one, row-major. Other axes stay as they are.
+/// Merges `count` adjacent axes into one, row-major. Other axes stay as they are.
 ///
 /// Input     x: any type
 /// Output    y: x with axes [axis, axis + count) replaced by one of their product, without a tag; a
@@ -62,7 +62,7 @@ struct MergeAxes {
 };
 TENON_DECLARE_OP(MergeAxes);
 
-/// An axis of size 1 more.
+/// Inserts an axis of size 1.
 ///
 /// Input     x: rank < max_rank, any type
 /// Output    y: x with an axis of size 1 before `axis`; a view
@@ -82,7 +82,7 @@ struct Unsqueeze {
 };
 TENON_DECLARE_OP(Unsqueeze);
 
-/// An axis of size 1 less.
+/// Removes an axis of size 1.
 ///
 /// Input     x: rank >= 1, any type
 /// Output    y: x without `axis`; a view
@@ -105,7 +105,8 @@ TENON_DECLARE_OP(Squeeze);
 Tensor split_axis(const Tensor& x, const AxisRef& axis, std::initializer_list<Axis> sizes,
                   const std::source_location& where = std::source_location::current());
 
-/// Axes `first` .. `last` as one, called `tag`: `merge_axes(x, "h", "hd", "d")`.
+/// Merges axes `first` to `last`, both included, into one called `tag`:
+/// `merge_axes(x, "h", "hd", "d")`.
 Tensor merge_axes(const Tensor& x, const AxisRef& first, const AxisRef& last, Name tag = {},
                   const std::source_location& where = std::source_location::current());
 

@@ -13,9 +13,8 @@ namespace tenon {
 
 /// What the arithmetic ops of two operands share: y_i = f(a_i, b_i) with numpy broadcasting.
 ///
-/// Inputs    a, b: same dtype, any floating or integer type; sizes are aligned at the innermost
-/// axis
-///           and 1 stretches
+/// Inputs    a, b: same dtype, any floating or integer type; shapes are aligned at the innermost
+///           axis, and size 1 broadcasts
 /// Output    y: the broadcast shape, same dtype; an axis keeps the tag that either input gives it;
 ///           may share the buffer of an input of its shape
 /// Errors    C1 dtypes differ                                  Errc::shape_mismatch
@@ -33,7 +32,7 @@ struct BinaryOp {
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 
-/// As BinaryOp, and the operands may change places.
+/// A BinaryOp whose operands may be swapped.
 template <class Op>
 struct CommutativeOp : BinaryOp<Op> {
   static constexpr OpTraits traits{.pointwise = true, .commutative = true, .in_place_inputs = 3};

@@ -16,10 +16,10 @@ namespace tenon {
 ///
 /// Input     x: any plain type
 /// Output    y: `dims`, where -1 keeps x's size; a view. Axes keep x's tags
-/// Errors    C1 fewer dims than axes, or a size of x neither 1 nor the one asked
-/// Errc::shape_mismatch
-///           C2 a size below -1, or -1 for a new axis                               Errc::bad_shape
-///           C3 a block type Errc::unsupported_dtype
+/// Errors    C1 fewer dims than axes, or a size of x that is neither 1 nor the requested one
+///                                                       Errc::shape_mismatch
+///           C2 a size below -1, or -1 for a new axis    Errc::bad_shape
+///           C3 a block type                             Errc::unsupported_dtype
 struct BroadcastTo {
   static constexpr std::string_view name = "broadcast_to";
   static constexpr int min_inputs = 1, max_inputs = 1;

@@ -10,14 +10,17 @@
 
 namespace tenon {
 
-/// The elements as another plain type. Real to integer truncates and saturates, NaN gives 0;
-/// integer to integer saturates; to a floating type rounds to nearest, ties to even; to bool is x
-/// != 0. The rules of HostBuffer::to.
+/// The elements as another plain type, by the rules of HostBuffer::to:
+///
+///   floating to integer    truncates and saturates; NaN gives 0
+///   integer to integer     saturates
+///   any to floating        rounds to nearest, ties to even
+///   any to bool            x != 0
 ///
 /// Input     x: any plain type
 /// Output    y: shape and tags of x, `dtype`
-/// Errors    C1 dtype of x is a block type    Errc::unsupported_dtype (see dequantize)
-///           C2 `dtype` is a block type       Errc::unsupported_dtype (see quantize)
+/// Errors    C1 dtype of x is a block type (see dequantize)    Errc::unsupported_dtype
+///           C2 `dtype` is a block type (see quantize)         Errc::unsupported_dtype
 struct Cast {
   static constexpr std::string_view name = "cast";
   static constexpr int min_inputs = 1, max_inputs = 1;

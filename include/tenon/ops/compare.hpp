@@ -11,14 +11,14 @@
 
 namespace tenon {
 
-/// What the comparisons share: y_i = a_i ? b_i with numpy broadcasting.
+/// Base of the comparisons: y_i = (a_i op b_i) with numpy broadcasting.
 ///
 /// Inputs    a, b: same dtype, any plain type
 /// Output    y: the broadcast shape, bool; an axis keeps the tag that either input gives it
 /// Errors    C1 dtypes differ                      Errc::shape_mismatch
 ///           C2 dtype is a block type              Errc::unsupported_dtype
 ///           C3 sizes or tags of an axis differ    Errc::shape_mismatch
-/// Numerics  exact; a NaN equals nothing and is in no order; false < true
+/// Numerics  exact; a NaN is unequal to everything and unordered; false < true
 template <class Op>
 struct CompareOp {
   static constexpr int min_inputs = 2, max_inputs = 2;

@@ -15,8 +15,9 @@ namespace tenon {
 /// Arrays one after the other along an axis.
 ///
 /// Inputs    1 to 4096 arrays of one type and rank >= 1, with equal sizes outside `axis`
-/// Output    y: that type; the axis has the sum of the sizes; axes keep the tag that any input
-/// gives Errors    C1 axis outside [0, rank)                              Errc::axis_out_of_range
+/// Output    y: that type; `axis` has the sum of the sizes; an axis keeps the tag that any input
+///           gives it
+/// Errors    C1 axis outside [0, rank)                              Errc::axis_out_of_range
 ///           C2 types or ranks differ                               Errc::shape_mismatch
 ///           C3 sizes outside the axis, or tags, differ             Errc::shape_mismatch
 struct Concat {

@@ -55,8 +55,8 @@ struct Conv2d {
 };
 TENON_DECLARE_OP(Conv2d);
 
-/// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. Sets has_bias itself; an empty
-/// tensor is none.
+/// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. An empty `bias` means none;
+/// has_bias of `options` is ignored and set accordingly.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2d& options = {},
               const std::source_location& where = std::source_location::current());
 

@@ -11,7 +11,7 @@
 
 namespace tenon {
 
-/// Rows of a table: y[..., :] = table[ids[...], :], decoded to `dtype`.
+/// Looks up rows of a table: y[..., :] = table[ids[...], :], decoded to `dtype`.
 ///
 /// Inputs    ids: any rank; i32 or i64
 ///           table: [V, D]; a floating or a block type

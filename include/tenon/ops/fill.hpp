@@ -34,17 +34,17 @@ struct Full {
 };
 TENON_DECLARE_OP(Full);
 
-/// A vector of evenly spaced integers: y_i = start + i * step. As long as `size` says, or as an
-/// axis of another array, whose size may be symbolic.
+/// A vector of evenly spaced integers: y_i = start + i * step. Its length is `size`, or that of an
+/// axis of x, which may be symbolic.
 ///
 /// Input     x: optional; only its shape counts
 /// Output    y: [size], or [axis `axis` of x] with its tag; `dtype`
 /// Errors    C1 a negative size                                       Errc::bad_shape
 ///           C2 dtype neither integer nor floating                    Errc::unsupported_dtype
-///           C3 an integer type that cannot hold every element, as    Errc::bad_attribute
-///              soon as the size is known
-///           C4 x, and axis outside [0, rank)                         Errc::axis_out_of_range
-///           C5 x and a size, or an axis without x                    Errc::bad_attribute
+///           C3 an integer type that cannot hold every element        Errc::bad_attribute
+///              (checked as soon as the size is known)
+///           C4 with x: axis outside [0, rank)                        Errc::axis_out_of_range
+///           C5 both x and a size, or an axis without x               Errc::bad_attribute
 /// Numerics  integers are exact; floating types round each element
 struct Iota {
   static constexpr std::string_view name = "iota";
@@ -64,28 +64,28 @@ struct Iota {
 };
 TENON_DECLARE_OP(Iota);
 
-/// Into the graph that is recording (Graph::Recording).
+/// Recorded in the graph of the active Graph::Recording.
 Tensor full(double value, const Shape& shape,
             const std::source_location& where = std::source_location::current());
 Tensor iota(std::int64_t size, DType dtype = i32, std::int64_t start = 0, std::int64_t step = 1,
             const std::source_location& where = std::source_location::current());
 
-/// As long as an axis of x, in x's graph: `iota(x, "seq")` numbers the positions of a sequence
-/// whose length the program learns when it runs.
+/// An iota as long as an axis of x, in x's graph: `iota(x, "seq")` numbers the positions of a
+/// sequence whose length is known only when the program runs.
 Tensor iota(const Tensor& x, const AxisRef& axis, DType dtype = i32, std::int64_t start = 0,
             std::int64_t step = 1,
             const std::source_location& where = std::source_location::current());
 
-/// A scalar of x's dtype, in x's graph: what operators turn `x + 1` into.
+/// A scalar of x's dtype, in x's graph: how operators record the 1 of `x + 1`.
 Tensor scalar_like(const Tensor& x, double value,
                    const std::source_location& where = std::source_location::current());
 
-/// `value` in the sizes of x (which must be known), with x's dtype and tags, in x's graph.
+/// An array filled with `value`, of x's shape (which must be static), dtype and tags, in x's graph.
 Tensor full_like(const Tensor& x, double value,
                  const std::source_location& where = std::source_location::current());
 
-/// 1 where `ids` names the position along a new last axis of `classes`, 0 elsewhere: i32[b] gives
-/// [b, classes]. An id outside [0, classes) gives a row of zeros.
+/// y[..., c] = (ids[...] == c) along a new last axis of size `classes`: i32[b] gives [b, classes].
+/// An id outside [0, classes) gives a row of zeros.
 Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = f32,
                const std::source_location& where = std::source_location::current());
 

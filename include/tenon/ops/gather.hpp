@@ -17,9 +17,9 @@ namespace tenon {
 /// Output    y: x with `axis` replaced by the axes of index, tags included
 /// Errors    C1 axis outside [0, rank)                       Errc::axis_out_of_range
 ///           C2 index not i32 or i64                         Errc::unsupported_dtype
-///           C3 x of a block type                            Errc::unsupported_dtype (see
-///           embedding) C4 rank above max_rank, or a tag twice          Errc::bad_shape at run
-///           time: an index out of range              Errc::out_of_range
+///           C3 x of a block type (see embedding)            Errc::unsupported_dtype
+///           C4 rank above max_rank, or a tag twice          Errc::bad_shape
+///           when run: an index out of range                 Errc::out_of_range
 struct Gather {
   static constexpr std::string_view name = "gather";
   static constexpr int min_inputs = 2, max_inputs = 2;
@@ -42,7 +42,7 @@ TENON_DECLARE_OP(Gather);
 ///           C2 index not i32 or i64                         Errc::unsupported_dtype
 ///           C3 x of a block type                            Errc::unsupported_dtype
 ///           C4 ranks, sizes outside the axis or tags differ Errc::shape_mismatch
-///           at run time: an index out of range              Errc::out_of_range
+///           when run: an index out of range                 Errc::out_of_range
 struct TakeAlong {
   static constexpr std::string_view name = "take_along";
   static constexpr int min_inputs = 2, max_inputs = 2;

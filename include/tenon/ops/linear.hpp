@@ -25,15 +25,15 @@ namespace tenon {
 ///                                                        Errc::shape_mismatch
 ///           C4 sizes or tags of K differ in x and w      Errc::shape_mismatch
 ///           C5 bias is not [N]                           Errc::shape_mismatch
-///           C6 residual has not the type of y            Errc::shape_mismatch
+///           C6 residual's shape or dtype is not y's      Errc::shape_mismatch
 ///           C7 the tag of w's first axis is also one of x's leading axes
 ///                                                        Errc::shape_mismatch
 /// Numerics  reference in f64, rounded once; K = 0 gives exactly bias + residual
 struct Linear {
   static constexpr std::string_view name = "linear";
   static constexpr int min_inputs = 2, max_inputs = 4;
-  /// Bit 2 is the residual when there is no bias. A bias has the type of y only for x of rank 1,
-  /// and is then read element by element just as the residual is, so it may be overwritten too.
+  /// Input 2 is the residual when there is no bias. A bias has the type of y only for x of rank 1;
+  /// it is then read element by element, as the residual is, so it may be overwritten too.
   static constexpr OpTraits traits{.in_place_inputs = 0b1100};
   bool has_bias = false;
   bool has_residual = false;
@@ -46,7 +46,7 @@ struct Linear {
 };
 TENON_DECLARE_OP(Linear);
 
-/// An empty `bias` or `residual` is none.
+/// An empty `bias` or `residual` means none.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               const Tensor& residual = {},
               const std::source_location& where = std::source_location::current());

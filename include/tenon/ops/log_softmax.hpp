@@ -17,8 +17,7 @@ namespace tenon {
 /// Output    y: shape and dtype of x; may share x's buffer
 /// Errors    C1 axis outside [0, rank)       Errc::axis_out_of_range
 ///           C2 dtype of x not floating      Errc::unsupported_dtype
-/// Numerics  reference in f64; a NaN or +inf in a slice makes the slice NaN; an all -inf slice is
-/// NaN
+/// Numerics  reference in f64; a slice with a NaN or +inf, or of -inf only, is NaN throughout
 struct LogSoftmax {
   static constexpr std::string_view name = "log_softmax";
   static constexpr int min_inputs = 1, max_inputs = 1;

@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-/// What the logical ops of two operands share, with numpy broadcasting.
+/// Base of the logical ops of two operands, with numpy broadcasting.
 ///
 /// Inputs    a, b: bool
 /// Output    y: the broadcast shape, bool; may share the buffer of an input of its shape

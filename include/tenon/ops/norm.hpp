@@ -14,8 +14,7 @@ namespace tenon {
 /// y_i = (x_i - mean) / sqrt(variance + eps) * w_i + b_i; the variance divides by the slice's size.
 ///
 /// Inputs    x[..., D]: rank >= 1, floating; optional w[D], then optional b[D], each of any
-/// floating
-///           type
+///           floating type
 /// Output    y: shape and dtype of x; may share x's buffer
 /// Errors    C1 x is a scalar                               Errc::bad_shape
 ///           C2 a dtype is not floating                     Errc::unsupported_dtype

@@ -11,15 +11,15 @@
 
 namespace tenon {
 
-/// x with `value` around it: `before[i]` elements ahead of axis i and `after[i]` behind.
+/// Pads x with `value`: `before[i]` elements before axis i's first and `after[i]` after its last.
 ///
 /// Input     x: any plain type
 /// Output    y: tags and dtype of x
-/// Errors    C1 before or after has not one entry per axis    Errc::bad_argument
+/// Errors    C1 not one entry of before and after per axis    Errc::bad_argument
 ///           C2 a negative entry                              Errc::bad_attribute
 ///           C3 a block type                                  Errc::unsupported_dtype
 ///           C4 a size beyond 2^63 - 1                        Errc::shape_overflow
-/// Numerics  `value` becomes x's type as cast does
+/// Numerics  `value` is converted to x's dtype as by cast
 struct Pad {
   static constexpr std::string_view name = "pad";
   static constexpr int min_inputs = 1, max_inputs = 1;

@@ -15,8 +15,8 @@ namespace tenon {
 /// The axes in another order: axis i of the result is axis `order[i]` of x.
 ///
 /// Input     x: any type
-/// Output    y: a view; axes take their tags along
-/// Errors    C1 order has not one entry per axis              Errc::bad_argument
+/// Output    y: a view; axes keep their tags
+/// Errors    C1 not one entry of order per axis               Errc::bad_argument
 ///           C2 an entry outside [0, rank)                    Errc::axis_out_of_range
 ///           C3 an entry twice                                Errc::bad_argument
 ///           C4 the innermost axis of a block type moves      Errc::unsupported_dtype
@@ -39,7 +39,7 @@ Tensor permute(const Tensor& x, std::initializer_list<AxisRef> order,
 Tensor permute(const Tensor& x, std::span<const AxisRef> order,
                const std::source_location& where = std::source_location::current());
 
-/// Two axes change places, by default the last two.
+/// Swaps two axes, by default the last two.
 Tensor transpose(const Tensor& x, const AxisRef& a = -2, const AxisRef& b = -1,
                  const std::source_location& where = std::source_location::current());
 

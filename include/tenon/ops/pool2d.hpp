@@ -74,7 +74,7 @@ Tensor max_pool2d(const Tensor& x, const MaxPool2d& options,
 Tensor avg_pool2d(const Tensor& x, const AvgPool2d& options,
                   const std::source_location& where = std::source_location::current());
 
-/// Over the two last axes, which stay with size 1: a mean and a maximum.
+/// Mean and maximum over the last two axes, which are kept with size 1.
 Tensor global_avg_pool2d(const Tensor& x,
                          const std::source_location& where = std::source_location::current());
 Tensor global_max_pool2d(const Tensor& x,

@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-/// What the ops share that ask what kind of number each element is.
+/// Base of the ops that classify each element (NaN, infinite, finite).
 ///
 /// Input     x: any shape; f16, bf16, f32 or f64
 /// Output    y: shape and tags of x, bool

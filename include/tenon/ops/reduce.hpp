@@ -11,7 +11,7 @@
 
 namespace tenon {
 
-/// What the ops share that fold axes into one element.
+/// Base of the ops that reduce axes to one element. Without axes, each element is reduced alone.
 ///
 /// Input     x: see each op
 /// Output    y: x without `axes`, or with size 1 there when `keep_dims`; other axes keep their tags
@@ -20,7 +20,6 @@ namespace tenon {
 ///           C3 a dtype the op does not take               Errc::unsupported_dtype
 ///           C4 max and min of an axis of size 0           Errc::bad_shape
 /// Numerics  reference in f64, in row-major order, rounded once; integers in i64, modulo 2^bits
-/// With no axes, each element is folded alone.
 template <class Op>
 struct ReduceOp {
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -34,43 +33,43 @@ struct ReduceOp {
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 
-/// The sum; 0 of nothing. Takes any plain type; integers and bool give i64.
+/// The sum; 0 for an empty axis. Takes any plain type; integers and bool give i64.
 struct Sum : ReduceOp<Sum> {
   static constexpr std::string_view name = "sum";
 };
 TENON_DECLARE_OP(Sum);
 
-/// The arithmetic mean; NaN of nothing. Floating types only.
+/// The arithmetic mean; NaN for an empty axis. Floating types only.
 struct Mean : ReduceOp<Mean> {
   static constexpr std::string_view name = "mean";
 };
 TENON_DECLARE_OP(Mean);
 
-/// The product; 1 of nothing. Takes any plain type; integers and bool give i64.
+/// The product; 1 for an empty axis. Takes any plain type; integers and bool give i64.
 struct Prod : ReduceOp<Prod> {
   static constexpr std::string_view name = "prod";
 };
 TENON_DECLARE_OP(Prod);
 
-/// The largest element; NaN if any is NaN. Floating and integer types, kept.
+/// The largest element; NaN if any is NaN. Floating and integer types; y has x's dtype.
 struct Max : ReduceOp<Max> {
   static constexpr std::string_view name = "max";
 };
 TENON_DECLARE_OP(Max);
 
-/// The smallest element; NaN if any is NaN. Floating and integer types, kept.
+/// The smallest element; NaN if any is NaN. Floating and integer types; y has x's dtype.
 struct Min : ReduceOp<Min> {
   static constexpr std::string_view name = "min";
 };
 TENON_DECLARE_OP(Min);
 
-/// Whether any element is true; false of nothing. bool only.
+/// Whether any element is true; false for an empty axis. bool only.
 struct Any : ReduceOp<Any> {
   static constexpr std::string_view name = "any";
 };
 TENON_DECLARE_OP(Any);
 
-/// Whether all elements are true; true of nothing. bool only.
+/// Whether all elements are true; true for an empty axis. bool only.
 struct All : ReduceOp<All> {
   static constexpr std::string_view name = "all";
 };

@@ -12,14 +12,13 @@
 
 namespace tenon {
 
-/// The same elements, in row-major order, under other sizes. At most one size is -1 and follows
-/// from the others. Prefer split_axis and merge_axes: they leave other axes as they are, so a
-/// program stays open in their sizes.
+/// The same elements, in row-major order, under other sizes. At most one size may be -1: it is
+/// computed from the others. Prefer split_axis and merge_axes: they leave other axes as they are,
+/// so that the sizes of those may stay symbolic.
 ///
 /// Input     x: any shape, any type
-/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. A -1 is a symbol
-/// when
-///           that is all that x's known sizes leave, and not known yet when x's sizes are not
+/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. If x has symbolic
+///           sizes, -1 becomes x's symbol where exactly that remains, and unknown_dim otherwise
 /// Errors    C1 a size below -1, or two of -1                       Errc::bad_shape
 ///           C2 element counts differ                               Errc::bad_shape
 ///           C3 -1 beside a size of 0 (0 elements fit any size)     Errc::bad_shape

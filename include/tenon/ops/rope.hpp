@@ -79,15 +79,16 @@ struct Rope {
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
 
-  /// f_i for i < rotated_dims / 2, before freq_factors; the attributes must be valid. Every backend
-  /// takes its frequencies from here.
+  /// f_i for i < rotated_dims / 2, before freq_factors; the attributes must be valid. All backends
+  /// use these frequencies.
   std::vector<double> frequencies(std::int64_t rotated_dims) const;
-  /// m: what the rotated pairs are multiplied with.
+  /// m, the factor of the rotated pairs.
   double magnitude() const;
 };
 TENON_DECLARE_OP(Rope);
 
-/// `rope(q, positions, {.theta = 1e6})`. Sets has_freq_factors itself; an empty tensor is none.
+/// `rope(q, positions, {.theta = 1e6})`. An empty `freq_factors` means none; has_freq_factors of
+/// `options` is ignored and set accordingly.
 Tensor rope(const Tensor& x, const Tensor& positions, const Rope& options = {},
             const Tensor& freq_factors = {},
             const std::source_location& where = std::source_location::current());

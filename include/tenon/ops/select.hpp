@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-/// One slice along the first axis, chosen by data: y = x[index].
+/// One slice along the first axis, with an index that is computed: y = x[index].
 ///
 /// Inputs    x: [L, ...], rank >= 1, any dtype (of a block type: rank >= 2)
 ///           index: i32[] or i64[]
@@ -22,7 +22,7 @@ namespace tenon {
 struct Select {
   static constexpr std::string_view name = "select";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  /// Where the index counts a loop, the result is the slice itself and costs nothing.
+  /// Where the index is a loop's counter, the result is a view.
   static constexpr OpTraits traits{.selects = true, .picked_inputs = 1};
   static constexpr std::tuple<> fields{};
 

@@ -14,12 +14,12 @@
 
 namespace tenon {
 
-/// As the end of a slice: the axis's own end.
+/// `end` of a slice that reaches to the end of the axis.
 inline constexpr std::int64_t to_end = std::numeric_limits<std::int64_t>::max();
 
 /// Every `step`-th element of one axis, from `begin` up to but not including `end`. Negative
-/// `begin` and `end` count from the axis's end, as in Python, and stay so in the program: x[-1:] is
-/// the last element whatever the size.
+/// `begin` and `end` count from the end of the axis, as in Python, and are recorded as such: x[-1:]
+/// is the last element for every size.
 ///
 /// Input     x: rank >= 1, any type
 /// Output    y: x with `axis` shortened; a view
@@ -49,8 +49,8 @@ Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int6
              std::int64_t step = 1,
              const std::source_location& where = std::source_location::current());
 
-/// Consecutive slices of these sizes along an axis. Errc::bad_argument for no sizes, a negative
-/// one, or sizes that do not sum to the axis.
+/// Splits an axis into consecutive slices of these sizes. Errc::bad_argument for no sizes, a
+/// negative one, or sizes that do not add up to the axis.
 std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes,
                           const AxisRef& axis,
                           const std::source_location& where = std::source_location::current());

@@ -17,8 +17,8 @@ namespace tenon {
 /// Output    y: shape and dtype of x; may share x's buffer
 /// Errors    C1 axis outside [0, rank)       Errc::axis_out_of_range
 ///           C2 dtype of x not floating      Errc::unsupported_dtype
-/// Numerics  reference in f64; a NaN or +inf in a slice makes the slice NaN; an all -inf slice is
-/// NaN Source    shifted form: Goodfellow et al., Deep Learning (2016), section 4.1
+/// Numerics  reference in f64; a slice with a NaN or +inf, or of -inf only, is NaN throughout
+/// Source    shifted form: Goodfellow et al., Deep Learning (2016), section 4.1
 struct Softmax {
   static constexpr std::string_view name = "softmax";
   static constexpr int min_inputs = 1, max_inputs = 1;

@@ -11,7 +11,7 @@
 
 namespace tenon {
 
-/// Where along an axis the k largest elements stand, largest first; among equals the lower index
+/// Indices of the k largest elements along an axis, largest first; among equals the lower index
 /// first. A NaN counts as larger than any number.
 ///
 /// Input     x: rank >= 1; any floating or integer type

@@ -11,13 +11,12 @@
 
 namespace tenon {
 
-/// What the ops of one operand share that compute y_i = f(x_i).
+/// Base of the ops of one operand: y_i = f(x_i).
 ///
 /// Input     x: any shape; f16, bf16, f32 or f64; ops with `of_integer` take integer types as well
 /// Output    y: shape, tags and dtype of x; may share x's buffer
 /// Errors    C1 dtype of x not one of these    Errc::unsupported_dtype
-/// Numerics  reference in f64 (integers in i64, the result modulo 2^bits), rounded once to the
-/// dtype
+/// Numerics  reference in f64, rounded once to the dtype; integers in i64, modulo 2^bits
 template <class Op>
 struct UnaryOp {
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -28,7 +27,7 @@ struct UnaryOp {
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 
-/// -x. Integers wrap: the most negative value stays, and unsigned types count from 2^bits.
+/// -x. Integers wrap: the most negative value stays as it is, and an unsigned x gives 2^bits - x.
 struct Neg : UnaryOp<Neg> {
   static constexpr std::string_view name = "neg";
   static double of(double x) noexcept;
@@ -36,7 +35,7 @@ struct Neg : UnaryOp<Neg> {
 };
 TENON_DECLARE_OP(Neg);
 
-/// |x|. The most negative integer stays.
+/// |x|. The most negative integer stays as it is.
 struct Abs : UnaryOp<Abs> {
   static constexpr std::string_view name = "abs";
   static double of(double x) noexcept;

@@ -13,8 +13,8 @@ namespace tenon {
 /// y_i = c_i ? a_i : b_i with numpy broadcasting of all three.
 ///
 /// Inputs    c: bool; a, b: same dtype, any plain type
-/// Output    y: the broadcast shape, dtype of a; may share a's or b's buffer where that has its
-/// shape Errors    C1 c not bool                         Errc::unsupported_dtype
+/// Output    y: the broadcast shape, dtype of a; may share the buffer of an a or b of its shape
+/// Errors    C1 c not bool                         Errc::unsupported_dtype
 ///           C2 dtypes of a and b differ           Errc::shape_mismatch
 ///           C3 dtype of a is a block type         Errc::unsupported_dtype
 ///           C4 sizes or tags of an axis differ    Errc::shape_mismatch

@@ -16,7 +16,7 @@ struct ChatMessage {
   std::string content;
 };
 
-/// The ways in which published models mark turns.
+/// Families of chat templates, by how they mark turns.
 enum class ChatFamily {
   chatml,  ///< <|im_start|>role ... <|im_end|> (SmolLM2, Qwen)
   gemma,   ///< <start_of_turn>role ... <end_of_turn>
@@ -26,50 +26,50 @@ enum class ChatFamily {
 
 std::string_view spelling(ChatFamily family) noexcept;
 
-/// A rendered conversation. `content` says which parts came from messages: spellings of control
-/// tokens in there are a user's text and must not become structure.
+/// A rendered conversation. `content` has the parts that came from messages: spellings of control
+/// tokens in them are text of a user and must not become control tokens.
 struct Prompt {
   std::string text;
   std::vector<TextRange> content;
 
-  /// The ids: control tokens from the format only, and no other special tokens added.
+  /// Token ids: control tokens come only from the format; no other special tokens are added.
   std::vector<std::int32_t> encode(const Tokenizer& tokenizer) const;
 };
 
-/// What a template's variables stand for. Unset: the family's own.
+/// Values of a template's variables. Unset: the family's defaults.
 struct ChatVariables {
   std::optional<std::string> bos_token = {};
   std::optional<std::string> eos_token = {};
   std::optional<std::string> date =
-      {};  ///< today, as in "26 Jul 2024"; Llama 3.1 and 3.2 mention it
+      {};  ///< today's date, as in "26 Jul 2024"; used by Llama 3.1 and 3.2
 };
 
 /// Renders conversations as a model's template does, without running the template.
 ///
-/// A model's Jinja text is only recognised: its markers name the family, and what its members
-/// differ in (a default system message, dates, trimming, whether there is a system role) is read
-/// from its literals. Tools, images and reasoning traces are left out.
+/// A model's Jinja text is matched, not interpreted: its markers determine the family, and its
+/// literals the variant (default system message, dates, trimming, whether there is a system role).
+/// Tools, images and reasoning traces are not supported.
 class ChatFormat {
  public:
-  /// The format of a template. Errors: template_error (none of the families).
+  /// The format of a template. Errors: template_error (an unknown family).
   static ChatFormat from_template(std::string_view jinja, ChatVariables variables = {});
 
-  /// A family in its plainest form, for models whose template is missing or unknown.
+  /// The basic variant of a family, for models whose template is missing or unknown.
   explicit ChatFormat(ChatFamily family, ChatVariables variables = {});
 
   ChatFamily family() const noexcept { return family_; }
 
-  /// The system message that stands in where a conversation has none, if the template has one.
+  /// The template's default system message, for conversations without one.
   const std::optional<std::string>& default_system() const noexcept { return default_system_; }
 
-  /// The conversation as one text, with the opening of the assistant's turn at the end if asked
-  /// for.
+  /// The conversation as one text; with `add_generation_prompt`, it ends in the opening of the
+  /// assistant's turn.
   ///
   /// Errors: bad_argument (no messages), template_error (roles that the family's templates refuse:
-  /// gemma and llama2 want user and assistant in turns).
+  /// gemma and llama2 require that user and assistant alternate).
   Prompt format(std::span<const ChatMessage> messages, bool add_generation_prompt = true) const;
 
-  /// The spellings of the tokens that end the assistant's turn.
+  /// Spellings of the tokens that end the assistant's turn.
   std::vector<std::string> stop_tokens() const;
 
  private:

@@ -7,18 +7,18 @@
 
 namespace tenon::text {
 
-/// Decodes tokens as they are generated, without ever cutting a UTF-8 character.
+/// Decodes tokens as they are generated, in complete UTF-8 characters.
 ///
-/// What comes out is valid UTF-8 at every step: bytes that cannot become a character, or that never
-/// became one, leave as U+FFFD. Where all bytes are valid, the parts add up to Tokenizer::decode().
+/// The output is valid UTF-8 at every step: bytes that cannot be part of a character are replaced
+/// by U+FFFD. If all bytes are valid, the parts add up to Tokenizer::decode().
 class StreamDecoder {
  public:
   explicit StreamDecoder(Tokenizer tokenizer, DecodeOptions options = {});
 
-  /// The characters that `id` completes; often none. Errors: out_of_range.
+  /// The characters that `id` completes; may be none. Errors: out_of_range.
   std::string push(std::int32_t id);
 
-  /// What is still held back; the decoder starts anew.
+  /// Returns the rest, and resets the decoder.
   std::string finish();
 
  private:

@@ -15,10 +15,10 @@
 
 namespace tenon::text {
 
-/// What happens to bytes that are not UTF-8.
+/// Treatment of bytes that are not UTF-8.
 enum class InvalidUtf8 {
-  preserve,  ///< bpe and spm keep the bytes, so decode(encode(x)) gives them back; wordpiece drops
-  replace,   ///< each maximal ill-formed part becomes U+FFFD, as Python's errors="replace" has it
+  preserve,  ///< bpe and spm keep the bytes, so that decode(encode(x)) == x; wordpiece drops them
+  replace,   ///< each maximal ill-formed part becomes U+FFFD, as with Python's errors="replace"
 };
 
 /// A part of a text, in bytes: [begin, end).
@@ -28,42 +28,44 @@ struct TextRange {
 };
 
 struct EncodeOptions {
-  bool add_special = true;    ///< put BOS, EOS, [CLS], [SEP] around the text as the model wants
+  bool add_special = true;    ///< add BOS, EOS, [CLS], [SEP] as the model requires
   bool parse_special = true;  ///< spellings of control tokens become those tokens
   InvalidUtf8 invalid_utf8 = InvalidUtf8::preserve;
-  /// Where parse_special does not reach, ascending: what a user typed into a prompt.
+  /// Ranges in which parse_special does not apply, ascending: the user's input in a prompt.
   std::span<const TextRange> plain = {};
 };
 
 struct DecodeOptions {
-  bool skip_special = true;  ///< control tokens leave nothing behind
+  bool skip_special = true;  ///< leave out control tokens
 };
 
-/// What Tokenizer::tables() gave, for the next tokenizer of the same vocabulary.
+/// The result of Tokenizer::tables(), for the next tokenizer of the same vocabulary.
 struct TokenizerTables {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;  ///< the bytes are valid as long as it
 };
 
-/// Turns text into token ids and back. Immutable and safe to share between threads; copies are
-/// cheap and share everything. One that was moved from: Errc::call_order.
+/// Converts text to token ids and back. Immutable and thread-safe; copies are cheap and share
+/// everything. Use of a moved-from one throws Errc::call_order.
 ///
-/// Results equal Hugging Face's `tokenizers`. Encoding takes O(n log n) time and O(n) memory in the
-/// text's bytes and no recursion. A byte that the vocabulary has no token for becomes the unknown
-/// token where the model defines one and is dropped otherwise.
+/// Results equal those of Hugging Face's `tokenizers`. Encoding takes O(n log n) time and O(n)
+/// memory for n bytes of text, without recursion. A byte without a token becomes the unknown token
+/// where the model defines one, and is dropped otherwise.
 class Tokenizer {
  public:
   /// Checks and indexes a vocabulary.
   ///
-  /// Errors: bad_tokenizer (empty or uneven tables, a text twice, ids out of range, add_bos without
-  /// a bos token, merges of unknown tokens), unsupported (an unknown pre-tokenizer).
+  /// Errors: bad_tokenizer (tables that are empty or of different lengths, duplicate tokens, ids
+  /// out of range, add_bos without a bos token, merges of unknown tokens), unsupported (an unknown
+  /// pre-tokenizer).
   ///
-  /// `kept` spares it the indexing: tables that tables() gave for a vocabulary with the same
-  /// tokens, types and merges are used where they lie. Others, of another version or not aligned to
-  /// 8 bytes, are passed over. Bytes that have changed since may give other ids, nothing worse.
+  /// `kept` avoids the indexing: the result of tables() for a vocabulary with the same tokens,
+  /// types and merges is used in place. Tables of another vocabulary or version, or not aligned to
+  /// 8 bytes, are ignored. Every entry is range-checked: corrupted tables may give other ids, but
+  /// no invalid memory access.
   explicit Tokenizer(Vocabulary vocabulary, TokenizerTables kept = {});
 
-  /// Reads a Hugging Face tokenizer.json. Its truncation and padding settings are left to callers.
+  /// Reads a Hugging Face tokenizer.json. Its truncation and padding settings are ignored.
   ///
   /// Errors: those above, syntax, duplicate_name, depth_limit (malformed JSON), not_found,
   /// io_error, limit_exceeded (a file beyond 256 MiB), unsupported (a component that is not
@@ -84,17 +86,17 @@ class Tokenizer {
   /// Errors: out_of_range.
   std::string piece(std::int32_t id) const;
 
-  /// A token as the vocabulary spells it, e.g. "Ġthe". Lives as long as the tokenizer.
+  /// A token as the vocabulary spells it, e.g. "Ġthe". Valid as long as the tokenizer.
   std::string_view token(std::int32_t id) const;
   TokenType type(std::int32_t id) const;
 
-  /// The id of a vocabulary spelling.
+  /// The id of a token by its spelling in the vocabulary.
   std::optional<std::int32_t> find(std::string_view token) const;
 
-  /// The tables that the tokenizer looks tokens and merges up in, to be kept: 16 to 32 bytes per
+  /// The lookup tables of tokens and merges, to be kept for a later start: 16 to 32 bytes per
   /// token, 32 to 64 per merge.
   std::vector<std::byte> tables() const;
-  /// Whether it was given tables that it uses.
+  /// Whether it uses the tables that the constructor was given.
   bool uses_kept_tables() const;
 
   std::size_t vocab_size() const;
@@ -112,7 +114,7 @@ class Tokenizer {
   /// Whether encode() with add_special starts a text with bos().
   bool adds_bos() const;
 
-  /// Whether a token ends a generation: eos, eot, and control tokens known to close a turn.
+  /// Whether a token ends a generation: eos, eot, and control tokens that end a turn.
   bool is_eog(std::int32_t id) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace tenon::text {
 
-/// How text becomes tokens.
+/// Tokenization algorithms.
 enum class TokenizerModel {
   bpe,        ///< byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM); GGUF calls it "gpt2"
   spm,        ///< BPE over characters ranked by score, bytes as fallback; GGUF calls it "llama"
@@ -19,32 +19,32 @@ enum class TokenizerModel {
 /// A token's role; the numbers are those of GGUF's tokenizer.ggml.token_type.
 enum class TokenType : std::int32_t {
   normal = 1,
-  unknown = 2,       ///< stands for what the vocabulary cannot spell
-  control = 3,       ///< structure such as <bos>; matched in text only where a caller allows it
-  user_defined = 4,  ///< always matched whole in text
+  unknown = 2,       ///< replaces text that the vocabulary cannot represent
+  control = 3,       ///< such as <bos>; matched in text only where a caller allows it
+  user_defined = 4,  ///< always matched as a whole in text
   unused = 5,        ///< never produced
   byte = 6,          ///< "<0x0A>": one byte of a character that has no token of its own
 };
 
-/// Two neighbours that may become one token. A merge's rank is its index.
+/// Two adjacent tokens that BPE may merge into one. A merge's rank is its index.
 struct Merge {
   std::string_view left;
   std::string_view right;
 };
 
-/// Reads GGUF's "left right"; the view must outlive the merge. Errors: bad_tokenizer.
+/// Parses GGUF's "left right"; the result views `line`. Errors: bad_tokenizer.
 Merge parse_merge(std::string_view line);
 
-/// How a token that is matched whole takes the text around it.
+/// How a token that is matched as a whole treats the text around it.
 struct AddedToken {
   std::uint32_t id = 0;
-  bool strip_left = false;   ///< also takes the white space before it
-  bool strip_right = false;  ///< also takes the white space after it
-  bool single_word = false;  ///< matches only where no word character touches it
-  bool normalized = false;   ///< is looked for after normalisation instead of before
+  bool strip_left = false;   ///< also matches the white space before it
+  bool strip_right = false;  ///< also matches the white space after it
+  bool single_word = false;  ///< matches only without an adjacent word character
+  bool normalized = false;   ///< is matched after normalisation instead of before
 };
 
-/// WordPiece's cleaning of text, as Hugging Face's BertNormalizer defines it.
+/// WordPiece's normalisation of text, as Hugging Face's BertNormalizer defines it.
 struct BertOptions {
   bool clean_text = true;
   bool split_chinese = true;
@@ -55,7 +55,7 @@ struct BertOptions {
   std::uint32_t max_word_chars = 100;    ///< longer words become the unknown token
 };
 
-/// What a tokenizer is made of: plain data that GGUF metadata or a tokenizer.json fill.
+/// The data of a tokenizer, from GGUF metadata or a tokenizer.json.
 ///
 /// Views point into memory that `storage` keeps alive, or that outlives the tokenizer. The name in
 /// brackets is the GGUF key after "tokenizer.ggml.".
@@ -63,7 +63,7 @@ struct Vocabulary {
   TokenizerModel model = TokenizerModel::bpe;  ///< [model]
   std::string pretokenizer = "default";        ///< [pre]; bpe only, see pretokenizer_names()
 
-  std::vector<std::string_view> tokens;  ///< [tokens] in id order, no text twice; empty: no token
+  std::vector<std::string_view> tokens;  ///< [tokens] in id order, unique; an empty one is no token
   std::vector<float> scores;             ///< [scores]; spm without merges needs one per token
   std::vector<TokenType> types;          ///< [token_type]; one per token, or empty: all normal
   std::vector<Merge> merges;             ///< [merges], best first

@@ -14,10 +14,10 @@ namespace tenon::cpu {
 namespace {
 
 /// Computed within about half a microsecond, which is what a barrier costs.
-constexpr std::int64_t most_elements = 4096;
+constexpr std::int64_t max_elements = 4096;
 
 bool is_cheap(const Step& step) {
-  if (step.kind != Step::Kind::op || step.output.shape.elements() > most_elements) return false;
+  if (step.kind != Step::Kind::op || step.output.shape.elements() > max_elements) return false;
   return step.op.def()->traits.pointwise || step.op.as<RmsNorm>() != nullptr ||
          step.op.as<LayerNorm>() != nullptr || step.op.as<Rope>() != nullptr ||
          step.op.as<Softmax>() != nullptr;

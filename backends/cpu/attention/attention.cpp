@@ -49,7 +49,7 @@ TileSize tile_size(const AttentionArgs& args, const Kernels& kernels) {
 }
 
 // A tile does the work of 16 or 32 queries however many it holds, faster per query than parts.
-constexpr std::int64_t most_single_queries = 6;
+constexpr std::int64_t max_single_queries = 6;
 
 std::int64_t value_dim_of(const AttentionArgs& args) {
   return args.value_dim == 0 ? args.head_dim : args.value_dim;
@@ -104,14 +104,14 @@ KeyRange visible(const AttentionArgs& args, std::int64_t query) {
 }
 
 /// Most keys that a query of any position sees.
-std::int64_t most_visible(const AttentionArgs& args) {
+std::int64_t max_visible(const AttentionArgs& args) {
   if (args.window == 0) return args.keys;
   return std::min(args.keys, args.causal ? args.window : 2 * args.window - 1);
 }
 
 /// Most parts that so many keys are read in: even numbers, which two threads share evenly though
 /// there be one kv_head, beyond 128 keys a multiple of four.
-std::int64_t most_parts(std::int64_t keys) {
+std::int64_t max_parts(std::int64_t keys) {
   constexpr std::int64_t few_keys = 64;  // are read sooner than the sums of two parts are combined
   if (keys <= few_keys) return 1;
   if (keys <= 2 * few_keys) return 2;
@@ -122,7 +122,7 @@ std::int64_t most_parts(std::int64_t keys) {
 /// Keys of each of them but the last, whole vectors; `keys` of all.
 std::int64_t keys_per_part(std::int64_t keys) {
   constexpr std::int64_t vector = 16;
-  const std::int64_t parts = most_parts(keys);
+  const std::int64_t parts = max_parts(keys);
   return std::max<std::int64_t>(1, (keys + parts * vector - 1) / (parts * vector)) * vector;
 }
 
@@ -142,7 +142,7 @@ struct Plan {
 
 Plan plan_of(const AttentionArgs& args) {
   Plan plan{};
-  plan.tiles = args.queries > most_single_queries;
+  plan.tiles = args.queries > max_single_queries;
   if (args.heads == 0 || args.kv_heads == 0 || args.queries == 0) return plan;
   if (plan.tiles) {
     const std::int64_t group = args.heads / args.kv_heads;
@@ -152,7 +152,7 @@ Plan plan_of(const AttentionArgs& args) {
     plan.items = args.kv_heads * plan.head_sets * plan.tile_count;
     return plan;
   }
-  plan.parts = most_parts(most_visible(args));
+  plan.parts = max_parts(max_visible(args));
   plan.items = args.queries * args.kv_heads * plan.parts;
   plan.counters = (args.queries * args.kv_heads * 4 + 63) / 64 * 64;
   plan.stride = (value_dim_of(args) + 2 + 15) / 16 * 16;

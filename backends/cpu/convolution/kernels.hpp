@@ -84,7 +84,7 @@ struct Part {
 
 struct ConvolutionKernels {
   /// Requires columns that `reaches_out_at_ends_only`, and where some reach out at most
-  /// most_zero_channels.
+  /// max_zero_channels.
   void (*product)(const ProductJob&, const Part&) noexcept;
   void (*depthwise)(const DepthwiseJob&, const Part&) noexcept;
   void (*pool)(PoolOp, const PoolJob&, const Part&) noexcept;
@@ -93,7 +93,7 @@ struct ConvolutionKernels {
 };
 
 /// Channels that a product reads from a tap outside the image: so many zeros lie ready.
-inline constexpr std::int64_t most_zero_channels = 4096;
+inline constexpr std::int64_t max_zero_channels = 4096;
 
 /// Whether a product can leave out by itself what lies outside the image along this axis: in a row
 /// of outputs only the first and the last reach there.

@@ -50,7 +50,7 @@ class PlaneWindows {
     return (columns.taps - 1) * columns.dilation + 1;
   }
   /// How many outputs may lie side by side; 0: their windows are too wide.
-  static std::int64_t most_outputs(const WindowAxis& columns) {
+  static std::int64_t max_outputs(const WindowAxis& columns) {
     const std::int64_t beyond = room - reach(columns);
     return beyond < 0 ? 0 : beyond / columns.stride + 1;
   }
@@ -174,7 +174,7 @@ void one_window(const PlaneJob& job, std::int64_t i, std::int64_t j) {
 template <PoolOp op>
 void window_rows(const PlaneJob& job, std::int64_t first, std::int64_t last) {
   const std::int64_t outputs = job.columns.outputs;
-  const std::int64_t most = PlaneWindows<op>::most_outputs(job.columns);
+  const std::int64_t most = PlaneWindows<op>::max_outputs(job.columns);
   if (most == 0) {
     for (std::int64_t i = first; i < last; ++i) {
       for (std::int64_t j = 0; j < outputs; ++j) one_window<op>(job, i, j);

@@ -22,7 +22,7 @@ constexpr int tile_pixels = Simd::lanes == 16 ? 14 : Simd::lanes == 8 ? 6 : 3;
 constexpr int tile_vectors = Simd::lanes == 16 ? 2 : parts;
 constexpr int lone_vectors = 8;  // for a pixel alone: additions must not wait for each other
 
-alignas(64) constinit const float zero_pixel[most_zero_channels] = {};
+alignas(64) constinit const float zero_pixel[max_zero_channels] = {};
 
 template <int pixels, int vectors>
 struct Sums {

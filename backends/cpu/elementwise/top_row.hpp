@@ -6,10 +6,10 @@
 namespace tenon::cpu {
 
 /// The most places that a TopRowKernel can be asked for.
-inline constexpr std::int64_t most_top_places = 56;
+inline constexpr std::int64_t max_top_places = 56;
 
 /// places[0..k) get where the k greatest of x[0..size) stand, the greatest first and the earlier of
-/// equals first; a NaN is above all numbers. 0 < k <= most_top_places, k <= size < 2^31. False, and
+/// equals first; a NaN is above all numbers. 0 < k <= max_top_places, k <= size < 2^31. False, and
 /// nothing said, where the row is short or too many numbers come close: then it is to be done
 /// otherwise.
 using TopRowKernel = bool (*)(const float* x, std::int64_t size, std::int64_t k,

@@ -17,7 +17,7 @@ using Float = Simd::Float;
 using Whole = decltype(Float{} < Float{});  // 32-bit integers
 constexpr std::int64_t lanes = Simd::lanes;
 constexpr std::int64_t groups = 64;
-constexpr std::int64_t most_candidates = 256;
+constexpr std::int64_t max_candidates = 256;
 
 /// Adds one where a > b.
 TENON_INLINE Whole count_greater(Whole sum, Whole a, Whole b) {
@@ -94,10 +94,10 @@ class Reaching {
   TENON_INLINE Reaching(const float* x, std::int64_t size, float limit) {
     const Float bar = Simd::broadcast(&limit);
     std::int64_t i = 0;
-    for (; i + groups <= size && count_ <= most_candidates; i += groups) {
+    for (; i + groups <= size && count_ <= max_candidates; i += groups) {
       add(i, reaching(x + i, bar));
     }
-    if (i == size || count_ > most_candidates) return;
+    if (i == size || count_ > max_candidates) return;
     float rest[groups];
     for (std::int64_t j = 0; j < groups; ++j) rest[j] = i + j < size ? x[i + j] : 0.0f;
     add(i, reaching(rest, bar) & ((std::uint64_t{1} << (size - i)) - 1));
@@ -122,7 +122,7 @@ class Reaching {
   }
 
   std::int64_t count_ = 0;
-  std::int32_t places_[most_candidates + groups + 4];
+  std::int32_t places_[max_candidates + groups + 4];
 };
 
 bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
@@ -130,9 +130,9 @@ bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
   if (size < groups) return false;
   const Reaching reaching(x, size, bar_of(x, size, k));
   const std::int64_t count = reaching.count();
-  if (count > most_candidates) return false;
+  if (count > max_candidates) return false;
 
-  alignas(64) std::int32_t keys[most_candidates];
+  alignas(64) std::int32_t keys[max_candidates];
   const std::int64_t filled = (count + lanes - 1) / lanes * lanes;
   for (std::int64_t i = 0; i < filled; i += lanes) {
     float values[lanes];
@@ -141,7 +141,7 @@ bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
     __builtin_memcpy(keys + i, &key, sizeof key);
   }
 
-  std::int32_t ranked[most_candidates];
+  std::int32_t ranked[max_candidates];
   Whole lane{};
   for (int i = 0; i < lanes; ++i) lane[i] = i;
   for (std::int64_t i = 0; i < count; i += lanes) {

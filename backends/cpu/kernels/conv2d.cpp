@@ -70,7 +70,7 @@ class ConvTask final : public Task {
   bool needs_laid_image() const {
     const bool steps_over =
         !conv_.filter.is_depthwise() &&
-        (!reaches_out_at_ends_only(conv_.columns) || conv_.x.shape[1] > most_zero_channels);
+        (!reaches_out_at_ends_only(conv_.columns) || conv_.x.shape[1] > max_zero_channels);
     return !has_channels_last(conv_.x) || steps_over;
   }
 

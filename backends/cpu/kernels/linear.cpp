@@ -121,8 +121,8 @@ class LinearTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    std::array<Product, most_joined> products;
-    std::array<std::int64_t, most_joined + 1> ends{};  // of the items before each
+    std::array<Product, max_joined> products;
+    std::array<std::int64_t, max_joined + 1> ends{};  // of the items before each
     const std::size_t count = 1 + joined_.size();
     for (std::size_t i = 0; i < count; ++i) {
       const LinearTask& task = i == 0 ? *this : *joined_[i - 1];
@@ -141,14 +141,14 @@ class LinearTask final : public Task {
   bool join(std::unique_ptr<Task>& next) override {
     auto* const other = dynamic_cast<LinearTask*>(next.get());
     if (other == nullptr || !inputs_.are_prepared() || !other->inputs_.are_prepared()) return false;
-    if (1 + joined_.size() == most_joined) return false;
+    if (1 + joined_.size() == max_joined) return false;
     joined_.emplace_back(other);
     static_cast<void>(next.release());
     return true;
   }
 
  private:
-  static constexpr std::size_t most_joined = 4;
+  static constexpr std::size_t max_joined = 4;
 
   struct Product : LinearInputs::Prepared {
     PreparedRows y_tiles;
@@ -186,7 +186,7 @@ class LinearArgmaxTask final : public Task {
   LinearArgmaxTask(const Step& step, Compiler& compiler)
       : inputs_(step, compiler), y_(step.output), columns_(step.op.as<LinearArgmax>()->columns) {
     const std::int64_t rows = inputs_.shape().rows;
-    at_once_ = std::min(most_at_once, most_sums / std::max<std::int64_t>(rows, 1)) / unit * unit;
+    at_once_ = std::min(max_at_once, max_sums / std::max<std::int64_t>(rows, 1)) / unit * unit;
     sums_bytes_ = rows * at_once_ * static_cast<std::int64_t>(sizeof(float));
     compiler.working_memory(sums_bytes_ + inputs_.scratch_bytes(at_once_));
     found_ = compiler.scratch(compiler.threads() * rows * static_cast<std::int64_t>(sizeof(Best)));
@@ -199,7 +199,7 @@ class LinearArgmaxTask final : public Task {
     product.args.y = reinterpret_cast<float*>(context.working_memory());
     product.args.y_stride = at_once_;
     product.args.scratch = context.working_memory() + sums_bytes_;
-    std::array<Best, LinearArgmax::most_rows> best;
+    std::array<Best, LinearArgmax::max_rows> best;
     context.worker.share(
         (columns_ + unit - 1) / unit, 1, [&](std::int64_t begin, std::int64_t end) {
           const std::int64_t last = std::min(end * unit, columns_);
@@ -218,9 +218,9 @@ class LinearArgmaxTask final : public Task {
 
  private:
   static constexpr std::int64_t unit = 2 * panel_rows;  // as many as tiles take
-  static constexpr std::int64_t most_at_once = 1024;
-  static constexpr std::int64_t most_sums = 8192;  // floats, which stay in level-one cache
-  static_assert(most_sums / LinearArgmax::most_rows >= unit);
+  static constexpr std::int64_t max_at_once = 1024;
+  static constexpr std::int64_t max_sums = 8192;  // floats, which stay in level-one cache
+  static_assert(max_sums / LinearArgmax::max_rows >= unit);
 
   /// Computes some columns of all rows and adds them to each row's best.
   static void look_at(LinearArgs args, Range columns, Best* best) noexcept {

@@ -215,7 +215,7 @@ class TopkTask final : public Task {
       const auto write = [&](std::int64_t i, std::int32_t place) {
         *reinterpret_cast<std::int32_t*>(to + i * step) = place;
       };
-      std::array<std::int32_t, most_top_places> places;
+      std::array<std::int32_t, max_top_places> places;
       if (is_quick(start, places.data())) {
         for (std::int64_t i = 0; i < count_; ++i) write(i, places[static_cast<std::size_t>(i)]);
         continue;
@@ -232,7 +232,7 @@ class TopkTask final : public Task {
   bool is_quick(const std::byte* start, std::int32_t* places) const noexcept {
     if constexpr (std::is_same_v<T, float>) {
       const TopRowKernel kernel = top_row_kernel();
-      return kernel != nullptr && count_ <= most_top_places && lanes_.is_direct() &&
+      return kernel != nullptr && count_ <= max_top_places && lanes_.is_direct() &&
              kernel(reinterpret_cast<const float*>(start), lanes_.size(), count_, places);
     } else {
       return false;

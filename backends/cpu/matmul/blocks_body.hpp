@@ -16,14 +16,14 @@ namespace {
 /// Stretches of the panels of a tile, and what the rows of a block bring to them.
 struct Scratch {
   struct Panel {
-    alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
-    alignas(64) float scales[most_groups * 2 * 16];
-    alignas(64) float shifts[most_groups * 2 * 16];
-    alignas(64) float mins[most_groups * 2 * 16];
-    alignas(64) std::int32_t factors[most_groups * 3 * 16];
+    alignas(64) std::uint8_t codes[2 * max_groups * 512];  // two copies where Dot wants them
+    alignas(64) float scales[max_groups * 2 * 16];
+    alignas(64) float shifts[max_groups * 2 * 16];
+    alignas(64) float mins[max_groups * 2 * 16];
+    alignas(64) std::int32_t factors[max_groups * 3 * 16];
   };
   Panel panels[Simd::tile_panels];
-  alignas(64) std::int32_t starts[max_block_rows * most_groups * 2];
+  alignas(64) std::int32_t starts[max_block_rows * max_groups * 2];
   alignas(64) float sums[max_block_rows * 16 * Simd::tile_panels];
 };
 
@@ -38,7 +38,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
-        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, most_groups * 512);
+        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, max_groups * 512);
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t float_bytes = 4;
 constexpr std::int64_t row_step = 14;  // rows of the largest tile
-constexpr std::int64_t most_waiting_panels = 64;
+constexpr std::int64_t max_waiting_panels = 64;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t step) { return divide_up(a, step) * step; }
@@ -58,12 +58,12 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   blocking.copied = even_part(divide_up(inputs, blocking.depth), fits, 1) * blocking.depth;
   // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
   const std::int64_t panels = divide_up(size.outputs, panel_columns);
-  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, most_waiting_panels, 2);
+  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, max_waiting_panels, 2);
   // Rows are copied once for each time that columns are gathered.
-  constexpr std::int64_t most_gathered_bytes = 16 << 20;
+  constexpr std::int64_t max_gathered_bytes = 16 << 20;
   const std::int64_t panel_bytes = (size.inputs + 1) * panel_columns * float_bytes;
   blocking.gathered =
-      std::min(round_up(std::max(most_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
+      std::min(round_up(std::max(max_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
   return blocking;
 }
 

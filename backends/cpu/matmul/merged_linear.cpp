@@ -50,7 +50,7 @@ std::optional<OpInstance> with_argmax(const Step& step, const Linear& linear, co
   const auto* argmax = next.kind == Step::Kind::op ? next.op.as<Argmax>() : nullptr;
   const Shape& sums = step.output.shape;
   const bool fits = argmax != nullptr && argmax->axis == sums.rank() - 1 &&
-                    row_count(sums) <= LinearArgmax::most_rows && next.output.is_contiguous();
+                    row_count(sums) <= LinearArgmax::max_rows && next.output.is_contiguous();
   if (!fits) return std::nullopt;
   return OpInstance(LinearArgmax{linear, *argmax, row_size(next.inputs[0].shape)});
 }

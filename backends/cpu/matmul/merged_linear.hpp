@@ -34,7 +34,7 @@ struct LinearArgmax {
   static constexpr std::string_view name = "linear_argmax";
   static constexpr int min_inputs = 2, max_inputs = 4;
   /// Rows at most: of more, threads better take whole ones.
-  static constexpr std::int64_t most_rows = 64;
+  static constexpr std::int64_t max_rows = 64;
   Linear linear;
   Argmax argmax;
   std::int64_t columns = 0;

@@ -187,9 +187,9 @@ std::optional<RowForm> PreparedRows::form_for(DType dtype, std::int64_t rows, st
     return has_tiles && rows >= tiles_of_blocks ? RowForm::bf16 : RowForm::int8;
   }
   if (!has_tiles || inputs % 32 != 0) return std::nullopt;
-  const bool pays = (dtype == DType::bf16 && rows >= tiles_of_bf16) ||
-                    (dtype == DType::f16 && rows >= tiles_of_f16);
-  return pays ? std::optional(RowForm::bf16) : std::nullopt;
+  const bool is_profitable = (dtype == DType::bf16 && rows >= tiles_of_bf16) ||
+                             (dtype == DType::f16 && rows >= tiles_of_f16);
+  return is_profitable ? std::optional(RowForm::bf16) : std::nullopt;
 }
 
 std::size_t PreparedRows::size_bytes(RowForm form, std::int64_t rows,

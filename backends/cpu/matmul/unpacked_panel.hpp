@@ -9,12 +9,12 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
+constexpr std::int64_t max_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
 
 /// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
 TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
-  if (groups <= most_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
-  const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
+  if (groups <= max_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
+  const std::int64_t stretches = (groups + max_groups - 1) / max_groups;
   return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
 }
 
@@ -32,7 +32,7 @@ struct UnpackedCodes {
   }
   template <int j, class Weights>
   TENON_INLINE static Weights weights(const std::uint8_t* codes) {
-    return Weights::load(codes + 64 * j, most_groups * code_bytes);
+    return Weights::load(codes + 64 * j, max_groups * code_bytes);
   }
 };
 

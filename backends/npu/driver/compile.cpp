@@ -145,8 +145,7 @@ class NetworkCompiler {
     place_maps(network_.bound.graph, Placement::none, 0, 0, network_.places);
     for (std::size_t i = 0; i < network_.bound.graph.layers.size(); ++i) {
       if (is_edge(network_.bound.graph.layers[i])) continue;
-      least =
-          std::max(least, least_work_bytes(LayerShape(network_.bound.graph, network_.places, i)));
+      least = std::max(least, min_work_bytes(LayerShape(network_.bound.graph, network_.places, i)));
     }
     std::vector<std::int64_t> sizes;
     for (const std::int64_t size : {least * 2, all / 8, all / 4, all / 2, all * 3 / 4}) {

@@ -94,7 +94,7 @@ bool GraphBuilder::has_room(const Layer& layer) const {
   const auto index = static_cast<std::size_t>(&layer - graph_.layers.data());
   const std::int64_t more = 2 * graph_.map(layer.output).dims.w * line_bytes + table_bytes;
   const LayerShape shape(graph_, places, index);
-  return least_work_bytes(shape, /*cut=*/true) + more <= options_.ocm_bytes;
+  return min_work_bytes(shape, /*cut=*/true) + more <= options_.ocm_bytes;
 }
 
 // After posts were put behind the last layer.

@@ -19,7 +19,7 @@ namespace tenon::npu {
 namespace {
 
 /// Ratios below this do not make a channel finer any more.
-constexpr double least_ratio = 1.0 / 256;
+constexpr double min_ratio = 1.0 / 256;
 /// Channels whose ranges are within this factor share a step well enough.
 constexpr double alike = 0.5;
 
@@ -125,7 +125,7 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
   const Groups groups(graph);
   for (std::size_t leader = 0; leader < graph.maps.size(); ++leader) {
     if (groups.root(leader) != leader || groups.is_flat(leader)) continue;
-    std::vector<double> ratios(static_cast<std::size_t>(graph.maps[leader].dims.c), least_ratio);
+    std::vector<double> ratios(static_cast<std::size_t>(graph.maps[leader].dims.c), min_ratio);
     std::vector<std::size_t> members;
     for (std::size_t i = 0; i < graph.maps.size(); ++i) {
       if (groups.root(i) == leader) members.push_back(i);

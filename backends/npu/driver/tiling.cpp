@@ -259,7 +259,7 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
         Errc::out_of_device_memory, shape.layer->values.front(),
         fmt::format("its smallest tile needs {} bytes on chip and {} are left for it, or it "
                     "exceeds the {} bytes of accumulators",
-                    least_work_bytes(shape, true), work_bytes, caps.acc_bytes));
+                    min_work_bytes(shape, true), work_bytes, caps.acc_bytes));
   }
   return *search.best;
 }
@@ -282,7 +282,7 @@ std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling) {
   return tiles;
 }
 
-std::int64_t least_work_bytes(const LayerShape& shape, bool cut) {
+std::int64_t min_work_bytes(const LayerShape& shape, bool cut) {
   Tiling tiling;
   tiling.cuts_input = cut && shape.is_flattened() && shape.loads_input;
   tiling.buffers = 1;

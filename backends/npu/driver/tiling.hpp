@@ -87,6 +87,6 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
 std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling);
 
 /// OCM that the smallest tile of the layer needs; a flattened image whole, or cut.
-std::int64_t least_work_bytes(const LayerShape& shape, bool cut = false);
+std::int64_t min_work_bytes(const LayerShape& shape, bool cut = false);
 
 }  // namespace tenon::npu

@@ -226,7 +226,7 @@ class Replay {
   }
   void add(std::string what) {
     report_.differences.push_back({report_.lines, std::move(what)});
-    report_.gave_up = report_.differences.size() >= options_.most_differences;
+    report_.gave_up = report_.differences.size() >= options_.max_differences;
   }
 
   Device& device_;

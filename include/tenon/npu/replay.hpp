@@ -15,7 +15,7 @@ struct ReplayOptions {
   /// How long the device may take for each fence, interrupt, transfer or fault of the trace.
   std::chrono::milliseconds timeout{5000};
   /// Where a replay gives up.
-  std::size_t most_differences = 20;
+  std::size_t max_differences = 20;
 };
 
 /// What the device did otherwise than the trace says.
@@ -33,7 +33,7 @@ struct ReplayReport {
   std::uint64_t bytes_written = 0;
   std::uint64_t bytes_compared = 0;
   std::vector<ReplayDifference> differences;
-  bool gave_up = false;  ///< at `most_differences`
+  bool gave_up = false;  ///< at `max_differences`
 
   bool matches() const noexcept { return differences.empty(); }
 };

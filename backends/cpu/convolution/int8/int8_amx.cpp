@@ -188,9 +188,9 @@ class Product {
   template <bool two_panels, bool two_rows, class Store>
   void multiply_beside(const Block& block, const Steps (&steps)[3]) const {
     // Beside pixels that fill the level-one cache a filter would drive them out.
-    constexpr std::int64_t most_cached = 768;
-    steps_* quads_ * 4 > most_cached ? multiply<two_panels, two_rows, true, Store>(block, steps)
-                                     : multiply<two_panels, two_rows, false, Store>(block, steps);
+    constexpr std::int64_t max_cached = 768;
+    steps_* quads_ * 4 > max_cached ? multiply<two_panels, two_rows, true, Store>(block, steps)
+                                    : multiply<two_panels, two_rows, false, Store>(block, steps);
   }
 
   using MultiplyEven = void (Product::*)(const Block&, const Steps (&)[3]) const;

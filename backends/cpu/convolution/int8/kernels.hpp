@@ -92,7 +92,7 @@ struct Int8Kernels {
 /// What a product may read behind an image.
 inline constexpr std::int64_t int8_overread = 64;
 /// Taps of a depthwise convolution whose sums f32 holds exactly.
-inline constexpr std::int64_t most_int8_taps = 512;
+inline constexpr std::int64_t max_int8_taps = 512;
 
 /// Those of the active instruction set.
 Int8Kernels int8_kernels() noexcept;

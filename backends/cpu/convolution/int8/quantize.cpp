@@ -132,15 +132,15 @@ class Quantizer {
     const Conv2d& conv = merged != nullptr ? merged->conv : *step.op.as<Conv2d>();
     const FilterShape filter{w.shape[0], w.shape[1], w.shape[2], w.shape[3], conv.groups};
     if (step.output.shape.elements() == 0) return "it is empty";
-    if (filter.is_depthwise() && filter.rows * filter.columns > most_int8_taps) {
+    if (filter.is_depthwise() && filter.rows * filter.columns > max_int8_taps) {
       return "it has too many taps";
     }
     if (!filter.is_depthwise() && filter.groups > 1 && filter.channels % 4 != 0) {
       return "the channels of a group are no multiple of 4";
     }
     // Sums of products stay in 32 bits.
-    constexpr std::int64_t most_products = (std::int64_t{1} << 31) / (255 * 127) - 1;
-    if (filter.channels * filter.rows * filter.columns > most_products) return "it sums too much";
+    constexpr std::int64_t max_products = (std::int64_t{1} << 31) / (255 * 127) - 1;
+    if (filter.channels * filter.rows * filter.columns > max_products) return "it sums too much";
     const std::optional<std::string> name = name_of(i);
     if (!name) return "nobody knows what its image is called";
     const quant::ValueRange* range = table_.find(*name);

@@ -60,12 +60,12 @@ class QuantizedMeanTask final : public Task {
 
  private:
   ChannelSums sums_of(const Image<const std::uint8_t>& x, std::int64_t count) const noexcept {
-    constexpr std::int64_t most_pixels = 256;
+    constexpr std::int64_t max_pixels = 256;
     const bool is_dense = x.channel == 1 && count == channels_at_once;
     ChannelSums sums;
     for (std::int64_t row = 0; row < x_.shape[2]; ++row) {
-      for (std::int64_t p = 0; p < x_.shape[3]; p += most_pixels) {
-        const std::int64_t pixels = std::min(most_pixels, x_.shape[3] - p);
+      for (std::int64_t p = 0; p < x_.shape[3]; p += max_pixels) {
+        const std::int64_t pixels = std::min(max_pixels, x_.shape[3] - p);
         const std::uint8_t* at = x.at + row * x.row + p * x.column;
         if (is_dense) {
           add_dense(at, x.column, pixels, sums);

@@ -9,7 +9,7 @@ constexpr std::int64_t up(std::int64_t count, std::int64_t of) { return (count +
 
 /// Tiles whose numbers, of inputs and of a band of outputs, stay in half of a core's own cache; no
 /// fewer than make up for reading the filter.
-std::int64_t most_tiles(std::int64_t channels, const CacheSizes& caches) {
+std::int64_t max_tiles(std::int64_t channels, const CacheSizes& caches) {
   const std::int64_t tile_bytes = numbers * (channels + Plan::band) * 4;
   return std::clamp<std::int64_t>(caches.level2 / 2 / tile_bytes, 42, 84);
 }
@@ -23,14 +23,14 @@ bool can_run(const Convolution& conv) noexcept {
   return fits(conv.rows) && fits(conv.columns) && conv.filter.groups == 1;
 }
 
-bool pays(const Convolution& conv) noexcept {
+bool is_profitable(const Convolution& conv) noexcept {
   // Fewer tiles would wait for the filter, which is four times as large as it was; with fewer
   // channels the transforms take what the products save (docs/performance.md).
-  constexpr std::int64_t least_tiles = 16, least_channels = 16;
+  constexpr std::int64_t min_tiles = 16, min_channels = 16;
   const std::int64_t tiles =
       conv.y.shape[0] * up(conv.rows.outputs, tile) * up(conv.columns.outputs, tile);
-  return conv.filter.channels >= least_channels && conv.filter.outputs >= least_channels &&
-         tiles >= least_tiles;
+  return conv.filter.channels >= min_channels && conv.filter.outputs >= min_channels &&
+         tiles >= min_tiles;
 }
 
 Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& caches)
@@ -39,7 +39,7 @@ Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& cach
       tiles_(conv.y.shape[0] * rows_ * columns_),
       bands_(up(conv.filter.outputs, band)),
       channels_(up(conv.filter.channels, 16) * 16) {
-  const std::int64_t least = up(tiles_, most_tiles(channels_, caches));
+  const std::int64_t least = up(tiles_, max_tiles(channels_, caches));
   const std::int64_t filter_bytes = numbers * channels_ * bands_ * band * 4;
   // By tiles, every thread reads the whole filter; by channels, it transforms the whole image. A
   // thread's share of the filter should stay in its cache, or meet enough tiles on its way.

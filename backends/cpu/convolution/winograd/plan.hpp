@@ -13,7 +13,7 @@ namespace tenon::cpu::winograd {
 /// Whether a convolution can go this way at all.
 bool can_run(const Convolution& conv) noexcept;
 /// Whether it is the faster one. Depends on sizes alone, never on threads.
-bool pays(const Convolution& conv) noexcept;
+bool is_profitable(const Convolution& conv) noexcept;
 
 /// How the work of a convolution is divided: items are blocks of tiles times parts of the channels
 /// of the output.

@@ -143,7 +143,7 @@ std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
     return compiler.pack_filter(conv.w, filter);
   };
   // Convolutions that share a filter share its packed form.
-  if (!(pays(conv) && asks_for(FilterForm::winograd)) &&
+  if (!(is_profitable(conv) && asks_for(FilterForm::winograd)) &&
       (asks_for(FilterForm::taps) || !asks_for(FilterForm::winograd)))
     return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);

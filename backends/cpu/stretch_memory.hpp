@@ -1,6 +1,8 @@
 // Memory for values of a straight stretch of steps.
 #pragma once
 
+#include "integer_math.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +21,7 @@ class StretchMemory {
     std::int64_t offset = 0;
     auto next = live_.begin();
     for (; next != live_.end() && next->begin - offset < bytes; ++next) offset = next->end;
-    const std::int64_t end = offset + (bytes + alignment - 1) / alignment * alignment;
+    const std::int64_t end = offset + round_up(bytes, alignment);
     live_.insert(next, {offset, end, last_use});
     most_ = std::max(most_, end);
     return offset;

@@ -1,5 +1,6 @@
 #include "attention.hpp"
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "kernels.hpp"
 
@@ -116,14 +117,14 @@ std::int64_t max_parts(std::int64_t keys) {
   if (keys <= few_keys) return 1;
   if (keys <= 2 * few_keys) return 2;
   constexpr std::int64_t together = 4;
-  return (keys + together * decode_keys - 1) / (together * decode_keys) * together;
+  return ceil_div(keys, together * decode_keys) * together;
 }
 
 /// Keys of each of them but the last, whole vectors; `keys` of all.
 std::int64_t keys_per_part(std::int64_t keys) {
   constexpr std::int64_t vector = 16;
   const std::int64_t parts = max_parts(keys);
-  return std::max<std::int64_t>(1, (keys + parts * vector - 1) / (parts * vector)) * vector;
+  return std::max<std::int64_t>(1, ceil_div(keys, parts * vector)) * vector;
 }
 
 // How the work is divided, and what lies where in the workspace of the undivided queries' parts:
@@ -147,15 +148,15 @@ Plan plan_of(const AttentionArgs& args) {
   if (plan.tiles) {
     const std::int64_t group = args.heads / args.kv_heads;
     plan.tile = tile_size(args, kernels_of(args));
-    plan.tile_count = (args.queries + plan.tile.queries - 1) / plan.tile.queries;
-    plan.head_sets = (group + plan.tile.heads - 1) / plan.tile.heads;
+    plan.tile_count = ceil_div(args.queries, plan.tile.queries);
+    plan.head_sets = ceil_div(group, plan.tile.heads);
     plan.items = args.kv_heads * plan.head_sets * plan.tile_count;
     return plan;
   }
   plan.parts = max_parts(max_visible(args));
   plan.items = args.queries * args.kv_heads * plan.parts;
-  plan.counters = (args.queries * args.kv_heads * 4 + 63) / 64 * 64;
-  plan.stride = (value_dim_of(args) + 2 + 15) / 16 * 16;
+  plan.counters = round_up(args.queries * args.kv_heads * 4, 64);
+  plan.stride = round_up(value_dim_of(args) + 2, 16);
   return plan;
 }
 
@@ -204,7 +205,7 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
   const std::int64_t query = pair / args.kv_heads, kv_head = pair % args.kv_heads;
   const KeyRange range = visible(args, query);
   const std::int64_t count = range.end - range.begin, part_keys = keys_per_part(count);
-  const std::int64_t parts = std::max<std::int64_t>(1, (count + part_keys - 1) / part_keys);
+  const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(count, part_keys));
   if (part >= parts) return;
 
   float* partials = reinterpret_cast<float*>(args.workspace + plan.counters) +

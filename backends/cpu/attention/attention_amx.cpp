@@ -11,6 +11,7 @@
 #include "kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
+#include "../integer_math.hpp"
 // clang-format on
 
 #include <type_traits>
@@ -399,9 +400,9 @@ void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t hea
                   heads,
                   first,
                   last - first,
-                  (last - first + 15) / 16 * 16,
-                  (job.head_dim + 31) / 32 * 32,
-                  (job.value_dim + 31) / 32 * 32,
+                  round_up(last - first, 16),
+                  round_up(job.head_dim, 32),
+                  round_up(job.value_dim, 32),
                   ranges};
   _tile_loadconfig(&tile_configuration);
   run(item);

@@ -2,6 +2,7 @@
 
 // Attention of one query: scores as dot products along the head dimension, for all heads of a
 // kv_head at a time so that a key is read once.
+#include "../integer_math.hpp"
 #include "kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
@@ -151,7 +152,7 @@ void weighted_sum(const float* p, const Stream<Rows>& v, std::int64_t dim,
 /// whole vectors with scores that weigh nothing.
 TENON_INLINE void weigh(const AttentionJob& job, float* scores, std::int64_t keys,
                         const float* mask, AttentionPartial& partial) {
-  const std::int64_t padded = (keys + lanes - 1) / lanes * lanes;
+  const std::int64_t padded = round_up(keys, lanes);
   for (std::int64_t j = keys; j < padded; ++j) scores[j] = minus_infinity;
   Simd::Float largest = set(minus_infinity);
   for (std::int64_t j = 0; j < padded; j += lanes) {

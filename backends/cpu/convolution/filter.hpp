@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../integer_math.hpp"
 #include "../matmul/aligned_buffer.hpp"
 #include "winograd/winograd.hpp"
 
@@ -30,7 +31,7 @@ struct FilterShape {
     return is_depthwise() ? outputs : outputs / groups;
   }
   std::int64_t packed_groups() const noexcept { return is_depthwise() ? 1 : groups; }
-  std::int64_t group_panels() const noexcept { return (group_outputs() + 15) / 16; }
+  std::int64_t group_panels() const noexcept { return ceil_div(group_outputs(), 16); }
   /// For an output and a channel.
   std::int64_t numbers() const noexcept {
     return form == FilterForm::winograd ? winograd::numbers : rows * columns;

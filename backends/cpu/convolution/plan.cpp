@@ -1,5 +1,7 @@
 #include "plan.hpp"
 
+#include "../integer_math.hpp"
+
 #include <tenon/dtype.hpp>
 
 #include <algorithm>
@@ -54,7 +56,7 @@ void ConvolutionPlan::flatten(const Convolution& conv) {
 }
 
 void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, const Caches& caches) {
-  const std::int64_t bands = (grid.channels + 31) / 32;
+  const std::int64_t bands = ceil_div(grid.channels, 32);
   const std::int64_t groups = conv.filter.packed_groups();
   const std::int64_t pixels = grid.images * grid.rows * grid.columns;
   const bool by_columns = grid.rows == 1;
@@ -68,7 +70,7 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
                            (prefers_channels || imbalance(lines, threads) > 1.1) &&
                            imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
   const auto rounded = [&](std::int64_t parts, std::int64_t most) {
-    parts = (std::max<std::int64_t>(parts, 1) + threads - 1) / threads * threads;
+    parts = round_up(std::max<std::int64_t>(parts, 1), threads);
     return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
   };
   if (by_channels) {
@@ -78,9 +80,9 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
   const std::int64_t parts = std::max<std::int64_t>(image_size / caches.cached, 1);
   const std::int64_t images = std::max<std::int64_t>(grid.images, 1);
   if (by_columns) {
-    grid.column_parts = rounded(parts / images, (grid.columns + 13) / 14);
+    grid.column_parts = rounded(parts / images, ceil_div(grid.columns, 14));
   } else {
-    grid.row_parts = rounded((parts + images - 1) / images, grid.rows);
+    grid.row_parts = rounded(ceil_div(parts, images), grid.rows);
   }
 }
 

@@ -6,6 +6,7 @@
 //
 // Each output is one chain of multiply-adds in the order of the filter's panels, so its bits do not
 // depend on the tile it falls into.
+#include "../integer_math.hpp"
 #include "kernels.hpp"
 #include "tile_table.hpp"
 #include "window_taps.hpp"
@@ -41,7 +42,7 @@ TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const
                           std::int64_t panel, std::int64_t count, const float* ahead) {
   // x86 addresses base, base + s and base + 2 s from two registers: one base for three pixels.
   constexpr int inner = pixels > 2 ? pixels - 2 : 0;
-  constexpr int bases = (inner + 2) / 3;
+  constexpr int bases = ceil_div(inner, 3);
   const float* base[static_cast<std::size_t>(bases > 0 ? bases : 1)];
 #pragma GCC unroll 8
   for (int b = 0; b < bases; ++b) base[b] = middle + (3 * b + 1) * step;
@@ -184,7 +185,7 @@ void product_tile(const ProductJob& job, const Tile& tile) {
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 8
-      for (int line = 0; line < (vectors + parts - 1) / parts; ++line) {
+      for (int line = 0; line < ceil_div(vectors, parts); ++line) {
         fetch(at + p * image.column + line * 16);
       }
     }
@@ -214,7 +215,7 @@ template <int vectors>
 void product_band(const ProductJob& job, const Part& part, std::int64_t channel) {
   // Tiles of one width or the next: none so narrow that its additions wait for each other.
   const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
-  const std::int64_t tiles = (width + widest - 1) / widest;
+  const std::int64_t tiles = ceil_div(width, widest);
   const std::int64_t narrow = width / tiles, wider = width % tiles;
   const TileFunction narrow_tile = product_tiles<vectors>[narrow];
   const TileFunction wide_tile = wider > 0 ? product_tiles<vectors>[narrow + 1] : nullptr;
@@ -239,12 +240,12 @@ void product_band(const ProductJob& job, const Part& part, std::int64_t channel)
 void product_by_pixels(const ProductJob& job, const Part& part) {
   constexpr std::int64_t lanes = Simd::lanes;
   const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
-  const std::int64_t tiles = (width + widest - 1) / widest;
+  const std::int64_t tiles = ceil_div(width, widest);
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t column = width * t / tiles, pixels = width * (t + 1) / tiles - column;
       std::int64_t channel = part.first_channel;
-      const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+      const auto left = [&] { return ceil_div(part.last_channel - channel, lanes); };
       const auto run = [&]<int vectors>() {
         const TileFunction tile = product_tiles<vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
@@ -263,12 +264,13 @@ void run_product(const ProductJob& job, const Part& part) noexcept {
   // What of a filter stays in a core's own cache beside the image.
   constexpr std::int64_t cached_floats = 1 << 17;
   if (part.first_column >= part.last_column) return;
-  const std::int64_t filter_floats = (part.last_channel - part.first_channel + 15) / 16 * job.panel;
+  const std::int64_t filter_floats =
+      ceil_div(part.last_channel - part.first_channel, 16) * job.panel;
   if (part.last_column - part.first_column > 1 && filter_floats <= cached_floats) {
     return product_by_pixels(job, part);
   }
   std::int64_t channel = part.first_channel;
-  const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+  const auto left = [&] { return ceil_div(part.last_channel - channel, lanes); };
   if (part.last_column - part.first_column == 1) {
     for (; left() >= lone_vectors; channel += lone_vectors * lanes) {
       for (std::int64_t row = part.first_row; row < part.last_row; ++row) {

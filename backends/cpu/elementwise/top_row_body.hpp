@@ -6,6 +6,7 @@
 // numbers reach, and of a row in no order few others: for k = 40 some 62 in all, however long it
 // is. Those are ranked by counting, for each, the ones before it. Nowhere does a branch depend on a
 // single number.
+#include "../integer_math.hpp"
 #include "top_row.hpp"
 
 #include <cstdint>
@@ -133,7 +134,7 @@ bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
   if (count > max_candidates) return false;
 
   alignas(64) std::int32_t keys[max_candidates];
-  const std::int64_t filled = (count + lanes - 1) / lanes * lanes;
+  const std::int64_t filled = round_up(count, lanes);
   for (std::int64_t i = 0; i < filled; i += lanes) {
     float values[lanes];
     for (std::int64_t j = 0; j < lanes; ++j) values[j] = x[reaching[i + j < count ? i + j : 0]];

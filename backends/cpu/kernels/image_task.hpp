@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../convolution/kernels.hpp"
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 
 #include <tenon/lowered.hpp>
@@ -40,7 +41,7 @@ struct ImageGrid {
     const Range column = at(columns, item % column_parts, column_parts);
     const Range row = at(rows, item / column_parts % row_parts, row_parts);
     const Range band =
-        at((channels + 31) / 32, item / (column_parts * row_parts * images), channel_parts);
+        at(ceil_div(channels, 32), item / (column_parts * row_parts * images), channel_parts);
     return {row.begin,  row.end,         column.begin,
             column.end, band.begin * 32, std::min(band.end * 32, channels)};
   }
@@ -50,7 +51,7 @@ struct ImageGrid {
 /// divided evenly.
 inline double imbalance(std::int64_t count, std::int64_t threads) noexcept {
   if (count <= 0) return 1e9;
-  const std::int64_t even = (count + threads - 1) / threads * threads;
+  const std::int64_t even = round_up(count, threads);
   return static_cast<double>(even) / static_cast<double>(count);
 }
 

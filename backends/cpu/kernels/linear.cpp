@@ -1,3 +1,4 @@
+#include "../integer_math.hpp"
 #include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
 #include "../matmul/merged_linear.hpp"
@@ -200,13 +201,12 @@ class LinearArgmaxTask final : public Task {
     product.args.y_stride = at_once_;
     product.args.scratch = context.working_memory() + sums_bytes_;
     std::array<Best, LinearArgmax::max_rows> best;
-    context.worker.share(
-        (columns_ + unit - 1) / unit, 1, [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t last = std::min(end * unit, columns_);
-          for (std::int64_t column = begin * unit; column < last; column += at_once_) {
-            look_at(product.args, {column, std::min(column + at_once_, last)}, best.data());
-          }
-        });
+    context.worker.share(ceil_div(columns_, unit), 1, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t last = std::min(end * unit, columns_);
+      for (std::int64_t column = begin * unit; column < last; column += at_once_) {
+        look_at(product.args, {column, std::min(column + at_once_, last)}, best.data());
+      }
+    });
     const std::int64_t rows = inputs_.shape().rows;
     auto* const found = reinterpret_cast<Best*>(context.scratch(found_));
     std::copy_n(best.begin(), rows, found + context.worker.thread * rows);

@@ -1,6 +1,7 @@
 // Where along an axis the extreme elements stand, and running sums.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/top_row.hpp"
+#include "../integer_math.hpp"
 #include "extreme.hpp"
 #include "lanes.hpp"
 
@@ -197,7 +198,7 @@ class TopkTask final : public Task {
         lanes_(x_, static_cast<int>(axis_)),
         results_(y_, static_cast<int>(axis_)) {
     const std::int64_t entries = Candidates<T>::capacity(count_, lanes_.size());
-    entry_bytes_ = (entries * static_cast<std::int64_t>(sizeof(Entry)) + 63) / 64 * 64;
+    entry_bytes_ = round_up(entries * static_cast<std::int64_t>(sizeof(Entry)), 64);
     scratch_ = compiler.scratch(compiler.threads() * entry_bytes_);
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../elementwise/typed.hpp"
+#include "../integer_math.hpp"
 #include "../task.hpp"
 
 #include <array>
@@ -65,7 +66,7 @@ inline constexpr std::int64_t piece_elements = 256;
 
 /// This thread's part of `count` elements.
 inline Range flat_share(const TaskContext& context, std::int64_t count) noexcept {
-  const Range pieces = context.share((count + piece_elements - 1) / piece_elements);
+  const Range pieces = context.share(ceil_div(count, piece_elements));
   return {pieces.begin * piece_elements, std::min(pieces.end * piece_elements, count)};
 }
 

@@ -1,5 +1,6 @@
 // Axes folded into one element. Each result is one thread's, summed in one fixed order.
 #include "../elementwise/elementwise.hpp"
+#include "../integer_math.hpp"
 #include "reader.hpp"
 
 #include <tenon/ops/reduce.hpp>
@@ -53,7 +54,7 @@ class ReduceTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     constexpr std::int64_t line = 16;
-    const Range lines = context.share((outputs_ + line - 1) / line);
+    const Range lines = context.share(ceil_div(outputs_, line));
     const Range range{lines.begin * line, std::min(lines.end * line, outputs_)};
     if (range.begin >= range.end) return;
     if (has_rows_) {

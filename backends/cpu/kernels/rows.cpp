@@ -1,5 +1,6 @@
 // Norms and softmax: kernels that take one row after another.
 #include "../elementwise/elementwise.hpp"
+#include "../integer_math.hpp"
 #include "../matmul/tiled_values.hpp"
 #include "lanes.hpp"
 
@@ -40,7 +41,7 @@ class RowTask final : public Task {
     }
     if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
-    row_bytes_ = (x_lanes_.size() * 4 + 63) / 64 * 64;
+    row_bytes_ = round_up(x_lanes_.size() * 4, 64);
     scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
   }
 

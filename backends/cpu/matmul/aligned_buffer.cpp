@@ -1,5 +1,6 @@
 #include "aligned_buffer.hpp"
 
+#include "../integer_math.hpp"
 #include "immortal.hpp"
 #include "large_pages.hpp"
 
@@ -57,7 +58,7 @@ OpenSlab& open_slab() {
 std::byte* allocate(std::size_t size) noexcept {
   const std::size_t alignment = size >= large_page_bytes ? large_page_bytes : cache_line;
   if (size > largest) return nullptr;
-  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  const std::size_t rounded = round_up(size, alignment);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   if (data != nullptr && alignment == large_page_bytes) prefer_large_pages(data, rounded);
   return data;
@@ -70,7 +71,7 @@ void destroy(Slab* slab) noexcept {
 
 // A place in the open slab or in a new one; null if there is no memory for one.
 std::byte* cut(std::size_t size, Slab*& owner) {
-  const std::size_t rounded = (size + cache_line - 1) / cache_line * cache_line;
+  const std::size_t rounded = round_up(size, cache_line);
   OpenSlab& open = open_slab();
   const std::lock_guard lock(open.mutex);
   if (open.slab == nullptr || slab_bytes - open.slab->used < rounded) {

@@ -7,6 +7,7 @@
 #include "tile_kernels.hpp"
 #include "tiles_amx.hpp"
 #include "tile_weights_amx.hpp"
+#include "../integer_math.hpp"
 // clang-format on
 
 namespace tenon::cpu::amx {
@@ -29,7 +30,7 @@ class Asking {
  public:
   /// [begin, end), within `steps` steps.
   Asking(const std::byte* begin, const std::byte* end, std::int64_t steps)
-      : next_(begin), end_(end), at_once_(64 * ((end - begin + 64 * steps - 1) / (64 * steps))) {}
+      : next_(begin), end_(end), at_once_(64 * ceil_div(end - begin, 64 * steps)) {}
 
   TENON_INLINE void operator()() {
     if (next_ >= end_) return;
@@ -48,7 +49,7 @@ class Asking {
 class AskingRows {
  public:
   AskingRows(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
-      : next_(y), stride_(stride), left_(rows), at_once_((rows + steps - 1) / steps) {}
+      : next_(y), stride_(stride), left_(rows), at_once_(ceil_div(rows, steps)) {}
 
   TENON_INLINE void operator()() {
     for (std::int64_t i = 0; i < at_once_ && left_ > 0; ++i, --left_, next_ += stride_) {
@@ -162,7 +163,7 @@ void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
   TileProducts products(job, scratch);
   _tile_loadconfig(&tile_configuration);
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t panels = (job.outputs + 15) / 16;
+  const std::int64_t panels = ceil_div(job.outputs, 16);
   // Where no other rows follow, sums may as well stay.
   const bool is_single = job.dtype == DType::bf16 && rows <= 32;
   const bool stays = is_single || job.inputs <= longest_stretch;
@@ -176,7 +177,7 @@ void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
     const std::int64_t next = smaller(p + 2, panels), after = smaller(p + 4, panels);
     Asking ask(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
                job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
-               job.inputs / 32 * ((rows + 31) / 32) + 1);
+               job.inputs / 32 * ceil_div(rows, 32) + 1);
     for (std::int64_t k = 0; k == 0 || k < job.inputs; k += at_once) {
       const std::int64_t last = smaller(k + at_once, job.inputs);
       // A single panel is multiplied twice; its second result is not read.

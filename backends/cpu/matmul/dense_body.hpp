@@ -5,6 +5,7 @@
 //
 // Each output is one chain of multiply-adds in the order of k, carried through memory between
 // stretches of it, so its bits depend on neither the tile it falls into nor M.
+#include "../integer_math.hpp"
 #include "dense_block.hpp"
 #include "panel_body.hpp"
 
@@ -161,7 +162,7 @@ void ask_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::in
 void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretch& now,
                      const float* copy, float* sums, const Stretch& ahead) {
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t tiles = (rows + block_tile_rows - 1) / block_tile_rows;
+  const std::int64_t tiles = ceil_div(rows, block_tile_rows);
   const std::int64_t column = 16 * now.panel;
   const DensePanels w = panels_at(job, now);
   const DensePanels next = ahead.panels > 0 ? panels_at(job, ahead) : w;
@@ -331,7 +332,7 @@ struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
 template <class Weights>
 void run_few_rows(const DenseJob& job, const LinearBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t first_rows = rows <= few_dense_rows ? rows : (rows + 1) / 2;
+  const std::int64_t first_rows = rows <= few_dense_rows ? rows : ceil_div(rows, 2);
   for (std::int64_t p = block.first_panel; p < block.last_panel;) {
     const bool wide = p + dense_panels <= block.last_panel;
     const auto& of_rows =

@@ -1,4 +1,5 @@
 #include "../cache_sizes.hpp"
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
 #include "kernels.hpp"
@@ -26,10 +27,9 @@ DenseSize dense_size(const LinearArgs& args) {
 /// As few stretches of int8 rows as may be, of equal size and of whole blocks.
 std::int64_t block_rows(const LinearArgs& args) {
   const std::int64_t block = matmul_kernels(args.isa).block_rows;
-  const std::int64_t stretches =
-      std::max<std::int64_t>(1, (args.rows + max_block_rows - 1) / max_block_rows);
-  const std::int64_t even = (args.rows + stretches - 1) / stretches;
-  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+  const std::int64_t stretches = std::max<std::int64_t>(1, ceil_div(args.rows, max_block_rows));
+  const std::int64_t even = ceil_div(args.rows, stretches);
+  return std::max<std::int64_t>(1, ceil_div(even, block)) * block;
 }
 
 /// Stretches of items of dense products copy rows for themselves: as many panels as leave enough
@@ -47,9 +47,9 @@ std::int64_t tile_rows(const LinearArgs& args) {
   const std::int64_t row_bytes = std::max<std::int64_t>(2 * args.weights->inputs(), 1);
   const std::int64_t fits = cache_sizes().level2 / 2 / row_bytes;
   const std::int64_t most = std::clamp(fits, least, max_tile_rows) / block * block;
-  const std::int64_t stretches = std::max<std::int64_t>(1, (args.rows + most - 1) / most);
-  const std::int64_t even = (args.rows + stretches - 1) / stretches;
-  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+  const std::int64_t stretches = std::max<std::int64_t>(1, ceil_div(args.rows, most));
+  const std::int64_t even = ceil_div(args.rows, stretches);
+  return std::max<std::int64_t>(1, ceil_div(even, block)) * block;
 }
 
 bool takes_tiles(const LinearArgs& args) { return args.prepared->form() == RowForm::bf16; }
@@ -58,13 +58,13 @@ Schedule schedule(const LinearArgs& args) {
   Schedule s{};
   if (args.prepared == nullptr) {
     s.rows_per_item = dense_blocking(dense_size(args)).rows;
-    s.panels_per_item = dense_panels(args, (args.rows + s.rows_per_item - 1) / s.rows_per_item);
+    s.panels_per_item = dense_panels(args, ceil_div(args.rows, s.rows_per_item));
   } else {
     s.rows_per_item = takes_tiles(args) ? tile_rows(args) : block_rows(args);
     s.panels_per_item = takes_tiles(args) || args.rows > 4 ? 2 : 1;
   }
-  s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;
-  s.row_items = (args.rows + s.rows_per_item - 1) / s.rows_per_item;
+  s.panel_items = ceil_div(args.weights->panels(), s.panels_per_item);
+  s.row_items = ceil_div(args.rows, s.rows_per_item);
   return s;
 }
 

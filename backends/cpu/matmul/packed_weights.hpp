@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "aligned_buffer.hpp"
 
@@ -63,7 +64,7 @@ class PackedWeights {
   DType dtype() const noexcept { return dtype_; }
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
-  std::int64_t panels() const noexcept { return (outputs_ + panel_rows - 1) / panel_rows; }
+  std::int64_t panels() const noexcept { return ceil_div(outputs_, panel_rows); }
   std::size_t panel_bytes() const noexcept { return panel_bytes_; }
   const std::byte* panel(std::int64_t index) const noexcept {
     return bytes_ + static_cast<std::size_t>(index) * panel_bytes_;

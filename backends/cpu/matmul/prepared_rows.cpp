@@ -1,5 +1,6 @@
 #include "prepared_rows.hpp"
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "kernels.hpp"
 #include "tile_kernels.hpp"
@@ -11,7 +12,7 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::size_t line = 64;
-std::size_t round_to_line(std::size_t bytes) { return (bytes + line - 1) / line * line; }
+std::size_t round_to_line(std::size_t bytes) { return round_up(bytes, line); }
 
 // Hands out consecutive 64-byte aligned arrays; with no memory behind it, it measures.
 struct Carver {
@@ -132,7 +133,7 @@ PreparedRows::PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs,
 template <class C>
 void PreparedRows::carve(C& carver) noexcept {
   if (form_ == RowForm::bf16) {
-    bf16_ = carver.template take<std::uint16_t>((rows_ + 15) / 16 * 16 * inputs_);
+    bf16_ = carver.template take<std::uint16_t>(round_up(rows_, 16) * inputs_);
     return;
   }
   const std::int64_t groups = rows_ * (inputs_ / 32);
@@ -210,8 +211,8 @@ void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, 
     // A few tiles at a time: lines of one tile follow one another, those of a row's tiles lie
     // apart.
     constexpr std::int64_t at_once = 4 * 32;
-    const std::int64_t stretches = (inputs + at_once - 1) / at_once;
-    const Range items = split((out.rows() + 15) / 16 * stretches, thread, threads);
+    const std::int64_t stretches = ceil_div(inputs, at_once);
+    const Range items = split(ceil_div(out.rows(), 16) * stretches, thread, threads);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
       const std::int64_t block = item / stretches, first = item % stretches * at_once;
       const amx::RoundingJob job{x + 16 * block * stride, stride,
@@ -223,7 +224,7 @@ void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, 
   }
   const QuantizeKernel quantize = matmul_kernels(isa).quantize;
   const std::int64_t most = out.block_rows();
-  const Range whole = split((out.rows() + most - 1) / most, thread, threads);
+  const Range whole = split(ceil_div(out.rows(), most), thread, threads);
   const std::int64_t end = std::min(whole.end * most, out.rows());
   for (std::int64_t first = whole.begin * most; first < end;) {
     const std::int64_t count = rows_of_block(out.rows() - first, most);

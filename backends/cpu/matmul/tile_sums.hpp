@@ -2,6 +2,8 @@
 
 // The f32 micro-kernel: sums of outer products held in registers. Included after a simd_*.hpp, by
 // the sources of one instruction set each.
+#include "../integer_math.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -52,7 +54,7 @@ struct Left {
 /// addresses base, base + s and base + 2 s from two registers.
 template <int rows>
 struct StridedRows {
-  static constexpr std::size_t bases = (rows + 2) / 3;
+  static constexpr std::size_t bases = ceil_div(rows, 3);
   const float* base[bases];
   std::int64_t row, column;
 

@@ -1,5 +1,6 @@
 #include "tiled_values.hpp"
 
+#include "../integer_math.hpp"
 #include "../stretch_memory.hpp"
 #include "../task.hpp"
 #include "../value_uses.hpp"
@@ -53,8 +54,8 @@ std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std
     const std::optional<RowsRead> rows = tiles_read(steps, values[i]);
     if (!rows || !can_write(steps[i], *rows)) continue;
     Operand tiles;
-    tiles.shape = Shape({(rows->rows + tile_rows - 1) / tile_rows, rows->inputs / tile_columns,
-                         tile_rows, tile_columns},
+    tiles.shape = Shape({ceil_div(rows->rows, tile_rows), rows->inputs / tile_columns, tile_rows,
+                         tile_columns},
                         bf16)
                       .with_layout(Name("tiles"));
     tiles.strides = dense_strides(tiles.shape);

@@ -2,6 +2,7 @@
 
 // Stretches of a panel as many rows read them: unpacked to a byte per code. Included after a
 // simd_*.hpp.
+#include "../integer_math.hpp"
 #include "panel_body.hpp"
 
 #include <type_traits>
@@ -14,8 +15,8 @@ constexpr std::int64_t max_groups = 24;  // of 32 unpacked at once: 12 KiB of a 
 /// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
 TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
   if (groups <= max_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
-  const std::int64_t stretches = (groups + max_groups - 1) / max_groups;
-  return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
+  const std::int64_t stretches = ceil_div(groups, max_groups);
+  return round_up(ceil_div(groups, stretches), 8);
 }
 
 /// Codes of a stretch of a panel at a byte each.

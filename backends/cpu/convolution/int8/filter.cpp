@@ -1,5 +1,6 @@
 #include "filter.hpp"
 
+#include "../../integer_math.hpp"
 #include "../../thread_pool.hpp"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
       sums_(bytes_of(form.panels() * 16, 4)) {
   if (!form.has_quads()) return;
   // A vector that begins inside a block reads behind it.
-  quads_ = AlignedBuffer(bytes_of((form.panels() + 3) / 4 * quad_block + 64, 1));
+  quads_ = AlignedBuffer(bytes_of(ceil_div(form.panels(), 4) * quad_block + 64, 1));
   std::memset(quads_.data(), 0, quads_.size_bytes());
 }
 

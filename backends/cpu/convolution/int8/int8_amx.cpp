@@ -11,6 +11,7 @@
 #include "finish_pairs.hpp"
 #include "tile_multiply.hpp"
 #include "tile_pixels.hpp"
+#include "../../integer_math.hpp"
 // clang-format on
 
 #include <cstdint>
@@ -79,7 +80,7 @@ class Product {
   }
 
  private:
-  static std::int64_t tiles(std::int64_t pixels) { return (pixels + 15) / 16; }
+  static std::int64_t tiles(std::int64_t pixels) { return ceil_div(pixels, 16); }
 
   /// Rows that follow each other are one line where that saves tiles.
   void find_lines() {
@@ -253,8 +254,8 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   const std::int64_t room = int8_band_bytes - offset_bytes;
   std::int64_t rows = part.last_row - part.first_row;
   std::int64_t columns = part.last_column - part.first_column;
-  while (columns > 1 && laid_bytes(job, 1, columns) > room) columns = (columns + 1) / 2;
-  while (rows > 1 && laid_bytes(job, rows, columns) > room) rows = (rows + 1) / 2;
+  while (columns > 1 && laid_bytes(job, 1, columns) > room) columns = ceil_div(columns, 2);
+  while (rows > 1 && laid_bytes(job, rows, columns) > room) rows = ceil_div(rows, 2);
   const bool can_lay = job.runs == job.columns.taps && laid_bytes(job, rows, columns) <= room;
   const TileConfiguration tiles = configuration_of(quads);
   if (quads >= 4 && columns_are_inside(job.columns)) {

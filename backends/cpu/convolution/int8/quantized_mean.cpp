@@ -1,5 +1,6 @@
 #include "quantized_mean.hpp"
 
+#include "../../integer_math.hpp"
 #include "../../task.hpp"
 #include "../plan.hpp"
 
@@ -42,7 +43,7 @@ class QuantizedMeanTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t channels = x_.shape[1];
-    const std::int64_t blocks = (channels + channels_at_once - 1) / channels_at_once;
+    const std::int64_t blocks = ceil_div(channels, channels_at_once);
     const ImageSteps steps = ImageSteps::of(x_);
     const auto* x = context.pointer<const std::uint8_t>(x_);
     auto* y = context.pointer<float>(y_);

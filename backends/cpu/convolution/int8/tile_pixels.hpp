@@ -2,6 +2,7 @@
 
 // Where AMX tiles read an image: rows of a tile are pixels that lie a fixed step apart, so all that
 // a tap sees of 16 neighbours is one load. Included after simd.hpp, by AMX sources only.
+#include "../../integer_math.hpp"
 #include "kernels.hpp"
 
 #include <cstddef>
@@ -92,7 +93,7 @@ inline void lay_row(const Int8ProductJob& job, const std::uint8_t* row, std::int
     to += places * channels;
   };
   // Places [begin, end) are inside.
-  std::int64_t begin = first >= 0 ? 0 : (-first + stride - 1) / stride;
+  std::int64_t begin = first >= 0 ? 0 : ceil_div(-first, stride);
   std::int64_t end = inputs > first ? (inputs - first - 1) / stride + 1 : 0;
   end = end < count ? end : count;
   begin = begin < end ? begin : end;

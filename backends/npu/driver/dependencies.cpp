@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -83,7 +85,7 @@ void set_tokens(std::vector<isa::Instruction>& instructions) {
                      // byte, are ordered.
                      if (space != Space::acc) {
                        begin = begin / isa::line_bytes * isa::line_bytes;
-                       end = (end + isa::line_bytes - 1) / isa::line_bytes * isa::line_bytes;
+                       end = round_up(end, isa::line_bytes);
                      }
                      memories[static_cast<std::size_t>(space)].touch(begin, end, writes, own,
                                                                      static_cast<Index>(i), needs);

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 
 /// Channels of a line; feature maps are stored in blocks of so many.
@@ -27,7 +29,7 @@ struct Dims {
   std::int64_t n = 1, h = 1, w = 1, c = 1;
 
   std::int64_t pixels() const noexcept { return n * h * w; }
-  std::int64_t blocks() const noexcept { return (c + block_channels - 1) / block_channels; }
+  std::int64_t blocks() const noexcept { return ceil_div(c, block_channels); }
   friend bool operator==(const Dims& a, const Dims& b) noexcept = default;
 };
 

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr std::int64_t alignment = 64;
 /// Sets of maps that dynamic programming carries along; more are cut to the most promising.
 constexpr std::size_t max_states = 512;
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, alignment); }
 
 bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;

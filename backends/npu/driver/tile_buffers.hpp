@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 
 /// One or two buffers of one size. A buffer knows what was loaded into it, so that a tile which
@@ -19,7 +21,7 @@ class TileBuffers {
     if (bytes == 0) return;
     for (std::int64_t i = 0; i < count; ++i) {
       buffers_.push_back({next, {}, false});
-      next += (bytes + 31) / 32 * 32;
+      next += round_up(bytes, 32);
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <npu/isa/instruction.hpp>
+#include <npu/isa/integer_math.hpp>
 
 namespace tenon::npu {
 namespace {
@@ -15,8 +16,7 @@ constexpr std::int64_t max_tile_pixels = 16384;  // columns of EW
 constexpr std::int64_t max_row_bytes = 1 << 20;  // of LOAD and STORE
 constexpr std::int64_t max_weight_block = 1 << 19;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t whole_lines(std::int64_t bytes) { return ceil_div(bytes, line_bytes) * line_bytes; }
+std::int64_t whole_lines(std::int64_t bytes) { return round_up(bytes, line_bytes); }
 
 /// n, then its halves rounded up, down to 1.
 std::vector<std::int64_t> halvings(std::int64_t n) {

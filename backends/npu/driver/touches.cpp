@@ -1,5 +1,7 @@
 #include "dependencies.hpp"
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -14,10 +16,6 @@ Space space_of(std::uint32_t segment) noexcept {
     default:
       return segment == isa::ocm_place ? Space::ocm : Space::outside;
   }
-}
-
-std::uint64_t blocks(std::uint64_t channels, std::uint64_t c) noexcept {
-  return (channels + c - 1) / c;
 }
 
 /// Rows of `width` that begin `stride` apart, as one range when there are no gaps.
@@ -57,22 +55,22 @@ void acc(const TouchVisitor& visit, std::uint64_t first, std::uint64_t count, st
 
 void touch(const isa::Gemm& i, const TouchVisitor& visit) {
   const std::uint64_t c = std::uint64_t{1} << i.a_log2c;
-  rows(visit, Space::ocm, std::uint64_t{i.a_line} * line_bytes, blocks(i.k, c),
+  rows(visit, Space::ocm, std::uint64_t{i.a_line} * line_bytes, ceil_div(i.k, c),
        c * i.a_block_stride, c * ((i.m - 1ULL) * i.a_row_stride + 1), false);
   const bool transposed = i.has(isa::Flag::transposed);
-  const std::uint64_t b_blocks = blocks(transposed ? i.k : i.n, isa::lanes);
+  const std::uint64_t b_blocks = ceil_div(transposed ? i.k : i.n, isa::lanes);
   const std::uint64_t b_rows = transposed ? i.n : i.k;
   lines(visit, i.b_line, b_blocks, i.b_block_stride, (b_rows - 1) * i.b_row_stride + 1, false);
-  acc(visit, i.acc_row, blocks(i.n, isa::lanes), i.acc_block_stride, i.m, true);
+  acc(visit, i.acc_row, ceil_div(i.n, isa::lanes), i.acc_block_stride, i.m, true);
 }
 
 void touch(const isa::Conv& i, const TouchVisitor& visit) {
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
-  rows(visit, Space::ocm, std::uint64_t{i.in_line} * line_bytes, blocks(i.in_channels, c),
+  rows(visit, Space::ocm, std::uint64_t{i.in_line} * line_bytes, ceil_div(i.in_channels, c),
        c * i.in_block_stride, c * ((i.in_h - 1ULL) * i.in_row_stride + i.in_w), false);
-  const std::uint64_t width = blocks(i.in_channels, c) * c * i.kernel_h * i.kernel_w;
-  lines(visit, i.w_line, blocks(i.out_channels, isa::lanes), i.w_block_stride, width, false);
-  acc(visit, i.acc_row, blocks(i.out_channels, isa::lanes), i.acc_block_stride,
+  const std::uint64_t width = round_up(i.in_channels, c) * i.kernel_h * i.kernel_w;
+  lines(visit, i.w_line, ceil_div(i.out_channels, isa::lanes), i.w_block_stride, width, false);
+  acc(visit, i.acc_row, ceil_div(i.out_channels, isa::lanes), i.acc_block_stride,
       std::uint64_t{i.out_h} * i.out_w, true);
 }
 
@@ -84,7 +82,7 @@ void touch(const isa::Depthwise& i, const TouchVisitor& visit) {
 }
 
 void touch(const isa::Requant& i, const TouchVisitor& visit) {
-  const std::uint64_t count = blocks(i.channels, isa::lanes);
+  const std::uint64_t count = ceil_div(i.channels, isa::lanes);
   acc(visit, i.acc_row, count, i.acc_block_stride, std::uint64_t{i.h} * i.w, false);
   const std::uint64_t records = std::uint64_t{i.param_line} * line_bytes;
   visit(Space::ocm, records, records + 8ULL * i.channels, false);
@@ -130,7 +128,7 @@ void touch(const isa::Convert& i, const TouchVisitor& visit) {
   visit(space_of(i.plain_place), i.plain_offset, i.plain_offset + element * (last + 1),
         !to_blocked);
   const std::uint64_t c = std::uint64_t{1} << i.log2c;
-  rows(visit, space_of(i.blocked_place), i.blocked_offset, blocks(i.channels, c),
+  rows(visit, space_of(i.blocked_place), i.blocked_offset, ceil_div(i.channels, c),
        c * i.block_stride, c * i.pixels, to_blocked);
   if (i.has(isa::Flag::per_channel)) {
     const std::uint64_t begin = std::uint64_t{i.scale_line} * line_bytes;

@@ -1,4 +1,5 @@
 #include "kernels.hpp"
+#include "npu/isa/integer_math.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +11,6 @@ namespace tenon::npu::sim {
 namespace {
 
 constexpr std::uint64_t gathered_values = 1 << 17;  // of the first operand at a time: fits in L2
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 std::uint64_t rows_at_once(std::uint64_t k) {
   return std::clamp<std::uint64_t>(gathered_values / k, 1, 256);

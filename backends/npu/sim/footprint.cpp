@@ -1,5 +1,7 @@
 #include "footprint.hpp"
 
+#include "npu/isa/integer_math.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -7,8 +9,6 @@ namespace tenon::npu::sim {
 namespace {
 
 using namespace isa;
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 /// Joins runs that follow one another before it passes them on.
 class Runs {
@@ -249,7 +249,7 @@ void blocked_side(const Convert& i, bool write, const RangeSink& sink) {
   Runs runs(sink, on_chip ? Space::ocm : Space::ddr, write,
             static_cast<std::uint8_t>(on_chip ? 0 : i.blocked_place));
   const std::uint64_t c = std::uint64_t{1} << i.log2c;
-  const std::uint64_t channels = write ? ceil_div(i.channels, c) * c : i.channels;
+  const std::uint64_t channels = write ? round_up(i.channels, c) : i.channels;
   pixels_of(runs, i.blocked_offset, c, channels, i.pixels, 1, i.block_stride);
   runs.flush();
 }

@@ -1,5 +1,6 @@
 #include "machine.hpp"
 
+#include "npu/isa/integer_math.hpp"
 #include "npu/isa/program.hpp"
 
 #include <algorithm>
@@ -272,7 +273,7 @@ void Machine::copy(const isa::Descriptor& command, std::uint32_t index) {
     memory_.write(to + done, piece.data(), bytes);
   }
   isa::Transfer moved;
-  moved.read_bursts = moved.write_bursts = (size + burst_bytes - 1) / burst_bytes;
+  moved.read_bursts = moved.write_bursts = ceil_div(size, burst_bytes);
   advance(isa::transfer_cycles(caps_, moved));
   const std::scoped_lock lock(mutex_);
   counters_[perf::ddr_read] += size;

@@ -91,7 +91,7 @@ class Merger {
       if (overlap(operand, step.output) && !(is_residual && operand == step.output)) return false;
       if (is_residual) continue;  // was read there before
       for (std::size_t between = conv + 1; between < place; ++between) {
-        if (!gone_[between] && writes_to(steps_[between], touch_of(operand))) return false;
+        if (!gone_[between] && writes_to(steps_[between], access_of(operand))) return false;
       }
     }
     return true;

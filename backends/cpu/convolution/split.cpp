@@ -1,6 +1,6 @@
 #include "split.hpp"
 
-#include "../stretch_memory.hpp"
+#include "../live_range_allocator.hpp"
 #include "../value_uses.hpp"
 #include "steps.hpp"
 
@@ -166,7 +166,7 @@ class Splitter {
         last_uses[i] = std::max(last_uses[i], goes_on ? last_uses[use.step] : use.step);
       }
     }
-    StretchMemory memory;
+    LiveRangeAllocator memory;
     places_.resize(steps_.size());
     for (std::size_t i = begin_; i < end_; ++i) {
       if (!local_[i]) continue;
@@ -176,9 +176,9 @@ class Splitter {
           offset = places_[*writers_[i][input]];
       }
       places_[i] =
-          offset ? *offset : first_ + memory.take(steps_[i].output.strides[0], i, last_uses[i]);
+          offset ? *offset : first_ + memory.allocate(steps_[i].output.strides[0], i, last_uses[i]);
     }
-    end_of_memory_ = std::max(end_of_memory_, first_ + memory.most());
+    end_of_memory_ = std::max(end_of_memory_, first_ + memory.peak());
   }
 
   Operand image_of_value(std::size_t writer, const Operand& batch) const {

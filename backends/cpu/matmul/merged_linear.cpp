@@ -1,7 +1,7 @@
 #include "merged_linear.hpp"
 
+#include "../memory_access.hpp"
 #include "../task.hpp"
-#include "../touch.hpp"
 #include "../value_uses.hpp"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
 }  // namespace
 
 void merge_linears(const Lowered& program, std::span<const Step> steps, std::vector<Step>& own) {
-  for_each_stretch(program, steps, own, merge);
+  for_each_body(program, steps, own, merge);
 }
 
 }  // namespace cpu

@@ -177,7 +177,7 @@ class Quantizer {
 
   static bool is_written(std::span<const Step> steps, const Operand& operand) {
     return std::ranges::any_of(
-        steps, [&](const Step& step) { return writes_to(step, touch_of(operand)); });
+        steps, [&](const Step& step) { return writes_to(step, access_of(operand)); });
   }
 
   /// Which values hold codes: at first all that could, then less until they go together.

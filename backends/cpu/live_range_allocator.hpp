@@ -1,4 +1,4 @@
-// Memory for values of a straight stretch of steps.
+// Memory for values whose live ranges are known.
 #pragma once
 
 #include "integer_math.hpp"
@@ -10,32 +10,32 @@
 
 namespace tenon::cpu {
 
-/// Hands out places to values in the order of the steps that write them: first fit, again once a
+/// First-fit allocation in the order of the steps that write the values. Memory is reused once a
 /// value has been read for the last time.
-class StretchMemory {
+class LiveRangeAllocator {
  public:
   /// The offset of `bytes` bytes that `step` writes and steps up to `last_use` read.
-  std::int64_t take(std::int64_t bytes, std::size_t step, std::size_t last_use) {
+  std::int64_t allocate(std::int64_t bytes, std::size_t step, std::size_t last_use) {
     constexpr std::int64_t alignment = 64;
-    std::erase_if(live_, [&](const Taken& taken) { return taken.last_use < step; });
+    std::erase_if(live_, [&](const Allocation& it) { return it.last_use < step; });
     std::int64_t offset = 0;
     auto next = live_.begin();
     for (; next != live_.end() && next->begin - offset < bytes; ++next) offset = next->end;
     const std::int64_t end = offset + round_up(bytes, alignment);
     live_.insert(next, {offset, end, last_use});
-    most_ = std::max(most_, end);
+    peak_ = std::max(peak_, end);
     return offset;
   }
-  /// Bytes that are enough for all that was taken.
-  std::int64_t most() const noexcept { return most_; }
+  /// The end of the highest allocation: bytes that hold all of them.
+  std::int64_t peak() const noexcept { return peak_; }
 
  private:
-  struct Taken {
+  struct Allocation {
     std::int64_t begin, end;
     std::size_t last_use;
   };
-  std::vector<Taken> live_;  // by place
-  std::int64_t most_ = 0;
+  std::vector<Allocation> live_;  // by offset
+  std::int64_t peak_ = 0;
 };
 
 }  // namespace tenon::cpu

@@ -34,7 +34,7 @@ struct Case {
         bias(random.normals(n)),
         residual(random.normals(m * n)) {}
 
-  /// So that some int8 groups have second digits.
+  /// So that some int8 groups have outlier residuals.
   void add_outliers() {
     for (std::size_t i = 11; i < x.size(); i += 157) x[i] *= 25.0f;
   }
@@ -88,12 +88,12 @@ double worst(const Case& c, const std::vector<float>& y, Precision precision) {
         x[i] =
             static_cast<double>(row.code(i)) * static_cast<double>(row.scales[row.step * (i / 32)]);
       }
-      const cpu::SecondDigits digits = rows.rows.second_digits(m);
-      for (std::int64_t e = 0; e < digits.count; ++e) {
+      const cpu::OutlierResiduals residuals = rows.rows.outlier_residuals(m);
+      for (std::int64_t e = 0; e < residuals.count; ++e) {
         for (std::int64_t i = 0; i < 32; ++i) {
-          x[32 * digits.groups[e] + i] +=
-              static_cast<double>(digits.row.code(32 * e + i)) *
-              static_cast<double>(digits.row.scales[digits.row.step * e]);
+          x[32 * residuals.groups[e] + i] +=
+              static_cast<double>(residuals.row.code(32 * e + i)) *
+              static_cast<double>(residuals.row.scales[residuals.row.step * e]);
         }
       }
     }
@@ -169,7 +169,7 @@ TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes"
   for (const DType dtype : block_types()) {
     for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 15, 33}) {
       const std::int64_t n = 1 + random.below(70);
-      // More than one stretch of unpacked weights now and then.
+      // More than one range of unpacked weights now and then.
       const int blocks = m == 7 && block_size(dtype) == 32 ? 37 : 1 + random.below(5);
       Case c(random, dtype, m, n, some_inputs(dtype, blocks));
       c.add_outliers();
@@ -322,7 +322,7 @@ TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threa
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    // Few elements of k, and so many that rows go in several stretches.
+    // Few elements of k, and so many that rows go in several ranges.
     for (const std::int64_t k : {96, 6176}) {
       const Case c(random, dtype, 300, 72, k);
       CAPTURE(name(dtype), k);

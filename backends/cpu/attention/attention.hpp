@@ -24,8 +24,8 @@ namespace tenon::cpu {
 /// of threads.
 ///
 ///   AttentionArgs a{.q = q, .q_row = Hq * D, .q_head = D, ...};
-///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once after
-///   allocation pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
+///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once
+///   pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
 struct AttentionArgs {
   std::int64_t queries = 0;    ///< S
   std::int64_t keys = 0;       ///< T, including those of the present queries

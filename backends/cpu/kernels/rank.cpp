@@ -122,20 +122,19 @@ class Candidates {
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
   /// Looks at a whole lane beforehand, if its elements are neighbours and few enough to be in cache
-  /// when they are added: where k stretches reach a number, the k best do as well, and what is
+  /// when they are added: where k runs reach a number, the k best do as well, and what is
   /// below it need not be kept. Of numbers in no order that leaves little more than k.
   void look_ahead(const T* x, std::int64_t size) noexcept {
     if constexpr (std::is_same_v<T, float>) {
-      constexpr std::int64_t stretch = 32, most = 512;
-      const std::int64_t stretches = size / stretch;
-      if (stretches < 2 * k_ || stretches > most) return;
+      constexpr std::int64_t run = 32, most = 512;
+      const std::int64_t runs = size / run;
+      if (runs < 2 * k_ || runs > most) return;
       std::array<decltype(ordered(T{})), most> reached;
-      for (std::int64_t i = 0; i < stretches; ++i) {
-        reached[static_cast<std::size_t>(i)] =
-            ordered(fold_row(Fold::max, x + i * stretch, stretch));
+      for (std::int64_t i = 0; i < runs; ++i) {
+        reached[static_cast<std::size_t>(i)] = ordered(fold_row(Fold::max, x + i * run, run));
       }
       const auto begin = reached.begin();
-      std::nth_element(begin, begin + (k_ - 1), begin + stretches, std::greater<>());
+      std::nth_element(begin, begin + (k_ - 1), begin + runs, std::greater<>());
       const T bar = value_of<T>(reached[static_cast<std::size_t>(k_ - 1)]);
       constexpr T lowest = -std::numeric_limits<T>::infinity();
       if (!(bar > lowest)) return;  // or it is NaN

@@ -26,9 +26,9 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t slab_bytes = std::size_t{64}
-                                   << 20;  // of address space; touched as it is used
-constexpr std::size_t largest = std::size_t{1}
-                                << 39;  // half a TiB: sanitizers abort beyond, not fail
+                                   << 20;  // of address space; pages come on first access
+constexpr std::size_t largest =
+    std::size_t{1} << 39;  // half a TiB: beyond it sanitizers abort in place of failing
 constexpr std::size_t smallest_in_slab = std::size_t{16} << 10;
 
 // A sanitizer can watch the ends of a buffer only if it has its own allocation.
@@ -44,7 +44,7 @@ constexpr bool uses_slabs = true;
 constexpr bool uses_slabs = true;
 #endif
 
-/// The one that new buffers come from.
+/// The slab that new buffers come from.
 struct OpenSlab {
   ForkLockedMutex mutex;
   Slab* slab = nullptr;
@@ -69,7 +69,7 @@ void destroy(Slab* slab) noexcept {
   delete slab;
 }
 
-// A place in the open slab or in a new one; null if there is no memory for one.
+// Memory from the open slab or from a new one; null if there is none.
 std::byte* cut(std::size_t size, Slab*& owner) {
   const std::size_t rounded = round_up(size, cache_line);
   OpenSlab& open = open_slab();

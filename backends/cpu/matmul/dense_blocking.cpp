@@ -18,8 +18,7 @@ std::int64_t even_part(std::int64_t whole, std::int64_t most, std::int64_t step)
   return std::min(round_up(std::max<std::int64_t>(ceil_div(whole, parts), 1), step), most);
 }
 
-// Two panels' stretch of k fills level one; what a tile's rows push out comes back from level two
-// in time.
+// A range of k of two panels fills L1; lines that a tile's rows evict come back from L2 in time.
 std::int64_t depth_of(const DenseSize& size) {
   constexpr std::int64_t block_elements = 256;
   if (is_block(size.dtype)) return block_elements;
@@ -46,15 +45,15 @@ Sizes sizes_of(const DenseSize& size, bool gathers) {
 DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   DenseBlocking blocking{};
   blocking.depth = depth_of(size);
-  // Copied rows take half of level two, all of their elements if those of a fair number of rows
-  // fit.
+  // Copied rows take half of L2; whole rows where enough of them fit.
   const std::int64_t inputs = round_up(std::max<std::int64_t>(size.inputs, 1), blocking.depth);
   const std::int64_t half = cache_sizes().level2 / float_bytes / 2;
   blocking.rows = even_part(
       size.rows, std::clamp<std::int64_t>(half / inputs, 84, 168) / row_step * row_step, row_step);
   const std::int64_t fits = std::max(half / blocking.rows / blocking.depth, std::int64_t{1});
   blocking.copied = even_part(ceil_div(inputs, blocking.depth), fits, 1) * blocking.depth;
-  // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
+  // With several ranges of k, sums of many panels wait in memory for the next one; otherwise one
+  // tile's panels are enough.
   const std::int64_t panels = ceil_div(size.outputs, panel_columns);
   blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, max_waiting_panels, 2);
   // Rows are copied once for each time that columns are gathered.

@@ -9,7 +9,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Threads share out pairs of panels, or rows where there are not enough of those.
+// Threads divide pairs of panels, or rows where there are too few panels.
 constexpr std::int64_t unit_panels = 2;
 constexpr std::int64_t unit_rows = 12;
 

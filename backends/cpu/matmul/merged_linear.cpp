@@ -25,14 +25,14 @@ Shape LinearArgmax::infer(std::span<const Shape> in) const {
 namespace cpu {
 namespace {
 
-/// Whether other threads may still read what the merged step writes.
+/// Whether the merged step's output overlaps an input, which other threads may still read.
 bool overwrites_input(const Step& linear, const Operand& output) {
   return std::ranges::any_of(linear.inputs, [&](const Operand& input) {
     return is_memory(input) && overlap(input, output);
   });
 }
 
-/// The layer and the activation `next` in one, if that is what it is.
+/// The layer merged with `next`, if that is an activation of its result.
 std::optional<OpInstance> with_activation(const Step& step, const Linear& linear,
                                           const Step& next) {
   const std::optional<UnaryCall> activation = unary_of(next);
@@ -44,8 +44,7 @@ std::optional<OpInstance> with_activation(const Step& step, const Linear& linear
   return OpInstance(MergedLinear{linear, *activation});
 }
 
-/// The same for an argmax along rows. Its result is written when all else is done, so that it may
-/// lie where an input does.
+/// The same for an argmax along rows. Its result is written last, so that it may overlap an input.
 std::optional<OpInstance> with_argmax(const Step& step, const Linear& linear, const Step& next) {
   const auto* argmax = next.kind == Step::Kind::op ? next.op.as<Argmax>() : nullptr;
   const Shape& sums = step.output.shape;

@@ -44,7 +44,7 @@ struct PackedPanel {
   /// Scales of the second level multiply sums in integers, and d those of a record.
   static constexpr bool integer_scales = format.scaled_codes_fit();
   static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
-  /// Codes are bytes whose scales have one level.
+  /// Codes are bytes, and scales have one level.
   static constexpr bool is_bytes = format.low_bits == 8 && !format.two_levels;
   static constexpr bool streams = true;  // from memory, each byte once or a few times
   // Constants, so that no build calls BlockFormat's functions, which this file must not emit.

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-/// What the entry points hand to the AMX files of products; plain data, as kernels.hpp says.
+/// What the entry points hand to the AMX sources: plain data only, for the reason that kernels.hpp
+/// gives.
 namespace tenon::cpu {
 
 /// One call of `linear` on rows of bf16 tiles, which lie as PreparedRows says.
@@ -14,7 +15,7 @@ struct TileJob : LinearOperands {
   std::uint16_t* y_tiles;
 };
 
-/// Rows that one LinearBlock may have at most: what the kernel's scratch memory is made for.
+/// The most rows of a LinearBlock: the size of the kernel's scratch memory.
 inline constexpr std::int64_t max_tile_rows = 512;
 
 namespace amx {

@@ -50,8 +50,8 @@ struct Left {
   std::int64_t column;
 };
 
-/// Walks along k over `rows` rows of the left operand, which lie anywhere. Rows go by threes: x86
-/// addresses base, base + s and base + 2 s from two registers.
+/// Walks along k over `rows` rows of the left operand at any distance. Rows are addressed in
+/// threes: x86 addresses base, base + s and base + 2 s from two registers.
 template <int rows>
 struct StridedRows {
   static constexpr std::size_t bases = ceil_div(rows, 3);
@@ -69,9 +69,8 @@ struct StridedRows {
   }
 };
 
-/// The sums of `rows` rows by `panels` panels of 16 columns, in registers: for which GCC needs
-/// every loop over them unrolled before it looks, or it writes them to the stack and back every few
-/// k.
+/// The sums of `rows` rows by `panels` panels of 16 columns, in registers. GCC needs every loop
+/// over them unrolled early, or it spills them to the stack every few k.
 template <int rows, int panels>
 struct TileSums {
   static constexpr auto vectors = static_cast<std::size_t>(panels * parts);

@@ -215,15 +215,15 @@ inline void store_block(const Int8Finish& finish, const BlockPixels& pixels,
                         const std::int32_t* sums, std::int64_t channel, std::int64_t outputs) {
   for (std::int64_t i = 0; i < pixels.count;) {
     const BlockPixels::Pixel& first = pixels.at[i];
-    std::int64_t stretch = 1;
+    std::int64_t run = 1;
     const auto continues = [&](const BlockPixels::Pixel& next) {
-      return next.row == first.row && next.sums == first.sums + stretch * 32 &&
-             next.column == first.column + stretch;
+      return next.row == first.row && next.sums == first.sums + run * 32 &&
+             next.column == first.column + run;
     };
-    while (i + stretch < pixels.count && continues(pixels.at[i + stretch])) ++stretch;
-    store_sums(finish, first.row, first.column, channel, sums + first.sums, stretch, 32,
+    while (i + run < pixels.count && continues(pixels.at[i + run])) ++run;
+    store_sums(finish, first.row, first.column, channel, sums + first.sums, run, 32,
                outputs - channel);
-    i += stretch;
+    i += run;
   }
 }
 

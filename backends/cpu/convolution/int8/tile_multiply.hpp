@@ -59,7 +59,7 @@ TENON_INLINE void fetch(const std::int8_t* w, std::int64_t panel, std::int64_t b
 }
 
 template <bool two_panels, bool two_rows, bool streams, class Store>
-[[gnu::noinline]] void multiply(const Block& block, const Steps (&stretches)[3]) {
+[[gnu::noinline]] void multiply(const Block& block, const Steps (&ranges)[3]) {
   const std::int8_t* w = block.filter;
   const std::int8_t* ahead = block.ahead;
   const std::int64_t panel = block.panel, tile_bytes = 64 * block.quads, pairs = block.pairs;
@@ -69,7 +69,7 @@ template <bool two_panels, bool two_rows, bool streams, class Store>
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (const Steps& steps : stretches) {
+  for (const Steps& steps : ranges) {
     const std::int64_t step = steps.step, lower = 16 * step;
     for (std::int64_t i = 0; i < steps.count; ++i) {
       const std::uint8_t* x = steps.at + (steps.offsets == nullptr ? 0 : steps.offsets[i]);

@@ -9,7 +9,7 @@
 namespace tenon::npu {
 namespace {
 
-constexpr std::int64_t table_bytes = 512;  // of the two that a gate and its product may bring
+constexpr std::int64_t table_bytes = 512;  // of the two that a gated activation may need
 
 }  // namespace
 

@@ -31,12 +31,12 @@ struct Candidate {
 
 std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace>& places,
                                   const std::vector<Lifetime>& lives) {
-  std::vector<std::int64_t> touched(graph.maps.size(), 0);
+  std::vector<std::int64_t> traffic(graph.maps.size(), 0);
   for (const Layer& layer : graph.layers) {
     const auto count = [&](MapId id) {
       if (id == no_map) return;
       // A part counts for the whole that it lies in.
-      touched[static_cast<std::size_t>(graph.root(id).map)] +=
+      traffic[static_cast<std::size_t>(graph.root(id).map)] +=
           aligned(map_bytes(graph.map(id).dims, 5));
     };
     count(layer.input);
@@ -50,7 +50,7 @@ std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace
     if (map.is_constant() || lives[i].first < 0 || places[i].log2c != 5) continue;
     if (map.dims.pixels() > max_pixels_on_chip) continue;
     const std::int64_t bytes = aligned(map_bytes(map.dims, 5));
-    result.push_back({i, bytes, touched[i], lives[i]});
+    result.push_back({i, bytes, traffic[i], lives[i]});
   }
   return result;
 }
@@ -151,16 +151,16 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
   std::vector<Lifetime> lives(graph.maps.size());
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
-    const auto touch = [&](MapId id) {
+    const auto extend = [&](MapId id) {
       if (id == no_map || graph.map(id).is_constant()) return;
       Lifetime& life = lives[static_cast<std::size_t>(graph.root(id).map)];
       if (life.first < 0) life.first = static_cast<int>(i);
       life.last = static_cast<int>(i);
     };
-    touch(layer.input);
-    touch(layer.second);
-    touch(layer.output);
-    for (const Post& post : layer.posts) touch(post.other);
+    extend(layer.input);
+    extend(layer.second);
+    extend(layer.output);
+    for (const Post& post : layer.posts) extend(post.other);
   }
   return lives;
 }

@@ -1,4 +1,4 @@
-// Pieces of OCM that the tiles of a layer take in turns.
+// Double buffers in OCM for the tiles of a layer.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace tenon::npu {
 
-/// One or two buffers of one size. A buffer knows what was loaded into it, so that a tile which
-/// needs the same again finds it.
+/// One or two buffers of one size. A buffer remembers what was loaded into it, so that a tile that
+/// needs the same data reuses it.
 class TileBuffers {
  public:
   using Key = std::array<std::int64_t, 6>;
@@ -27,7 +27,7 @@ class TileBuffers {
 
   struct Found {
     std::int64_t address;
-    bool loaded;  ///< holds what `key` says already
+    bool loaded;  ///< already holds the data of `key`
   };
   Found find(const Key& key) {
     for (const Buffer& buffer : buffers_) {

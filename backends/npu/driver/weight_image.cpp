@@ -25,8 +25,8 @@ class ImageBuilder {
   }
 
  private:
-  // An image of few channels that only convolutions read is stored in pixels of 1 to 16 channels:
-  // the array then has no products with lanes that are zero.
+  // An image of few channels that only convolutions read is stored in pixels of 1 to 16 channels,
+  // so that the array does not multiply zero lanes.
   void choose_channels_per_pixel() {
     std::vector<bool> narrow(places_.size(), false);
     for (const Layer& layer : bound_.graph.layers) {

@@ -16,8 +16,8 @@ std::uint64_t rows_at_once(std::uint64_t k) {
   return std::clamp<std::uint64_t>(gathered_values / k, 1, 256);
 }
 
-/// sums[32] += a[k] x b[k][32]. The compiler makes 16-bit vector products of it; sums wrap around,
-/// so they are unsigned.
+/// sums[32] += a[k] x b[k][32]. The compiler vectorises it with 16-bit multiplications; sums wrap
+/// around, so they are unsigned.
 inline void dot_lanes(const std::int16_t* a, const std::int16_t* b, std::uint64_t k,
                       std::uint32_t* sums) noexcept {
   std::uint32_t local[isa::lanes];

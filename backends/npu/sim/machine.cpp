@@ -52,7 +52,6 @@ Machine::~Machine() {
 }
 
 // ---- The host's side
-// ------------------------------------------------------------------------------
 
 std::uint32_t Machine::wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) {
   Lock lock(mutex_);
@@ -107,7 +106,6 @@ void Machine::request_reset(Lock& lock) {
 }
 
 // ---- The device's thread
-// --------------------------------------------------------------------------
 
 bool Machine::has_work() const {
   const bool halted = isa::bits::halt.get(state_.control) != 0 && state_.steps == 0;
@@ -364,7 +362,6 @@ void Machine::flip(FaultKind, isa::Segment segment) {
 }
 
 // ---- What a run tells
-// -----------------------------------------------------------------------------
 
 void Machine::before(isa::Engine, std::uint32_t, std::uint16_t) {
   if (!attention_) return;

@@ -101,7 +101,8 @@ class Schedule {
   /// Gives the tokens of the current instruction and frees the engine.
   void finish(isa::Engine engine, std::uint64_t time);
   bool drained() const;
-  /// What Barrier, Fence and Halt do once all before them has ended; whether it was Halt.
+  /// Executes a Barrier, Fence or Halt after everything before it has ended; returns whether it was
+  /// Halt.
   bool drain_with(std::uint32_t pc, const isa::Instruction& instruction);
   void show(isa::Engine engine);
 
@@ -126,9 +127,9 @@ std::uint64_t verify_cycles(const isa::Caps& caps, std::uint64_t bytes);
 /// Event by event in the order of simulated time.
 std::unique_ptr<Schedule> make_time_schedule(const isa::Caps& caps, Executor& executor,
                                              Faults& faults, Observer& observer);
-/// Any order that queues and tokens allow, drawn from a seed: instructions of several engines are
-/// at work at once, a few beats, pixels or lines of one and then of another. Times are those of the
-/// order in which they end.
+/// Any order that queues and tokens allow, drawn from a seed: the instructions of several engines
+/// are interleaved, a few beats, pixels or lines of each at a time. Times follow the order in which
+/// they end.
 std::unique_ptr<Schedule> make_random_schedule(const isa::Caps& caps, Executor& executor,
                                                Faults& faults, Observer& observer,
                                                std::uint32_t seed);

@@ -11,7 +11,7 @@
 
 namespace tenon::cpu {
 
-/// What a packed filter holds for an output and a channel.
+/// The form of a packed filter's taps for an output and a channel.
 enum class FilterForm : std::uint8_t {
   taps,      ///< itself
   winograd,  ///< 3 by 3 taps, transformed (winograd/winograd.hpp)
@@ -25,7 +25,7 @@ struct FilterShape {
 
   friend bool operator==(const FilterShape&, const FilterShape&) noexcept = default;
   Shape file_shape() const { return Shape({outputs, channels, rows, columns}, DType::f32); }
-  /// Every group is one output of one channel: such a filter is packed as one group.
+  /// Whether every group is one output of one channel: such a filter is packed as one group.
   bool is_depthwise() const noexcept { return channels == 1 && groups > 1 && outputs == groups; }
   std::int64_t group_outputs() const noexcept {
     return is_depthwise() ? outputs : outputs / groups;

@@ -21,11 +21,11 @@ ConvolutionPlan::ConvolutionPlan(const Convolution& conv)
   grid = {shape[0], shape[2], shape[3], conv.filter.group_outputs()};
 }
 
-std::int64_t ConvolutionPlan::laid_width(const WindowAxis& columns) noexcept {
+std::int64_t ConvolutionPlan::padded_width(const WindowAxis& columns) noexcept {
   return (columns.outputs - 1) * columns.stride + (columns.taps - 1) * columns.dilation + 1;
 }
 
-void ConvolutionPlan::lay_in(const Convolution& conv, std::int64_t width) {
+void ConvolutionPlan::read_padded_copy(const Convolution& conv, std::int64_t width) {
   const Shape& shape = conv.x.shape;
   x = {width * shape[1], shape[1], 1, shape[2] * width * shape[1]};
   columns.before = 0;
@@ -64,7 +64,8 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
   const std::int64_t channels = conv.filter.is_depthwise() ? grid.channels : conv.filter.channels;
   const std::int64_t image_size = pixels * rows.stride * columns.stride * channels;
   const std::int64_t filter_size = bands * 32 * conv.filter.panel_elements() / 16;
-  // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
+  // Divided by pixels, a thread reads what it wrote itself; divided by channels, it reads a part of
+  // the filter.
   const bool prefers_channels = filter_size > image_size && filter_size > caches.large;
   const bool by_channels = threads > 1 && bands >= threads &&
                            (prefers_channels || imbalance(lines, threads) > 1.1) &&

@@ -47,7 +47,7 @@ class LayerShape {
   unsigned log2c = 5;             ///< of the input
   std::int64_t in_blocks = 0;     ///< blocks of 2^log2c channels
   std::int64_t out_blocks = 0;
-  std::int64_t taps = 1;  ///< multiplications per input channel
+  std::int64_t taps = 1;    ///< multiplications per input channel
   std::int64_t images = 1;  ///< that may share a tile: all, or one matrix of a batched matmul
   bool loads_input = false, loads_second = false, stores_output = false;
   struct Other {

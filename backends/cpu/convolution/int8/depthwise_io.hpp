@@ -1,7 +1,7 @@
 #pragma once
 
-// Depthwise convolution of codes: sums of few small integers, which f32 holds exactly, by the body
-// that convolves f32 images. Included after simd.hpp.
+// Depthwise convolution of codes: sums of few small integers are exact in f32, so the body for f32
+// images is used. Included after simd.hpp.
 #include "../depthwise_body.hpp"
 #include "depthwise_quads.hpp"
 #include "finish.hpp"

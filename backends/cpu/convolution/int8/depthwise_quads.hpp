@@ -1,12 +1,11 @@
 #pragma once
 
 // Depthwise 3x3 convolution by dot products of four bytes. The three rows under a column of taps
-// are woven into quads (row 0, row 1, row 2, nothing), channel by channel: one dot product then
-// sums a whole column of taps, and a woven column serves every output that sees it.
+// are interleaved into quads (row 0, row 1, row 2, zero), channel by channel: one dot product then
+// sums a whole column of taps, and an interleaved column serves every output that reads it.
 //
-// Weaving bytes leaves the channels of a vector's 128-bit lanes where they are and spreads them
-// over four vectors; packing the results undoes just that, so only scales have to follow the same
-// order. Included after simd.hpp.
+// Interleaving bytes keeps channels in their 128-bit lanes and spreads them over four vectors;
+// packing the results undoes this, so only scales need the same order. Included after simd.hpp.
 #include "../window_taps.hpp"
 #include "finish.hpp"
 #include "kernels.hpp"
@@ -112,8 +111,8 @@ QuadsScaling quads_scaling(const Int8DepthwiseJob& job, std::int64_t channel) {
   return result;
 }
 
-/// Neighbouring outputs of one row. `rows`: where the three rows of taps begin, at
-/// column 0; null for those outside.
+/// Adjacent outputs of one row. `rows`: where the three rows of taps begin, at column 0; null for
+/// those outside.
 template <int pixels, int stride>
 TENON_INLINE void quads_tile(const Int8DepthwiseJob& job, const std::uint8_t* const* rows,
                              std::int64_t column, const std::int8_t* w, const QuadsScaling& scaling,
@@ -161,7 +160,7 @@ template <int stride>
 void quads_part(const Int8DepthwiseJob& job, const Part& part) {
   std::int64_t next = 0;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c = next) {
-    // A part may begin inside a block of weights: what is loaded behind the block does not count.
+    // A part may begin inside a block of weights: values loaded behind the block are not used.
     next = c + woven - c % woven;
     const std::int64_t count = (part.last_channel < next ? part.last_channel : next) - c;
     const std::int8_t* w = job.quads + c / 64 * 768 + c % 64;
@@ -187,7 +186,7 @@ void quads_part(const Int8DepthwiseJob& job, const Part& part) {
   }
 }
 
-/// Whether the job is of this form.
+/// Whether this kernel supports the job.
 TENON_INLINE bool weaves(const Int8DepthwiseJob& job) {
   const Int8Finish& finish = job.finish;
   return job.quads != nullptr && finish.codes.at != nullptr && finish.codes.channel == 1 &&

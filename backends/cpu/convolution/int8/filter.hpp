@@ -10,7 +10,7 @@
 
 namespace tenon::cpu {
 
-/// How a filter is packed for products with codes.
+/// How a filter is packed for convolutions of codes.
 struct Int8FilterForm {
   FilterShape shape;
   bool joined;  ///< the taps of a row are one run

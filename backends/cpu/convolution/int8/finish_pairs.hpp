@@ -1,7 +1,6 @@
 #pragma once
 
-// Sums of 32 outputs to dense codes in small portions, which fill the time that tiles take to
-// multiply.
+// Sums of 32 outputs to dense codes in small portions, interleaved with tile multiplications.
 // Included after finish.hpp, for AVX-512 only.
 #include "finish.hpp"
 #include "kernels.hpp"
@@ -143,7 +142,7 @@ class EvenStore {
     left_ -= pairs;
     for (std::int64_t i = 0; i < pairs; ++i) {
       if (fetches_) {
-        // The lines that the block after the next stores to.
+        // Prefetches the lines that the block after the next stores to.
         __builtin_prefetch(y_ + 64, 1, 3);
         __builtin_prefetch(y_ + y_step_ + 64, 1, 3);
         if constexpr (has_residual) {
@@ -169,7 +168,7 @@ class EvenStore {
   bool fetches_;
 };
 
-/// Stores a block of whatever pixels in portions.
+/// Stores a block of any pixels in portions.
 class PairStore {
  public:
   TENON_INLINE explicit PairStore(const SummedBlock& block) : block_(block) {
@@ -185,7 +184,7 @@ class PairStore {
   }
 
  private:
-  /// Not part of the loops around it, whose registers it would take.
+  /// Not inlined into the loops around it, which need the registers.
   template <bool has_residual>
   [[gnu::noinline]] void store_some(std::int64_t pairs) {
     const TileFinish<has_residual, true> finish(block_);
@@ -210,7 +209,7 @@ class PairStore {
   std::int64_t next_ = 0, count_ = 0;
 };
 
-/// The same at once, for whatever is stored and however it lies. `outputs`: of all channels.
+/// The same at once, for any output type and layout. `outputs`: of all channels.
 inline void store_block(const Int8Finish& finish, const BlockPixels& pixels,
                         const std::int32_t* sums, std::int64_t channel, std::int64_t outputs) {
   for (std::int64_t i = 0; i < pixels.count;) {

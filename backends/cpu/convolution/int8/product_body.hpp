@@ -1,6 +1,6 @@
 #pragma once
 
-// The tile of ../product_body.hpp for codes: four products of neighbours at a time, sums in
+// The tile of ../product_body.hpp for codes: dot products of four adjacent channels, sums in
 // integers. Included after simd.hpp.
 #include "../../integer_math.hpp"
 #include "../tile_table.hpp"
@@ -21,8 +21,8 @@ struct Int8Sums {
   Sum at[static_cast<std::size_t>(pixels)][static_cast<std::size_t>(vectors)];
 };
 
-/// Adds the products of `quads` quads. Pixels between the first and the last begin `step` apart
-/// behind `middle`, the first's place; the first and the last may lie elsewhere.
+/// Adds the products of `quads` quads. Pixels between the first and the last are `step` apart
+/// behind `middle`, the first's regular place; the first and the last may be elsewhere.
 template <int pixels, int vectors>
 TENON_INLINE void add_int8_run(Int8Sums<pixels, vectors>& sums, const std::uint8_t* first,
                                const std::uint8_t* middle, const std::uint8_t* last,
@@ -144,8 +144,8 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
   }
 }
 
-/// Bands of channels whose filters stay in a core's own cache beside the image; within a band all
-/// channels of one tile before the next tile.
+/// Bands of channels whose filters stay in L2 beside the image; within a band all channels of one
+/// tile before the next tile.
 void run_int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   if (part.first_column >= part.last_column) return;
   constexpr std::int64_t cached_bytes = 1 << 19;

@@ -6,8 +6,8 @@
 namespace tenon::cpu::winograd {
 namespace {
 
-/// Tiles whose numbers, of inputs and of a band of outputs, stay in half of a core's own cache; no
-/// fewer than make up for reading the filter.
+/// As many tiles as keep their inputs and a band of their outputs in half of L2, but enough to
+/// amortise reading the filter.
 std::int64_t max_tiles(std::int64_t channels, const CacheSizes& caches) {
   const std::int64_t tile_bytes = numbers * (channels + Plan::band) * 4;
   return std::clamp<std::int64_t>(caches.level2 / 2 / tile_bytes, 42, 84);
@@ -23,8 +23,8 @@ bool can_run(const Convolution& conv) noexcept {
 }
 
 bool is_profitable(const Convolution& conv) noexcept {
-  // Fewer tiles would wait for the filter, which is four times as large as it was; with fewer
-  // channels the transforms take what the products save (docs/performance.md).
+  // With fewer tiles, reading the filter dominates, which is four times as large when transformed;
+  // with fewer channels, the transforms cost as much as the GEMM saves (docs/performance.md).
   constexpr std::int64_t min_tiles = 16, min_channels = 16;
   const std::int64_t tiles =
       conv.y.shape[0] * ceil_div(conv.rows.outputs, tile) * ceil_div(conv.columns.outputs, tile);
@@ -40,8 +40,9 @@ Plan::Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& cach
       channels_(round_up(conv.filter.channels, 16)) {
   const std::int64_t least = ceil_div(tiles_, max_tiles(channels_, caches));
   const std::int64_t filter_bytes = numbers * channels_ * bands_ * band * 4;
-  // By tiles, every thread reads the whole filter; by channels, it transforms the whole image. A
-  // thread's share of the filter should stay in its cache, or meet enough tiles on its way.
+  // Divided by tiles, every thread reads the whole filter; divided by channels, every thread
+  // transforms the whole image. A thread's share of the filter should stay in its cache or be used
+  // for enough tiles each time it is read.
   constexpr std::int64_t enough_tiles = 20;
   const bool by_channels = threads > 1 && bands_ >= 2 * threads && filter_bytes > caches.level2 &&
                            tiles_ < enough_tiles * threads;

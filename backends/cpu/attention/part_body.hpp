@@ -12,8 +12,8 @@ namespace {
 
 constexpr int lanes = Simd::lanes;
 
-/// Keys or values of one kv_head, which come from memory: each row is asked for so long before it
-/// is read that memory can answer. Hardware prefetch alone stops at each page.
+/// Keys or values of one kv_head. Rows are prefetched far enough ahead to hide the latency of
+/// memory; the hardware prefetcher alone stops at each page.
 template <class Rows>
 struct Stream {
   using Element = typename Rows::Element;
@@ -31,7 +31,7 @@ struct Stream {
   }
 };
 
-/// Rows ahead to ask for, of so many columns.
+/// Prefetch distance in rows, for rows of `columns` columns.
 template <class Rows>
 TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   constexpr std::int64_t bytes_ahead = 4096;
@@ -78,7 +78,7 @@ TENON_INLINE void dot_rows(const float* q, const Stream<Rows>& keys, std::int64_
   }
 }
 
-/// scores[h][j] = q[h] . k[j] for all keys. `v` is what is read next.
+/// scores[h][j] = q[h] . k[j] for all keys. `v` is read next and prefetched.
 template <class Rows, std::size_t heads>
 void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, const Stream<Rows>& v,
                   std::int64_t value_dim, float* scores) {

@@ -1,6 +1,6 @@
-// Convolutions: by Winograd's filtering where that is faster, products of patches with a packed
-// filter, and depthwise ones. All read images with their channels last; one that lies otherwise is
-// laid into scratch memory first.
+// Convolutions: by Winograd's filtering where that is faster, by implicit GEMM with a packed
+// filter, and depthwise ones. All read images with their channels last; others are copied to
+// scratch memory first.
 #include "../convolution/convolution.hpp"
 #include "../convolution/image_source.hpp"
 #include "../convolution/layout.hpp"

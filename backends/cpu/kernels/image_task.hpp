@@ -1,4 +1,4 @@
-// What tasks on images [N, C, H, W] share: how operands lie, and how their work is divided.
+// What tasks on images [N, C, H, W] share: the layout of operands and the division of work.
 #pragma once
 
 #include "../convolution/kernels.hpp"
@@ -47,8 +47,7 @@ struct ImageGrid {
   }
 };
 
-/// How much longer the busiest of `threads` threads works than it would if `count` items could be
-/// divided evenly.
+/// Load imbalance: the largest share of `threads` threads over an even share of `count` items.
 inline double imbalance(std::int64_t count, std::int64_t threads) noexcept {
   if (count <= 0) return 1e9;
   const std::int64_t even = round_up(count, threads);

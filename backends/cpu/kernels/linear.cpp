@@ -27,7 +27,7 @@ struct LinearShape {
 LinearShape linear_shape(const Step& step) {
   const Operand &x = step.inputs[0], &w = step.inputs[1];
   const Operand& rows = is_tiled(x) ? step.output : x;
-  // Where both are tiled nobody knows how many rows are none; results of these are not read.
+  // Where both are tiled, padding rows at the end are computed, too; their results are not read.
   return {is_tiled(rows) ? tiled_rows(rows) : row_count(rows.shape), w.shape[1], w.shape[0]};
 }
 
@@ -45,7 +45,7 @@ Activation activation_of(const Step& step, bool exact) {
   return {unary_rows_kernel(), is_fast ? Unary::fast_gelu : function, parameters};
 }
 
-/// What a step multiplies, and how: all but where results go.
+/// A step's operands and precision, without its output.
 class LinearInputs {
  public:
   struct Prepared {
@@ -76,7 +76,7 @@ class LinearInputs {
 
   const LinearShape& shape() const noexcept { return shape_; }
   bool are_prepared() const noexcept { return form_.has_value(); }
-  /// Bytes at LinearArgs::scratch, for products with `outputs` rows of W at once.
+  /// Bytes at LinearArgs::scratch, for `outputs` rows of W at once.
   std::int64_t scratch_bytes(std::int64_t outputs) const {
     if (form_) return 0;
     return static_cast<std::int64_t>(
@@ -138,7 +138,7 @@ class LinearTask final : public Task {
     });
   }
 
-  /// Products of prepared rows: others have copies in this thread's working memory.
+  /// Only for prepared rows: others are copied to this thread's working memory.
   bool join(std::unique_ptr<Task>& next) override {
     auto* const other = dynamic_cast<LinearTask*>(next.get());
     if (other == nullptr || !inputs_.are_prepared() || !other->inputs_.are_prepared()) return false;
@@ -174,12 +174,13 @@ class LinearTask final : public Task {
   LinearInputs inputs_;
   Operand y_;
   Activation activation_;
-  std::vector<std::unique_ptr<LinearTask>> joined_;  // whose work is shared with this one's
+  std::vector<std::unique_ptr<LinearTask>> joined_;  // computed in one loop with this one
 };
 
-/// Each thread keeps the best of what it computes; who is done last looks at the best of all.
-/// Measured on two threads at one row: 50 to 100 us of 6.6 ms less at W [262144, 640] of q8_0 than
-/// to store all sums and let both threads search them, 3 to 7 us of 0.6 ms at [49152, 576].
+/// Each thread keeps the best of the elements that it computes; the last thread to finish reduces
+/// them. Measured on two threads at one row, this saves 50 to 100 us of 6.6 ms at W [262144, 640]
+/// of q8_0, and 3 to 7 us of 0.6 ms at [49152, 576], compared to storing all sums and searching
+/// them on both threads.
 class LinearArgmaxTask final : public Task {
   using Best = Extreme<float, true>;
 
@@ -217,9 +218,9 @@ class LinearArgmaxTask final : public Task {
   }
 
  private:
-  static constexpr std::int64_t unit = 2 * panel_rows;  // as many as tiles take
+  static constexpr std::int64_t unit = 2 * panel_rows;  // the width of a tile
   static constexpr std::int64_t max_at_once = 1024;
-  static constexpr std::int64_t max_sums = 8192;  // floats, which stay in level-one cache
+  static constexpr std::int64_t max_sums = 8192;  // floats, which stay in L1
   static_assert(max_sums / LinearArgmax::max_rows >= unit);
 
   /// Computes some columns of all rows and adds them to each row's best.

@@ -1,5 +1,5 @@
-// Convolutions whose products are of integers. Images of codes with their channels last are read in
-// place; others are laid into scratch memory first, rounded to codes where they are f32.
+// Convolutions in integers. Images of codes with their channels last are read in place; others are
+// copied to scratch memory first, with padding, and rounded to codes where they are f32.
 #include "../convolution/int8/quantized_conv2d.hpp"
 
 #include "../convolution/convolution.hpp"
@@ -70,8 +70,8 @@ class Int8ConvTask final : public Task {
                     static_cast<std::uint8_t>(op_.x.zero));
     compiler.working_memory(int8_band_bytes);
     plan_.flatten(conv_);
-    // Filters of a network leave a core's cache between runs: the less of them a thread reads, the
-    // better.
+    // The filters of a network do not stay in L2 between runs, so a thread should read as little of
+    // them as possible.
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 20, .large = 1 << 17});
     set_finish();
   }
@@ -106,14 +106,15 @@ class Int8ConvTask final : public Task {
   }
 
  private:
-  /// Decides where the kernel reads the image. Returns whether the taps of a row are one run there.
+  /// Makes the kernel read the image in place or from a padded copy. Returns whether the taps of a
+  /// row are one run there.
   bool choose_image_source(Compiler& compiler) {
     const Shape& shape = conv_.x.shape;
     const bool is_depthwise = conv_.filter.is_depthwise();
     const bool steps_over = !is_depthwise && !reaches_out_at_ends_only(conv_.columns);
     const bool is_odd = !is_depthwise && shape[1] % 4 != 0;
     if (holds_codes(conv_.x) && has_channels_last(conv_.x) && !steps_over && !is_odd) return false;
-    // What a depthwise kernel leaves out by itself may lie nowhere.
+    // A depthwise kernel handles padding itself.
     const std::int64_t width =
         is_depthwise ? shape[3] : ConvolutionPlan::padded_width(conv_.columns);
     const std::int64_t before = is_depthwise ? 0 : conv_.columns.before;

@@ -106,7 +106,7 @@ struct Ranked {
   }
 };
 
-/// The k best of a lane whose elements come in order: what may be among them so far.
+/// The k best of a lane whose elements are added in order: the candidates so far.
 template <class T>
 class Candidates {
  public:
@@ -121,9 +121,9 @@ class Candidates {
   Candidates(Entry* room, std::int64_t k, std::int64_t size)
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
-  /// Looks at a whole lane beforehand, if its elements are neighbours and few enough to be in cache
-  /// when they are added: where k runs reach a number, the k best do as well, and what is
-  /// below it need not be kept. Of numbers in no order that leaves little more than k.
+  /// Scans a whole lane beforehand, if its elements are adjacent and few enough to stay in cache:
+  /// where the maxima of k runs reach a number, so do the k best, and smaller elements need not be
+  /// kept. For unordered elements that leaves few more than k.
   void look_ahead(const T* x, std::int64_t size) noexcept {
     if constexpr (std::is_same_v<T, float>) {
       constexpr std::int64_t run = 32, most = 512;

@@ -48,7 +48,7 @@ class ReduceTask final : public Task {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     has_rows_ = shape.dtype() == DType::f32 && meaning_.row && elements_ > 0 &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
-    // Neighbours along a kept axis are folded side by side.
+    // Adjacent elements along a kept axis are folded in parallel.
     has_columns_ = kept_.rank > 0 && kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
   }
 

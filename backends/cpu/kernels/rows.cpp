@@ -14,7 +14,7 @@
 namespace tenon::cpu {
 namespace {
 
-/// What a row's kernel gets: weights are null where the op has none.
+/// The arguments of a row's kernel: weights are null where the op has none.
 struct Row {
   const float* x;
   std::array<const float*, 2> weights;
@@ -22,8 +22,8 @@ struct Row {
   std::int64_t size;
 };
 
-/// Calls body(row) for this thread's rows along `axis`. Rows that are not f32 side by side, and
-/// such weights, pass through memory of the thread's own; so do those that become tiles.
+/// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous
+/// f32 go through scratch memory of the thread; so do rows that are written as tiles.
 template <class Body>
 class RowTask final : public Task {
  public:

@@ -38,7 +38,8 @@ class PaddedCopyTask final : public Task {
 
 }  // namespace
 
-ImageSource ImageSource::ask(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler) {
+ImageSource ImageSource::request(const Convolution& conv, ConvolutionPlan& plan,
+                                 Compiler& compiler) {
   const Shape& shape = conv.x.shape;
   const std::int64_t width = ConvolutionPlan::padded_width(conv.columns);
   const std::int64_t bytes = shape[0] * shape[2] * width * shape[1] * 4;

@@ -14,7 +14,7 @@ class ImageSource {
  public:
   static ImageSource in_place() { return {}; }
   /// Requests the task, and makes the plan read its copy.
-  static ImageSource ask(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler);
+  static ImageSource request(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler);
 
   const float* at(const TaskContext& context, const Operand& x) const noexcept {
     return offset_ < 0 ? context.pointer<const float>(x)

@@ -20,7 +20,7 @@ class ConvTask final : public Task {
  public:
   ConvTask(const Step& step, Compiler& compiler)
       : conv_(Convolution::of(step)), filter_(conv_, compiler), plan_(conv_) {
-    if (needs_copy()) image_ = ImageSource::ask(conv_, plan_, compiler);
+    if (needs_copy()) image_ = ImageSource::request(conv_, plan_, compiler);
     plan_.flatten(conv_);
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 17, .large = 1 << 18});
   }

@@ -26,10 +26,10 @@ TENON_INLINE __m512i rounded_line(const float* x) {
 }
 
 /// Prefetches a range of bytes, evenly over the steps of a loop.
-class Asking {
+class Prefetcher {
  public:
   /// [begin, end), within `steps` steps.
-  Asking(const std::byte* begin, const std::byte* end, std::int64_t steps)
+  Prefetcher(const std::byte* begin, const std::byte* end, std::int64_t steps)
       : next_(begin), end_(end), at_once_(64 * ceil_div(end - begin, 64 * steps)) {}
 
   TENON_INLINE void operator()() {
@@ -46,9 +46,9 @@ class Asking {
 };
 
 /// The same for the lines of y that two panels of each row are written to.
-class AskingRows {
+class RowPrefetcher {
  public:
-  AskingRows(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
+  RowPrefetcher(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
       : next_(y), stride_(stride), left_(rows), at_once_(ceil_div(rows, steps)) {}
 
   TENON_INLINE void operator()() {
@@ -101,15 +101,15 @@ class TileProducts {
     } else if (done) {
       place.to = scratch_.done[turn_];
     }
-    AskingRows ask_rows(y, job_.y_stride, done && y != nullptr ? count : 0, steps + 1);
-    const auto asking_step = [&] {
+    RowPrefetcher prefetch_rows(y, job_.y_stride, done && y != nullptr ? count : 0, steps + 1);
+    const auto step = [&] {
       each_step();
-      ask_rows();
+      prefetch_rows();
     };
     if (count > 16) {
-      tile_product<2>(x, w, steps, place, asking_step);
+      tile_product<2>(x, w, steps, place, step);
     } else {
-      tile_product<1>(x, w, steps, place, asking_step);
+      tile_product<1>(x, w, steps, place, step);
     }
     if (!done) return;
     finish();
@@ -176,16 +176,16 @@ void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
     // The next panels are prefetched meanwhile, also those of the next block, which most likely is
     // this thread's.
     const std::int64_t next = smaller(p + 2, panels), after = smaller(p + 4, panels);
-    Asking ask(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
-               job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
-               job.inputs / 32 * ceil_div(rows, 32) + 1);
+    Prefetcher prefetch(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
+                        job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
+                        job.inputs / 32 * ceil_div(rows, 32) + 1);
     for (std::int64_t k = 0; k == 0 || k < job.inputs; k += at_once) {
       const std::int64_t last = smaller(k + at_once, job.inputs);
       // A single panel is multiplied twice; its second result is not read.
       const Tiles w = weight_tiles(job, panel, two, k, last, scratch.weights);
       for (std::int64_t r = 0; r < rows; r += 32) {
         products.multiply(block.first_row + r, smaller(32, rows - r), pair, k, last, w,
-                          scratch.sums + r * 32, [&] { ask(); });
+                          scratch.sums + r * 32, [&] { prefetch(); });
       }
     }
   }

@@ -147,8 +147,8 @@ void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row
 
 /// The lines that a tile of these rows and columns reads or writes, for the tile before it to
 /// prefetch.
-void ask_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::int64_t column,
-               BlockTile& tile) {
+void prefetch_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::int64_t column,
+                    BlockTile& tile) {
   tile.later_y = {job.y + row * job.y_stride + column, job.y_stride, rows};
   if (job.residual != nullptr && job.residual != job.y) {
     tile.later_residual = {job.residual + row * job.residual_stride + column, job.residual_stride,
@@ -184,10 +184,10 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const PanelR
     const std::int64_t end = rows * (t + 1) / tiles;
     const std::int64_t row = block.first_row + r;
     tile.x = copy + r * copy_step;
-    const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
-    const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
+    const std::int64_t fetched = t * tile.count / 4 * lines;  // lines of the panels ahead
+    const std::int64_t panel = fetched > 0 ? fetched / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
-    tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
+    tile.next_w = next.at + panel * next.step + (fetched - panel * tile.count) * 16;
     tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
     tile.from_step = dense_width;
     if (direct) {
@@ -201,11 +201,11 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const PanelR
       tile.to = sums + r * dense_width;
       tile.to_step = dense_width;
     }
-    const bool asks = asks_for_later_rows && direct;
-    if (asks && t + 1 < tiles) {
-      ask_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
-    } else if (asks && goes_on) {
-      ask_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
+    const bool prefetches = prefetches_later_rows && direct;
+    if (prefetches && t + 1 < tiles) {
+      prefetch_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
+    } else if (prefetches && goes_on) {
+      prefetch_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
     } else {
       tile.later_y = tile.later_residual = {};
     }

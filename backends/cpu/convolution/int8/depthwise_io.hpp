@@ -31,7 +31,7 @@ struct DepthwiseInt8 {
 
 void run_int8_depthwise(const Int8DepthwiseJob& job, const Part& part) noexcept {
 #if defined(__AVX512F__) || defined(__AVX2__)
-  if (weaves(job))
+  if (takes_quads(job))
     return job.columns.stride == 1 ? quads_part<1>(job, part) : quads_part<2>(job, part);
 #endif
   depthwise<DepthwiseInt8>(job, part);

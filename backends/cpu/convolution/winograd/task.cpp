@@ -18,7 +18,7 @@ class WinogradTask final : public Task {
  public:
   WinogradTask(const Convolution& conv, Compiler& compiler)
       : conv_(conv), plan_(conv, compiler.threads(), cache_sizes()), places_(conv) {
-    if (!has_channels_last(conv.x)) image_ = ImageSource::ask(conv, places_, compiler);
+    if (!has_channels_last(conv.x)) image_ = ImageSource::request(conv, places_, compiler);
     compiler.working_memory(plan_.working_bytes());
   }
 
@@ -138,13 +138,13 @@ class WinogradTask final : public Task {
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
   if (compiler.exact() || !can_run(conv)) return nullptr;
   FilterShape filter = conv.filter;
-  const auto asks_for = [&](FilterForm form) {
+  const auto requests = [&](FilterForm form) {
     filter.form = form;
     return compiler.pack_filter(conv.w, filter);
   };
   // Convolutions that share a filter share its packed form.
-  if (!(is_profitable(conv) && asks_for(FilterForm::winograd)) &&
-      (asks_for(FilterForm::taps) || !asks_for(FilterForm::winograd)))
+  if (!(is_profitable(conv) && requests(FilterForm::winograd)) &&
+      (requests(FilterForm::taps) || !requests(FilterForm::winograd)))
     return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);
 }

@@ -8,7 +8,7 @@
 /// gives.
 namespace tenon::cpu {
 
-/// One call of `linear` on rows of bf16 tiles, which lie as PreparedRows says.
+/// One call of `linear` on rows in bf16 tiles; layout as in PreparedRows.
 struct TileJob : LinearOperands {
   const std::uint16_t* x;
   /// In place of y, rounded and as tiles: whole panels by two, and no residual.

@@ -48,7 +48,7 @@ struct UnpackedPanel : UnpackedCodes {
   static constexpr bool integer_scales = false;
   static constexpr int groups_per_record = 1;
   static constexpr int subs = 32 / group;
-  static constexpr int starts = subs;  // that rows bring to 32 elements
+  static constexpr int starts = subs;  // initial values of dot products per 32 elements
 
   const float* scales;
   const float* shifts;

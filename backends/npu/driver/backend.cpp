@@ -20,7 +20,7 @@
 namespace tenon::npu {
 namespace {
 
-/// A constant of the program as dense f32, whatever its type and its place in a view.
+/// A constant of the program, or a view of one, as dense f32.
 HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) {
   const HostBuffer whole = buffers[operand.place.index].to_host();
   const HostView view(const_cast<std::byte*>(whole.bytes()) + operand.place.offset, operand.shape,
@@ -50,7 +50,7 @@ std::optional<std::string> uneven_channels(const Step& step, const ValueRange& r
       range.tensor.threshold, *middle);
 }
 
-/// How the value at `output` is held by the layers that write it there.
+/// The form in which the layers that write `output` hold its value.
 std::optional<StoredForm> stored_form_of(const Graph& graph, const Operand& output) {
   const auto found = std::ranges::find_if(graph.layers, [&](const Layer& layer) {
     return layer.kind == Layer::Kind::dequantize && layer.edge == output;
@@ -94,7 +94,7 @@ struct Shared {
   }
 };
 
-/// `output`: that of the one step there is, or none.
+/// `output`: that of the only step, or none.
 class BoundOnHost final : public BoundPartition, public StoresIntegers {
  public:
   BoundOnHost(BoundGraph bound, Mode mode, std::optional<Operand> output)

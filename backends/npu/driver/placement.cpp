@@ -13,7 +13,7 @@ namespace {
 /// Strides between blocks of a map on chip are counted in lines of 16 bits.
 constexpr std::int64_t max_pixels_on_chip = 65535;
 constexpr std::int64_t alignment = 64;
-/// Sets of maps that dynamic programming carries along; more are cut to the most promising.
+/// The most states of the dynamic programming; beyond that, the best are kept (beam search).
 constexpr std::size_t max_states = 512;
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, alignment); }
@@ -35,7 +35,7 @@ std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace
   for (const Layer& layer : graph.layers) {
     const auto count = [&](MapId id) {
       if (id == no_map) return;
-      // A part counts for the whole that it lies in.
+      // A part counts for the whole map that contains it.
       traffic[static_cast<std::size_t>(graph.root(id).map)] +=
           aligned(map_bytes(graph.map(id).dims, 5));
     };
@@ -91,8 +91,9 @@ std::vector<Candidate> chosen_evict(std::vector<Candidate> all, std::int64_t cap
   return kept;
 }
 
-// A state is the set of chosen maps that live at a layer. Along the layers each map is taken or not
-// when it is born; of equal sets the one that saved more remains.
+// Dynamic programming: a state is the set of chosen maps that are live at a layer. Layer by layer,
+// each map is chosen or not where its live range begins; of equal sets the one with the larger gain
+// is kept.
 std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capacity) {
   std::ranges::sort(all, {}, [](const Candidate& c) { return std::pair(c.life.first, c.map); });
   struct State {
@@ -135,7 +136,7 @@ std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capaci
       std::ranges::max_element(states, {}, [](const auto& entry) { return entry.second.gain; });
   std::vector<Candidate> result;
   for (const std::size_t c : best->second.chosen) result.push_back(all[c]);
-  // Large ones first leave the fewest holes.
+  // Placing large maps first leaves the least fragmentation.
   std::ranges::sort(result, {}, [](const Candidate& c) { return std::pair(-c.bytes, c.map); });
   return result;
 }

@@ -11,7 +11,7 @@
 
 namespace tenon::npu::sim {
 
-/// Where a segment lies.
+/// The place of a segment.
 struct Window {
   std::uint64_t base = 0;
   std::uint64_t size = 0;

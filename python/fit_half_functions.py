@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Fit the polynomials of backends/cpu/elementwise/half_stretches.hpp, and say how good those in it are.
+"""Fit the polynomials of backends/cpu/elementwise/half_segments.hpp, and say how good those in it are.
 
     python/fit_half_functions.py [HEADER]
 
-A function is split into 32 stretches of its argument. On each a polynomial in t, the distance to the
-stretch's middle in stretches, is fitted so that the largest relative error is least (Lawson's iteration:
-least squares whose weights grow where errors are large). Prints, per function and stretch, the error of
+A function is split into 32 segments of its argument. On each a polynomial in t, the distance to the
+segment's middle in segments, is fitted so that the largest relative error is least (Lawson's iteration:
+least squares whose weights grow where errors are large). Prints, per function and segment, the error of
 the fit and of the header's numbers, and the fit's coefficients. Where results of f16 are subnormal, the
 header's are weighted by their last place instead. Needs numpy.
 """
@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-STRETCHES = 32
+SEGMENTS = 32
 
 
 def normal_tail(a):
@@ -35,11 +35,11 @@ def tanh_slope(a):
 FUNCTIONS = {"normal_tail": normal_tail, "gelu_tanh_tail": gelu_tanh_tail, "tanh_slope": tanh_slope}
 
 
-def points(stretch, scale):
-    """Places t within a stretch, close together at its ends, and the arguments there."""
-    low = 0.0 if stretch == 0 else -0.5  # arguments begin with 0
+def points(segment, scale):
+    """Places t within a segment, close together at its ends, and the arguments there."""
+    low = 0.0 if segment == 0 else -0.5  # arguments begin with 0
     t = (low + 0.5) / 2 - (0.5 - low) / 2 * np.cos(np.pi * (np.arange(400) + 0.5) / 400)
-    return t, (stretch + t) / scale
+    return t, (segment + t) / scale
 
 
 def fit(t, y, degree):
@@ -60,26 +60,26 @@ def fit(t, y, degree):
 
 def tables(text):
     """Name, scale and rows of coefficients of each function in the header's text."""
-    for match in re.finditer(r"constexpr Stretches<(\d)> (\w+)\{(.*?)\}\}\};", text, re.S):
+    for match in re.finditer(r"constexpr Segments<(\d)> (\w+)\{(.*?)\}\}\};", text, re.S):
         numbers = [float(n) for n in re.findall(r"-?\d[\d.]*(?:e-?\d+)?(?=f?\b)", match[3])]
-        yield match[2], numbers[0], np.array(numbers[1:]).reshape(int(match[1]), STRETCHES)
+        yield match[2], numbers[0], np.array(numbers[1:]).reshape(int(match[1]), SEGMENTS)
 
 
 def main():
-    header = pathlib.Path(__file__).parent.parent / "backends/cpu/elementwise/half_stretches.hpp"
+    header = pathlib.Path(__file__).parent.parent / "backends/cpu/elementwise/half_segments.hpp"
     text = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else header).read_text()
     found = list(tables(text))
     if not found:
-        sys.exit("no Stretches in this file")
+        sys.exit("no Segments in this file")
     for name, scale, rows in found:
-        print(f"{name}: {len(rows)} coefficients a stretch, stretches of {1 / scale:.6f}")
-        for stretch in range(STRETCHES):
-            t, a = points(stretch, scale)
+        print(f"{name}: {len(rows)} coefficients a segment, segments of {1 / scale:.6f}")
+        for segment in range(SEGMENTS):
+            t, a = points(segment, scale)
             y = FUNCTIONS[name](a)
             coefficients, error = fit(t, y, len(rows) - 1)
-            there = np.abs(sum(row[stretch] * t**i for i, row in enumerate(rows)) / y - 1).max()
+            there = np.abs(sum(row[segment] * t**i for i, row in enumerate(rows)) / y - 1).max()
             shown = ", ".join(f"{c:.9g}" for c in coefficients)
-            print(f"  {stretch:2}  fit 2^{math.log2(error):.1f}, header 2^{math.log2(there):.1f}   {shown}")
+            print(f"  {segment:2}  fit 2^{math.log2(error):.1f}, header 2^{math.log2(there):.1f}   {shown}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #include "adapt.hpp"
 
 #include "matmul/packed_weights.hpp"
+#include "memory_access.hpp"
 #include "task.hpp"
-#include "touch.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/kernel.hpp>

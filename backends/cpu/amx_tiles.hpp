@@ -7,7 +7,7 @@ namespace tenon::cpu {
 namespace {
 
 /// What _tile_loadconfig reads: sums 0 to 3, the left factor 4 and 5, the right one 6 and 7; all 16
-/// rows of 64 bytes unless a user says otherwise.
+/// rows of 64 bytes unless a kernel changes that.
 struct alignas(64) TileConfiguration {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

@@ -29,13 +29,12 @@ class Barrier {
   /// -1.
   int wait(int thread, WorkerAccounts* accounts = nullptr) noexcept;
 
-  /// Takes a thread out: it crosses once more, after which `left` names it to all, and calls
-  /// `leave` in place of the crossing after that. Thread 0 alone may call this, between two
-  /// crossings.
+  /// Removes a thread: it crosses once more, after which `left` names it to all threads, and calls
+  /// `leave` in place of the next crossing. Only thread 0 may call this, between two crossings.
   void take_out(int thread) noexcept { leaving_ = thread; }
   /// The thread that left with the crossing before, or -1.
   int left() const noexcept { return left_; }
-  /// Does not wait. `number` is what the others, if they wait for this call, take for the thread.
+  /// Does not wait. `number` is the thread's number for others that wait for this call.
   void leave(int number) noexcept;
 
  private:
@@ -44,7 +43,7 @@ class Barrier {
   bool spins_;
   int leaving_ = -1;
   alignas(64) std::atomic<std::int32_t> arrived_{0};
-  // Written by the last thread to arrive before it lets the others go.
+  // Written by the last thread to arrive before it releases the others.
   alignas(64) std::atomic<std::int32_t> phase_{0};
   std::int32_t threads_;
   int last_ = 0, left_ = -1;

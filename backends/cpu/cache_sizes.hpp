@@ -10,8 +10,8 @@ struct CacheSizes {
   std::int64_t level2;
 };
 
-/// Asked of the CPU once (CPUID's cache parameters); where it does not say, or says something no
-/// machine has, 32 KiB and 512 KiB. Kernels size their blocks by these; no result depends on them.
+/// Read once from CPUID's cache parameters; where these are missing or implausible, 32 KiB and 512
+/// KiB. Kernels derive block sizes from them; no result depends on them.
 CacheSizes cache_sizes() noexcept;
 
 }  // namespace tenon::cpu

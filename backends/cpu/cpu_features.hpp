@@ -29,8 +29,8 @@ std::optional<Isa> find_isa(std::string_view name) noexcept;
 /// for permission to use tile registers, which holds for the process from then on.
 bool supports(Isa isa) noexcept;
 
-/// The level kernels use unless told otherwise: the highest supported one, or the one named by the
-/// environment variable TENON_CPU_ISA when that is supported. Read once.
+/// The default level of kernels: the highest supported one, or the one named by the environment
+/// variable TENON_CPU_ISA when that is supported. Read once.
 Isa active_isa() noexcept;
 
 /// Changes the process-wide level. Call between, not during, runs.

@@ -108,7 +108,7 @@ __attribute__((target("avx2"))) std::uint64_t read_all(const std::byte* data, st
   return bytes;
 }
 
-// Time that this thread has had a core: other programs on the machine then lower no result.
+// CPU time of this thread, so that noisy neighbours do not lower the results.
 double thread_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -179,7 +179,7 @@ Limits measure_limits(ThreadPool& pool, double seconds) {
     if (peak.needs == Isa::avx_vnni) return level == Isa::avx_vnni;
     return peak.needs <= level && !(level == Isa::avx_vnni && peak.needs > Isa::avx_vnni);
   };
-  // Of each kind the last allowed one: a higher level's.
+  // Of each kind the last allowed one, which is of the highest instruction set.
   const auto highest = [&](Number number) {
     const Peak* found = nullptr;
     for (const Peak& peak : peaks()) {

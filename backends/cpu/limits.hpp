@@ -1,4 +1,4 @@
-// What this machine can do at most, measured.
+// Peak rates of this machine, measured.
 #pragma once
 
 #include "cpu_features.hpp"
@@ -12,8 +12,8 @@
 
 namespace tenon::cpu {
 
-/// Of the instructions that the active level may use, with all threads of a pool at work: runs each
-/// loop for about `seconds` on every thread of the pool and keeps the best stretch.
+/// Peak rates of the instructions of the active instruction set on all threads of a pool: runs each
+/// loop for about `seconds` on every thread and keeps the best interval.
 Limits measure_limits(cpu::ThreadPool& pool, double seconds);
 
 /// What a loop multiplies. int4: bytes of which one factor has four bits.

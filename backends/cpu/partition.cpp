@@ -8,7 +8,7 @@
 #include "matmul/merged_linear.hpp"
 #include "matmul/pack_rows.hpp"
 #include "matmul/tiled_values.hpp"
-#include "own_values.hpp"
+#include "recomputed_values.hpp"
 #include "registered_kernels.hpp"
 #include "schedule.hpp"
 
@@ -32,8 +32,8 @@ struct Compiled : Schedule {
   std::vector<std::unique_ptr<const RegisteredStep>> registered;  // tasks refer to them
   std::vector<ConstantSlot> constants;
   std::vector<std::string> notes;
-  std::int64_t own_value_bytes = 0;  // of each thread
-  std::int64_t shared_bytes = 0;     // of values of one image at a time, and tiled ones
+  std::int64_t recomputed_bytes = 0;  // of each thread
+  std::int64_t shared_bytes = 0;      // of values of one image at a time, and tiled ones
   std::shared_ptr<ThreadPool> pool;
 };
 
@@ -59,8 +59,8 @@ class CpuBoundPartition final : public BoundPartition {
     std::byte* const own_prepared = scratch + compiled_->scratch_bytes;
     const int threads = compiled_->pool->threads();
     std::byte* const working = own_prepared + threads * compiled_->own_prepared_bytes;
-    std::byte* const own_values = working + threads * compiled_->working_bytes;
-    std::byte* const shared_values = own_values + threads * compiled_->own_value_bytes;
+    std::byte* const recomputed = working + threads * compiled_->working_bytes;
+    std::byte* const shared_values = recomputed + threads * compiled_->recomputed_bytes;
     if (compiled_->zeroed_bytes > 0) std::fill_n(zeroed, compiled_->zeroed_bytes, std::byte{0});
     if (shared.marks != nullptr) {
       shared.marks->reserve(shared.marks->size() + count_marks(compiled_->nodes) + 1);
@@ -68,7 +68,7 @@ class CpuBoundPartition final : public BoundPartition {
     FirstFault first;
     compiled_->pool->run_elastic([&](Worker& worker) {
       HostFrame frame = shared;  // iterations are each thread's own
-      frame.scratch = own_values + worker.id * compiled_->own_value_bytes;
+      frame.scratch = recomputed + worker.id * compiled_->recomputed_bytes;
       frame.shared_scratch = shared_values;
       Fault fault;
       const TaskContext context{frame,        worker,
@@ -183,7 +183,7 @@ class CpuPartition final : public Partition {
   std::int64_t scratch_bytes() const override {
     return compiled_->zeroed_bytes + compiled_->prepared_bytes + compiled_->scratch_bytes +
            compiled_->pool->threads() * (compiled_->own_prepared_bytes + compiled_->working_bytes +
-                                         compiled_->own_value_bytes) +
+                                         compiled_->recomputed_bytes) +
            compiled_->shared_bytes;
   }
 
@@ -233,7 +233,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   if (!exact) {
     compiled->shared_bytes = keep_values_tiled(program, steps, own, compiled->shared_bytes);
   }
-  if (pool->threads() > 1) compiled->own_value_bytes = keep_own_values(program, steps, own);
+  if (pool->threads() > 1) compiled->recomputed_bytes = recompute_small_values(program, steps, own);
   ScheduleOptions options;
   options.exact = exact;
   options.threads = pool->threads();

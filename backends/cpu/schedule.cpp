@@ -2,7 +2,7 @@
 
 #include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
-#include "touch.hpp"
+#include "memory_access.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -100,9 +100,9 @@ class Scheduler final : public Compiler {
     std::int64_t& most = own ? made_.own_prepared_bytes : made_.prepared_bytes;
     most = std::max(
         most, aligned(static_cast<std::int64_t>(PreparedRows::size_bytes(form, rows, inputs))));
-    std::vector<Touch> reads, writes;
-    if (is_memory(x)) reads.push_back(touch_of(x));
-    if (!own) writes.push_back(prepared_touch);
+    std::vector<Access> reads, writes;
+    if (is_memory(x)) reads.push_back(access_of(x));
+    if (!own) writes.push_back(prepared_access);
     add_task(std::make_unique<PrepareTask>(x, form, rows, inputs, *even_row_step(x)), reads,
              writes);
     prepared_ = x;
@@ -117,12 +117,12 @@ class Scheduler final : public Compiler {
     for (const Table& table : tables_) {
       const bool same = table.meaning == meaning && std::ranges::equal(table.reads, reads);
       if (same && (is_fixed || table.depth == loops_.size())) {
-        reads_tables_.push_back(table.touch);
+        reads_tables_.push_back(table.access);
         return table.offset;
       }
     }
     Table table{meaning, {reads.begin(), reads.end()}, scratch(bytes), {}, loops_.size()};
-    table.touch = {Place::Kind::loop_index, 1, {table.offset, table.offset + bytes}};
+    table.access = {Place::Kind::loop_index, 1, {table.offset, table.offset + bytes}};
     if (is_fixed && !loops_.empty()) {
       // Loops begin with a barrier, which stands between this task and its readers.
       Node node;
@@ -132,26 +132,26 @@ class Scheduler final : public Compiler {
       outermost_->push_back(std::move(node));
       table.depth = 0;
     } else {
-      std::vector<Touch> touches;
+      std::vector<Access> accesses;
       for (const Operand& operand : reads) {
-        if (is_memory(operand)) touches.push_back(touch_of(operand));
+        if (is_memory(operand)) accesses.push_back(access_of(operand));
       }
-      add_task(make(table.offset), touches, {table.touch});
+      add_task(make(table.offset), accesses, {table.access});
     }
-    reads_tables_.push_back(table.touch);
+    reads_tables_.push_back(table.access);
     tables_.push_back(table);
     return table.offset;
   }
 
  private:
   /// Stands for the memory of the prepared rows.
-  static constexpr Touch prepared_touch{Place::Kind::loop_index, 0, {0, 1}};
+  static constexpr Access prepared_access{Place::Kind::loop_index, 0, {0, 1}};
 
   struct Table {
     OpInstance meaning;
     std::vector<Operand> reads;
     std::int64_t offset;
-    Touch touch;
+    Access access;
     std::size_t depth;  // loops around the task that fills it
   };
 
@@ -177,7 +177,7 @@ class Scheduler final : public Compiler {
         operand.place.kind == Place::Kind::loop_index) {
       return true;
     }
-    return writes_to(*loops_.front(), touch_of(operand));
+    return writes_to(*loops_.front(), access_of(operand));
   }
 
   /// An empty result takes no work, unless there are indices to check.
@@ -188,40 +188,40 @@ class Scheduler final : public Compiler {
 
   void add_step(const Step& step) {
     if (is_nothing(step)) return;
-    std::vector<Touch> reads;
+    std::vector<Access> reads;
     for (const Operand& input : step.inputs) {
-      if (is_memory(input)) reads.push_back(touch_of(input));
+      if (is_memory(input)) reads.push_back(access_of(input));
     }
-    const Touch write = touch_of(step.output);
+    const Access write = access_of(step.output);
     value_ = step.value;
     reads_prepared_ = false;
     reads_tables_.clear();
     std::unique_ptr<Task> task = step.kind == Step::Kind::copy
                                      ? make_copy(step)
                                      : kernel_of(step.op.def())->make(step, *this);
-    if (reads_prepared_) reads.push_back(prepared_touch);
+    if (reads_prepared_) reads.push_back(prepared_access);
     reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
     const bool own = !is_memory(step.output);
-    add_task(std::move(task), reads, own ? std::vector<Touch>() : std::vector{write});
+    add_task(std::move(task), reads, own ? std::vector<Access>() : std::vector{write});
     nodes_->back().alone = own;
-    if (prepared_ && overlap(write, touch_of(*prepared_))) prepared_.reset();
+    if (prepared_ && overlap(write, access_of(*prepared_))) prepared_.reset();
     std::erase_if(tables_, [&](const Table& table) {
       return std::ranges::any_of(
-          table.reads, [&](const Operand& operand) { return overlap(write, touch_of(operand)); });
+          table.reads, [&](const Operand& operand) { return overlap(write, access_of(operand)); });
     });
   }
 
   /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.
-  void add_task(std::unique_ptr<Task> task, const std::vector<Touch>& reads,
-                const std::vector<Touch>& writes) {
-    const auto clash = [](const std::vector<Touch>& a, const std::vector<Touch>& b) {
-      return std::ranges::any_of(a, [&](const Touch& x) {
-        return std::ranges::any_of(b, [&](const Touch& y) { return overlap(x, y); });
+  void add_task(std::unique_ptr<Task> task, const std::vector<Access>& reads,
+                const std::vector<Access>& writes) {
+    const auto clash = [](const std::vector<Access>& a, const std::vector<Access>& b) {
+      return std::ranges::any_of(a, [&](const Access& x) {
+        return std::ranges::any_of(b, [&](const Access& y) { return overlap(x, y); });
       });
     };
     Node node;
     node.barrier_before = clash(reads, written_) || clash(writes, written_) || clash(writes, read_);
-    if (node.barrier_before) forget_touches();
+    if (node.barrier_before) forget_accesses();
     read_.insert(read_.end(), reads.begin(), reads.end());
     written_.insert(written_.end(), writes.begin(), writes.end());
     if (!node.barrier_before && !nodes_->empty() && nodes_->back().task != nullptr &&
@@ -243,17 +243,17 @@ class Scheduler final : public Compiler {
     node.depth = step.depth;
     counts_[static_cast<std::size_t>(step.depth)] = step.count;
     prepared_.reset();
-    forget_touches();
+    forget_accesses();
     loops_.push_back(&step);
     node.body = compile(step.body);
     loops_.pop_back();
     std::erase_if(tables_, [this](const Table& table) { return table.depth > loops_.size(); });
     prepared_.reset();
-    forget_touches();
+    forget_accesses();
     nodes_->push_back(std::move(node));
   }
 
-  void forget_touches() {
+  void forget_accesses() {
     written_.clear();
     read_.clear();
   }
@@ -268,9 +268,9 @@ class Scheduler final : public Compiler {
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   RowForm prepared_form_ = RowForm::int8;
   bool reads_prepared_ = false;
-  std::vector<Table> tables_;          // filled at this point
-  std::vector<Touch> reads_tables_;    // of them, by the step that is being compiled
-  std::vector<Touch> written_, read_;  // since the last barrier
+  std::vector<Table> tables_;           // filled at this point
+  std::vector<Access> reads_tables_;    // of them, by the step that is being compiled
+  std::vector<Access> written_, read_;  // since the last barrier
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The tasks of a partition in the order they run, and the memory they ask for.
+// The tasks of a partition in execution order, and the memory they need.
 #pragma once
 
 #include "prepared.hpp"
@@ -19,7 +19,7 @@ namespace tenon::cpu {
 struct Node {
   std::unique_ptr<Task> task;       ///< null for loops
   bool barrier_before = false;      ///< waits for every thread to finish what came before
-  bool alone = false;               ///< each thread does all of it for itself
+  bool alone = false;               ///< each thread runs all of it (recomputed per thread)
   std::vector<std::string> values;  ///< the task computes these of the program, or parts of them
   std::string function;             ///< of a loop: what it repeats
   std::int64_t first = 0, count = 0;
@@ -42,8 +42,8 @@ struct ScheduleOptions {
   LoopSteps counts{};  ///< how often the loops around the steps run
 };
 
-/// Makes the tasks of steps that every kernel accepts, with barriers where one meets memory that
-/// tasks before it use.
+/// Makes the tasks of steps that every kernel accepts, with barriers before tasks that access
+/// memory of earlier, unfinished ones.
 Schedule make_schedule(std::span<const Step> steps, const ScheduleOptions& options);
 
 }  // namespace tenon::cpu

@@ -1,4 +1,4 @@
-// What a lowered step becomes on the CPU: a task that every thread of the region runs its share of.
+// Tasks: what lowered steps are compiled to. Every thread of the region runs its share of each.
 #pragma once
 
 #include "matmul/packed_weights.hpp"
@@ -22,7 +22,7 @@
 
 namespace tenon::cpu {
 
-/// What tasks report when data is at fault. The first report wins; the region runs to its end.
+/// Errors in data that tasks report. The first report wins; the region runs to its end.
 class Fault {
  public:
   void report(Errc code, const char* op, std::int64_t value, std::int64_t limit) noexcept {
@@ -54,7 +54,7 @@ class Fault {
   std::exception_ptr exception_;
 };
 
-/// What a task sees while it runs on one thread.
+/// The context of a task on one thread.
 struct TaskContext {
   const HostFrame& frame;
   Worker& worker;
@@ -70,7 +70,7 @@ struct TaskContext {
   std::int64_t own_prepared_bytes;
   std::byte* working_base;
   std::int64_t working_bytes;
-  /// Whether this thread does the whole task, as every other does for itself.
+  /// Whether every thread runs the whole task (recomputed per thread).
   bool alone = false;
 
   template <class T>
@@ -85,8 +85,8 @@ struct TaskContext {
   const void* constant_or_null(const PreparedIndex& index) const noexcept {
     return prepared_constants[index.in(frame.iteration)].get();
   }
-  /// The memory of prepared rows, which all threads share the work of. A single row is not worth a
-  /// barrier: each thread prepares it for itself.
+  /// The memory of prepared rows. Threads share the work of preparing several rows; a single row is
+  /// recomputed per thread, since a barrier would take longer.
   static constexpr bool has_own_prepared(std::int64_t rows) noexcept { return rows == 1; }
   std::byte* prepared(std::int64_t rows) const noexcept {
     return has_own_prepared(rows) ? own_prepared_base + worker.id * own_prepared_bytes
@@ -113,30 +113,31 @@ class Task {
   virtual bool join(std::unique_ptr<Task>& /*next*/) { return false; }
 };
 
-/// What kernels may ask for while a partition is compiled.
+/// What kernels may request while a partition is compiled.
 class Compiler {
  public:
   virtual ~Compiler() = default;
   virtual bool exact() const noexcept = 0;
   /// Threads that a run has at most.
   virtual int threads() const noexcept = 0;
-  /// Memory of the task's own for as long as a run lasts; and such that is zero when a run begins.
+  /// Memory of the task for the duration of a run, and memory that is zero when a run begins.
   /// Offsets for TaskContext::scratch and TaskContext::zeroed.
   virtual std::int64_t scratch(std::int64_t bytes) = 0;
   virtual std::int64_t zeroed_scratch(std::int64_t bytes) = 0;
-  /// At least `bytes` for each thread while the task runs, which tasks have one after the other.
+  /// At least `bytes` for each thread while the task runs; later tasks reuse them.
   virtual void working_memory(std::int64_t bytes) = 0;
   /// Has a constant, or any view of one, prepared when weights are bound; for
   /// TaskContext::constant.
   virtual PreparedIndex prepare(const Operand& constant, std::shared_ptr<const Recipe> recipe) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
-  /// runs: adds the work unless an earlier task asked for the same rows and nothing changed since.
+  /// runs: adds the work unless an earlier task requested the same rows and they have not changed
+  /// since.
   virtual void prepare_rows_of(const Operand& x, RowForm form, std::int64_t rows,
                                std::int64_t inputs) = 0;
   /// `bytes` of scratch memory that another task, `make(offset)`, fills from the operands `reads`
-  /// before this one runs. `meaning` says what with: tasks that ask for the same from the same
-  /// operands share one table, and where nothing around it changes these it is filled once a run,
-  /// ahead of all loops.
+  /// before this one runs. `meaning` identifies the contents: tasks that request the same from the
+  /// same operands share one table. It is filled once per run, before all loops, where no loop
+  /// around it changes the operands.
   virtual std::int64_t shared_table(
       const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
       const std::function<std::unique_ptr<Task>(std::int64_t offset)>& make) = 0;

@@ -49,7 +49,7 @@ bool Worker::sync() noexcept {
       barrier_.leave(threads);
       return false;
     }
-    // The last thread takes the number of the one that left.
+    // The last thread takes over the number of the one that left.
     if (thread == threads) thread = left;
     if (late == left) {
       late = -1;
@@ -67,7 +67,8 @@ bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& rang
   std::atomic<std::uint64_t>& taken = shares_[owner].of_call;
   std::uint64_t seen = taken.load(std::memory_order_relaxed);
   while (true) {
-    // An owner who is further on found nothing left here; one who is not here yet took nothing.
+    // If the owner is at a later call, nothing was left here; if it is at an earlier one, it has
+    // taken nothing.
     const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(seen >> 32) - calls_);
     if (ahead > 0) return false;
     const std::int64_t before = ahead < 0 ? 0 : static_cast<std::int64_t>(seen & 0xFFFFFFFFu);
@@ -85,8 +86,8 @@ bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& rang
 }
 
 struct ThreadPool::State {
-  // Memory of a region, which belongs to the slot of its first worker: threads look at it until
-  // they are back in `work`.
+  // Memory of a region, owned by the slot of its first worker: threads access it until they are
+  // back in `work`.
   struct Region {
     Trampoline call = nullptr;
     void* function = nullptr;

@@ -9,8 +9,8 @@
 
 namespace tenon::cpu {
 
-/// The part [begin, end) of `count` items that falls to one of `threads` threads: contiguous, equal
-/// to within one item.
+/// The share [begin, end) of `count` items of one of `threads` threads: contiguous, equal to within
+/// one item.
 struct Range {
   std::int64_t begin;
   std::int64_t end;
@@ -19,8 +19,8 @@ constexpr Range split(std::int64_t count, int thread, int threads) noexcept {
   return {count * thread / threads, count * (thread + 1) / threads};
 }
 
-/// How much of a thread's share has been taken: the number of the call in the high half, so that
-/// nobody need set it back between calls, items in the low half.
+/// How much of a thread's share has been taken: the index of the call in the high half, so that it
+/// need not be reset between calls, items in the low half.
 struct alignas(64) TakenShare {
   std::atomic<std::uint64_t> of_call{0};
 };
@@ -48,10 +48,11 @@ class Worker {
   /// Memory written by a thread before is visible to all threads after.
   [[nodiscard]] bool sync() noexcept;
 
-  /// Calls run(begin, end) on this thread for ranges of [0, items), until with the other threads'
-  /// calls every item is done or taken. Each thread has an even contiguous share and takes from it
-  /// by halves, down to `grain` items; a thread that is done steals from the others. All threads of
-  /// the region must make the same calls in the same order. items < 2^32. No barrier inside.
+  /// Work stealing: calls run(begin, end) on this thread for ranges of [0, items) until every item
+  /// has been taken by some thread. Each thread has an even contiguous share and takes half of the
+  /// rest at a time, down to `grain` items; a thread whose share is empty steals from the others.
+  /// All threads of the region must make the same calls in the same order. items < 2^32. No barrier
+  /// inside.
   template <class F>
   void share(std::int64_t items, std::int64_t grain, F&& run) {
     ++calls_;
@@ -104,9 +105,9 @@ class ThreadPool {
     run_erased(call_of<F>(), address_of(body), limit, false);
   }
 
-  /// As `run`, for work whose results do not depend on the number of threads. Leaves workers out
-  /// that lately cost more time than they saved, since other programs use their cores, and tries
-  /// them again after 20 times what was lost.
+  /// As `run`, for work whose results do not depend on the number of threads. Leaves out workers
+  /// that lately cost more time than they saved, since noisy neighbours use their cores, and tries
+  /// them again after 20 times the time lost.
   template <class F>
   void run_elastic(F&& body) {
     run_erased(call_of<F>(), address_of(body), max_threads, true);

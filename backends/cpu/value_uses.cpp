@@ -21,19 +21,19 @@ class Tracer {
         read(step.inputs[input], {i, input});
       }
       overwrite(step.output);
-      // What lies in an output's memory at the end is among the leaves.
+      // The values in an output's memory at the end are among the leaves.
       const Place& place = step.output.place;
       values_[i].is_private =
           (place.kind == Place::Kind::slab || place.kind == Place::Kind::output) &&
           place.byte_step == LoopSteps{};
-      live_.push_back({i, true, {touch_of(step.output).bytes}});
+      live_.push_back({i, true, {access_of(step.output).bytes}});
     }
     for (const Operand& leaf : leaves) expose(leaf);
     return std::move(values_);
   }
 
  private:
-  /// What lies in memory of the result of a step: all of it, or what later steps have left.
+  /// The bytes of a step's result that no later step has overwritten.
   struct Live {
     std::size_t step;
     bool is_whole;
@@ -52,11 +52,11 @@ class Tracer {
     }
   }
 
-  /// Takes the bytes of an output away from the values before it. The rest of one whose memory is
-  /// in part given to others may be read still, through a view.
+  /// Takes the bytes of an output away from the values before it. What is left of a partly
+  /// overwritten value may still be read, through a view.
   void overwrite(const Operand& output) {
-    const Touch write = touch_of(output);
-    // What moves with a loop is somewhere in its range.
+    const Access write = access_of(output);
+    // An operand that moves with a loop is somewhere in its range.
     const bool has_gaps = !output.is_contiguous() || output.place.byte_step != LoopSteps{};
     for (Live& value : live_) {
       if (!overlap(steps_[value.step].output, output)) continue;
@@ -90,12 +90,12 @@ class Tracer {
            operand.shape.with_dim(last, value.shape[last]) == value.shape;
   }
 
-  /// Whoever reads it is not among the uses.
+  /// Notes a read that is not among the uses of any value.
   void expose(const Operand& operand) {
     if (!is_memory(operand)) return;
-    const Touch read = touch_of(operand);
+    const Access read = access_of(operand);
     for (const Live& value : live_) {
-      Touch left = touch_of(steps_[value.step].output);
+      Access left = access_of(steps_[value.step].output);
       for (const ByteRange& range : value.left) {
         left.bytes = range;
         if (overlap(left, read)) values_[value.step].is_private = false;
@@ -117,7 +117,7 @@ class Tracer {
   std::span<const Step> steps_;
   ReadAs reads_;
   std::vector<WrittenValue> values_;
-  std::vector<Live> live_;  // apart of each other
+  std::vector<Live> live_;  // disjoint
 };
 
 }  // namespace
@@ -127,14 +127,14 @@ std::vector<WrittenValue> trace_values(std::span<const Step> steps, std::span<co
   return Tracer(steps, reads).run(leaves);
 }
 
-void for_each_stretch(
+void for_each_body(
     const Lowered& program, std::span<const Step> steps, std::vector<Step>& own,
     const std::function<void(std::vector<Step>&, std::span<const Operand> leaves)>& pass) {
   auto loop = own.begin();
   for (const Step& step : steps) {
     if (step.kind != Step::Kind::loop) continue;
     loop = std::ranges::find(loop, own.end(), Step::Kind::loop, &Step::kind);
-    // What follows reads some of what a loop writes, and so does its next iteration.
+    // Later steps read some of what a loop writes, and so does its next iteration.
     std::vector<Operand> leaves = edges(program, {&step, 1}).writes;
     const std::vector<Operand> carried = edges(program, step.body).reads;
     leaves.insert(leaves.end(), carried.begin(), carried.end());

@@ -1,7 +1,7 @@
-// Who reads what a step writes: what passes over the steps of a partition ask.
+// Def-use information on the steps of a partition, for the passes over them.
 #pragma once
 
-#include "touch.hpp"
+#include "memory_access.hpp"
 
 #include <tenon/lowered.hpp>
 
@@ -13,29 +13,29 @@
 
 namespace tenon::cpu {
 
-/// What the step of the same number wrote.
+/// The value that the step with the same index wrote.
 struct WrittenValue {
   struct Use {
     std::size_t step, input;
   };
   std::vector<Use> uses;  ///< the reads that see all of it, and nothing else (see ReadAs)
-  /// Nothing but `uses` reads it: it may lie differently, or not exist.
+  /// Nothing but `uses` reads it: a pass may change its layout or remove it.
   bool is_private = false;
 };
 
-/// Which reads see all of a value and nothing else: those in its shape, or in any shape of as many
-/// elements in their order. `first_columns` are content with less: the first elements of every row.
+/// Which reads count as reading a value: those in its shape, or in any shape with the same elements
+/// in the same order. With `first_columns` also reads of only the first elements of every row.
 enum class ReadAs : std::uint8_t { same_shape, any_shape, first_columns };
 
-/// One for each of `steps`, a straight stretch: loops in it count as reading all that they touch.
-/// `leaves` are what others read afterwards (StepEdges::writes).
+/// One for each of `steps`. A loop among them counts as reading everything that it accesses.
+/// `leaves` are the operands that others read afterwards (StepEdges::writes).
 std::vector<WrittenValue> trace_values(std::span<const Step> steps, std::span<const Operand> leaves,
                                        ReadAs reads = ReadAs::same_shape);
 
-/// Calls pass(stretch, leaves) for the straight stretches of `own`: itself, and the body of each of
-/// its loops. Other passes made `own` from `steps` of the program, and kept its loops in their
-/// order.
-void for_each_stretch(
+/// Calls pass(body, leaves) for the body of each loop of `own`, then for `own` itself; `leaves` are
+/// the operands that others read afterwards. Other passes made `own` from `steps` of the program
+/// and kept the order of the loops.
+void for_each_body(
     const Lowered& program, std::span<const Step> steps, std::vector<Step>& own,
     const std::function<void(std::vector<Step>&, std::span<const Operand> leaves)>& pass);
 

@@ -60,8 +60,8 @@ void WorkerAccounts::close() noexcept {
 }
 
 void WorkerAccounts::book_savings(Clock::time_point now, nanoseconds lost) noexcept {
-  // Of n threads with even shares each takes 1 / (n - 1) of the time off the region. Half of that
-  // is counted, since threads share memory and meet at barriers.
+  // With even shares on n threads, each worker saves 1 / (n - 1) of the region's time. Half of that
+  // is credited, since threads share memory bandwidth and wait at barriers.
   const nanoseconds saved =
       (now - booked_ - lost) / (2 * static_cast<std::int64_t>(std::max(threads_ - 1, 1)));
   for (int i = 1; i < threads_; ++i) {

@@ -18,11 +18,13 @@ using CpuClock = clockid_t;
 struct CpuClock {};
 #endif
 
-/// What a worker has saved the callers of regions, less the time that they lost waiting for it.
+/// The time that a worker has saved the callers of regions, less the time that they lost waiting
+/// for it.
 struct WorkerAccount {
   using Clock = std::chrono::steady_clock;
 
-  /// More is not saved up: a worker may lose several time slices in a row before it is left out.
+  /// The most that can be saved up: a worker may lose several time slices in a row before it is
+  /// left out.
   static constexpr std::chrono::nanoseconds max_balance = std::chrono::milliseconds(20);
   /// A worker is left out for so many times what it lost, so that trying it costs 5 %.
   static constexpr int pause_factor = 20;

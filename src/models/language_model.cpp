@@ -194,7 +194,7 @@ struct Conversation::Impl {
     exe.set_trace(trace);
   }
   void set_watch(bool wanted, std::shared_ptr<Trace> to) {
-    if (all || most_likely) {
+    if (all || greedy) {
       throw Error(Errc::call_order, "Conversation", "options are set before the first read");
     }
     next.enable_time_profile(wanted);

@@ -108,7 +108,7 @@ WindowAxis axis(std::int64_t inputs, std::int64_t taps, std::int64_t stride, std
           before};
 }
 
-TEST_CASE("int8 tiles: images larger than what is stored at a time") {
+TEST_CASE("int8 tiles: images larger than the padded copy") {
   if (cpu::active_isa() != cpu::Isa::amx) return;
   Random random;
   // Some rows of outputs fit in a band; not even one does; strides leave planes.

@@ -34,7 +34,7 @@ struct Case {
         bias(random.normals(n)),
         residual(random.normals(m * n)) {}
 
-  /// So that some int8 groups have an outlier residual.
+  /// So that some int8 groups have outlier residuals.
   void add_outliers() {
     for (std::size_t i = 11; i < x.size(); i += 157) x[i] *= 25.0f;
   }
@@ -88,12 +88,12 @@ double worst(const Case& c, const std::vector<float>& y, Precision precision) {
         x[i] =
             static_cast<double>(row.code(i)) * static_cast<double>(row.scales[row.step * (i / 32)]);
       }
-      const cpu::SecondDigits digits = rows.rows.second_digits(m);
-      for (std::int64_t e = 0; e < digits.count; ++e) {
+      const cpu::OutlierResiduals residuals = rows.rows.outlier_residuals(m);
+      for (std::int64_t e = 0; e < residuals.count; ++e) {
         for (std::int64_t i = 0; i < 32; ++i) {
-          x[32 * digits.groups[e] + i] +=
-              static_cast<double>(digits.row.code(32 * e + i)) *
-              static_cast<double>(digits.row.scales[digits.row.step * e]);
+          x[32 * residuals.groups[e] + i] +=
+              static_cast<double>(residuals.row.code(32 * e + i)) *
+              static_cast<double>(residuals.row.scales[residuals.row.step * e]);
         }
       }
     }

@@ -78,8 +78,8 @@ TEST_CASE("merge_linears: the argmax of rows, or of the first elements of each")
     return {argmax(layer(graph, x, "w1"), 1)};
   };
   CHECK(merged(of_rows) == 1);
-  CHECK(merged(of_rows, LinearArgmax::most_rows) == 1);
-  CHECK(merged(of_rows, LinearArgmax::most_rows + 1) == 0);
+  CHECK(merged(of_rows, LinearArgmax::max_rows) == 1);
+  CHECK(merged(of_rows, LinearArgmax::max_rows + 1) == 0);
   CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
           return {argmax(slice(layer(graph, x, "w1"), 1, 0, 27), 1, true, i64)};
         }) == 1);

@@ -56,7 +56,7 @@ TEST_CASE("int8 rows: codes, scales and sums of a worked example") {
   }
 }
 
-TEST_CASE("int8 rows: an outlier's group gets second digits, of what the first leave over") {
+TEST_CASE("int8 rows: an outlier's group gets a residual of what its codes leave over") {
   // Sixteen groups of ones; the third holds a 127, so that its steps are 1 and a 1.25 leaves 0.25.
   std::vector<float> x(512, 1.0f);
   x[70] = -127.0f;
@@ -65,20 +65,20 @@ TEST_CASE("int8 rows: an outlier's group gets second digits, of what the first l
   for (const cpu::Isa isa : supported_isas()) {
     CAPTURE(name(isa));
     const OwnedRows q = prepared(x, 1, 512, RowForm::int8, isa);
-    const cpu::SecondDigits digits = q.rows.second_digits(0);
-    REQUIRE(digits.count == 1);
-    CHECK(digits.groups[0] == 2);
-    CHECK(digits.row.scales[0] == 1.0f / 254);
-    CHECK(digits.row.code(6) == 0);
-    CHECK(digits.row.code(7) == 64);  // 0.25 * 254 = 63.5
-    CHECK(digits.row.code(31) == -64);
-    CHECK(digits.row.sums[0] == 0.0f);
-    CHECK(digits.row.negative_half_sums[0] == -64);
-    CHECK(digits.row.half_sums[1] == -64.0f / 254);
+    const cpu::OutlierResiduals residuals = q.rows.outlier_residuals(0);
+    REQUIRE(residuals.count == 1);
+    CHECK(residuals.groups[0] == 2);
+    CHECK(residuals.row.scales[0] == 1.0f / 254);
+    CHECK(residuals.row.code(6) == 0);
+    CHECK(residuals.row.code(7) == 64);  // 0.25 * 254 = 63.5
+    CHECK(residuals.row.code(31) == -64);
+    CHECK(residuals.row.sums[0] == 0.0f);
+    CHECK(residuals.row.negative_half_sums[0] == -64);
+    CHECK(residuals.row.half_sums[1] == -64.0f / 254);
   }
 }
 
-TEST_CASE("int8 rows: second digits take three quarters of the error off rows with outliers") {
+TEST_CASE("int8 rows: outlier residuals take three quarters of the error off rows with outliers") {
   Random random;
   CAPTURE(random.seed());
   const std::int64_t inputs = 1024;
@@ -93,12 +93,12 @@ TEST_CASE("int8 rows: second digits take three quarters of the error off rows wi
                                                 static_cast<double>(q.rows.row(0).scales[i / 32]);
     first += left[at] * left[at];
   }
-  const cpu::SecondDigits digits = q.rows.second_digits(0);
-  for (std::int64_t e = 0; e < digits.count; ++e) {
+  const cpu::OutlierResiduals residuals = q.rows.outlier_residuals(0);
+  for (std::int64_t e = 0; e < residuals.count; ++e) {
     for (std::int64_t i = 0; i < 32; ++i) {
-      left[static_cast<std::size_t>(32 * digits.groups[e] + i)] -=
-          static_cast<double>(digits.row.code(32 * e + i)) *
-          static_cast<double>(digits.row.scales[digits.row.step * e]);
+      left[static_cast<std::size_t>(32 * residuals.groups[e] + i)] -=
+          static_cast<double>(residuals.row.code(32 * e + i)) *
+          static_cast<double>(residuals.row.scales[residuals.row.step * e]);
     }
   }
   for (const double e : left) both += e * e;

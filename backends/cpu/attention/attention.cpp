@@ -1,5 +1,6 @@
 #include "attention.hpp"
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "kernels.hpp"
 
@@ -35,8 +36,8 @@ const Kernels& kernels_of(const AttentionArgs& args) {
 
 bool uses_amx(const AttentionArgs& args) { return args.fast && args.isa == Isa::amx; }
 
-// Queries and heads that one tile call takes. AMX turns keys into tiles first, at a cost that 96 or
-// 128 rows share; its scratch memory holds 128 rows of 256 elements.
+// Queries and heads per tile call. AMX packs keys into tiles first, which 96 or 128 rows amortise;
+// its scratch memory holds 128 rows of 256 elements.
 struct TileSize {
   std::int64_t queries;
   std::int64_t heads;
@@ -48,8 +49,9 @@ TileSize tile_size(const AttentionArgs& args, const Kernels& kernels) {
   return {rows / heads / 32 * 32, heads};
 }
 
-// A tile does the work of 16 or 32 queries however many it holds, faster per query than parts.
-constexpr std::int64_t most_single_queries = 6;
+// The cost of a tile is that of 16 or 32 queries whatever it holds, and lower per query than that
+// of parts.
+constexpr std::int64_t max_single_queries = 6;
 
 std::int64_t value_dim_of(const AttentionArgs& args) {
   return args.value_dim == 0 ? args.head_dim : args.value_dim;
@@ -103,32 +105,32 @@ KeyRange visible(const AttentionArgs& args, std::int64_t query) {
   return range;
 }
 
-/// Most keys that a query of any position sees.
-std::int64_t most_visible(const AttentionArgs& args) {
+/// The most keys that any query may see.
+std::int64_t max_visible(const AttentionArgs& args) {
   if (args.window == 0) return args.keys;
   return std::min(args.keys, args.causal ? args.window : 2 * args.window - 1);
 }
 
-/// Most parts that so many keys are read in: even numbers, which two threads share evenly though
-/// there be one kv_head, beyond 128 keys a multiple of four.
-std::int64_t most_parts(std::int64_t keys) {
-  constexpr std::int64_t few_keys = 64;  // are read sooner than the sums of two parts are combined
+/// The most parts that `keys` keys are divided into: even numbers, which two threads can share
+/// evenly even with one kv_head; beyond 128 keys a multiple of four.
+std::int64_t max_parts(std::int64_t keys) {
+  constexpr std::int64_t few_keys = 64;  // fewer keys take less time than combining two parts
   if (keys <= few_keys) return 1;
   if (keys <= 2 * few_keys) return 2;
   constexpr std::int64_t together = 4;
-  return (keys + together * decode_keys - 1) / (together * decode_keys) * together;
+  return ceil_div(keys, together * decode_keys) * together;
 }
 
-/// Keys of each of them but the last, whole vectors; `keys` of all.
+/// Keys of each part but the last, whole vectors, for `keys` keys in all.
 std::int64_t keys_per_part(std::int64_t keys) {
   constexpr std::int64_t vector = 16;
-  const std::int64_t parts = most_parts(keys);
-  return std::max<std::int64_t>(1, (keys + parts * vector - 1) / (parts * vector)) * vector;
+  const std::int64_t parts = max_parts(keys);
+  return std::max<std::int64_t>(1, ceil_div(keys, parts * vector)) * vector;
 }
 
-// How the work is divided, and what lies where in the workspace of the undivided queries' parts:
-// a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum, a sum
-// and the values.
+// The division of the work, and the layout of the workspace for queries whose keys are divided into
+// parts: a counter of finished parts per (query, kv_head), then per (query, head, part) a maximum,
+// a sum and the values.
 struct Plan {
   bool tiles;
   TileSize tile;
@@ -142,26 +144,27 @@ struct Plan {
 
 Plan plan_of(const AttentionArgs& args) {
   Plan plan{};
-  plan.tiles = args.queries > most_single_queries;
+  plan.tiles = args.queries > max_single_queries;
   if (args.heads == 0 || args.kv_heads == 0 || args.queries == 0) return plan;
   if (plan.tiles) {
     const std::int64_t group = args.heads / args.kv_heads;
     plan.tile = tile_size(args, kernels_of(args));
-    plan.tile_count = (args.queries + plan.tile.queries - 1) / plan.tile.queries;
-    plan.head_sets = (group + plan.tile.heads - 1) / plan.tile.heads;
+    plan.tile_count = ceil_div(args.queries, plan.tile.queries);
+    plan.head_sets = ceil_div(group, plan.tile.heads);
     plan.items = args.kv_heads * plan.head_sets * plan.tile_count;
     return plan;
   }
-  plan.parts = most_parts(most_visible(args));
+  plan.parts = max_parts(max_visible(args));
   plan.items = args.queries * args.kv_heads * plan.parts;
-  plan.counters = (args.queries * args.kv_heads * 4 + 63) / 64 * 64;
-  plan.stride = (value_dim_of(args) + 2 + 15) / 16 * 16;
+  plan.counters = round_up(args.queries * args.kv_heads * 4, 64);
+  plan.stride = round_up(value_dim_of(args) + 2, 16);
   return plan;
 }
 
 void run_tile(const AttentionArgs& args, const AttentionJob& job, const Plan& plan,
               std::int64_t item) {
-  // The last queries see the most keys: handed out first, they leave the short tiles for the end.
+  // Longest first: the last queries see the most keys, and the short tiles balance the load at the
+  // end.
   const std::int64_t sets = args.kv_heads * plan.head_sets;
   const std::int64_t tile = plan.tile_count - 1 - item / sets;
   const std::int64_t kv_head = item % sets / plan.head_sets;
@@ -204,7 +207,7 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
   const std::int64_t query = pair / args.kv_heads, kv_head = pair % args.kv_heads;
   const KeyRange range = visible(args, query);
   const std::int64_t count = range.end - range.begin, part_keys = keys_per_part(count);
-  const std::int64_t parts = std::max<std::int64_t>(1, (count + part_keys - 1) / part_keys);
+  const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(count, part_keys));
   if (part >= parts) return;
 
   float* partials = reinterpret_cast<float*>(args.workspace + plan.counters) +
@@ -224,8 +227,8 @@ void run_part(const AttentionArgs& args, const AttentionJob& job, const Plan& pl
     }
   }
 
-  // Whoever finishes last combines, so no barrier is needed; the order of sums is fixed all the
-  // same.
+  // The thread that finishes last combines the parts, so no barrier is needed; the order of sums is
+  // fixed all the same.
   auto* counter = reinterpret_cast<std::int32_t*>(args.workspace) + pair;
   const std::atomic_ref finished(*counter);
   if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 == parts) {
@@ -264,7 +267,7 @@ void attention_range(const AttentionArgs& args, std::int64_t begin, std::int64_t
 
 void attention(const AttentionArgs& args, int thread, int threads) noexcept {
   const std::int64_t items = attention_items(args);
-  // Neighbouring items cost about the same, distant ones do not: deal them out in turn.
+  // Items are assigned round-robin: adjacent items cost about the same, distant ones do not.
   for (std::int64_t item = thread; item < items; item += threads) {
     attention_range(args, item, item + 1);
   }

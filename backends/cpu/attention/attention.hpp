@@ -20,12 +20,12 @@ namespace tenon::cpu {
 /// soft_cap = c > 0. A query that sees no key, or only keys at mask -inf, gives zeros.
 ///
 /// Precision f32 with keys and values in f32, f16 or q8_0; exp within 2 ulp. With `fast` set and
-/// AMX, many queries at once use bf16 products with f32 sums. Results do not depend on the number
-/// of threads.
+/// AMX, many queries use bf16 factors with f32 sums. Results do not depend on the number of
+/// threads.
 ///
 ///   AttentionArgs a{.q = q, .q_row = Hq * D, .q_head = D, ...};
-///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once after
-///   allocation pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
+///   // workspace: attention_workspace_bytes(a) bytes, 64-byte aligned, zeroed once
+///   pool.run([&](Worker& t) { attention(a, t.thread, t.threads); });
 struct AttentionArgs {
   std::int64_t queries = 0;    ///< S
   std::int64_t keys = 0;       ///< T, including those of the present queries
@@ -55,7 +55,7 @@ struct AttentionArgs {
   std::int64_t mask_head = 0;   ///< stride from head to head, 0 broadcasts
   std::int64_t mask_row = 0;    ///< stride from query to query, 0 broadcasts
 
-  bool fast = false;  ///< allow bf16 products where that is quicker
+  bool fast = false;  ///< allow bf16 factors where that is faster
   std::byte* workspace = nullptr;
   Isa isa = active_isa();
 };
@@ -69,8 +69,8 @@ std::size_t attention_workspace_bytes(const AttentionArgs& args) noexcept;
 bool attention_writes_tiles(const AttentionArgs& args) noexcept;
 
 /// Computes this thread's share. All threads in [0, threads) must call it with the same args; no
-/// barrier inside. The workspace must be zero before its first use and is left zero where it
-/// matters, so it can be used again without clearing; not by two attentions at once.
+/// barrier inside. The workspace must be zero before its first use. Calls restore its zeros, so it
+/// can be reused without clearing, but not by two calls at the same time.
 void attention(const AttentionArgs& args, int thread, int threads) noexcept;
 
 std::int64_t attention_items(const AttentionArgs& args) noexcept;

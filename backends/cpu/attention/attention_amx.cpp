@@ -1,8 +1,8 @@
-// Attention of many queries by AMX tiles: q k^T and p v as products of bf16 numbers summed in f32,
-// the softmax between them in f32.
+// Attention of many queries by AMX tiles: q k^T and p v as bf16 GEMM with f32 sums, the softmax
+// between them in f32.
 //
-// Turning a block of keys and values into tiles costs about as much as the softmax of 32 queries,
-// so a work item takes several heads of a kv_head, or more queries, through the same tiles.
+// Packing a block of keys and values into tiles costs about as much as the softmax of 32 queries,
+// so a work item reuses the tiles for several heads of a kv_head, or for more queries.
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
@@ -11,6 +11,7 @@
 #include "kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
+#include "../integer_math.hpp"
 // clang-format on
 
 #include <type_traits>
@@ -49,8 +50,8 @@ TENON_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(lanes);
 }
 
-/// Rows of keys or of values. `whole`: every row that is asked for is there, and as wide as a tile;
-/// otherwise what is missing counts as zero.
+/// Rows of keys or of values. `whole`: all rows that are read exist and are as wide as a tile;
+/// otherwise missing elements are zero.
 template <class Rows, bool whole>
 struct KeyRows {
   using Element = typename Rows::Element;
@@ -87,7 +88,7 @@ TENON_INLINE void with_rows(const AttentionJob& job, const std::byte* base, std:
   });
 }
 
-/// Queries times the scale of scores: `unit` more than the job's own.
+/// Queries times the job's scale of scores times `unit`.
 void load_queries(const Item& item, float unit, Scratch& s) {
   const AttentionJob& job = item.job;
   const __m512 scale = _mm512_set1_ps(job.scale * unit);
@@ -105,7 +106,7 @@ void load_queries(const Item& item, float unit, Scratch& s) {
   }
 }
 
-/// Of a block with `count` keys those that tiles cover; the rest is missing and counts as zero.
+/// The keys of a block with `count` keys that tiles cover; missing ones are zero.
 TENON_INLINE std::int64_t covered(std::int64_t count) { return count > 32 ? block_keys : 32; }
 
 /// Keys [begin, begin + count) as tiles of 16 pairs of d by 16 keys.
@@ -182,7 +183,7 @@ TENON_INLINE __m512 largest_lanes(__m512 (&v)[16]) {
   return _mm512_permutexvar_ps(order, largest);
 }
 
-/// Turns the scores of a block's keys into weights.
+/// Computes weights from the scores of a block's keys.
 struct Weigher {
   const Item& item;
   KeyRange keys;
@@ -190,11 +191,11 @@ struct Weigher {
   bool all_visible;  ///< to all queries
   Scratch& s;
 
-  /// What softmax takes of a row's scores: capped, masked, in units that are powers of two.
+  /// A row's scores as softmax reads them: capped, masked, in powers of two.
   template <std::size_t vectors>
   TENON_INLINE void adjust(std::int64_t r, __m512 (&v)[vectors]) const {
     const AttentionJob& job = item.job;
-    // Rows of the padding are computed like the last query; nobody reads them.
+    // Padding rows are computed like the last query and not read.
     const std::int64_t query = r % item.padded < item.queries ? r % item.padded : item.queries - 1;
     const __m512 unit = _mm512_set1_ps(log2_e);
     if (job.soft_cap > 0.0f) {
@@ -208,7 +209,7 @@ struct Weigher {
             first_lanes(keys.end - keys.begin - static_cast<std::int64_t>(16 * i));
         const __m512 m = _mm512_maskz_loadu_ps(lanes, mask + 16 * i);
         v[i] = _mm512_fmadd_ps(m, unit, v[i]);
-        // In the new unit the lowest numbers must not become infinities, which hide a key.
+        // In the new unit the lowest scores must not become infinite, which would mask a key.
         const __m512 lowest = _mm512_set1_ps(-__FLT_MAX__);
         const __mmask16 is_number = _mm512_cmp_ps_mask(m, lowest, _CMP_GE_OQ);
         v[i] = _mm512_mask_max_ps(v[i], is_number, lowest, v[i]);
@@ -224,7 +225,7 @@ struct Weigher {
     }
   }
 
-  /// Brings sums and outputs of 16 rows to their new maxima.
+  /// Rescales the sums and outputs of 16 rows to their new maxima.
   void shrink(std::int64_t row, __mmask16 changed, __m512 factors) const {
     alignas(64) float factor[16];
     _mm512_store_ps(factor, factors);
@@ -260,7 +261,7 @@ struct Weigher {
     }
     const __m512 old = _mm512_load_ps(s.max + row);
     const __m512 now = _mm512_max_ps(largest_lanes(largest), old);
-    // The origin must be a number where nothing has been seen yet.
+    // The origin must be finite before any key has been visible.
     const __m512 origin = _mm512_max_ps(now, _mm512_set1_ps(-__FLT_MAX__));
     _mm512_store_ps(s.max + row, now);
     if (!first) {
@@ -399,9 +400,9 @@ void attention_tile(const AttentionJob& job, std::int64_t head, std::int64_t hea
                   heads,
                   first,
                   last - first,
-                  (last - first + 15) / 16 * 16,
-                  (job.head_dim + 31) / 32 * 32,
-                  (job.value_dim + 31) / 32 * 32,
+                  round_up(last - first, 16),
+                  round_up(job.head_dim, 32),
+                  round_up(job.value_dim, 32),
                   ranges};
   _tile_loadconfig(&tile_configuration);
   run(item);

@@ -11,8 +11,8 @@ namespace tenon::cpu {
 
 enum class KeyType : std::uint8_t { f32, f16, q8_0 };
 
-/// Bf16 tiles of 16 rows by 32 elements, those of 16 rows adjacent, that take the outputs of all
-/// heads, side by side and rounded.
+/// Output in bf16 tiles of 16 rows by 32 elements, the tiles of 16 rows adjacent: the outputs of
+/// all heads, concatenated and rounded.
 struct TiledOutput {
   std::uint16_t* tiles;    ///< null: none
   std::int64_t first_row;  ///< that of query 0
@@ -61,7 +61,7 @@ using AttentionPartKernel = void (*)(const AttentionJob&, std::int64_t query, st
                                      AttentionPartial* partials) noexcept;
 
 /// Queries [first, last) of heads [head, head + heads), which share a kv_head. ranges[i - first] is
-/// what query i sees. How many queries and heads a call may bring: see TileSize.
+/// what query i sees. The most queries and heads of a call: see TileSize.
 using AttentionTileKernel = void (*)(const AttentionJob&, std::int64_t head, std::int64_t heads,
                                      std::int64_t first, std::int64_t last,
                                      const KeyRange* ranges) noexcept;

@@ -2,6 +2,7 @@
 
 // Attention of one query: scores as dot products along the head dimension, for all heads of a
 // kv_head at a time so that a key is read once.
+#include "../integer_math.hpp"
 #include "kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int lanes = Simd::lanes;
 
-/// Keys or values of one kv_head, which come from memory: each row is asked for so long before it
-/// is read that memory can answer. Hardware prefetch alone stops at each page.
+/// Keys or values of one kv_head. Rows are prefetched far enough ahead to hide the latency of
+/// memory; the hardware prefetcher alone stops at each page.
 template <class Rows>
 struct Stream {
   using Element = typename Rows::Element;
@@ -30,7 +31,7 @@ struct Stream {
   }
 };
 
-/// Rows ahead to ask for, of so many columns.
+/// Prefetch distance in rows, for rows of `columns` columns.
 template <class Rows>
 TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   constexpr std::int64_t bytes_ahead = 4096;
@@ -77,7 +78,7 @@ TENON_INLINE void dot_rows(const float* q, const Stream<Rows>& keys, std::int64_
   }
 }
 
-/// scores[h][j] = q[h] . k[j] for all keys. `v` is what is read next.
+/// scores[h][j] = q[h] . k[j] for all keys. `v` is read next and prefetched.
 template <class Rows, std::size_t heads>
 void dot_products(const float* q, const Stream<Rows>& keys, std::int64_t dim, const Stream<Rows>& v,
                   std::int64_t value_dim, float* scores) {
@@ -151,7 +152,7 @@ void weighted_sum(const float* p, const Stream<Rows>& v, std::int64_t dim,
 /// whole vectors with scores that weigh nothing.
 TENON_INLINE void weigh(const AttentionJob& job, float* scores, std::int64_t keys,
                         const float* mask, AttentionPartial& partial) {
-  const std::int64_t padded = (keys + lanes - 1) / lanes * lanes;
+  const std::int64_t padded = round_up(keys, lanes);
   for (std::int64_t j = keys; j < padded; ++j) scores[j] = minus_infinity;
   Simd::Float largest = set(minus_infinity);
   for (std::int64_t j = 0; j < padded; j += lanes) {

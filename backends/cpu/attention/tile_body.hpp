@@ -32,7 +32,7 @@ struct TileRows {
   std::int64_t row;
 };
 
-/// Columns [d, d + width) of `count` rows as f32: where they lie, or widened.
+/// Columns [d, d + width) of `count` rows as f32: in place, or widened.
 template <class Rows>
 TENON_INLINE TileRows widen(const typename Rows::Element* base, std::int64_t row,
                             std::int64_t first, std::int64_t count, std::int64_t d,
@@ -49,9 +49,9 @@ TENON_INLINE TileRows widen(const typename Rows::Element* base, std::int64_t row
   return {buffer, chunk};
 }
 
-/// Turns rows of as many queries as a vector has lanes into columns, as far as these fill squares:
-/// store(c, v) gets column c, whose lane i is that of row i; load(i, c) gives a vector of row i
-/// from column c on. Returns how many columns of `columns` were stored.
+/// Transposes as many rows as a vector has lanes, in whole squares: load(i, c) gives a vector of
+/// row i from column c on, and store(c, v) gets column c, whose lane i is from row i. Returns how
+/// many of `columns` columns were stored.
 template <class Load, class Store>
 TENON_INLINE std::int64_t turn(std::int64_t columns, const Load& load, const Store& store) {
   std::int64_t c = 0;
@@ -66,7 +66,7 @@ TENON_INLINE std::int64_t turn(std::int64_t columns, const Load& load, const Sto
   return c;
 }
 
-/// The queries of a tile, scaled; zeros in place of those that it lacks.
+/// The queries of a tile, scaled and padded with zeros.
 TENON_INLINE void load_queries(const AttentionJob& job, std::int64_t head, std::int64_t first,
                                std::int64_t queries, float* to) {
   const float* const q = job.q + head * job.q_head + first * job.q_row;
@@ -170,7 +170,7 @@ TENON_INLINE void adjust(const AttentionJob& job, std::int64_t head, std::int64_
   }
 }
 
-/// Scores to weights; brings sums and outputs so far to the new maximum.
+/// Scores to weights; rescales the sums and outputs so far to the new maximum.
 TENON_INLINE void weigh_block(TileScratch& s, std::int64_t count, std::int64_t value_dim) {
   for (int v = 0; v < tile_vectors; ++v) {
     const std::int64_t at = v * Simd::lanes;
@@ -180,7 +180,7 @@ TENON_INLINE void weigh_block(TileScratch& s, std::int64_t count, std::int64_t v
       largest = Simd::max(largest, Simd::load_float(s.scores + j * tile_queries + at));
     }
     Simd::store_float(s.max + at, largest);
-    // The origin must be a number where nothing has been seen yet.
+    // The origin must be finite before any key has been visible.
     const Simd::Float origin = Simd::max(set(-__FLT_MAX__), largest);
     const Simd::Float shrink = exponential(Simd::sub(old, origin));
     Simd::Float sum = Simd::mul(Simd::load_float(s.sum + at), shrink);

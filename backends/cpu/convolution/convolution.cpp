@@ -8,7 +8,7 @@
 namespace tenon::cpu {
 namespace {
 
-/// Packs a filter that is no constant, in every run.
+/// Packs a filter that is not a constant, in every run.
 class PackTask final : public Task {
  public:
   PackTask(const Convolution& conv, std::int64_t offset)

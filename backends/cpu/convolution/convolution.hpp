@@ -12,7 +12,7 @@
 
 namespace tenon::cpu {
 
-/// A convolution as its tasks need it: operands, numbers, and what becomes of its sums.
+/// A convolution as its tasks see it: operands, sizes and epilogue.
 struct Convolution {
   /// `inputs`: of the merged op.
   Convolution(const MergedConv2d& merged, std::span<const Operand> inputs, const Operand& output);
@@ -26,14 +26,14 @@ struct Convolution {
   WindowAxis rows{}, columns{};
   float low = -std::numeric_limits<float>::infinity();
   float high = std::numeric_limits<float>::infinity();
-  std::optional<Unary> activation;  ///< what is not a limit
+  std::optional<Unary> activation;  ///< an activation that is not a limit
   UnaryParameters parameters;
 };
 
 /// Applies `conv.activation` to a part of the output, in place.
 void activate(const Convolution& conv, const Image<float>& y, const Part& part) noexcept;
 
-/// Where the packed filter is at run time: made at bind, or in every run where it is no constant.
+/// The packed filter at run time: packed at bind, or in every run where it is not a constant.
 class FilterSource {
  public:
   FilterSource(const Convolution& conv, Compiler& compiler);

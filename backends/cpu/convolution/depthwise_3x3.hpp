@@ -1,8 +1,8 @@
 #pragma once
 
-// Depthwise convolution of f32 images by 3 by 3 taps, which nearly all are: two rows of outputs at
-// a time, so that rows of the image are read twice in place of three times, and no more than a
-// test for what lies outside of it at either end. Included after a simd_*.hpp.
+// Depthwise 3x3 convolution of f32 images, the usual case: two rows of outputs at a time, so that
+// rows of the image are read twice in place of three times, and only a test for padding at either
+// end. Included after a simd_*.hpp.
 //
 // Outputs sum in the order of taps, as those of depthwise_body.hpp do.
 #include "kernels.hpp"
@@ -17,8 +17,8 @@ namespace {
 /// Output rows of a block: with 7 pixels each, their sums and the taps fill the registers.
 constexpr int block_rows = Simd::lanes == 16 ? 2 : 1;
 
-/// Whether this kernel does it: channels side by side everywhere, one column outside at most on
-/// either side.
+/// Whether this kernel supports the job: adjacent channels everywhere, at most one column of
+/// padding on either side.
 TENON_INLINE bool is_3x3(const DepthwiseJob& job) {
   const WindowAxis &rows = job.rows, &columns = job.columns;
   const auto is_last = [](const auto& image) { return image.at == nullptr || image.channel == 1; };

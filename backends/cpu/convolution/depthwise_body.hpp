@@ -3,11 +3,11 @@
 // Convolution of each channel by itself, a vector of channels at a time. Included after a
 // simd_*.hpp.
 //
-// What images hold is a parameter, `Io`: its Job, and how a vector of channels is read (`load`),
-// where sums `start`, and what becomes of one (`store`).
+// The element type is a parameter, `Io`: its Job, how a vector of channels is read (`load`), where
+// sums `start`, and how one is stored (`store`).
 //
-// A tile of neighbouring pixels shares the columns that its windows have in common: each is read
-// once. Outputs sum in the order of taps, whatever tile they fall into.
+// A tile of adjacent pixels reads the columns that its windows share once. Outputs sum in the order
+// of taps in every tile.
 #include "kernels.hpp"
 #include "window_taps.hpp"
 
@@ -117,8 +117,8 @@ struct AnyWindow {
   }
 };
 
-/// So many channels that the lines under a row of outputs stay in the level-one cache until the
-/// next row reads them again.
+/// As many channels as let the lines under a row of outputs stay in L1 until the next row reads
+/// them again.
 template <class Job>
 TENON_INLINE std::int64_t channels_at_once(const Job& job) {
   constexpr std::int64_t cached_floats = 6 << 10;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../integer_math.hpp"
 #include "../matmul/aligned_buffer.hpp"
 #include "winograd/winograd.hpp"
 
@@ -13,7 +14,7 @@ namespace tenon::cpu {
 
 class Recipe;
 
-/// What a packed filter holds for an output and a channel.
+/// The form of a packed filter's taps for an output and a channel.
 enum class FilterForm : std::uint8_t {
   taps,      ///< itself
   winograd,  ///< 3 by 3 taps, transformed (winograd/winograd.hpp)
@@ -27,13 +28,13 @@ struct FilterShape {
 
   friend bool operator==(const FilterShape&, const FilterShape&) noexcept = default;
   Shape file_shape() const { return Shape({outputs, channels, rows, columns}, DType::f32); }
-  /// Every group is one output of one channel: such a filter is packed as one group.
+  /// Whether every group is one output of one channel: such a filter is packed as one group.
   bool is_depthwise() const noexcept { return channels == 1 && groups > 1 && outputs == groups; }
   std::int64_t group_outputs() const noexcept {
     return is_depthwise() ? outputs : outputs / groups;
   }
   std::int64_t packed_groups() const noexcept { return is_depthwise() ? 1 : groups; }
-  std::int64_t group_panels() const noexcept { return (group_outputs() + 15) / 16; }
+  std::int64_t group_panels() const noexcept { return ceil_div(group_outputs(), 16); }
   /// For an output and a channel.
   std::int64_t numbers() const noexcept {
     return form == FilterForm::winograd ? winograd::numbers : rows * columns;

@@ -16,7 +16,7 @@ struct WindowAxis {
   std::int64_t taps, stride, dilation, before;
 };
 
-/// Where an image lies, in elements: channel c of pixel (i, j) is at[i * row + j * column + c *
+/// The layout of an image, in elements: channel c of pixel (i, j) is at[i * row + j * column + c *
 /// channel].
 template <class T>
 struct Image {
@@ -24,7 +24,7 @@ struct Image {
   std::int64_t row, column, channel;
 };
 
-/// What becomes of a sum before it is stored: plus bias, plus residual, limited to [low, high]. A
+/// The epilogue of a sum before it is stored: plus bias, plus residual, clamped to [low, high]. A
 /// NaN stays.
 struct Finish {
   const float* bias;            ///< one per output channel, or null
@@ -83,8 +83,8 @@ struct Part {
 };
 
 struct ConvolutionKernels {
-  /// Requires columns that `reaches_out_at_ends_only`, and where some reach out at most
-  /// most_zero_channels.
+  /// Requires columns for which `reaches_out_at_ends_only` holds, and, where some reach outside, at
+  /// most max_zero_channels channels.
   void (*product)(const ProductJob&, const Part&) noexcept;
   void (*depthwise)(const DepthwiseJob&, const Part&) noexcept;
   void (*pool)(PoolOp, const PoolJob&, const Part&) noexcept;
@@ -92,11 +92,12 @@ struct ConvolutionKernels {
   void (*plane_pool)(PoolOp, const PlaneJob&, std::int64_t first, std::int64_t last) noexcept;
 };
 
-/// Channels that a product reads from a tap outside the image: so many zeros lie ready.
-inline constexpr std::int64_t most_zero_channels = 4096;
+/// The most channels that a convolution reads from a tap outside of the image: the size of the zero
+/// pixel.
+inline constexpr std::int64_t max_zero_channels = 4096;
 
-/// Whether a product can leave out by itself what lies outside the image along this axis: in a row
-/// of outputs only the first and the last reach there.
+/// Whether the kernel can handle padding along this axis itself: in a row of outputs only the first
+/// and the last reach outside of the image.
 inline bool reaches_out_at_ends_only(const WindowAxis& columns) noexcept {
   const std::int64_t reach = (columns.taps - 1) * columns.dilation - columns.before;
   return columns.before <= columns.stride &&

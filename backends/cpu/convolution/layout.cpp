@@ -43,7 +43,7 @@ Role role_of(const Step& step) {
   return Role::other;
 }
 
-/// Images that must lie alike, as sets of the steps that write them (union-find).
+/// Images that must have the same layout, as sets of the steps that write them (union-find).
 class Chains {
  public:
   explicit Chains(std::size_t count) : parent_(count), stays_(count, false), convolved_(count) {
@@ -138,7 +138,7 @@ class LayoutPass {
     }
   }
 
-  /// What step i writes lies as this input does.
+  /// The output of step i has the layout of this input.
   void join(std::size_t i, const Operand& operand, std::optional<std::size_t> maker) {
     if (!is_image(operand) || is_either(operand)) return;
     if (maker) {

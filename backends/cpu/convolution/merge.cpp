@@ -54,14 +54,14 @@ class Merger {
     const WrittenValue& value = values_[step];
     if (!value.is_private || value.uses.size() != 1) return std::nullopt;
     const std::size_t user = value.uses[0].step;
-    // One that has become part of a later convolution is no op of its own.
+    // One that has been merged into a later convolution is no longer a step.
     const bool is_free = !gone_[user] && steps_[user].kind == Step::Kind::op &&
                          steps_[user].op.as<MergedConv2d>() == nullptr;
     if (!is_free) return std::nullopt;
     return user;
   }
 
-  /// Whether the step of this number can be part of the merged op; then it is.
+  /// Merges the step with this index into the op where it can; returns whether it did.
   bool take(std::size_t user, const Operand& sum, MergedConv2d& merged, Step& step) const {
     const Step& next = steps_[user];
     if (merged.has_activation || !(next.output.shape == sum.shape)) return false;
@@ -91,7 +91,7 @@ class Merger {
       if (overlap(operand, step.output) && !(is_residual && operand == step.output)) return false;
       if (is_residual) continue;  // was read there before
       for (std::size_t between = conv + 1; between < place; ++between) {
-        if (!gone_[between] && writes_to(steps_[between], touch_of(operand))) return false;
+        if (!gone_[between] && writes_to(steps_[between], access_of(operand))) return false;
       }
     }
     return true;

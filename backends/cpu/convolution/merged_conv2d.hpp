@@ -12,8 +12,8 @@
 
 namespace tenon {
 
-/// A convolution with what the CPU backend computes in the same go: y = f(conv2d(x, w, bias) +
-/// residual). Made by cpu::merge_convolutions, never by a program; no op of the registry.
+/// A convolution with its fused epilogue: y = f(conv2d(x, w, bias) + residual). Made by
+/// cpu::merge_convolutions, never by a program; no op of the registry.
 ///
 /// Inputs  those of conv2d, then the residual, of the output's type, when has_residual
 struct MergedConv2d {

@@ -1,5 +1,7 @@
 #include "plan.hpp"
 
+#include "../integer_math.hpp"
+
 #include <tenon/dtype.hpp>
 
 #include <algorithm>
@@ -19,11 +21,11 @@ ConvolutionPlan::ConvolutionPlan(const Convolution& conv)
   grid = {shape[0], shape[2], shape[3], conv.filter.group_outputs()};
 }
 
-std::int64_t ConvolutionPlan::laid_width(const WindowAxis& columns) noexcept {
+std::int64_t ConvolutionPlan::padded_width(const WindowAxis& columns) noexcept {
   return (columns.outputs - 1) * columns.stride + (columns.taps - 1) * columns.dilation + 1;
 }
 
-void ConvolutionPlan::lay_in(const Convolution& conv, std::int64_t width) {
+void ConvolutionPlan::read_padded_copy(const Convolution& conv, std::int64_t width) {
   const Shape& shape = conv.x.shape;
   x = {width * shape[1], shape[1], 1, shape[2] * width * shape[1]};
   columns.before = 0;
@@ -54,7 +56,7 @@ void ConvolutionPlan::flatten(const Convolution& conv) {
 }
 
 void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, const Caches& caches) {
-  const std::int64_t bands = (grid.channels + 31) / 32;
+  const std::int64_t bands = ceil_div(grid.channels, 32);
   const std::int64_t groups = conv.filter.packed_groups();
   const std::int64_t pixels = grid.images * grid.rows * grid.columns;
   const bool by_columns = grid.rows == 1;
@@ -62,13 +64,14 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
   const std::int64_t channels = conv.filter.is_depthwise() ? grid.channels : conv.filter.channels;
   const std::int64_t image_size = pixels * rows.stride * columns.stride * channels;
   const std::int64_t filter_size = bands * 32 * conv.filter.panel_elements() / 16;
-  // By pixels, a thread reads what it wrote itself; by channels, it reads a part of the filter.
+  // Divided by pixels, a thread reads what it wrote itself; divided by channels, it reads a part of
+  // the filter.
   const bool prefers_channels = filter_size > image_size && filter_size > caches.large;
   const bool by_channels = threads > 1 && bands >= threads &&
                            (prefers_channels || imbalance(lines, threads) > 1.1) &&
                            imbalance(bands, threads) <= imbalance(lines, threads) + 0.1;
   const auto rounded = [&](std::int64_t parts, std::int64_t most) {
-    parts = (std::max<std::int64_t>(parts, 1) + threads - 1) / threads * threads;
+    parts = round_up(std::max<std::int64_t>(parts, 1), threads);
     return std::clamp<std::int64_t>(parts, 1, std::max<std::int64_t>(most, 1));
   };
   if (by_channels) {
@@ -78,9 +81,9 @@ void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, cons
   const std::int64_t parts = std::max<std::int64_t>(image_size / caches.cached, 1);
   const std::int64_t images = std::max<std::int64_t>(grid.images, 1);
   if (by_columns) {
-    grid.column_parts = rounded(parts / images, (grid.columns + 13) / 14);
+    grid.column_parts = rounded(parts / images, ceil_div(grid.columns, 14));
   } else {
-    grid.row_parts = rounded((parts + images - 1) / images, grid.rows);
+    grid.row_parts = rounded(ceil_div(parts, images), grid.rows);
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace tenon::cpu {
 
-/// Where the images of a batch lie: steps in elements from one row, column, channel and image to
-/// the next.
+/// The layout of the images of a batch: steps in elements from one row, column, channel and image
+/// to the next.
 struct ImageSteps {
   std::int64_t row = 0, column = 0, channel = 0, image = 0;
 
@@ -22,20 +22,21 @@ struct ImageSteps {
 
 /// A convolution as its kernel sees it, and how its work is divided.
 struct ConvolutionPlan {
-  /// As the operands lie.
+  /// For operands in place.
   explicit ConvolutionPlan(const Convolution& conv);
 
-  /// The image is read from a dense copy with `width` columns, channels last, which has what lies
-  /// outside along a row beside it.
-  void lay_in(const Convolution& conv, std::int64_t width);
-  static std::int64_t laid_width(const WindowAxis& columns) noexcept;
+  /// Makes it read the image from a dense copy with `width` columns, channels last, whose rows
+  /// include the padding.
+  void read_padded_copy(const Convolution& conv, std::int64_t width);
+  static std::int64_t padded_width(const WindowAxis& columns) noexcept;
 
-  /// Where a pixel of the output is one of the image, all pixels become one row.
+  /// Where each pixel of the output depends on one pixel of the image, treats all pixels as one
+  /// row.
   void flatten(const Convolution& conv);
-  /// What work is divided for, in elements.
+  /// Cache limits for dividing work, in elements.
   struct Caches {
-    std::int64_t cached;  ///< of image or filter stay in half of a core's own cache
-    std::int64_t large;   ///< filters above this size are not read by every thread
+    std::int64_t cached;  ///< of image or filter that fit in half of L2
+    std::int64_t large;   ///< larger filters are not read by every thread
   };
   /// Divides the work for threads and caches.
   void divide(const Convolution& conv, std::int64_t threads, const Caches& caches);

@@ -39,7 +39,7 @@ TENON_INLINE Float load_outputs(const float* x, std::int64_t stride) {
 #endif
 }
 
-/// Some outputs side by side, of as many rows as are asked for.
+/// Some adjacent outputs, of any number of rows.
 template <PoolOp op>
 class PlaneWindows {
  public:
@@ -50,7 +50,7 @@ class PlaneWindows {
     return (columns.taps - 1) * columns.dilation + 1;
   }
   /// How many outputs may lie side by side; 0: their windows are too wide.
-  static std::int64_t most_outputs(const WindowAxis& columns) {
+  static std::int64_t max_outputs(const WindowAxis& columns) {
     const std::int64_t beyond = room - reach(columns);
     return beyond < 0 ? 0 : beyond / columns.stride + 1;
   }
@@ -65,8 +65,8 @@ class PlaneWindows {
     begin_ = left < 0 ? -left : 0;
     end_ = end < span ? end : span;
     from_ = job.x + left;
-    // What lies outside the image stays as it is for every row. A vector's worth behind the last
-    // output is computed, too, and goes nowhere.
+    // The padding stays the same for every row. Up to a vector behind the last output is computed,
+    // too, and not stored.
     for (std::int64_t c = 0; c < span + 2 * Simd::lanes; ++c) line_[c] = start;
     if constexpr (op == PoolOp::mean) {
       for (std::int64_t j = 0; j < count; ++j) {
@@ -152,7 +152,7 @@ class PlaneWindows {
   float taps_[op == PoolOp::mean ? room + Simd::lanes : 1];
 };
 
-/// One output, whose window may be as wide as it likes.
+/// One output with a window of any width.
 template <PoolOp op>
 void one_window(const PlaneJob& job, std::int64_t i, std::int64_t j) {
   const Taps rows = taps_inside(job.rows, i), columns = taps_inside(job.columns, j);
@@ -174,7 +174,7 @@ void one_window(const PlaneJob& job, std::int64_t i, std::int64_t j) {
 template <PoolOp op>
 void window_rows(const PlaneJob& job, std::int64_t first, std::int64_t last) {
   const std::int64_t outputs = job.columns.outputs;
-  const std::int64_t most = PlaneWindows<op>::most_outputs(job.columns);
+  const std::int64_t most = PlaneWindows<op>::max_outputs(job.columns);
   if (most == 0) {
     for (std::int64_t i = first; i < last; ++i) {
       for (std::int64_t j = 0; j < outputs; ++j) one_window<op>(job, i, j);

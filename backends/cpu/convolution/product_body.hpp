@@ -1,11 +1,12 @@
 #pragma once
 
-// Convolution as a matrix product whose right operand, the patches, is never written out: a tile of
-// neighbouring pixels stays in registers for the whole sum, and what it needs of the image is read
-// in place, since with channels last each tap is a run of numbers. Included after a simd_*.hpp.
+// Convolution as an implicit GEMM: the patches (im2col) are never stored. A tile of adjacent pixels
+// stays in registers for the whole sum and reads the image in place, since with channels last each
+// tap is a contiguous run. Included after a simd_*.hpp.
 //
 // Each output is one chain of multiply-adds in the order of the filter's panels, so its bits do not
-// depend on the tile it falls into.
+// depend on its tile.
+#include "../integer_math.hpp"
 #include "kernels.hpp"
 #include "tile_table.hpp"
 #include "window_taps.hpp"
@@ -16,32 +17,32 @@
 namespace tenon::cpu {
 namespace {
 
-// A tile of 14 by 2 vectors (6 by 2, 3 by 4) fills the registers. The rows of the usual networks'
+// A tile of 14 by 2 vectors (6 by 2, 3 by 4) fills the registers. The rows of common networks'
 // images are multiples of 14 or 7.
 constexpr int tile_pixels = Simd::lanes == 16 ? 14 : Simd::lanes == 8 ? 6 : 3;
 constexpr int tile_vectors = Simd::lanes == 16 ? 2 : parts;
-constexpr int lone_vectors = 8;  // for a pixel alone: additions must not wait for each other
+constexpr int lone_vectors = 8;  // for a single pixel: enough independent chains of additions
 
-alignas(64) constinit const float zero_pixel[most_zero_channels] = {};
+alignas(64) constinit const float zero_pixel[max_zero_channels] = {};
 
 template <int pixels, int vectors>
 struct Sums {
   Float at[static_cast<std::size_t>(pixels)][static_cast<std::size_t>(vectors)];
 };
 
-/// Has memory brought near, into a core's own cache: what a tile needs later than its own sums.
+/// Prefetches memory to L2: what is needed after the current tile.
 TENON_INLINE void fetch(const float* at) { __builtin_prefetch(at, 0, 2); }
 
-/// Adds `count` products to the sums of a tile, and fetches a line at `ahead` for every four. The
-/// pixels in between begin `step` apart behind `first`'s place, `middle`; the first and the last
-/// may lie elsewhere.
+/// Adds `count` products to the sums of a tile, and prefetches a line at `ahead` for every four.
+/// The pixels between the first and the last are `step` apart behind `middle`, the first's regular
+/// place; the first and the last may be elsewhere.
 template <int pixels, int vectors>
 TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const float* middle,
                           const float* last, std::int64_t step, const float* filter,
                           std::int64_t panel, std::int64_t count, const float* ahead) {
   // x86 addresses base, base + s and base + 2 s from two registers: one base for three pixels.
   constexpr int inner = pixels > 2 ? pixels - 2 : 0;
-  constexpr int bases = (inner + 2) / 3;
+  constexpr int bases = ceil_div(inner, 3);
   const float* base[static_cast<std::size_t>(bases > 0 ? bases : 1)];
 #pragma GCC unroll 8
   for (int b = 0; b < bases; ++b) base[b] = middle + (3 * b + 1) * step;
@@ -77,7 +78,7 @@ TENON_INLINE void add_run(Sums<pixels, vectors>& sums, const float* first, const
   for (; k < count; ++k) add();
 }
 
-/// Where a tile lies, and what to fetch while it is computed.
+/// The place of a tile, and what to prefetch while it is computed.
 struct Tile {
   std::int64_t row, column, channel;
   const float* ahead;
@@ -184,7 +185,7 @@ void product_tile(const ProductJob& job, const Tile& tile) {
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 8
-      for (int line = 0; line < (vectors + parts - 1) / parts; ++line) {
+      for (int line = 0; line < ceil_div(vectors, parts); ++line) {
         fetch(at + p * image.column + line * 16);
       }
     }
@@ -202,8 +203,8 @@ template <int vectors>
 constexpr auto product_tiles = tiles_by_width<tile_pixels>(
     []<int pixels>() -> TileFunction { return product_tile<pixels, vectors>; });
 
-/// The widest tile for a job. Pixels whose distance is a multiple of 4 KiB compete for the same few
-/// lines of the level-one cache: of these no more than fit.
+/// The widest tile for a job. Pixels whose distance is a multiple of 4 KiB share one set of L1: of
+/// these no more than its ways.
 TENON_INLINE std::int64_t widest_tile(const ProductJob& job) {
   const bool competes = job.columns.stride * job.x.column % 1024 == 0;
   return competes && tile_pixels > 8 ? 8 : tile_pixels;
@@ -212,13 +213,13 @@ TENON_INLINE std::int64_t widest_tile(const ProductJob& job) {
 /// All pixels of a part for `vectors` vectors of channels from `channel` on.
 template <int vectors>
 void product_band(const ProductJob& job, const Part& part, std::int64_t channel) {
-  // Tiles of one width or the next: none so narrow that its additions wait for each other.
+  // Tiles of two widths that differ by one: none so narrow that the latency of additions shows.
   const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
-  const std::int64_t tiles = (width + widest - 1) / widest;
+  const std::int64_t tiles = ceil_div(width, widest);
   const std::int64_t narrow = width / tiles, wider = width % tiles;
   const TileFunction narrow_tile = product_tiles<vectors>[narrow];
   const TileFunction wide_tile = wider > 0 ? product_tiles<vectors>[narrow + 1] : nullptr;
-  // The next band's part of the filter comes near while this one is at work, an eighth a tile.
+  // The next band's part of the filter is prefetched meanwhile, an eighth per tile.
   const float* const here = job.filter + channel / 16 * job.panel;
   const float* const next = here + vectors * Simd::lanes / 16 * job.panel;
   const bool has_next = channel + vectors * Simd::lanes < part.last_channel;
@@ -234,17 +235,17 @@ void product_band(const ProductJob& job, const Part& part, std::int64_t channel)
   }
 }
 
-/// All bands of channels of one tile before the next tile: what is written, and the residual that
-/// is read, lie together then.
+/// All bands of channels of one tile before the next tile: then the output, and the residual, are
+/// accessed contiguously.
 void product_by_pixels(const ProductJob& job, const Part& part) {
   constexpr std::int64_t lanes = Simd::lanes;
   const std::int64_t width = part.last_column - part.first_column, widest = widest_tile(job);
-  const std::int64_t tiles = (width + widest - 1) / widest;
+  const std::int64_t tiles = ceil_div(width, widest);
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t column = width * t / tiles, pixels = width * (t + 1) / tiles - column;
       std::int64_t channel = part.first_channel;
-      const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+      const auto left = [&] { return ceil_div(part.last_channel - channel, lanes); };
       const auto run = [&]<int vectors>() {
         const TileFunction tile = product_tiles<vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
@@ -260,15 +261,16 @@ void product_by_pixels(const ProductJob& job, const Part& part) {
 
 void run_product(const ProductJob& job, const Part& part) noexcept {
   constexpr std::int64_t lanes = Simd::lanes;
-  // What of a filter stays in a core's own cache beside the image.
+  // How much of a filter stays in L2 beside the image.
   constexpr std::int64_t cached_floats = 1 << 17;
   if (part.first_column >= part.last_column) return;
-  const std::int64_t filter_floats = (part.last_channel - part.first_channel + 15) / 16 * job.panel;
+  const std::int64_t filter_floats =
+      ceil_div(part.last_channel - part.first_channel, 16) * job.panel;
   if (part.last_column - part.first_column > 1 && filter_floats <= cached_floats) {
     return product_by_pixels(job, part);
   }
   std::int64_t channel = part.first_channel;
-  const auto left = [&] { return (part.last_channel - channel + lanes - 1) / lanes; };
+  const auto left = [&] { return ceil_div(part.last_channel - channel, lanes); };
   if (part.last_column - part.first_column == 1) {
     for (; left() >= lone_vectors; channel += lone_vectors * lanes) {
       for (std::int64_t row = part.first_row; row < part.last_row; ++row) {

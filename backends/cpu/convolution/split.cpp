@@ -1,6 +1,6 @@
 #include "split.hpp"
 
-#include "../stretch_memory.hpp"
+#include "../live_range_allocator.hpp"
 #include "../value_uses.hpp"
 #include "steps.hpp"
 
@@ -14,7 +14,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t cache_bytes = 1 << 20;  // about what of a batch would stay in a core's cache
+constexpr std::int64_t cache_bytes = 1 << 20;  // about as much of a batch stays in a core's L2
 
 bool is_filter(const Step& step, std::size_t input) { return is_convolution(step) && input == 1; }
 
@@ -39,7 +39,7 @@ bool is_worth_splitting(const Step& step) {
   return images > cache_bytes && others < images / step.output.shape[0];
 }
 
-/// Whether two operands of a batch have nothing in common but each image with itself.
+/// Whether two operands of a batch overlap only image by image.
 bool lie_alike(const Operand& a, const Operand& b) {
   return a.place == b.place && a.strides[0] == b.strides[0] && a.shape[0] == b.shape[0] &&
          a.shape.rank() == image_rank && b.shape.rank() == image_rank;
@@ -95,7 +95,7 @@ class Splitter {
            steps_[end_].output.shape[0] == steps_[begin_].output.shape[0]) {
       ++end_;
     }
-    // Shorter runs have no more local values than this one, so that steps which clash in it clash
+    // Shorter runs have no more local values than this one, so steps that conflict in it conflict
     // in every run with both of them.
     while (end_ - begin_ > 1) {
       const std::size_t clash = first_clash();
@@ -104,7 +104,8 @@ class Splitter {
     }
   }
 
-  /// The first step of the run that may not overtake one before it; the run's end if all may.
+  /// The first step of the run that may not be reordered with one before it; the run's end if there
+  /// is none.
   std::size_t first_clash() {
     find_local_values();
     for (std::size_t later = begin_ + 1; later < end_; ++later) {
@@ -115,7 +116,7 @@ class Splitter {
     return end_;
   }
 
-  /// Values that nothing but the run reads, an image of them at a time.
+  /// Values that only the run reads, an image at a time.
   void find_local_values() {
     local_.assign(steps_.size(), false);
     for (std::size_t i = begin_; i < end_; ++i) {
@@ -166,7 +167,7 @@ class Splitter {
         last_uses[i] = std::max(last_uses[i], goes_on ? last_uses[use.step] : use.step);
       }
     }
-    StretchMemory memory;
+    LiveRangeAllocator memory;
     places_.resize(steps_.size());
     for (std::size_t i = begin_; i < end_; ++i) {
       if (!local_[i]) continue;
@@ -176,9 +177,9 @@ class Splitter {
           offset = places_[*writers_[i][input]];
       }
       places_[i] =
-          offset ? *offset : first_ + memory.take(steps_[i].output.strides[0], i, last_uses[i]);
+          offset ? *offset : first_ + memory.allocate(steps_[i].output.strides[0], i, last_uses[i]);
     }
-    end_of_memory_ = std::max(end_of_memory_, first_ + memory.most());
+    end_of_memory_ = std::max(end_of_memory_, first_ + memory.peak());
   }
 
   Operand image_of_value(std::size_t writer, const Operand& batch) const {

@@ -1,4 +1,4 @@
-// What passes over steps ask about convolutions in any of their forms.
+// Queries about convolutions in any of their forms, for passes over steps.
 #pragma once
 
 #include "int8/quantized_conv2d.hpp"

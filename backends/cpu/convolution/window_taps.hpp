@@ -15,8 +15,8 @@ constexpr int parts = 16 / Simd::lanes;  // vectors that hold 16 channels
 struct Taps {
   std::int64_t begin, end;
 };
-/// The taps of an output that fall inside. Divisions take longer than a small tile: most windows go
-/// without.
+/// The taps of an output that are inside of the image. A division takes longer than a small tile,
+/// so most windows avoid it.
 TENON_INLINE Taps taps_inside(const WindowAxis& axis, std::int64_t output) {
   const std::int64_t first = output * axis.stride - axis.before;
   const std::int64_t beyond = axis.inputs - first;  // elements from the first tap on

@@ -6,7 +6,7 @@
 // Arguments beyond those whose result f16 can tell from its limit are cut off; the products that
 // are then 0 times the argument give NaN for an infinite one, as f32's functions do. The
 // polynomials are least-maximum fits (Lawson's iteration) of this project's own.
-#include "half_stretches.hpp"
+#include "half_segments.hpp"
 #include "half_unary.hpp"
 #include "math_body.hpp"
 
@@ -48,27 +48,27 @@ TENON_INLINE Float half_gate(Float x, Float u) {
 }
 
 #if defined(__AVX512F__)
-/// A table of half_stretches.hpp in registers: looking up 16 coefficients is one instruction.
+/// A table of half_segments.hpp in registers: looking up 16 coefficients is one instruction.
 template <std::size_t powers>
-class StretchTable {
+class SegmentTable {
  public:
-  explicit StretchTable(const Stretches<powers>& table) : scale_(set(table.scale)) {
+  explicit SegmentTable(const Segments<powers>& table) : scale_(set(table.scale)) {
     for (std::size_t i = 0; i < powers; ++i) {
       low_[i] = Simd::load_float(table.by_power[i]);
       high_[i] = Simd::load_float(table.by_power[i] + Simd::lanes);
     }
   }
 
-  /// At a >= 0 within the last stretch.
+  /// At a >= 0 within the last segment.
   TENON_INLINE Float at(Float a) const {
-    const Float magic = set(12582912.0f);  // as above; the low bits are the stretch
+    const Float magic = set(12582912.0f);  // as above; the low bits are the segment
     const Float n = fma(a, scale_, magic);
     const Float t = fma(a, scale_, magic - n);
     Float value = look_up(powers - 1, n);
     for (std::size_t i = powers - 1; i-- > 0;) value = fma(value, t, look_up(i, n));
     return value;
   }
-  /// x times the function that is at(-x) below 0 and 1 - at(x) above; at the last stretch it is 0.
+  /// x times the function that is at(-x) below 0 and 1 - at(x) above; at the last segment it is 0.
   TENON_INLINE Float gate(Float x) const {
     const Float tail = at(Simd::min(set(31.0f) / scale_, absolute(x)));
     return x * (x < set(0.0f) ? tail : set(1.0f) - tail);
@@ -85,16 +85,16 @@ class StretchTable {
 
 /// f(x) for every number, f made once.
 auto half_tanh() {
-  return [slope = StretchTable(tanh_slope)](Float x) {
+  return [slope = SegmentTable(tanh_slope)](Float x) {
     const Float near = Simd::max(set(-4.6f), Simd::min(set(4.6f), x));
     return near * slope.at(absolute(near));
   };
 }
 auto half_gelu() {
-  return [tail = StretchTable(normal_tail)](Float x) { return tail.gate(x); };
+  return [tail = SegmentTable(normal_tail)](Float x) { return tail.gate(x); };
 }
 auto half_gelu_tanh() {
-  return [tail = StretchTable(gelu_tanh_tail)](Float x) { return tail.gate(x); };
+  return [tail = SegmentTable(gelu_tanh_tail)](Float x) { return tail.gate(x); };
 }
 #else
 /// Below 0.6 an odd polynomial, above it 1 - 2 / (e^2x + 1).

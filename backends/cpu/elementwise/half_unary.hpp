@@ -1,4 +1,4 @@
-// Functions of f16 without a detour by f32's precision, most of whose work 11 bits do not show.
+// Functions of f16 at the precision that f16 needs, which takes less work than that of f32.
 #pragma once
 
 #include "elementwise.hpp"

@@ -2,8 +2,8 @@
 
 // Element by element. Included after a simd_*.hpp, by the sources of one instruction set each.
 //
-// Whole vectors and the rest of an array go through the same instructions, the rest filled up with
-// zeros: an element's bits do not depend on where an array starts or ends.
+// Whole vectors and the rest of an array, padded with zeros, go through the same instructions: an
+// element's bits do not depend on its position in an array.
 #include "elementwise.hpp"
 #include "math_body.hpp"
 #include "trigonometry_body.hpp"

@@ -1,4 +1,4 @@
-// The few greatest numbers of a row, without a wrong guess for each that is kept.
+// The few greatest numbers of a row, without a branch misprediction for each that is kept.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 namespace tenon::cpu {
 
 /// The most places that a TopRowKernel can be asked for.
-inline constexpr std::int64_t most_top_places = 56;
+inline constexpr std::int64_t max_top_places = 56;
 
 /// places[0..k) get where the k greatest of x[0..size) stand, the greatest first and the earlier of
-/// equals first; a NaN is above all numbers. 0 < k <= most_top_places, k <= size < 2^31. False, and
-/// nothing said, where the row is short or too many numbers come close: then it is to be done
-/// otherwise.
+/// equals first; a NaN is above all numbers. 0 < k <= max_top_places, k <= size < 2^31. Returns
+/// false, with `places` unspecified, where the row is short or there are too many candidates: the
+/// caller then uses another way.
 using TopRowKernel = bool (*)(const float* x, std::int64_t size, std::int64_t k,
                               std::int32_t* places) noexcept;
 

@@ -2,10 +2,11 @@
 
 // The few greatest numbers of a row. Included after simd_avx2.hpp or simd_avx512.hpp.
 //
-// The row is dealt out to 64 groups. The k-th greatest of their greatest numbers is a bar that k
-// numbers reach, and of a row in no order few others: for k = 40 some 62 in all, however long it
-// is. Those are ranked by counting, for each, the ones before it. Nowhere does a branch depend on a
-// single number.
+// The row is divided into 64 groups. The k-th greatest of the groups' maxima is a threshold that at
+// least k numbers reach, and in an unordered row few others: for k = 40 about 62 in all, whatever
+// the length. These candidates are ranked by counting, for each, the greater ones. No branch
+// depends on a single number.
+#include "../integer_math.hpp"
 #include "top_row.hpp"
 
 #include <cstdint>
@@ -17,7 +18,7 @@ using Float = Simd::Float;
 using Whole = decltype(Float{} < Float{});  // 32-bit integers
 constexpr std::int64_t lanes = Simd::lanes;
 constexpr std::int64_t groups = 64;
-constexpr std::int64_t most_candidates = 256;
+constexpr std::int64_t max_candidates = 256;
 
 /// Adds one where a > b.
 TENON_INLINE Whole count_greater(Whole sum, Whole a, Whole b) {
@@ -31,7 +32,7 @@ TENON_INLINE Whole count_greater(Whole sum, Whole a, Whole b) {
 #endif
 }
 
-/// A bit for each of 64 numbers that is not below the bar; a NaN is not.
+/// A bit for each of 64 numbers that is not below the threshold; a NaN is not.
 TENON_INLINE std::uint64_t reaching(const float* x, Float bar) {
   std::uint64_t bits = 0;
   for (int v = 0; v < groups / lanes; ++v) {
@@ -55,7 +56,7 @@ TENON_INLINE Whole in_order(Float x) {
   return x == x ? key : Whole{} + 0x7FFFFFFE;
 }
 
-/// Whole groups' worth of numbers only, which the bar need not know all of.
+/// Only whole groups of numbers: the threshold need not take all into account.
 TENON_INLINE float bar_of(const float* x, std::int64_t size, std::int64_t k) {
   constexpr int vectors = groups / lanes;
   constexpr float lowest = -__builtin_inff(), highest = __builtin_inff();
@@ -63,7 +64,7 @@ TENON_INLINE float bar_of(const float* x, std::int64_t size, std::int64_t k) {
   for (Float& value : best) value = Simd::broadcast(&lowest);
   for (std::int64_t i = 0; i + groups <= size; i += groups) {
     for (int v = 0; v < vectors; ++v) {
-      best[v] = Simd::max(Simd::load_float(x + i + v * lanes), best[v]);  // passes over a NaN
+      best[v] = Simd::max(Simd::load_float(x + i + v * lanes), best[v]);  // skips a NaN
     }
   }
   alignas(64) std::int32_t keys[groups];
@@ -75,7 +76,7 @@ TENON_INLINE float bar_of(const float* x, std::int64_t size, std::int64_t k) {
   for (const std::int32_t other : keys) {
     for (int v = 0; v < vectors; ++v) before[v] = count_greater(before[v], Whole{} + other, key[v]);
   }
-  // The least that fewer than k are above.
+  // The least number that fewer than k exceed.
   Float least = Simd::broadcast(&highest);
   for (int v = 0; v < vectors; ++v) {
     least = Simd::min(
@@ -88,16 +89,16 @@ TENON_INLINE float bar_of(const float* x, std::int64_t size, std::int64_t k) {
   return bar;
 }
 
-/// Where the numbers stand that reach the bar, or that there are too many.
+/// The positions of the numbers that reach the threshold; stops where there are too many.
 class Reaching {
  public:
   TENON_INLINE Reaching(const float* x, std::int64_t size, float limit) {
     const Float bar = Simd::broadcast(&limit);
     std::int64_t i = 0;
-    for (; i + groups <= size && count_ <= most_candidates; i += groups) {
+    for (; i + groups <= size && count_ <= max_candidates; i += groups) {
       add(i, reaching(x + i, bar));
     }
-    if (i == size || count_ > most_candidates) return;
+    if (i == size || count_ > max_candidates) return;
     float rest[groups];
     for (std::int64_t j = 0; j < groups; ++j) rest[j] = i + j < size ? x[i + j] : 0.0f;
     add(i, reaching(rest, bar) & ((std::uint64_t{1} << (size - i)) - 1));
@@ -107,7 +108,7 @@ class Reaching {
   std::int32_t operator[](std::int64_t i) const { return places_[i]; }
 
  private:
-  /// Four of 64 are written whether there are as many or not: more are rare.
+  /// Four of 64 are always written, without a branch; more are rare.
   TENON_INLINE void add(std::int64_t first, std::uint64_t bits) {
     constexpr std::uint64_t last = std::uint64_t{1} << 63;
     std::int32_t* const to = places_ + count_;
@@ -122,7 +123,7 @@ class Reaching {
   }
 
   std::int64_t count_ = 0;
-  std::int32_t places_[most_candidates + groups + 4];
+  std::int32_t places_[max_candidates + groups + 4];
 };
 
 bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
@@ -130,10 +131,10 @@ bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
   if (size < groups) return false;
   const Reaching reaching(x, size, bar_of(x, size, k));
   const std::int64_t count = reaching.count();
-  if (count > most_candidates) return false;
+  if (count > max_candidates) return false;
 
-  alignas(64) std::int32_t keys[most_candidates];
-  const std::int64_t filled = (count + lanes - 1) / lanes * lanes;
+  alignas(64) std::int32_t keys[max_candidates];
+  const std::int64_t filled = round_up(count, lanes);
   for (std::int64_t i = 0; i < filled; i += lanes) {
     float values[lanes];
     for (std::int64_t j = 0; j < lanes; ++j) values[j] = x[reaching[i + j < count ? i + j : 0]];
@@ -141,7 +142,7 @@ bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
     __builtin_memcpy(keys + i, &key, sizeof key);
   }
 
-  std::int32_t ranked[most_candidates];
+  std::int32_t ranked[max_candidates];
   Whole lane{};
   for (int i = 0; i < lanes; ++i) lane[i] = i;
   for (std::int64_t i = 0; i < count; i += lanes) {

@@ -1,4 +1,4 @@
-// Activations that other kernels apply in the same go.
+// Activations that other kernels fuse.
 #pragma once
 
 #include "elementwise.hpp"

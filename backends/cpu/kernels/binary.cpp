@@ -74,7 +74,7 @@ class FloatTask final : public Task {
   }
 
  private:
-  /// Whether an axis with this step goes on where the joined inner axes end.
+  /// Whether an axis with this step continues where the joined inner axes end.
   bool joins(std::int64_t step, std::int64_t inner_step) const {
     if (inner_step < 0) return step == 0 || step == 1;
     return inner_step == 0 ? step == 0 : step == inner_;

@@ -1,8 +1,8 @@
-// Convolutions: by Winograd's filtering where that is faster, products of patches with a packed
-// filter, and depthwise ones. All read images with their channels last; one that lies otherwise is
-// laid into scratch memory first.
+// Convolutions: by Winograd's filtering where that is faster, by implicit GEMM with a packed
+// filter, and depthwise ones. All read images with their channels last; others are copied to
+// scratch memory first.
 #include "../convolution/convolution.hpp"
-#include "../convolution/laid_image.hpp"
+#include "../convolution/image_source.hpp"
 #include "../convolution/layout.hpp"
 #include "../convolution/plan.hpp"
 #include "../convolution/winograd/task.hpp"
@@ -20,7 +20,7 @@ class ConvTask final : public Task {
  public:
   ConvTask(const Step& step, Compiler& compiler)
       : conv_(Convolution::of(step)), filter_(conv_, compiler), plan_(conv_) {
-    if (needs_laid_image()) image_ = LaidImage::ask(conv_, plan_, compiler);
+    if (needs_copy()) image_ = ImageSource::request(conv_, plan_, compiler);
     plan_.flatten(conv_);
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 17, .large = 1 << 18});
   }
@@ -67,17 +67,17 @@ class ConvTask final : public Task {
   }
 
  private:
-  bool needs_laid_image() const {
+  bool needs_copy() const {
     const bool steps_over =
         !conv_.filter.is_depthwise() &&
-        (!reaches_out_at_ends_only(conv_.columns) || conv_.x.shape[1] > most_zero_channels);
+        (!reaches_out_at_ends_only(conv_.columns) || conv_.x.shape[1] > max_zero_channels);
     return !has_channels_last(conv_.x) || steps_over;
   }
 
   Convolution conv_;
   FilterSource filter_;
   ConvolutionPlan plan_;
-  LaidImage image_ = LaidImage::in_place();
+  ImageSource image_ = ImageSource::in_place();
 };
 
 std::optional<std::string> refuses(const Step& step) {

@@ -11,8 +11,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// The axis whose parts threads take: an outer one that all of them find enough of, else the
-/// longest. The innermost axis of block types stays whole.
+/// The axis that is divided among threads: an outer one that is long enough for all of them, else
+/// the longest. The innermost axis of block types is not divided.
 int shared_axis(const Shape& shape, int threads) noexcept {
   const int last = is_block(shape.dtype()) ? shape.rank() - 1 : shape.rank();
   int longest = 0;

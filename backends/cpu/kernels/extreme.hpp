@@ -9,8 +9,8 @@
 
 namespace tenon::cpu {
 
-/// The best element so far: of equal ones the first, and a NaN beats all. Stretches of elements may
-/// come in any order, with the same result.
+/// The best element so far: of equal ones the first, and a NaN beats all. Runs of elements may be
+/// added in any order, with the same result.
 template <class T, bool greatest>
 class Extreme {
  public:

@@ -21,7 +21,7 @@ class GluTask final : public Task {
     if (is_tiled(y_)) compiler.working_memory(size_ * 4);
   }
   void run(const TaskContext& context) const noexcept override {
-    // One long row is shared in pieces, many rows by rows.
+    // One long row is divided into pieces, many rows by rows.
     const auto* gate = context.pointer<const float>(gate_);
     const auto* up = context.pointer<const float>(up_);
     if (is_tiled(y_)) return write_tiles(context, gate, up);

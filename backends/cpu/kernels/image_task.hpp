@@ -1,7 +1,8 @@
-// What tasks on images [N, C, H, W] share: how operands lie, and how their work is divided.
+// What tasks on images [N, C, H, W] share: the layout of operands and the division of work.
 #pragma once
 
 #include "../convolution/kernels.hpp"
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 
 #include <tenon/lowered.hpp>
@@ -40,17 +41,16 @@ struct ImageGrid {
     const Range column = at(columns, item % column_parts, column_parts);
     const Range row = at(rows, item / column_parts % row_parts, row_parts);
     const Range band =
-        at((channels + 31) / 32, item / (column_parts * row_parts * images), channel_parts);
+        at(ceil_div(channels, 32), item / (column_parts * row_parts * images), channel_parts);
     return {row.begin,  row.end,         column.begin,
             column.end, band.begin * 32, std::min(band.end * 32, channels)};
   }
 };
 
-/// How much longer the busiest of `threads` threads works than it would if `count` items could be
-/// divided evenly.
+/// Load imbalance: the largest share of `threads` threads over an even share of `count` items.
 inline double imbalance(std::int64_t count, std::int64_t threads) noexcept {
   if (count <= 0) return 1e9;
-  const std::int64_t even = (count + threads - 1) / threads * threads;
+  const std::int64_t even = round_up(count, threads);
   return static_cast<double>(even) / static_cast<double>(count);
 }
 

@@ -1,5 +1,5 @@
-// The stretches of an array along one axis, one for each position of the other axes: what norms,
-// softmax, rankings and running sums work on.
+// The lanes of an array along one axis, one for each position of the other axes: for norms,
+// softmax, rankings and running sums.
 #pragma once
 
 #include "reader.hpp"
@@ -17,11 +17,11 @@ class Lanes {
   std::int64_t size() const noexcept { return size_; }
   /// Bytes from the operand's first element to lane `i`'s.
   std::int64_t offset(std::int64_t i) const noexcept;
-  /// Whether elements of a lane are neighbours in memory, stored as they are computed with.
+  /// Whether elements of a lane are adjacent in memory, in their compute type.
   bool is_direct() const noexcept;
 
   /// Elements [first, first + count) of the lane that starts at `lane`, count <= block_elements, in
-  /// their compute type: in place where they lie so, else in `buffer`.
+  /// their compute type: in place where they are stored so, else in `buffer`.
   const void* read(const std::byte* lane, std::int64_t first, std::int64_t count,
                    BlockBuffer& buffer) const noexcept;
   /// A whole lane in its compute type, to memory for it.

@@ -1,3 +1,4 @@
+#include "../integer_math.hpp"
 #include "../matmul/dense_blocking.hpp"
 #include "../matmul/matmul.hpp"
 #include "../matmul/merged_linear.hpp"
@@ -27,7 +28,7 @@ struct LinearShape {
 LinearShape linear_shape(const Step& step) {
   const Operand &x = step.inputs[0], &w = step.inputs[1];
   const Operand& rows = is_tiled(x) ? step.output : x;
-  // Where both are tiled nobody knows how many rows are none; results of these are not read.
+  // Where both are tiled, padding rows at the end are computed, too; their results are not read.
   return {is_tiled(rows) ? tiled_rows(rows) : row_count(rows.shape), w.shape[1], w.shape[0]};
 }
 
@@ -45,7 +46,7 @@ Activation activation_of(const Step& step, bool exact) {
   return {unary_rows_kernel(), is_fast ? Unary::fast_gelu : function, parameters};
 }
 
-/// What a step multiplies, and how: all but where results go.
+/// A step's operands and precision, without its output.
 class LinearInputs {
  public:
   struct Prepared {
@@ -76,7 +77,7 @@ class LinearInputs {
 
   const LinearShape& shape() const noexcept { return shape_; }
   bool are_prepared() const noexcept { return form_.has_value(); }
-  /// Bytes at LinearArgs::scratch, for products with `outputs` rows of W at once.
+  /// Bytes at LinearArgs::scratch, for `outputs` rows of W at once.
   std::int64_t scratch_bytes(std::int64_t outputs) const {
     if (form_) return 0;
     return static_cast<std::int64_t>(
@@ -122,8 +123,8 @@ class LinearTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    std::array<Product, most_joined> products;
-    std::array<std::int64_t, most_joined + 1> ends{};  // of the items before each
+    std::array<Product, max_joined> products;
+    std::array<std::int64_t, max_joined + 1> ends{};  // of the items before each
     const std::size_t count = 1 + joined_.size();
     for (std::size_t i = 0; i < count; ++i) {
       const LinearTask& task = i == 0 ? *this : *joined_[i - 1];
@@ -138,18 +139,18 @@ class LinearTask final : public Task {
     });
   }
 
-  /// Products of prepared rows: others have copies in this thread's working memory.
+  /// Only for prepared rows: others are copied to this thread's working memory.
   bool join(std::unique_ptr<Task>& next) override {
     auto* const other = dynamic_cast<LinearTask*>(next.get());
     if (other == nullptr || !inputs_.are_prepared() || !other->inputs_.are_prepared()) return false;
-    if (1 + joined_.size() == most_joined) return false;
+    if (1 + joined_.size() == max_joined) return false;
     joined_.emplace_back(other);
     static_cast<void>(next.release());
     return true;
   }
 
  private:
-  static constexpr std::size_t most_joined = 4;
+  static constexpr std::size_t max_joined = 4;
 
   struct Product : LinearInputs::Prepared {
     PreparedRows y_tiles;
@@ -174,12 +175,13 @@ class LinearTask final : public Task {
   LinearInputs inputs_;
   Operand y_;
   Activation activation_;
-  std::vector<std::unique_ptr<LinearTask>> joined_;  // whose work is shared with this one's
+  std::vector<std::unique_ptr<LinearTask>> joined_;  // computed in one loop with this one
 };
 
-/// Each thread keeps the best of what it computes; who is done last looks at the best of all.
-/// Measured on two threads at one row: 50 to 100 us of 6.6 ms less at W [262144, 640] of q8_0 than
-/// to store all sums and let both threads search them, 3 to 7 us of 0.6 ms at [49152, 576].
+/// Each thread keeps the best of the elements that it computes; the last thread to finish reduces
+/// them. Measured on two threads at one row, this saves 50 to 100 us of 6.6 ms at W [262144, 640]
+/// of q8_0, and 3 to 7 us of 0.6 ms at [49152, 576], compared to storing all sums and searching
+/// them on both threads.
 class LinearArgmaxTask final : public Task {
   using Best = Extreme<float, true>;
 
@@ -187,7 +189,7 @@ class LinearArgmaxTask final : public Task {
   LinearArgmaxTask(const Step& step, Compiler& compiler)
       : inputs_(step, compiler), y_(step.output), columns_(step.op.as<LinearArgmax>()->columns) {
     const std::int64_t rows = inputs_.shape().rows;
-    at_once_ = std::min(most_at_once, most_sums / std::max<std::int64_t>(rows, 1)) / unit * unit;
+    at_once_ = std::min(max_at_once, max_sums / std::max<std::int64_t>(rows, 1)) / unit * unit;
     sums_bytes_ = rows * at_once_ * static_cast<std::int64_t>(sizeof(float));
     compiler.working_memory(sums_bytes_ + inputs_.scratch_bytes(at_once_));
     found_ = compiler.scratch(compiler.threads() * rows * static_cast<std::int64_t>(sizeof(Best)));
@@ -200,14 +202,13 @@ class LinearArgmaxTask final : public Task {
     product.args.y = reinterpret_cast<float*>(context.working_memory());
     product.args.y_stride = at_once_;
     product.args.scratch = context.working_memory() + sums_bytes_;
-    std::array<Best, LinearArgmax::most_rows> best;
-    context.worker.share(
-        (columns_ + unit - 1) / unit, 1, [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t last = std::min(end * unit, columns_);
-          for (std::int64_t column = begin * unit; column < last; column += at_once_) {
-            look_at(product.args, {column, std::min(column + at_once_, last)}, best.data());
-          }
-        });
+    std::array<Best, LinearArgmax::max_rows> best;
+    context.worker.share(ceil_div(columns_, unit), 1, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t last = std::min(end * unit, columns_);
+      for (std::int64_t column = begin * unit; column < last; column += at_once_) {
+        look_at(product.args, {column, std::min(column + at_once_, last)}, best.data());
+      }
+    });
     const std::int64_t rows = inputs_.shape().rows;
     auto* const found = reinterpret_cast<Best*>(context.scratch(found_));
     std::copy_n(best.begin(), rows, found + context.worker.thread * rows);
@@ -218,10 +219,10 @@ class LinearArgmaxTask final : public Task {
   }
 
  private:
-  static constexpr std::int64_t unit = 2 * panel_rows;  // as many as tiles take
-  static constexpr std::int64_t most_at_once = 1024;
-  static constexpr std::int64_t most_sums = 8192;  // floats, which stay in level-one cache
-  static_assert(most_sums / LinearArgmax::most_rows >= unit);
+  static constexpr std::int64_t unit = 2 * panel_rows;  // the width of a tile
+  static constexpr std::int64_t max_at_once = 1024;
+  static constexpr std::int64_t max_sums = 8192;  // floats, which stay in L1
+  static_assert(max_sums / LinearArgmax::max_rows >= unit);
 
   /// Computes some columns of all rows and adds them to each row's best.
   static void look_at(LinearArgs args, Range columns, Best* best) noexcept {

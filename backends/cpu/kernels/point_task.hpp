@@ -1,4 +1,4 @@
-// Ops that compute each element on its own, for every element type and every way that operands lie.
+// Element-wise ops, for every element type and every stride.
 #pragma once
 
 #include "reader.hpp"

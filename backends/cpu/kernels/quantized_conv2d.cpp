@@ -1,5 +1,5 @@
-// Convolutions whose products are of integers. Images of codes with their channels last are read in
-// place; others are laid into scratch memory first, rounded to codes where they are f32.
+// Convolutions in integers. Images of codes with their channels last are read in place; others are
+// copied to scratch memory first, with padding, and rounded to codes where they are f32.
 #include "../convolution/int8/quantized_conv2d.hpp"
 
 #include "../convolution/convolution.hpp"
@@ -18,10 +18,10 @@ namespace {
 
 bool holds_codes(const Operand& image) { return image.shape.dtype() == DType::u8; }
 
-class Int8LayInTask final : public Task {
+class Int8PaddedCopyTask final : public Task {
  public:
-  Int8LayInTask(const Operand& x, const Codes& codes, std::int64_t before, std::int64_t width,
-                std::int64_t offset)
+  Int8PaddedCopyTask(const Operand& x, const Codes& codes, std::int64_t before, std::int64_t width,
+                     std::int64_t offset)
       : x_(x), codes_(codes), before_(before), width_(width), offset_(offset) {}
 
   void run(const TaskContext& context) const noexcept override {
@@ -33,21 +33,21 @@ class Int8LayInTask final : public Task {
     while (range.begin < range.end) {
       const std::int64_t image = range.begin / rows, first = range.begin % rows;
       const std::int64_t last = std::min(rows, first + range.end - range.begin);
-      Int8LayIn job{{},
-                    {},
-                    shape[3],
-                    shape[1],
-                    before_,
-                    width_,
-                    1 / codes_.scale,
-                    static_cast<std::uint8_t>(codes_.zero),
-                    to + image * rows * width_ * shape[1]};
+      Int8PaddedCopy job{{},
+                         {},
+                         shape[3],
+                         shape[1],
+                         before_,
+                         width_,
+                         1 / codes_.scale,
+                         static_cast<std::uint8_t>(codes_.zero),
+                         to + image * rows * width_ * shape[1]};
       if (holds_codes(x_)) {
         job.codes = steps.at(context.pointer<const std::uint8_t>(x_) + image * steps.image);
       } else {
         job.values = steps.at(context.pointer<const float>(x_) + image * steps.image);
       }
-      kernels_.lay_in(job, first, last);
+      kernels_.copy_padded(job, first, last);
       range.begin += last - first;
     }
   }
@@ -63,24 +63,24 @@ class Int8ConvTask final : public Task {
  public:
   Int8ConvTask(const Step& step, Compiler& compiler)
       : op_(*step.op.as<QuantizedConv2d>()), conv_(Convolution::of(step)), plan_(conv_) {
-    const bool is_joined = lay_in_image(compiler);
+    const bool is_joined = choose_image_source(compiler);
     form_ = {conv_.filter, is_joined, kernels_.weight_limit};
     filter_ = compiler.prepare(conv_.w, int8_filter_recipe(form_));
     outside_.assign(static_cast<std::size_t>(std::max<std::int64_t>(form_.quads() * 4, 64)),
                     static_cast<std::uint8_t>(op_.x.zero));
     compiler.working_memory(int8_band_bytes);
     plan_.flatten(conv_);
-    // Filters of a network leave a core's cache between runs: the less of them a thread reads, the
-    // better.
+    // The filters of a network do not stay in L2 between runs, so a thread should read as little of
+    // them as possible.
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 20, .large = 1 << 17});
     set_finish();
   }
 
   void run(const TaskContext& context) const noexcept override {
     const PackedInt8Filter& filter = context.constant<PackedInt8Filter>(filter_);
-    const auto* x = laid_offset_ < 0
+    const auto* x = copy_offset_ < 0
                         ? context.pointer<const std::uint8_t>(conv_.x)
-                        : reinterpret_cast<const std::uint8_t*>(context.scratch(laid_offset_));
+                        : reinterpret_cast<const std::uint8_t*>(context.scratch(copy_offset_));
     const std::int64_t groups = conv_.filter.packed_groups();
     const ImageGrid& grid = plan_.grid;
     const Range items = context.share(grid.size() * groups);
@@ -106,26 +106,28 @@ class Int8ConvTask final : public Task {
   }
 
  private:
-  /// Decides where the kernel reads the image. Returns whether the taps of a row are one run there.
-  bool lay_in_image(Compiler& compiler) {
+  /// Makes the kernel read the image in place or from a padded copy. Returns whether the taps of a
+  /// row are one run there.
+  bool choose_image_source(Compiler& compiler) {
     const Shape& shape = conv_.x.shape;
     const bool is_depthwise = conv_.filter.is_depthwise();
     const bool steps_over = !is_depthwise && !reaches_out_at_ends_only(conv_.columns);
     const bool is_odd = !is_depthwise && shape[1] % 4 != 0;
     if (holds_codes(conv_.x) && has_channels_last(conv_.x) && !steps_over && !is_odd) return false;
-    // What a depthwise kernel leaves out by itself may lie nowhere.
-    const std::int64_t width = is_depthwise ? shape[3] : ConvolutionPlan::laid_width(conv_.columns);
+    // A depthwise kernel handles padding itself.
+    const std::int64_t width =
+        is_depthwise ? shape[3] : ConvolutionPlan::padded_width(conv_.columns);
     const std::int64_t before = is_depthwise ? 0 : conv_.columns.before;
     const std::int64_t bytes = shape[0] * shape[2] * width * shape[1] + int8_overread;
     const Operand reads[] = {conv_.x, conv_.w};
-    laid_offset_ = compiler.shared_table(OpInstance(conv_.op), reads, bytes, [&](std::int64_t at) {
-      return std::make_unique<Int8LayInTask>(conv_.x, op_.x, before, width, at);
+    copy_offset_ = compiler.shared_table(OpInstance(conv_.op), reads, bytes, [&](std::int64_t at) {
+      return std::make_unique<Int8PaddedCopyTask>(conv_.x, op_.x, before, width, at);
     });
     if (is_depthwise) {
       plan_.x = {width * shape[1], shape[1], 1, shape[2] * width * shape[1]};
       return false;
     }
-    plan_.lay_in(conv_, width);
+    plan_.read_padded_copy(conv_, width);
     return is_odd && conv_.op.groups == 1 && conv_.columns.dilation == 1;
   }
 
@@ -184,7 +186,7 @@ class Int8ConvTask final : public Task {
   PreparedIndex filter_;
   std::vector<std::uint8_t> outside_;
   Int8Finish finish_{};
-  std::int64_t laid_offset_ = -1;
+  std::int64_t copy_offset_ = -1;
 };
 
 std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {

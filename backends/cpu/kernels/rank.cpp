@@ -1,6 +1,7 @@
 // Where along an axis the extreme elements stand, and running sums.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/top_row.hpp"
+#include "../integer_math.hpp"
 #include "extreme.hpp"
 #include "lanes.hpp"
 
@@ -105,7 +106,7 @@ struct Ranked {
   }
 };
 
-/// The k best of a lane whose elements come in order: what may be among them so far.
+/// The k best of a lane whose elements are added in order: the candidates so far.
 template <class T>
 class Candidates {
  public:
@@ -120,21 +121,20 @@ class Candidates {
   Candidates(Entry* room, std::int64_t k, std::int64_t size)
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
-  /// Looks at a whole lane beforehand, if its elements are neighbours and few enough to be in cache
-  /// when they are added: where k stretches reach a number, the k best do as well, and what is
-  /// below it need not be kept. Of numbers in no order that leaves little more than k.
+  /// Scans a whole lane beforehand, if its elements are adjacent and few enough to stay in cache:
+  /// where the maxima of k runs reach a number, so do the k best, and smaller elements need not be
+  /// kept. For unordered elements that leaves few more than k.
   void look_ahead(const T* x, std::int64_t size) noexcept {
     if constexpr (std::is_same_v<T, float>) {
-      constexpr std::int64_t stretch = 32, most = 512;
-      const std::int64_t stretches = size / stretch;
-      if (stretches < 2 * k_ || stretches > most) return;
+      constexpr std::int64_t run = 32, most = 512;
+      const std::int64_t runs = size / run;
+      if (runs < 2 * k_ || runs > most) return;
       std::array<decltype(ordered(T{})), most> reached;
-      for (std::int64_t i = 0; i < stretches; ++i) {
-        reached[static_cast<std::size_t>(i)] =
-            ordered(fold_row(Fold::max, x + i * stretch, stretch));
+      for (std::int64_t i = 0; i < runs; ++i) {
+        reached[static_cast<std::size_t>(i)] = ordered(fold_row(Fold::max, x + i * run, run));
       }
       const auto begin = reached.begin();
-      std::nth_element(begin, begin + (k_ - 1), begin + stretches, std::greater<>());
+      std::nth_element(begin, begin + (k_ - 1), begin + runs, std::greater<>());
       const T bar = value_of<T>(reached[static_cast<std::size_t>(k_ - 1)]);
       constexpr T lowest = -std::numeric_limits<T>::infinity();
       if (!(bar > lowest)) return;  // or it is NaN
@@ -197,7 +197,7 @@ class TopkTask final : public Task {
         lanes_(x_, static_cast<int>(axis_)),
         results_(y_, static_cast<int>(axis_)) {
     const std::int64_t entries = Candidates<T>::capacity(count_, lanes_.size());
-    entry_bytes_ = (entries * static_cast<std::int64_t>(sizeof(Entry)) + 63) / 64 * 64;
+    entry_bytes_ = round_up(entries * static_cast<std::int64_t>(sizeof(Entry)), 64);
     scratch_ = compiler.scratch(compiler.threads() * entry_bytes_);
   }
 
@@ -215,7 +215,7 @@ class TopkTask final : public Task {
       const auto write = [&](std::int64_t i, std::int32_t place) {
         *reinterpret_cast<std::int32_t*>(to + i * step) = place;
       };
-      std::array<std::int32_t, most_top_places> places;
+      std::array<std::int32_t, max_top_places> places;
       if (is_quick(start, places.data())) {
         for (std::int64_t i = 0; i < count_; ++i) write(i, places[static_cast<std::size_t>(i)]);
         continue;
@@ -232,7 +232,7 @@ class TopkTask final : public Task {
   bool is_quick(const std::byte* start, std::int32_t* places) const noexcept {
     if constexpr (std::is_same_v<T, float>) {
       const TopRowKernel kernel = top_row_kernel();
-      return kernel != nullptr && count_ <= most_top_places && lanes_.is_direct() &&
+      return kernel != nullptr && count_ <= max_top_places && lanes_.is_direct() &&
              kernel(reinterpret_cast<const float*>(start), lanes_.size(), count_, places);
     } else {
       return false;

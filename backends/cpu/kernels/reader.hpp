@@ -1,8 +1,9 @@
 // Blocks of an operand's elements, in the order of the output they broadcast to and in the type
-// that kernels compute in: what lets one kernel serve every stride and every narrow type.
+// that kernels compute in: one kernel then serves every stride and every narrow type.
 #pragma once
 
 #include "../elementwise/typed.hpp"
+#include "../integer_math.hpp"
 #include "../task.hpp"
 
 #include <array>
@@ -21,7 +22,7 @@ struct BlockBuffer {
 void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
               std::byte* to) noexcept;
 
-/// The axes of an array as loops, outermost first: axes of one element dropped, and neighbours
+/// The axes of an array as loops, outermost first: axes of one element dropped, and adjacent axes
 /// joined where one step serves both.
 struct Loops {
   int rank = 0;
@@ -46,8 +47,8 @@ class Reader {
     const void* data;
     std::int64_t step;  ///< 1, or 0 for one element that stands for all
   };
-  /// Elements [first, first + count), count <= block_elements: in place where the operand lies so,
-  /// else in `buffer`.
+  /// Elements [first, first + count), count <= block_elements: in place where the operand is stored
+  /// so, else in `buffer`.
   Block read(const TaskContext& context, std::int64_t first, std::int64_t count,
              BlockBuffer& buffer) const noexcept;
 
@@ -59,13 +60,13 @@ class Reader {
   bool dense_ = false, single_ = false;
 };
 
-/// Threads share flat arrays in pieces of this many elements, so that neighbours do not write to
-/// one cache line.
+/// Threads divide flat arrays into pieces of this many elements, so that no two write to one cache
+/// line (false sharing).
 inline constexpr std::int64_t piece_elements = 256;
 
 /// This thread's part of `count` elements.
 inline Range flat_share(const TaskContext& context, std::int64_t count) noexcept {
-  const Range pieces = context.share((count + piece_elements - 1) / piece_elements);
+  const Range pieces = context.share(ceil_div(count, piece_elements));
   return {pieces.begin * piece_elements, std::min(pieces.end * piece_elements, count)};
 }
 

@@ -1,5 +1,6 @@
 // Axes folded into one element. Each result is one thread's, summed in one fixed order.
 #include "../elementwise/elementwise.hpp"
+#include "../integer_math.hpp"
 #include "reader.hpp"
 
 #include <tenon/ops/reduce.hpp>
@@ -47,13 +48,13 @@ class ReduceTask final : public Task {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     has_rows_ = shape.dtype() == DType::f32 && meaning_.row && elements_ > 0 &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
-    // Neighbours along a kept axis are folded side by side.
+    // Adjacent elements along a kept axis are folded in parallel.
     has_columns_ = kept_.rank > 0 && kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
   }
 
   void run(const TaskContext& context) const noexcept override {
     constexpr std::int64_t line = 16;
-    const Range lines = context.share((outputs_ + line - 1) / line);
+    const Range lines = context.share(ceil_div(outputs_, line));
     const Range range{lines.begin * line, std::min(lines.end * line, outputs_)};
     if (range.begin >= range.end) return;
     if (has_rows_) {

@@ -1,5 +1,6 @@
 // Norms and softmax: kernels that take one row after another.
 #include "../elementwise/elementwise.hpp"
+#include "../integer_math.hpp"
 #include "../matmul/tiled_values.hpp"
 #include "lanes.hpp"
 
@@ -13,7 +14,7 @@
 namespace tenon::cpu {
 namespace {
 
-/// What a row's kernel gets: weights are null where the op has none.
+/// The arguments of a row's kernel: weights are null where the op has none.
 struct Row {
   const float* x;
   std::array<const float*, 2> weights;
@@ -21,8 +22,8 @@ struct Row {
   std::int64_t size;
 };
 
-/// Calls body(row) for this thread's rows along `axis`. Rows that are not f32 side by side, and
-/// such weights, pass through memory of the thread's own; so do those that become tiles.
+/// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous
+/// f32 go through scratch memory of the thread; so do rows that are written as tiles.
 template <class Body>
 class RowTask final : public Task {
  public:
@@ -40,7 +41,7 @@ class RowTask final : public Task {
     }
     if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
-    row_bytes_ = (x_lanes_.size() * 4 + 63) / 64 * 64;
+    row_bytes_ = round_up(x_lanes_.size() * 4, 64);
     scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
   }
 

@@ -1,5 +1,6 @@
 #include "aligned_buffer.hpp"
 
+#include "../integer_math.hpp"
 #include "immortal.hpp"
 #include "large_pages.hpp"
 
@@ -25,9 +26,9 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t slab_bytes = std::size_t{64}
-                                   << 20;  // of address space; touched as it is used
-constexpr std::size_t largest = std::size_t{1}
-                                << 39;  // half a TiB: sanitizers abort beyond, not fail
+                                   << 20;  // of address space; pages come on first access
+constexpr std::size_t largest =
+    std::size_t{1} << 39;  // half a TiB: beyond it sanitizers abort in place of failing
 constexpr std::size_t smallest_in_slab = std::size_t{16} << 10;
 
 // A sanitizer can watch the ends of a buffer only if it has its own allocation.
@@ -43,7 +44,7 @@ constexpr bool uses_slabs = true;
 constexpr bool uses_slabs = true;
 #endif
 
-/// The one that new buffers come from.
+/// The slab that new buffers come from.
 struct OpenSlab {
   ForkLockedMutex mutex;
   Slab* slab = nullptr;
@@ -57,7 +58,7 @@ OpenSlab& open_slab() {
 std::byte* allocate(std::size_t size) noexcept {
   const std::size_t alignment = size >= large_page_bytes ? large_page_bytes : cache_line;
   if (size > largest) return nullptr;
-  const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+  const std::size_t rounded = round_up(size, alignment);
   auto* data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
   if (data != nullptr && alignment == large_page_bytes) prefer_large_pages(data, rounded);
   return data;
@@ -68,9 +69,9 @@ void destroy(Slab* slab) noexcept {
   delete slab;
 }
 
-// A place in the open slab or in a new one; null if there is no memory for one.
+// Memory from the open slab or from a new one; null if there is none.
 std::byte* cut(std::size_t size, Slab*& owner) {
-  const std::size_t rounded = (size + cache_line - 1) / cache_line * cache_line;
+  const std::size_t rounded = round_up(size, cache_line);
   OpenSlab& open = open_slab();
   const std::lock_guard lock(open.mutex);
   if (open.slab == nullptr || slab_bytes - open.slab->used < rounded) {

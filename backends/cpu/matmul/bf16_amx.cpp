@@ -1,4 +1,4 @@
-// Linear layers on bf16 rows, by AMX tiles: y = x W^T with products of bf16 numbers summed in f32.
+// Linear layers on bf16 rows by AMX tiles: y = x W^T, bf16 factors, f32 sums.
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
@@ -7,6 +7,7 @@
 #include "tile_kernels.hpp"
 #include "tiles_amx.hpp"
 #include "tile_weights_amx.hpp"
+#include "../integer_math.hpp"
 // clang-format on
 
 namespace tenon::cpu::amx {
@@ -14,7 +15,7 @@ namespace {
 
 /// What a call of linear_tiles needs beside its job.
 struct TileScratch {
-  alignas(64) std::uint16_t weights[2 * panel_stretch_elements];
+  alignas(64) std::uint16_t weights[2 * max_panel_elements];
   alignas(64) float sums[max_tile_rows * 32];  ///< so far, of every row by two panels
   alignas(64) float done[2][32 * 32];          ///< of 32 rows, to be written to y
 };
@@ -24,12 +25,12 @@ TENON_INLINE __m512i rounded_line(const float* x) {
   return rounded(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16));
 }
 
-/// Asks for bytes to come, evenly over the steps of a loop.
-class Asking {
+/// Prefetches a range of bytes, evenly over the steps of a loop.
+class Prefetcher {
  public:
   /// [begin, end), within `steps` steps.
-  Asking(const std::byte* begin, const std::byte* end, std::int64_t steps)
-      : next_(begin), end_(end), at_once_(64 * ((end - begin + 64 * steps - 1) / (64 * steps))) {}
+  Prefetcher(const std::byte* begin, const std::byte* end, std::int64_t steps)
+      : next_(begin), end_(end), at_once_(64 * ceil_div(end - begin, 64 * steps)) {}
 
   TENON_INLINE void operator()() {
     if (next_ >= end_) return;
@@ -44,11 +45,11 @@ class Asking {
   std::int64_t at_once_;
 };
 
-/// The same for lines of y that are to be written: those of two panels in each row.
-class AskingRows {
+/// The same for the lines of y that two panels of each row are written to.
+class RowPrefetcher {
  public:
-  AskingRows(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
-      : next_(y), stride_(stride), left_(rows), at_once_((rows + steps - 1) / steps) {}
+  RowPrefetcher(float* y, std::int64_t stride, std::int64_t rows, std::int64_t steps)
+      : next_(y), stride_(stride), left_(rows), at_once_(ceil_div(rows, steps)) {}
 
   TENON_INLINE void operator()() {
     for (std::int64_t i = 0; i < at_once_ && left_ > 0; ++i, --left_, next_ += stride_) {
@@ -68,7 +69,7 @@ struct PanelPair {
   bool two, whole;  ///< whole: 32 columns
 };
 
-/// Products of rows and pairs of panels, and what becomes of their sums.
+/// Multiplies rows by pairs of panels and writes the results.
 class TileProducts {
  public:
   TileProducts(const TileJob& job, TileScratch& scratch)
@@ -76,8 +77,8 @@ class TileProducts {
     without_bias_.bias = nullptr;
   }
 
-  /// Up to 32 rows by elements [first, last) of k; `sums` hold those of the elements before and,
-  /// unless these are the last, of these.
+  /// Up to 32 rows by elements [first, last) of k; `sums` hold the sums of earlier elements and,
+  /// before the end of k, receive the new ones.
   template <class EachStep>
   void multiply(std::int64_t row, std::int64_t count, const PanelPair& panels, std::int64_t first,
                 std::int64_t last, const Tiles& w, float* sums, const EachStep& each_step) {
@@ -100,15 +101,15 @@ class TileProducts {
     } else if (done) {
       place.to = scratch_.done[turn_];
     }
-    AskingRows ask_rows(y, job_.y_stride, done && y != nullptr ? count : 0, steps + 1);
-    const auto asking_step = [&] {
+    RowPrefetcher prefetch_rows(y, job_.y_stride, done && y != nullptr ? count : 0, steps + 1);
+    const auto step = [&] {
       each_step();
-      ask_rows();
+      prefetch_rows();
     };
     if (count > 16) {
-      tile_product<2>(x, w, steps, place, asking_step);
+      tile_product<2>(x, w, steps, place, step);
     } else {
-      tile_product<1>(x, w, steps, place, asking_step);
+      tile_product<1>(x, w, steps, place, step);
     }
     if (!done) return;
     finish();
@@ -118,8 +119,9 @@ class TileProducts {
     }
   }
 
-  /// Writes the sums that wait to y, with what is added to them. Those of a product wait for the
-  /// next one: vectors cannot be loaded from what a tile has just stored before it is in the cache.
+  /// Writes pending sums to y, with bias, residual and activation. Sums stay pending until the next
+  /// tile is multiplied: vectors that a tile has just stored cannot be loaded before they reach the
+  /// cache (no store forwarding).
   void finish() {
     const auto [row, count, panels] = waiting_;
     if (count == 0) return;
@@ -162,28 +164,28 @@ void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
   TileProducts products(job, scratch);
   _tile_loadconfig(&tile_configuration);
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t panels = (job.outputs + 15) / 16;
-  // Where no other rows follow, sums may as well stay.
+  const std::int64_t panels = ceil_div(job.outputs, 16);
+  // Without further rows the sums can stay in tiles for all of k.
   const bool is_single = job.dtype == DType::bf16 && rows <= 32;
-  const bool stays = is_single || job.inputs <= longest_stretch;
-  const std::int64_t at_once = stays && job.inputs > 0 ? job.inputs : stretch;
+  const bool stays = is_single || job.inputs <= max_tile_depth;
+  const std::int64_t at_once = stays && job.inputs > 0 ? job.inputs : tile_depth;
   for (std::int64_t p = block.first_panel; p < block.last_panel; p += 2) {
     const std::byte* panel = job.panels + static_cast<std::size_t>(p) * job.panel_bytes;
     const bool two = p + 1 < block.last_panel;
     const PanelPair pair{p, two, two && 16 * p + 32 <= job.outputs};
-    // The panels that follow come from memory meanwhile, those of the next block too: it most
-    // likely is this thread's.
+    // The next panels are prefetched meanwhile, also those of the next block, which most likely is
+    // this thread's.
     const std::int64_t next = smaller(p + 2, panels), after = smaller(p + 4, panels);
-    Asking ask(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
-               job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
-               job.inputs / 32 * ((rows + 31) / 32) + 1);
+    Prefetcher prefetch(job.panels + static_cast<std::size_t>(next) * job.panel_bytes,
+                        job.panels + static_cast<std::size_t>(after) * job.panel_bytes,
+                        job.inputs / 32 * ceil_div(rows, 32) + 1);
     for (std::int64_t k = 0; k == 0 || k < job.inputs; k += at_once) {
       const std::int64_t last = smaller(k + at_once, job.inputs);
       // A single panel is multiplied twice; its second result is not read.
       const Tiles w = weight_tiles(job, panel, two, k, last, scratch.weights);
       for (std::int64_t r = 0; r < rows; r += 32) {
         products.multiply(block.first_row + r, smaller(32, rows - r), pair, k, last, w,
-                          scratch.sums + r * 32, [&] { ask(); });
+                          scratch.sums + r * 32, [&] { prefetch(); });
       }
     }
   }
@@ -192,7 +194,7 @@ void linear_tiles(const TileJob& job, const LinearBlock& block) noexcept {
 }
 
 void round_rows(const RoundingJob& job, std::int64_t first, std::int64_t last) noexcept {
-  const std::int64_t ahead = last - first;  // the stretch that comes next, most likely
+  const std::int64_t ahead = last - first;  // most likely the next range
   for (std::int64_t r = 0; r < 16; ++r) {
     const float* row = job.x + r * job.stride;
     std::uint16_t* to = job.tiles + first / 32 * tile_elements + r * 32;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The tile of int8 products: a few rows by one or two panels over a stretch of k, sums in
-// registers. Included after a simd_*.hpp.
+// The register tile of the int8 GEMM: a few rows by one or two panels over a range of k. Included
+// after a simd_*.hpp.
 #include "row_stream.hpp"
 #include "unpacked_panel.hpp"
 
@@ -10,22 +10,22 @@
 namespace tenon::cpu {
 namespace {
 
-/// Bytes ahead of those in use to ask for: enough for memory to answer in time, and less than a
-/// page, so that hardware prefetch, which follows lines within pages, sees them come in order.
-/// Into level-two cache: there are more lines under way to it than to level one.
+/// Prefetch distance in bytes: enough to hide the latency of memory, and less than a page, so that
+/// the hardware prefetcher, which works within pages, sees accesses in order. Prefetches go to L2,
+/// which can have more lines in flight than L1.
 constexpr std::int64_t prefetch_distance = 3328;
 constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
 
-/// Floats from a row's sums to the next row's where a tile covers so many panels.
+/// Floats from one row's sums to the next row's, for a tile of `panels` panels.
 constexpr std::int64_t sums_width(std::size_t panels) {
   return static_cast<std::int64_t>(16 * panels);
 }
 
-/// Rows of a tile: a block of the prepared ones from `row` on, what their dot products with a
-/// stretch of unpacked weights start from, and where their sums are between two stretches.
+/// Rows of a tile: a block of prepared rows from `row` on, the initial values of their dot products
+/// with unpacked weights, and the memory of their sums between two ranges of k.
 struct TileRows {
   std::int64_t row;
-  const std::int32_t* starts;  ///< of the stretch's first group
+  const std::int32_t* starts;  ///< of the range's first group
   float* sums;
 };
 
@@ -41,7 +41,7 @@ TENON_INLINE void clear(Float (&y)[panels][rows]) {
                                           always_inline)) { y[p][r] = Simd::zero_float(); });
 }
 
-/// Of groups from `first` on: nothing comes before the first.
+/// For groups from `first` on.
 template <std::size_t panels, std::size_t rows>
 TENON_INLINE void load_sums(const TileRows& x, std::int64_t first, Float (&y)[panels][rows]) {
   unroll_both<int{panels}, int{rows}>(
@@ -57,12 +57,12 @@ TENON_INLINE void store_sums(const TileRows& x, const Float (&y)[panels][rows]) 
           __attribute__((always_inline)) { Simd::store_float(sums_of<panels>(x, p, r), y[p][r]); });
 }
 
-/// The rows' stream of first digits for groups from `first` on.
+/// The stream of the rows' codes for groups from `first` on, without outlier residuals.
 template <std::size_t rows, class Panel>
-TENON_INLINE RowStream<Panel, StartOf<Panel>, rows> first_digits(const LinearJob& job,
-                                                                 const TileRows& x,
-                                                                 std::int64_t first) {
-  RowStream<Panel, StartOf<Panel>, rows> stream(job, job.first, x.row);
+TENON_INLINE RowStream<Panel, StartOf<Panel>, rows> row_codes(const LinearJob& job,
+                                                              const TileRows& x,
+                                                              std::int64_t first) {
+  RowStream<Panel, StartOf<Panel>, rows> stream(job, job.numbers, x.row);
   if constexpr (std::is_same_v<StartOf<Panel>, FromProduct>) {
     stream.starts = x.starts;
     stream.first_start = first;
@@ -95,15 +95,15 @@ TENON_INLINE void for_groups(const Panel (&panel)[panels], std::int64_t first, s
   }
 }
 
-/// Calls add(entry, i, codes, record) for second digits of groups [first, last).
+/// Calls add(entry, i, codes, record) for the outlier residuals of groups [first, last).
 template <std::size_t panels, class Panel, class Add>
-TENON_INLINE void for_second_digits(const LinearJob& job, std::int64_t row,
-                                    const Panel (&panel)[panels], std::int64_t first,
-                                    std::int64_t last, const Add& add) {
+TENON_INLINE void for_outlier_residuals(const LinearJob& job, std::int64_t row,
+                                        const Panel (&panel)[panels], std::int64_t first,
+                                        std::int64_t last, const Add& add) {
   const std::uint8_t* codes[panels];
   typename Panel::Record record[panels];
-  const std::int32_t* const groups = job.second_groups + row * (job.inputs / 32);
-  for (std::int64_t entry = 0; entry < job.second_count[row]; ++entry) {
+  const std::int32_t* const groups = job.outlier_groups + row * (job.inputs / 32);
+  for (std::int64_t entry = 0; entry < job.outlier_count[row]; ++entry) {
     const std::int64_t g = groups[entry];
     if (g < first) continue;
     if (g >= last) break;
@@ -116,7 +116,7 @@ TENON_INLINE void for_second_digits(const LinearJob& job, std::int64_t row,
   }
 }
 
-/// y from the sums of a whole row block by one panel, or to memory what more comes to.
+/// Writes the sums of a whole row block by one panel: to y at the end of k, else to memory.
 template <std::size_t rows, std::size_t panels, class Panel>
 TENON_INLINE void leave(const LinearJob& job, const Panel (&panel)[panels], std::int64_t column,
                         const TileRows& x, std::int64_t last, const Float (&y)[panels][rows]) {
@@ -134,15 +134,15 @@ TENON_INLINE void leave(const LinearJob& job, const Panel (&panel)[panels], std:
   }
 }
 
-/// The product of a block of rows with panels from column `column` on, of each the lanes of its
-/// part, over groups [first, last) of k. Sums go to memory at `x.sums`, [rows][16 panels], but
-/// those of whole panels after the last group to y, with bias and residual. Second digits come
-/// after the first of all groups.
+/// Multiplies a block of rows with panels from column `column` on (of each the lanes of its part)
+/// over groups [first, last) of k. Sums go to memory at `x.sums`, [rows][16 panels]; those of whole
+/// panels after the last group go to y, with bias and residual. The codes of all groups come first,
+/// then the outlier residuals.
 template <std::size_t rows, std::size_t panels, class Panel>
 void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t column,
           const TileRows& x, std::int64_t first, std::int64_t last) {
   using Record = typename Panel::Record;
-  const auto stream = first_digits<rows, Panel>(job, x, first);
+  const auto stream = row_codes<rows, Panel>(job, x, first);
   Float y[panels][rows];
   load_sums(x, first, y);
   for_groups(
@@ -151,19 +151,19 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
           const Record(&record)[panels])
           __attribute__((always_inline)) { stream.template add<panels>(g, codes, record, i, y); },
       [](std::int64_t, const Record(&)[panels]) __attribute__((always_inline)) {});
-  if (job.second_count[x.row] > 0) {
-    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.second, x.row);
-    for_second_digits(job, x.row, panel, first, last,
-                      [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
-                          const Record(&record)[panels]) __attribute__((always_inline)) {
-                        rest.template add<panels>(entry, codes, record, i, y);
-                      });
+  if (job.outlier_count[x.row] > 0) {
+    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.outliers, x.row);
+    for_outlier_residuals(job, x.row, panel, first, last,
+                          [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
+                              const Record(&record)[panels]) __attribute__((always_inline)) {
+                            rest.template add<panels>(entry, codes, record, i, y);
+                          });
   }
   leave<rows>(job, panel, column, x, last, y);
 }
 
-/// The same where scales of groups are integers. Registers hold a record's sums without its scale;
-/// those before it are in memory meanwhile.
+/// The same for types with integer scales. Registers hold the sums of one record without its scale;
+/// the sums of earlier records are in memory meanwhile.
 template <std::size_t rows, std::size_t panels, class Panel>
   requires Panel::integer_scales
 void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t column,
@@ -181,7 +181,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   load_sums(x, first, y);
   store_sums(x, y);
   clear(part);
-  const auto stream = first_digits<rows, Panel>(job, x, first);
+  const auto stream = row_codes<rows, Panel>(job, x, first);
   for_groups(
       panel, first, last,
       [&](std::int64_t g, int i, const std::uint8_t* const(&codes)[panels],
@@ -201,19 +201,19 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
         store_sums(x, y);
       });
   load_sums(x, 1, y);
-  if (job.second_count[x.row] > 0) {
-    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.second, x.row);
-    for_second_digits(job, x.row, panel, first, last,
-                      [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
-                          const Record(&record)[panels]) __attribute__((always_inline)) {
-                        rest.template add_integers<panels>(entry, codes, record, i, part);
-                        add_part(record);
-                        if constexpr (Panel::has_min) {
-                          unroll<mins>([&]<int sub>() __attribute__((always_inline)) {
-                            rest.template add_mins<sub, panels>(entry, record, i, y);
+  if (job.outlier_count[x.row] > 0) {
+    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.outliers, x.row);
+    for_outlier_residuals(job, x.row, panel, first, last,
+                          [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
+                              const Record(&record)[panels]) __attribute__((always_inline)) {
+                            rest.template add_integers<panels>(entry, codes, record, i, part);
+                            add_part(record);
+                            if constexpr (Panel::has_min) {
+                              unroll<mins>([&]<int sub>() __attribute__((always_inline)) {
+                                rest.template add_mins<sub, panels>(entry, record, i, y);
+                              });
+                            }
                           });
-                        }
-                      });
   }
   leave<rows>(job, panel, column, x, last, y);
 }

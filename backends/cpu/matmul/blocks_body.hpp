@@ -3,27 +3,28 @@
 // Linear layers of block types on int8 rows: y = x W^T by integer dot products, one per group of 32
 // or 16 elements, scaled and summed in f32 in the order of k. Included after a simd_*.hpp.
 //
-// Few rows read the packed weights directly: each weight is used a handful of times and the work is
-// to get it from memory. Many rows unpack a stretch of a panel once, into level-one cache, and go
-// over it tile by tile; codes that are used as they lie take more rows for that to pay. Every sum
-// is computed in one order, so rows do not depend on M. Neither does a neighbour's second digits
-// matter to a row: its own are zeros there.
+// Few rows read the packed weights directly: each weight is used a handful of times, and memory
+// bandwidth is the limit. Many rows unpack a range of a panel once, into L1, and go over it tile by
+// tile; for types whose codes are used as stored this becomes profitable with more rows. Every sum
+// is computed in one order, so the result of a row does not depend on M. Nor does it depend on the
+// outlier residuals of other rows: its own entries there are zeros.
 #include "block_tile.hpp"
 
 namespace tenon::cpu {
 namespace {
 
-/// Stretches of the panels of a tile, and what the rows of a block bring to them.
+/// Unpacked ranges of the panels of a tile, and the initial values of the dot products with a block
+/// of rows.
 struct Scratch {
   struct Panel {
-    alignas(64) std::uint8_t codes[2 * most_groups * 512];  // two copies where Dot wants them
-    alignas(64) float scales[most_groups * 2 * 16];
-    alignas(64) float shifts[most_groups * 2 * 16];
-    alignas(64) float mins[most_groups * 2 * 16];
-    alignas(64) std::int32_t factors[most_groups * 3 * 16];
+    alignas(64) std::uint8_t codes[2 * max_groups * 512];  // two copies where Dot needs them
+    alignas(64) float scales[max_groups * 2 * 16];
+    alignas(64) float shifts[max_groups * 2 * 16];
+    alignas(64) float mins[max_groups * 2 * 16];
+    alignas(64) std::int32_t factors[max_groups * 3 * 16];
   };
   Panel panels[Simd::tile_panels];
-  alignas(64) std::int32_t starts[max_block_rows * most_groups * 2];
+  alignas(64) std::int32_t starts[max_block_rows * max_groups * 2];
   alignas(64) float sums[max_block_rows * 16 * Simd::tile_panels];
 };
 
@@ -38,7 +39,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
-        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, most_groups * 512);
+        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, max_groups * 512);
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;
@@ -53,8 +54,8 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
   }
 }
 
-/// Codes of UnpackedRecords from those of a panel. Where these have an offset, products reach 128
-/// but not -128: such panels hold them negated, as they do the record's scale.
+/// Codes of UnpackedRecords from those of a panel. Where codes have an offset, code times scale
+/// reaches 128 but not -128: such panels store both the codes and the record's scale negated.
 template <class Packed>
 struct ScaledCodes {
   static constexpr bool negates = !Simd::makes_bytes_signed && Packed::offset != 0;
@@ -117,7 +118,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
 template <DType dtype>
 void few_rows(const LinearJob& job, const LinearBlock& block) {
   alignas(64) float sums[direct_rows * 16];
-  const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
+  const std::int64_t groups = job.inputs / 32, at_once = groups_at_once(groups);
   const std::int64_t rows = block.last_row - block.first_row;
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
@@ -126,9 +127,9 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
     for (int part = 0; part < parts; ++part) {
       panel[0].part = part;
       const TileRows x{block.first_row, nullptr, sums + part * Simd::lanes};
-      // By the stretches of many_rows, so that sums have one order.
-      for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
-        const std::int64_t end = smaller(g + stretch, groups);
+      // In the ranges of many_rows, so that sums are in the same order.
+      for (std::int64_t g = 0; g == 0 || g < groups; g += at_once) {
+        const std::int64_t end = smaller(g + at_once, groups);
         switch (rows) {
           case 1:
             tile<1>(job, panel, 16 * p, x, g, end);
@@ -150,8 +151,8 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
   }
 }
 
-/// Asks for where results of so many rows go: a column of them lies in as many lines, which memory
-/// takes longer to hand out one after the other than a tile takes to compute.
+/// Prefetches the lines of y that the results of `rows` rows go to: one line per row, which takes
+/// longer to fetch one after the other than a tile takes to compute.
 TENON_INLINE void prefetch_results(const LinearJob& job, std::int64_t first_column,
                                    std::int64_t columns, std::int64_t row, std::int64_t rows) {
   for (std::int64_t r = row; r < row + rows; ++r) {
@@ -197,14 +198,14 @@ void all_tiles(const LinearJob& job, const Panel (&panel)[panels], const LinearB
   }
 }
 
-/// What dot products of the block's rows with groups [first, last) start from, row block by row
-/// block as the prepared rows have their sums; those of a group's halves as pairs where a panel
-/// takes one start for both.
+/// The initial values of dot products of the block's rows with groups [first, last), in row blocks
+/// like the sums of prepared rows. Those of the two halves of a group are stored as pairs where a
+/// panel takes one initial value for both.
 template <class Panel>
 void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t first,
                  std::int64_t last, std::int32_t* starts) {
   constexpr int subs = 32 / Panel::group;
-  const std::int32_t* sums = subs == 1 ? job.first.negative_sums : job.first.negative_half_sums;
+  const std::int32_t* sums = subs == 1 ? job.numbers.negative_sums : job.numbers.negative_half_sums;
   for (std::int64_t row = block.first_row; row < block.last_row;) {
     const std::int64_t rows = rows_of_block(block.last_row - row, Simd::tile_rows);
     const std::int32_t* from = sums + (row * (job.inputs / 32) + first * rows) * subs;
@@ -223,10 +224,10 @@ void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t fi
   }
 }
 
-/// Whether unpacking would change nothing but the scales.
+/// Whether unpacking changes only the scales.
 template <class Packed>
 constexpr bool codes_are_ready = Packed::is_bytes && !Simd::makes_bytes_signed;
-constexpr std::int64_t ready_rows = 32;  // most rows that read such codes where they are packed
+constexpr std::int64_t ready_rows = 32;  // up to so many rows read such codes packed
 
 /// All rows of the block by `panels` panels from the p-th on.
 template <DType dtype, std::size_t panels>
@@ -234,14 +235,14 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
   using Packed = PackedPanel<dtype>;
   using Unpacked = UnpackedOf<Packed>;
   constexpr auto count = static_cast<std::int64_t>(panels);
-  const std::int64_t groups = job.inputs / 32, stretch = stretch_of(groups);
+  const std::int64_t groups = job.inputs / 32, at_once = groups_at_once(groups);
   const auto packed = [&](std::size_t i, int part) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
                         (static_cast<std::size_t>(p) + i) * job.panel_bytes;
     return Packed{start, start + job.scale_bytes, part};
   };
-  for (std::int64_t g = 0; g == 0 || g < groups; g += stretch) {
-    const std::int64_t end = smaller(g + stretch, groups);
+  for (std::int64_t g = 0; g == 0 || g < groups; g += at_once) {
+    const std::int64_t end = smaller(g + at_once, groups);
     if constexpr (codes_are_ready<Packed>) {
       if (block.last_row - block.first_row <= ready_rows) {
         for (int part = 0; part < parts; ++part) {

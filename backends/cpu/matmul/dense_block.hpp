@@ -1,11 +1,11 @@
 #pragma once
 
-// Blocks of an f32 product: rows of x copied to where a core reads them fastest, by panels of f32
-// weights. Included after a simd_*.hpp.
+// Blocks of the f32 GEMM: rows of x, copied to cache, by panels of f32 weights. Included after a
+// simd_*.hpp.
 //
 // The scheme is Goto's (Anatomy of High-Performance Matrix Multiplication, 2008): the rows of a
-// block stay in level-two cache for as long as all panels pass, a panel's stretch of k stays in
-// level one while all tiles of rows meet it, and sums stay in registers for the stretch.
+// block stay in L2 while all panels pass, a panel's range of k stays in L1 while all tiles of rows
+// are multiplied by it, and sums stay in registers for the range.
 #include "dense_kernels.hpp"
 #include "tile_sums.hpp"
 
@@ -17,9 +17,9 @@ namespace {
 /// Rows of a tile: with 32 registers, 28 for the sums, two for a line of w and one for x.
 constexpr int block_tile_rows = Simd::lanes == 16 ? 14 : Simd::dense_rows;
 
-/// Whether tiles ask for what the next one writes. Those of fewer sums end too soon: measured, they
-/// lose 2 to 5 % by it where tiles of 14 rows gain as much.
-constexpr bool asks_for_later_rows = Simd::lanes == 16;
+/// Whether tiles prefetch the output of the next tile. Tiles with fewer sums end too soon:
+/// measured, they lose 2 to 5 % by it, and tiles of 14 rows gain as much.
+constexpr bool prefetches_later_rows = Simd::lanes == 16;
 
 /// Rows of a block's copy, the addresses of one instruction each.
 struct CopiedRows {
@@ -30,14 +30,14 @@ struct CopiedRows {
   TENON_INLINE void advance() { ++at; }
 };
 
-/// Rows of lines that the next tile reads or writes, to be asked for one row at a time:
-/// all at once they take the places of lines on their way, and those of the tile's own wait.
+/// Rows of lines that the next tile reads or writes, prefetched one row at a time: all at once they
+/// would occupy the fill buffers and delay the tile's own loads.
 struct LaterRows {
   const float* at;
   std::int64_t step;
   std::int64_t count;
   template <int panels>
-  TENON_INLINE void ask_for_one() {
+  TENON_INLINE void prefetch_one() {
     if (count == 0) return;
     for (int p = 0; p < panels; ++p) __builtin_prefetch(at + 16 * p, 1);
     at += step;
@@ -58,7 +58,7 @@ struct BlockTile {
   const float* residual;
   std::int64_t residual_step;
   const float* next_w;      ///< panels that are read after this one
-  std::int64_t next_lines;  ///< of next_w to ask for with every four elements of k
+  std::int64_t next_lines;  ///< of next_w to prefetch with every four elements of k
   LaterRows later_y;        ///< where the next tile's sums go
   LaterRows later_residual;
 };
@@ -71,7 +71,7 @@ void block_tile(const BlockTile& t) {
   } else {
     tile.load(t.from, t.from_step);
   }
-  if constexpr (!asks_for_later_rows) {
+  if constexpr (!prefetches_later_rows) {
     for (int r = 0; r < rows; ++r) {
       for (int p = 0; p < panels; ++p) __builtin_prefetch(t.to + r * t.to_step + 16 * p, 1);
     }
@@ -82,9 +82,9 @@ void block_tile(const BlockTile& t) {
   const float* next_w = t.next_w;
   std::int64_t k = 0;
   for (; k + 16 <= t.count; k += 16) {
-    if constexpr (asks_for_later_rows) {
-      later_y.ask_for_one<panels>();
-      later_residual.ask_for_one<panels>();
+    if constexpr (prefetches_later_rows) {
+      later_y.prefetch_one<panels>();
+      later_residual.prefetch_one<panels>();
     }
     for (int quad = 0; quad < 16; quad += 4) {
       for (std::int64_t i = 0; i < t.next_lines; ++i, next_w += 16) {
@@ -126,13 +126,13 @@ TENON_INLINE void run_tile(const BlockTile& tile, std::int64_t rows, std::int64_
   }
 }
 
-/// Rows of x for a stretch of k.
+/// Rows of x for a range of k.
 void copy_rows(const Left& x, std::int64_t rows, std::int64_t count, float* copy) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const float* from = x.at + r * x.row;
     float* to = copy + r * copy_step;
     if (x.column == 1) {
-      // Rows to come are asked for: each is a stretch of its own, too short to be noticed in time.
+      // Later rows are prefetched: each is too short a run for the hardware prefetcher.
       const float* later = r + 2 < rows ? from + 2 * x.row : from;
       std::int64_t k = 0;
       for (; k + Simd::lanes <= count; k += Simd::lanes) {

@@ -1,6 +1,7 @@
 #include "dense_blocking.hpp"
 
 #include "../cache_sizes.hpp"
+#include "../integer_math.hpp"
 
 #include <algorithm>
 
@@ -9,19 +10,15 @@ namespace {
 
 constexpr std::int64_t float_bytes = 4;
 constexpr std::int64_t row_step = 14;  // rows of the largest tile
-constexpr std::int64_t most_waiting_panels = 64;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t step) { return divide_up(a, step) * step; }
+constexpr std::int64_t max_waiting_panels = 64;
 
 // Equal parts of `whole`, each at most `most` and, but for the last, a multiple of `step`.
 std::int64_t even_part(std::int64_t whole, std::int64_t most, std::int64_t step) {
-  const std::int64_t parts = std::max<std::int64_t>(divide_up(whole, most), 1);
-  return std::min(round_up(std::max<std::int64_t>(divide_up(whole, parts), 1), step), most);
+  const std::int64_t parts = std::max<std::int64_t>(ceil_div(whole, most), 1);
+  return std::min(round_up(std::max<std::int64_t>(ceil_div(whole, parts), 1), step), most);
 }
 
-// Two panels' stretch of k fills level one; what a tile's rows push out comes back from level two
-// in time.
+// A range of k of two panels fills L1; lines that a tile's rows evict come back from L2 in time.
 std::int64_t depth_of(const DenseSize& size) {
   constexpr std::int64_t block_elements = 256;
   if (is_block(size.dtype)) return block_elements;
@@ -48,22 +45,22 @@ Sizes sizes_of(const DenseSize& size, bool gathers) {
 DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   DenseBlocking blocking{};
   blocking.depth = depth_of(size);
-  // Copied rows take half of level two, all of their elements if those of a fair number of rows
-  // fit.
+  // Copied rows take half of L2; whole rows where enough of them fit.
   const std::int64_t inputs = round_up(std::max<std::int64_t>(size.inputs, 1), blocking.depth);
   const std::int64_t half = cache_sizes().level2 / float_bytes / 2;
   blocking.rows = even_part(
       size.rows, std::clamp<std::int64_t>(half / inputs, 84, 168) / row_step * row_step, row_step);
   const std::int64_t fits = std::max(half / blocking.rows / blocking.depth, std::int64_t{1});
-  blocking.copied = even_part(divide_up(inputs, blocking.depth), fits, 1) * blocking.depth;
-  // Sums wait for the next elements outside of registers; with all elements at hand, for a tile.
-  const std::int64_t panels = divide_up(size.outputs, panel_columns);
-  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, most_waiting_panels, 2);
+  blocking.copied = even_part(ceil_div(inputs, blocking.depth), fits, 1) * blocking.depth;
+  // With several ranges of k, sums of many panels wait in memory for the next one; otherwise one
+  // tile's panels are enough.
+  const std::int64_t panels = ceil_div(size.outputs, panel_columns);
+  blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, max_waiting_panels, 2);
   // Rows are copied once for each time that columns are gathered.
-  constexpr std::int64_t most_gathered_bytes = 16 << 20;
+  constexpr std::int64_t max_gathered_bytes = 16 << 20;
   const std::int64_t panel_bytes = (size.inputs + 1) * panel_columns * float_bytes;
   blocking.gathered =
-      std::min(round_up(std::max(most_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
+      std::min(round_up(std::max(max_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
   return blocking;
 }
 

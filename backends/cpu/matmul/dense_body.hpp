@@ -1,10 +1,11 @@
 #pragma once
 
-// f32 products: linear layers on f32 rows with weights of any type, and strided matrix products.
-// Included after a simd_*.hpp.
+// The f32 GEMM: linear layers on f32 rows with weights of any type, and strided matrices. Included
+// after a simd_*.hpp.
 //
-// Each output is one chain of multiply-adds in the order of k, carried through memory between
-// stretches of it, so its bits depend on neither the tile it falls into nor M.
+// Each output is one chain of multiply-adds in the order of k, stored to memory between ranges of
+// k, so its bits depend neither on its tile nor on M.
+#include "../integer_math.hpp"
 #include "dense_block.hpp"
 #include "panel_body.hpp"
 
@@ -13,8 +14,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// A stretch [first, last) of k of a block type's panel as f32 [k][16], the very bits of
-/// dequantisation: a product of scale and code is exact or rounded once.
+/// The range [first, last) of k of a block type's panel as f32 [k][16], bit-equal to
+/// dequantisation: scale times code is exact or rounded once.
 template <DType dtype>
 void dequantize_panel(const DenseJob& job, const std::byte* bytes, std::int64_t first,
                       std::int64_t last, float* out) {
@@ -98,38 +99,38 @@ void widen_panel(const std::byte* panel, std::int64_t first, std::int64_t last, 
 }
 
 /// Panels [panel, panel + panels), elements [first, last) of k.
-struct Stretch {
+struct PanelRange {
   std::int64_t panel, panels;
   std::int64_t first, last;
 };
 
-/// Panels as f32 where they lie, or widened to scratch memory.
+/// Panels as f32: in place, or widened to scratch memory.
 struct DensePanels {
   const float* at;
   std::int64_t step;
 };
 
-DensePanels panels_at(const DenseJob& job, const Stretch& stretch) {
-  const std::byte* start = job.panels + static_cast<std::size_t>(stretch.panel) * job.panel_bytes;
+DensePanels panels_at(const DenseJob& job, const PanelRange& range) {
+  const std::byte* start = job.panels + static_cast<std::size_t>(range.panel) * job.panel_bytes;
   if (job.dtype == DType::f32) {
-    return {reinterpret_cast<const float*>(start) + 16 * stretch.first,
+    return {reinterpret_cast<const float*>(start) + 16 * range.first,
             static_cast<std::int64_t>(job.panel_bytes / sizeof(float))};
   }
-  for (std::int64_t p = 0; p < stretch.panels; ++p) {
+  for (std::int64_t p = 0; p < range.panels; ++p) {
     const std::byte* from = start + static_cast<std::size_t>(p) * job.panel_bytes;
     float* to = job.scratch.weights + p * max_depth * 16;
     if (job.dtype == DType::f16) {
-      widen_panel<F16Weights>(from, stretch.first, stretch.last, to);
+      widen_panel<F16Weights>(from, range.first, range.last, to);
     } else if (job.dtype == DType::bf16) {
-      widen_panel<Bf16Weights>(from, stretch.first, stretch.last, to);
+      widen_panel<Bf16Weights>(from, range.first, range.last, to);
     } else {
-      dequantize_panel(job, from, stretch.first, stretch.last, to);
+      dequantize_panel(job, from, range.first, range.last, to);
     }
   }
   return {job.scratch.weights, max_depth * 16};
 }
 
-/// y = sums + bias + residual for columns of which the last panel lacks some.
+/// y = sums + bias + residual where the last panel is not full.
 void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row, std::int64_t rows,
                 const float* sums) {
   const std::int64_t columns = job.outputs - column;
@@ -144,10 +145,10 @@ void write_edge(const DenseJob& job, std::int64_t column, std::int64_t first_row
   }
 }
 
-/// Where a tile of these rows and columns finds lines of its own, for the tile before it to ask
-/// for.
-void ask_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::int64_t column,
-               BlockTile& tile) {
+/// The lines that a tile of these rows and columns reads or writes, for the tile before it to
+/// prefetch.
+void prefetch_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::int64_t column,
+                    BlockTile& tile) {
   tile.later_y = {job.y + row * job.y_stride + column, job.y_stride, rows};
   if (job.residual != nullptr && job.residual != job.y) {
     tile.later_residual = {job.residual + row * job.residual_stride + column, job.residual_stride,
@@ -155,17 +156,17 @@ void ask_later(const DenseJob& job, std::int64_t row, std::int64_t rows, std::in
   }
 }
 
-/// A block's rows, copied for the stretch, by its panels. Sums of earlier stretches are at `sums`,
-/// and go there again or, at the end of k, with bias and residual to y. Meanwhile `ahead`, if it
-/// has panels, is asked for.
-void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretch& now,
-                     const float* copy, float* sums, const Stretch& ahead) {
+/// Multiplies a block's rows, copied for this range of k, by its panels. The sums of earlier ranges
+/// are at `sums`; the new ones go there or, at the end of k, with bias and residual to y. Meanwhile
+/// `ahead`, if it has panels, is prefetched.
+void multiply_panels(const DenseJob& job, const LinearBlock& block, const PanelRange& now,
+                     const float* copy, float* sums, const PanelRange& ahead) {
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t tiles = (rows + block_tile_rows - 1) / block_tile_rows;
+  const std::int64_t tiles = ceil_div(rows, block_tile_rows);
   const std::int64_t column = 16 * now.panel;
   const DensePanels w = panels_at(job, now);
   const DensePanels next = ahead.panels > 0 ? panels_at(job, ahead) : w;
-  // As evenly as there are tiles to ask.
+  // Divided evenly among the tiles.
   const std::int64_t lines = ahead.panels == 0           ? 0
                              : tiles >= 4 * ahead.panels ? 1
                              : tiles >= 2 * ahead.panels ? 2
@@ -183,10 +184,10 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
     const std::int64_t end = rows * (t + 1) / tiles;
     const std::int64_t row = block.first_row + r;
     tile.x = copy + r * copy_step;
-    const std::int64_t asked = t * tile.count / 4 * lines;  // lines of the panels ahead
-    const std::int64_t panel = asked > 0 ? asked / tile.count : 0;
+    const std::int64_t fetched = t * tile.count / 4 * lines;  // lines of the panels ahead
+    const std::int64_t panel = fetched > 0 ? fetched / tile.count : 0;
     tile.next_lines = panel < ahead.panels ? lines : 0;
-    tile.next_w = next.at + panel * next.step + (asked - panel * tile.count) * 16;
+    tile.next_w = next.at + panel * next.step + (fetched - panel * tile.count) * 16;
     tile.from = now.first == 0 ? nullptr : sums + r * dense_width;
     tile.from_step = dense_width;
     if (direct) {
@@ -200,11 +201,11 @@ void multiply_panels(const DenseJob& job, const LinearBlock& block, const Stretc
       tile.to = sums + r * dense_width;
       tile.to_step = dense_width;
     }
-    const bool asks = asks_for_later_rows && direct;
-    if (asks && t + 1 < tiles) {
-      ask_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
-    } else if (asks && goes_on) {
-      ask_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
+    const bool prefetches = prefetches_later_rows && direct;
+    if (prefetches && t + 1 < tiles) {
+      prefetch_later(job, row + end - r, rows * (t + 2) / tiles - end, column, tile);
+    } else if (prefetches && goes_on) {
+      prefetch_later(job, block.first_row, rows / tiles, 16 * ahead.panel, tile);
     } else {
       tile.later_y = tile.later_residual = {};
     }
@@ -254,8 +255,8 @@ void run_copied(const DenseJob& job, const LinearBlock& block, std::int64_t begi
     std::int64_t k = first;
     do {
       const std::int64_t stop = smaller(k + depth, last);
-      // What comes next: the panels' next stretch, or the next panels.
-      Stretch ahead{};
+      // To prefetch: the next range of k of these panels, or the next panels.
+      PanelRange ahead{};
       if (job.dtype == DType::f32 && stop < last) {
         ahead = {p, panels, stop, smaller(stop + depth, last)};
       } else if (job.dtype == DType::f32 && p + dense_panels < end) {
@@ -283,8 +284,8 @@ void run_blocks(const DenseJob& job, const LinearBlock& block) {
 
 constexpr int few_dense_rows = Simd::dense_rows < 8 ? Simd::dense_rows : 8;
 
-/// A tile of rows where they lie: for so few rows that weights are read once and copying does not
-/// pay.
+/// A tile of rows in place: for so few rows that weights are read once and copying rows is not
+/// profitable.
 template <int rows, int panels, class Weights>
 void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   const std::byte* start = job.panels + static_cast<std::size_t>(panel) * job.panel_bytes;
@@ -293,7 +294,7 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   StridedRows<rows> x({job.x + row * job.x_stride, job.x_stride, job.x_column});
   TileSums<rows, panels> tile;
   tile.clear();
-  // Weights come from memory, and prefetchers of the CPU stop at the ends of small pages.
+  // Weights come from memory, and hardware prefetchers stop at the end of a 4 KiB page.
   constexpr std::int64_t ahead = 2048 / static_cast<std::int64_t>(sizeof(*w));
   std::int64_t k = 0;
   for (; k + Weights::depth <= job.inputs; k += Weights::depth, w += 16) {
@@ -327,11 +328,12 @@ struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
                                      std::int64_t) = {few_rows<r + 1, panels, Weights>...};
 };
 
-/// All rows meet a panel before the next comes from memory: two tiles of them at most.
+/// All rows are multiplied by a panel before the next one is read from memory: two tiles of rows at
+/// most.
 template <class Weights>
 void run_few_rows(const DenseJob& job, const LinearBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
-  const std::int64_t first_rows = rows <= few_dense_rows ? rows : (rows + 1) / 2;
+  const std::int64_t first_rows = rows <= few_dense_rows ? rows : ceil_div(rows, 2);
   for (std::int64_t p = block.first_panel; p < block.last_panel;) {
     const bool wide = p + dense_panels <= block.last_panel;
     const auto& of_rows =
@@ -361,7 +363,7 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
                    std::int64_t columns, std::int64_t step, float* out) {
   const float* from = b.at + column * b.column;
   const std::int64_t whole = b.column == 1 ? columns / 16 : 0;
-  // Row by row of b; the rows to come are asked for, since each may lie in a page of its own.
+  // Row by row of b; later rows are prefetched, since each may be in another page.
   constexpr std::int64_t ahead = 4;
   for (std::int64_t k = 0; whole > 0 && k < count; ++k) {
     const float* row = from + k * b.row;
@@ -397,7 +399,7 @@ void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock
     const std::int64_t column = 16 * p;
     part.outputs = smaller(16 * panels, job.outputs - column);
     part.y = job.y + column;
-    // Half a page of a row of b at a time, so that few pages are written to by turns.
+    // Half a page of a row of b at a time, so that few pages are written at the same time.
     constexpr std::int64_t at_once = 512;
     for (std::int64_t c = 0; c < part.outputs; c += at_once) {
       gather_panels(b, job.inputs, column + c, smaller(at_once, part.outputs - c), step,

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What the entry points of f32 products hand to the files that are compiled for one instruction
-/// set, under the rule of kernels.hpp: plain data only.
+/// What the entry points of the f32 GEMM hand to the files that are compiled for one instruction
+/// set: plain data only, for the reason that kernels.hpp gives.
 namespace tenon::cpu {
 
-/// Elements of k that a block of a dense product takes at once, at most.
+/// The most elements of k in a block of the f32 GEMM.
 inline constexpr std::int64_t max_depth = 384;
 
 /// Floats from row to row of a block's copy: an odd number of cache lines, so that the rows of a
@@ -19,7 +19,7 @@ inline constexpr std::int64_t copy_step = max_depth + 16;
 /// Columns of W^T that a panel holds.
 inline constexpr std::int64_t panel_columns = 16;
 
-/// What a dense product works on at once. Depths are multiples of 256 for block types.
+/// The block sizes of the f32 GEMM. Depths are multiples of 256 for block types.
 struct DenseBlocking {
   std::int64_t depth;     ///< elements of k that tiles keep their sums in registers for
   std::int64_t copied;    ///< elements of k that rows are copied for, a multiple of `depth`
@@ -28,7 +28,7 @@ struct DenseBlocking {
   std::int64_t gathered;  ///< panels that a strided right operand is gathered into at once
 };
 
-/// A thread's memory for dense products, in floats; see dense_blocking.hpp.
+/// A thread's memory for the f32 GEMM, in floats; see dense_blocking.hpp.
 struct DenseScratch {
   float* rows;     ///< [copied / depth][blocking.rows][copy_step]: rows of x
   float* sums;     ///< [blocking.panels][blocking.rows][16]
@@ -36,7 +36,7 @@ struct DenseScratch {
   float* columns;  ///< of a strided right operand: [blocking.gathered][inputs + 1][16]
 };
 
-/// What a thread's copy of rows holds from one call to the next, as long as x does not change.
+/// Which rows a thread's copy holds: calls with the same x reuse it.
 struct RowCopy {
   std::int64_t first_row = -1, last_row = -1;
   std::int64_t first = -1;  ///< element of k

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tiles of f32 products on rows where they lie. Included after a simd_*.hpp.
+// Tiles of the f32 GEMM on rows in place. Included after a simd_*.hpp.
 #include "tile_sums.hpp"
 
 namespace tenon::cpu {

@@ -33,7 +33,7 @@ struct Activation {
   UnaryParameters parameters;
 };
 
-/// What calls of `linear` have in common whatever form x has: fields as in PackedWeights and
+/// The operands of `linear` that do not depend on the form of x: fields as in PackedWeights and
 /// LinearArgs.
 struct LinearOperands {
   DType dtype;
@@ -52,15 +52,15 @@ struct LinearOperands {
 
 /// One call of `linear` on int8 rows, as raw pointers. Fields as in PreparedRows.
 struct LinearJob : LinearOperands {
-  RowNumbers first;
+  RowNumbers numbers;
   RowNumbers
-      second;  ///< entry e of a block in place of its group e, for the group second_groups[e]
+      outliers;  ///< outlier residuals: entry e of a block is for its group outlier_groups[e]
   const std::int32_t*
-      second_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
-  const std::int32_t* second_count;  ///< of the block that starts at row r at [r]
+      outlier_groups;  ///< of the block that starts at row r at [r * K / 32], ascending
+  const std::int32_t* outlier_count;  ///< of the block that starts at row r at [r]
 };
 
-/// The most rows that any level interleaves.
+/// The most rows that any instruction set interleaves.
 inline constexpr int max_interleaved_rows = 6;
 
 /// Of `left` int8 rows the number that the next block interleaves, `most` of them where so many are

@@ -30,7 +30,7 @@
 /// A 5-bit code is a 4-bit plane and then a 1-bit plane, 6-bit 4 + 2, 3-bit 2 + 1.
 namespace tenon::cpu {
 
-/// Of the bytes described here: files of packed weights with another number are made anew.
+/// The version of this layout: files of packed weights with another number are rebuilt.
 inline constexpr int packed_layout = 2;
 
 struct BlockFormat {

@@ -1,4 +1,5 @@
 #include "../cache_sizes.hpp"
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
 #include "kernels.hpp"
@@ -10,8 +11,8 @@
 namespace tenon::cpu {
 namespace {
 
-// What an item covers: a few panels of W, and rows that fit a kernel's scratch memory. The choice
-// depends on sizes only, never on the number of threads.
+// An item is a few panels of W by rows that fit a kernel's scratch memory. The choice depends on
+// sizes only, never on the number of threads.
 struct Schedule {
   std::int64_t panels_per_item;
   std::int64_t rows_per_item;
@@ -23,17 +24,16 @@ DenseSize dense_size(const LinearArgs& args) {
   return {args.weights->dtype(), args.rows, args.weights->outputs(), args.weights->inputs()};
 }
 
-/// As few stretches of int8 rows as may be, of equal size and of whole blocks.
+/// Int8 rows per item: as few items as possible, of equal size and of whole blocks.
 std::int64_t block_rows(const LinearArgs& args) {
   const std::int64_t block = matmul_kernels(args.isa).block_rows;
-  const std::int64_t stretches =
-      std::max<std::int64_t>(1, (args.rows + max_block_rows - 1) / max_block_rows);
-  const std::int64_t even = (args.rows + stretches - 1) / stretches;
-  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+  const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(args.rows, max_block_rows));
+  const std::int64_t even = ceil_div(args.rows, parts);
+  return std::max<std::int64_t>(1, ceil_div(even, block)) * block;
 }
 
-/// Stretches of items of dense products copy rows for themselves: as many panels as leave enough
-/// items for threads to end together.
+/// Panels per item of the f32 GEMM. Each run of items copies its rows, so an item takes as many
+/// panels as leave enough items for threads to finish together.
 std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
   constexpr std::int64_t items = 128, most = 32, tile = 2;
   return std::clamp<std::int64_t>(args.weights->panels() * row_items / items / tile, 1,
@@ -41,15 +41,15 @@ std::int64_t dense_panels(const LinearArgs& args, std::int64_t row_items) {
          tile;
 }
 
-/// As many rows of tiles as leave half of level-two cache to weights, in stretches of equal size.
+/// Rows of tiles per item: at most half of L2, in parts of equal size; the rest is for weights.
 std::int64_t tile_rows(const LinearArgs& args) {
   constexpr std::int64_t block = 32, least = 128;
   const std::int64_t row_bytes = std::max<std::int64_t>(2 * args.weights->inputs(), 1);
   const std::int64_t fits = cache_sizes().level2 / 2 / row_bytes;
   const std::int64_t most = std::clamp(fits, least, max_tile_rows) / block * block;
-  const std::int64_t stretches = std::max<std::int64_t>(1, (args.rows + most - 1) / most);
-  const std::int64_t even = (args.rows + stretches - 1) / stretches;
-  return std::max<std::int64_t>(1, (even + block - 1) / block) * block;
+  const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(args.rows, most));
+  const std::int64_t even = ceil_div(args.rows, parts);
+  return std::max<std::int64_t>(1, ceil_div(even, block)) * block;
 }
 
 bool takes_tiles(const LinearArgs& args) { return args.prepared->form() == RowForm::bf16; }
@@ -58,13 +58,13 @@ Schedule schedule(const LinearArgs& args) {
   Schedule s{};
   if (args.prepared == nullptr) {
     s.rows_per_item = dense_blocking(dense_size(args)).rows;
-    s.panels_per_item = dense_panels(args, (args.rows + s.rows_per_item - 1) / s.rows_per_item);
+    s.panels_per_item = dense_panels(args, ceil_div(args.rows, s.rows_per_item));
   } else {
     s.rows_per_item = takes_tiles(args) ? tile_rows(args) : block_rows(args);
     s.panels_per_item = takes_tiles(args) || args.rows > 4 ? 2 : 1;
   }
-  s.panel_items = (args.weights->panels() + s.panels_per_item - 1) / s.panels_per_item;
-  s.row_items = (args.rows + s.rows_per_item - 1) / s.rows_per_item;
+  s.panel_items = ceil_div(args.weights->panels(), s.panels_per_item);
+  s.row_items = ceil_div(args.rows, s.rows_per_item);
   return s;
 }
 
@@ -101,10 +101,10 @@ DenseJob dense_job(const LinearArgs& args) {
 LinearJob prepared_job(const LinearArgs& args) {
   const PreparedRows& rows = *args.prepared;
   auto job = job_of<LinearJob>(args);
-  job.first = rows.first();
-  job.second = rows.second();
-  job.second_groups = rows.second_groups();
-  job.second_count = rows.second_count();
+  job.numbers = rows.numbers();
+  job.outliers = rows.outliers();
+  job.outlier_groups = rows.outlier_groups();
+  job.outlier_count = rows.outlier_count();
   return job;
 }
 
@@ -115,7 +115,7 @@ TileJob tile_job(const LinearArgs& args) {
   return job;
 }
 
-/// Calls run(LinearBlock): items of one row block that follow one another make one call.
+/// Calls run(LinearBlock); consecutive items of one row block are one call.
 template <class Run>
 void walk(const LinearArgs& args, Range items, const Run& run) {
   const Schedule s = schedule(args);

@@ -1,5 +1,6 @@
 #include "matmul.hpp"
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
 
@@ -8,7 +9,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Threads share out pairs of panels, or rows where there are not enough of those.
+// Threads divide pairs of panels, or rows where there are too few panels.
 constexpr std::int64_t unit_panels = 2;
 constexpr std::int64_t unit_rows = 12;
 
@@ -33,9 +34,9 @@ void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), true, args.scratch);
 
-  const std::int64_t panels = (args.n + panel_columns - 1) / panel_columns;
-  const std::int64_t panel_units = (panels + unit_panels - 1) / unit_panels;
-  const std::int64_t row_units = (args.m + unit_rows - 1) / unit_rows;
+  const std::int64_t panels = ceil_div(args.n, panel_columns);
+  const std::int64_t panel_units = ceil_div(panels, unit_panels);
+  const std::int64_t row_units = ceil_div(args.m, unit_rows);
   const bool by_rows = args.batches * panel_units < 2 * threads && row_units > panel_units;
   const std::int64_t units = by_rows ? row_units : panel_units;
   Range range = split(args.batches * units, thread, threads);

@@ -27,13 +27,14 @@ namespace tenon::cpu {
 ///
 ///   // Each step; one region, as many layers as wanted inside:
 ///   const RowForm form = *PreparedRows::form_for(w.dtype(), M, K);
-///   PreparedRows rows(form, M, K, memory);  // PreparedRows::size_bytes(form, M, K), 64-byte
-///   aligned pool.run([&](Worker& t) {
+///   PreparedRows rows(form, M, K, memory);  // size_bytes(form, M, K), 64-byte aligned
+///   pool.run([&](Worker& t) {
 ///     prepare_rows(x, K, rows, t.thread, t.threads);
-///     t.barrier.wait();
+///     if (!t.sync()) return;
 ///     linear({.weights = &wq, .prepared = &rows, .rows = M, .y = q, .y_stride = Nq}, t.thread,
-///     t.threads); linear({.weights = &wk, .prepared = &rows, .rows = M, .y = k, .y_stride = Nk},
-///     t.thread, t.threads);
+///            t.threads);
+///     linear({.weights = &wk, .prepared = &rows, .rows = M, .y = k, .y_stride = Nk}, t.thread,
+///            t.threads);
 ///   });
 struct LinearArgs {
   const PackedWeights* weights = nullptr;  ///< required
@@ -43,8 +44,8 @@ struct LinearArgs {
   std::int64_t rows = 0;                   ///< M
   float* y = nullptr;                      ///< must not overlap x
   std::int64_t y_stride = 0;               ///< elements from row to row, >= N
-  /// In place of y, rounded: as the bf16 rows of the next product. Only where `prepared` holds
-  /// such; N a multiple of 32, no residual.
+  /// In place of y: the result rounded to bf16 tiles, the rows of the next linear layer. Only where
+  /// `prepared` holds bf16 tiles, N is a multiple of 32 and there is no residual.
   const PreparedRows* y_tiles = nullptr;
   const float* bias = nullptr;      ///< optional
   const float* residual = nullptr;  ///< optional; may be y itself
@@ -56,8 +57,8 @@ struct LinearArgs {
   Isa isa = active_isa();
 };
 
-/// Bytes that each thread needs at `scratch`, on any instruction set: sizes and precision say how
-/// many, pointers are not looked at but for being null.
+/// Bytes that each thread needs at `scratch`, on any instruction set. Depends on sizes and
+/// precision; of pointers only on whether they are null.
 std::size_t linear_scratch_bytes(const LinearArgs& args) noexcept;
 
 /// Computes this thread's share. All threads in [0, threads) must call it; no barrier inside.

@@ -1,7 +1,7 @@
 #include "merged_linear.hpp"
 
+#include "../memory_access.hpp"
 #include "../task.hpp"
-#include "../touch.hpp"
 #include "../value_uses.hpp"
 
 #include <algorithm>
@@ -25,14 +25,14 @@ Shape LinearArgmax::infer(std::span<const Shape> in) const {
 namespace cpu {
 namespace {
 
-/// Whether other threads may still read what the merged step writes.
+/// Whether the merged step's output overlaps an input, which other threads may still read.
 bool overwrites_input(const Step& linear, const Operand& output) {
   return std::ranges::any_of(linear.inputs, [&](const Operand& input) {
     return is_memory(input) && overlap(input, output);
   });
 }
 
-/// The layer and the activation `next` in one, if that is what it is.
+/// The layer merged with `next`, if that is an activation of its result.
 std::optional<OpInstance> with_activation(const Step& step, const Linear& linear,
                                           const Step& next) {
   const std::optional<UnaryCall> activation = unary_of(next);
@@ -44,13 +44,12 @@ std::optional<OpInstance> with_activation(const Step& step, const Linear& linear
   return OpInstance(MergedLinear{linear, *activation});
 }
 
-/// The same for an argmax along rows. Its result is written when all else is done, so that it may
-/// lie where an input does.
+/// The same for an argmax along rows. Its result is written last, so that it may overlap an input.
 std::optional<OpInstance> with_argmax(const Step& step, const Linear& linear, const Step& next) {
   const auto* argmax = next.kind == Step::Kind::op ? next.op.as<Argmax>() : nullptr;
   const Shape& sums = step.output.shape;
   const bool fits = argmax != nullptr && argmax->axis == sums.rank() - 1 &&
-                    row_count(sums) <= LinearArgmax::most_rows && next.output.is_contiguous();
+                    row_count(sums) <= LinearArgmax::max_rows && next.output.is_contiguous();
   if (!fits) return std::nullopt;
   return OpInstance(LinearArgmax{linear, *argmax, row_size(next.inputs[0].shape)});
 }
@@ -78,7 +77,7 @@ void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
 }  // namespace
 
 void merge_linears(const Lowered& program, std::span<const Step> steps, std::vector<Step>& own) {
-  for_each_stretch(program, steps, own, merge);
+  for_each_body(program, steps, own, merge);
 }
 
 }  // namespace cpu

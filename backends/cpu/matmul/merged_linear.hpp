@@ -14,7 +14,7 @@
 
 namespace tenon {
 
-/// A linear layer with the activation behind it: y = f(x W^T + bias + residual). Made by
+/// A linear layer and the activation after it: y = f(x W^T + bias + residual). Made by
 /// cpu::merge_linears, never by a program; no op of the registry. Inputs are those of linear.
 struct MergedLinear {
   static constexpr std::string_view name = "merged_linear";
@@ -27,14 +27,14 @@ struct MergedLinear {
 };
 TENON_DECLARE_OP(MergedLinear);
 
-/// A linear layer with the argmax behind it: where in the first `columns` elements of each row of
-/// x W^T + bias + residual the greatest stands. These sums are nowhere stored together. Made and
-/// used like MergedLinear.
+/// A linear layer and the argmax after it: the index of the greatest among the first `columns`
+/// elements of each row of x W^T + bias + residual, which is never stored as a whole. Made and used
+/// like MergedLinear.
 struct LinearArgmax {
   static constexpr std::string_view name = "linear_argmax";
   static constexpr int min_inputs = 2, max_inputs = 4;
-  /// Rows at most: of more, threads better take whole ones.
-  static constexpr std::int64_t most_rows = 64;
+  /// Up to so many rows; for more it is faster to divide the rows among threads.
+  static constexpr std::int64_t max_rows = 64;
   Linear linear;
   Argmax argmax;
   std::int64_t columns = 0;
@@ -46,8 +46,8 @@ TENON_DECLARE_OP(LinearArgmax);
 
 namespace cpu {
 
-/// Makes one step of each linear layer whose result only the activation or the argmax behind it
-/// reads. `own` are the steps to change; see for_each_stretch.
+/// Merges each linear layer with the activation or the argmax after it, where nothing else reads
+/// its result. `own` are the steps to change; see for_each_body.
 void merge_linears(const Lowered& program, std::span<const Step> steps, std::vector<Step>& own);
 
 }  // namespace cpu

@@ -1,5 +1,6 @@
 #include "packed_weights.hpp"
 
+#include "../integer_math.hpp"
 #include "layout.hpp"
 #include "pack.hpp"
 
@@ -17,7 +18,7 @@ bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-std::size_t round_to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t round_to_line(std::size_t bytes) { return round_up(bytes, 64); }
 
 std::size_t scale_section_bytes(const BlockFormat& format, std::int64_t inputs) {
   return round_to_line(static_cast<std::size_t>(inputs / format.scale_span()) *
@@ -49,7 +50,7 @@ std::size_t checked_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs
     throw Error(Errc::bad_shape, "PackedWeights",
                 fmt::format("[{}, {}] does not fit into memory", outputs, inputs));
   }
-  const auto panels = static_cast<std::size_t>((outputs + panel_rows - 1) / panel_rows);
+  const auto panels = static_cast<std::size_t>(ceil_div(outputs, panel_rows));
   return panels * bytes_of_panel(dtype, inputs);
 }
 

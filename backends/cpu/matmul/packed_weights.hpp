@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "aligned_buffer.hpp"
 
@@ -33,10 +34,10 @@ class PackedWeights {
   /// Errors: unsupported_dtype; bad_shape (negative, or K no multiple of the block); out_of_memory.
   PackedWeights(DType dtype, std::int64_t outputs, std::int64_t inputs);
 
-  /// Uses packed bytes that live elsewhere (a mapped file) as long as `owner`, which this object
-  /// holds. Errors as above, and bad_alignment unless `bytes` starts at a multiple of 64, bad_shape
-  /// unless its size is `packed_bytes(...)`. The contents are numbers only: no content can make a
-  /// kernel read out of bounds.
+  /// Uses packed bytes of somebody else (a mapped file); this object holds their `owner`. Errors as
+  /// above, and bad_alignment unless `bytes` starts at a multiple of 64, bad_shape unless its size
+  /// is `packed_bytes(...)`. The contents are numbers only: no content can make a kernel read out
+  /// of bounds.
   static PackedWeights borrow(DType dtype, std::int64_t outputs, std::int64_t inputs,
                               std::span<const std::byte> bytes,
                               std::shared_ptr<const void> owner = nullptr);
@@ -63,7 +64,7 @@ class PackedWeights {
   DType dtype() const noexcept { return dtype_; }
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
-  std::int64_t panels() const noexcept { return (outputs_ + panel_rows - 1) / panel_rows; }
+  std::int64_t panels() const noexcept { return ceil_div(outputs_, panel_rows); }
   std::size_t panel_bytes() const noexcept { return panel_bytes_; }
   const std::byte* panel(std::int64_t index) const noexcept {
     return bytes_ + static_cast<std::size_t>(index) * panel_bytes_;

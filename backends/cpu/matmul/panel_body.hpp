@@ -15,7 +15,7 @@ using Words = Simd::Words;
 
 TENON_INLINE std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
-/// Vector `j` of the plane of `bits` bits at `plane`, moved up by `up`.
+/// Vector `j` of the plane of `bits` bits at `plane`, shifted left by `up`.
 template <int bits, int j, int up>
 TENON_INLINE Int plane_vector(const std::uint8_t* plane) {
   constexpr int per_line = 8 / bits;
@@ -27,7 +27,7 @@ TENON_INLINE Int plane_vector(const std::uint8_t* plane) {
   return Simd::bit_and(v, Simd::set1(((1 << bits) - 1) << up));
 }
 
-/// What Simd::scaled takes.
+/// The operands of Simd::scaled.
 struct Scaling {
   Float scale, shift;
 };
@@ -43,13 +43,13 @@ struct PackedPanel {
   static constexpr bool has_min = format.has_min;
   /// Scales of the second level multiply sums in integers, and d those of a record.
   static constexpr bool integer_scales = format.scaled_codes_fit();
-  static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32, that is
-  /// Codes are bytes whose scales have one level.
+  static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32
+  /// Codes are bytes, and scales have one level.
   static constexpr bool is_bytes = format.low_bits == 8 && !format.two_levels;
   static constexpr bool streams = true;  // from memory, each byte once or a few times
   // Constants, so that no build calls BlockFormat's functions, which this file must not emit.
   static constexpr int code_bytes = format.code_bytes();
-  static constexpr int starts = 32 / group;  // that rows bring to 32 elements
+  static constexpr int starts = 32 / group;  // initial values of dot products per 32 elements
   static constexpr int scale_bytes = format.scale_bytes();
   static constexpr int even_bytes = code_bytes + scale_bytes / groups_per_record;  // of a group
 
@@ -61,8 +61,8 @@ struct PackedPanel {
     return code_section + g * code_bytes + part * (4 * Simd::lanes);
   }
 
-  /// A place at or behind the codes of group g, which moves evenly over all bytes of the panels,
-  /// scales too, as g goes over groups and then to the next panel.
+  /// A prefetch address at or behind the codes of group g: as g runs over groups and into the next
+  /// panel, it covers all bytes of the panels evenly, scales included.
   TENON_INLINE const std::uint8_t* evenly(std::int64_t g) const {
     return code_section + g * even_bytes;
   }

@@ -11,22 +11,22 @@
 
 namespace tenon::cpu {
 
-/// How activations are handed to the fast kernels.
+/// The form of activations that the fast kernels read.
 enum class RowForm : std::uint8_t {
   int8,  ///< a byte per element, a scale per 32 elements
   bf16,  ///< rounded to bf16, in AMX tile order
 };
 
-/// Where the numbers of one int8 row lie: element i's code at [4 * step * (i / 4) + i % 4], of 32
-/// elements g the others at [step * g].
+/// Where the numbers of one int8 row are stored: element i's code at [4 * step * (i / 4) + i % 4],
+/// of 32 elements g the others at [step * g].
 struct Int8Row : RowNumbers {
   std::int64_t step;
 
   std::int8_t code(std::int64_t i) const noexcept { return codes[4 * step * (i / 4) + i % 4]; }
 };
 
-/// Second digits of a row: entry e of them is for the group groups[e].
-struct SecondDigits {
+/// Outlier residuals of a row: entry e is for the group groups[e].
+struct OutlierResiduals {
   Int8Row row;
   const std::int32_t* groups;
   std::int64_t count;
@@ -40,16 +40,16 @@ struct SecondDigits {
 /// int8: with a = max |x| over 32 elements, scale = a / 127 and q = round-to-even(x * 127 / a) in
 /// [-127, 127]; sums of q per 16 and 32 elements are kept for weights with offsets. A NaN or
 /// infinity makes the scale of its 32 elements, and so every output of its row, NaN or infinite.
-/// Rows lie interleaved in blocks of as many as a kernel's tile takes, so that a tile reads one
-/// stream: `rows_of_block` says how many.
+/// Rows are interleaved in blocks of as many rows as a kernel's tile has (`rows_of_block`), so that
+/// a tile reads one stream.
 ///
-/// An outlier makes its group's scale, and with it the error of its 31 neighbours, many times
-/// larger than the other groups'. Groups whose scale exceeds three times the root of the row's mean
-/// squared scale, at most a quarter of them, therefore get second digits: what their codes leave
-/// over, in int8 again. They are a few in a hundred in language models (without them SmolLM2's
-/// divergence from exact is 0.00165 instead of 0.00106). Rows of a block
-/// share the list of such groups, since outliers keep to their channels; a row that does not need
-/// one has zeros there.
+/// An outlier makes the scale of its group, and with it the error of the group's 31 other elements,
+/// many times larger than in other groups. Groups whose scale exceeds three times the root mean
+/// square of the row's scales, at most a quarter of them, therefore have an outlier residual: what
+/// their codes leave over, quantised to int8 again. In language models these are a few percent of
+/// the groups; without them SmolLM2's divergence from exact is 0.00165 instead of 0.00106. The rows
+/// of a block share the list of such groups, since outliers recur in the same channels; a row that
+/// does not need one has zeros there.
 class PreparedRows {
  public:
   /// The form that M rows take for W[N, K] of `dtype` in fast precision: for block types int8, or
@@ -70,17 +70,17 @@ class PreparedRows {
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t inputs() const noexcept { return inputs_; }
 
-  /// int8 form. Rows of a block follow those of the blocks before it, so that the arrays of a
-  /// block's first row start where row-major ones would.
+  /// int8 form. Blocks are contiguous: the arrays of a block's first row start where those of
+  /// row-major rows would.
   Int8Row row(std::int64_t row) const noexcept;
 
-  SecondDigits second_digits(std::int64_t row) const noexcept;
+  OutlierResiduals outlier_residuals(std::int64_t row) const noexcept;
 
   /// int8 form: what a kernel reads.
-  const RowNumbers& first() const noexcept { return first_; }
-  const RowNumbers& second() const noexcept { return second_; }
-  std::int32_t* second_groups() const noexcept { return second_groups_; }
-  std::int32_t* second_count() const noexcept { return second_count_; }
+  const RowNumbers& numbers() const noexcept { return numbers_; }
+  const RowNumbers& outliers() const noexcept { return outliers_; }
+  std::int32_t* outlier_groups() const noexcept { return outlier_groups_; }
+  std::int32_t* outlier_count() const noexcept { return outlier_count_; }
   std::int64_t block_rows() const noexcept { return block_rows_; }
 
   // bf16 form: tiles of 16 rows by 32 elements, tiles of one row block adjacent; M padded to 16.
@@ -101,20 +101,20 @@ class PreparedRows {
   std::int64_t rows_ = 0;
   std::int64_t inputs_ = 0;
   std::int64_t block_rows_ = 1;
-  RowNumbers first_{};
-  RowNumbers second_{};
-  std::int32_t* second_groups_ = nullptr;
-  std::int32_t* second_count_ = nullptr;
+  RowNumbers numbers_{};
+  RowNumbers outliers_{};
+  std::int32_t* outlier_groups_ = nullptr;
+  std::int32_t* outlier_count_ = nullptr;
   std::uint16_t* bf16_ = nullptr;
 };
 
-/// Fills this thread's share of `out` from x, row-major with `stride` elements from row to row.
-/// All threads in [0, threads) must call it, then synchronise, before a `linear` reads `out`.
-/// `isa` as that of `out`.
+/// Computes this thread's share of `out` from x, row-major with `stride` elements from row to row.
+/// All threads in [0, threads) must call it and then synchronise before a `linear` reads `out`.
+/// `isa` must be that of `out`.
 void prepare_rows(const float* x, std::int64_t stride, const PreparedRows& out, int thread,
                   int threads, Isa isa = active_isa()) noexcept;
 
-/// One row of bf16 form from x, whatever thread the others are from.
+/// One row in bf16 form. Other threads may write other rows at the same time.
 void round_row(const float* x, const PreparedRows& out, std::int64_t row) noexcept;
 
 }  // namespace tenon::cpu

@@ -85,7 +85,7 @@ inline __m256i largest_lanes(const __m256i (&v)[at_once]) {
                           _mm256_permute2x128_si256(four[0], four[1], 0x31));
 }
 
-/// A number of each of eight groups, from a row's memory order to steps of `step`.
+/// Stores a number of each of eight groups, `step` apart.
 inline void scatter(__m256i numbers, void* to, std::int64_t step) {
   alignas(32) std::int32_t each[at_once];
   _mm256_store_si256(reinterpret_cast<__m256i*>(each), numbers);
@@ -100,7 +100,8 @@ inline void quantize_groups(const QuantizeJob& job, std::int64_t g) {
   const std::int64_t at = job.step * g;
   __m256i largest_of[at_once];
   for (int i = 0; i < at_once; ++i) {
-    // Hardware stops at each page; past the end of this row lies, as a rule, the next one.
+    // The hardware prefetcher stops at each page. Behind the end of this row is usually the next
+    // one.
     __builtin_prefetch(x + 32 * i + prefetch_distance);
     __builtin_prefetch(x + 32 * i + prefetch_distance + 16);
     largest_of[i] = magnitudes(x + 32 * i);

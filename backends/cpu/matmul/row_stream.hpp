@@ -1,6 +1,6 @@
 #pragma once
 
-// What a few int8 rows do with a group of a panel: dot products of integers, scaled and summed.
+// Multiplies a few int8 rows with a group of a panel: integer dot products, scaled and summed.
 // Included after a simd_*.hpp.
 #include "panel_body.hpp"
 
@@ -17,13 +17,14 @@ TENON_INLINE void unroll_both(F&& f) {
   });
 }
 
-/// What integer dot products of rows start from: a base.
+/// Initial values of the integer dot products: a base.
 template <std::int32_t base>
 struct FromBase {
   static constexpr bool is_zero = base == 0;
   TENON_INLINE static Words load(const std::int32_t*) { return Simd::set_words(base); }
 };
-/// From less, because codes are `offset` above their values: by the sum of the row's codes.
+/// The base less `offset` times the sum of the row's codes, since weight codes are `offset` above
+/// their values.
 template <int offset, std::int32_t base>
 struct FromNegativeSum {
   static constexpr bool is_zero = false;
@@ -32,7 +33,7 @@ struct FromNegativeSum {
     return base == 0 ? product : Simd::add_words(product, Simd::set_words(base));
   }
 };
-/// From both, computed beforehand.
+/// The same, computed beforehand.
 struct FromProduct {
   static constexpr bool is_zero = false;
   TENON_INLINE static Words load(const std::int32_t* p) { return Simd::broadcast_times<1>(p); }
@@ -43,7 +44,7 @@ template <class Panel>
 constexpr bool codes_have_offset =
     Panel::offset != 0 && !(Panel::bits == 8 && Simd::makes_bytes_signed);
 
-/// Sums that are scaled as they are, in f32, start from the base that Simd::scaled takes off.
+/// Sums that are scaled in f32 directly start from the base that Simd::scaled subtracts.
 template <class Panel>
 constexpr std::int32_t base_of = Panel::integer_scales ? 0 : Simd::sum_base;
 
@@ -52,7 +53,7 @@ using DirectStart =
     std::conditional_t<codes_have_offset<Panel>, FromNegativeSum<Panel::offset, base_of<Panel>>,
                        FromBase<base_of<Panel>>>;
 
-/// Only many rows repay products computed beforehand.
+/// Computing them beforehand is profitable for many rows only.
 template <class Panel>
 using StartOf = std::conditional_t<!Panel::streams && codes_have_offset<Panel>, FromProduct,
                                    DirectStart<Panel>>;
@@ -62,7 +63,7 @@ TENON_INLINE std::int32_t pair_of(std::int32_t low, std::int32_t high) {
   return (low & 0xFFFF) | static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16);
 }
 
-/// What a block's rows have to multiply with: entry by entry codes, scale and sums, `rows` of each.
+/// The operands of a block's rows: for each entry codes, scale and sums of `rows` rows.
 template <class Panel, class Start, std::size_t rows>
 struct RowStream {
   static constexpr int subs = 32 / Panel::group;
@@ -207,7 +208,7 @@ struct RowStream {
     });
   }
 
-  /// What the two dot products of a row start from, in halves of every lane.
+  /// The initial values of a row's two dot products, in the halves of every lane.
   TENON_INLINE auto start_pair(std::int64_t entry, std::size_t r) const {
     if constexpr (std::is_same_v<Start, FromProduct>) {
       return FromProduct::load(starts + (entry - first_start) * step + r);

@@ -63,7 +63,7 @@ struct Simd {
     return _mm256_or_si256(_mm256_and_si256(even, low_byte), odd);
   }
 
-  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  /// A vector of codes as Dot takes it, and its form in scratch memory.
   struct Codes {
     Int codes;
     TENON_INLINE static Codes of(Int codes) { return {codes}; }
@@ -148,10 +148,10 @@ struct Simd {
   TENON_INLINE static Float load_odd_bf16(const void* p) {
     return _mm256_castsi256_ps(_mm256_and_si256(load(p), _mm256_set1_epi32(-0x10000)));
   }
-  /// What sums of integers start from that `scaled` takes: the bits of 1.5 * 2^23. Those of the
-  /// sum are then that of a float as much larger, up to 2^22, and need no conversion.
+  /// The initial value of integer sums for `scaled`: the bits of 1.5 * 2^23 as f32. A sum below
+  /// 2^22 in magnitude added to it gives the bits of 1.5 * 2^23 + sum, so no conversion is needed.
   static constexpr std::int32_t sum_base = 0x4B400000;
-  /// For `scaled`: what the base times the scale comes to. Exact for scales of at most 22 bits.
+  /// For `scaled`: minus sum_base, as f32, times the scale. Exact for scales of at most 22 bits.
   TENON_INLINE static Float shift_of(Float scale) {
     return _mm256_mul_ps(scale, _mm256_set1_ps(-12582912.0f));
   }
@@ -164,12 +164,12 @@ struct Simd {
   TENON_INLINE static Words load_words(const std::int32_t* p) { return load(p); }
   TENON_INLINE static void store_words(std::int32_t* p, Words v) { store(p, v); }
   TENON_INLINE static Words add_words(Words a, Words b) { return _mm256_add_epi32(a, b); }
-  /// The lower halves of both.
+  /// The lower 16 bits of both, as pairs.
   TENON_INLINE static Words pair_words(Words low, Words high) {
     const __m256i low_half = _mm256_set1_epi32(0xFFFF);
     return _mm256_or_si256(_mm256_and_si256(low, low_half), _mm256_slli_epi32(high, 16));
   }
-  /// Products of halves, those of a lane summed.
+  /// Multiplies 16-bit halves and adds the two products of each lane.
   TENON_INLINE static Words sum_products(Words a, Words b) { return _mm256_madd_epi16(a, b); }
   /// c + a * b where a and b fit 16 bits.
   TENON_INLINE static Words add_product(Words a, Words b, Words c) {
@@ -208,7 +208,7 @@ struct Simd {
 #if defined(__AVXVNNI__)
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// what Start makes of the number at `from`.
+/// the initial value that Start loads from `from`.
 template <int bits, class Start, int steps>
 struct Dot {
   using Weights = Simd::Codes;
@@ -243,8 +243,8 @@ struct SignedCodes {
   }
 };
 
-/// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within
-/// 254 (2^b - 1), so `span` of them fit. Eight-bit codes are made signed, then |w| meets sign(w) x.
+/// As above, from 16-bit sums of pairs: a pair of b-bit codes times [-127, 127] stays within 254
+/// (2^b - 1), so `span` of them fit. Eight-bit codes are made signed: |w| times sign(w) x.
 template <int bits, class Start, int steps>
 struct Dot {
   using Weights = std::conditional_t<bits == 8, SignedCodes, Simd::Codes>;
@@ -262,7 +262,7 @@ struct Dot {
       product = _mm256_maddubs_epi16(w.codes, quad);
     }
     pairs = step % span == 0 ? product : _mm256_add_epi16(pairs, product);
-    // Without these GCC adds all products at the end, and keeps them in memory till then.
+    // Without these, GCC spills all products to memory and adds them at the end.
     if constexpr (span > 1) asm("" : "+x"(pairs));
     if constexpr (step % span == span - 1 && step != steps - 1) {
       sum = step < span ? widened() : _mm256_add_epi32(sum, widened());
@@ -278,7 +278,7 @@ struct Dot {
     return all;
   }
   TENON_INLINE __m256i widened() const { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
-  /// The sum times what both halves of a lane hold, without what Start makes.
+  /// The sums of pairs times the factors in the halves of a lane, without Start's initial value.
   TENON_INLINE __m256i scaled(__m256i factor) const {
     static_assert(steps <= span);
     return _mm256_madd_epi16(pairs, factor);

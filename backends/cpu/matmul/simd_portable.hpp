@@ -1,7 +1,7 @@
 #pragma once
 
-// 128-bit vectors for the kernel bodies in the vector extension that GCC and Clang share: what they
-// make of it is the baseline's own instructions. Included once by each portable source.
+// 128-bit vectors for the kernel bodies in the vector extension that GCC and Clang share, which
+// compiles to instructions of the baseline. Included once by each portable source.
 #include <cstdint>
 
 #define TENON_INLINE [[gnu::always_inline]] inline
@@ -42,7 +42,7 @@ struct Simd {
   TENON_INLINE static Int set1(int byte) { return Int{} + static_cast<std::uint8_t>(byte); }
   TENON_INLINE static Int bit_and(Int a, Int b) { return a & b; }
   TENON_INLINE static Int bit_or(Int a, Int b) { return a | b; }
-  // By 16 bits like the other instruction sets: callers mask what comes over from the neighbour.
+  // By 16 bits like the other instruction sets: callers mask the bits from the adjacent byte.
   template <int n>
   TENON_INLINE static Int shift_right(Int a) {
     return reinterpret_cast<Int>(reinterpret_cast<Halves8>(a) >> n);
@@ -66,7 +66,7 @@ struct Simd {
     return reinterpret_cast<Int>((pairs * halves & 0xFF) | (pairs & 0xFF00) * halves);
   }
 
-  /// A vector of codes as Dot takes it, and as it lies in scratch memory.
+  /// A vector of codes as Dot takes it, and its form in scratch memory.
   struct Codes {
     Int codes;
     TENON_INLINE static Codes of(Int codes) { return {codes}; }
@@ -144,11 +144,11 @@ struct Simd {
     __builtin_memcpy(p, &v, sizeof v);
   }
   TENON_INLINE static Words add_words(Words a, Words b) { return a + b; }
-  /// The lower halves of both.
+  /// The lower 16 bits of both, as pairs.
   TENON_INLINE static Words pair_words(Words low, Words high) {
     return (low & 0xFFFF) | reinterpret_cast<Words>(reinterpret_cast<UnsignedWords4>(high) << 16);
   }
-  /// Products of halves, those of a lane summed.
+  /// Multiplies 16-bit halves and adds the two products of each lane.
   TENON_INLINE static Words sum_products(Words a, Words b) {
     return (a >> 16) * (b >> 16) + low_half(a) * low_half(b);
   }
@@ -183,7 +183,7 @@ struct Simd {
 };
 
 /// In every lane, the sum over `steps` quads of four unsigned codes times four activations, plus
-/// what Start makes of the number at `from`.
+/// the initial value that Start loads from `from`.
 template <int bits, class Start, int steps>
 struct Dot {
   using Weights = Simd::Codes;

@@ -4,17 +4,18 @@
 
 #include <cstdint>
 
-/// What the entry points hand to the AMX files of products; plain data, as kernels.hpp says.
+/// What the entry points hand to the AMX sources: plain data only, for the reason that kernels.hpp
+/// gives.
 namespace tenon::cpu {
 
-/// One call of `linear` on rows of bf16 tiles, which lie as PreparedRows says.
+/// One call of `linear` on rows in bf16 tiles; layout as in PreparedRows.
 struct TileJob : LinearOperands {
   const std::uint16_t* x;
   /// In place of y, rounded and as tiles: whole panels by two, and no residual.
   std::uint16_t* y_tiles;
 };
 
-/// Rows that one LinearBlock may have at most: what the kernel's scratch memory is made for.
+/// The most rows of a LinearBlock: the size of the kernel's scratch memory.
 inline constexpr std::int64_t max_tile_rows = 512;
 
 namespace amx {

@@ -2,6 +2,8 @@
 
 // The f32 micro-kernel: sums of outer products held in registers. Included after a simd_*.hpp, by
 // the sources of one instruction set each.
+#include "../integer_math.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -48,11 +50,11 @@ struct Left {
   std::int64_t column;
 };
 
-/// Walks along k over `rows` rows of the left operand, which lie anywhere. Rows go by threes: x86
-/// addresses base, base + s and base + 2 s from two registers.
+/// Walks along k over `rows` rows of the left operand at any distance. Rows are addressed in
+/// threes: x86 addresses base, base + s and base + 2 s from two registers.
 template <int rows>
 struct StridedRows {
-  static constexpr std::size_t bases = (rows + 2) / 3;
+  static constexpr std::size_t bases = ceil_div(rows, 3);
   const float* base[bases];
   std::int64_t row, column;
 
@@ -67,9 +69,8 @@ struct StridedRows {
   }
 };
 
-/// The sums of `rows` rows by `panels` panels of 16 columns, in registers: for which GCC needs
-/// every loop over them unrolled before it looks, or it writes them to the stack and back every few
-/// k.
+/// The sums of `rows` rows by `panels` panels of 16 columns, in registers. GCC needs every loop
+/// over them unrolled early, or it spills them to the stack every few k.
 template <int rows, int panels>
 struct TileSums {
   static constexpr auto vectors = static_cast<std::size_t>(panels * parts);

@@ -3,20 +3,20 @@
 // Packed weights as bf16 tiles. Included after simd_avx512.hpp, panel_body.hpp and tiles_amx.hpp,
 // by AMX sources only.
 //
-// Weights of bf16 lie in their panels as tiles. Others are widened, or rounded, to such first: of
-// block types, a scale per 32 elements would make integer tiles stop for a rescaling after every
-// instruction. Widening the weights to bf16 once per block of rows costs less, keeps the sums in
-// the tiles, and is closer to the f32 result than eight-bit activations are.
+// Panels of bf16 weights are stored as tiles. Other types are widened, or rounded, to bf16 first:
+// with a scale per 32 elements, integer tiles would have to be rescaled after every instruction.
+// Widening the weights once per block of rows costs less, keeps the sums in the tiles, and is
+// closer to the f32 result than 8-bit activations are.
 #include <cstddef>
 #include <cstdint>
 
 namespace tenon::cpu::amx {
 namespace {
 
-// Elements of k that two panels are multiplied for before the sums move on to other rows: weights
-// of a stretch stay in level-one cache meanwhile. From level two, both factors of a product come
-// more slowly than tiles could take them; one of them, with the sums, does not.
-constexpr std::int64_t stretch = 256, longest_stretch = 384;
+// Elements of k of two panels that all rows are multiplied by before the next ones: these weights
+// stay in L1 meanwhile. Tiles would wait if both operands came from L2; one operand and the sums
+// come from there fast enough.
+constexpr std::int64_t tile_depth = 256, max_tile_depth = 384;
 
 /// Widens [first, last) of k of a panel to tiles of 16 pairs of k by 16 rows of W.
 template <DType dtype>
@@ -97,21 +97,21 @@ void widen_panel(const LinearOperands& job, const std::byte* panel, std::int64_t
   }
 }
 
-/// bf16 numbers of a panel's longest stretch.
-constexpr std::int64_t panel_stretch_elements = 16 * longest_stretch;
+/// bf16 numbers of a panel's longest range of k.
+constexpr std::int64_t max_panel_elements = 16 * max_tile_depth;
 
-/// Elements [first, last) of k of one panel, or of two where `two`, as tiles: where they lie, or at
-/// `scratch`, which has room for two panels' longest stretch.
+/// Elements [first, last) of k of one panel, or of two where `two`, as tiles: in place, or at
+/// `scratch`, which has room for max_panel_elements of two panels.
 Tiles weight_tiles(const LinearOperands& job, const std::byte* panel, bool two, std::int64_t first,
                    std::int64_t last, std::uint16_t* scratch) {
   if (job.dtype == DType::bf16) {
     return {reinterpret_cast<const std::uint16_t*>(panel) + 16 * first,
             two ? static_cast<std::int64_t>(job.panel_bytes / sizeof(std::uint16_t)) : 0};
   }
-  std::uint16_t* second = scratch + panel_stretch_elements;
+  std::uint16_t* second = scratch + max_panel_elements;
   widen_panel(job, panel, first, last, scratch);
   if (two) widen_panel(job, panel + job.panel_bytes, first, last, second);
-  return {scratch, two ? panel_stretch_elements : 0};
+  return {scratch, two ? max_panel_elements : 0};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tiled_values.hpp"
 
-#include "../stretch_memory.hpp"
+#include "../integer_math.hpp"
+#include "../live_range_allocator.hpp"
 #include "../task.hpp"
 #include "../value_uses.hpp"
 #include "merged_linear.hpp"
@@ -13,13 +14,13 @@ namespace {
 
 constexpr std::int64_t tile_rows = 16, tile_columns = 32;
 
-/// Rows and their size, of a value that some products read.
+/// The rows of a value that linear layers read, and their size.
 struct RowsRead {
   std::int64_t rows, inputs;
   friend bool operator==(const RowsRead&, const RowsRead&) noexcept = default;
 };
 
-/// What a product reads tiles of at `use`; nothing where it reads something else.
+/// The rows that a linear layer reads as tiles at `use`; nothing where it does not.
 std::optional<RowsRead> tiles_read(const Step& step, const WrittenValue::Use& use) {
   if (step.kind != Step::Kind::op || use.input != 0) return std::nullopt;
   if (step.op.as<Linear>() == nullptr && step.op.as<MergedLinear>() == nullptr) return std::nullopt;
@@ -29,7 +30,7 @@ std::optional<RowsRead> tiles_read(const Step& step, const WrittenValue::Use& us
   return form == RowForm::bf16 ? std::optional(read) : std::nullopt;
 }
 
-/// What all uses of a value read, if that is tiles.
+/// The same for all uses of a value, where they agree.
 std::optional<RowsRead> tiles_read(std::span<const Step> steps, const WrittenValue& value) {
   if (!value.is_private || value.uses.empty()) return std::nullopt;
   const auto read = tiles_read(steps[value.uses[0].step], value.uses[0]);
@@ -45,38 +46,39 @@ bool can_write(const Step& step, const RowsRead& rows) {
   return kernel->writes_tiles != nullptr && kernel->writes_tiles(step, rows.inputs);
 }
 
-/// Of a straight stretch, `leaves` of which others read afterwards.
+/// One body; see for_each_body.
 std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first) {
   const std::vector<WrittenValue> values = trace_values(steps, leaves, ReadAs::any_shape);
-  StretchMemory memory;
+  LiveRangeAllocator memory;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::optional<RowsRead> rows = tiles_read(steps, values[i]);
     if (!rows || !can_write(steps[i], *rows)) continue;
     Operand tiles;
-    tiles.shape = Shape({(rows->rows + tile_rows - 1) / tile_rows, rows->inputs / tile_columns,
-                         tile_rows, tile_columns},
+    tiles.shape = Shape({ceil_div(rows->rows, tile_rows), rows->inputs / tile_columns, tile_rows,
+                         tile_columns},
                         bf16)
                       .with_layout(Name("tiles"));
     tiles.strides = dense_strides(tiles.shape);
     tiles.place.kind = Place::Kind::shared_scratch;
     std::size_t last_use = i;
     for (const WrittenValue::Use& use : values[i].uses) last_use = std::max(last_use, use.step);
-    tiles.place.offset = first + memory.take(tiles.shape.bytes(), i, last_use);
+    tiles.place.offset = first + memory.allocate(tiles.shape.bytes(), i, last_use);
     steps[i].output = tiles;
     for (const WrittenValue::Use& use : values[i].uses) steps[use.step].inputs[0] = tiles;
   }
-  return first + memory.most();
+  return first + memory.peak();
 }
 
 }  // namespace
 
 std::int64_t keep_values_tiled(const Lowered& program, std::span<const Step> steps,
                                std::vector<Step>& own, std::int64_t first) {
-  // Loops run one after the other; values around them, which come last, may live meanwhile.
+  // Loops run one after the other and share memory; the values outside of them, which come last,
+  // may be live meanwhile.
   std::int64_t end = first;
-  for_each_stretch(program, steps, own, [&](std::vector<Step>& stretch, auto leaves) {
-    const std::int64_t begin = &stretch == &own ? end : first;
-    end = std::max(end, keep(stretch, leaves, begin));
+  for_each_body(program, steps, own, [&](std::vector<Step>& body, auto leaves) {
+    const std::int64_t begin = &body == &own ? end : first;
+    end = std::max(end, keep(body, leaves, begin));
   });
   return end;
 }

@@ -1,4 +1,5 @@
-// A pass over the steps of a partition: values between products that exist as bf16 tiles only.
+// A pass over the steps of a partition: values between linear layers that are stored only as bf16
+// tiles.
 #pragma once
 
 #include "prepared_rows.hpp"
@@ -12,16 +13,16 @@
 
 namespace tenon::cpu {
 
-/// Has the results that only products on AMX tiles read, as their rows, written as the tiles that
-/// these would be rounded to: by whoever computes them (Kernel::writes_tiles), in place of f32 that
-/// another task reads again. Results do not change by a bit.
+/// Where only linear layers on AMX tiles read a value, the task that computes it writes the bf16
+/// tiles itself (Kernel::writes_tiles), in place of f32 that another task would read and round.
+/// Results are the same to the bit.
 ///
-/// Such a value is an operand of bf16 [M / 16 rounded up, K / 32, 16, 32], PreparedRows in bf16
-/// form, where the step's op makes f32 [.., M, K]; rows from M on are undefined. It moves to memory
-/// of the partition's own (Place::Kind::shared_scratch), from byte `first` on; the result is where
+/// Such a value is an operand of bf16 [ceil(M / 16), K / 32, 16, 32], PreparedRows in bf16 form,
+/// where the step's op makes f32 [.., M, K]; padding rows at the end are undefined. It moves to
+/// memory of the partition (Place::Kind::shared_scratch), from byte `first` on; the result is where
 /// that memory ends.
 ///
-/// `own` are the steps to change; see for_each_stretch.
+/// `own` are the steps to change; see for_each_body.
 std::int64_t keep_values_tiled(const Lowered& program, std::span<const Step> steps,
                                std::vector<Step>& own, std::int64_t first);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of bf16 numbers by AMX tiles, with sums in f32. Included after simd_avx512.hpp, by AMX
+// GEMM of bf16 numbers by AMX tiles, with sums in f32. Included after simd_avx512.hpp, by AMX
 // sources only.
 #include "../amx_tiles.hpp"
 
@@ -41,7 +41,7 @@ struct Tiles {
   std::int64_t step;
 };
 
-/// Where the sums of a product come from, and where they go; floats from row to row.
+/// Where the sums of a multiplication start and where they go; strides in floats from row to row.
 struct SumsPlace {
   const float* from;         ///< null: they start at zero
   std::int64_t from_stride;  ///< 0: all rows start alike

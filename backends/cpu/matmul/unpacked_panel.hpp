@@ -1,7 +1,7 @@
 #pragma once
 
-// Stretches of a panel as many rows read them: unpacked to a byte per code. Included after a
-// simd_*.hpp.
+// Ranges of a panel unpacked to a byte per code, for many rows. Included after a simd_*.hpp.
+#include "../integer_math.hpp"
 #include "panel_body.hpp"
 
 #include <type_traits>
@@ -9,16 +9,17 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t most_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
+constexpr std::int64_t max_groups = 24;  // of 32 unpacked at once: 12 KiB of a panel's codes
 
-/// Groups of 32 that are unpacked at once: few stretches, of about equal size, of whole records.
-TENON_INLINE std::int64_t stretch_of(std::int64_t groups) {
-  if (groups <= most_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
-  const std::int64_t stretches = (groups + most_groups - 1) / most_groups;
-  return ((groups + stretches - 1) / stretches + 7) / 8 * 8;
+/// Groups of 32 that are unpacked at once: as few pieces as possible, of about equal size, of whole
+/// records.
+TENON_INLINE std::int64_t groups_at_once(std::int64_t groups) {
+  if (groups <= max_groups) return groups < 1 ? 1 : groups;  // a step, even where there is nothing
+  const std::int64_t pieces = ceil_div(groups, max_groups);
+  return round_up(ceil_div(groups, pieces), 8);
 }
 
-/// Codes of a stretch of a panel at a byte each.
+/// Codes of a range of a panel, a byte each.
 struct UnpackedCodes {
   static constexpr bool streams = false;  // they are in cache
   static constexpr int code_bytes = 512;
@@ -32,11 +33,11 @@ struct UnpackedCodes {
   }
   template <int j, class Weights>
   TENON_INLINE static Weights weights(const std::uint8_t* codes) {
-    return Weights::load(codes + 64 * j, most_groups * code_bytes);
+    return Weights::load(codes + 64 * j, max_groups * code_bytes);
   }
 };
 
-/// The same and scales in f32, with what Simd::scaled takes beside them.
+/// The same with scales in f32 and the operands of Simd::scaled.
 template <int bits_, int offset_, int group_, bool has_min_>
 struct UnpackedPanel : UnpackedCodes {
   static constexpr int bits = bits_;
@@ -47,7 +48,7 @@ struct UnpackedPanel : UnpackedCodes {
   static constexpr bool integer_scales = false;
   static constexpr int groups_per_record = 1;
   static constexpr int subs = 32 / group;
-  static constexpr int starts = subs;  // that rows bring to 32 elements
+  static constexpr int starts = subs;  // initial values of dot products per 32 elements
 
   const float* scales;
   const float* shifts;
@@ -68,9 +69,9 @@ struct UnpackedPanel : UnpackedCodes {
   }
 };
 
-/// The same of a type with integer scales. Where dot products take full bytes at no cost, codes are
-/// there times their scale, `offset` above that, and negated with the record's scale if there is an
-/// offset; elsewhere scales are there beside them.
+/// The same for a type with integer scales. Where dot products of full bytes are as fast, codes are
+/// stored times their scale plus `offset`, and negated together with the record's scale if there is
+/// an offset; elsewhere scales are stored beside the codes.
 template <int bits_, int offset_, int min_group_, bool has_min_>
 struct UnpackedRecords : UnpackedCodes {
   static constexpr bool scaled_codes = !Simd::makes_bytes_signed;

@@ -20,7 +20,7 @@
 namespace tenon::npu {
 namespace {
 
-/// A constant of the program as dense f32, whatever its type and its place in a view.
+/// A constant of the program, or a view of one, as dense f32.
 HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) {
   const HostBuffer whole = buffers[operand.place.index].to_host();
   const HostView view(const_cast<std::byte*>(whole.bytes()) + operand.place.offset, operand.shape,
@@ -30,8 +30,8 @@ HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) 
   return operand.shape.dtype() == DType::f32 ? dense : dense.to(DType::f32);
 }
 
-/// A table or a product has one step for all channels. Where a few channels reach much further than
-/// the most, that step is too coarse for the others.
+/// A table or a matmul has one step for all channels. Where a few channels have much larger ranges
+/// than the rest, that step is too coarse for the rest.
 constexpr double widest_spread = 8;
 
 std::optional<std::string> uneven_channels(const Step& step, const ValueRange& range) {
@@ -50,7 +50,7 @@ std::optional<std::string> uneven_channels(const Step& step, const ValueRange& r
       range.tensor.threshold, *middle);
 }
 
-/// How the value at `output` is held by the layers that write it there.
+/// The form in which the layers that write `output` hold its value.
 std::optional<StoredForm> stored_form_of(const Graph& graph, const Operand& output) {
   const auto found = std::ranges::find_if(graph.layers, [&](const Layer& layer) {
     return layer.kind == Layer::Kind::dequantize && layer.edge == output;
@@ -68,7 +68,7 @@ std::optional<StoredForm> stored_form_of(const Graph& graph, const Operand& outp
   return form;
 }
 
-class Stretch;
+class SteppedGraph;
 
 /// What the partitions of a backend share.
 struct Shared {
@@ -80,7 +80,7 @@ struct Shared {
   mutable ForkAwareMutex mutex{"npu"};
   RunReport last;
   std::vector<std::weak_ptr<const DeviceNetwork>> networks;
-  std::map<const Step*, std::weak_ptr<Stretch>> stretches;  // by their first step
+  std::map<const Step*, std::weak_ptr<SteppedGraph>> stepped_graphs;  // by their first step
 
   std::vector<std::shared_ptr<const DeviceNetwork>> living() {
     const std::scoped_lock lock(mutex);
@@ -94,7 +94,7 @@ struct Shared {
   }
 };
 
-/// `output`: that of the one step there is, or none.
+/// `output`: that of the only step, or none.
 class BoundOnHost final : public BoundPartition, public StoresIntegers {
  public:
   BoundOnHost(BoundGraph bound, Mode mode, std::optional<Operand> output)
@@ -198,9 +198,9 @@ class NpuPartition final : public Partition {
   std::optional<Operand> output_;  // of the one step there is
 };
 
-/// Steps that would be one partition, run one at a time: the layers of all of them, with their
-/// numbers. Between steps, values stay in int8.
-class Stretch {
+/// Steps that would be one partition, run one at a time: one graph with the layers and quantisation
+/// of all of them. Between steps, values stay in int8.
+class SteppedGraph {
  public:
   /// With weights: one of the two, as the mode says.
   struct Bound {
@@ -212,7 +212,7 @@ class Stretch {
     }
   };
 
-  Stretch(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
+  SteppedGraph(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
       : shared_(std::move(shared)),
         program_(program),
         graph_(build_graph(program, steps, graph_options(*shared_, /*show=*/true))) {}
@@ -245,27 +245,27 @@ class Stretch {
   std::map<const Buffer*, std::weak_ptr<const Bound>> bound_;
 };
 
-/// One step of a stretch. `alone` shows its value where the stretch has it nowhere: in the midst of
-/// a layer.
+/// One step of a SteppedGraph. `alone` computes its value where the graph does not store it, since
+/// it is inside a layer.
 class BoundStep final : public BoundPartition, public StoresIntegers {
  public:
-  BoundStep(std::shared_ptr<Shared> shared, std::shared_ptr<const Stretch::Bound> stretch,
+  BoundStep(std::shared_ptr<Shared> shared, std::shared_ptr<const SteppedGraph::Bound> stepped,
             int index, Operand output, std::unique_ptr<BoundPartition> alone)
       : shared_(std::move(shared)),
-        stretch_(std::move(stretch)),
+        stepped_(std::move(stepped)),
         index_(index),
         output_(std::move(output)),
         alone_(std::move(alone)) {}
 
   void run(HostFrame& frame) const override {
     run_step_on_host(
-        *stretch_->on_host, [&](const Operand& edge) { return frame.view(edge); },
+        *stepped_->on_host, [&](const Operand& edge) { return frame.view(edge); },
         shared_->options.mode, index_, frame.scratch);
     if (alone_) alone_->run(frame);
   }
   void run_on_device(DeviceFrame& frame) const override {
     RunReport report;
-    stretch_->on_device->run_step(frame, report, index_);
+    stepped_->on_device->run_step(frame, report, index_);
     {
       const std::scoped_lock lock(shared_->mutex);
       shared_->last = std::move(report);
@@ -277,13 +277,13 @@ class BoundStep final : public BoundPartition, public StoresIntegers {
   }
   std::optional<StoredForm> stored_form() const override {
     if (alone_) return dynamic_cast<const StoresIntegers&>(*alone_).stored_form();
-    const bool integers = !stretch_->on_host || shared_->options.mode == Mode::exact;
-    return integers ? stored_form_of(stretch_->graph(), output_) : std::nullopt;
+    const bool integers = !stepped_->on_host || shared_->options.mode == Mode::exact;
+    return integers ? stored_form_of(stepped_->graph(), output_) : std::nullopt;
   }
 
  private:
   std::shared_ptr<Shared> shared_;
-  std::shared_ptr<const Stretch::Bound> stretch_;
+  std::shared_ptr<const SteppedGraph::Bound> stepped_;
   int index_;
   Operand output_;
   std::unique_ptr<BoundPartition> alone_;
@@ -291,28 +291,28 @@ class BoundStep final : public BoundPartition, public StoresIntegers {
 
 class StepPartition final : public Partition {
  public:
-  StepPartition(std::shared_ptr<Shared> shared, std::shared_ptr<Stretch> stretch,
+  StepPartition(std::shared_ptr<Shared> shared, std::shared_ptr<SteppedGraph> stepped,
                 const Lowered& program, std::span<const Step> steps, std::size_t index)
       : shared_(std::move(shared)),
-        stretch_(std::move(stretch)),
+        stepped_(std::move(stepped)),
         output_(steps[index].output),
         index_(index) {
-    if (stretch_->graph().shown[index] != no_map) return;
+    if (stepped_->graph().shown[index] != no_map) return;
     alone_ = std::make_unique<NpuPartition>(shared_, program, steps.subspan(index, 1));
   }
 
   std::int64_t scratch_bytes() const override {
     const Mode mode = shared_->options.mode;
-    return mode == Mode::device ? 0 : kept_bytes(stretch_->graph(), mode);
+    return mode == Mode::device ? 0 : kept_bytes(stepped_->graph(), mode);
   }
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
-    return std::make_unique<BoundStep>(shared_, stretch_->bind(constants), static_cast<int>(index_),
+    return std::make_unique<BoundStep>(shared_, stepped_->bind(constants), static_cast<int>(index_),
                                        output_, alone_ ? alone_->bind(constants) : nullptr);
   }
 
  private:
   std::shared_ptr<Shared> shared_;
-  std::shared_ptr<Stretch> stretch_;
+  std::shared_ptr<SteppedGraph> stepped_;
   Operand output_;
   std::size_t index_;
   std::unique_ptr<NpuPartition> alone_;
@@ -366,8 +366,8 @@ class NpuBackend final : public Npu, public StepCompiler {
   }
   std::unique_ptr<Partition> compile_step(const Lowered& program, std::span<const Step> steps,
                                           std::size_t index) const override {
-    return std::make_unique<StepPartition>(shared_, stretch_of(program, steps), program, steps,
-                                           index);
+    return std::make_unique<StepPartition>(shared_, stepped_graph_of(program, steps), program,
+                                           steps, index);
   }
 
   std::map<std::string, std::string> properties() const override {
@@ -417,12 +417,14 @@ class NpuBackend final : public Npu, public StepCompiler {
   }
 
  private:
-  std::shared_ptr<Stretch> stretch_of(const Lowered& program, std::span<const Step> steps) const {
+  std::shared_ptr<SteppedGraph> stepped_graph_of(const Lowered& program,
+                                                 std::span<const Step> steps) const {
     const std::scoped_lock lock(shared_->mutex);
-    std::erase_if(shared_->stretches, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<Stretch>& known = shared_->stretches[steps.data()];
+    std::erase_if(shared_->stepped_graphs,
+                  [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<SteppedGraph>& known = shared_->stepped_graphs[steps.data()];
     if (auto living = known.lock()) return living;
-    auto made = std::make_shared<Stretch>(shared_, program, steps);
+    auto made = std::make_shared<SteppedGraph>(shared_, program, steps);
     known = made;
     return made;
   }

@@ -68,8 +68,9 @@ class Binder {
       if (bound_.graph.maps[i].constant && is_coarsened(i))
         drop_ratios(bound_.graph.maps[i].ratio_group);
     }
-    // A step that is raised for one part of a map has to be that of parts made before. Steps only
-    // grow, and follow the order of the layers: as many rounds as there are layers would do.
+    // A step that is raised for one part of a map is raised for its earlier parts too. Steps only
+    // grow and propagate in the order of the layers, so this ends after at most as many rounds as
+    // there are layers.
     do {
       shared_step_raised_ = false;
       bound_.layers.clear();
@@ -82,7 +83,7 @@ class Binder {
   double step(MapId map) const { return bound_.graph.map(map).step; }
 
   /// The step of a result, raised until `factor` over it can be expressed: a value whose range is
-  /// noise beside its operands' is held as coarsely as those allow.
+  /// tiny compared to its operands' is held as coarsely as those allow.
   double result_step(MapId map, double factor, double largest) {
     const double needed = factor / largest;
     if (step(map) >= needed) return step(map);
@@ -264,7 +265,7 @@ class Binder {
   }
 
   // Raises a channel's step until neither the bias nor the longest sum can leave int32. Rare: tiny
-  // weights beside a large bias, or more than 131072 products.
+  // weights with a large bias, or sums of more than 131072 terms.
   static void coarsen(std::span<std::int8_t> values, std::span<const double> real, double bias,
                       double& step) {
     const double needed = std::abs(bias) / static_cast<double>(bias_limit);

@@ -1,5 +1,5 @@
-// A graph with its constants in int8 and every multiplier known: what the device is given, and what
-// the host computes in its place.
+// A graph with its constants in int8 and all multipliers: what the device executes, or the host in
+// its place.
 #pragma once
 
 #include "graph.hpp"

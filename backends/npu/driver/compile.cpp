@@ -30,7 +30,8 @@ bool same_storage(const WindowPlace& window, const Place& place) {
          (place.kind == Place::Kind::slab || window.place.index == place.index);
 }
 
-/// Cuts the layers into stages: a new one where a third piece of the session's memory is needed.
+/// Divides the layers into stages: a new one where a third part of the session's memory is
+/// accessed.
 class StageBuilder {
  public:
   StageBuilder(const Lowered& program, const EmitContext& context, bool merge)
@@ -121,7 +122,7 @@ class NetworkCompiler {
           use(strategy, work);
         } catch (const Error& error) {
           if (error.code() != Errc::out_of_device_memory) throw;
-          continue;  // too little work memory: another size may do
+          continue;  // too little work memory: another size may be enough
         }
         if (!best || network_.predicted.cycles < best->predicted.cycles) {
           best = std::move(network_);
@@ -132,12 +133,12 @@ class NetworkCompiler {
         }
       }
     }
-    if (!best) return use(Placement::none, caps_.ocm_bytes);  // reports what does not fit
+    if (!best) return use(Placement::none, caps_.ocm_bytes);  // throws
     network_ = std::move(*best);
   }
 
  private:
-  // Work memory between what the widest layer needs and all of it.
+  // Sizes of work memory, from the least that every layer can run with to all of OCM.
   std::vector<std::int64_t> work_sizes(Placement strategy) {
     const std::int64_t all = caps_.ocm_bytes;
     if (strategy == Placement::none) return {all};
@@ -145,8 +146,7 @@ class NetworkCompiler {
     place_maps(network_.bound.graph, Placement::none, 0, 0, network_.places);
     for (std::size_t i = 0; i < network_.bound.graph.layers.size(); ++i) {
       if (is_edge(network_.bound.graph.layers[i])) continue;
-      least =
-          std::max(least, least_work_bytes(LayerShape(network_.bound.graph, network_.places, i)));
+      least = std::max(least, min_work_bytes(LayerShape(network_.bound.graph, network_.places, i)));
     }
     std::vector<std::int64_t> sizes;
     for (const std::int64_t size : {least * 2, all / 8, all / 4, all / 2, all * 3 / 4}) {

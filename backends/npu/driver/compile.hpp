@@ -47,7 +47,7 @@ struct CompiledNetwork {
   std::int64_t constant_bytes = 0;
   std::uint32_t constant_crc = 0;
   std::int64_t ftmp_bytes = 0;
-  std::int64_t work_bytes = 0;            ///< OCM that tiles take in turns
+  std::int64_t work_bytes = 0;            ///< OCM for the buffers of tiles
   Placement placement = Placement::none;  ///< the strategy that was used
   Prediction predicted;
 };

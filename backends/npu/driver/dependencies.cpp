@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -12,12 +14,13 @@ using Index = std::int64_t;  // of an instruction; -1: none
 using PerEngine = std::array<Index, isa::engine_count>;
 constexpr PerEngine nobody{-1, -1, -1};
 
-/// Who last read and wrote each byte of a memory, per engine.
+/// The last read and the last write of each byte of a memory, per engine.
 class History {
  public:
-  /// Raises `needs` to the accesses that one of [begin, end) must wait for, and notes it.
-  void touch(std::uint64_t begin, std::uint64_t end, bool writes, std::size_t engine, Index index,
-             PerEngine& needs) {
+  /// Records an access of [begin, end) and raises `needs` to the instructions that it must wait
+  /// for.
+  void access(std::uint64_t begin, std::uint64_t end, bool writes, std::size_t engine, Index index,
+              PerEngine& needs) {
     if (begin >= end) return;
     split(begin);
     split(end);
@@ -35,7 +38,7 @@ class History {
         if (writes) needs[other] = std::max(needs[other], range.read[other]);
       }
       if (writes) {
-        // Whoever comes later is ordered behind this one, and so behind all before it.
+        // Later accesses are ordered after this one, and so after all before it.
         range.written = nobody;
         range.read = nobody;
       }
@@ -68,7 +71,8 @@ class History {
 
 void set_tokens(std::vector<isa::Instruction>& instructions) {
   std::array<History, 5> memories;
-  // What is known to have ended when an instruction has: the newest of each engine.
+  // Per instruction: the newest instruction of each engine that is known to have ended when this
+  // one has.
   std::vector<PerEngine> ended(instructions.size(), nobody);
   PerEngine newest = nobody;
   for (std::size_t i = 0; i < instructions.size(); ++i) {
@@ -77,23 +81,23 @@ void set_tokens(std::vector<isa::Instruction>& instructions) {
     isa::Common& common = isa::common(instructions[i]);
     common.deps = {};
     PerEngine needs = nobody;
-    for_each_touch(instructions[i],
-                   [&](Space space, std::uint64_t begin, std::uint64_t end, bool writes) {
-                     // Devices keep account of lines: two engines in one line, though not in one
-                     // byte, are ordered.
-                     if (space != Space::acc) {
-                       begin = begin / isa::line_bytes * isa::line_bytes;
-                       end = (end + isa::line_bytes - 1) / isa::line_bytes * isa::line_bytes;
-                     }
-                     memories[static_cast<std::size_t>(space)].touch(begin, end, writes, own,
-                                                                     static_cast<Index>(i), needs);
-                   });
+    for_each_access(instructions[i],
+                    [&](Space space, std::uint64_t begin, std::uint64_t end, bool writes) {
+                      // Devices track hazards by line: two engines that access one line are
+                      // ordered, even where they access different bytes.
+                      if (space != Space::acc) {
+                        begin = begin / isa::line_bytes * isa::line_bytes;
+                        end = round_up(end, isa::line_bytes);
+                      }
+                      memories[static_cast<std::size_t>(space)].access(
+                          begin, end, writes, own, static_cast<Index>(i), needs);
+                    });
     PerEngine known = newest[own] < 0 ? nobody : ended[static_cast<std::size_t>(newest[own])];
     const auto learn = [&](Index from) {
       const PerEngine& more = ended[static_cast<std::size_t>(from)];
       for (std::size_t e = 0; e < known.size(); ++e) known[e] = std::max(known[e], more[e]);
     };
-    // The later of the two may have waited for the other already.
+    // The later of the two may already have waited for the earlier one.
     std::array<Engine, 2> others{isa::previous(engine), isa::next(engine)};
     const auto need = [&](Engine e) { return needs[static_cast<std::size_t>(e)]; };
     if (need(others[1]) > need(others[0])) std::swap(others[0], others[1]);

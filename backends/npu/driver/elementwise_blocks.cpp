@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -15,7 +17,7 @@ std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value)
 void for_each_blocks(const ElementwiseTile& tile,
                      const std::function<void(const isa::Elementwise&)>& visit) {
   const auto& [instruction, a, b, out, b_blocks, b_pixels, channels, first, count] = tile;
-  const std::int64_t blocks = (channels + lanes - 1) / lanes;
+  const std::int64_t blocks = ceil_div(channels, lanes);
   const std::int64_t full = channels / lanes;
   const bool together = std::max({a.stride, b.stride, out.stride}) <= max_line_stride;
   const std::int64_t step = together ? std::max<std::int64_t>(full, 1) : 1;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
@@ -63,7 +65,7 @@ LayerEmitter::InputRef LayerEmitter::input_ref(const Tile& tile, int64_t k0, int
   }
   // Narrow pixels: one block, each image on a line of its own.
   const int64_t bytes = row_pixels * c;
-  ref.image_bytes = (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  ref.image_bytes = round_up(bytes, line_bytes);
   ref.stride = ref.image_bytes / c;
   const auto found = input_.find({tile.n0, tile.n1, ref.rows.first, ref.rows.last, 0, 0});
   ref.address = found.address;

@@ -64,8 +64,8 @@ void LayerEmitter::emit_conv(const Tile& tile, const InputRef& in, const WeightR
   }
 }
 
-// Rows of the product are images; the parts of the sum are the blocks of channels of the first
-// pixel of the flattened image, then those of the second, ...
+// Rows of the matrix are images; the parts of the sum are the blocks of channels of the first pixel
+// of the flattened image, then those of the second, ...
 void LayerEmitter::emit_linear(const Tile& tile, const InputRef& in, const WeightRef& weights,
                                int64_t k0, int64_t k1) {
   isa::Gemm gemm;

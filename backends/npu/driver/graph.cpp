@@ -9,7 +9,7 @@
 namespace tenon::npu {
 namespace {
 
-constexpr std::int64_t table_bytes = 512;  // of the two that a gate and its product may bring
+constexpr std::int64_t table_bytes = 512;  // of the two that a gated activation may need
 
 }  // namespace
 
@@ -62,9 +62,9 @@ void GraphBuilder::finish(int index, Layer layer) {
   last_maker_ = index;
 }
 
-// The layer behind which a step's element-wise work goes: the one that makes its operand, when
-// nobody else wants that value, or a new one that only fetches it. Reading the step's other
-// operands may have added layers behind `layers_before`; they go ahead of the carrier.
+// The layer that a step's element-wise work is fused into: the one that computes its operand, where
+// nothing else reads that value, or a new one that only loads it. Reading the step's other operands
+// may have added layers behind `layers_before`; they are moved before the carrier.
 Layer& GraphBuilder::carrier(int index, std::size_t operand, Form form, std::size_t layers_before) {
   const Step& step = steps_[static_cast<std::size_t>(index)];
   if (can_follow(index, operand, form) && has_room(graph_.layers[layers_before - 1])) {
@@ -85,7 +85,8 @@ Layer& GraphBuilder::carrier(int index, std::size_t operand, Form form, std::siz
   return graph_.layers.back();
 }
 
-// Whether a row of the layer, all of it in external memory, and of two more operands fits on chip.
+// Whether one row of the layer and of two more operands fits on chip, with all maps in external
+// memory.
 bool GraphBuilder::has_room(const Layer& layer) const {
   if (options_.ocm_bytes == 0) return true;
   MapPlace outside;
@@ -94,10 +95,10 @@ bool GraphBuilder::has_room(const Layer& layer) const {
   const auto index = static_cast<std::size_t>(&layer - graph_.layers.data());
   const std::int64_t more = 2 * graph_.map(layer.output).dims.w * line_bytes + table_bytes;
   const LayerShape shape(graph_, places, index);
-  return least_work_bytes(shape, /*cut=*/true) + more <= options_.ocm_bytes;
+  return min_work_bytes(shape, /*cut=*/true) + more <= options_.ocm_bytes;
 }
 
-// After posts were put behind the last layer.
+// Call after posts have been fused into the last layer.
 void GraphBuilder::finish_posts(int index) {
   Layer& layer = graph_.layers.back();
   if (!layer.posts.empty()) layer.output = layer.posts.back().result;
@@ -124,8 +125,8 @@ void GraphBuilder::number_layers(int index) {
   }
 }
 
-// The map that holds a step's value when the step has ended; none where the value is on its way
-// through a layer, or has its zeros around it nowhere.
+// The map that holds a step's value after the step; none where the value exists only inside of a
+// layer, or its padding is not stored.
 MapId GraphBuilder::held(int index) const {
   const auto i = static_cast<std::size_t>(index);
   const MapId map = made_[i];
@@ -136,7 +137,7 @@ MapId GraphBuilder::held(int index) const {
   const MapId root = graph_.root(map).map;
   const bool stored = std::ranges::any_of(graph_.layers, [&](const Layer& layer) {
     if (layer.kind == Layer::Kind::dequantize || layer.step > index) return false;
-    // A concatenation that its parts were made in is whole by now.
+    // A concatenation whose parts were computed in place is complete here.
     return layer.output == map || layer.output == root ||
            (map == root && graph_.root(layer.output).map == root);
   });

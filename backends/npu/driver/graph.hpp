@@ -1,5 +1,5 @@
-// A stretch of steps as the NPU sees it: feature maps in int8, and layers that make them. Each
-// layer is one pass over its output: a main operation, then what is fused behind it, tile by tile.
+// A run of steps as the NPU sees it: feature maps in int8, and layers that compute them. Each layer
+// is one pass over its output: a main operation, then the fused element-wise ones, tile by tile.
 #pragma once
 
 #include <tenon/lowered.hpp>
@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include <npu/isa/integer_math.hpp>
 
 namespace tenon::npu {
 
@@ -27,7 +29,7 @@ struct Dims {
   std::int64_t n = 1, h = 1, w = 1, c = 1;
 
   std::int64_t pixels() const noexcept { return n * h * w; }
-  std::int64_t blocks() const noexcept { return (c + block_channels - 1) / block_channels; }
+  std::int64_t blocks() const noexcept { return ceil_div(c, block_channels); }
   friend bool operator==(const Dims& a, const Dims& b) noexcept = default;
 };
 
@@ -120,16 +122,16 @@ struct Layer {
   Kind kind = Kind::move;
   MapId input = no_map;
   MapId second = no_map;         ///< matmul
-  std::int64_t batch = 1;        ///< matmul: products of n / batch rows
+  std::int64_t batch = 1;        ///< matmul: matrices of n / batch rows each
   std::int64_t first_block = 0;  ///< where in the output's blocks the results go (concat)
   Window window;
   double factor = 1;
   std::optional<Operand> weights;
   std::optional<Operand> bias;
   Activation activation;  ///< of the main operation
-  MapId made = no_map;    ///< what the main operation makes
+  MapId made = no_map;    ///< the result of the main operation
   std::vector<Post> posts;
-  MapId output = no_map;  ///< what the last post makes, or `made`
+  MapId output = no_map;  ///< the result of the last post, or `made`
   Operand edge;
   std::string op;                   ///< name of the main op
   std::vector<std::string> values;  ///< the program's values that this layer computes, in order
@@ -163,7 +165,7 @@ struct Graph {
   void set_step(MapId id, double step);
 };
 
-/// What quantisation needs to know of a stretch of steps beyond the steps.
+/// What quantisation needs to know of a run of steps beyond the steps.
 struct GraphOptions {
   const CalibrationTable& calibration;
   bool fuse = true;  ///< put element-wise ops behind the layer that makes their operand
@@ -175,8 +177,8 @@ struct GraphOptions {
   std::int64_t ocm_bytes = 0;
 };
 
-/// Gives maps whose channels differ in range a normratio, wherever weights and multipliers can take
-/// it up: where the calibration has ranges of channels.
+/// Gives a normratio to maps whose channels differ in range, where weights and multipliers can
+/// compensate it and the calibration has ranges of channels.
 void assign_normratios(Graph& graph, const CalibrationTable& calibration);
 
 /// Builds the layers. Errc::bad_input naming a value that is read and not calibrated.

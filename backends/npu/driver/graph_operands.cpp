@@ -88,8 +88,8 @@ Form GraphBuilder::form_of(int index, std::size_t operand) const {
   return x.shape.rank() == 4 ? Form::image : Form::rows;
 }
 
-// Whether the step's work can go behind the layer that makes its operand: the tiles of that layer
-// are those of the operand in the step's form. A flattened image's are not.
+// Whether the step can be fused into the layer that computes its operand: the tiles of that layer
+// have to be those of the operand in the step's form, which they are not for a flattened image.
 bool GraphBuilder::can_follow(int index, std::size_t operand, Form form) const {
   const auto i = static_cast<std::size_t>(index);
   const int origin = flow_.inputs[i][operand].step;
@@ -156,7 +156,7 @@ MapId GraphBuilder::read(int index, std::size_t operand, Form form) {
   if (run.map != no_map) return view_of(run, *dims);
   const Origin origin = flow_.inputs[i][operand];
   if (origin.mixed) {
-    // Its parts are in memory; no one range is known for them but the reader's own.
+    // Its parts are in memory; the only range known for all of them is that of the reader.
     const MapId map = new_map(step.value, *dims, step_of(step.value));
     Layer layer;
     layer.kind = Layer::Kind::quantize;

@@ -22,7 +22,7 @@ OpInstance activation_op(Name name) {
   return OpInstance(Sigmoid());
 }
 
-/// Whether an activation can still be set where a result is limited.
+/// Whether an activation can still be fused into the layer's last operation.
 bool takes(const Layer& layer, const Activation& activation) {
   if (!layer.posts.empty()) {
     const Post& last = layer.posts.back();
@@ -63,7 +63,7 @@ void GraphBuilder::add_step(int index) {
 }
 
 void GraphBuilder::add_copy(const Step& step, int index) {
-  // The copy is the value; where it lies is for write_dense().
+  // The copy has the same value; write_dense() decides where it is stored.
   (void)step;
   made_[static_cast<std::size_t>(index)] = read(index, 0, form_of(index, 0));
   last_maker_ = no_step;
@@ -103,8 +103,8 @@ void GraphBuilder::add_linear(const Step& step, int index) {
   if (layer.input == no_map) layer.input = read(index, 0, Form::rows);
   layer.made = result_map(step, Form::rows);
   if (linear.has_residual) {
-    // calibrate() observes the sum before the residual. Where that was not done it is at most the
-    // difference of two values whose ranges are known.
+    // calibrate() observes the sum before the residual. Without that, its range is at most that of
+    // the difference of two values whose ranges are known.
     residual.result = layer.made;
     const std::string name = product_name(step.value);
     const double step_before = options_.calibration.find(name) != nullptr
@@ -170,12 +170,14 @@ void GraphBuilder::add_pointwise(const Step& step, int index) {
     finish_posts(index);
     return;
   }
-  // Of two operands the one that was just made carries the work, so that it never leaves the chip.
+  // Of two operands, the work is fused into the layer of the one just computed, so that it stays on
+  // chip.
   const auto carries = [&](std::size_t i) {
     return step.inputs[i].shape == step.output.shape &&
            step.inputs[i].place.kind != Place::Kind::constant;
   };
-  // A value per channel goes by the channels of the result, however its operand is held.
+  // A value per channel is broadcast along the channels of the result, whatever the form of its
+  // operand.
   const bool spreads = std::ranges::any_of(step.inputs, [&](const Operand& x) {
     return x.place.kind != Place::Kind::constant && !(x.shape == step.output.shape);
   });

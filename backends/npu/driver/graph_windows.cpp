@@ -56,8 +56,8 @@ void GraphBuilder::add_pool(const Step& step, int index) {
   finish(index, std::move(layer));
 }
 
-// The mean of a large image is a product with a row of equal numbers: the sums stay in 32 bits and
-// are rounded once, however many pixels there are.
+// The mean of a large image is a matrix multiplication by a row of equal numbers: sums stay in 32
+// bits and are rounded once, whatever the number of pixels.
 void GraphBuilder::add_mean(const Step& step, int index, MapId input) {
   const Dims in = graph_.map(input).dims;
   const std::int64_t pixels = in.h * in.w;
@@ -124,7 +124,8 @@ bool GraphBuilder::readers_pad(int index) const {
   return true;
 }
 
-// The image that a window reads; zeros around it that are nowhere widen the window's padding.
+// The image that a window reads; zeros around it that are not stored are added to the window's
+// padding.
 MapId GraphBuilder::read_padded(int index, Window& window) {
   const int origin = flow_.inputs[static_cast<std::size_t>(index)][0].step;
   const auto& padding =

@@ -46,7 +46,7 @@ class HostRun {
         maps_[i] = bound.real_constants[i];
       }
     }
-    // What others lie in is read and written a part at a time, whichever of them comes first.
+    // A map that contains others is read and written a part at a time, in any order.
     for (std::size_t i = 0; i < maps_.size(); ++i) {
       const MapId id = static_cast<MapId>(i), root = bound.graph.root(id).map;
       if (root != id) maps_[static_cast<std::size_t>(root)].resize(size_of(root));
@@ -75,7 +75,8 @@ class HostRun {
   const FeatureMap& map(MapId id) const { return bound_.graph.map(id); }
   std::size_t size_of(MapId id) const { return elements_of(map(id)); }
 
-  /// Calls `visit(values, offset)` for all that steps hand on: maps with bytes of their own.
+  /// Calls `visit(values, offset)` for all maps with bytes of their own, which later steps may
+  /// read.
   template <class Visit>
   void for_each_kept(const Visit& visit) {
     std::size_t at = 0;
@@ -87,7 +88,7 @@ class HostRun {
     }
   }
 
-  /// What a map holds. Of a map that lies in another it is taken out of that one.
+  /// The values of a map. A map that is part of another is copied from it.
   const Values<T>& values(MapId id) {
     const Graph::Root root = bound_.graph.root(id);
     Values<T>& own = maps_[static_cast<std::size_t>(id)];

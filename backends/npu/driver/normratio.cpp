@@ -4,9 +4,9 @@
 // numbers, and each channel of its input by folding the factor into its weights. What lies between
 // (sums, maxima, pools, rectifiers) works channel by channel as long as all its operands share
 // their ratios. So maps fall into groups of equal ratios, and a group with a member that needs one
-// step for all channels (tables, products, dynamic matrices, bounds other than 0), or whose
-// channels' ranges nobody knows (views of other values), has none. Those of constants are known
-// when weights are bound.
+// step for all channels (tables, element-wise multiplications, dynamic matrices, bounds other than
+// 0), or whose channels' ranges nobody knows (views of other values), has none. Those of constants
+// are known when weights are bound.
 #include "graph.hpp"
 
 #include <tenon/npu/quantize.hpp>
@@ -19,7 +19,7 @@ namespace tenon::npu {
 namespace {
 
 /// Ratios below this do not make a channel finer any more.
-constexpr double least_ratio = 1.0 / 256;
+constexpr double min_ratio = 1.0 / 256;
 /// Channels whose ranges are within this factor share a step well enough.
 constexpr double alike = 0.5;
 
@@ -70,7 +70,7 @@ class Groups {
         weighted_[index(layer.input)] = true;
         break;
       case Layer::Kind::matmul:
-        set_flat(layer.input);  // the sum runs along its channels; those of `second` stay apart
+        set_flat(layer.input);  // the sum is along its channels, not along those of `second`
         break;
       case Layer::Kind::max_pool:
       case Layer::Kind::sum_pool:
@@ -125,7 +125,7 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
   const Groups groups(graph);
   for (std::size_t leader = 0; leader < graph.maps.size(); ++leader) {
     if (groups.root(leader) != leader || groups.is_flat(leader)) continue;
-    std::vector<double> ratios(static_cast<std::size_t>(graph.maps[leader].dims.c), least_ratio);
+    std::vector<double> ratios(static_cast<std::size_t>(graph.maps[leader].dims.c), min_ratio);
     std::vector<std::size_t> members;
     for (std::size_t i = 0; i < graph.maps.size(); ++i) {
       if (groups.root(i) == leader) members.push_back(i);
@@ -144,8 +144,8 @@ void assign_normratios(Graph& graph, const CalibrationTable& calibration) {
                              std::min(1.0, range->channels[c].threshold / range->tensor.threshold));
       }
     }
-    // Where weights take the ratio up, half of the difference (in the exponent) stays with the
-    // activations: weights have eight bits too (Xiao et al., SmoothQuant, 2022).
+    // Where weights compensate the ratio, half of the difference (in the exponent) stays in the
+    // activations, since weights have only eight bits too (Xiao et al., SmoothQuant, 2022).
     if (groups.is_weighted(leader)) {
       for (double& ratio : ratios) ratio = std::sqrt(ratio);
     }

@@ -5,16 +5,18 @@
 #include <numeric>
 #include <utility>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
 
 /// Strides between blocks of a map on chip are counted in lines of 16 bits.
 constexpr std::int64_t max_pixels_on_chip = 65535;
 constexpr std::int64_t alignment = 64;
-/// Sets of maps that dynamic programming carries along; more are cut to the most promising.
+/// The most states of the dynamic programming; beyond that, the best are kept (beam search).
 constexpr std::size_t max_states = 512;
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, alignment); }
 
 bool overlap(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -29,12 +31,12 @@ struct Candidate {
 
 std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace>& places,
                                   const std::vector<Lifetime>& lives) {
-  std::vector<std::int64_t> touched(graph.maps.size(), 0);
+  std::vector<std::int64_t> traffic(graph.maps.size(), 0);
   for (const Layer& layer : graph.layers) {
     const auto count = [&](MapId id) {
       if (id == no_map) return;
-      // A part counts for the whole that it lies in.
-      touched[static_cast<std::size_t>(graph.root(id).map)] +=
+      // A part counts for the whole map that contains it.
+      traffic[static_cast<std::size_t>(graph.root(id).map)] +=
           aligned(map_bytes(graph.map(id).dims, 5));
     };
     count(layer.input);
@@ -48,7 +50,7 @@ std::vector<Candidate> candidates(const Graph& graph, const std::vector<MapPlace
     if (map.is_constant() || lives[i].first < 0 || places[i].log2c != 5) continue;
     if (map.dims.pixels() > max_pixels_on_chip) continue;
     const std::int64_t bytes = aligned(map_bytes(map.dims, 5));
-    result.push_back({i, bytes, touched[i], lives[i]});
+    result.push_back({i, bytes, traffic[i], lives[i]});
   }
   return result;
 }
@@ -89,8 +91,9 @@ std::vector<Candidate> chosen_evict(std::vector<Candidate> all, std::int64_t cap
   return kept;
 }
 
-// A state is the set of chosen maps that live at a layer. Along the layers each map is taken or not
-// when it is born; of equal sets the one that saved more remains.
+// Dynamic programming: a state is the set of chosen maps that are live at a layer. Layer by layer,
+// each map is chosen or not where its live range begins; of equal sets the one with the larger gain
+// is kept.
 std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capacity) {
   std::ranges::sort(all, {}, [](const Candidate& c) { return std::pair(c.life.first, c.map); });
   struct State {
@@ -133,7 +136,7 @@ std::vector<Candidate> chosen_dp(std::vector<Candidate> all, std::int64_t capaci
       std::ranges::max_element(states, {}, [](const auto& entry) { return entry.second.gain; });
   std::vector<Candidate> result;
   for (const std::size_t c : best->second.chosen) result.push_back(all[c]);
-  // Large ones first leave the fewest holes.
+  // Placing large maps first leaves the least fragmentation.
   std::ranges::sort(result, {}, [](const Candidate& c) { return std::pair(-c.bytes, c.map); });
   return result;
 }
@@ -149,16 +152,16 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
   std::vector<Lifetime> lives(graph.maps.size());
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
-    const auto touch = [&](MapId id) {
+    const auto extend = [&](MapId id) {
       if (id == no_map || graph.map(id).is_constant()) return;
       Lifetime& life = lives[static_cast<std::size_t>(graph.root(id).map)];
       if (life.first < 0) life.first = static_cast<int>(i);
       life.last = static_cast<int>(i);
     };
-    touch(layer.input);
-    touch(layer.second);
-    touch(layer.output);
-    for (const Post& post : layer.posts) touch(post.other);
+    extend(layer.input);
+    extend(layer.second);
+    extend(layer.output);
+    for (const Post& post : layer.posts) extend(post.other);
   }
   return lives;
 }

@@ -10,15 +10,16 @@
 
 namespace tenon::npu {
 
-/// When a map lives: from the layer that makes it to the last that reads it.
+/// The live range of a map: from the layer that writes it to the last that reads it.
 struct Lifetime {
   int first = -1;
   int last = -1;
 };
 std::vector<Lifetime> lifetimes(const Graph& graph);
 
-/// Begins that put items of these sizes and lifetimes into [begin, begin + capacity) so that none
-/// that live at once overlap; -1 for those without room. Items come in order of importance.
+/// Assigns offsets in [begin, begin + capacity) to items with sizes and live ranges, such that
+/// items that are live at the same time do not overlap; -1 for those that do not fit. Items are in
+/// order of priority.
 struct PlacedItem {
   std::int64_t bytes = 0;
   Lifetime life;

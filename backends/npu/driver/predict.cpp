@@ -12,7 +12,7 @@ void predict(const isa::Caps& caps, const std::vector<isa::Instruction>& instruc
              Prediction& total) {
   using isa::Engine;
   std::array<std::uint64_t, isa::engine_count> free{};
-  // Tokens from engine to engine: when each was given.
+  // Tokens from engine to engine: the time at which each was given.
   std::array<std::array<std::deque<std::uint64_t>, isa::engine_count>, isa::engine_count> tokens;
   std::uint64_t port = 0;
   std::uint64_t last = 0;

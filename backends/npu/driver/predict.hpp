@@ -8,9 +8,9 @@
 
 namespace tenon::npu {
 
-/// What a program is expected to take, by the documented formulas: engines run in order and wait
-/// for tokens, transfers take the DDR port one after the other. The device interleaves transfers in
-/// pieces, so its own count differs by little.
+/// The predicted time of a program, by the documented formulas: engines run in order and wait for
+/// tokens, and transfers use the DDR port one after the other. The device interleaves chunks of
+/// transfers, so its own count differs slightly.
 struct Prediction {
   std::uint64_t cycles = 0;
   std::uint64_t ddr_read = 0;

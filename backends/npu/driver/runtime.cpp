@@ -15,9 +15,9 @@ namespace {
 constexpr std::uint32_t ring_entries = 1024;
 constexpr std::uint32_t page = 4096;
 constexpr std::uint32_t last_fence = 0xFFFF0000;
-/// Between looks at the fence while an interrupt is awaited: how late a lost one is noticed.
+/// Interval of polling the fence while an interrupt is awaited: how late a lost one is noticed.
 constexpr std::chrono::milliseconds look{20};
-/// Between looks at a reset that is under way.
+/// Interval of polling a reset that is under way.
 constexpr std::chrono::microseconds reset_look{20};
 /// How long a device may be in a reset that nobody here asked for.
 constexpr std::chrono::seconds foreign_reset{1};

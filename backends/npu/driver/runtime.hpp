@@ -23,7 +23,8 @@
 
 namespace tenon::npu {
 
-/// Bytes that have to be in device memory: kept here too, so that damage is found and mended.
+/// Bytes that have to be in device memory; a copy is kept here, so that damage is found and
+/// repaired.
 class DeviceImage {
  public:
   DeviceImage() = default;
@@ -82,7 +83,7 @@ class Runtime {
   }
   void set_state(State state) noexcept { state_ = state; }
 
-  /// Sees to it that the ring takes commands, whoever has reset the device since the last run.
+  /// Makes the ring accept commands again if somebody has reset the device since the last run.
   /// Errc::device_timeout where that takes longer than `patience`.
   void prepare(std::chrono::nanoseconds patience);
   /// Submits the commands and waits for them. Counts what happens in `counters`.
@@ -97,7 +98,7 @@ class Runtime {
   void write(std::uint32_t reg, std::uint32_t value) const;
   void latch_counters() const { write(isa::reg::perf_latch, 1); }
 
-  /// Registers that tell what the engines were at.
+  /// Registers that tell what the engines were doing.
   std::string dump() const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t format_version = 1;
 
-/// What stands in front of the programs, each as 64 bits, little-endian.
+/// The header before the programs; each field is 64 bits, little-endian.
 struct Field {
   std::string_view name;
   std::uint64_t value;

@@ -7,7 +7,7 @@
 
 namespace tenon::npu {
 
-/// What an op of one f32 operand gives for q * step, q = -128 .. 127.
+/// The results of an op of one f32 operand for q * step, q = -128 .. 127.
 std::array<float, 256> table_values(const OpInstance& op, double step);
 
 /// The step that holds the table's finite values.

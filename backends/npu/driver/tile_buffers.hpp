@@ -1,14 +1,16 @@
-// Pieces of OCM that the tiles of a layer take in turns.
+// Double buffers in OCM for the tiles of a layer.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 
-/// One or two buffers of one size. A buffer knows what was loaded into it, so that a tile which
-/// needs the same again finds it.
+/// One or two buffers of one size. A buffer remembers what was loaded into it, so that a tile that
+/// needs the same data reuses it.
 class TileBuffers {
  public:
   using Key = std::array<std::int64_t, 6>;
@@ -19,13 +21,13 @@ class TileBuffers {
     if (bytes == 0) return;
     for (std::int64_t i = 0; i < count; ++i) {
       buffers_.push_back({next, {}, false});
-      next += (bytes + 31) / 32 * 32;
+      next += round_up(bytes, 32);
     }
   }
 
   struct Found {
     std::int64_t address;
-    bool loaded;  ///< holds what `key` says already
+    bool loaded;  ///< already holds the data of `key`
   };
   Found find(const Key& key) {
     for (const Buffer& buffer : buffers_) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <npu/isa/instruction.hpp>
+#include <npu/isa/integer_math.hpp>
 
 namespace tenon::npu {
 namespace {
@@ -15,8 +16,7 @@ constexpr std::int64_t max_tile_pixels = 16384;  // columns of EW
 constexpr std::int64_t max_row_bytes = 1 << 20;  // of LOAD and STORE
 constexpr std::int64_t max_weight_block = 1 << 19;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t whole_lines(std::int64_t bytes) { return ceil_div(bytes, line_bytes) * line_bytes; }
+std::int64_t whole_lines(std::int64_t bytes) { return round_up(bytes, line_bytes); }
 
 /// n, then its halves rounded up, down to 1.
 std::vector<std::int64_t> halvings(std::int64_t n) {
@@ -108,7 +108,8 @@ void set_traffic(const LayerShape& shape, Tiling& tiling) {
       tiling.input_bytes * pixel_tiles * (shape.is_channelwise() ? groups : input_steps);
   const std::int64_t all_weights = tiling.weight_bytes * groups * steps;
   const std::int64_t repeats = shape.is_channelwise() ? 1 : groups;
-  // Pixels outside: the input once, when it stays for all groups; weights again for every tile.
+  // With pixels as the outer loop, the input is loaded once where it stays on chip for all groups,
+  // and weights again for every tile.
   const std::int64_t pixels_outer = all_input * (input_steps > 1 ? repeats : 1) +
                                     all_weights * (groups * steps > 1 ? pixel_tiles : 1);
   const std::int64_t blocks_outer =
@@ -125,7 +126,7 @@ struct Search {
   std::int64_t work_bytes;
   std::optional<Tiling> best;
 
-  // Fewer bytes; among equals two buffers, then fewer tiles (larger ones come first).
+  // Prefers fewer bytes, then two buffers, then fewer tiles (larger ones are tried first).
   void consider(Tiling tiling) {
     set_bytes(shape, tiling);
     if (!fits_instructions(shape, tiling, caps)) return;
@@ -231,12 +232,12 @@ InputRows LayerShape::input_rows(std::int64_t y0, std::int64_t y1) const noexcep
   if (layer->kind == Layer::Kind::linear || layer->kind == Layer::Kind::matmul) return {0, in.h, 0};
   if (layer->kind == Layer::Kind::move) return {y0, y1, 0};
   const Window& window = layer->window;
-  // Whole images lie one after the other: rows that no window needs come along.
+  // Whole images are contiguous, so rows that no window needs are loaded, too.
   if (y0 == 0 && y1 == out.h) return {0, in.h, window.top};
   const std::int64_t begin = y0 * window.stride_h - window.top;
   const std::int64_t end =
       (y1 - 1) * window.stride_h - window.top + (window.kernel_h - 1) * window.dilation_h + 1;
-  // Windows that see nothing but padding read a row all the same, and lie above it.
+  // Windows entirely in the padding still load one row.
   if (end <= 0) return {0, 1, -begin};
   if (begin >= in.h) return {in.h - 1, in.h, end - begin};
   InputRows rows{std::max<std::int64_t>(begin, 0), std::min(end, in.h), 0};
@@ -259,7 +260,7 @@ Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_
         Errc::out_of_device_memory, shape.layer->values.front(),
         fmt::format("its smallest tile needs {} bytes on chip and {} are left for it, or it "
                     "exceeds the {} bytes of accumulators",
-                    least_work_bytes(shape, true), work_bytes, caps.acc_bytes));
+                    min_work_bytes(shape, true), work_bytes, caps.acc_bytes));
   }
   return *search.best;
 }
@@ -282,7 +283,7 @@ std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling) {
   return tiles;
 }
 
-std::int64_t least_work_bytes(const LayerShape& shape, bool cut) {
+std::int64_t min_work_bytes(const LayerShape& shape, bool cut) {
   Tiling tiling;
   tiling.cuts_input = cut && shape.is_flattened() && shape.loads_input;
   tiling.buffers = 1;

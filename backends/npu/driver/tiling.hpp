@@ -26,7 +26,7 @@ struct InputRows {
   std::int64_t first = 0, last = 0, above = 0;
 };
 
-/// What the tiling of a layer has to know: sizes, and what need not be loaded or stored.
+/// What tiling needs to know of a layer: sizes, and what need not be loaded or stored.
 class LayerShape {
  public:
   LayerShape(const Graph& graph, const std::vector<MapPlace>& places, std::size_t layer);
@@ -47,8 +47,8 @@ class LayerShape {
   unsigned log2c = 5;             ///< of the input
   std::int64_t in_blocks = 0;     ///< blocks of 2^log2c channels
   std::int64_t out_blocks = 0;
-  std::int64_t taps = 1;    ///< products per input channel
-  std::int64_t images = 1;  ///< that may share a tile: all, or those of one product of a matmul
+  std::int64_t taps = 1;    ///< multiplications per input channel
+  std::int64_t images = 1;  ///< that may share a tile: all, or one matrix of a batched matmul
   bool loads_input = false, loads_second = false, stores_output = false;
   struct Other {
     Post::Spread spread;
@@ -64,7 +64,7 @@ struct Tiling {
   std::int64_t rows = 1;        ///< per tile; all of them when images > 1
   std::int64_t out_blocks = 1;  ///< per tile
   std::int64_t sum_parts = 1;   ///< per step of the sum; LayerShape::sum_parts()
-  bool blocks_outer = false;    ///< goes through all pixels before the next blocks
+  bool blocks_outer = false;    ///< loop order: all pixels before the next blocks
   /// Of a flattened image: each step of the sum loads its own pixels, since all do not fit.
   bool cuts_input = false;
   std::int64_t buffers = 2;  ///< of each kind: 2 lets loads run ahead
@@ -82,11 +82,11 @@ struct Tiling {
 /// even the smallest tile does not fit.
 Tiling choose_tiling(const LayerShape& shape, const isa::Caps& caps, std::int64_t work_bytes);
 
-/// The tiles of a layer without their blocks of channels: those of one product of a matmul, then
-/// those of the next.
+/// The tiles of a layer without their blocks of channels; those of a batched matmul matrix by
+/// matrix.
 std::vector<Tile> pixel_tiles(const LayerShape& shape, const Tiling& tiling);
 
 /// OCM that the smallest tile of the layer needs; a flattened image whole, or cut.
-std::int64_t least_work_bytes(const LayerShape& shape, bool cut = false);
+std::int64_t min_work_bytes(const LayerShape& shape, bool cut = false);
 
 }  // namespace tenon::npu

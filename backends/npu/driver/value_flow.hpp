@@ -1,4 +1,4 @@
-// Which step makes what another reads, found from the bytes that both touch.
+// Which step computes the value that another reads, found from the bytes that both access.
 #pragma once
 
 #include <tenon/lowered.hpp>
@@ -14,14 +14,14 @@ inline constexpr int no_step = -1;
 
 /// Where an operand's bytes come from.
 struct Origin {
-  int step = no_step;  ///< the one step of the stretch that wrote them all, or none
+  int step = no_step;  ///< the one step of the run that wrote them all, or none
   bool mixed = false;  ///< several steps wrote parts of them
 };
 
 struct ValueFlow {
   std::vector<std::vector<Origin>> inputs;  ///< per step and operand
-  std::vector<int> uses;                    ///< per step: operands of the stretch that read it
-  std::vector<bool> leaves;                 ///< per step: its bytes are read outside the stretch
+  std::vector<int> uses;                    ///< per step: operands of the run that read it
+  std::vector<bool> leaves;                 ///< per step: its bytes are read outside of the run
 };
 
 ValueFlow value_flow(const Lowered& program, std::span<const Step> steps);

@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#include <npu/isa/integer_math.hpp>
+
 namespace tenon::npu {
 namespace {
-
-std::int64_t blocks(std::int64_t channels, std::int64_t c) { return (channels + c - 1) / c; }
 
 class ImageBuilder {
  public:
@@ -25,8 +25,8 @@ class ImageBuilder {
   }
 
  private:
-  // An image of few channels that only convolutions read is stored in pixels of 1 to 16 channels:
-  // the array then has no products with lanes that are zero.
+  // An image of few channels that only convolutions read is stored in pixels of 1 to 16 channels,
+  // so that the array does not multiply zero lanes.
   void choose_channels_per_pixel() {
     std::vector<bool> narrow(places_.size(), false);
     for (const Layer& layer : bound_.graph.layers) {
@@ -51,7 +51,7 @@ class ImageBuilder {
 
   std::int64_t reserve(std::int64_t bytes) {
     const auto begin = static_cast<std::int64_t>(image_.bytes.size());
-    image_.bytes.resize(static_cast<std::size_t>(begin + (bytes + 63) / 64 * 64));
+    image_.bytes.resize(static_cast<std::size_t>(begin + round_up(bytes, 64)));
     return begin;
   }
 
@@ -127,8 +127,8 @@ class ImageBuilder {
     const std::int64_t inputs = bound_.graph.map(layer.input).dims.c;
     const std::int64_t outputs = bound_.graph.map(layer.made).dims.c;
     const std::int64_t taps = layer.window.kernel_h * layer.window.kernel_w;
-    to.block_bytes = blocks(inputs, c) * taps * c * line_bytes;
-    to.weights = reserve(blocks(outputs, block_channels) * to.block_bytes);
+    to.block_bytes = ceil_div(inputs, c) * taps * c * line_bytes;
+    to.weights = reserve(ceil_div(outputs, block_channels) * to.block_bytes);
     std::size_t next = 0;
     for (std::int64_t o = 0; o < outputs; ++o) {
       for (std::int64_t i = 0; i < inputs; ++i) {
@@ -148,7 +148,7 @@ class ImageBuilder {
     const std::int64_t outputs = bound_.graph.map(layer.made).dims.c;
     const std::int64_t taps = in.h * in.w;
     to.block_bytes = in.blocks() * taps * block_channels * line_bytes;
-    to.weights = reserve(blocks(outputs, block_channels) * to.block_bytes);
+    to.weights = reserve(ceil_div(outputs, block_channels) * to.block_bytes);
     std::size_t next = 0;
     for (std::int64_t o = 0; o < outputs; ++o) {
       for (std::int64_t i = 0; i < in.c; ++i) {
@@ -187,7 +187,7 @@ class ImageBuilder {
 
 std::int64_t map_bytes(const Dims& dims, unsigned log2c) noexcept {
   const std::int64_t c = std::int64_t{1} << log2c;
-  return blocks(dims.c, c) * dims.pixels() * c;
+  return ceil_div(dims.c, c) * dims.pixels() * c;
 }
 
 WeightImage make_weight_image(const BoundGraph& bound, std::vector<MapPlace>& places) {

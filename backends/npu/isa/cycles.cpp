@@ -1,5 +1,7 @@
 #include "cycles.hpp"
 
+#include "integer_math.hpp"
+
 #include <algorithm>
 
 namespace tenon::npu::isa {
@@ -7,7 +9,6 @@ namespace {
 
 constexpr std::uint64_t burst_bytes = 64;
 
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 constexpr std::uint64_t bursts_of(std::uint64_t bytes) { return ceil_div(bytes, burst_bytes); }
 
 std::uint64_t row_bursts(std::uint64_t rows, std::uint64_t row_bytes, std::uint64_t stride) {
@@ -23,7 +24,7 @@ Product product(const Gemm& i) { return {i.m, i.n, i.k}; }
 Product product(const Conv& i) {
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
   return {std::uint64_t{i.out_h} * i.out_w, i.out_channels,
-          ceil_div(i.in_channels, c) * c * i.kernel_h * i.kernel_w};
+          round_up(i.in_channels, c) * i.kernel_h * i.kernel_w};
 }
 
 /// Lines the vector unit handles: one per output line, or per tap of it.

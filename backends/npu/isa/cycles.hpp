@@ -7,7 +7,7 @@
 
 namespace tenon::npu::isa {
 
-/// Cycles of the array for an M x N x K product. With R rows, C columns of the array:
+/// Cycles of the array for an M x N x K matrix multiplication. With R rows, C columns of the array:
 ///
 ///   flow ws, wbuf 1   F (2R + C + T - 2)                       F = ceil(K/R) ceil(N/C), T = M
 ///   flow ws, wbuf 2   R + (F - 1) max(T, R) + T + R + C - 2
@@ -15,7 +15,7 @@ namespace tenon::npu::isa {
 ///   flow os           F (R + C + T - 2)                        F = ceil(M/R) ceil(N/C), T = K
 std::uint64_t array_cycles(const Caps& caps, std::uint64_t m, std::uint64_t n, std::uint64_t k);
 
-/// Bytes that enter and leave the array for the same product.
+/// Bytes that enter and leave the array for the same matrix multiplication.
 struct ArrayTraffic {
   std::uint64_t input_reads = 0;
   std::uint64_t weight_reads = 0;
@@ -42,7 +42,7 @@ Transfer transfer(const Instruction& instruction);
 /// with both sides in OCM. 0 for others.
 std::uint64_t execute_cycles(const Caps& caps, const Instruction& instruction);
 
-/// Cycles of a transfer that nobody disturbs: latency + ceil(64 bursts * freq / bandwidth).
+/// Cycles of a transfer without contention: latency + ceil(64 bursts * freq / bandwidth).
 std::uint64_t transfer_cycles(const Caps& caps, const Transfer& transfer);
 
 /// Multiplications of an instruction: rows x columns x sum; taps outside of the tile count, lanes

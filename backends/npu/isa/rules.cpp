@@ -1,4 +1,5 @@
 #include "instruction.hpp"
+#include "integer_math.hpp"
 
 #include <cmath>
 
@@ -47,7 +48,7 @@ std::string_view rule(const Conv& i) noexcept {
   if (i.in_log2c > 5) return "at most 32 channels per pixel";
   if (i.kernel_h > max_kernel || i.kernel_w > max_kernel) return "kernel at most 11";
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
-  const std::uint64_t padded = (i.in_channels + c - 1) / c * c;
+  const std::uint64_t padded = round_up(i.in_channels, c);
   if (padded * i.kernel_h * i.kernel_w > max_reduction) return "a sum of at most 131072 products";
   if (!blocks_apart(blocks_of(i.out_channels), i.acc_block_stride,
                     std::uint64_t{i.out_h} * i.out_w)) {

@@ -20,10 +20,10 @@ namespace reg = isa::reg;
 namespace bits = isa::bits;
 using Clock = std::chrono::steady_clock;
 
-/// Longer lines are none of ours: memory is written 4 KiB a line.
+/// Longer lines are not from a trace, which writes memory in lines of 4 KiB.
 constexpr std::size_t longest_line = 1 << 16;
 
-/// How a register's value compares with the one that was read then.
+/// How a register's value is compared with the one in the trace.
 enum class Compared : std::uint8_t {
   equal,   ///< the same at once
   rises,   ///< at least that, in time
@@ -138,13 +138,13 @@ class Replay {
         compare(line.address, line.bytes);
         break;
       case TraceLine::Kind::command:
-        break;  // what the device does by itself
+        break;  // done by the device itself
     }
   }
 
   void write(std::uint32_t offset, std::uint32_t value) {
     if (offset == reg::irq_status) {
-      value &= raised_;  // an interrupt that comes sooner here stays until the trace has it
+      value &= raised_;  // an early interrupt stays pending until the trace has it
       raised_ &= ~value;
     }
     registers_.write(offset, value, true);
@@ -176,7 +176,7 @@ class Replay {
         break;
       case Compared::bits: {
         const std::uint32_t wanted = then & rule.mask;
-        if (wanted == 0) break;  // what has not happened yet may have, here
+        if (wanted == 0) break;  // events may come earlier here than in the trace
         await(offset, register_name(offset), then,
               [&](std::uint32_t now) { return (now & wanted) == wanted; });
         break;

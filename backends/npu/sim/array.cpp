@@ -1,4 +1,5 @@
 #include "kernels.hpp"
+#include "npu/isa/integer_math.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,14 +12,12 @@ namespace {
 
 constexpr std::uint64_t gathered_values = 1 << 17;  // of the first operand at a time: fits in L2
 
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
 std::uint64_t rows_at_once(std::uint64_t k) {
   return std::clamp<std::uint64_t>(gathered_values / k, 1, 256);
 }
 
-/// sums[32] += a[k] x b[k][32]. The compiler makes 16-bit vector products of it; sums wrap around,
-/// so they are unsigned.
+/// sums[32] += a[k] x b[k][32]. The compiler vectorises it with 16-bit multiplications; sums wrap
+/// around, so they are unsigned.
 inline void dot_lanes(const std::int16_t* a, const std::int16_t* b, std::uint64_t k,
                       std::uint32_t* sums) noexcept {
   std::uint32_t local[isa::lanes];

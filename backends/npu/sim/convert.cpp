@@ -1,5 +1,6 @@
 #include "footprint.hpp"
 #include "kernels.hpp"
+#include "npu/isa/integer_math.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -74,7 +75,7 @@ void Kernels::run(const isa::Convert& i, const Segments& segments, Part part) {
   const bool to_blocked = mode == isa::CvtMode::quantize || mode == isa::CvtMode::block;
   const std::uint64_t element = real ? 4 : 1;
   const std::uint64_t c = std::uint64_t{1} << i.log2c;
-  const std::uint64_t blocks = (i.channels + c - 1) / c;
+  const std::uint64_t blocks = ceil_div(i.channels, c);
   const std::uint64_t last = (i.pixels - 1) * std::uint64_t{i.pixel_stride} +
                              (i.channels - 1) * std::uint64_t{i.channel_stride};
   // Lanes past the last channel belong to the blocked side only when it is written.

@@ -40,10 +40,10 @@ class Executor {
     bool never_ends = false;  ///< its transfer timed out
     Clock clock{};            ///< what its tokens carry
   };
-  /// Checks an instruction and notes what it touches. Throws Stop, before anything is written.
+  /// Checks an instruction and records its accesses. Throws Stop before anything is written.
   Outcome begin(std::uint32_t pc, const isa::Instruction& instruction);
-  /// Its work has so many pieces; it has ended when all of them were done, in order. Throws Stop
-  /// and Aborted.
+  /// The number of pieces of its work; it has ended when all of them were done, in order. Throws
+  /// Stop and Aborted.
   std::uint64_t pieces(const isa::Instruction& instruction) const {
     return kernels_.pieces(instruction, segments_);
   }

@@ -1,5 +1,7 @@
 #include "footprint.hpp"
 
+#include "npu/isa/integer_math.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -7,8 +9,6 @@ namespace tenon::npu::sim {
 namespace {
 
 using namespace isa;
-
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
 /// Joins runs that follow one another before it passes them on.
 class Runs {
@@ -46,7 +46,7 @@ void rows_of(Runs& runs, std::uint64_t begin, std::uint64_t rows, std::uint64_t 
 }
 
 /// Pixels of a blocked tensor of `channels`: `rows` rows of `width` adjacent pixels. Lanes of the
-/// last block past the last channel are not touched.
+/// last block past the last channel are not accessed.
 void pixels_of(Runs& runs, std::uint64_t begin, std::uint64_t c, std::uint64_t channels,
                std::uint64_t rows, std::uint64_t row_stride, std::uint64_t block_stride) {
   for (std::uint64_t first = 0; first < channels; first += c) {
@@ -63,17 +63,17 @@ void acc_rows(const RangeSink& sink, bool write, std::uint32_t row, std::uint32_
   runs.flush();
 }
 
-/// What a sum leaves in ACC, and takes from there when it accumulates.
+/// The sums that are written to ACC, and read from there to accumulate.
 void sums(const RangeSink& sink, const Common& common, std::uint32_t row, std::uint32_t stride,
           std::uint64_t blocks, std::uint64_t rows) {
   if (common.has(Flag::accumulate)) acc_rows(sink, false, row, stride, blocks, rows);
   acc_rows(sink, true, row, stride, blocks, rows);
 }
 
-/// The indices in [0, size) that a window touches on one axis.
-std::vector<std::uint64_t> touched(std::uint64_t size, std::uint64_t outputs, std::uint64_t kernel,
-                                   std::uint64_t stride, std::uint64_t dilation,
-                                   std::uint64_t pad) {
+/// The indices in [0, size) that windows access on one axis.
+std::vector<std::uint64_t> accessed(std::uint64_t size, std::uint64_t outputs, std::uint64_t kernel,
+                                    std::uint64_t stride, std::uint64_t dilation,
+                                    std::uint64_t pad) {
   std::vector<bool> hit(size);
   for (std::uint64_t output = 0; output < outputs; ++output) {
     for (std::uint64_t tap = 0; tap < kernel; ++tap) {
@@ -88,7 +88,7 @@ std::vector<std::uint64_t> touched(std::uint64_t size, std::uint64_t outputs, st
   return indices;
 }
 
-/// The pixels of an input tile that windows touch: rows times columns.
+/// The pixels of an input tile that windows access: rows times columns.
 void window(const RangeSink& sink, std::uint64_t begin, std::uint64_t c, std::uint64_t channels,
             const std::vector<std::uint64_t>& rows, const std::vector<std::uint64_t>& columns,
             std::uint64_t row_stride, std::uint64_t block_stride) {
@@ -138,8 +138,8 @@ void visit(const Conv& i, const RangeSink& sink) {
        std::uint64_t{i.out_h} * i.out_w);
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
   window(sink, std::uint64_t{i.in_line} * line_bytes, c, i.in_channels,
-         touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
-         touched(i.in_w, i.out_w, i.kernel_w, i.stride_w, i.dilation_w, i.pad_left),
+         accessed(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
+         accessed(i.in_w, i.out_w, i.kernel_w, i.stride_w, i.dilation_w, i.pad_left),
          i.in_row_stride, i.in_block_stride);
   Runs weights(sink, Space::ocm, false);
   const std::uint64_t taps = std::uint64_t{i.kernel_h} * i.kernel_w;
@@ -160,8 +160,8 @@ void visit(const Conv& i, const RangeSink& sink) {
 void visit(const Depthwise& i, const RangeSink& sink) {
   sums(sink, i, i.acc_row, i.acc_block_stride, i.blocks, std::uint64_t{i.out_h} * i.out_w);
   window(sink, std::uint64_t{i.in_line} * line_bytes, lanes, std::uint64_t{i.blocks} * lanes,
-         touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
-         touched(i.in_w, i.out_w, i.kernel_w, i.stride_w, i.dilation_w, i.pad_left),
+         accessed(i.in_h, i.out_h, i.kernel_h, i.stride_h, i.dilation_h, i.pad_top),
+         accessed(i.in_w, i.out_w, i.kernel_w, i.stride_w, i.dilation_w, i.pad_left),
          i.in_row_stride, i.in_block_stride);
   const std::uint64_t lines = std::uint64_t{i.blocks} * i.kernel_h * i.kernel_w;
   sink({Space::ocm, 0, false, std::uint64_t{i.w_line} * line_bytes, lines * line_bytes});
@@ -212,8 +212,8 @@ void visit(const Elementwise& i, const RangeSink& sink) {
 void visit(const Pool& i, const RangeSink& sink) {
   tiles(sink, i.out_line, i.blocks, i.out_h, i.out_w, i.out_row_stride, i.out_block_stride);
   window(sink, std::uint64_t{i.in_line} * line_bytes, lanes, std::uint64_t{i.blocks} * lanes,
-         touched(i.in_h, i.out_h, i.kernel_h, i.stride_h, 1, i.pad_top),
-         touched(i.in_w, i.out_w, i.kernel_w, i.stride_w, 1, i.pad_left), i.in_row_stride,
+         accessed(i.in_h, i.out_h, i.kernel_h, i.stride_h, 1, i.pad_top),
+         accessed(i.in_w, i.out_w, i.kernel_w, i.stride_w, 1, i.pad_left), i.in_row_stride,
          i.in_block_stride);
 }
 
@@ -249,7 +249,7 @@ void blocked_side(const Convert& i, bool write, const RangeSink& sink) {
   Runs runs(sink, on_chip ? Space::ocm : Space::ddr, write,
             static_cast<std::uint8_t>(on_chip ? 0 : i.blocked_place));
   const std::uint64_t c = std::uint64_t{1} << i.log2c;
-  const std::uint64_t channels = write ? ceil_div(i.channels, c) * c : i.channels;
+  const std::uint64_t channels = write ? round_up(i.channels, c) : i.channels;
   pixels_of(runs, i.blocked_offset, c, channels, i.pixels, 1, i.block_stride);
   runs.flush();
 }

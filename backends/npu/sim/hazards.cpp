@@ -27,7 +27,7 @@ std::uint32_t bytes_in_line(const Range& range, std::uint64_t line) {
   return static_cast<std::uint32_t>(bits);
 }
 
-/// Where clocks begin anew at the next program, long before they would wrap around.
+/// Beyond this, clocks restart at the next program, long before they would wrap around.
 constexpr std::uint32_t clock_limit = 1U << 31;
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace tenon::npu::sim {
 /// What an engine knows to have ended: of each engine, that many instructions.
 using Clock = std::array<std::uint32_t, isa::engine_count>;
 
-/// Finds accesses that no token orders, and reads of what nothing has written.
+/// Finds accesses that no token orders, and reads of unwritten memory.
 ///
 /// A vector clock per engine follows the tokens; each line of OCM and of DDR and each row of ACC
 /// remembers the instruction that wrote it last and, per engine, the one that read it last. An

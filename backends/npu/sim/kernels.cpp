@@ -1,5 +1,7 @@
 #include "kernels.hpp"
 
+#include "npu/isa/integer_math.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t beat_bytes = 64;
 
-constexpr std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 constexpr std::uint64_t beats(std::uint64_t bytes) { return ceil_div(bytes, beat_bytes); }
 
 std::uint64_t tile_width(const isa::Load& i) {

@@ -11,7 +11,7 @@
 
 namespace tenon::npu::sim {
 
-/// Where a segment lies.
+/// The place of a segment.
 struct Window {
   std::uint64_t base = 0;
   std::uint64_t size = 0;
@@ -21,7 +21,7 @@ using Segments = std::array<Window, 5>;
 /// Thrown by long work when the device is reset or taken away under it.
 struct Aborted {};
 
-/// A stretch of an instruction's work: pieces [first, first + count).
+/// A range of an instruction's work: pieces [first, first + count).
 struct Part {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
@@ -64,8 +64,8 @@ class Kernels {
   std::int32_t* acc_row(std::uint64_t row) noexcept {
     return memory_.acc().data() + row * isa::lanes;
   }
-  /// Adds the product of `rows` gathered rows (a_) with the gathered second operand (b_), block by
-  /// block, to ACC or puts it there.
+  /// Multiplies `rows` gathered rows (a_) by the gathered second operand (b_), block by block, and
+  /// adds the result to ACC or stores it there.
   void multiply(const isa::Common& common, std::uint64_t first_row, std::uint64_t rows,
                 std::uint64_t k, std::uint64_t n, std::uint64_t acc_row_index,
                 std::uint64_t acc_block_stride);

@@ -1,5 +1,6 @@
 #include "machine.hpp"
 
+#include "npu/isa/integer_math.hpp"
 #include "npu/isa/program.hpp"
 
 #include <algorithm>
@@ -51,7 +52,6 @@ Machine::~Machine() {
 }
 
 // ---- The host's side
-// ------------------------------------------------------------------------------
 
 std::uint32_t Machine::wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) {
   Lock lock(mutex_);
@@ -106,7 +106,6 @@ void Machine::request_reset(Lock& lock) {
 }
 
 // ---- The device's thread
-// --------------------------------------------------------------------------
 
 bool Machine::has_work() const {
   const bool halted = isa::bits::halt.get(state_.control) != 0 && state_.steps == 0;
@@ -272,7 +271,7 @@ void Machine::copy(const isa::Descriptor& command, std::uint32_t index) {
     memory_.write(to + done, piece.data(), bytes);
   }
   isa::Transfer moved;
-  moved.read_bursts = moved.write_bursts = (size + burst_bytes - 1) / burst_bytes;
+  moved.read_bursts = moved.write_bursts = ceil_div(size, burst_bytes);
   advance(isa::transfer_cycles(caps_, moved));
   const std::scoped_lock lock(mutex_);
   counters_[perf::ddr_read] += size;
@@ -363,7 +362,6 @@ void Machine::flip(FaultKind, isa::Segment segment) {
 }
 
 // ---- What a run tells
-// -----------------------------------------------------------------------------
 
 void Machine::before(isa::Engine, std::uint32_t, std::uint16_t) {
   if (!attention_) return;

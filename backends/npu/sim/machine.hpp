@@ -43,7 +43,7 @@ class Machine final : private Observer {
   void reset(int level);
 
   bool is_removed() const noexcept { return removed_; }
-  /// Whether what lay in DDR was lost since the device was opened.
+  /// Whether the contents of DDR have been lost since the device was opened.
   bool memory_was_cleared() const noexcept { return cleared_; }
   Memory& memory() noexcept { return memory_; }
   /// Runs `job` on the device's thread between two instructions, and waits for it; throws what it

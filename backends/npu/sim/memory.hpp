@@ -15,10 +15,10 @@ using isa::etm_base;
 using isa::ocm_base;
 using isa::xchg_base;
 
-/// Zeroed pages from the operating system, which gives them when they are touched.
+/// Zeroed pages from the operating system, which commits them on first access.
 class Pages {
  public:
-  /// Errc::out_of_memory when there is no such stretch of addresses.
+  /// Errc::out_of_memory when there is no such range of addresses.
   explicit Pages(std::uint64_t size);
   ~Pages();
   Pages(const Pages&) = delete;

@@ -22,7 +22,7 @@ class RandomSchedule final : public Schedule {
     arrivals_ = {};
     progress_ = {};
     port_free_ = 0;
-    // Some runs let one engine hurry ahead, some keep it back.
+    // Some runs favour one engine, some delay it.
     for (unsigned& weight : weights_) weight = 1U << 2 * (random_() % 4);
     std::uint64_t time = verify_cycles(caps_, program.size());
     std::uint32_t next = 0;

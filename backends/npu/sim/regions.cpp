@@ -50,7 +50,6 @@ void SimRegion::copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) {
 }
 
 // ---- etm
-// ------------------------------------------------------------------------------------------
 
 EtmRegion::EtmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
                      std::uint64_t redzone)
@@ -68,7 +67,6 @@ void EtmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 }
 
 // ---- xchg
-// -----------------------------------------------------------------------------------------
 
 XchgRegion::XchgRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
                        std::uint64_t redzone)
@@ -106,7 +104,6 @@ void XchgRegion::sync(std::uint64_t address, std::uint64_t size, bool to_device)
 }
 
 // ---- ocm
-// ------------------------------------------------------------------------------------------
 
 OcmRegion::OcmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size)
     : SimRegion("ocm", machine, process, ocm_base, size, 0) {}
@@ -131,7 +128,6 @@ void OcmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
 }
 
 // ---- Registers
-// ------------------------------------------------------------------------------------
 
 SimRegisters::SimRegisters(Machine& machine, const isa::OwnerProcess& process, Bank bank,
                            bool starts)

@@ -66,7 +66,7 @@ class XchgRegion final : public SimRegion {
   void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
 };
 
-/// On-chip memory, which programs plan by themselves; host accesses are for debugging and wait for
+/// On-chip memory, which programs allocate themselves; host accesses are for debugging and wait for
 /// a gap between two instructions.
 class OcmRegion final : public SimRegion {
  public:

@@ -1,5 +1,6 @@
 #include "schedule.hpp"
 
+#include "npu/isa/integer_math.hpp"
 #include "npu/isa/program.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ constexpr std::size_t max_tokens = 255;
 
 std::uint64_t verify_cycles(const isa::Caps& caps, std::uint64_t bytes) {
   isa::Transfer transfer;
-  transfer.read_bursts = (bytes + 63) / 64;
+  transfer.read_bursts = ceil_div(bytes, 64U);
   return isa::transfer_cycles(caps, transfer);
 }
 

@@ -23,14 +23,14 @@ struct Span {
   std::uint32_t pc = 0;
   std::uint16_t layer = 0;
   std::string_view mnemonic;
-  std::uint64_t held = 0;   ///< the engine had it at hand
-  std::uint64_t begin = 0;  ///< its tokens were there
+  std::uint64_t held = 0;   ///< the engine was free and this was next
+  std::uint64_t begin = 0;  ///< its tokens had arrived
   std::uint64_t end = 0;
-  std::uint64_t ddr_stall = 0;  ///< cycles of others at the DDR port in between
+  std::uint64_t ddr_stall = 0;  ///< cycles lost to other transfers at the DDR port
 };
 
-/// What a run of a program tells whoever drives it. Called on the device's thread; each may throw
-/// Stop or Aborted, which end the run.
+/// Callbacks of a program's execution. Called on the device's thread; each may throw Stop or
+/// Aborted, which end the run.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -38,11 +38,11 @@ class Observer {
   virtual void before(isa::Engine engine, std::uint32_t pc, std::uint16_t layer) = 0;
   virtual void ended(const Span& span, const isa::Instruction& instruction) = 0;
   virtual void fence(std::uint32_t value) = 0;
-  /// The states that debug registers show have changed.
+  /// The state in the debug registers has changed.
   virtual void moved(isa::Engine engine, isa::EngineState state, std::uint32_t pc,
                      std::size_t queued) = 0;
   virtual void tokens(std::span<const std::size_t, 6> counts) = 0;
-  /// Nothing can go on. Returns only by throwing Aborted.
+  /// Deadlock. Returns only by throwing Aborted.
   virtual void stuck() = 0;
 };
 
@@ -52,7 +52,7 @@ struct RunTime {
   std::uint64_t fe_busy = 0;
 };
 
-/// Executes programs: fetch, queues, tokens. Two orders of doing so follow.
+/// Executes programs: fetch, queues, tokens. Two subclasses order the work.
 class Schedule {
  public:
   Schedule(const isa::Caps& caps, Executor& executor, Faults& faults, Observer& observer)
@@ -91,9 +91,10 @@ class Schedule {
   std::uint32_t count() const noexcept { return count_; }
   /// Instruction `pc`, or Stop when it is illegal.
   isa::Instruction decode(std::uint32_t pc);
-  /// Whether the engine is free and the first of its queue finds all its tokens.
+  /// Whether the engine is free and all tokens of the first instruction in its queue have arrived.
   bool can_begin(isa::Engine engine);
-  /// Takes the first of the queue and its tokens. Returns when the last token was given.
+  /// Takes the first instruction of the queue and its tokens. Returns the time at which the last
+  /// token was given.
   std::uint64_t begin(isa::Engine engine, bool& never_ends);
   /// The current instruction's work, and doing some of it.
   std::uint64_t pieces(isa::Engine engine);
@@ -101,7 +102,8 @@ class Schedule {
   /// Gives the tokens of the current instruction and frees the engine.
   void finish(isa::Engine engine, std::uint64_t time);
   bool drained() const;
-  /// What Barrier, Fence and Halt do once all before them has ended; whether it was Halt.
+  /// Executes a Barrier, Fence or Halt after everything before it has ended; returns whether it was
+  /// Halt.
   bool drain_with(std::uint32_t pc, const isa::Instruction& instruction);
   void show(isa::Engine engine);
 
@@ -126,9 +128,9 @@ std::uint64_t verify_cycles(const isa::Caps& caps, std::uint64_t bytes);
 /// Event by event in the order of simulated time.
 std::unique_ptr<Schedule> make_time_schedule(const isa::Caps& caps, Executor& executor,
                                              Faults& faults, Observer& observer);
-/// Any order that queues and tokens allow, drawn from a seed: instructions of several engines are
-/// at work at once, a few beats, pixels or lines of one and then of another. Times are those of the
-/// order in which they end.
+/// Any order that queues and tokens allow, drawn from a seed: the instructions of several engines
+/// are interleaved, a few beats, pixels or lines of each at a time. Times follow the order in which
+/// they end.
 std::unique_ptr<Schedule> make_random_schedule(const isa::Caps& caps, Executor& executor,
                                                Faults& faults, Observer& observer,
                                                std::uint32_t seed);

@@ -1,3 +1,4 @@
+#include "npu/isa/integer_math.hpp"
 #include "schedule.hpp"
 
 #include <numeric>
@@ -78,7 +79,7 @@ class TimeSchedule final : public Schedule {
   }
   std::uint64_t cycles(std::uint64_t count) const noexcept { return count * cycle_ticks_; }
   std::uint64_t next_cycle(std::uint64_t tick) const noexcept {
-    return (tick + cycle_ticks_ - 1) / cycle_ticks_ * cycle_ticks_;
+    return round_up(tick, cycle_ticks_);
   }
 
   void handle(const Event& event) {
@@ -193,7 +194,7 @@ class TimeSchedule final : public Schedule {
       fetched_ += wanted;
       fetching_ = true;
       const std::uint64_t bytes = std::uint64_t{wanted} * isa::instruction_bytes;
-      transfer(front_end, (bytes + burst_bytes - 1) / burst_bytes * burst_bytes);
+      transfer(front_end, round_up(bytes, burst_bytes));
     }
     if (!dispatching_ && dispatched_ < arrived_ && may_dispatch()) {
       dispatching_ = true;

@@ -26,7 +26,7 @@ using npu::isa::DeviceControl;
 
 /// Of a reset that a client asks for; the device knows which levels there are.
 constexpr std::uint64_t highest_level = 99;
-/// For the request of a client that is to be refused: others wait for as long.
+/// How long to wait for the request of a client that will be refused; other clients wait meanwhile.
 constexpr std::chrono::milliseconds patience{100};
 constexpr std::string_view no_room = "the server has no memory or threads for another connection";
 constexpr std::string_view no_memory = "the server has not enough memory";

@@ -1,7 +1,7 @@
 #pragma once
 
-// Depthwise convolution of codes: sums of few small integers, which f32 holds exactly, by the body
-// that convolves f32 images. Included after simd.hpp.
+// Depthwise convolution of codes: sums of few small integers are exact in f32, so the body for f32
+// images is used. Included after simd.hpp.
 #include "../depthwise_body.hpp"
 #include "depthwise_quads.hpp"
 #include "finish.hpp"
@@ -31,7 +31,7 @@ struct DepthwiseInt8 {
 
 void run_int8_depthwise(const Int8DepthwiseJob& job, const Part& part) noexcept {
 #if defined(__AVX512F__) || defined(__AVX2__)
-  if (weaves(job))
+  if (takes_quads(job))
     return job.columns.stride == 1 ? quads_part<1>(job, part) : quads_part<2>(job, part);
 #endif
   depthwise<DepthwiseInt8>(job, part);

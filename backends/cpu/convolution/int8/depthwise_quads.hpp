@@ -1,12 +1,11 @@
 #pragma once
 
 // Depthwise 3x3 convolution by dot products of four bytes. The three rows under a column of taps
-// are woven into quads (row 0, row 1, row 2, nothing), channel by channel: one dot product then
-// sums a whole column of taps, and a woven column serves every output that sees it.
+// are interleaved into quads (row 0, row 1, row 2, zero), channel by channel: one dot product then
+// sums a whole column of taps, and an interleaved column serves every output that reads it.
 //
-// Weaving bytes leaves the channels of a vector's 128-bit lanes where they are and spreads them
-// over four vectors; packing the results undoes just that, so only scales have to follow the same
-// order. Included after simd.hpp.
+// Interleaving bytes keeps channels in their 128-bit lanes and spreads them over four vectors;
+// packing the results undoes this, so only scales need the same order. Included after simd.hpp.
 #include "../window_taps.hpp"
 #include "finish.hpp"
 #include "kernels.hpp"
@@ -19,11 +18,11 @@ namespace {
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 
-constexpr int woven = 4 * Simd::lanes;  // channels at once
+constexpr int quad_channels = 4 * Simd::lanes;  // channels at once
 constexpr int quads_pixels = Simd::lanes == 16 ? 4 : 2;
 
-/// Four vectors of quads, or of sums, for `woven` channels.
-struct Woven {
+/// Four vectors of quads, or of sums, for `quad_channels` channels.
+struct Interleaved {
   Sum at[4];
 };
 
@@ -43,10 +42,10 @@ TENON_INLINE Float spread(const float* values, int k) {
 #if defined(__AVX512F__)
 
 TENON_INLINE Sum load_bytes(const std::uint8_t* x, std::int64_t count) {
-  if (count >= woven) return _mm512_loadu_si512(x);
+  if (count >= quad_channels) return _mm512_loadu_si512(x);
   return _mm512_maskz_loadu_epi8((std::uint64_t{1} << count) - 1, x);
 }
-TENON_INLINE Woven weave(Sum r0, Sum r1, Sum r2) {
+TENON_INLINE Interleaved interleave(Sum r0, Sum r1, Sum r2) {
   const Sum none = _mm512_setzero_si512();
   const Sum low = _mm512_unpacklo_epi8(r0, r1), high = _mm512_unpackhi_epi8(r0, r1);
   const Sum low2 = _mm512_unpacklo_epi8(r2, none), high2 = _mm512_unpackhi_epi8(r2, none);
@@ -54,23 +53,23 @@ TENON_INLINE Woven weave(Sum r0, Sum r1, Sum r2) {
            _mm512_unpacklo_epi16(high, high2), _mm512_unpackhi_epi16(high, high2)}};
 }
 /// Numbers from 0 to 255 in the sums' order, as codes in the channels'.
-TENON_INLINE void store_woven(std::uint8_t* y, const Float* v, std::int64_t count) {
+TENON_INLINE void store_interleaved(std::uint8_t* y, const Float* v, std::int64_t count) {
   const Sum even = _mm512_packs_epi32(_mm512_cvtps_epi32(v[0]), _mm512_cvtps_epi32(v[1]));
   const Sum odd = _mm512_packs_epi32(_mm512_cvtps_epi32(v[2]), _mm512_cvtps_epi32(v[3]));
   const Sum codes = _mm512_packus_epi16(even, odd);
-  if (count >= woven) return _mm512_storeu_si512(y, codes);
+  if (count >= quad_channels) return _mm512_storeu_si512(y, codes);
   _mm512_mask_storeu_epi8(y, (std::uint64_t{1} << count) - 1, codes);
 }
 
 #else
 
 TENON_INLINE Sum load_bytes(const std::uint8_t* x, std::int64_t count) {
-  if (count >= woven) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
-  std::uint8_t pad[woven] = {};
+  if (count >= quad_channels) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+  std::uint8_t pad[quad_channels] = {};
   for (std::int64_t i = 0; i < count; ++i) pad[i] = x[i];
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pad));
 }
-TENON_INLINE Woven weave(Sum r0, Sum r1, Sum r2) {
+TENON_INLINE Interleaved interleave(Sum r0, Sum r1, Sum r2) {
   const Sum none = _mm256_setzero_si256();
   const Sum low = _mm256_unpacklo_epi8(r0, r1), high = _mm256_unpackhi_epi8(r0, r1);
   const Sum low2 = _mm256_unpacklo_epi8(r2, none), high2 = _mm256_unpackhi_epi8(r2, none);
@@ -78,12 +77,12 @@ TENON_INLINE Woven weave(Sum r0, Sum r1, Sum r2) {
            _mm256_unpacklo_epi16(high, high2), _mm256_unpackhi_epi16(high, high2)}};
 }
 /// Numbers from 0 to 255 in the sums' order, as codes in the channels'.
-TENON_INLINE void store_woven(std::uint8_t* y, const Float* v, std::int64_t count) {
+TENON_INLINE void store_interleaved(std::uint8_t* y, const Float* v, std::int64_t count) {
   const Sum even = _mm256_packs_epi32(_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1]));
   const Sum odd = _mm256_packs_epi32(_mm256_cvtps_epi32(v[2]), _mm256_cvtps_epi32(v[3]));
   const Sum codes = _mm256_packus_epi16(even, odd);
-  if (count >= woven) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), codes);
-  std::uint8_t pad[woven];
+  if (count >= quad_channels) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), codes);
+  std::uint8_t pad[quad_channels];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(pad), codes);
   for (std::int64_t i = 0; i < count; ++i) y[i] = pad[i];
 }
@@ -94,10 +93,10 @@ struct QuadsScaling {
   Float factor[4], offset[4], low, high;
 };
 
-/// The scales of `woven` channels from `channel` on.
+/// The scales of `quad_channels` channels from `channel` on.
 QuadsScaling quads_scaling(const Int8DepthwiseJob& job, std::int64_t channel) {
-  alignas(64) float factor[woven] = {}, offset[woven] = {};
-  for (int c = 0; c < woven && channel + c < job.channels; c += Simd::lanes) {
+  alignas(64) float factor[quad_channels] = {}, offset[quad_channels] = {};
+  for (int c = 0; c < quad_channels && channel + c < job.channels; c += Simd::lanes) {
     const Scaling scaling = scaling_of<true>(job.finish, channel + c, job.channels - channel - c);
     Simd::store_float(factor + c, scaling.factor);
     Simd::store_float(offset + c, scaling.offset);
@@ -112,13 +111,13 @@ QuadsScaling quads_scaling(const Int8DepthwiseJob& job, std::int64_t channel) {
   return result;
 }
 
-/// Neighbouring outputs of one row. `rows`: where the three rows of taps begin, at
-/// column 0; null for those outside.
+/// Adjacent outputs of one row. `rows`: where the three rows of taps begin, at column 0; null for
+/// those outside.
 template <int pixels, int stride>
 TENON_INLINE void quads_tile(const Int8DepthwiseJob& job, const std::uint8_t* const* rows,
                              std::int64_t column, const std::int8_t* w, const QuadsScaling& scaling,
                              std::uint8_t* y, std::int64_t count) {
-  Woven sums[static_cast<std::size_t>(pixels)];
+  Interleaved sums[static_cast<std::size_t>(pixels)];
 #pragma GCC unroll 4
   for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 4
@@ -134,11 +133,11 @@ TENON_INLINE void quads_tile(const Int8DepthwiseJob& job, const std::uint8_t* co
           is_inside && rows[r] != nullptr ? rows[r] + (left + c) * job.x.column : job.outside;
       return load_bytes(x, count);
     };
-    const Woven quads = weave(codes(0), codes(1), codes(2));
+    const Interleaved quads = interleave(codes(0), codes(1), codes(2));
 #pragma GCC unroll 4
     for (int s = 0; s < 3; ++s) {
       if (c < s || (c - s) % stride != 0 || (c - s) / stride >= pixels) continue;
-      Woven& sum = sums[(c - s) / stride];
+      Interleaved& sum = sums[(c - s) / stride];
 #pragma GCC unroll 4
       for (int k = 0; k < 4; ++k) {
         sum.at[k] = Int8Simd::dot(sum.at[k], quads.at[k], Int8Simd::load(w + (s * 4 + k) * 64));
@@ -153,7 +152,7 @@ TENON_INLINE void quads_tile(const Int8DepthwiseJob& job, const std::uint8_t* co
       v[k] = Simd::fma(Int8Simd::to_float(sums[p].at[k]), scaling.factor[k], scaling.offset[k]);
       v[k] = Simd::min(Simd::max(v[k], scaling.low), scaling.high);
     }
-    store_woven(y + p * job.finish.codes.column, v, count);
+    store_interleaved(y + p * job.finish.codes.column, v, count);
   }
 }
 
@@ -161,8 +160,8 @@ template <int stride>
 void quads_part(const Int8DepthwiseJob& job, const Part& part) {
   std::int64_t next = 0;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c = next) {
-    // A part may begin inside a block of weights: what is loaded behind the block does not count.
-    next = c + woven - c % woven;
+    // A part may begin inside a block of weights: values loaded behind the block are not used.
+    next = c + quad_channels - c % quad_channels;
     const std::int64_t count = (part.last_channel < next ? part.last_channel : next) - c;
     const std::int8_t* w = job.quads + c / 64 * 768 + c % 64;
     const QuadsScaling scaling = quads_scaling(job, c);
@@ -187,8 +186,8 @@ void quads_part(const Int8DepthwiseJob& job, const Part& part) {
   }
 }
 
-/// Whether the job is of this form.
-TENON_INLINE bool weaves(const Int8DepthwiseJob& job) {
+/// Whether this kernel supports the job.
+TENON_INLINE bool takes_quads(const Int8DepthwiseJob& job) {
   const Int8Finish& finish = job.finish;
   return job.quads != nullptr && finish.codes.at != nullptr && finish.codes.channel == 1 &&
          finish.residual_codes.at == nullptr && finish.residual_values.at == nullptr &&

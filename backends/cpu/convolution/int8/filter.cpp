@@ -1,5 +1,6 @@
 #include "filter.hpp"
 
+#include "../../integer_math.hpp"
 #include "../../thread_pool.hpp"
 #include "../filter_recipe.hpp"
 
@@ -40,8 +41,8 @@ PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
       scales_(bytes_of(form.panels() * 16, 4)),
       sums_(bytes_of(form.panels() * 16, 4)) {
   if (!form.has_quads()) return;
-  // A vector that begins inside a block reads behind it.
-  quads_ = AlignedBuffer(bytes_of((form.panels() + 3) / 4 * quad_block + 64, 1));
+  // Padding: a vector that begins inside of a block reads behind it.
+  quads_ = AlignedBuffer(bytes_of(ceil_div(form.panels(), 4) * quad_block + 64, 1));
   std::memset(quads_.data(), 0, quads_.size_bytes());
 }
 

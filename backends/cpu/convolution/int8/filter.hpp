@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../../integer_math.hpp"
 #include "../../matmul/aligned_buffer.hpp"
 #include "../filter.hpp"
 
@@ -10,7 +11,7 @@
 
 namespace tenon::cpu {
 
-/// How a filter is packed for products with codes.
+/// How a filter is packed for convolutions of codes.
 struct Int8FilterForm {
   FilterShape shape;
   bool joined;  ///< the taps of a row are one run
@@ -19,7 +20,7 @@ struct Int8FilterForm {
   friend bool operator==(const Int8FilterForm&, const Int8FilterForm&) noexcept = default;
   std::int64_t runs() const noexcept { return joined ? 1 : shape.columns; }
   std::int64_t run() const noexcept { return shape.channels * (joined ? shape.columns : 1); }
-  std::int64_t quads() const noexcept { return (run() + 3) / 4; }
+  std::int64_t quads() const noexcept { return ceil_div(run(), 4); }
   /// Of depthwise filters in elements of f32, of others in bytes.
   std::int64_t panel() const noexcept {
     return shape.is_depthwise() ? shape.panel_elements() : shape.rows * runs() * quads() * 64;

@@ -1,6 +1,6 @@
 #pragma once
 
-// From sums of integer products to what is stored. Included after simd.hpp.
+// The epilogue: from sums of integer products to stored results. Included after simd.hpp.
 #include "kernels.hpp"
 
 #include <cstdint>
@@ -31,7 +31,7 @@ TENON_INLINE Scaling scaling_of(const Int8Finish& finish, std::int64_t channel,
   return {factor, offset};
 }
 
-/// One of the outputs that `store_sum` cannot store side by side.
+/// One output, where `store_sum` cannot store a vector of adjacent ones.
 inline void store_alone(const Int8Finish& finish, std::int64_t row, std::int64_t column,
                         std::int64_t channel, float value) {
   const auto place = [&](const auto& image) {
@@ -187,7 +187,8 @@ inline bool stores_dense_codes(const Int8Finish& finish) {
 }
 
 /// Sums [pixels][width] of neighbouring pixels and outputs from `channel` on, of which `count`
-/// exist. Not part of the tiles, whose sums are in registers: they are many, and this is long.
+/// exist. Not inlined into the tiles, whose sums are in registers: there are many instances, and
+/// this is long.
 [[gnu::noinline]] void store_sums(const Int8Finish& finish, std::int64_t row, std::int64_t column,
                                   std::int64_t channel, const std::int32_t* sums,
                                   std::int64_t pixels, std::int64_t width, std::int64_t count) {

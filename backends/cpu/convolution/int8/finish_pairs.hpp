@@ -1,7 +1,6 @@
 #pragma once
 
-// Sums of 32 outputs to dense codes in small portions, which fill the time that tiles take to
-// multiply.
+// Sums of 32 outputs to dense codes in small portions, interleaved with tile multiplications.
 // Included after finish.hpp, for AVX-512 only.
 #include "finish.hpp"
 #include "kernels.hpp"
@@ -143,7 +142,7 @@ class EvenStore {
     left_ -= pairs;
     for (std::int64_t i = 0; i < pairs; ++i) {
       if (fetches_) {
-        // The lines that the block after the next stores to.
+        // Prefetches the lines that the block after the next stores to.
         __builtin_prefetch(y_ + 64, 1, 3);
         __builtin_prefetch(y_ + y_step_ + 64, 1, 3);
         if constexpr (has_residual) {
@@ -169,7 +168,7 @@ class EvenStore {
   bool fetches_;
 };
 
-/// Stores a block of whatever pixels in portions.
+/// Stores a block of any pixels in portions.
 class PairStore {
  public:
   TENON_INLINE explicit PairStore(const SummedBlock& block) : block_(block) {
@@ -185,7 +184,7 @@ class PairStore {
   }
 
  private:
-  /// Not part of the loops around it, whose registers it would take.
+  /// Not inlined into the loops around it, which need the registers.
   template <bool has_residual>
   [[gnu::noinline]] void store_some(std::int64_t pairs) {
     const TileFinish<has_residual, true> finish(block_);
@@ -210,20 +209,20 @@ class PairStore {
   std::int64_t next_ = 0, count_ = 0;
 };
 
-/// The same at once, for whatever is stored and however it lies. `outputs`: of all channels.
+/// The same at once, for any output type and layout. `outputs`: of all channels.
 inline void store_block(const Int8Finish& finish, const BlockPixels& pixels,
                         const std::int32_t* sums, std::int64_t channel, std::int64_t outputs) {
   for (std::int64_t i = 0; i < pixels.count;) {
     const BlockPixels::Pixel& first = pixels.at[i];
-    std::int64_t stretch = 1;
+    std::int64_t run = 1;
     const auto continues = [&](const BlockPixels::Pixel& next) {
-      return next.row == first.row && next.sums == first.sums + stretch * 32 &&
-             next.column == first.column + stretch;
+      return next.row == first.row && next.sums == first.sums + run * 32 &&
+             next.column == first.column + run;
     };
-    while (i + stretch < pixels.count && continues(pixels.at[i + stretch])) ++stretch;
-    store_sums(finish, first.row, first.column, channel, sums + first.sums, stretch, 32,
+    while (i + run < pixels.count && continues(pixels.at[i + run])) ++run;
+    store_sums(finish, first.row, first.column, channel, sums + first.sums, run, 32,
                outputs - channel);
-    i += stretch;
+    i += run;
   }
 }
 

@@ -1,6 +1,6 @@
-// Integer convolutions by AMX tiles: 32 pixels by 32 outputs, whose sums stay in tile registers for
-// all of the sum. Panels of 16 outputs are tiles of the filter as they lie; pixels are read where
-// they lie, too, or from a copy that has what is outside of the image beside them.
+// Integer convolutions by AMX tiles: 32 pixels by 32 outputs, whose sums stay in tile registers.
+// Panels of 16 outputs are stored as tiles of the filter; pixels are read in place or from a padded
+// copy.
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
@@ -11,6 +11,7 @@
 #include "finish_pairs.hpp"
 #include "tile_multiply.hpp"
 #include "tile_pixels.hpp"
+#include "../../integer_math.hpp"
 // clang-format on
 
 #include <cstdint>
@@ -20,10 +21,10 @@
 namespace tenon::cpu::amx {
 namespace {
 
-constexpr std::int64_t offset_bytes = 40960;  // of a band, for where steps along the sum read
+constexpr std::int64_t offset_bytes = 40960;  // of a band: offsets of the steps along the sum
 
-/// Outputs that lie in one line of pixels a step apart: a row, or rows whose ends follow each other
-/// with some pixels in between that nobody needs.
+/// Outputs whose pixels are one line, a step apart: a row, or consecutive rows with some unused
+/// pixels between them.
 struct Line {
   const std::uint8_t* at;
   std::int64_t row;  ///< its first output's
@@ -57,12 +58,12 @@ class Product {
     return job.rows.taps * job.runs * (job.quads / quads_at_once(job.quads));
   }
 
-  /// Pixels that tiles have room for, in the place of one that is needed.
+  /// The ratio of pixels that tiles compute to pixels that are needed.
   double waste() const {
     return static_cast<double>(lines_ * tiles(length_) * 16) /
            static_cast<double>((part_.last_row - part_.first_row) * columns_);
   }
-  /// Whether tiles read nothing behind a line.
+  /// Whether tiles do not read behind a line.
   bool has_whole_tiles() const { return length_ >= 16; }
 
   /// All lines for channels [first, last).
@@ -79,9 +80,9 @@ class Product {
   }
 
  private:
-  static std::int64_t tiles(std::int64_t pixels) { return (pixels + 15) / 16; }
+  static std::int64_t tiles(std::int64_t pixels) { return ceil_div(pixels, 16); }
 
-  /// Rows that follow each other are one line where that saves tiles.
+  /// Consecutive rows are one line where that saves tiles.
   void find_lines() {
     const std::int64_t rows = part_.last_row - part_.first_row, width = x_.line_width();
     const bool is_inside =
@@ -98,7 +99,7 @@ class Product {
 
   void run_line(const Line& line, std::int64_t first, std::int64_t last) {
     for (std::int64_t p = 0; p < length_;) {
-      // No tile reads behind the line: the last begins early enough.
+      // No tile reads behind the line: the last one overlaps the one before.
       const std::int64_t left = length_ - p;
       const std::int64_t size = left > 16 && length_ >= 32 ? 32 : 16;
       const std::int64_t begin = left >= size ? p : length_ - size > 0 ? length_ - size : 0;
@@ -150,7 +151,7 @@ class Product {
     const std::int64_t channels = last_channel - channel;
     const std::int8_t* filter = job_.filter + channel / 16 * job_.panel;
     std::int32_t* sums = sums_[turn_sums_ ^= 1];
-    // The first pixels meet a filter that no cache of the core's own holds.
+    // For the first pixels the filter is not in L2 yet: its next panels are prefetched.
     const bool has_next = is_first_ && channels >= 64;
     const Block block{filter,  job_.panel, quads_, has_next ? filter + 2 * job_.panel : nullptr,
                       before_, pairs_,     sums};
@@ -187,10 +188,10 @@ class Product {
 
   template <bool two_panels, bool two_rows, class Store>
   void multiply_beside(const Block& block, const Steps (&steps)[3]) const {
-    // Beside pixels that fill the level-one cache a filter would drive them out.
-    constexpr std::int64_t most_cached = 768;
-    steps_* quads_ * 4 > most_cached ? multiply<two_panels, two_rows, true, Store>(block, steps)
-                                     : multiply<two_panels, two_rows, false, Store>(block, steps);
+    // Where pixels fill L1, loads of the filter must not evict them.
+    constexpr std::int64_t max_cached = 768;
+    steps_* quads_ * 4 > max_cached ? multiply<two_panels, two_rows, true, Store>(block, steps)
+                                    : multiply<two_panels, two_rows, false, Store>(block, steps);
   }
 
   using MultiplyEven = void (Product::*)(const Block&, const Steps (&)[3]) const;
@@ -207,7 +208,7 @@ class Product {
   }
 
   Taps taps_of(std::int64_t row) const {
-    return x_.is_laid ? Taps{0, job_.rows.taps} : taps_inside(job_.rows, row);
+    return x_.is_copied ? Taps{0, job_.rows.taps} : taps_inside(job_.rows, row);
   }
 
   const Int8ProductJob& job_;
@@ -221,7 +222,7 @@ class Product {
   std::int64_t lines_ = 0;
   std::int64_t length_ = 0;   ///< of a line
   std::int64_t width_ = 0;    ///< pixels from a row's first to the next one's
-  bool rows_follow_ = false;  ///< where results go, without anything in between
+  bool rows_follow_ = false;  ///< the outputs of consecutive rows are contiguous
   bool is_first_ = true;
   int turn_pixels_ = 0, turn_sums_ = 0;
   BlockPixels pixels_[2];
@@ -231,7 +232,7 @@ class Product {
   alignas(64) std::int32_t sums_[2][32 * 32];
 };
 
-/// Bands of channels whose filters stay in a core's own cache.
+/// Bands of channels whose filters stay in L2.
 void run_bands(const Int8ProductJob& job, const Part& part, Product& product) {
   constexpr std::int64_t cached_bytes = 3 << 18;
   const std::int64_t panels = cached_bytes / (job.panel > 0 ? job.panel : 1);
@@ -249,25 +250,25 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   const std::int64_t quads = quads_at_once(job.quads);
   auto* const offsets = reinterpret_cast<std::int64_t*>(job.band);
   if (Product::steps_of(job) * 8 > offset_bytes) return avx512_vnni::int8.product(job, part);
-  // What is laid: so many rows and columns of the part at a time.
+  // Rows and columns of the part in a padded copy at a time.
   const std::int64_t room = int8_band_bytes - offset_bytes;
   std::int64_t rows = part.last_row - part.first_row;
   std::int64_t columns = part.last_column - part.first_column;
-  while (columns > 1 && laid_bytes(job, 1, columns) > room) columns = (columns + 1) / 2;
-  while (rows > 1 && laid_bytes(job, rows, columns) > room) rows = (rows + 1) / 2;
-  const bool can_lay = job.runs == job.columns.taps && laid_bytes(job, rows, columns) <= room;
+  while (columns > 1 && padded_bytes(job, 1, columns) > room) columns = ceil_div(columns, 2);
+  while (rows > 1 && padded_bytes(job, rows, columns) > room) rows = ceil_div(rows, 2);
+  const bool can_copy = job.runs == job.columns.taps && padded_bytes(job, rows, columns) <= room;
   const TileConfiguration tiles = configuration_of(quads);
   if (quads >= 4 && columns_are_inside(job.columns)) {
     Product product(job, part, pixels_in_place(job, part), offsets);
-    if (product.has_whole_tiles() && (!can_lay || product.waste() < 1.1)) {
+    if (product.has_whole_tiles() && (!can_copy || product.waste() < 1.1)) {
       _tile_loadconfig(&tiles);
       run_bands(job, part, product);
       _tile_release();
       return;
     }
   }
-  // Of few quads a tile would be mostly empty.
-  if (quads < 4 || !can_lay) return avx512_vnni::int8.product(job, part);
+  // With few quads a tile would be mostly empty.
+  if (quads < 4 || !can_copy) return avx512_vnni::int8.product(job, part);
   _tile_loadconfig(&tiles);
   Part some = part;
   for (some.first_row = part.first_row; some.first_row < part.last_row; some.first_row += rows) {
@@ -276,7 +277,7 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
          some.first_column += columns) {
       const std::int64_t end = some.first_column + columns;
       some.last_column = end < part.last_column ? end : part.last_column;
-      const TilePixels x = lay_pixels(job, some, job.band + offset_bytes);
+      const TilePixels x = copy_pixels(job, some, job.band + offset_bytes);
       Product product(job, some, x, offsets);
       run_bands(job, some, product);
     }

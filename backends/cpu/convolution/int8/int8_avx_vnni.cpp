@@ -3,7 +3,7 @@
 #include "../../matmul/simd_avx2.hpp"
 #include "simd.hpp"
 #include "depthwise_io.hpp"
-#include "lay_in_body.hpp"
+#include "padded_copy_body.hpp"
 #include "pool_body.hpp"
 #include "product_body.hpp"
 // clang-format on
@@ -11,6 +11,6 @@
 namespace tenon::cpu::avx_vnni {
 
 constinit const Int8Kernels int8{Int8Simd::weight_limit, run_int8_product, run_int8_depthwise,
-                                 run_int8_max_pool, run_int8_lay_in};
+                                 run_int8_max_pool, run_int8_padded_copy};
 
 }  // namespace tenon::cpu::avx_vnni

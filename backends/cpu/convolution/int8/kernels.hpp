@@ -8,7 +8,7 @@
 /// provide them: plain data only, as in ../kernels.hpp.
 namespace tenon::cpu {
 
-/// What becomes of a sum of products of codes and weights:
+/// The epilogue of a sum of products of codes and weights:
 ///   f = (sum - zero * weight_sum) * weight_scale * ratio + bias * inverse + residual * factor +
 ///   base
 /// limited to [low, high] and stored, as a code (rounded to even; a NaN is the lowest) or as f32.
@@ -29,19 +29,19 @@ struct Int8Finish {
 /// One image and group of a convolution.
 struct Int8ProductJob {
   Image<const std::uint8_t> x;  ///< channels last
-  /// Panels of 16 outputs: [tap row][run][quad][16][4]. A run is what of a tap row lies in one
-  /// piece: the channels of one tap, or those of all.
+  /// Panels of 16 outputs: [tap row][run][quad][16][4]. A run is the contiguous part of a tap row:
+  /// the channels of one tap, or of all.
   const std::int8_t* filter;
   std::int64_t panel;  ///< bytes from one panel to the next
   std::int64_t runs, quads;
-  const std::uint8_t* outside;  ///< codes of 0, as many as a run reads
+  const std::uint8_t* outside;  ///< codes of 0 for padding, as many as a run reads
   std::int64_t outputs;
   WindowAxis rows, columns;
   Int8Finish finish;
-  std::uint8_t* band;  ///< int8_band_bytes of the thread's own
+  std::uint8_t* band;  ///< int8_band_bytes of this thread
 };
 
-/// Memory for what some of an image's outputs see.
+/// Memory for the input of some of an image's outputs.
 inline constexpr std::int64_t int8_band_bytes = 1 << 19;
 
 /// One image of a depthwise convolution. The filter is of integers.
@@ -66,11 +66,11 @@ struct Int8PoolJob {
 };
 
 /// An image as codes [rows][before + columns + after][channels], `zero` on both sides.
-struct Int8LayIn {
+struct Int8PaddedCopy {
   Image<const float> values;  ///< one of the two is null
   Image<const std::uint8_t> codes;
   std::int64_t columns, channels;
-  std::int64_t before, width;  ///< `width`: of a laid row
+  std::int64_t before, width;  ///< `width`: of a row of the copy
   float inverse;               ///< codes per unit of the values
   std::uint8_t zero;
   std::uint8_t* to;
@@ -80,19 +80,19 @@ struct Int8Kernels {
   /// The magnitude that weights may have: pairs of their products with codes must fit where the
   /// instructions add them first, in 16 bits.
   int weight_limit;
-  /// Requires columns that `reaches_out_at_ends_only`. Reads up to 3 bytes behind a run.
+  /// Requires columns for which `reaches_out_at_ends_only` holds. Reads up to 3 bytes behind a run.
   void (*product)(const Int8ProductJob&, const Part&) noexcept;
   void (*depthwise)(const Int8DepthwiseJob&, const Part&) noexcept;
   /// Output rows [first, last).
   void (*max_pool)(const Int8PoolJob&, std::int64_t first, std::int64_t last) noexcept;
   /// Rows [first, last).
-  void (*lay_in)(const Int8LayIn&, std::int64_t first, std::int64_t last) noexcept;
+  void (*copy_padded)(const Int8PaddedCopy&, std::int64_t first, std::int64_t last) noexcept;
 };
 
-/// What a product may read behind an image.
+/// Bytes that the kernel may read behind an image.
 inline constexpr std::int64_t int8_overread = 64;
 /// Taps of a depthwise convolution whose sums f32 holds exactly.
-inline constexpr std::int64_t most_int8_taps = 512;
+inline constexpr std::int64_t max_int8_taps = 512;
 
 /// Those of the active instruction set.
 Int8Kernels int8_kernels() noexcept;

@@ -1,7 +1,8 @@
 #pragma once
 
-// The tile of ../product_body.hpp for codes: four products of neighbours at a time, sums in
+// The tile of ../product_body.hpp for codes: dot products of four adjacent channels, sums in
 // integers. Included after simd.hpp.
+#include "../../integer_math.hpp"
 #include "../tile_table.hpp"
 #include "finish.hpp"
 #include "kernels.hpp"
@@ -20,8 +21,8 @@ struct Int8Sums {
   Sum at[static_cast<std::size_t>(pixels)][static_cast<std::size_t>(vectors)];
 };
 
-/// Adds the products of `quads` quads. Pixels between the first and the last begin `step` apart
-/// behind `middle`, the first's place; the first and the last may lie elsewhere.
+/// Adds the products of `quads` quads. Pixels between the first and the last are `step` apart
+/// behind `middle`, the first's regular place; the first and the last may be elsewhere.
 template <int pixels, int vectors>
 TENON_INLINE void add_int8_run(Int8Sums<pixels, vectors>& sums, const std::uint8_t* first,
                                const std::uint8_t* middle, const std::uint8_t* last,
@@ -29,7 +30,7 @@ TENON_INLINE void add_int8_run(Int8Sums<pixels, vectors>& sums, const std::uint8
                                std::int64_t quads) {
   // x86 addresses base, base + s and base + 2 s from two registers: one base for three pixels.
   constexpr int inner = pixels > 2 ? pixels - 2 : 0;
-  constexpr int bases = (inner + 2) / 3;
+  constexpr int bases = ceil_div(inner, 3);
   const std::uint8_t* base[static_cast<std::size_t>(bases > 0 ? bases : 1)];
 #pragma GCC unroll 8
   for (int b = 0; b < bases; ++b) base[b] = middle + (3 * b + 1) * step;
@@ -124,12 +125,12 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
                     std::int64_t last) {
   constexpr std::int64_t lanes = Simd::lanes;
   const std::int64_t width = part.last_column - part.first_column;
-  const std::int64_t tiles = (width + int8_pixels - 1) / int8_pixels;
+  const std::int64_t tiles = ceil_div(width, int8_pixels);
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t column = width * t / tiles, pixels = width * (t + 1) / tiles - column;
       std::int64_t channel = first;
-      const auto left = [&] { return (last - channel + lanes - 1) / lanes; };
+      const auto left = [&] { return ceil_div(last - channel, lanes); };
       const auto run = [&]<int vectors>() {
         const Int8TileFunction tile = int8_tiles<vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
@@ -143,8 +144,8 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
   }
 }
 
-/// Bands of channels whose filters stay in a core's own cache beside the image; within a band all
-/// channels of one tile before the next tile.
+/// Bands of channels whose filters stay in L2 beside the image; within a band all channels of one
+/// tile before the next tile.
 void run_int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   if (part.first_column >= part.last_column) return;
   constexpr std::int64_t cached_bytes = 1 << 19;

@@ -32,7 +32,8 @@ std::optional<Codes> codes_of(const quant::Range& range) {
   return Codes{scale, static_cast<std::int32_t>(std::lround(-low / static_cast<double>(scale)))};
 }
 
-/// The step that wrote what an operand reads: the last of `steps` that touches it, if it wrote all.
+/// The step that wrote the value of an operand: the last of `steps` that writes any of it, if it
+/// wrote all.
 const Step* writer_of(std::span<const Step> steps, const Operand& operand) {
   for (std::size_t i = steps.size(); i-- > 0;) {
     if (steps[i].kind == Step::Kind::loop) return nullptr;
@@ -132,15 +133,15 @@ class Quantizer {
     const Conv2d& conv = merged != nullptr ? merged->conv : *step.op.as<Conv2d>();
     const FilterShape filter{w.shape[0], w.shape[1], w.shape[2], w.shape[3], conv.groups};
     if (step.output.shape.elements() == 0) return "it is empty";
-    if (filter.is_depthwise() && filter.rows * filter.columns > most_int8_taps) {
+    if (filter.is_depthwise() && filter.rows * filter.columns > max_int8_taps) {
       return "it has too many taps";
     }
     if (!filter.is_depthwise() && filter.groups > 1 && filter.channels % 4 != 0) {
       return "the channels of a group are no multiple of 4";
     }
-    // Sums of products stay in 32 bits.
-    constexpr std::int64_t most_products = (std::int64_t{1} << 31) / (255 * 127) - 1;
-    if (filter.channels * filter.rows * filter.columns > most_products) return "it sums too much";
+    // Sums have to fit in 32 bits.
+    constexpr std::int64_t max_products = (std::int64_t{1} << 31) / (255 * 127) - 1;
+    if (filter.channels * filter.rows * filter.columns > max_products) return "it sums too much";
     const std::optional<std::string> name = name_of(i);
     if (!name) return "nobody knows what its image is called";
     const quant::ValueRange* range = table_.find(*name);
@@ -177,10 +178,10 @@ class Quantizer {
 
   static bool is_written(std::span<const Step> steps, const Operand& operand) {
     return std::ranges::any_of(
-        steps, [&](const Step& step) { return writes_to(step, touch_of(operand)); });
+        steps, [&](const Step& step) { return writes_to(step, access_of(operand)); });
   }
 
-  /// Which values hold codes: at first all that could, then less until they go together.
+  /// Which values hold codes: first all candidates, then fewer until they are consistent.
   void choose_values() {
     for (std::size_t v = 0; v < steps_.size(); ++v) {
       if (may_hold_codes(v)) {
@@ -222,7 +223,7 @@ class Quantizer {
       const std::optional<std::size_t> maker = maker_of(v, 0);
       if (!maker || !codes_[*maker]) return false;
     }
-    // A result that lies over the residual is written while that is read.
+    // A result that overlaps the residual is written while that is read.
     if (convolutions_[v] && convolutions_[v]->merged.has_residual &&
         overlap(step.output, step.inputs.back())) {
       const std::optional<std::size_t> maker = maker_of(v, step.inputs.size() - 1);
@@ -244,7 +245,7 @@ class Quantizer {
            (codes_[use.step].has_value() || !overlap(step.output, step.inputs.back()));
   }
 
-  /// The step whose value an input is, where that is seen whole.
+  /// The step whose value an input reads, where it reads all of it.
   std::optional<std::size_t> maker_of(std::size_t step, std::size_t input) const {
     for (std::size_t v = 0; v < step; ++v) {
       for (const WrittenValue::Use& use : values_[v].uses) {
@@ -269,7 +270,7 @@ class Quantizer {
       }
       if (convolutions_[v]) convolutions_[v]->y = *codes_[v];
     }
-    // Its images come from steps before it: all is known.
+    // Its images come from earlier steps, which have been decided.
     if (convolutions_[v]) steps_[v].op = OpInstance(*convolutions_[v]);
   }
   static void hold_codes(Operand& image) {

@@ -10,10 +10,10 @@
 namespace tenon::cpu {
 
 /// Turns convolutions whose image has a range in `table`, and whose filter is a constant, into
-/// QuantizedConv2d, and has the images between them hold codes: those that nobody else sees, that
-/// have a range, and that only such convolutions, max pools between them and means over an image
-/// read. Codes take less room in the same place, so the memory plan stays. Linear layers of f32
-/// rows that have a range become convolutions of images of one pixel.
+/// QuantizedConv2d, and stores images between them as codes: those that have a range and that only
+/// such convolutions, max pools between them and means over an image read. Codes take less memory
+/// in the same place, so the memory plan stays. Linear layers of f32 rows that have a range become
+/// convolutions of images of one pixel.
 ///
 /// `steps` are those of a partition, merged (merge.hpp); `original` the same in `program`. `notes`
 /// gains a line for each convolution: what it computes in, and why not in int8; and for each linear

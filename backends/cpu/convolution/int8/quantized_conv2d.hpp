@@ -11,7 +11,7 @@ namespace tenon {
 
 namespace cpu {
 
-/// What the codes 0 to 255 of an image stand for: (code - zero) * scale.
+/// The values of the codes 0 to 255 of an image: (code - zero) * scale.
 struct Codes {
   float scale = 1;
   std::int32_t zero = 0;
@@ -21,8 +21,8 @@ struct Codes {
 
 }  // namespace cpu
 
-/// A merged convolution whose products are of integers. Made by cpu::quantize_convolutions, never
-/// by a program; no op of the registry.
+/// A merged convolution in integers. Made by cpu::quantize_convolutions, never by a program; no op
+/// of the registry.
 ///
 /// Inputs   those of merged_conv2d; image and residual are u8 (codes) or f32
 /// Output   u8 or f32

@@ -1,5 +1,6 @@
 #include "quantized_mean.hpp"
 
+#include "../../integer_math.hpp"
 #include "../../task.hpp"
 #include "../plan.hpp"
 
@@ -42,7 +43,7 @@ class QuantizedMeanTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t channels = x_.shape[1];
-    const std::int64_t blocks = (channels + channels_at_once - 1) / channels_at_once;
+    const std::int64_t blocks = ceil_div(channels, channels_at_once);
     const ImageSteps steps = ImageSteps::of(x_);
     const auto* x = context.pointer<const std::uint8_t>(x_);
     auto* y = context.pointer<float>(y_);
@@ -60,12 +61,12 @@ class QuantizedMeanTask final : public Task {
 
  private:
   ChannelSums sums_of(const Image<const std::uint8_t>& x, std::int64_t count) const noexcept {
-    constexpr std::int64_t most_pixels = 256;
+    constexpr std::int64_t max_pixels = 256;
     const bool is_dense = x.channel == 1 && count == channels_at_once;
     ChannelSums sums;
     for (std::int64_t row = 0; row < x_.shape[2]; ++row) {
-      for (std::int64_t p = 0; p < x_.shape[3]; p += most_pixels) {
-        const std::int64_t pixels = std::min(most_pixels, x_.shape[3] - p);
+      for (std::int64_t p = 0; p < x_.shape[3]; p += max_pixels) {
+        const std::int64_t pixels = std::min(max_pixels, x_.shape[3] - p);
         const std::uint8_t* at = x.at + row * x.row + p * x.column;
         if (is_dense) {
           add_dense(at, x.column, pixels, sums);

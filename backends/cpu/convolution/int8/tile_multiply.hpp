@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of codes and weights by AMX tiles, and what the other units of a core do meanwhile.
-// Included after finish_pairs.hpp, by AMX sources only.
+// Multiplication of codes and weights by AMX tiles, interleaved with vector work. Included after
+// finish_pairs.hpp, by AMX sources only.
 #include "../../amx_tiles.hpp"
 #include "finish_pairs.hpp"
 
@@ -21,7 +21,7 @@ TileConfiguration configuration_of(std::int64_t quads) {
   return tiles;
 }
 
-/// How many quads a tile takes, so that a run is a whole number of tiles.
+/// Quads per tile, such that a run is a whole number of tiles.
 std::int64_t quads_at_once(std::int64_t quads) {
   for (std::int64_t count = 16; count > 1; --count) {
     if (quads % count == 0) return count;
@@ -29,28 +29,28 @@ std::int64_t quads_at_once(std::int64_t quads) {
   return 1;
 }
 
-/// The sums of a block of pixels and two panels of outputs, and what is done beside them: pixels of
-/// the block before are stored and two panels to come are fetched, a portion for every step along
-/// the sum.
+/// The sums of a block of pixels and two panels of outputs, and the interleaved work: pixels of the
+/// previous block are stored and the next two panels are prefetched, a portion with every step
+/// along the sum.
 struct Block {
   const std::int8_t* filter;
   std::int64_t panel;
   std::int64_t quads;        ///< of a step
-  const std::int8_t* ahead;  ///< panels to be fetched, or null
+  const std::int8_t* ahead;  ///< panels to prefetch, or null
   const SummedBlock& before;
   std::int64_t pairs;  ///< of its pixels, to be stored at each step
   std::int32_t* sums;  ///< [32][32]
 };
 
-/// Steps along the sum that see one stretch of tap rows.
+/// Steps along the sum that read one range of tap rows.
 struct Steps {
   const std::uint8_t* at;
   std::int64_t step;            ///< from a pixel to the next
-  const std::int64_t* offsets;  ///< of what a step sees behind `at`; null: nothing but `at`
+  const std::int64_t* offsets;  ///< of each step's input behind `at`; null: all 0
   std::int64_t count;
 };
 
-/// Has a step's tiles of two panels brought near, into a core's own cache.
+/// Prefetches a step's tiles of two panels to L2.
 TENON_INLINE void fetch(const std::int8_t* w, std::int64_t panel, std::int64_t bytes) {
   for (std::int64_t i = 0; i < bytes; i += 64) {
     __builtin_prefetch(w + i, 0, 2);
@@ -59,7 +59,7 @@ TENON_INLINE void fetch(const std::int8_t* w, std::int64_t panel, std::int64_t b
 }
 
 template <bool two_panels, bool two_rows, bool streams, class Store>
-[[gnu::noinline]] void multiply(const Block& block, const Steps (&stretches)[3]) {
+[[gnu::noinline]] void multiply(const Block& block, const Steps (&ranges)[3]) {
   const std::int8_t* w = block.filter;
   const std::int8_t* ahead = block.ahead;
   const std::int64_t panel = block.panel, tile_bytes = 64 * block.quads, pairs = block.pairs;
@@ -69,7 +69,7 @@ template <bool two_panels, bool two_rows, bool streams, class Store>
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (const Steps& steps : stretches) {
+  for (const Steps& steps : ranges) {
     const std::int64_t step = steps.step, lower = 16 * step;
     for (std::int64_t i = 0; i < steps.count; ++i) {
       const std::uint8_t* x = steps.at + (steps.offsets == nullptr ? 0 : steps.offsets[i]);

@@ -1,7 +1,8 @@
 #pragma once
 
-// Where AMX tiles read an image: rows of a tile are pixels that lie a fixed step apart, so all that
-// a tap sees of 16 neighbours is one load. Included after simd.hpp, by AMX sources only.
+// Where AMX tiles read an image: the rows of a tile are pixels a fixed step apart, so that one load
+// reads a tap's input of 16 adjacent pixels. Included after simd.hpp, by AMX sources only.
+#include "../../integer_math.hpp"
 #include "kernels.hpp"
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// How far from a pixel's first byte what a tap sees begins, along one axis. A laid image has a
-/// plane of its own for each remainder that stride leaves.
+/// The offset of a tap's input from a pixel's first byte, along one axis. A padded copy has a plane
+/// for each remainder modulo the stride.
 struct TapSteps {
   std::int64_t dilation, stride;
   std::int64_t plane, step;  ///< bytes
@@ -25,25 +26,25 @@ struct TapSteps {
   }
 };
 
-/// What some rows and columns of outputs see.
+/// The input of some rows and columns of outputs.
 struct TilePixels {
   const std::uint8_t* at;  ///< the first pixel's first tap
   std::int64_t step;       ///< bytes from a pixel to the next
   std::int64_t row;        ///< bytes from a row of outputs to the next
   TapSteps rows, columns;
-  bool is_laid;  ///< with all that is outside of the image
+  bool is_copied;  ///< with the padding of the image
 
-  /// How many pixels a row has, some at its end of no use, where all rows are one line; or 0.
+  /// Pixels per row including unused ones at the end, where all rows are one line; or 0.
   std::int64_t line_width() const { return row % step == 0 ? row / step : 0; }
 };
 
-/// Whether no column of outputs reaches out of the image.
+/// Whether no column of outputs reaches outside of the image.
 inline bool columns_are_inside(const WindowAxis& columns) {
   const std::int64_t reach = (columns.taps - 1) * columns.dilation;
   return columns.before == 0 && (columns.outputs - 1) * columns.stride + reach < columns.inputs;
 }
 
-/// The image as it lies; its columns are inside.
+/// The image in place, without padding columns.
 inline TilePixels pixels_in_place(const Int8ProductJob& job, const Part& part) {
   const Image<const std::uint8_t>& x = job.x;
   const std::int64_t row = part.first_row * job.rows.stride - job.rows.before;
@@ -55,24 +56,25 @@ inline TilePixels pixels_in_place(const Int8ProductJob& job, const Part& part) {
           false};
 }
 
-/// One axis of a laid image: planes of `size` places for `outputs` outputs.
-struct LaidAxis {
+/// One axis of a padded copy: planes of `size` places for `outputs` outputs.
+struct PaddedAxis {
   std::int64_t planes, size;
 
-  LaidAxis(const WindowAxis& axis, std::int64_t outputs) {
+  PaddedAxis(const WindowAxis& axis, std::int64_t outputs) {
     const std::int64_t reach = (axis.taps - 1) * axis.dilation;
     planes = axis.stride <= reach ? axis.stride : reach + 1;
     size = outputs + reach / axis.stride;
   }
 };
 
-/// Bytes behind a laid image that tiles may read, of pixels that nobody needs.
-TENON_INLINE std::int64_t laid_overread(const Int8ProductJob& job) { return 16 * job.quads * 4; }
+/// Bytes behind a padded copy that tiles may read, of unused pixels.
+TENON_INLINE std::int64_t padded_overread(const Int8ProductJob& job) { return 16 * job.quads * 4; }
 
-TENON_INLINE std::int64_t laid_bytes(const Int8ProductJob& job, std::int64_t rows,
-                                     std::int64_t columns) {
-  const LaidAxis down(job.rows, rows), across(job.columns, columns);
-  return down.planes * across.planes * down.size * across.size * job.quads * 4 + laid_overread(job);
+TENON_INLINE std::int64_t padded_bytes(const Int8ProductJob& job, std::int64_t rows,
+                                       std::int64_t columns) {
+  const PaddedAxis down(job.rows, rows), across(job.columns, columns);
+  return down.planes * across.planes * down.size * across.size * job.quads * 4 +
+         padded_overread(job);
 }
 
 TENON_INLINE void copy_codes(std::uint8_t* to, const std::uint8_t* from, std::int64_t count) {
@@ -84,15 +86,15 @@ TENON_INLINE void copy_codes(std::uint8_t* to, const std::uint8_t* from, std::in
 }
 
 /// `count` places of a row of the image from column `first` on, every `stride`-th.
-inline void lay_row(const Int8ProductJob& job, const std::uint8_t* row, std::int64_t first,
-                    std::int64_t stride, std::int64_t count, std::uint8_t* to) {
+inline void copy_row(const Int8ProductJob& job, const std::uint8_t* row, std::int64_t first,
+                     std::int64_t stride, std::int64_t count, std::uint8_t* to) {
   const std::int64_t channels = job.quads * 4, inputs = job.columns.inputs;
   const auto zeros = [&](std::int64_t places) {
     std::memset(to, job.outside[0], static_cast<std::size_t>(places * channels));
     to += places * channels;
   };
   // Places [begin, end) are inside.
-  std::int64_t begin = first >= 0 ? 0 : (-first + stride - 1) / stride;
+  std::int64_t begin = first >= 0 ? 0 : ceil_div(-first, stride);
   std::int64_t end = inputs > first ? (inputs - first - 1) / stride + 1 : 0;
   end = end < count ? end : count;
   begin = begin < end ? begin : end;
@@ -114,11 +116,11 @@ inline void lay_row(const Int8ProductJob& job, const std::uint8_t* row, std::int
   zeros(count - end);
 }
 
-/// Lays the image with what is outside, for a run of channels per tap: [plane of rows][plane of
+/// Copies the image with its padding, for a run of channels per tap: [plane of rows][plane of
 /// columns][row][column][channel].
-inline TilePixels lay_pixels(const Int8ProductJob& job, const Part& part, std::uint8_t* to) {
-  const LaidAxis down(job.rows, part.last_row - part.first_row);
-  const LaidAxis across(job.columns, part.last_column - part.first_column);
+inline TilePixels copy_pixels(const Int8ProductJob& job, const Part& part, std::uint8_t* to) {
+  const PaddedAxis down(job.rows, part.last_row - part.first_row);
+  const PaddedAxis across(job.columns, part.last_column - part.first_column);
   const std::int64_t channels = job.quads * 4, row_bytes = across.size * channels;
   const std::int64_t plane = down.size * row_bytes;
   const std::int64_t top = part.first_row * job.rows.stride - job.rows.before;
@@ -129,8 +131,8 @@ inline TilePixels lay_pixels(const Int8ProductJob& job, const Part& part, std::u
       for (std::int64_t i = 0; i < down.size; ++i, at += row_bytes) {
         const std::int64_t row = top + p + i * job.rows.stride;
         const bool is_inside = row >= 0 && row < job.rows.inputs;
-        lay_row(job, is_inside ? job.x.at + row * job.x.row : nullptr, left + q, job.columns.stride,
-                across.size, at);
+        copy_row(job, is_inside ? job.x.at + row * job.x.row : nullptr, left + q,
+                 job.columns.stride, across.size, at);
       }
     }
   }

@@ -10,13 +10,13 @@
 
 namespace tenon::cpu::winograd {
 
-/// Whether a convolution can go this way at all.
+/// Whether Winograd's filtering applies to a convolution.
 bool can_run(const Convolution& conv) noexcept;
-/// Whether it is the faster one. Depends on sizes alone, never on threads.
-bool pays(const Convolution& conv) noexcept;
+/// Whether it is faster than the direct kernel. Depends on sizes alone, never on threads.
+bool is_profitable(const Convolution& conv) noexcept;
 
-/// How the work of a convolution is divided: items are blocks of tiles times parts of the channels
-/// of the output.
+/// The division of a convolution's work: items are blocks of tiles by parts of the output's
+/// channels.
 class Plan {
  public:
   static constexpr std::int64_t band = 32;  ///< channels of the output at a time

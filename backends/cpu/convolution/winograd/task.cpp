@@ -2,7 +2,7 @@
 
 #include "../../cache_sizes.hpp"
 #include "../../kernels/image_task.hpp"
-#include "../laid_image.hpp"
+#include "../image_source.hpp"
 #include "../layout.hpp"
 #include "../plan.hpp"
 #include "plan.hpp"
@@ -18,7 +18,7 @@ class WinogradTask final : public Task {
  public:
   WinogradTask(const Convolution& conv, Compiler& compiler)
       : conv_(conv), plan_(conv, compiler.threads(), cache_sizes()), places_(conv) {
-    if (!has_channels_last(conv.x)) image_ = LaidImage::ask(conv, places_, compiler);
+    if (!has_channels_last(conv.x)) image_ = ImageSource::request(conv, places_, compiler);
     compiler.working_memory(plan_.working_bytes());
     FilterShape filter = conv.filter;
     filter.form = FilterForm::winograd;
@@ -77,7 +77,7 @@ class WinogradTask final : public Task {
     });
   }
 
-  /// Each of the 36 products is a convolution of one tap over a row of `tiles` pixels.
+  /// Each of the 36 GEMMs is a convolution of one tap over a row of `tiles` pixels.
   void multiply(const TaskContext& context, std::int64_t tiles, const Channels& channels,
                 const Memory& memory) const noexcept {
     constexpr float no_limit = std::numeric_limits<float>::infinity();
@@ -135,14 +135,14 @@ class WinogradTask final : public Task {
   Plan plan_;
   PreparedIndex filter_;
   ConvolutionPlan places_;
-  LaidImage image_ = LaidImage::in_place();
+  ImageSource image_ = ImageSource::in_place();
 };
 
 }  // namespace
 
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
   const bool is_constant = conv.w.place.kind == Place::Kind::constant;
-  if (compiler.exact() || !is_constant || !can_run(conv) || !pays(conv)) return nullptr;
+  if (compiler.exact() || !is_constant || !can_run(conv) || !is_profitable(conv)) return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);
 }
 

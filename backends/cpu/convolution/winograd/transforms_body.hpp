@@ -51,7 +51,7 @@ TENON_INLINE Four output_line(const Six& m) {
            Simd::fma(constant(a3), odd_a, Simd::fma(constant(b3), odd_b, m.at[5]))}};
 }
 
-/// `inside`: all that the tile reads lies in the image.
+/// `inside`: the tile reads no padding.
 template <bool inside>
 TENON_INLINE void input_tile(const wg::InputJob& job, std::int64_t row, std::int64_t column,
                              float* to) {
@@ -97,7 +97,7 @@ void winograd_input(const wg::InputJob& job, const wg::TileRun& run) noexcept {
   }
 }
 
-/// A pixel's channels, when they do not lie side by side.
+/// A pixel's channels, where they are not adjacent.
 void store_apart(const wg::OutputJob& job, std::int64_t y, std::int64_t residual, Float sum,
                  std::int64_t count) {
   float values[Simd::lanes];

@@ -9,9 +9,9 @@
 /// 36 multiplications in place of 144.
 ///
 /// Tiles of 4 by 4 outputs read 6 by 6 inputs d. Each axis of d is evaluated at six points, B'd B;
-/// so is the filter, once, G g G' (filter.cpp); for each of the 36 pairs of points a product over
-/// the channels is left, which is the register tile's work (../product_body.hpp); and A'm A of the
-/// 36 results are the outputs. Per axis, for the points 0, +-a, +-b and infinity:
+/// so is the filter, once, G g G' (filter.cpp); for each of the 36 pairs of points a GEMM over the
+/// channels remains, done by the register tile of ../product_body.hpp; and A'm A of the 36 results
+/// are the outputs. Per axis, for the points 0, +-a, +-b and infinity:
 ///
 ///   B'd = a^2 b^2 d0 - (a^2 + b^2) d2 + d4,
 ///         (d4 - b^2 d2) +- a (d3 - b^2 d1),  (d4 - a^2 d2) +- b (d3 - a^2 d1),
@@ -66,7 +66,7 @@ struct Transforms {
   void (*output)(const OutputJob&, const TileRun&) noexcept;
 };
 
-/// Those of the active instruction set.
+/// The kernels of the active instruction set.
 const Transforms& transforms() noexcept;
 
 }  // namespace tenon::cpu::winograd

@@ -9,7 +9,7 @@ namespace tenon::cpu {
 namespace {
 
 /// Values side by side; a NaN becomes the lowest code.
-TENON_INLINE void round_values(const Int8LayIn& job, const float* x, std::int64_t count,
+TENON_INLINE void round_values(const Int8PaddedCopy& job, const float* x, std::int64_t count,
                                std::uint8_t* to) {
   const float zero = job.zero, most = 255;
   const Float factor = Simd::broadcast(&job.inverse), offset = Simd::broadcast(&zero);
@@ -51,8 +51,8 @@ inline void interleave_three(const std::uint8_t* const (&lines)[3], std::int64_t
 }
 
 /// Columns of one row, which lie at `x` and go to `to`.
-TENON_INLINE void lay_values(const Int8LayIn& job, const float* x, std::int64_t columns,
-                             std::uint8_t* to) {
+TENON_INLINE void copy_value_row(const Int8PaddedCopy& job, const float* x, std::int64_t columns,
+                                 std::uint8_t* to) {
   const Image<const float>& from = job.values;
   if (from.channel == 1 && from.column == job.channels) {
     return round_values(job, x, columns * job.channels, to);
@@ -91,8 +91,8 @@ TENON_INLINE void lay_values(const Int8LayIn& job, const float* x, std::int64_t 
   }
 }
 
-TENON_INLINE void lay_codes(const Int8LayIn& job, const std::uint8_t* x, std::int64_t columns,
-                            std::uint8_t* to) {
+TENON_INLINE void copy_code_row(const Int8PaddedCopy& job, const std::uint8_t* x,
+                                std::int64_t columns, std::uint8_t* to) {
   const Image<const std::uint8_t>& from = job.codes;
   for (std::int64_t j = 0; j < columns; ++j, to += job.channels) {
     const std::uint8_t* pixel = x + j * from.column;
@@ -104,7 +104,8 @@ TENON_INLINE void lay_codes(const Int8LayIn& job, const std::uint8_t* x, std::in
   }
 }
 
-void run_int8_lay_in(const Int8LayIn& job, std::int64_t first, std::int64_t last) noexcept {
+void run_int8_padded_copy(const Int8PaddedCopy& job, std::int64_t first,
+                          std::int64_t last) noexcept {
   const std::int64_t space = job.width - job.before;
   const std::int64_t inner = job.columns < space ? job.columns : space;
   const std::int64_t after = space - inner;
@@ -113,9 +114,9 @@ void run_int8_lay_in(const Int8LayIn& job, std::int64_t first, std::int64_t last
     __builtin_memset(to, job.zero, static_cast<std::size_t>(job.before * job.channels));
     to += job.before * job.channels;
     if (job.values.at != nullptr) {
-      lay_values(job, job.values.at + row * job.values.row, inner, to);
+      copy_value_row(job, job.values.at + row * job.values.row, inner, to);
     } else {
-      lay_codes(job, job.codes.at + row * job.codes.row, inner, to);
+      copy_code_row(job, job.codes.at + row * job.codes.row, inner, to);
     }
     to += inner * job.channels;
     __builtin_memset(to, job.zero, static_cast<std::size_t>(after * job.channels));

@@ -8,13 +8,13 @@
 
 namespace tenon::cpu {
 
-/// Where a convolution reads its image: in place, or laid into scratch memory by a task before it,
-/// channels last and the zeros beside it.
-class LaidImage {
+/// Where a convolution reads its image: in place, or from a padded copy in scratch memory, channels
+/// last, which a task before it makes.
+class ImageSource {
  public:
-  static LaidImage in_place() { return {}; }
-  /// Asks for the task, and turns the plan to what it makes.
-  static LaidImage ask(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler);
+  static ImageSource in_place() { return {}; }
+  /// Requests the task, and makes the plan read its copy.
+  static ImageSource request(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler);
 
   const float* at(const TaskContext& context, const Operand& x) const noexcept {
     return offset_ < 0 ? context.pointer<const float>(x)

@@ -1,4 +1,4 @@
-#include "lay_in.hpp"
+#include "padded_copy.hpp"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ void interleave(const float* x, std::int64_t plane, std::int64_t columns, float*
 }
 
 /// Blocks of 16 by 16: lines of both sides stay in the cache while they are half used.
-void transpose(const LayIn& job, const float* x, float* to) noexcept {
+void transpose(const PaddedCopy& job, const float* x, float* to) noexcept {
   constexpr std::int64_t block = 16;
   for (std::int64_t j = 0; j < job.columns; j += block) {
     const std::int64_t end = std::min(job.columns, j + block);
@@ -32,10 +32,10 @@ void transpose(const LayIn& job, const float* x, float* to) noexcept {
 
 }  // namespace
 
-void lay_in(const LayIn& job, std::int64_t first, std::int64_t last) noexcept {
+void copy_padded(const PaddedCopy& job, std::int64_t first, std::int64_t last) noexcept {
   const std::int64_t inner = std::min(job.columns, job.width - job.before);
   const std::int64_t after = job.width - job.before - inner;
-  LayIn part = job;
+  PaddedCopy part = job;
   part.columns = inner;
   for (std::int64_t row = first; row < last; ++row) {
     const float* x = job.x.at + row * job.x.row;

@@ -1,23 +1,23 @@
 #pragma once
 
-// Functions of f16 as a cubic or a square on each of 32 stretches of the argument: what 11 bits
-// need, and what registers hold where a vector can be looked up in. The coefficients are
+// Functions of f16 as piecewise polynomials: a cubic or a square on each of 32 segments of the
+// argument, which is as precise as 11 bits need and fits in registers. The coefficients are
 // least-maximum fits of this project's own, of the relative error or, where results are subnormal,
 // of that in their last place; python/fit_half_functions.py makes the former and measures these.
 #include <cstddef>
 
 namespace tenon::cpu {
 
-/// On stretch n = round(scale * a), with t = scale * a - n, the value is sum_i by_power[i][n] t^i.
+/// On segment n = round(scale * a), with t = scale * a - n, the value is sum_i by_power[i][n] t^i.
 template <std::size_t powers>
-struct Stretches {
+struct Segments {
   float scale;
   float by_power[powers][32];
 };
 
 /// Phi(-a), Phi the normal distribution, to 2^-13.5 of it up to a = 3.9; 0 from 5.8 on, where f16
 /// rounds a Phi(-a) to 0.
-constexpr Stretches<4> normal_tail{
+constexpr Segments<4> normal_tail{
     5.2586207f,
     {{0.5f,          0.42459044f,   0.3518512f,     0.2841723f,
       0.22343159f,   0.17084818f,   0.12693854f,    0.09157035f,
@@ -53,7 +53,7 @@ constexpr Stretches<4> normal_tail{
       -8.853294e-9f,   -3.4014782e-9f,   -1.2572021e-9f,  0}}};
 
 /// 1 / (1 + e^2u), u = sqrt(2 / pi) (a + 0.044715 a^3), likewise; 0 from 5.3 on.
-constexpr Stretches<4> gelu_tanh_tail{
+constexpr Segments<4> gelu_tanh_tail{
     5.754717f,
     {{0.5f,           0.43102467f,   0.36410528f,   0.3011135f,
       0.2435799f,     0.1925868f,    0.14872228f,   0.11209621f,
@@ -89,7 +89,7 @@ constexpr Stretches<4> gelu_tanh_tail{
       -2.5884223e-8f,  -9.383778e-9f,    -3.1754601e-9f,  0}}};
 
 /// tanh(a) / a to 2^-15 of it, a <= 4.6, where f16 rounds tanh(a) to 1.
-constexpr Stretches<3> tanh_slope{
+constexpr Segments<3> tanh_slope{
     6.7391305f,
     {{1.0000002f,  0.9927236f,  0.97163963f, 0.9387907f,  0.8970502f,  0.8495524f,  0.79920816f,
       0.74840754f, 0.69891226f, 0.65188617f, 0.60799825f, 0.56754667f, 0.5305744f,  0.49696174f,

@@ -1,4 +1,4 @@
-#include "touch.hpp"
+#include "memory_access.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ bool is_memory(const Operand& operand) noexcept {
          operand.place.kind != Place::Kind::scratch;
 }
 
-Touch touch_of(const Operand& operand) {
+Access access_of(const Operand& operand) {
   const Place& place = operand.place;
   const bool moves = place.byte_step != LoopSteps{} || place.entry_step != LoopSteps{};
   const ByteRange everything{0, std::int64_t{1} << 62};
@@ -18,17 +18,18 @@ Touch touch_of(const Operand& operand) {
           moves ? everything : byte_range(operand)};
 }
 
-bool overlap(const Touch& a, const Touch& b) noexcept {
+bool overlap(const Access& a, const Access& b) noexcept {
   return a.kind == b.kind && a.index == b.index && a.bytes.overlaps(b.bytes);
 }
 
 bool overlap(const Operand& a, const Operand& b) {
-  return is_memory(a) && overlap(touch_of(a), touch_of(b));
+  return is_memory(a) && overlap(access_of(a), access_of(b));
 }
 
-bool writes_to(const Step& step, const Touch& touch) {
-  if (step.kind != Step::Kind::loop) return overlap(touch_of(step.output), touch);
-  return std::ranges::any_of(step.body, [&](const Step& inner) { return writes_to(inner, touch); });
+bool writes_to(const Step& step, const Access& access) {
+  if (step.kind != Step::Kind::loop) return overlap(access_of(step.output), access);
+  return std::ranges::any_of(step.body,
+                             [&](const Step& inner) { return writes_to(inner, access); });
 }
 
 }  // namespace tenon::cpu

@@ -1,7 +1,7 @@
-#include "laid_image.hpp"
+#include "image_source.hpp"
 
 #include "../kernels/image_task.hpp"
-#include "lay_in.hpp"
+#include "padded_copy.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -9,15 +9,15 @@
 namespace tenon::cpu {
 namespace {
 
-class LayInTask final : public Task {
+class PaddedCopyTask final : public Task {
  public:
-  LayInTask(const Convolution& conv, std::int64_t width, std::int64_t offset)
+  PaddedCopyTask(const Convolution& conv, std::int64_t width, std::int64_t offset)
       : conv_(conv), width_(width), offset_(offset) {}
 
   void run(const TaskContext& context) const noexcept override {
     const Shape& shape = conv_.x.shape;
     const std::int64_t rows = shape[2];
-    LayIn job{{}, shape[3], shape[1], conv_.columns.before, width_, nullptr};
+    PaddedCopy job{{}, shape[3], shape[1], conv_.columns.before, width_, nullptr};
     auto* to = reinterpret_cast<float*>(context.scratch(offset_));
     Range range = context.share(shape[0] * rows);
     while (range.begin < range.end) {
@@ -26,7 +26,7 @@ class LayInTask final : public Task {
       job.x = moved(image_of(conv_.x, context.pointer<const float>(conv_.x)),
                     image * (conv_.x.strides[0] / 4));
       job.to = to + image * rows * width_ * shape[1];
-      lay_in(job, first, last);
+      copy_padded(job, first, last);
       range.begin += last - first;
     }
   }
@@ -38,16 +38,17 @@ class LayInTask final : public Task {
 
 }  // namespace
 
-LaidImage LaidImage::ask(const Convolution& conv, ConvolutionPlan& plan, Compiler& compiler) {
+ImageSource ImageSource::request(const Convolution& conv, ConvolutionPlan& plan,
+                                 Compiler& compiler) {
   const Shape& shape = conv.x.shape;
-  const std::int64_t width = ConvolutionPlan::laid_width(conv.columns);
+  const std::int64_t width = ConvolutionPlan::padded_width(conv.columns);
   const std::int64_t bytes = shape[0] * shape[2] * width * shape[1] * 4;
   const Operand reads[] = {conv.x, conv.w};
-  LaidImage image;
+  ImageSource image;
   image.offset_ = compiler.shared_table(
       OpInstance(conv.op), reads, bytes,
-      [&](std::int64_t offset) { return std::make_unique<LayInTask>(conv, width, offset); });
-  plan.lay_in(conv, width);
+      [&](std::int64_t offset) { return std::make_unique<PaddedCopyTask>(conv, width, offset); });
+  plan.read_padded_copy(conv, width);
   return image;
 }
 

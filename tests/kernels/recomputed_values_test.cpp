@@ -1,6 +1,6 @@
-// Which values are recomputed per thread. That results are the same for any number of threads is
-// tested by the tests that run networks.
-#include "backends/cpu/own_values.hpp"
+// Which values are recomputed per thread. Tests that run networks check that results do not depend
+// on the number of threads.
+#include "backends/cpu/recomputed_values.hpp"
 
 #include <tenon/graph.hpp>
 #include <tenon/lowered.hpp>
@@ -26,7 +26,7 @@ struct Steps {
     const std::vector<Tensor> results = body(graph, graph.input("x", shape));
     lowered = lower(graph.program(results), {&shape, 1});
     own = lowered.steps;
-    bytes = keep_own_values(lowered, lowered.steps, own);
+    bytes = recompute_small_values(lowered, lowered.steps, own);
   }
 
   Lowered lowered;
@@ -34,7 +34,7 @@ struct Steps {
   std::int64_t bytes = 0;
 };
 
-TEST_CASE("keep_own_values: small and cheap values that are read nowhere else") {
+TEST_CASE("recompute_small_values: small and cheap values that are read nowhere else") {
   const Steps steps(Shape({1, 64}, f32), [](Graph& graph, const Tensor& x) {
     const Tensor norm = rms_norm(x, graph.constant("scale", Shape({64}, f32)));
     const Tensor y = linear(norm, graph.constant("w", Shape({64, 64}, f32)));
@@ -50,7 +50,7 @@ TEST_CASE("keep_own_values: small and cheap values that are read nowhere else") 
   CHECK(steps.bytes == 64 * 4);
 }
 
-TEST_CASE("keep_own_values: memory is used again") {
+TEST_CASE("recompute_small_values: memory is used again") {
   const Steps steps(Shape({1, 64}, f32), [](Graph&, const Tensor& x) {
     const Tensor a = exp(x), b = exp(a), c = exp(b);
     return std::vector{exp(c) + a};
@@ -64,7 +64,7 @@ TEST_CASE("keep_own_values: memory is used again") {
   CHECK(steps.bytes == 3 * 64 * 4);
 }
 
-TEST_CASE("keep_own_values: large values are shared work") {
+TEST_CASE("recompute_small_values: large values are shared work") {
   const Steps steps(Shape({64, 65}, f32),
                     [](Graph&, const Tensor& x) { return std::vector{relu(exp(x))}; });
   CHECK_FALSE(is_own(steps.own[0].output));
@@ -77,7 +77,7 @@ struct Layer {
   TENON_FIELDS(scale, weight)
 };
 
-TEST_CASE("keep_own_values: in a loop, but not what the next iteration reads") {
+TEST_CASE("recompute_small_values: in a loop, but not what the next iteration reads") {
   const Steps steps(Shape({1, 64}, f32), [](Graph& graph, const Tensor& x) {
     std::vector<Layer<>> layers;
     for (int i = 0; i < 3; ++i) {

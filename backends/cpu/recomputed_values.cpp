@@ -1,6 +1,6 @@
-#include "own_values.hpp"
+#include "recomputed_values.hpp"
 
-#include "stretch_memory.hpp"
+#include "live_range_allocator.hpp"
 #include "value_uses.hpp"
 
 #include <tenon/ops/norm.hpp>
@@ -13,21 +13,21 @@
 namespace tenon::cpu {
 namespace {
 
-/// Computed within about half a microsecond, which is what a barrier costs.
-constexpr std::int64_t most_elements = 4096;
+/// Takes about half a microsecond to compute, as long as a barrier.
+constexpr std::int64_t max_elements = 4096;
 
 bool is_cheap(const Step& step) {
-  if (step.kind != Step::Kind::op || step.output.shape.elements() > most_elements) return false;
+  if (step.kind != Step::Kind::op || step.output.shape.elements() > max_elements) return false;
   return step.op.def()->traits.pointwise || step.op.as<RmsNorm>() != nullptr ||
          step.op.as<LayerNorm>() != nullptr || step.op.as<Rope>() != nullptr ||
          step.op.as<Softmax>() != nullptr;
 }
 
-/// Of a straight stretch, `leaves` of which others read afterwards. Takes memory from byte `first`
-/// on; returns where it ends.
-std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std::int64_t first) {
+/// One body (see for_each_body). Allocates memory from byte `first` on and returns where it ends.
+std::int64_t recompute(std::vector<Step>& steps, std::span<const Operand> leaves,
+                       std::int64_t first) {
   const std::vector<WrittenValue> values = trace_values(steps, leaves);
-  StretchMemory memory;
+  LiveRangeAllocator memory;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Operand& value = steps[i].output;
     if (!is_cheap(steps[i]) || !values[i].is_private || !value.is_contiguous()) continue;
@@ -35,23 +35,23 @@ std::int64_t keep(std::vector<Step>& steps, std::span<const Operand> leaves, std
     for (const WrittenValue::Use& use : values[i].uses) last_use = std::max(last_use, use.step);
     Place place;
     place.kind = Place::Kind::scratch;
-    place.offset = first + memory.take(value.shape.bytes(), i, last_use);
+    place.offset = first + memory.allocate(value.shape.bytes(), i, last_use);
     value.place = place;
     for (const WrittenValue::Use& use : values[i].uses) {
       steps[use.step].inputs[use.input].place = place;
     }
   }
-  return first + memory.most();
+  return first + memory.peak();
 }
 
 }  // namespace
 
-std::int64_t keep_own_values(const Lowered& program, std::span<const Step> steps,
-                             std::vector<Step>& own) {
-  // Values around a loop may live while it runs.
+std::int64_t recompute_small_values(const Lowered& program, std::span<const Step> steps,
+                                    std::vector<Step>& own) {
+  // Values outside of a loop may be live while it runs.
   std::int64_t bytes = 0;
-  for_each_stretch(program, steps, own,
-                   [&](auto& stretch, auto leaves) { bytes = keep(stretch, leaves, bytes); });
+  for_each_body(program, steps, own,
+                [&](auto& body, auto leaves) { bytes = recompute(body, leaves, bytes); });
   return bytes;
 }
 

@@ -1,4 +1,4 @@
-#include "folder.hpp"
+#include "base/folder.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/load.hpp>

@@ -1,6 +1,6 @@
 #include "names.hpp"
 
-#include "utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/printable.hpp>

@@ -1,5 +1,5 @@
 // A function of a network's JSON: nodes by name, in any order, become instructions in one.
-#include "immortal.hpp"
+#include "base/immortal.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/limits.hpp"

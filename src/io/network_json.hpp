@@ -1,8 +1,8 @@
 // The JSON of a network: docs/network-json.md. Reader and writer share the words.
 #pragma once
 
+#include "base/json_writer.hpp"
 #include "json_reader.hpp"
-#include "json_writer.hpp"
 
 #include <tenon/io/network.hpp>
 #include <tenon/program.hpp>

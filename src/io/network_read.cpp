@@ -1,10 +1,10 @@
-#include "folder.hpp"
+#include "base/folder.hpp"
+#include "base/strict_json.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/findings.hpp"
 #include "program/limits.hpp"
 #include "raw_file.hpp"
-#include "strict_json.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/network.hpp>

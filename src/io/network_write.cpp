@@ -1,5 +1,5 @@
-#include "atomic_file.hpp"
-#include "json_writer.hpp"
+#include "base/atomic_file.hpp"
+#include "base/json_writer.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/registered.hpp"

@@ -1,4 +1,4 @@
-#include "folder.hpp"
+#include "base/folder.hpp"
 #include "gguf_format.hpp"
 #include "gguf_split.hpp"
 #include "names.hpp"

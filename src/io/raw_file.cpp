@@ -1,6 +1,6 @@
 #include "raw_file.hpp"
 
-#include "retry_interrupted.hpp"
+#include "base/retry_interrupted.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,8 +1,8 @@
 // The second file of a pair that is saved as one: docs/network-json.md, "Saving".
 #pragma once
 
-#include "atomic_file.hpp"
-#include "descriptor.hpp"
+#include "base/atomic_file.hpp"
+#include "base/descriptor.hpp"
 
 #include <filesystem>
 #include <optional>

@@ -1,6 +1,6 @@
+#include "base/strict_json.hpp"
 #include "names.hpp"
 #include "parsed_file.hpp"
-#include "strict_json.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "atomic_file.hpp"
+#include "base/atomic_file.hpp"
 #include "gguf_format.hpp"
 #include "names.hpp"
 #include "write_tensors.hpp"

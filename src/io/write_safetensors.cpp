@@ -1,4 +1,4 @@
-#include "atomic_file.hpp"
+#include "base/atomic_file.hpp"
 #include "names.hpp"
 #include "safetensors_format.hpp"
 #include "write_tensors.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "atomic_file.hpp"
+#include "base/atomic_file.hpp"
 
 #include <tenon/io/save.hpp>
 

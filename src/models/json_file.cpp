@@ -1,6 +1,6 @@
 #include "json_file.hpp"
 
-#include "strict_json.hpp"
+#include "base/strict_json.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "strict_json.hpp"
+#include "base/strict_json.hpp"
 
 #include <filesystem>
 

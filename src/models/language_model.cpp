@@ -1,4 +1,4 @@
-#include "large_pages.hpp"
+#include "memory/large_pages.hpp"
 #include "page_checks.hpp"
 
 #include <tenon/backends/cpu.hpp>

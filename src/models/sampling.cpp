@@ -1,5 +1,5 @@
+#include "base/strict_json.hpp"
 #include "json_file.hpp"
-#include "strict_json.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/sampling.hpp>

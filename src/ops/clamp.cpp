@@ -1,4 +1,4 @@
-#include "element.hpp"
+#include "array/element.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
 

@@ -1,7 +1,7 @@
 // What a session's snapshot says of itself: section "manifest", JSON.
 #pragma once
 
-#include "strict_json.hpp"
+#include "base/strict_json.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>

@@ -1,4 +1,4 @@
-#include "large_pages.hpp"
+#include "memory/large_pages.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
 

@@ -1,7 +1,7 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
-#include "kept_memory.hpp"
+#include "memory/kept_memory.hpp"
 #include "session/plan.hpp"
 
 #include <tenon/fork_aware_mutex.hpp>

@@ -1,6 +1,6 @@
 #include "byte_alphabet.hpp"
 
-#include "utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <cstddef>
 

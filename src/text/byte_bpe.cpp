@@ -1,7 +1,7 @@
+#include "base/utf8.hpp"
 #include "byte_alphabet.hpp"
 #include "subword_model.hpp"
 #include "unicode.hpp"
-#include "utf8.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
+#include "base/utf8.hpp"
 #include "subword_model.hpp"
-#include "utf8.hpp"
 
 #include <array>
 #include <bit>

@@ -1,5 +1,5 @@
+#include "base/utf8.hpp"
 #include "unicode.hpp"
-#include "utf8.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/text/chat.hpp>

@@ -1,7 +1,7 @@
 #include "pretokenizer.hpp"
 
+#include "base/utf8.hpp"
 #include "scanners.hpp"
-#include "utf8.hpp"
 
 #include <tenon/text/vocabulary.hpp>
 

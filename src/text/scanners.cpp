@@ -1,8 +1,8 @@
 #include "scanners.hpp"
 
+#include "base/utf8.hpp"
 #include "intervals.hpp"
 #include "unicode.hpp"
-#include "utf8.hpp"
 
 #include <algorithm>
 #include <array>

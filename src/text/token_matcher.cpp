@@ -1,7 +1,7 @@
 #include "token_matcher.hpp"
 
+#include "base/utf8.hpp"
 #include "unicode.hpp"
-#include "utf8.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
+#include "base/utf8.hpp"
 #include "tokenizer_impl.hpp"
-#include "utf8.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>

@@ -1,8 +1,8 @@
 #include "tokenizer_json.hpp"
 
-#include "immortal.hpp"
+#include "base/immortal.hpp"
+#include "base/strict_json.hpp"
 #include "scanners.hpp"
-#include "strict_json.hpp"
 #include "tokenizer_impl.hpp"
 
 #include <tenon/error.hpp>

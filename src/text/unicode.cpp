@@ -1,7 +1,7 @@
 #include "unicode.hpp"
 
+#include "base/utf8.hpp"
 #include "unicode_ages.hpp"
-#include "utf8.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
+#include "base/utf8.hpp"
 #include "subword_model.hpp"
 #include "unicode.hpp"
 #include "unicode_ages.hpp"
-#include "utf8.hpp"
 
 #include <algorithm>
 #include <array>

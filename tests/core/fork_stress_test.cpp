@@ -2,7 +2,7 @@
 #include "core/forked_child.hpp"
 #include "core/runs.hpp"
 #include "io/temp_folder.hpp"
-#include "kept_memory.hpp"
+#include "memory/kept_memory.hpp"
 #include "support/fake_device.hpp"
 #include "support/op_testing.hpp"
 #include "support/program_text.hpp"

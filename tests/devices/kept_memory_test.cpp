@@ -1,4 +1,4 @@
-#include "kept_memory.hpp"
+#include "memory/kept_memory.hpp"
 
 #include "support/catch_chunk.hpp"
 

@@ -1,6 +1,6 @@
-#include "json_writer.hpp"
+#include "base/json_writer.hpp"
 
-#include "strict_json.hpp"
+#include "base/strict_json.hpp"
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "strict_json.hpp"
+#include "base/strict_json.hpp"
 
 #include "support/expect_error.hpp"
 

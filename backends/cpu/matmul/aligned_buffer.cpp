@@ -1,8 +1,8 @@
 #include "aligned_buffer.hpp"
 
 #include "../integer_math.hpp"
-#include "immortal.hpp"
-#include "large_pages.hpp"
+#include "base/immortal.hpp"
+#include "memory/large_pages.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/fork_locked_mutex.hpp>

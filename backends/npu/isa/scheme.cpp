@@ -1,6 +1,6 @@
 #include "scheme.hpp"
 
-#include "immortal.hpp"
+#include "base/immortal.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/fork_locked_mutex.hpp>

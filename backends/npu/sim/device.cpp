@@ -1,4 +1,4 @@
-#include "immortal.hpp"
+#include "base/immortal.hpp"
 #include "machine.hpp"
 #include "npu/isa/control.hpp"
 #include "npu/isa/scheme.hpp"

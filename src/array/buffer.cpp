@@ -1,0 +1,239 @@
+#include "array/storage.hpp"
+
+#include <tenon/buffer.hpp>
+#include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon {
+
+namespace {
+constinit const BufferFormat plain_format;
+}
+
+/// Shared by all handles of one array: `settled` is false until the check returns true or throws,
+/// or the array is poisoned.
+struct Buffer::Readiness {
+  explicit Readiness(ReadyCheck ready_check)
+      : settled(!ready_check), check(std::move(ready_check)) {}
+
+  bool poll() {
+    if (settled.load(std::memory_order_acquire)) return true;
+    ReadyCheck finished;  // destroyed after the lock: it may hold the last handle of other arrays
+    const std::scoped_lock lock(mutex);
+    if (settled.load(std::memory_order_relaxed)) return true;
+    try {
+      if (!check()) return false;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finished = std::exchange(check, {});
+    settled.store(true, std::memory_order_release);
+    return true;
+  }
+
+  void poison(std::exception_ptr reason) {
+    ReadyCheck dropped;
+    const std::scoped_lock lock(mutex);
+    if (error == nullptr) error = std::move(reason);  // the first error is the cause
+    dropped = std::exchange(check, {});
+    settled.store(true, std::memory_order_release);
+  }
+
+  void rethrow() {
+    std::exception_ptr reason;
+    {
+      const std::scoped_lock lock(mutex);
+      reason = error;
+    }
+    if (reason) std::rethrow_exception(reason);
+  }
+
+  std::atomic<bool> settled;
+  ForkAwareMutex mutex{"Buffer"};
+  ReadyCheck check;
+  std::exception_ptr error;
+};
+
+Buffer::Buffer(const Shape& shape, ReadyCheck check)
+    : shape_(shape), readiness_(std::make_shared<Readiness>(std::move(check))) {}
+
+Buffer::Buffer(const Shape& shape, MemChunk chunk, std::uint64_t offset_bytes, ReadyCheck check)
+    : Buffer(shape, std::move(check)) {
+  set_data(std::move(chunk), offset_bytes);
+}
+
+Buffer Buffer::allocate(const Shape& shape, MemRegion& region) {
+  Buffer result(shape);
+  result.malloc_on(region);
+  return result;
+}
+
+void Buffer::set_data(MemChunk chunk, std::uint64_t offset_bytes) {
+  const auto need = static_cast<std::uint64_t>(shape_.bytes());
+  const std::uint64_t have = chunk.size_bytes();
+  if (offset_bytes > have || need > have - offset_bytes) {
+    throw Error(Errc::out_of_range, "Buffer",
+                fmt::format("{} needs {} bytes, and a chunk of {} has too few from {}",
+                            to_string(shape_), need, have, offset_bytes));
+  }
+  chunk_ = std::move(chunk);
+  offset_ = offset_bytes;
+}
+
+Buffer& Buffer::malloc_on(MemRegion& region) {
+  // An array without elements gets memory, too, so that it has a region.
+  set_data(region.malloc(static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1))));
+  return *this;
+}
+
+MemPtr Buffer::data() const {
+  if (!has_data()) {
+    throw Error(Errc::call_order, "Buffer", fmt::format("{} has no data yet", to_string(shape_)));
+  }
+  if (chunk_.is_freed()) {
+    throw Error(Errc::stale_handle, "Buffer",
+                fmt::format("the memory of {} was freed", to_string(shape_)));
+  }
+  return chunk_.begin() + static_cast<std::int64_t>(offset_);
+}
+
+MemRegion& Buffer::region() const {
+  static_cast<void>(data());
+  return chunk_.region();
+}
+
+bool Buffer::is_on(const MemRegion& region) const noexcept { return chunk_.is_on(region); }
+
+bool Buffer::is_unique() const noexcept {
+  return chunk_ && chunk_.use_count() == 1 && !chunk_.is_placed() && chunk_.auto_free();
+}
+
+bool Buffer::is_ready() const { return readiness_ == nullptr || readiness_->poll(); }
+
+bool Buffer::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds interval) const {
+  const auto start = std::chrono::steady_clock::now();
+  while (!is_ready()) {
+    const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed >= timeout) return false;
+    std::this_thread::sleep_for(std::min(interval, timeout - elapsed));
+  }
+  if (readiness_ != nullptr) readiness_->rethrow();
+  return true;
+}
+
+void Buffer::wait() const { static_cast<void>(wait_for(std::chrono::nanoseconds::max())); }
+
+void Buffer::poison(std::exception_ptr error) {
+  if (error == nullptr) throw Error(Errc::bad_argument, "Buffer", "poisoned without an error");
+  if (readiness_ == nullptr) readiness_ = std::make_shared<Readiness>(ReadyCheck());
+  readiness_->poison(std::move(error));
+}
+
+HostView Buffer::host_view() const {
+  const MemPtr begin = data();
+  wait();
+  return {begin.cptr(), shape_};
+}
+
+HostBuffer Buffer::to_host() const {
+  const MemPtr begin = data();
+  wait();
+  if (!begin.has_cptr()) {
+    HostBuffer copy = HostBuffer::uninitialized(shape_);
+    chunk_.read(copy.view_.data, offset_, static_cast<std::uint64_t>(shape_.bytes()));
+    return copy;
+  }
+  const HostView view(begin.cptr(), shape_);
+  if (const auto* keep = chunk_.deleter().target<HostBuffer::KeepStorage>()) {
+    return {keep->storage, view};
+  }
+  auto storage = std::make_shared<HostBuffer::Storage>();
+  storage->chunk = chunk_;
+  return {std::move(storage), view};
+}
+
+Buffer Buffer::to(MemRegion& region) const {
+  const MemPtr begin = data();
+  if (is_on(region)) return *this;
+  wait();
+  Buffer result = allocate(shape_, region);
+  result.format_ = format_;
+  const auto bytes = static_cast<std::uint64_t>(shape_.bytes());
+  if (bytes > 0) region.copy(result.data(), chunk_.region(), begin, bytes);
+  return result;
+}
+
+Buffer Buffer::with_shape(const Shape& shape) const {
+  if (shape.bytes() != shape_.bytes()) {
+    throw Error(Errc::shape_mismatch, "Buffer",
+                fmt::format("{} and {} differ in bytes", to_string(shape_), to_string(shape)));
+  }
+  Buffer result = *this;
+  result.shape_ = shape;
+  result.format_.reset();
+  return result;
+}
+
+const BufferFormat& Buffer::format() const noexcept {
+  return format_ != nullptr ? *format_ : plain_format;
+}
+
+Buffer& Buffer::set_format(BufferFormat format) {
+  const Layout layout = layout_of(shape_);
+  const Layout software = format.software.value_or(layout.plain());
+  if (software.is_blocked()) {
+    throw Error(Errc::bad_argument, "Buffer",
+                fmt::format("{} is no software layout", to_string(software)));
+  }
+  const Shape values = relayout(shape_, layout, software, format.extent);
+  if (format.quant) {
+    const QuantParams& quant = *format.quant;
+    if (!is_integer(shape_.dtype())) {
+      throw Error(Errc::bad_argument, "Buffer",
+                  fmt::format("{}: quantisation of what is no integer", to_string(shape_)));
+    }
+    const std::optional<int> axis = software.find_axis(quant.axis, values.rank());
+    if (quant.is_per_channel() && !axis) {
+      throw Error(Errc::bad_argument, "Buffer",
+                  fmt::format("{} has no axis {} for the channels of its quantisation",
+                              to_string(software), quant.axis));
+    }
+    quant.check(axis ? values[*axis] : 1);
+  }
+  format_ = std::make_shared<const BufferFormat>(std::move(format));
+  return *this;
+}
+
+void Buffer::fill_pieces(
+    DType dtype,
+    const std::function<void(std::size_t first, std::size_t count, void* piece)>& make) {
+  if (dtype != shape_.dtype()) {
+    throw Error(Errc::bad_type, "Buffer",
+                fmt::format("{} filled with {}", to_string(shape_), name(dtype)));
+  }
+  static_cast<void>(data());  // throws without data
+  wait();
+  const auto size = static_cast<std::size_t>(block_bytes(dtype));
+  const auto total = static_cast<std::size_t>(shape_.elements());
+  constexpr std::size_t piece_bytes = std::size_t{1} << 16;
+  std::vector<std::max_align_t> staging(piece_bytes / sizeof(std::max_align_t));
+  for (std::size_t done = 0; done < total;) {
+    const std::size_t count = std::min(total - done, piece_bytes / size);
+    make(done, count, staging.data());
+    chunk_.write(staging.data(), offset_ + done * size, count * size);
+    done += count;
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,221 @@
+#include "backend/backend_registry.hpp"
+#include "backend/elf_file.hpp"
+#include "backend/plugin_backend.hpp"
+#include "base/immortal.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/error.hpp>
+#include <tenon/fork_aware_mutex.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+/// A library that the loader holds; closed with the last owner.
+class Library {
+ public:
+  explicit Library(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) {
+      const char* why = dlerror();
+      throw Error(Errc::plugin_load, path, why != nullptr ? why : "the loader gives no reason");
+    }
+  }
+  ~Library() { dlclose(handle_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void* handle() const noexcept { return handle_; }
+  void* symbol(const char* name) const noexcept { return dlsym(handle_, name); }
+
+ private:
+  void* handle_;
+};
+
+struct Plugin {
+  std::shared_ptr<const Library> library;
+  std::string path;
+  std::string name;
+  std::string scheme;  // of the devices that it serves, or ""
+  int loads = 0;
+};
+
+struct Plugins {
+  ForkAwareMutex mutex{"plugins"};  // for as long as loading takes
+  std::vector<Plugin> loaded;
+};
+
+// Never destroyed: backends of plugins may live until after main.
+Plugins& plugins() {
+  return process_wide([] { return Plugins(); });
+}
+
+/// The file itself, links resolved: no folders are searched, and only regular files are opened (a
+/// pipe would block).
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(path, error);
+  if (error) {
+    const auto tried = std::filesystem::absolute(path, error);
+    throw Error(Errc::plugin_load, path,
+                fmt::format("no such file; tried {}", error ? path : tried.string()));
+  }
+  if (!std::filesystem::is_regular_file(file, error)) {
+    throw Error(Errc::plugin_load, file.string(), "no regular file");
+  }
+  if (const auto why = cut_short(file.string()))
+    throw Error(Errc::plugin_load, file.string(), *why);
+  return file.string();
+}
+
+/// The descriptor, read only as far as its own size says it goes.
+const PluginDescriptor& descriptor_of(const Library& library, const std::string& path) {
+  using Entry = const PluginDescriptor* (*)();
+  const auto entry = reinterpret_cast<Entry>(library.symbol(plugin_entry));
+  if (entry == nullptr) {
+    throw Error(Errc::invalid_plugin, path, fmt::format("no symbol '{}'", plugin_entry));
+  }
+  const PluginDescriptor* descriptor = guarded(path, entry);
+  if (descriptor == nullptr) {
+    throw Error(Errc::invalid_plugin, path, fmt::format("'{}' returns null", plugin_entry));
+  }
+  if (descriptor->abi_version != plugin_abi_version ||
+      descriptor->struct_bytes < sizeof(PluginDescriptor)) {
+    throw Error(Errc::abi_mismatch, path,
+                fmt::format("plugin interface {} with {} bytes, this library has {} with {}",
+                            descriptor->abi_version, descriptor->struct_bytes, plugin_abi_version,
+                            sizeof(PluginDescriptor)));
+  }
+  if (descriptor->name == nullptr || *descriptor->name == '\0') {
+    throw Error(Errc::invalid_plugin, path, "the backend has no name");
+  }
+  if ((descriptor->scheme == nullptr) != (descriptor->create_for == nullptr)) {
+    throw Error(Errc::invalid_plugin, path, "'scheme' and 'create_for' come together");
+  }
+  if (descriptor->create == nullptr && descriptor->create_for == nullptr) {
+    throw Error(Errc::invalid_plugin, path, "the descriptor makes no backends");
+  }
+  return *descriptor;
+}
+
+void check_available(const PluginDescriptor& descriptor, const std::string& path) {
+  if (descriptor.unavailable == nullptr) return;
+  const char* why = guarded(path, descriptor.unavailable);
+  if (why != nullptr) {
+    throw Error(Errc::unsupported, path, fmt::format("backend '{}': {}", descriptor.name, why));
+  }
+}
+
+/// What `make` makes, a call of the plugin.
+template <class Make>
+BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
+                  const Make& make) {
+  const std::string name = descriptor.name;
+  BackendPtr backend = guarded(name, make);
+  if (!backend) throw Error(Errc::plugin_init, name, "the plugin made no backend");
+  return keep_loaded(std::move(backend), library);
+}
+
+/// Makes a backend and destroys it: detects a plugin that cannot start while loading.
+void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
+             const std::string& path) {
+  if (descriptor.create == nullptr) return;  // it needs a device, which only a caller has
+  BackendPtr backend;
+  try {
+    backend = create(descriptor, library, [&] { return descriptor.create({.threads = 1}); });
+  } catch (const Error& error) {
+    throw Error(Errc::plugin_init, path, error.what());
+  }
+  if (backend->name() != descriptor.name) {
+    throw Error(Errc::invalid_plugin, path,
+                fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name,
+                            backend->name()));
+  }
+}
+
+/// Registers what a plugin makes, under its name and for the devices of its scheme: both or none.
+void announce(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library) {
+  // Held while it makes a backend: an unload on another thread comes before that or after.
+  const auto hold = [weak = std::weak_ptr(library)] {
+    std::shared_ptr<const Library> held = weak.lock();
+    if (held) return held;
+    throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
+  };
+  if (descriptor.create_for != nullptr) {
+    add_device_backend(descriptor.scheme, [hold, &descriptor](const DevicePtr& device,
+                                                              const BackendOptions& options) {
+      const auto held = hold();
+      return create(descriptor, held, [&] { return descriptor.create_for(device, options); });
+    });
+  }
+  if (descriptor.create == nullptr) return;
+  try {
+    add_backend(descriptor.name, [hold, &descriptor](const BackendOptions& options) {
+      const auto held = hold();
+      return create(descriptor, held, [&] { return descriptor.create(options); });
+    });
+  } catch (...) {
+    if (descriptor.scheme != nullptr) remove_device_backend(descriptor.scheme);
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string load_plugin(const std::string& path) {
+  const std::string file = resolved(path);
+  Plugins& all = plugins();
+  const std::scoped_lock lock(all.mutex);
+  auto library = std::make_shared<const Library>(file);
+  // The system's loader identifies a library under all its paths.
+  const auto known = std::ranges::find_if(all.loaded, [&](const Plugin& plugin) {
+    return plugin.library->handle() == library->handle();
+  });
+  if (known != all.loaded.end()) {
+    ++known->loads;
+    return known->name;
+  }
+
+  const PluginDescriptor& descriptor = descriptor_of(*library, file);
+  check_available(descriptor, file);
+  try_out(descriptor, library, file);
+  Plugin plugin{library, file, descriptor.name,
+                descriptor.scheme != nullptr ? descriptor.scheme : "", 1};
+  all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
+  announce(descriptor, library);
+  all.loaded.push_back(std::move(plugin));
+  return all.loaded.back().name;
+}
+
+void unload_plugin(std::string_view name) {
+  Plugins& all = plugins();
+  const std::scoped_lock lock(all.mutex);
+  const auto plugin = std::ranges::find(all.loaded, name, &Plugin::name);
+  if (plugin == all.loaded.end()) {
+    throw Error(Errc::bad_reference, "unload_plugin",
+                fmt::format("no plugin '{}' is loaded", name));
+  }
+  if (plugin->loads > 1) {
+    --plugin->loads;
+    return;
+  }
+  // A backend made at this very moment keeps the library mapped by itself: then only the name goes.
+  if (plugin->library.use_count() > 1) {
+    throw Error(Errc::busy, plugin->path,
+                fmt::format("backends of '{}', or weights they have packed, are alive", name));
+  }
+  remove_backend(name);
+  if (!plugin->scheme.empty()) remove_device_backend(plugin->scheme);
+  all.loaded.erase(plugin);
+}
+
+}  // namespace tenon

@@ -1,0 +1,342 @@
+#include "graph/graph_impl.hpp"
+#include "graph/graph_registry.hpp"
+
+#include <tenon/exe.hpp>
+#include <tenon/graph.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+thread_local Graph* recording = nullptr;
+
+std::string_view kind_word(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::input:
+      return "input";
+    case Node::Kind::constant:
+      return "constant";
+    case Node::Kind::op:
+      return node.op->name;
+    case Node::Kind::repeat:
+      return "repeat";
+    case Node::Kind::item:
+      return "item";
+  }
+  return "";
+}
+
+/// "x = f32[8, 784] (input, main.cpp:12)": an operand in an error message.
+std::string describe(const Tensor& tensor) {
+  const Node& node = GraphAccess::node(tensor);
+  std::string made = std::string(kind_word(node));
+  if (!node.name.empty() && node.captured == nullptr) made += fmt::format(" '{}'", node.name);
+  return fmt::format("{} ({}, {})", to_string(tensor.shape()), made, to_string(node.where));
+}
+
+std::string operand_list(std::span<const Tensor> inputs) {
+  std::string text;
+  for (const Tensor& input : inputs) {
+    text += text.empty() ? "; operands: " : ", ";
+    text += describe(input);
+  }
+  return text;
+}
+
+/// "model.cpp:31: softmax".
+std::string place_of(const std::source_location& where, std::string_view op) {
+  return fmt::format("{}: {}", to_string(where), op);
+}
+
+/// `name`: the role of the tensor for the caller.
+[[noreturn]] void throw_stale(const Tensor& tensor, std::string place, std::string_view name) {
+  throw Error(Errc::stale_handle, std::move(place),
+              tensor.is_empty()
+                  ? fmt::format("{} is empty", name)
+                  : fmt::format("the graph of {} has been destroyed: the Graph, or the File or "
+                                "WeightsView that declared it, must outlive it",
+                                name));
+}
+
+Graph::Impl& live_graph(const Tensor& tensor, std::string_view place, std::string_view name) {
+  Graph::Impl* graph = graph_registry::find(GraphAccess::graph_id(tensor));
+  if (graph == nullptr) throw_stale(tensor, std::string(place), name);
+  return *graph;
+}
+
+/// Runs `make`, which allocates from the graph's arena. The error of a full arena names the
+/// location and how to enlarge it.
+template <class Make>
+auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::string_view op,
+              Make&& make) {
+  try {
+    return std::forward<Make>(make)();
+  } catch (const Error& error) {
+    if (error.code() != Errc::out_of_arena) throw;
+    throw Error(Errc::out_of_arena, place_of(where, op),
+                fmt::format("the graph's budget of {} bytes is used up: {}; Graph and "
+                            "CompileOptions::arena_bytes take a larger one",
+                            graph.arena.budget(), error.message()));
+  }
+}
+
+bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
+  for (; inner != nullptr; inner = inner->parent) {
+    if (inner == outer) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
+                      const std::source_location& where) {
+  Graph::Impl* found = nullptr;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Graph::Impl* const graph = graph_registry::find(GraphAccess::graph_id(inputs[i]));
+    if (graph == nullptr) {
+      throw_stale(inputs[i], place_of(where, op), fmt::format("operand {}", i));
+    }
+    if (graph->declares_only) continue;
+    if (found != nullptr && found != graph) {
+      throw Error(Errc::context_mismatch, place_of(where, op),
+                  "operands of two graphs" + operand_list(inputs));
+    }
+    found = graph;
+  }
+  if (found == nullptr && recording != nullptr) found = &recording->impl();
+  if (found == nullptr) {
+    throw Error(Errc::call_order, place_of(where, op),
+                "no operand belongs to a graph and no Graph::Recording is active");
+  }
+  return *found;
+}
+
+Node* Graph::Impl::append(const Node& node) {
+  Node* stored = arena.make(node);
+  stored->function = current;
+  if (current->last == nullptr) {
+    current->first = stored;
+  } else {
+    current->last->next = stored;
+  }
+  current->last = stored;
+  return stored;
+}
+
+Tensor Graph::Impl::handle(const Node* node) const { return GraphAccess::make(node, id); }
+
+Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
+                            const std::source_location& where) {
+  const bool scoped = !current->prefix.empty() && name.starts_with(current->prefix);
+  const std::string_view own = scoped ? name.substr(current->prefix.size()) : name;
+  for (Node* node = current->first; node != nullptr; node = node->next) {
+    if (node->kind != Node::Kind::constant || node->scoped != scoped || node->name != own) continue;
+    if (!(node->shape == shape)) {
+      throw Error(Errc::shape_mismatch, where,
+                  fmt::format("constant '{}' is {} and {}", name, to_string(node->shape),
+                              to_string(shape)));
+    }
+    return node;
+  }
+  return append({.kind = Node::Kind::constant,
+                 .shape = shape,
+                 .name = arena.copy(own),
+                 .scoped = scoped,
+                 .where = where});
+}
+
+Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
+  Graph::Impl& owner = live_graph(tensor, op, "an operand");
+  const Node& node = GraphAccess::node(tensor);
+  if (&owner != this) {
+    if (!owner.declares_only) {
+      throw Error(Errc::context_mismatch, std::string(op),
+                  "a tensor of another graph: " + describe(tensor));
+    }
+    if (admitted && !admitted->contains(node.name)) {
+      throw Error(
+          Errc::bad_reference, std::string(op),
+          fmt::format("the model uses weight '{}' of {}, but no field lists it; add the member "
+                      "that holds it to TENON_FIELDS",
+                      node.name, owner.origin));
+    }
+    return constant(node.name, tensor.shape(), node.where);
+  }
+  auto* own = const_cast<Node*>(&node);  // nodes of this graph are ours to link to
+  if (own->function == current) return own;
+  if (own->kind == Node::Kind::constant && !own->scoped) {
+    return constant(own->name, own->shape, own->where);
+  }
+  if (!is_inside(current, own->function)) {
+    throw Error(Errc::context_mismatch, std::string(op),
+                "an operand belongs to a layer that has ended: " + describe(tensor));
+  }
+  for (Node* known = current->first; known != nullptr; known = known->next) {
+    if (known->captured == own) return known;
+  }
+  // A value of an enclosing function becomes an extra input of the layer. Layers in between pass it
+  // on.
+  GraphFunction* const inner = current;
+  current = inner->parent;
+  Node* outer = import(tensor, op);
+  current = inner;
+  return append({.kind = Node::Kind::input,
+                 .shape = tensor.shape(),
+                 .name = outer->name,
+                 .where = node.where,
+                 .captured = outer});
+}
+
+Graph::Graph(std::size_t budget_bytes) {
+  const std::uint32_t id = graph_registry::add();
+  try {
+    impl_ = std::make_unique<Impl>(budget_bytes, id);
+  } catch (...) {
+    graph_registry::remove(id);
+    throw;
+  }
+  graph_registry::attach(id, impl_.get());
+}
+
+Graph::~Graph() { graph_registry::remove(impl_->id); }
+
+std::size_t Graph::budget() const noexcept { return impl_->arena.budget(); }
+std::size_t Graph::used() const noexcept { return impl_->arena.used(); }
+
+Tensor Graph::input(std::string_view name, const Shape& shape, const std::source_location& where) {
+  const auto known = [&](std::string_view other) -> const Node* {
+    for (const Node* node = impl_->root.first; node != nullptr; node = node->next) {
+      if (node->kind == Node::Kind::input && node->name == other) return node;
+    }
+    return nullptr;
+  };
+  std::string made(name);
+  for (int i = 0; name.empty() && (made.empty() || known(made) != nullptr); ++i) {
+    made = fmt::format("x{}", i);
+  }
+  if (const Node* node = known(made)) {
+    throw Error(Errc::duplicate_name, where,
+                fmt::format("input '{}' exists already, from {}", made, to_string(node->where)));
+  }
+  return in_arena(*impl_, where, "input", [&] {
+    return impl_->handle(impl_->append({.kind = Node::Kind::input,
+                                        .shape = shape,
+                                        .name = impl_->arena.copy(std::string_view(made)),
+                                        .where = where}));
+  });
+}
+
+Tensor Graph::constant(std::string_view name, const Shape& shape,
+                       const std::source_location& where) {
+  return in_arena(*impl_, where, "constant",
+                  [&] { return impl_->handle(impl_->constant(name, shape, where)); });
+}
+
+void Graph::admit_only(std::vector<std::string> names) {
+  impl_->admitted.emplace(std::make_move_iterator(names.begin()),
+                          std::make_move_iterator(names.end()));
+}
+
+Graph::Recording::Recording(Graph& graph) noexcept : outer_(recording) { recording = &graph; }
+Graph::Recording::~Recording() { recording = outer_; }
+
+namespace {
+
+Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
+                   std::span<const Tensor> inputs, const std::source_location& where) {
+  const auto count = static_cast<int>(inputs.size());
+  if (count < op.min_inputs || count > op.max_inputs) {
+    throw Error(Errc::bad_argument, place_of(where, op.name),
+                fmt::format("{} operands, takes {} to {}", count, op.min_inputs, op.max_inputs));
+  }
+  std::vector<Shape> types;
+  std::vector<Node*> nodes;
+  types.reserve(inputs.size());
+  nodes.reserve(inputs.size());
+  const std::string place = place_of(where, op.name);
+  for (const Tensor& input : inputs) {
+    types.push_back(input.shape());
+    nodes.push_back(graph.import(input, place));
+  }
+  try {
+    const Shape shape = op.infer(attributes, types);
+    void* own = graph.arena.allocate(op.attribute_bytes, alignof(std::max_align_t));
+    std::memcpy(own, attributes, op.attribute_bytes);
+    return graph.handle(graph.append({.kind = Node::Kind::op,
+                                      .shape = shape,
+                                      .op = &op,
+                                      .attributes = own,
+                                      .inputs = graph.arena.copy(std::span<Node* const>(nodes)),
+                                      .where = where}));
+  } catch (const Error& error) {
+    if (error.code() == Errc::out_of_arena) throw;
+    throw Error(error.code(), place, error.message() + operand_list(inputs));
+  }
+}
+
+}  // namespace
+
+Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
+              const std::source_location& where) {
+  Graph::Impl& graph = graph_of(op.name, inputs, where);
+  return in_arena(graph, where, op.name,
+                  [&] { return record_into(graph, op, attributes, inputs, where); });
+}
+
+Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
+                     const std::source_location& where) {
+  Graph::Impl& graph = graph_of(op.name, {&neighbour, 1}, where);
+  return in_arena(graph, where, op.name,
+                  [&] { return record_into(graph, op, attributes, {}, where); });
+}
+
+const Node& Tensor::node(const std::source_location& asked, std::string_view what) const {
+  if (node_ == nullptr || graph_registry::find(graph_id_) == nullptr) {
+    throw_stale(*this, place_of(asked, what), "the tensor");
+  }
+  return *node_;
+}
+
+std::shared_ptr<const void> detail::declaration_of(const Tensor& tensor, const std::string& path) {
+  return live_graph(tensor, "compile", fmt::format("field '{}'", path)).declared_by.lock();
+}
+
+const Shape& Tensor::shape(const std::source_location& asked) const {
+  const Node& live = node(asked, "Tensor::shape");
+  return retagged_ != nullptr ? *retagged_ : live.shape;
+}
+
+std::string_view Tensor::op(const std::source_location& asked) const {
+  return kind_word(node(asked, "Tensor::op"));
+}
+std::string_view Tensor::name(const std::source_location& asked) const {
+  return node(asked, "Tensor::name").name;
+}
+const std::source_location& Tensor::where(const std::source_location& asked) const {
+  return node(asked, "Tensor::where").where;
+}
+
+Tensor Tensor::with_tags(std::initializer_list<Name> tags,
+                         const std::source_location& asked) const {
+  return with_tags(std::span<const Name>(tags.begin(), tags.size()), asked);
+}
+
+Tensor Tensor::with_tags(std::span<const Name> tags, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = tags.empty() ? own.without_tags() : own.with_tags(tags);
+  return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
+}
+
+Tensor Tensor::rename(const AxisRef& axis, Name tag, const std::source_location& asked) const {
+  const Shape& own = shape(asked);
+  const Shape renamed = own.with_tag(own.axis(axis), tag);
+  return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
+}
+
+}  // namespace tenon

@@ -13,14 +13,14 @@
 namespace tenon {
 namespace {
 
-struct Entry {
+struct RegisteredKernel {
   std::string backend;
   KernelPtr kernel;
 };
 
 struct Kernels {
   ForkLockedMutex mutex;
-  std::vector<Entry> entries;
+  std::vector<RegisteredKernel> entries;
 };
 
 constinit std::atomic<bool> any_kernels{false};

@@ -179,13 +179,14 @@ void product_tile(const ProductJob& job, const Tile& tile) {
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) sums.at[p][v] = start;
   }
+  constexpr std::int64_t lines = ceil_div(vectors, parts);
   const auto fetch_lines = [&](const auto& image) {
     if (image.at == nullptr || image.channel != 1) return;
     const float* at = image.at + tile.row * image.row + tile.column * image.column + tile.channel;
 #pragma GCC unroll 16
     for (int p = 0; p < pixels; ++p) {
 #pragma GCC unroll 8
-      for (int line = 0; line < ceil_div(vectors, parts); ++line) {
+      for (int line = 0; line < lines; ++line) {
         fetch(at + p * image.column + line * 16);
       }
     }

@@ -111,7 +111,17 @@ std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 
 /// Version of the plugin interface; a plugin built for another major version is refused.
-inline constexpr std::uint32_t plugin_abi_version = 3;
+inline constexpr std::uint32_t plugin_abi_version = 4;
+
+struct KernelDef;
+struct OpDef;
+
+/// Where a plugin adds ops and kernels: in the program that loads it, for a plugin may have a copy
+/// of the core of its own. As register_op and register_kernel.
+struct PluginRegistry {
+  void (*add_op)(const OpDef& def);
+  void (*add_kernel)(std::string_view backend, const KernelDef& kernel);
+};
 
 /// What a plugin's entry point returns. The memory belongs to the plugin and stays valid while it
 /// is loaded.
@@ -126,6 +136,10 @@ struct PluginDescriptor {
   /// null.
   const char* scheme = nullptr;
   BackendPtr (*create_for)(const DevicePtr& device, const BackendOptions& options) = nullptr;
+  /// Null, or adds ops and kernels: when it is loaded, after a backend has been made. `create` and
+  /// `create_for` may then both be null. Programs refer to what was added, so such a plugin stays
+  /// loaded, and so it does when this throws.
+  void (*add)(const PluginRegistry& registry) = nullptr;
 };
 
 /// The one symbol of a plugin: `extern "C" const tenon::PluginDescriptor* tenon_plugin() noexcept`.
@@ -144,7 +158,8 @@ inline constexpr const char* plugin_entry = "tenon_plugin";
 ///         duplicate_name  a backend of its name is registered
 std::string load_plugin(const std::string& path);
 /// Undoes one load. Errc::busy while backends made by it, their sessions, or weights that they
-/// packed are alive; Errc::bad_reference when no such plugin is loaded.
+/// packed are alive, and for a plugin that added ops or kernels; Errc::bad_reference when no such
+/// plugin is loaded.
 void unload_plugin(std::string_view name);
 
 }  // namespace tenon

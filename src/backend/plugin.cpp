@@ -6,6 +6,7 @@
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/kernel.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -46,6 +47,7 @@ struct Plugin {
   std::string path;
   std::string name;
   std::string scheme;  // of the devices that it serves, or ""
+  bool adds = false;   // ops or kernels
   int loads = 0;
 };
 
@@ -79,8 +81,8 @@ std::string resolved(const std::string& path) {
 
 /// The descriptor, read only as far as its own size says it goes.
 const PluginDescriptor& descriptor_of(const Library& library, const std::string& path) {
-  using Entry = const PluginDescriptor* (*)();
-  const auto entry = reinterpret_cast<Entry>(library.symbol(plugin_entry));
+  using EntryPoint = const PluginDescriptor* (*)();
+  const auto entry = reinterpret_cast<EntryPoint>(library.symbol(plugin_entry));
   if (entry == nullptr) {
     throw Error(Errc::invalid_plugin, path, fmt::format("no symbol '{}'", plugin_entry));
   }
@@ -101,8 +103,9 @@ const PluginDescriptor& descriptor_of(const Library& library, const std::string&
   if ((descriptor->scheme == nullptr) != (descriptor->create_for == nullptr)) {
     throw Error(Errc::invalid_plugin, path, "'scheme' and 'create_for' come together");
   }
-  if (descriptor->create == nullptr && descriptor->create_for == nullptr) {
-    throw Error(Errc::invalid_plugin, path, "the descriptor makes no backends");
+  if (descriptor->create == nullptr && descriptor->create_for == nullptr &&
+      descriptor->add == nullptr) {
+    throw Error(Errc::invalid_plugin, path, "the descriptor makes no backends and adds no ops");
   }
   return *descriptor;
 }
@@ -139,6 +142,21 @@ void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Lib
     throw Error(Errc::invalid_plugin, path,
                 fmt::format("the descriptor says '{}', the backend '{}'", descriptor.name,
                             backend->name()));
+  }
+}
+
+/// Has a plugin add its ops and kernels. It stays loaded, since nobody can take them back.
+void add_ops(const PluginDescriptor& descriptor, std::shared_ptr<const Library> library,
+             const std::string& path) {
+  if (descriptor.add == nullptr) return;
+  immortal<std::shared_ptr<const Library>>(std::move(library));
+  const PluginRegistry registry{
+      [](const OpDef& def) { register_op(def); },
+      [](std::string_view backend, const KernelDef& kernel) { register_kernel(backend, kernel); }};
+  try {
+    guarded(path, [&] { descriptor.add(registry); });
+  } catch (const Error& error) {
+    throw Error(Errc::plugin_init, path, error.what());
   }
 }
 
@@ -188,8 +206,13 @@ std::string load_plugin(const std::string& path) {
   const PluginDescriptor& descriptor = descriptor_of(*library, file);
   check_available(descriptor, file);
   try_out(descriptor, library, file);
-  Plugin plugin{library, file, descriptor.name,
-                descriptor.scheme != nullptr ? descriptor.scheme : "", 1};
+  add_ops(descriptor, library, file);
+  Plugin plugin{library,
+                file,
+                descriptor.name,
+                descriptor.scheme != nullptr ? descriptor.scheme : "",
+                descriptor.add != nullptr,
+                1};
   all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
   announce(descriptor, library);
   all.loaded.push_back(std::move(plugin));
@@ -207,6 +230,10 @@ void unload_plugin(std::string_view name) {
   if (plugin->loads > 1) {
     --plugin->loads;
     return;
+  }
+  if (plugin->adds) {
+    throw Error(Errc::busy, plugin->path,
+                fmt::format("'{}' added ops or kernels, which programs may refer to", name));
   }
   // A backend made at this very moment keeps the library mapped by itself: then only the name goes.
   if (plugin->library.use_count() > 1) {

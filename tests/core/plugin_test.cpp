@@ -5,9 +5,13 @@
 #include "support/literals.hpp"
 
 #include <tenon/backend.hpp>
+#include <tenon/backends/cpu.hpp>
 #include <tenon/backends/null.hpp>
+#include <tenon/backends/reference.hpp>
 #include <tenon/graph.hpp>
+#include <tenon/op.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
 #include <algorithm>
@@ -97,6 +101,44 @@ TEST_CASE("Plugin: loaded, its backend runs programs, unloaded") {
   CHECK_FALSE(is_registered("working"));
   expect_error(Errc::unavailable, [] { make_backend("working"); });
   expect_error(Errc::bad_reference, [] { unload_plugin("working"); });
+}
+
+TEST_CASE("Plugin: its ops are read and its kernels run, and it stays loaded") {
+  const std::string text = R"(# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+
+module("model", opset=1)
+
+def forward(x: f32[3]):
+    y = plugin_cube(x)
+    return y
+)";
+  const auto cubes = [&](const std::vector<BackendPtr>& backends) {
+    Session session(parse(text), {.backends = backends});
+    const auto outputs = session.forward({floats({3}, {1, 2, 3}).to_device(cpu_device())});
+    const HostBuffer y = outputs.at(0).to_host();
+    return std::vector<float>(y.values<float>().begin(), y.values<float>().end());
+  };
+  expect_error(Errc::syntax, [&] { parse(text); });
+  CHECK(load_plugin(plugin("ops")) == "plugin_cube");
+  CHECK_FALSE(is_registered("plugin_cube"));  // as a backend
+  CHECK(cubes({make_reference_backend({})}) == std::vector<float>{1, 8, 27});
+  CHECK(cubes({make_cpu_backend({.threads = 2})}) == std::vector<float>{2, 16, 54});
+  CHECK(load_plugin(plugin("ops")) == "plugin_cube");
+  unload_plugin("plugin_cube");
+  contains(expect_error(Errc::busy, [] { unload_plugin("plugin_cube"); }), "added ops");
+  CHECK(cubes({make_reference_backend({})}) == std::vector<float>{1, 8, 27});
+}
+
+TEST_CASE("Plugin: one that fails after it has added an op is refused, and its op works on") {
+  contains(expect_error(Errc::plugin_init, [] { load_plugin(plugin("ops_thrown")); }),
+           "and no further");
+  const OpDef* const def = find_op("thrown_cube");
+  REQUIRE(def != nullptr);
+  const Shape shape({2}, f32);
+  CHECK(def->infer(def->defaults, std::span(&shape, 1)) == shape);
+  expect_error(Errc::bad_reference, [] { unload_plugin("thrown_cube"); });
 }
 
 TEST_CASE("Plugin: its backend serves the devices of its scheme while it is loaded") {

@@ -198,6 +198,11 @@ void Builder::repeat() {
 void Builder::call() {
   statement_.instruction.kind = Kind::call;
   statement_.instruction.function = callee_.text;
+  for (const Argument& argument : arguments_) {
+    if (argument.keyword.empty()) continue;
+    throw Fault{Errc::unknown_op, callee_.offset,
+                fmt::format("there is no op '{}', and functions take no attributes", callee_.text)};
+  }
   operands(arguments_);
 }
 

@@ -120,7 +120,7 @@ def forward(x: f32[3]):
     const HostBuffer y = outputs.at(0).to_host();
     return std::vector<float>(y.values<float>().begin(), y.values<float>().end());
   };
-  expect_error(Errc::syntax, [&] { parse(text); });
+  expect_error(Errc::unknown_op, [&] { parse(text); });
   CHECK(load_plugin(plugin("ops")) == "plugin_cube");
   CHECK_FALSE(is_registered("plugin_cube"));  // as a backend
   CHECK(cubes({make_reference_backend({})}) == std::vector<float>{1, 8, 27});

@@ -77,7 +77,7 @@ run_tests() {
 }
 
 release_stage() {
-  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON && build release && run_tests release
+  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON -DTENON_UNITY=ON && build release && run_tests release
 }
 
 compiler_options=()

@@ -94,7 +94,8 @@ elseif(STEP STREQUAL "missing_component")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
   # With the flags of the surrounding build, ccache has every object already.
-  build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR})
+  build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR}
+                -D TENON_UNITY=${UNITY})
   run_first(${WORK}/${STEP}/first/first)
 elseif(STEP STREQUAL "pkg_config")
   file(MAKE_DIRECTORY ${WORK}/${STEP})

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Runs benchmarks and puts what they print into docs/performance.md.
+"""Runs benchmarks and puts what they print into the full tables of docs/kernels.md.
 
     report.py [SECTION...] [--models FILE.gguf...] [--encoder FOLDER] [--peer-python PATH]
-              [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]... [--ggml FOLDER] [-t THREADS] [--page docs/performance.md]
+              [--peer "NAME=LLAMA_BENCH [ARGUMENTS]"]... [--ggml FOLDER] [-t THREADS] [--page docs/kernels.md]
               [--level ISA] [--machine WORDS]
 
 A section of the page stands between <!-- NAME --> and <!-- end NAME -->; only those lines are written, with the
 machine, the date, the versions and the commands. Without sections named, all whose inputs are given are run. Build
 with -DTENON_BENCHMARKS=ON first. Sections that end in -avx2 hold Tenon, oneDNN and OpenBLAS to AVX2; peers that
 cannot be held are left out of them by giving others (--peer, --peer-python). Tables of another machine than the page's
-stand between marks of their own, <!-- NAME, WORDS -->.
+stand between marks of their own, <!-- NAME, WORDS -->. docs/performance.md is a digest of these tables, edited by hand.
 """
 
 import argparse
@@ -127,7 +127,7 @@ def main():
     parser.add_argument("-r", type=int, default=5, help="turns of llm.py")
     parser.add_argument("--level", help="the only instruction set of gemm-blocks")
     parser.add_argument("--machine", help="what marks of this machine's tables say behind the section's name")
-    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/performance.md")
+    parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/kernels.md")
     args = parser.parse_args()
 
     known = sections(args)

@@ -24,7 +24,7 @@ bool can_run(const Convolution& conv) noexcept {
 
 bool is_profitable(const Convolution& conv) noexcept {
   // With fewer tiles, reading the filter dominates, which is four times as large when transformed;
-  // with fewer channels, the transforms cost as much as the GEMM saves (docs/performance.md).
+  // with fewer channels, the transforms cost as much as the GEMM saves (docs/kernels.md).
   constexpr std::int64_t min_tiles = 16, min_channels = 16;
   const std::int64_t tiles =
       conv.y.shape[0] * ceil_div(conv.rows.outputs, tile) * ceil_div(conv.columns.outputs, tile);

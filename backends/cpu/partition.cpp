@@ -1,15 +1,7 @@
 #include "partition.hpp"
 
-#include "adapt.hpp"
-#include "convolution/int8/quantize.hpp"
-#include "convolution/layout.hpp"
-#include "convolution/merge.hpp"
-#include "convolution/split.hpp"
-#include "matmul/merged_linear.hpp"
 #include "matmul/pack_rows.hpp"
-#include "matmul/tiled_values.hpp"
-#include "recomputed_values.hpp"
-#include "registered_kernels.hpp"
+#include "passes.hpp"
 #include "schedule.hpp"
 
 #include <tenon/error.hpp>
@@ -198,7 +190,7 @@ class CpuPartition final : public Partition {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-/// How often the loops run that are around `steps`, a stretch of the program's steps or of a
+/// How often the loops run that are around `steps`, a run of the program's steps or of a
 /// loop's.
 bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, LoopSteps& counts) {
   if (!steps.empty() && &steps.front() >= all.data() && &steps.front() < all.data() + all.size())
@@ -218,28 +210,19 @@ bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, L
 std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
                                              std::shared_ptr<ThreadPool> pool, bool exact,
                                              const quant::CalibrationTable* int8) {
-  std::vector<Step> own(steps.begin(), steps.end());
-  const std::vector<Operand> leaves = edges(program, steps).writes;
-  auto compiled = std::make_shared<Compiled>();
-  compiled->shared_bytes = adapt_steps(own, 0, compiled->notes);
-  compiled->registered = take_registered_steps(own);
-  merge_convolutions(own, leaves);
-  if (int8 != nullptr) {
-    quantize_convolutions(own, leaves, program, steps, *int8, compiled->notes);
-  }
-  merge_linears(program, steps, own);
-  put_channels_last(own, leaves);
-  compiled->shared_bytes = split_batches(own, leaves, compiled->shared_bytes);
-  if (!exact) {
-    compiled->shared_bytes = keep_values_tiled(program, steps, own, compiled->shared_bytes);
-  }
-  if (pool->threads() > 1) compiled->recomputed_bytes = recompute_small_values(program, steps, own);
+  PartitionSteps partition(program, steps);
+  run_passes(partition, {exact, pool->threads(), int8});
   ScheduleOptions options;
   options.exact = exact;
   options.threads = pool->threads();
   find_loops_around(program.steps, steps, options.counts);
-  static_cast<Schedule&>(*compiled) = make_schedule(own, options);
+  auto compiled = std::make_shared<Compiled>();
+  static_cast<Schedule&>(*compiled) = make_schedule(partition.steps, options);
+  compiled->registered = std::move(partition.registered);
   compiled->constants = program.constants;
+  compiled->notes = std::move(partition.notes);
+  compiled->recomputed_bytes = partition.recomputed_bytes;
+  compiled->shared_bytes = partition.shared_bytes;
   compiled->pool = std::move(pool);
   return std::make_unique<CpuPartition>(std::move(compiled));
 }

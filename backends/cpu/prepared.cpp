@@ -70,27 +70,28 @@ std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const Prepa
                                                            ThreadPool& pool) {
   ConstantNames names(slots, constants);
   std::vector<std::shared_ptr<const void>> results;
-  for (const auto& [view, recipe] : requests) {
+  for (const PrepareRequest& request : requests) {
+    const ConstantView& view = request.view;
+    const Recipe& recipe = *request.recipe;
     const ConstantSlot& slot = slots[view.constant];
-    const std::string key =
-        fmt::format("cpu/{} {}{}", recipe->key(view.shape), names[view.constant],
-                    view.is_whole(slot.shape) ? "" : place_text(view));
-    results.push_back(constants.prepared.get(key, [&, &view = view, &recipe = recipe] {
+    const std::string key = fmt::format("cpu/{} {}{}", recipe.key(view.shape), names[view.constant],
+                                        view.is_whole(slot.shape) ? "" : place_text(view));
+    results.push_back(constants.prepared.get(key, [&] {
       // Constants that the program made are no weights: nobody counts or keeps them.
       const Recipe::Done done = [&](std::int64_t bytes) {
         if (!slot.folded) PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(bytes));
       };
       if (!slot.folded) {
         if (const auto kept = constants.prepared.kept(key)) {
-          if (auto result = recipe->from_kept(view.shape, *kept)) {
+          if (auto result = recipe.from_kept(view.shape, *kept)) {
             done(view.shape.bytes());
             return result;
           }
         }
       }
       auto result =
-          recipe->make(dense_value(view, constants.buffers[view.constant].to_host()), pool, done);
-      const std::span<const std::byte> bytes = recipe->bytes_to_keep(result.get());
+          recipe.make(dense_value(view, constants.buffers[view.constant].to_host()), pool, done);
+      const std::span<const std::byte> bytes = recipe.bytes_to_keep(result.get());
       if (!slot.folded && !bytes.empty()) constants.prepared.keep(key, {bytes, result});
       return result;
     }));

@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 #include "own_ops/soft_clip.hpp"
 #include "support/expect_error.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/io/network.hpp>
 #include <tenon/tenon.hpp>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <random>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -189,6 +191,51 @@ TEST_CASE("own kernels: one for an op of the library's takes the place of ours, 
       std::map<std::string, Buffer>{{"w", ramp(Shape({8, 32}, f32)).to_device(cpu_device())}}));
   const HostBuffer y = run(session, ramp(Shape({4, 32}, f32))).to_host();
   CHECK(std::ranges::all_of(y.values<float>(), [](float value) { return value == 42; }));
+}
+
+TEST_CASE("own kernels: between convolutions, and behind a norm, they read what they asked for") {
+  register_kernel<Clip<'i'>>(
+      "cpu",
+      {.constraint = [](const Clip<'i'>&, const Step& step) { return needs_dense_f32(step); },
+       .run = [](const Clip<'i'>& op, const KernelCall& call) { soft_clip(op.limit, call); }});
+  Graph graph;
+  std::map<std::string, Buffer> weights;
+  std::mt19937 engine(1);
+  const auto weight = [&](const std::string& name, const Shape& shape) {
+    std::uniform_real_distribution<float> value(-0.2f, 0.2f);
+    HostBuffer array = HostBuffer::uninitialized(shape);
+    for (float& element : array.mutable_values<float>()) element = value(engine);
+    weights.emplace(name, array.to_device(cpu_device()));
+    return graph.constant(name, shape);
+  };
+  // Images that the backend would store with their channels last and go through one by one.
+  const Shape images({6, 16, 40, 40}, f32);
+  Tensor x = graph.input("images", images);
+  for (int i = 0; i < 3; ++i) {
+    x = relu(conv2d(x, weight(fmt::format("filter{}", i), Shape({16, 16, 3, 3}, f32)), {},
+                    {.padding = {1, 1, 1, 1}}));
+    x = record(Clip<'i'>(), {x}, here);
+  }
+  // Rows that it would store as tiles, or recompute in each thread.
+  Tensor y = graph.input("rows", Shape({2, 64}, f32));
+  y = rms_norm(linear(y, weight("up", Shape({96, 64}, f32))), weight("scale", Shape({96}, f32)));
+  y = linear(record(Clip<'i'>(), {y}, here), weight("down", Shape({64, 96}, f32)));
+  const Program program = graph.program(std::vector{x, y});
+  const auto shared = std::make_shared<const WeightSet>(weights);
+  const auto outputs = [&](BackendPtr backend) {
+    Session session(program, {.backends = {std::move(backend)}});
+    session.bind(shared);
+    return session.forward(std::vector{ramp(images).to_device(cpu_device()),
+                                       ramp(Shape({2, 64}, f32)).to_device(cpu_device())});
+  };
+  const std::vector<Buffer> want = outputs(make_backend("reference"));
+  for (const int threads : {1, 2}) {
+    const std::vector<Buffer> got =
+        outputs(make_backend("cpu", {.threads = threads, .exact = true}));
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      expect_close(got[i].to_host(), want[i].to_host(), 1e-4, 1e-4);
+    }
+  }
 }
 
 /// y = x * w, element by element.

@@ -184,6 +184,8 @@ struct Conversation::Impl {
   HostBuffer logits;
   bool cache_in_large_pages = false;
   std::chrono::nanoseconds plan_time{};
+  const void* planned_exe = nullptr;
+  std::size_t planned_tokens = 0;
   bool profile = false;
   std::shared_ptr<Trace> trace{};
   std::vector<StepTime> times{};
@@ -229,12 +231,21 @@ struct Conversation::Impl {
   }
   std::int64_t capacity() const { return model->options.context; }
 
+  /// Plans a forward on so many tokens, unless the last one had as many.
+  template <class Bound>
+  void plan(Bound& exe, std::size_t tokens) {
+    if (planned_exe == &exe && planned_tokens == tokens) return;
+    Stopwatch watch;
+    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens)));
+    plan_time += watch.lap();
+    planned_exe = &exe;
+    planned_tokens = tokens;
+  }
+
   /// What reading `tokens` gives.
   template <class Bound>
   auto step(Bound& exe, std::span<const std::int32_t> tokens) {
-    Stopwatch watch;
-    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens.size())));
-    plan_time += watch.lap();
+    plan(exe, tokens.size());
     const Buffer past = HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32),
                                                      {static_cast<std::int32_t>(position)})
                             .to_device(cpu_device());

@@ -60,6 +60,19 @@ class CpuBackend final : public Backend {
     return compile_partition(program, steps, pool_, exact_, int8_.get());
   }
 
+  /// Only the calibration is saved: everything else is packed weights.
+  std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
+                                     std::span<const std::byte> saved) const override {
+    if (exact_) {
+      throw Error(Errc::incompatible, "cpu",
+                  "saved with convolutions in int8, and exact results are asked for");
+    }
+    const std::string_view text(reinterpret_cast<const char*>(saved.data()), saved.size());
+    const auto table = quant::CalibrationTable::from_text(text, "saved calibration");
+    require_accepted(*this, steps);
+    return compile_partition(program, steps, pool_, exact_, &table);
+  }
+
   std::map<std::string, std::string> properties() const override {
     return {{"isa", std::string(cpu::name(active_isa()))},
             {"threads", std::to_string(pool_->threads())},

@@ -23,6 +23,8 @@ namespace {
 struct Compiled : Schedule {
   std::vector<std::unique_ptr<const RegisteredStep>> registered;  // tasks refer to them
   std::vector<ConstantSlot> constants;
+  ConstantUse use;
+  std::string calibration;  // as text, where convolutions may be in int8
   std::vector<std::string> notes;
   std::int64_t recomputed_bytes = 0;  // of each thread
   std::int64_t shared_bytes = 0;      // of values of one image at a time, and tiled ones
@@ -42,6 +44,11 @@ class CpuBoundPartition final : public BoundPartition {
         packed_constants_[view.constant] = static_cast<const PackedWeights*>(prepared_[i].get());
       }
     }
+  }
+
+  SavedPartition save() const override {
+    const auto text = std::as_bytes(std::span(compiled_->calibration));
+    return {{text.begin(), text.end()}, compiled_->use};
   }
 
   void run(HostFrame& shared) const override {
@@ -185,10 +192,29 @@ class CpuPartition final : public Partition {
         prepare_constants(compiled_->prepared, compiled_->constants, constants, *compiled_->pool));
   }
   std::vector<std::string> notes() const override { return compiled_->notes; }
+  std::optional<ConstantUse> constant_use() const override { return compiled_->use; }
 
  private:
   std::shared_ptr<const Compiled> compiled_;
 };
+
+/// Whether all rows of a constant are prepared, for EmbeddingTask to read.
+bool has_packed_rows(const Compiled& compiled, std::size_t constant) {
+  return std::ranges::any_of(compiled.prepared, [&](const PrepareRequest& request) {
+    return request.view.constant == constant && makes_packed_rows(*request.recipe) &&
+           request.view.is_whole(compiled.constants[constant].shape);
+  });
+}
+
+ConstantUse use_of(const Compiled& compiled) {
+  std::vector<std::size_t> read;
+  for (const ConstantView& view : compiled.read) read.push_back(view.constant);
+  for (const ConstantView& view : compiled.read_packed) {
+    const bool is_whole = view.is_whole(compiled.constants[view.constant].shape);
+    if (!is_whole || !has_packed_rows(compiled, view.constant)) read.push_back(view.constant);
+  }
+  return use_of(compiled.prepared, compiled.constants, std::move(read));
+}
 
 /// How often the loops run that are around `steps`, a run of the program's steps or of a
 /// loop's.
@@ -223,6 +249,8 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   compiled->notes = std::move(partition.notes);
   compiled->recomputed_bytes = partition.recomputed_bytes;
   compiled->shared_bytes = partition.shared_bytes;
+  compiled->use = use_of(*compiled);
+  if (int8 != nullptr) compiled->calibration = int8->of(program).to_text();
   compiled->pool = std::move(pool);
   return std::make_unique<CpuPartition>(std::move(compiled));
 }

@@ -1,5 +1,6 @@
 #include "prepared.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/prepare_progress.hpp>
 
 #include <optional>
@@ -47,6 +48,21 @@ std::string place_text(const ConstantView& view) {
       fmt::join(std::span(view.strides).first(static_cast<std::size_t>(view.shape.rank())), ","));
 }
 
+/// Under which PreparedCache has what a request asks for. `name` is the constant's.
+std::string key_of(const PrepareRequest& request, std::span<const ConstantSlot> slots,
+                   const std::string& name) {
+  const ConstantView& view = request.view;
+  return fmt::format("cpu/{} {}{}", request.recipe->key(view.shape), name,
+                     view.is_whole(slots[view.constant].shape) ? "" : place_text(view));
+}
+
+/// Whether its result is kept as bytes. Constants that the program made are no weights: nobody counts
+/// or keeps them.
+bool is_kept_of(const PrepareRequest& request, std::span<const ConstantSlot> slots) {
+  return !slots[request.view.constant].folded && request.view.shape.bytes() > 0 &&
+         request.recipe->is_kept();
+}
+
 /// The elements of a view, densely: the constant's own bytes where they lie so.
 HostBuffer dense_value(const ConstantView& view, const HostBuffer& constant) {
   const DType dtype = view.shape.dtype();
@@ -64,6 +80,20 @@ HostBuffer dense_value(const ConstantView& view, const HostBuffer& constant) {
 
 }  // namespace
 
+ConstantUse use_of(std::span<const PrepareRequest> requests, std::span<const ConstantSlot> slots,
+                   std::vector<std::size_t> read) {
+  ConstantUse use{std::move(read), {}};
+  for (const PrepareRequest& request : requests) {
+    const std::size_t constant = request.view.constant;
+    if (is_kept_of(request, slots)) {
+      use.kept.push_back({constant, key_of(request, slots, slots[constant].name)});
+    } else {
+      use.read.push_back(constant);
+    }
+  }
+  return use;
+}
+
 std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const PrepareRequest> requests,
                                                            std::span<const ConstantSlot> slots,
                                                            const BoundConstants& constants,
@@ -74,14 +104,13 @@ std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const Prepa
     const ConstantView& view = request.view;
     const Recipe& recipe = *request.recipe;
     const ConstantSlot& slot = slots[view.constant];
-    const std::string key = fmt::format("cpu/{} {}{}", recipe.key(view.shape), names[view.constant],
-                                        view.is_whole(slot.shape) ? "" : place_text(view));
+    const std::string key = key_of(request, slots, names[view.constant]);
     results.push_back(constants.prepared.get(key, [&] {
-      // Constants that the program made are no weights: nobody counts or keeps them.
       const Recipe::Done done = [&](std::int64_t bytes) {
         if (!slot.folded) PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(bytes));
       };
-      if (!slot.folded) {
+      const bool is_kept = is_kept_of(request, slots);
+      if (is_kept) {
         if (const auto kept = constants.prepared.kept(key)) {
           if (auto result = recipe.from_kept(view.shape, *kept)) {
             done(view.shape.bytes());
@@ -89,10 +118,13 @@ std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const Prepa
           }
         }
       }
+      if (!constants.buffers[view.constant].has_data()) {
+        throw Error(Errc::corrupt, slot.name,
+                    fmt::format("there is no data, and what is kept as '{}' is none of it", key));
+      }
       auto result =
           recipe.make(dense_value(view, constants.buffers[view.constant].to_host()), pool, done);
-      const std::span<const std::byte> bytes = recipe.bytes_to_keep(result.get());
-      if (!slot.folded && !bytes.empty()) constants.prepared.keep(key, {bytes, result});
+      if (is_kept) constants.prepared.keep(key, {recipe.bytes_to_keep(result.get()), result});
       return result;
     }));
   }

@@ -47,8 +47,9 @@ class Recipe {
   /// `value` is dense. Pages of a mapped file are given back as soon as they have been read.
   virtual std::shared_ptr<const void> make(const HostBuffer& value, ThreadPool& pool,
                                            const Done& done) const = 0;
-  // For results that a PreparedFile keeps: the result from its bytes, null where they are not ones
-  // of a constant of `shape`; and a result's bytes.
+  // For results that a PreparedCache keeps as bytes: whether these are such results; one from its
+  // bytes, null where they are not ones of a constant of `shape`; and a result's bytes.
+  virtual bool is_kept() const { return false; }
   virtual std::shared_ptr<const void> from_kept(const Shape& /*shape*/,
                                                 const PreparedCache::Bytes& /*kept*/) const {
     return nullptr;
@@ -77,6 +78,10 @@ struct PreparedIndex {
     return static_cast<std::size_t>(number);
   }
 };
+
+/// Which constants the requests need, besides `read` by tasks.
+ConstantUse use_of(std::span<const PrepareRequest> requests, std::span<const ConstantSlot> slots,
+                   std::vector<std::size_t> read);
 
 /// What the requests ask for, in their order: made, or found in the cache.
 std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const PrepareRequest> requests,

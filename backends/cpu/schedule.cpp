@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -57,6 +58,7 @@ class Scheduler final : public Compiler {
   PreparedIndex prepare(const Operand& constant, std::shared_ptr<const Recipe> recipe) override {
     std::vector<PrepareRequest> wanted;
     for (ConstantView& view : views_of(constant)) wanted.push_back({std::move(view), recipe});
+    forget_read(constant);
     const auto found = std::ranges::search(made_.prepared, wanted);
     PreparedIndex index{found.begin() - made_.prepared.begin(), {}};
     if (found.empty()) made_.prepared.insert(made_.prepared.end(), wanted.begin(), wanted.end());
@@ -67,6 +69,10 @@ class Scheduler final : public Compiler {
       step *= counts_[d];
     }
     return index;
+  }
+  void prefer_packed(const Operand& constant) override {
+    if (!forget_read(constant)) return;
+    for (ConstantView& view : views_of(constant)) made_.read_packed.push_back(std::move(view));
   }
   /// Whether a constant operand is another one, or another part, in each iteration of loop `d`.
   static bool moves_with(const Operand& operand, std::size_t d) {
@@ -180,6 +186,14 @@ class Scheduler final : public Compiler {
     return writes_to(*loops_.front(), access_of(operand));
   }
 
+  /// One operand of the step at hand that its task does not read as it is. False where none is left.
+  bool forget_read(const Operand& constant) {
+    const auto found = std::ranges::find(constants_read_, constant);
+    if (found == constants_read_.end()) return false;
+    constants_read_.erase(found);
+    return true;
+  }
+
   /// An empty result takes no work, unless there are indices to check.
   static bool is_nothing(const Step& step) {
     return step.output.shape.elements() == 0 &&
@@ -196,9 +210,16 @@ class Scheduler final : public Compiler {
     value_ = step.value;
     reads_prepared_ = false;
     reads_tables_.clear();
+    constants_read_.clear();
+    std::ranges::copy_if(
+        step.inputs, std::back_inserter(constants_read_),
+        [](const Operand& input) { return input.place.kind == Place::Kind::constant; });
     std::unique_ptr<Task> task = step.kind == Step::Kind::copy
                                      ? make_copy(step)
                                      : kernel_of(step.op.def())->make(step, *this);
+    for (const Operand& constant : constants_read_) {
+      for (ConstantView& view : views_of(constant)) made_.read.push_back(std::move(view));
+    }
     if (reads_prepared_) reads.push_back(prepared_access);
     reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
     const bool own = !is_memory(step.output);
@@ -268,9 +289,10 @@ class Scheduler final : public Compiler {
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   RowForm prepared_form_ = RowForm::int8;
   bool reads_prepared_ = false;
-  std::vector<Table> tables_;           // filled at this point
-  std::vector<Access> reads_tables_;    // of them, by the step that is being compiled
-  std::vector<Access> written_, read_;  // since the last barrier
+  std::vector<Table> tables_;            // filled at this point
+  std::vector<Access> reads_tables_;     // of them, by the step that is being compiled
+  std::vector<Operand> constants_read_;  // as they are, by that step
+  std::vector<Access> written_, read_;   // since the last barrier
 };
 
 }  // namespace

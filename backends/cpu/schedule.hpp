@@ -29,7 +29,9 @@ struct Node {
 
 struct Schedule {
   std::vector<Node> nodes;
-  std::vector<PrepareRequest> prepared;  ///< when weights are bound
+  std::vector<PrepareRequest> prepared;   ///< when weights are bound
+  std::vector<ConstantView> read;         ///< constants that tasks read as they are
+  std::vector<ConstantView> read_packed;  ///< the same, unless their whole rows are prepared
   // Memory of a run; see TaskContext.
   std::int64_t scratch_bytes = 0, zeroed_bytes = 0, prepared_bytes = 0;
   std::int64_t own_prepared_bytes = 0, working_bytes = 0;  ///< of each thread

@@ -127,8 +127,12 @@ class Compiler {
   /// At least `bytes` for each thread while the task runs; later tasks reuse them.
   virtual void working_memory(std::int64_t bytes) = 0;
   /// Has a constant, or any view of one, prepared when weights are bound; for
-  /// TaskContext::constant.
+  /// TaskContext::constant. The task does not read this operand of its step otherwise, unless the
+  /// recipe's results are not kept.
   virtual PreparedIndex prepare(const Operand& constant, std::shared_ptr<const Recipe> recipe) = 0;
+  /// Says that a task reads a whole constant's rows from TaskContext::packed_constants where they
+  /// are packed.
+  virtual void prefer_packed(const Operand& constant) = 0;
   /// Has the rows of `x` prepared for integer dot products at TaskContext::prepared when the task
   /// runs: adds the work unless an earlier task requested the same rows and they have not changed
   /// since.

@@ -24,6 +24,23 @@ struct BoundConstants {
   PreparedCache& prepared;
 };
 
+/// Which constants a partition uses, by their places in Lowered::constants.
+struct ConstantUse {
+  /// Only through the bytes that BoundConstants::prepared has under a key, where it has them.
+  struct Kept {
+    std::size_t constant = 0;
+    std::string key;
+  };
+  std::vector<std::size_t> read;  ///< as they are, when it is bound or runs
+  std::vector<Kept> kept;
+};
+
+/// A bound partition as bytes, from which Backend::restore() makes an equal one.
+struct SavedPartition {
+  std::vector<std::byte> bytes;
+  std::optional<ConstantUse> use{};  ///< of the restored one, as Partition::constant_use()
+};
+
 /// A partition with its weights in place, ready to run. Immutable: may run in several sessions at
 /// once, each with its own memory.
 class BoundPartition {
@@ -35,9 +52,9 @@ class BoundPartition {
   // unspecified.
   virtual void run(HostFrame& frame) const;
   virtual void run_on_device(DeviceFrame& frame) const;
-  /// The result of binding as bytes, for Partition::bind_saved. Empty where binding again is as
-  /// cheap as loading.
-  virtual std::vector<std::byte> save() const { return {}; }
+  /// For Backend::restore(). Without bytes where Backend::compile() makes an equal one, fast and
+  /// without options of its own.
+  virtual SavedPartition save() const { return {}; }
 };
 
 /// Consecutive steps of a lowered program, compiled by one backend.
@@ -49,11 +66,9 @@ class Partition {
   virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
   /// How values are computed, for people to read: one `value: what` each.
   virtual std::vector<std::string> notes() const { return {}; }
-  /// As bind(), from the bytes that BoundPartition::save() returned for the same program, shapes
-  /// and weights. Errors: Errc::incompatible, naming how the bytes' device differs from this one;
-  /// Errc::corrupt. The default ignores the bytes and calls bind().
-  virtual std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
-                                                     std::span<const std::byte> saved) const;
+  /// The constants that bind() and runs need; those of a snapshot without weights may have no data
+  /// otherwise. Nothing: all that its steps have.
+  virtual std::optional<ConstantUse> constant_use() const { return std::nullopt; }
 };
 
 /// A compute resource. Which ops it supports is answered by refuses(); no member is named after an
@@ -71,6 +86,16 @@ class Backend {
   /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
   virtual std::unique_ptr<Partition> compile(const Lowered& program,
                                              std::span<const Step> steps) const = 0;
+  /// The partition of these steps whose BoundPartition::save() gave the bytes `saved`, in another process
+  /// on an equal device: refuses() is not asked, and nothing is compiled. The bytes may be
+  /// anybody's. Errors: Errc::incompatible, naming how the device or the options they are for
+  /// differ from this backend's; Errc::corrupt. By default they are Errc::incompatible.
+  virtual std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
+                                             std::span<const std::byte> saved) const;
+  /// Compiles steps that restore() refused, with what was saved besides the weights (a
+  /// calibration). Errors: those of require_accepted(). By default compile().
+  virtual std::unique_ptr<Partition> recompile(const Lowered& program, std::span<const Step> steps,
+                                               std::span<const std::byte> saved) const;
   /// Whether it compiles straight-line programs only. Loops are then unrolled before lowering, and
   /// every step's value has a unique name.
   virtual bool wants_unrolled() const noexcept { return false; }
@@ -79,6 +104,10 @@ class Backend {
 };
 
 using BackendPtr = std::shared_ptr<const Backend>;
+
+/// Asks a backend about steps that it was not chosen for: Errc::unsupported, naming the value and
+/// the constraint, where it refuses one.
+void require_accepted(const Backend& backend, std::span<const Step> steps);
 
 struct BackendOptions {
   int threads = 0;     ///< 0: one per available CPU
@@ -111,7 +140,7 @@ std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 
 /// Version of the plugin interface; a plugin built for another major version is refused.
-inline constexpr std::uint32_t plugin_abi_version = 4;
+inline constexpr std::uint32_t plugin_abi_version = 5;
 
 struct KernelDef;
 struct OpDef;

@@ -15,6 +15,7 @@
 #include <vector>
 
 namespace tenon {
+struct Lowered;
 class Session;
 class WeightSet;
 }  // namespace tenon
@@ -33,6 +34,9 @@ struct CalibrationTable {
   std::map<std::string, ValueRange, std::less<>> values;
 
   const ValueRange* find(std::string_view value) const noexcept;
+
+  /// The ranges of a program's inputs and steps alone.
+  CalibrationTable of(const Lowered& program) const;
 
   /// Text form, which from_text() reads back without loss: a first line "tenon-calibration 1"; then
   /// a line `name min max threshold` per value, and below it `- min max threshold` per channel.

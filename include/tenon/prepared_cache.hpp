@@ -27,8 +27,8 @@ struct PreparedFile {
 };
 
 /// Results of preparing weights at bind time (packed layouts, uploads), shared by all plans of a
-/// binding: made once per key. With a file, bytes given to keep() are found again by the next
-/// process. Thread-safe.
+/// binding: made once per key. Bytes given to keep() go into a session's snapshot, and with a file
+/// are found again by the next process. Thread-safe.
 class PreparedCache {
  public:
   using Make = std::function<std::shared_ptr<const void>()>;
@@ -38,6 +38,8 @@ class PreparedCache {
   };
 
   PreparedCache();
+  /// Begins with bytes that keep() was given elsewhere.
+  explicit PreparedCache(std::map<std::string, Bytes> kept);
   /// Ignores, and logs, a file that is damaged, or of other weights or another version of this
   /// library; and one that cannot be trusted: a symbolic link, or a file or folder that belongs to
   /// another user (except the superuser) or that others may write. Nothing is written to such a
@@ -51,26 +53,30 @@ class PreparedCache {
   std::shared_ptr<const void> get(const std::string& key, const Make& make);
 
   /// Whether there is a file.
-  bool has_file() const noexcept { return kept_ != nullptr; }
+  bool has_file() const noexcept { return file_ != nullptr; }
 
-  /// The bytes that keep() was given under `key`, in this process or an earlier one: mapped pages
-  /// of the file, aligned to 64 bytes, with a valid checksum. Nothing where there are none, or,
-  /// with `size_bytes`, none of that size. A key must name everything that the bytes depend on,
-  /// including the version of their layout.
+  /// The bytes that keep() was given under `key`. Those of an earlier process are mapped pages of a
+  /// file, aligned to 64 bytes, with a valid checksum; nobody vouches for their contents. Nothing
+  /// where there are none, or, with `size_bytes`, none of that size. A key must name everything
+  /// that the bytes depend on, including the version of their layout.
   std::optional<Bytes> kept(const std::string& key) const;
   std::optional<Bytes> kept(const std::string& key, std::size_t size_bytes) const;
-  /// Keeps bytes, to be written by the next save(). Ignored without a file, and for a key that is
-  /// longer than 255 characters or not printable ASCII.
+  /// Keeps bytes; with a file, the next save() writes them, unless the key is longer than 255
+  /// characters or not printable ASCII.
   void keep(const std::string& key, Bytes bytes);
   /// Writes the file if keep() was called since the last save(). A failure is logged, and writing
   /// is not tried again: the next process then prepares the weights itself.
   void save();
 
  private:
-  struct Kept;
+  class File;
   ForkAwareMutex mutex_{"PreparedCache"};
   std::map<std::string, std::shared_ptr<const void>> entries_;
-  std::unique_ptr<Kept> kept_;  ///< null without a file
+  mutable ForkAwareMutex kept_mutex_{"PreparedCache"};
+  std::map<std::string, Bytes> kept_;  // by key; with a file, those that it does not have yet
+  bool is_saved_ = true;               // there is nothing to write
+  bool has_failed_ = false;            // to write the file
+  std::unique_ptr<File> file_;         // null where there is none
 };
 
 }  // namespace tenon

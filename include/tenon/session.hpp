@@ -135,6 +135,16 @@ struct StepTime {
   std::vector<Part> parts;
 };
 
+/// Which weights a snapshot of a session contains.
+enum class SavedWeights : std::uint8_t {
+  all,      ///< every one: it loads on any device
+  digests,  ///< none, but digests: who loads it gives the same weights
+  /// Those that some partition reads as they are (biases, tables), and of the others only what
+  /// backends made of them: it loads on the same kind of device, and without given weights runs the
+  /// plans that were saved.
+  needed,
+};
+
 /// A program bound to backends: plans it for the shapes of its inputs, caches the plans, and runs
 /// it. Owns its activations, so that only one thread may run it at a time (Errc::busy); forks share
 /// plans and weights and run concurrently.
@@ -221,21 +231,35 @@ class Session {
   /// Wall time of the last forward(); always measured.
   std::chrono::nanoseconds total_time() const;
 
-  /// Writes the program, options, plans, what backends compiled for them, and the weights or only
-  /// their digests, to one file (snapshot.hpp), atomically.
+  /// Writes the program, options, plans and what backends compiled for them to one file
+  /// (snapshot.hpp), atomically, with as much of the weights as `options` say. For a deployment:
+  /// `session.prepare(inputs)` for each set of sizes, then `save(path, {.weights =
+  /// SavedWeights::needed})`.
+  ///
+  /// Errors: those of writing a file, and with SavedWeights::needed or `prepared` those of
+  /// prepare(); Errc::call_order for weights that the file needs and that have no data.
   struct SaveOptions {
-    bool weights = true;
+    SavedWeights weights = SavedWeights::all;
+    /// What backends made of the weights goes into the file too (packed ones, an NPU's constants),
+    /// and is used in place when it is loaded. SavedWeights::needed implies it.
+    bool prepared = false;
   };
   void save(const std::filesystem::path& path, const SaveOptions& options) const;
   void save(const std::filesystem::path& path) const { save(path, SaveOptions{}); }
-  /// Loads a saved session, on backends of the same names in the same order. Weights in the file
-  /// stay mapped; where it has digests only, `weights` must hold the weights that they are of.
+  /// Loads a saved session, on backends of the same names in the same order. What is in the file
+  /// stays mapped; where it has digests only, `weights` must hold the weights that they are of.
   /// Merging is as saved: set_merge() throws Errc::call_order.
   ///
-  /// Errors: those of Snapshot::open; Errc::incompatible, naming the field that does not fit;
-  /// Errc::bad_reference, naming a missing weight; Errc::corrupt for an invalid manifest. A file of
-  /// another version of the library can be loaded: its content has a format number of its own, and
-  /// an error about that number names the version that wrote the file.
+  /// On a device as the one it was saved on, partitions run as they were saved: an NPU's backend
+  /// compiles nothing and may be made without a calibration, and with SavedWeights::needed or
+  /// `prepared` the CPU's packs nothing. Elsewhere they are compiled and packed again, which is
+  /// logged, if the file has the weights or `weights` are given.
+  ///
+  /// Errors: those of Snapshot::open; Errc::incompatible, naming what differs where that needs
+  /// weights which are not there, and for other backends; Errc::bad_reference, naming a missing
+  /// weight; Errc::corrupt for an invalid manifest. A file of another version of the library can be
+  /// loaded: its content has a format number of its own, and an error about that number names the
+  /// version that wrote the file. Plans of an older format are compiled again.
   static Session load(const std::filesystem::path& path, std::vector<BackendPtr> backends,
                       std::shared_ptr<const WeightSet> weights = {});
 
@@ -252,12 +276,12 @@ class Session {
   struct State;
   class Run;
   class Loader;
+  class Saver;
   Session() = default;
   Session(std::shared_ptr<Shared> shared);
   void change_option(std::string_view option);
   std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given);
   Buffer run_to(std::string_view value, std::vector<Buffer> inputs);
-  void write_to(const std::filesystem::path& path, const SaveOptions& options) const;
 
   detail::Held<Shared, "Session"> shared_;
   detail::Held<Bound, "Session"> bound_;

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include <fmt/format.h>
+
 namespace tenon {
 namespace {
 
@@ -11,6 +13,14 @@ struct Held {
   std::shared_ptr<const void> library;
   T object;
 };
+
+/// Nothing is kept of what a plugin packs: it reads all constants that it uses.
+std::optional<ConstantUse> as_read(std::optional<ConstantUse> use) {
+  if (!use) return use;
+  for (const ConstantUse::Kept& kept : use->kept) use->read.push_back(kept.constant);
+  use->kept.clear();
+  return use;
+}
 
 class HeldBoundPartition final : public BoundPartition {
  public:
@@ -23,8 +33,10 @@ class HeldBoundPartition final : public BoundPartition {
   void run_on_device(DeviceFrame& frame) const override {
     guarded(plugin_, [&] { inner_.object->run_on_device(frame); });
   }
-  std::vector<std::byte> save() const override {
-    return guarded(plugin_, [&] { return inner_.object->save(); });
+  SavedPartition save() const override {
+    SavedPartition saved = guarded(plugin_, [&] { return inner_.object->save(); });
+    saved.use = as_read(std::move(saved.use));
+    return saved;
   }
 
  private:
@@ -41,29 +53,23 @@ class HeldPartition final : public Partition {
     return guarded(plugin_, [&] { return inner_.object->scratch_bytes(); });
   }
 
-  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
-    return bound([&](const BoundConstants& held) { return inner_.object->bind(held); }, constants);
-  }
-  std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
-                                             std::span<const std::byte> saved) const override {
-    return bound([&](const BoundConstants& held) { return inner_.object->bind_saved(held, saved); },
-                 constants);
+  std::optional<ConstantUse> constant_use() const override {
+    return as_read(guarded(plugin_, [&] { return inner_.object->constant_use(); }));
   }
 
- private:
-  template <class Bind>
-  std::unique_ptr<BoundPartition> bound(const Bind& bind, const BoundConstants& constants) const {
+  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
     // Weights outlive backends: what the plugin packs goes into a cache that holds the library too.
     using Cache = Held<PreparedCache>;
     const auto kept = std::static_pointer_cast<const Cache>(constants.prepared.get(
         "plugin:" + plugin_, [&] { return std::make_shared<Cache>(inner_.library); }));
     auto& cache = const_cast<Cache&>(*kept).object;
-    auto made = guarded(plugin_, [&] { return bind({constants.buffers, cache}); });
+    auto made = guarded(plugin_, [&] { return inner_.object->bind({constants.buffers, cache}); });
     if (!made) throw Error(Errc::plugin_fault, plugin_, "bind made nothing");
     return std::make_unique<HeldBoundPartition>(
         Held<std::unique_ptr<BoundPartition>>{inner_.library, std::move(made)}, plugin_);
   }
 
+ private:
   Held<std::unique_ptr<Partition>> inner_;
   std::string plugin_;
 };
@@ -82,10 +88,15 @@ class HeldBackend final : public Backend {
   }
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    auto partition = guarded(name_, [&] { return inner_.object->compile(program, steps); });
-    if (!partition) throw Error(Errc::plugin_fault, name_, "compile made nothing");
-    return std::make_unique<HeldPartition>(
-        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
+    return held("compile", [&] { return inner_.object->compile(program, steps); });
+  }
+  std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
+                                     std::span<const std::byte> saved) const override {
+    return held("restore", [&] { return inner_.object->restore(program, steps, saved); });
+  }
+  std::unique_ptr<Partition> recompile(const Lowered& program, std::span<const Step> steps,
+                                       std::span<const std::byte> saved) const override {
+    return held("recompile", [&] { return inner_.object->recompile(program, steps, saved); });
   }
   bool wants_unrolled() const noexcept override { return inner_.object->wants_unrolled(); }
   std::map<std::string, std::string> properties() const override {
@@ -93,6 +104,14 @@ class HeldBackend final : public Backend {
   }
 
  private:
+  template <class Make>
+  std::unique_ptr<Partition> held(std::string_view what, const Make& make) const {
+    auto partition = guarded(name_, make);
+    if (!partition) throw Error(Errc::plugin_fault, name_, fmt::format("{} made nothing", what));
+    return std::make_unique<HeldPartition>(
+        Held<std::unique_ptr<Partition>>{inner_.library, std::move(partition)}, name_);
+  }
+
   Held<BackendPtr> inner_;
   std::string name_;
 };

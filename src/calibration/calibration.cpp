@@ -1,5 +1,6 @@
 #include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
+#include <tenon/lowered.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -73,6 +74,24 @@ std::string product_name(std::string_view value) { return std::string(value) + "
 const ValueRange* CalibrationTable::find(std::string_view value) const noexcept {
   const auto found = values.find(value);
   return found == values.end() ? nullptr : &found->second;
+}
+
+CalibrationTable CalibrationTable::of(const Lowered& program) const {
+  CalibrationTable part;
+  const auto take = [&](const std::string& name) {
+    if (const ValueRange* range = find(name)) part.values.insert_or_assign(name, *range);
+  };
+  const auto take_steps = [&](auto&& self, std::span<const Step> steps) -> void {
+    for (const Step& step : steps) {
+      take(step.value);
+      take(product_name(step.value));
+      self(self, step.body);
+    }
+  };
+  for (const InputSlot& input : program.inputs) take(input.name);
+  for (const ConstantSlot& constant : program.constants) take(constant.name);
+  take_steps(take_steps, program.steps);
+  return part;
 }
 
 }  // namespace tenon::quant

@@ -1,9 +1,15 @@
 // Where the constants of a plan come from: values that folding made, then the weights.
 #pragma once
 
+#include "session/plan.hpp"
+
 #include <tenon/lowered.hpp>
 #include <tenon/session.hpp>
 
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace tenon::sessions {
@@ -11,10 +17,24 @@ namespace tenon::sessions {
 /// Types of constants by name; `program` and `weights` (may be null) must outlive the function.
 ConstantTypes constant_types(const Program& program, const WeightSet* weights);
 
-/// The array of a constant, dense, of the slot's type, where the CPU can address it.
-/// Errc::bad_reference when nothing has its name, Errc::shape_mismatch, Errc::call_order for a
-/// weight without data.
+/// The array of a constant, dense, of the slot's type, where the CPU can address it; without data
+/// where its weight has none. Errc::bad_reference when nothing has its name, Errc::shape_mismatch.
 Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot);
+
+/// The constants that a partition of these steps uses; all of theirs where `use` is none.
+ConstantUse full_use(std::optional<ConstantUse> use, std::span<const Step> steps,
+                     const Lowered& program);
+
+/// A weight that a plan needs, without data.
+struct MissingConstant {
+  std::size_t backend = 0;
+  std::string weight;
+  std::string key;  ///< under which its packed form was looked for; empty where it is read as it is
+
+  /// "reads it", "has not packed it as '...'".
+  std::string use() const;
+};
+std::optional<MissingConstant> missing_constant(const Plan& plan, const WeightSet& weights);
 
 /// The weights among a plan's constants that on_host() copies.
 std::vector<PlanReport::Transfer> weight_copies(const Lowered& lowered, const WeightSet& weights);

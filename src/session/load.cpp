@@ -1,5 +1,6 @@
 // A session from a file that save.cpp wrote, or somebody else: nothing in it is believed unchecked.
 #include "session/manifest.hpp"
+#include "session/saved_plan.hpp"
 #include "session/state.hpp"
 
 #include <tenon/device.hpp>
@@ -93,18 +94,19 @@ std::optional<std::map<std::string, std::size_t>> load_views(const Manifest& man
   return chosen;
 }
 
-std::shared_ptr<const WeightSet> load_weights(const Snapshot& snapshot, const Manifest& manifest,
-                                              const WeightSet* given) {
-  std::map<std::string, Buffer> weights;
-  for (const auto& [name, array] : load_arrays(snapshot, manifest, "weights", "weight")) {
-    weights.emplace(name, array.to_device(cpu_device()));
+/// What PreparedCache::keep() was given, in the pages of the file.
+std::shared_ptr<PreparedCache> load_prepared(const Snapshot& snapshot, const Manifest& manifest) {
+  std::map<std::string, PreparedCache::Bytes> kept;
+  if (!manifest.is_older()) {
+    std::size_t index = 0;
+    for (const Json& entry : manifest.list("prepared")) {
+      kept.insert_or_assign(
+          manifest.get<std::string>(entry, "key"),
+          PreparedCache::Bytes{snapshot.bytes(fmt::format("prepared/{}", index++)),
+                               snapshot.keeper()});
+    }
   }
-  for (const Json& entry : manifest.list("weights")) {
-    if (manifest.get<bool>(entry, "bytes")) continue;
-    weights.emplace(manifest.get<std::string>(entry, "name"),
-                    checked_weight(given, manifest, entry));
-  }
-  return std::make_shared<const WeightSet>(std::move(weights));
+  return std::make_shared<PreparedCache>(std::move(kept));
 }
 
 }  // namespace
@@ -124,54 +126,46 @@ class Session::Loader {
     session.shared_->chosen = load_views(manifest_, session.backends().size());
     session.state_->options.merge = manifest_.get<bool>("merge");
     session.state_->merge_is_fixed = true;
-    session.bind(load_weights(snapshot_, manifest_, weights));
+    bind_weights(session, weights);
     std::size_t number = 0;
     for (const Json& plan : manifest_.list("plans")) load_plan(session, plan, number++);
     return session;
   }
 
  private:
+  void bind_weights(Session& session, const WeightSet* given) const {
+    const bool asks = manifest_.is_older() || manifest_.get<bool>("asks_for_weights");
+    std::map<std::string, Buffer> weights;
+    std::map<std::string, std::string> digests;
+    for (const auto& [name, array] : load_arrays(snapshot_, manifest_, "weights", "weight")) {
+      weights.emplace(name, array.to_device(cpu_device()));
+    }
+    for (const Json& entry : manifest_.list("weights")) {
+      if (manifest_.get<bool>(entry, "bytes")) continue;
+      const auto name = manifest_.get<std::string>(entry, "name");
+      if (asks || given != nullptr) {
+        weights.emplace(name, checked_weight(given, manifest_, entry));
+      } else {
+        weights.emplace(name, Buffer(manifest_.shape(entry)));
+        digests.emplace(name, manifest_.get<std::string>(entry, "xxh3"));
+      }
+    }
+    session.bind(
+        std::make_shared<const WeightSet>(std::move(weights), load_prepared(snapshot_, manifest_)));
+    session.bound_->digests = std::move(digests);
+  }
+
   void load_plan(Session& session, const Json& saved, std::size_t number) const {
-    std::vector<Shape> inputs;
-    for (const Json& input : manifest_.list(saved, "inputs")) {
-      inputs.push_back(manifest_.shape(input));
+    Shared& shared = *session.shared_;
+    const std::shared_ptr<const WeightSet>& weights = session.bound_->weights;
+    SavedPlan plan(snapshot_, manifest_, saved, number, session.backends(), weights);
+    if (manifest_.is_older()) {
+      session.bound_->bind(shared, shared.plan_for(plan.inputs(), plan.is_merged(), weights.get()));
+      return;
     }
-    const Json::array_t& parts = manifest_.list(saved, "parts");
-    const auto section = [&](std::size_t part) {
-      return fmt::format("plan/{}/part/{}", number, part);
-    };
-    const std::span<const BackendPtr> backends = session.backends();
-    std::size_t next = 0;
-    const auto plan = session.shared_->add_plan(
-        inputs, manifest_.get<bool>(saved, "merged"), session.bound_->weights.get(),
-        [&](std::size_t backend, const Lowered& lowered, std::span<const Step> together,
-            std::span<const Step> steps) {
-          if (next == parts.size()) {
-            throw manifest_.incompatible(
-                fmt::format("'{}' is not there: the plan has become longer", section(next)));
-          }
-          const auto was_on = manifest_.get<std::size_t>(parts[next], "backend");
-          const auto was_long = manifest_.get<std::size_t>(parts[next], "steps");
-          if (was_on != backend || was_long != steps.size()) {
-            throw manifest_.incompatible(fmt::format(
-                "'{}' was {} steps on backend {}, and is now {} on backend {} ('{}')",
-                section(next), was_long, was_on, steps.size(), backend, backends[backend]->name()));
-          }
-          ++next;
-          return compile_stage(*backends[backend], lowered, together, steps);
-        });
-    if (next != parts.size()) {
-      throw manifest_.incompatible(
-          fmt::format("'{}' is left over: the plan has become shorter", section(next)));
-    }
-    next = 0;
-    session.bound_->bind(
-        *session.shared_, plan, [&](const Stage& stage, const BoundConstants& constants) {
-          const std::size_t part = next++;
-          return manifest_.get<bool>(parts[part], "saved")
-                     ? stage.partition->bind_saved(constants, snapshot_.bytes(section(part)))
-                     : stage.partition->bind(constants);
-        });
+    auto made = shared.add_plan(plan.inputs(), plan.is_merged(), weights.get(), plan.maker());
+    plan.check(*made);
+    session.bound_->bind(shared, std::move(made));
   }
 
   Snapshot snapshot_;

@@ -15,13 +15,13 @@ Manifest::Manifest(const Snapshot& snapshot)
     : where_(snapshot.path().string()),
       document_(parse_strict_json(snapshot.text("manifest"), where_ + ": manifest")) {
   if (!root().is_object()) throw Error(Errc::corrupt, where_, "the manifest is no object");
-  const int format = get<int>("format");
-  if (format == manifest_format) return;
+  format_ = get<int>("format");
+  if (format_ >= oldest_manifest_format && format_ <= manifest_format) return;
   const auto library = root().find("library");
   throw incompatible(fmt::format(
-      "'format' is {}, written by Tenon {}; this is Tenon {}, which reads {}", format,
+      "'format' is {}, written by Tenon {}; this is Tenon {}, which reads {} to {}", format_,
       library != root().end() && library->is_string() ? library->get<std::string>() : "(unknown)",
-      version(), manifest_format));
+      version(), oldest_manifest_format, manifest_format));
 }
 
 const Json& Manifest::member(const Json& object, const char* key) const {

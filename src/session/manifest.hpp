@@ -26,8 +26,10 @@ namespace tenon::sessions {
 using Json = nlohmann::json;
 
 /// Counts changes of what the sections mean. It alone decides whether a snapshot can be read; the
-/// version of the library that wrote it is for the message.
-inline constexpr int manifest_format = 1;
+/// version of the library that wrote it is for the message. Of older formats program, weights and
+/// options are read, not what backends saved.
+inline constexpr int manifest_format = 2;
+inline constexpr int oldest_manifest_format = 1;
 
 inline std::span<const std::byte> bytes_of(const HostBuffer& dense) {
   return {dense.bytes(), static_cast<std::size_t>(dense.shape().bytes())};
@@ -38,10 +40,11 @@ std::string digest_of(std::span<const std::byte> bytes);
 /// Reads a manifest; whatever is not as save() writes it is Errc::corrupt, naming the field.
 class Manifest {
  public:
-  /// Errc::incompatible for a manifest of another format.
+  /// Errc::incompatible for a manifest of a format that this library does not read.
   explicit Manifest(const Snapshot& snapshot);
 
   const std::string& where() const noexcept { return where_; }
+  bool is_older() const noexcept { return format_ < manifest_format; }
 
   const Json& root() const noexcept { return document_.root(); }
 
@@ -87,6 +90,7 @@ class Manifest {
 
   std::string where_;
   JsonDocument document_;
+  int format_ = manifest_format;
 };
 
 }  // namespace tenon::sessions

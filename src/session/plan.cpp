@@ -287,17 +287,14 @@ void note_writes(const Plan& plan, const Stage& stage, const LoopSteps& iteratio
   }
 }
 
-std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants,
-                                    const BindStage& bind_stage) {
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
+                                    const BoundConstants& constants) {
   std::vector<BoundStage> result;
   for (const Stage& stage : stages) {
     BoundStage bound;
     bound.stage = &stage;
-    if (stage.partition) {
-      bound.partition =
-          bind_stage ? bind_stage(stage, constants) : stage.partition->bind(constants);
-    }
-    bound.body = bind_stages(stage.body, constants, bind_stage);
+    if (stage.partition) bound.partition = stage.partition->bind(constants);
+    bound.body = bind_stages(stage.body, constants);
     result.push_back(std::move(bound));
   }
   return result;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,12 @@ struct Plan {
   MirrorLayout mirror;
   std::int64_t scratch_bytes = 0;
   std::vector<PlanReport::Fallback> fallbacks;  ///< none where views chose the backends
+  /// Of restored partitions: the weights that they were saved with, which they may contain.
+  std::optional<std::weak_ptr<const WeightSet>> only_for;
+
+  bool suits(const WeightSet* weights) const {
+    return !only_for || (weights != nullptr && only_for->lock().get() == weights);
+  }
 
   bool has_devices() const noexcept { return memories.size() > 1; }
 };
@@ -69,6 +76,16 @@ using Chooser = std::function<std::size_t(const Step& step)>;
 using CompileStage = std::function<std::unique_ptr<Partition>(
     std::size_t backend, const Lowered& program, std::span<const Step> together,
     std::span<const Step> steps)>;
+
+/// How a plan is made: with decisions of its own, or as one was saved.
+struct PlanMaker {
+  CompileStage compile;
+  /// Null: each step goes to its view's backend, or to the first that takes it.
+  std::function<Chooser(const Lowered& program)> chooser{};
+  std::optional<std::weak_ptr<const WeightSet>> only_for{};  ///< Plan::only_for
+  /// Completes what fallbacks_of() found. Null: nothing to complete.
+  std::function<void(std::vector<PlanReport::Fallback>& fallbacks)> explain{};
+};
 
 /// What a backend makes of such steps.
 std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& program,
@@ -94,6 +111,15 @@ void note_writes(const Plan& plan, const Stage& stage, const LoopSteps& iteratio
 /// All bytes of an input, an output or the slab.
 ByteRange whole(const Plan& plan, const StorageKey& storage);
 
+/// Calls `visit` for every stage with a partition, in the order of the steps.
+template <class Visit>
+void for_each_part(std::span<const Stage> stages, const Visit& visit) {
+  for (const Stage& stage : stages) {
+    if (stage.partition) visit(stage);
+    for_each_part(stage.body, visit);
+  }
+}
+
 struct BoundStage {
   const Stage* stage = nullptr;
   std::unique_ptr<BoundPartition> partition;
@@ -107,11 +133,7 @@ struct BoundPlan {
   std::vector<BoundStage> stages;
 };
 
-/// Binds one partition; empty: Partition::bind. Called in the order of for_each_part().
-using BindStage = std::function<std::unique_ptr<BoundPartition>(const Stage& stage,
-                                                                const BoundConstants& constants)>;
-std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants,
-                                    const BindStage& bind_stage = {});
+std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants);
 
 /// The steps that run on another backend than the first, with its reasons.
 std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,

@@ -102,8 +102,7 @@ std::size_t Session::Shared::choose(const Step& step) const {
 }
 
 std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
-                                                 const WeightSet* weights,
-                                                 const CompileStage& compile) {
+                                                 const WeightSet* weights, const PlanMaker& maker) {
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
   });
@@ -116,9 +115,13 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(inputs.begin(), inputs.end());
   plan->merged = merged;
+  plan->only_for = maker.only_for;
   plan->lowered = lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights));
-  partition(*plan, backends, [this](const Step& step) { return choose(step); }, compile);
+  const Chooser choice = maker.chooser ? maker.chooser(plan->lowered)
+                                       : [this](const Step& step) { return choose(step); };
+  partition(*plan, backends, choice, maker.compile);
   if (!chosen) plan->fallbacks = fallbacks_of(*plan, backends);
+  if (maker.explain) maker.explain(plan->fallbacks);
   for (const PlanReport::Fallback& fallback : plan->fallbacks) tell(fallback);
   return plan;
 }
@@ -141,17 +144,18 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
                                                       const WeightSet* weights) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(plans_, [&](const auto& plan) {
-    return plan->merged == merged && std::ranges::equal(plan->signature, inputs);
+    return plan->merged == merged && std::ranges::equal(plan->signature, inputs) &&
+           plan->suits(weights);
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
     return plans_.front();
   }
-  plans_.push_front(make_plan(inputs, merged, weights,
-                              [this](std::size_t backend, const Lowered& lowered,
-                                     std::span<const Step> together, std::span<const Step> steps) {
-                                return compile_stage(*backends[backend], lowered, together, steps);
-                              }));
+  const PlanMaker maker{[this](std::size_t backend, const Lowered& lowered,
+                               std::span<const Step> together, std::span<const Step> steps) {
+    return compile_stage(*backends[backend], lowered, together, steps);
+  }};
+  plans_.push_front(make_plan(inputs, merged, weights, maker));
   if (plans_.size() > plan_limit) plans_.pop_back();
   return plans_.front();
 }
@@ -163,9 +167,9 @@ std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
 
 std::shared_ptr<const Plan> Session::Shared::add_plan(std::span<const Shape> inputs, bool merged,
                                                       const WeightSet* weights,
-                                                      const CompileStage& compile) {
+                                                      const PlanMaker& maker) {
   const std::scoped_lock lock(mutex_);
-  plans_.push_front(make_plan(inputs, merged, weights, compile));
+  plans_.push_front(make_plan(inputs, merged, weights, maker));
   return plans_.front();
 }
 
@@ -177,8 +181,7 @@ std::shared_ptr<const BoundPlan> Session::Bound::find(const Plan& plan) {
 }
 
 std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
-                                                      std::shared_ptr<const Plan> plan,
-                                                      const BindStage& bind_stage) {
+                                                      std::shared_ptr<const Plan> plan) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(plans_, [&](const auto& p) { return p->plan == plan; });
   if (found != plans_.end()) {
@@ -187,10 +190,16 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   }
   auto bound = std::make_shared<BoundPlan>();
   for (const ConstantSlot& slot : plan->lowered.constants) {
-    bound->constants.push_back(constant_array(shared.program, *weights, slot));
-    bound->addresses.push_back(bound->constants.back().host_view().data);
+    const Buffer& array =
+        bound->constants.emplace_back(constant_array(shared.program, *weights, slot));
+    bound->addresses.push_back(array.has_data() ? array.host_view().data : nullptr);
   }
-  bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()}, bind_stage);
+  if (const auto missing = missing_constant(*plan, *weights)) {
+    throw Error(Errc::call_order, shared.program.name,
+                fmt::format("weight '{}' has no data, and {} {}", missing->weight,
+                            shared.backends[missing->backend]->name(), missing->use()));
+  }
+  bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()});
   weights->prepared().save();
   bound->plan = std::move(plan);
   plans_.push_front(bound);

@@ -31,15 +31,14 @@ struct Session::Shared {
                                                  const WeightSet* weights);
   /// Plans so far, the oldest first.
   std::vector<std::shared_ptr<const sessions::Plan>> plans();
-  /// Makes a plan whose stages `compile` checks.
   std::shared_ptr<const sessions::Plan> add_plan(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights,
-                                                 const sessions::CompileStage& compile);
+                                                 const sessions::PlanMaker& maker);
 
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
                                             const WeightSet* weights,
-                                            const sessions::CompileStage& compile);
+                                            const sessions::PlanMaker& maker);
   std::size_t choose(const Step& step) const;
   void tell(const PlanReport::Fallback& fallback) const;
 
@@ -51,10 +50,10 @@ struct Session::Shared {
 /// Plans with weights.
 struct Session::Bound {
   std::shared_ptr<const WeightSet> weights;
+  std::map<std::string, std::string> digests;  ///< of weights whose data is not at hand
 
   std::shared_ptr<const sessions::BoundPlan> bind(const Shared& shared,
-                                                  std::shared_ptr<const sessions::Plan> plan,
-                                                  const sessions::BindStage& bind_stage = {});
+                                                  std::shared_ptr<const sessions::Plan> plan);
   /// The bound form of a plan, or null.
   std::shared_ptr<const sessions::BoundPlan> find(const sessions::Plan& plan);
 

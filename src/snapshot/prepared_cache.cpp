@@ -25,63 +25,65 @@ std::string section_of(const std::string& key) { return std::string(key_prefix) 
 }  // namespace
 
 /// A snapshot: one section that identifies the weights, and one for each key.
-struct PreparedCache::Kept {
-  explicit Kept(PreparedFile from)
-      : path(std::move(from.path)),
-        weights(fmt::format("tenon {}\n{}", version(), from.weights)),
-        sources(std::move(from.sources)) {
+class PreparedCache::File {
+ public:
+  explicit File(PreparedFile from)
+      : path_(std::move(from.path)),
+        weights_(fmt::format("tenon {}\n{}", version(), from.weights)),
+        sources_(std::move(from.sources)) {
     read();
   }
 
-  void read() {
-    file.reset();
+  std::optional<Bytes> find(const std::string& section) const {
+    if (!snapshot_ || snapshot_->find(section) == nullptr) return std::nullopt;
     try {
-      auto opened = Snapshot::open(path, {.verify_sections = false, .only_private = true});
-      if (opened.text(weights_section) == weights) {
-        file.emplace(std::move(opened));
-      } else {
-        log(LogLevel::info, path.string() + ": of other weights, or another version: rebuilt");
-      }
-    } catch (const Error& error) {
-      if (error.code() != Errc::not_found) log(LogLevel::warning, error.what());
-    }
-  }
-
-  std::optional<std::span<const std::byte>> find(const std::string& section) const {
-    if (!file || file->find(section) == nullptr) return std::nullopt;
-    try {
-      return file->bytes(section);
+      return Bytes{snapshot_->bytes(section), snapshot_->keeper()};
     } catch (const Error& error) {
       log(LogLevel::warning, error.what());
       return std::nullopt;
     }
   }
 
-  void write() const {
-    for (const auto& source : sources) source->check_unchanged();
-    SnapshotWriter writer = SnapshotWriter::make_private(path);
-    writer.add(weights_section, weights);
+  /// Writes what is in `fresh`, by section, and what is in the file already.
+  void write(const std::map<std::string, Bytes>& fresh) {
+    for (const auto& source : sources_) source->check_unchanged();
+    SnapshotWriter writer = SnapshotWriter::make_private(path_);
+    writer.add(weights_section, weights_);
     for (const auto& [section, bytes] : fresh) writer.add(section, bytes.bytes);
-    if (file) {
-      for (const Snapshot::Section& section : file->sections()) {
+    if (snapshot_) {
+      for (const Snapshot::Section& section : snapshot_->sections()) {
         if (section.name == weights_section || fresh.contains(section.name)) continue;
-        if (const auto bytes = find(section.name)) writer.add(section.name, *bytes);
+        if (const auto found = find(section.name)) writer.add(section.name, found->bytes);
       }
     }
     writer.commit();
+    read();
   }
 
-  ForkAwareMutex mutex{"PreparedCache"};
-  std::filesystem::path path;
-  std::string weights;
-  std::vector<std::shared_ptr<const io::InputFile>> sources;
-  std::optional<Snapshot> file;
-  std::map<std::string, Bytes> fresh;  // by section; not in the file yet
-  bool failed = false;
+ private:
+  void read() {
+    snapshot_.reset();
+    try {
+      auto opened = Snapshot::open(path_, {.verify_sections = false, .only_private = true});
+      if (opened.text(weights_section) == weights_) {
+        snapshot_.emplace(std::move(opened));
+      } else {
+        log(LogLevel::info, path_.string() + ": of other weights, or another version: rebuilt");
+      }
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) log(LogLevel::warning, error.what());
+    }
+  }
+
+  std::filesystem::path path_;
+  std::string weights_;
+  std::vector<std::shared_ptr<const io::InputFile>> sources_;
+  std::optional<Snapshot> snapshot_;
 };
 
-PreparedCache::PreparedCache(PreparedFile file) : kept_(std::make_unique<Kept>(std::move(file))) {}
 PreparedCache::PreparedCache() = default;
+PreparedCache::PreparedCache(std::map<std::string, Bytes> kept) : kept_(std::move(kept)) {}
+PreparedCache::PreparedCache(PreparedFile file) : file_(std::make_unique<File>(std::move(file))) {}
 PreparedCache::~PreparedCache() = default;
 
 std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Make& make) {
@@ -92,14 +94,9 @@ std::shared_ptr<const void> PreparedCache::get(const std::string& key, const Mak
 }
 
 std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key) const {
-  if (!kept_) return std::nullopt;
-  const std::scoped_lock lock(kept_->mutex);
-  const std::string section = section_of(key);
-  if (const auto fresh = kept_->fresh.find(section); fresh != kept_->fresh.end()) {
-    return fresh->second;
-  }
-  if (const auto bytes = kept_->find(section)) return Bytes{*bytes, kept_->file->keeper()};
-  return std::nullopt;
+  const std::scoped_lock lock(kept_mutex_);
+  if (const auto found = kept_.find(key); found != kept_.end()) return found->second;
+  return file_ ? file_->find(section_of(key)) : std::nullopt;
 }
 
 std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key,
@@ -109,24 +106,29 @@ std::optional<PreparedCache::Bytes> PreparedCache::kept(const std::string& key,
 }
 
 void PreparedCache::keep(const std::string& key, Bytes bytes) {
-  const std::string section = section_of(key);
-  if (!kept_ || !snapshot::is_name(section)) return;
-  const std::scoped_lock lock(kept_->mutex);
-  if (!kept_->failed) kept_->fresh.insert_or_assign(section, std::move(bytes));
+  const std::scoped_lock lock(kept_mutex_);
+  kept_.insert_or_assign(key, std::move(bytes));
+  is_saved_ = false;
 }
 
 void PreparedCache::save() {
-  if (!kept_) return;
-  const std::scoped_lock lock(kept_->mutex);
-  if (kept_->fresh.empty()) return;
+  if (!file_) return;
+  const std::scoped_lock lock(kept_mutex_);
+  if (is_saved_ || has_failed_) return;
+  std::map<std::string, Bytes> fresh;
+  for (const auto& [key, bytes] : kept_) {
+    std::string section = section_of(key);
+    if (snapshot::is_name(section)) fresh.emplace(std::move(section), bytes);
+  }
   try {
-    kept_->write();
-    kept_->fresh.clear();
-    kept_->read();
+    if (!fresh.empty()) file_->write(fresh);
+    is_saved_ = true;
+    // The bytes are in the file now.
+    std::erase_if(kept_,
+                  [&](const auto& entry) { return fresh.contains(section_of(entry.first)); });
   } catch (const Error& error) {
     log(LogLevel::warning, error.what());
-    kept_->failed = true;
-    kept_->fresh.clear();
+    has_failed_ = true;
   }
 }
 

@@ -100,12 +100,20 @@ TEST_CASE("prepared cache: nothing is written when nothing was kept") {
   CHECK_FALSE(std::filesystem::exists(file.path));
 }
 
-TEST_CASE("prepared cache: without a file nothing is kept") {
+TEST_CASE("prepared cache: without a file what is kept ends with the cache") {
   PreparedCache cache;
   cache.keep("up", owned("packed up"));
   cache.save();
-  CHECK_FALSE(cache.kept("up", 9));
+  CHECK(text(cache.kept("up", 9)) == "packed up");
   CHECK_FALSE(cache.has_file());
+  CHECK_FALSE(PreparedCache().kept("up"));
+}
+
+TEST_CASE("prepared cache: it may begin with what was kept elsewhere") {
+  const PreparedCache cache({{"up", owned("packed up")}});
+  CHECK(text(cache.kept("up", 9)) == "packed up");
+  CHECK_FALSE(cache.kept("up", 8));
+  CHECK_FALSE(cache.kept("down"));
 }
 
 TEST_CASE("prepared cache: a file of other weights is rebuilt") {

@@ -42,7 +42,12 @@ void fuzz_session(Bytes bytes) {
       if (error.code() == Errc::internal) fail("an internal error");
     }
   }
-  session->save(file);
+  try {
+    session->save(file);
+  } catch (const Error& error) {
+    if (error.code() != Errc::call_order) fail("a session that loads cannot be saved");
+    return;  // the file has weights without data
+  }
   Session::load(file, backends);
 }
 

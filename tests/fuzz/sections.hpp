@@ -18,8 +18,8 @@ std::vector<std::string_view> split_sections(std::span<const std::uint8_t> bytes
 std::string join_sections(std::span<const std::string> parts);
 
 /// The names of the sections of a session's snapshot that fuzz_session fills, in order.
-inline constexpr const char* session_sections[] = {"manifest", "program",  "folded/0",
-                                                   "folded/1", "weight/0", "weight/1",
-                                                   "weight/2", "weight/3", "plan/0/part/0"};
+inline constexpr const char* session_sections[] = {
+    "manifest", "program",  "folded/0", "folded/1",   "weight/0",
+    "weight/1", "weight/2", "weight/3", "prepared/0", "plan/0/part/0"};
 
 }  // namespace tenon::testing

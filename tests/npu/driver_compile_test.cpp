@@ -144,10 +144,12 @@ TEST_CASE("npu compile: without calibration the error says what to do") {
                                       options);
     });
   };
-  for (const BackendOptions& none : {BackendOptions{}, BackendOptions{.device = Options{}},
-                                     BackendOptions{.device = std::string("npu")}}) {
+  for (const BackendOptions& none :
+       {BackendOptions{}, BackendOptions{.device = std::string("npu")}}) {
     CHECK(refused(Errc::bad_argument, none).find("npu::calibrate()") != std::string::npos);
   }
+  CHECK(refused(Errc::unsupported, {.device = Options{}}).find("npu::calibrate()") !=
+        std::string::npos);
   const BackendOptions exact{.exact = true, .device = calibrated<&Classifier<>::forward>()};
   CHECK(refused(Errc::unsupported, exact).find("exact") != std::string::npos);
 }

@@ -40,13 +40,29 @@ class RemoteBackend final : public Backend {
   }
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
+    ++compiled;
+    return std::make_unique<Remote>(*this, program, steps);
+  }
+  std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
+                                     std::span<const std::byte> saved) const override {
+    if (!std::ranges::equal(saved, saved_bytes(steps.size()))) {
+      throw Error(Errc::incompatible, "remote", "saved by another remote backend");
+    }
+    ++restored;
     return std::make_unique<Remote>(*this, program, steps);
   }
 
   mutable std::atomic<int> runs = 0;
-  mutable std::atomic<int> restored = 0;  ///< partitions bound from what was saved
+  mutable std::atomic<int> compiled = 0;  ///< partitions
+  mutable std::atomic<int> restored = 0;  ///< partitions, from what was saved
+  /// Tells backends apart that cannot restore each other's partitions.
+  char kind = 'r';
 
  private:
+  std::vector<std::byte> saved_bytes(std::size_t steps) const {
+    return {static_cast<std::byte>(kind), static_cast<std::byte>(steps)};
+  }
+
   /// Works on CPU copies, filled with what the range of steps reads and nothing else.
   class Remote final : public Partition, public BoundPartition {
    public:
@@ -57,23 +73,13 @@ class RemoteBackend final : public Backend {
     std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
       auto bound = std::make_unique<Remote>(owner_, program_, steps_);
       for (const Buffer& buffer : constants.buffers) {
-        bound->constants_.push_back(buffer.host_view().data);
+        bound->constants_.push_back(buffer.has_data() ? buffer.host_view().data : nullptr);
       }
       bound->bound_ = inner_->bind(constants);
       return bound;
     }
 
-    std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
-                                               std::span<const std::byte> saved) const override {
-      if (!std::ranges::equal(saved, save())) {
-        throw Error(Errc::incompatible, "remote", "saved by another remote backend");
-      }
-      ++owner_.restored;
-      return bind(constants);
-    }
-    std::vector<std::byte> save() const override {
-      return {std::byte{'r'}, static_cast<std::byte>(steps_.size())};
-    }
+    SavedPartition save() const override { return {owner_.saved_bytes(steps_.size())}; }
 
     void run_on_device(DeviceFrame& frame) const override {
       ++owner_.runs;

@@ -45,7 +45,7 @@ void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int
 
 std::shared_ptr<const Recipe> filter_recipe(const FilterShape& shape) {
   return std::make_shared<FilterRecipe<PackedFilter, FilterShape>>(
-      shape, fmt::format("filter {} in {}, form {}", to_string(shape.file_shape()), shape.groups,
+      shape, fmt::format("filter 1 {} in {}, form {}", to_string(shape.file_shape()), shape.groups,
                          static_cast<int>(shape.form)));
 }
 

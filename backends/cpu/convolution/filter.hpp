@@ -1,14 +1,17 @@
 #pragma once
 
 #include "../integer_math.hpp"
-#include "../matmul/aligned_buffer.hpp"
+#include "../kept_bytes.hpp"
 #include "winograd/winograd.hpp"
 
 #include <tenon/host_view.hpp>
 #include <tenon/shape.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 
 namespace tenon::cpu {
 
@@ -51,24 +54,29 @@ struct FilterShape {
 void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int thread,
                  int threads) noexcept;
 
-/// A filter packed once, for all runs.
+/// A filter packed once, for all runs. A change of the layout needs another key in filter_recipe().
 class PackedFilter {
  public:
   /// Room for it; errors: out_of_memory.
-  explicit PackedFilter(const FilterShape& shape)
-      : shape_(shape),
-        elements_(static_cast<std::size_t>(shape.packed_elements()) * sizeof(float)) {}
+  explicit PackedFilter(const FilterShape& shape) : shape_(shape), elements_(packed_bytes(shape)) {}
+  /// Of packed_bytes() that were kept. No content makes a kernel read out of bounds.
+  PackedFilter(const FilterShape& shape, PreparedCache::Bytes kept)
+      : shape_(shape), elements_(std::move(kept)) {}
 
+  static std::size_t packed_bytes(const FilterShape& shape) noexcept {
+    return static_cast<std::size_t>(shape.packed_elements()) * sizeof(float);
+  }
   void pack(const HostView& w, int thread, int threads) noexcept {
-    pack_filter(shape_, w, reinterpret_cast<float*>(elements_.data()), thread, threads);
+    pack_filter(shape_, w, reinterpret_cast<float*>(elements_.own()), thread, threads);
   }
   const float* elements() const noexcept {
     return reinterpret_cast<const float*>(elements_.data());
   }
+  std::span<const std::byte> bytes() const noexcept { return elements_.span(); }
 
  private:
   FilterShape shape_;
-  AlignedBuffer elements_;
+  KeptBytes elements_;
 };
 
 /// Makes a PackedFilter.

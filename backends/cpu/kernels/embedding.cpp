@@ -11,8 +11,10 @@ namespace {
 
 class EmbeddingTask final : public Task {
  public:
-  explicit EmbeddingTask(const Step& step)
-      : ids_(step.inputs[0]), table_(step.inputs[1]), y_(step.output) {}
+  EmbeddingTask(const Step& step, Compiler& compiler)
+      : ids_(step.inputs[0]), table_(step.inputs[1]), y_(step.output) {
+    compiler.prefer_packed(table_);
+  }
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t count = ids_.shape.elements(), size = table_.shape[1],
@@ -71,9 +73,9 @@ std::optional<std::string> refuses(const Step& step) {
 }  // namespace
 
 extern const Kernel embedding_kernel;
-constinit const Kernel embedding_kernel{op_def<Embedding>, refuses,
-                                        [](const Step& step, Compiler&) -> std::unique_ptr<Task> {
-                                          return std::make_unique<EmbeddingTask>(step);
-                                        }};
+constinit const Kernel embedding_kernel{
+    op_def<Embedding>, refuses, [](const Step& step, Compiler& compiler) -> std::unique_ptr<Task> {
+      return std::make_unique<EmbeddingTask>(step, compiler);
+    }};
 
 }  // namespace tenon::cpu

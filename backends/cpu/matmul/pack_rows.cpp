@@ -1,5 +1,6 @@
 #include "pack_rows.hpp"
 
+#include "../kept_bytes.hpp"
 #include "layout.hpp"
 #include "packed_weights.hpp"
 
@@ -41,10 +42,11 @@ class PackRows final : public Recipe {
     return weights;
   }
 
+  bool is_kept() const override { return true; }
   std::shared_ptr<const void> from_kept(const Shape& shape,
                                         const PreparedCache::Bytes& kept) const override {
     const std::size_t bytes = PackedWeights::packed_bytes(shape.dtype(), shape[0], shape[1]);
-    if (kept.bytes.size() != bytes) return nullptr;
+    if (!is_usable(kept.bytes, bytes)) return nullptr;
     return std::make_shared<const PackedWeights>(
         PackedWeights::borrow(shape.dtype(), shape[0], shape[1], kept.bytes, kept.owner));
   }

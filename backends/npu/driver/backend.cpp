@@ -2,6 +2,7 @@
 #include "graph.hpp"
 #include "host_run.hpp"
 #include "network.hpp"
+#include "saved_network.hpp"
 
 #include <tenon/backends/npu.hpp>
 #include <tenon/error.hpp>
@@ -58,9 +59,7 @@ std::optional<StoredForm> stored_form_of(const Graph& graph, const Operand& outp
   if (found == graph.layers.end()) return std::nullopt;
   const FeatureMap& map = graph.map(found->input);
   const bool image = dims_of(output.shape, Form::image) == map.dims;
-  StoredForm form{.software = Layout(image ? "NCHW" : "*C"),
-                  .hardware = Layout(image ? "NCHWc32" : "*Cc32"),
-                  .quant = {}};
+  StoredForm form = stored_form(image);
   form.quant.scale = {static_cast<float>(map.step)};
   if (!map.normratio.empty()) {
     form.quant.normratio.assign(map.normratio.begin(), map.normratio.end());
@@ -113,17 +112,21 @@ class BoundOnHost final : public BoundPartition, public StoresIntegers {
   std::optional<Operand> output_;
 };
 
+/// `form`: of the only step's value. `calibration`: what it was compiled with, as text.
 class BoundOnDevice final : public BoundPartition, public StoresIntegers {
  public:
   BoundOnDevice(std::shared_ptr<Shared> shared, std::shared_ptr<const DeviceNetwork> network,
-                std::optional<Operand> output)
-      : shared_(std::move(shared)), network_(std::move(network)), output_(std::move(output)) {}
-  std::optional<StoredForm> stored_form() const override {
-    if (!output_) return std::nullopt;
-    return stored_form_of(network_->compiled().bound.graph, *output_);
-  }
-  std::vector<std::byte> save() const override {
-    return save_network(network_->compiled(), shared_->runtime->caps());
+                std::optional<StoredForm> form, std::shared_ptr<const std::string> calibration)
+      : shared_(std::move(shared)),
+        network_(std::move(network)),
+        form_(std::move(form)),
+        calibration_(std::move(calibration)) {}
+  std::optional<StoredForm> stored_form() const override { return form_; }
+  /// A restored partition uses no constants of the program: its own are in device memory.
+  SavedPartition save() const override {
+    return {save_network(network_->code(), network_->constants(), form_, *calibration_,
+                         shared_->runtime->caps()),
+            ConstantUse()};
   }
   void run_on_device(DeviceFrame& frame) const override {
     RunReport report;
@@ -135,12 +138,24 @@ class BoundOnDevice final : public BoundPartition, public StoresIntegers {
  private:
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<const DeviceNetwork> network_;
-  std::optional<Operand> output_;
+  std::optional<StoredForm> form_;
+  std::shared_ptr<const std::string> calibration_;
 };
 
-GraphOptions graph_options(const Shared& shared, bool show) {
+using TablePtr = std::shared_ptr<const CalibrationTable>;
+
+constexpr std::string_view no_calibration =
+    "no calibration is given, so it only runs what was saved: npu::calibrate() makes one from "
+    "samples of the inputs";
+
+const CalibrationTable& required(const TablePtr& calibration) {
+  if (calibration == nullptr) throw Error(Errc::unsupported, "npu", std::string(no_calibration));
+  return *calibration;
+}
+
+GraphOptions graph_options(const Shared& shared, const CalibrationTable& calibration, bool show) {
   const std::int64_t ocm_bytes = shared.caps ? std::int64_t{shared.caps->ocm_bytes} : 0;
-  return {*shared.options.calibration, shared.options.fuse, show, ocm_bytes};
+  return {calibration, shared.options.fuse, show, ocm_bytes};
 }
 
 BoundGraph bound_graph(const Shared& shared, const Graph& graph, const BoundConstants& constants) {
@@ -152,9 +167,10 @@ BoundGraph bound_graph(const Shared& shared, const Graph& graph, const BoundCons
       graph, [&](const Operand& o) { return constant_of(o, constants.buffers); }, bind);
 }
 
-std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, CompiledNetwork compiled) {
-  auto network = std::make_shared<const DeviceNetwork>(shared.runtime, std::move(compiled),
-                                                       shared.options, shared.counters);
+std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, DeviceCode code,
+                                               std::optional<BoundGraph> bound) {
+  auto network = std::make_shared<const DeviceNetwork>(
+      shared.runtime, std::move(code), std::move(bound), shared.options, shared.counters);
   const std::scoped_lock lock(shared.mutex);
   shared.networks.push_back(network);
   return network;
@@ -162,10 +178,13 @@ std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, CompiledNetwork c
 
 class NpuPartition final : public Partition {
  public:
-  NpuPartition(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
+  NpuPartition(std::shared_ptr<Shared> shared, TablePtr calibration, const Lowered& program,
+               std::span<const Step> steps)
       : shared_(std::move(shared)),
+        calibration_(std::move(calibration)),
         program_(program),
-        graph_(build_graph(program, steps, graph_options(*shared_, /*show=*/false))) {
+        graph_(build_graph(program, steps,
+                           graph_options(*shared_, required(calibration_), /*show=*/false))) {
     if (steps.size() == 1) output_ = steps.front().output;
   }
 
@@ -175,27 +194,45 @@ class NpuPartition final : public Partition {
       return std::make_unique<BoundOnHost>(bound_graph(*shared_, graph_, constants), options.mode,
                                            output_);
     }
-    return bound(compile_network(bound_graph(*shared_, graph_, constants), program_,
-                                 shared_->runtime->caps(), {options.placement, options.merge}));
-  }
-  std::unique_ptr<BoundPartition> bind_saved(const BoundConstants& constants,
-                                             std::span<const std::byte> saved) const override {
-    const Options& options = shared_->options;
-    if (options.mode != Mode::device) return bind(constants);
-    return bound(restore_network(bound_graph(*shared_, graph_, constants), program_,
-                                 shared_->runtime->caps(), options.merge, saved));
+    CompiledNetwork compiled =
+        compile_network(bound_graph(*shared_, graph_, constants), program_,
+                        shared_->runtime->caps(), {options.placement, options.merge});
+    auto form = output_ ? stored_form_of(compiled.bound.graph, *output_) : std::nullopt;
+    DeviceCode code = take_code(compiled);
+    std::optional<BoundGraph> fallback;
+    if (options.host_fallback) fallback = std::move(compiled.bound);
+    return std::make_unique<BoundOnDevice>(
+        shared_, on_device(*shared_, std::move(code), std::move(fallback)), std::move(form),
+        std::make_shared<const std::string>(calibration_->of(program_).to_text()));
   }
 
  private:
-  std::unique_ptr<BoundPartition> bound(CompiledNetwork compiled) const {
-    return std::make_unique<BoundOnDevice>(shared_, on_device(*shared_, std::move(compiled)),
-                                           output_);
-  }
-
   std::shared_ptr<Shared> shared_;
+  TablePtr calibration_;
   const Lowered& program_;
   Graph graph_;
   std::optional<Operand> output_;  // of the one step there is
+};
+
+/// What was saved of a partition: constants and programs for a device, which nothing is left to do
+/// for.
+class RestoredPartition final : public Partition {
+ public:
+  RestoredPartition(std::shared_ptr<Shared> shared, SavedNetwork network)
+      : shared_(std::move(shared)),
+        network_(std::move(network)),
+        calibration_(std::make_shared<const std::string>(std::move(network_.calibration))) {}
+
+  std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override {
+    return std::make_unique<BoundOnDevice>(
+        shared_, on_device(*shared_, network_.code, std::nullopt), network_.form, calibration_);
+  }
+  std::optional<ConstantUse> constant_use() const override { return ConstantUse(); }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  SavedNetwork network_;
+  std::shared_ptr<const std::string> calibration_;
 };
 
 /// Steps that would be one partition, run one at a time: one graph with the layers and quantisation
@@ -206,16 +243,15 @@ class SteppedGraph {
   struct Bound {
     std::optional<BoundGraph> on_host;
     std::shared_ptr<const DeviceNetwork> on_device;
-
-    const Graph& graph() const {
-      return on_host ? on_host->graph : on_device->compiled().bound.graph;
-    }
+    Graph graph;
   };
 
   SteppedGraph(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
       : shared_(std::move(shared)),
         program_(program),
-        graph_(build_graph(program, steps, graph_options(*shared_, /*show=*/true))) {}
+        graph_(build_graph(
+            program, steps,
+            graph_options(*shared_, required(shared_->options.calibration), /*show=*/true))) {}
 
   const Graph& graph() const noexcept { return graph_; }
 
@@ -226,12 +262,13 @@ class SteppedGraph {
     if (auto living = known.lock()) return living;
     auto made = std::make_shared<Bound>();
     BoundGraph graph = bound_graph(*shared_, graph_, constants);
+    made->graph = graph.graph;
     if (shared_->options.mode != Mode::device) {
       made->on_host = std::move(graph);
     } else {
-      made->on_device =
-          on_device(*shared_, compile_network(std::move(graph), program_, shared_->runtime->caps(),
-                                              {Placement::none, /*merge=*/false}));
+      CompiledNetwork compiled = compile_network(
+          std::move(graph), program_, shared_->runtime->caps(), {Placement::none, /*merge=*/false});
+      made->on_device = on_device(*shared_, take_code(compiled), std::nullopt);
     }
     known = made;
     return made;
@@ -278,7 +315,7 @@ class BoundStep final : public BoundPartition, public StoresIntegers {
   std::optional<StoredForm> stored_form() const override {
     if (alone_) return dynamic_cast<const StoresIntegers&>(*alone_).stored_form();
     const bool integers = !stepped_->on_host || shared_->options.mode == Mode::exact;
-    return integers ? stored_form_of(stepped_->graph(), output_) : std::nullopt;
+    return integers ? stored_form_of(stepped_->graph, output_) : std::nullopt;
   }
 
  private:
@@ -298,7 +335,8 @@ class StepPartition final : public Partition {
         output_(steps[index].output),
         index_(index) {
     if (stepped_->graph().shown[index] != no_map) return;
-    alone_ = std::make_unique<NpuPartition>(shared_, program, steps.subspan(index, 1));
+    alone_ = std::make_unique<NpuPartition>(shared_, shared_->options.calibration, program,
+                                            steps.subspan(index, 1));
   }
 
   std::int64_t scratch_bytes() const override {
@@ -321,10 +359,6 @@ class StepPartition final : public Partition {
 class NpuBackend final : public Npu, public StepCompiler {
  public:
   NpuBackend(const DevicePtr& device, Options options) : shared_(std::make_shared<Shared>()) {
-    if (!options.calibration) {
-      throw Error(Errc::bad_argument, "npu::backend",
-                  "no calibration is given: npu::calibrate() makes one from samples of the inputs");
-    }
     if (options.deadline <= std::chrono::milliseconds(0) || options.retries < 0) {
       throw Error(Errc::bad_argument, "npu::backend",
                   fmt::format("a deadline of {} ms and {} retries", options.deadline.count(),
@@ -347,22 +381,40 @@ class NpuBackend final : public Npu, public StepCompiler {
   bool wants_unrolled() const noexcept override { return true; }
 
   std::optional<std::string> refuses(const Step& step) const override {
-    if (auto failure = failed_constraint(step)) return failure;
-    const std::optional<isa::Caps>& caps = shared_->caps;
-    if (caps) {
-      if (auto failure = exceeds_device(step, caps->ocm_bytes, caps->acc_bytes)) return failure;
-    }
-    const ValueRange* range = shared_->options.calibration->find(step.value);
-    if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
-    if (caps && !range->channels.empty()) {
-      if (auto failure = factors_exceed(step, caps->ocm_bytes)) return failure;
-    }
-    return uneven_channels(step, *range);
+    return refusal(step, shared_->options.calibration.get());
   }
 
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    return std::make_unique<NpuPartition>(shared_, program, steps);
+    return std::make_unique<NpuPartition>(shared_, shared_->options.calibration, program, steps);
+  }
+  std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
+                                     std::span<const std::byte> saved) const override {
+    const Options& options = shared_->options;
+    if (options.mode != Mode::device) {
+      throw Error(Errc::incompatible, "npu",
+                  fmt::format("saved for a device, and the mode is {}", to_string(options.mode)));
+    }
+    if (options.host_fallback) {
+      throw Error(Errc::incompatible, "npu",
+                  "host_fallback is set, and the CPU runs nothing that was saved for a device");
+    }
+    return std::make_unique<RestoredPartition>(
+        shared_, restore_network(saved, program, steps, shared_->runtime->caps()));
+  }
+  /// With the backend's own calibration where it has one.
+  std::unique_ptr<Partition> recompile(const Lowered& program, std::span<const Step> steps,
+                                       std::span<const std::byte> saved) const override {
+    TablePtr calibration = shared_->options.calibration;
+    if (calibration == nullptr) {
+      calibration = std::make_shared<const CalibrationTable>(calibration_of(saved));
+    }
+    for (const Step& step : steps) {
+      if (const auto why = refusal(step, calibration.get())) {
+        throw Error(Errc::unsupported, step.value, fmt::format("npu: {}", *why));
+      }
+    }
+    return std::make_unique<NpuPartition>(shared_, std::move(calibration), program, steps);
   }
   std::unique_ptr<Partition> compile_step(const Lowered& program, std::span<const Step> steps,
                                           std::size_t index) const override {
@@ -403,7 +455,7 @@ class NpuBackend final : public Npu, public StepCompiler {
 
   std::vector<NetworkReport> networks() const override {
     std::vector<NetworkReport> reports;
-    for (const auto& network : shared_->living()) reports.push_back(report(network->compiled()));
+    for (const auto& network : shared_->living()) reports.push_back(report(*network));
     return reports;
   }
 
@@ -417,6 +469,21 @@ class NpuBackend final : public Npu, public StepCompiler {
   }
 
  private:
+  std::optional<std::string> refusal(const Step& step, const CalibrationTable* calibration) const {
+    if (auto failure = failed_constraint(step)) return failure;
+    const std::optional<isa::Caps>& caps = shared_->caps;
+    if (caps) {
+      if (auto failure = exceeds_device(step, caps->ocm_bytes, caps->acc_bytes)) return failure;
+    }
+    if (calibration == nullptr) return std::string(no_calibration);
+    const ValueRange* range = calibration->find(step.value);
+    if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
+    if (caps && !range->channels.empty()) {
+      if (auto failure = factors_exceed(step, caps->ocm_bytes)) return failure;
+    }
+    return uneven_channels(step, *range);
+  }
+
   std::shared_ptr<SteppedGraph> stepped_graph_of(const Lowered& program,
                                                  std::span<const Step> steps) const {
     const std::scoped_lock lock(shared_->mutex);
@@ -429,23 +496,21 @@ class NpuBackend final : public Npu, public StepCompiler {
     return made;
   }
 
-  static NetworkReport report(const CompiledNetwork& network) {
+  static NetworkReport report(const DeviceNetwork& network) {
+    const DeviceCode& code = network.code();
     NetworkReport report;
-    report.text = describe(network);
-    report.disassembly = disassemble(network);
-    report.placement = network.placement;
-    report.layers = network.bound.graph.layers.size();
-    report.programs = network.stages.size();
-    report.constant_bytes = network.constant_bytes;
-    report.ftmp_bytes = network.ftmp_bytes;
-    for (std::size_t i = 0; i < network.places.size(); ++i) {
-      if (network.places[i].where != MapPlace::Where::ocm) continue;
-      report.on_chip_bytes += map_bytes(network.bound.graph.maps[i].dims, network.places[i].log2c);
-    }
-    report.predicted_cycles = network.predicted.cycles;
-    report.predicted_read = network.predicted.ddr_read;
-    report.predicted_write = network.predicted.ddr_write;
-    report.macs = network.predicted.macs;
+    report.text = code.text;
+    report.disassembly = disassemble(code);
+    report.placement = code.placement;
+    report.layers = code.layers.size();
+    report.programs = code.stages.size();
+    report.constant_bytes = static_cast<std::int64_t>(network.constants().size());
+    report.ftmp_bytes = code.ftmp_bytes;
+    report.on_chip_bytes = code.on_chip_bytes;
+    report.predicted_cycles = code.predicted.cycles;
+    report.predicted_read = code.predicted.ddr_read;
+    report.predicted_write = code.predicted.ddr_write;
+    report.macs = code.predicted.macs;
     return report;
   }
 

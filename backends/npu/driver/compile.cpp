@@ -63,24 +63,13 @@ class StageBuilder {
     WindowPlace window;
     window.place.kind = place.kind;
     window.place.index = place.index;
-    window.bytes = bytes_of(place);
+    window.bytes = bytes_of(place, program_).value();
     if ((reads && !stage_.input) || stage_.output) {
       stage_.input = window;
       return isa::Segment::input;
     }
     stage_.output = window;
     return isa::Segment::output;
-  }
-
-  std::int64_t bytes_of(const Place& place) const {
-    switch (place.kind) {
-      case Place::Kind::input:
-        return program_.inputs[place.index].shape.bytes();
-      case Place::Kind::output:
-        return program_.outputs[place.index].shape.bytes();
-      default:
-        return program_.slab_bytes;
-    }
   }
 
   void close() {
@@ -187,30 +176,14 @@ std::string place_text(const FeatureMap& map, const MapPlace& place) {
                      1U << place.log2c, map.dims.n, map.dims.c, map.dims.h, map.dims.w, map.step);
 }
 
-}  // namespace
-
-CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
-                                const CompileOptions& options) {
-  if (bound.graph.layers.size() > max_layers) {
-    throw Error(Errc::limit_exceeded, "npu",
-                fmt::format("{} layers, at most {}", bound.graph.layers.size(), max_layers));
-  }
-  CompiledNetwork network;
-  network.bound = std::move(bound);
-  NetworkCompiler(network, program, caps, options).compile();
-  network.constant_bytes = static_cast<std::int64_t>(network.image.bytes.size());
-  network.constant_crc = isa::crc32c(network.image.bytes);
-  for (Stage& stage : network.stages) stage.bytes = isa::assemble(stage.program);
-  return network;
-}
-
+/// For people: layers, places, bytes, predicted cycles.
 std::string describe(const CompiledNetwork& network) {
   const Graph& graph = network.bound.graph;
   std::string text = fmt::format(
       "{} layers in {} programs, placement {}, {} bytes of constants, {} of ftmp, {} for tiles; "
       "predicted {} cycles, {} bytes read, {} written, {} MACs\n",
       graph.layers.size(), network.stages.size(), to_string(network.placement),
-      network.constant_bytes, network.ftmp_bytes, network.work_bytes, network.predicted.cycles,
+      network.image.bytes.size(), network.ftmp_bytes, network.work_bytes, network.predicted.cycles,
       network.predicted.ddr_read, network.predicted.ddr_write, network.predicted.macs);
   for (std::size_t i = 0; i < graph.layers.size(); ++i) {
     const Layer& layer = graph.layers[i];
@@ -229,10 +202,71 @@ std::string describe(const CompiledNetwork& network) {
   return text;
 }
 
-std::string disassemble(const CompiledNetwork& network) {
+std::string kind_of(const Layer& layer) {
+  std::string kind(to_string(layer.kind));
+  for (const Post& post : layer.posts) kind += fmt::format(" +{}", to_string(post.kind));
+  return kind;
+}
+
+std::int64_t on_chip_bytes(const CompiledNetwork& network) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < network.places.size(); ++i) {
+    if (network.places[i].where != MapPlace::Where::ocm) continue;
+    bytes += map_bytes(network.bound.graph.maps[i].dims, network.places[i].log2c);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> bytes_of(const Place& place, const Lowered& program) noexcept {
+  switch (place.kind) {
+    case Place::Kind::input:
+      if (place.index < program.inputs.size()) return program.inputs[place.index].shape.bytes();
+      return std::nullopt;
+    case Place::Kind::output:
+      if (place.index < program.outputs.size()) return program.outputs[place.index].shape.bytes();
+      return std::nullopt;
+    case Place::Kind::slab:
+      return program.slab_bytes;
+    default:
+      return std::nullopt;
+  }
+}
+
+CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
+                                const CompileOptions& options) {
+  if (bound.graph.layers.size() > max_layers) {
+    throw Error(Errc::limit_exceeded, "npu",
+                fmt::format("{} layers, at most {}", bound.graph.layers.size(), max_layers));
+  }
+  CompiledNetwork network;
+  network.bound = std::move(bound);
+  NetworkCompiler(network, program, caps, options).compile();
+  for (Stage& stage : network.stages) stage.bytes = isa::assemble(stage.program);
+  return network;
+}
+
+DeviceCode take_code(CompiledNetwork& network) {
+  DeviceCode code;
+  code.text = describe(network);
+  for (const Layer& layer : network.bound.graph.layers) {
+    code.layers.push_back({layer.values, kind_of(layer), layer.op, layer.step});
+  }
+  code.on_chip_bytes = on_chip_bytes(network);
+  code.stages = std::move(network.stages);
+  code.constants = std::move(network.image.bytes);
+  code.ftmp_bytes = network.ftmp_bytes;
+  code.placement = network.placement;
+  code.predicted = std::move(network.predicted);
+  code.is_stepped = !network.bound.graph.shown.empty();
+  return code;
+}
+
+std::string disassemble(const DeviceCode& code) {
   std::string text;
-  for (std::size_t s = 0; s < network.stages.size(); ++s) {
-    const Stage& stage = network.stages[s];
+  for (std::size_t s = 0; s < code.stages.size(); ++s) {
+    const Stage& stage = code.stages[s];
     text += fmt::format("program {}:\n", s);
     int layer = -1;
     std::size_t index = 0;
@@ -241,9 +275,8 @@ std::string disassemble(const CompiledNetwork& network) {
       const int number = isa::common(instruction).layer;
       if (!last && number != layer) {
         layer = number;
-        const Layer& of = network.bound.graph.layers[static_cast<std::size_t>(number)];
-        text += fmt::format("; layer {} {} [{}]\n", number, to_string(of.kind),
-                            fmt::join(of.values, " "));
+        const DeviceLayer& of = code.layers[static_cast<std::size_t>(number)];
+        text += fmt::format("; layer {} {} [{}]\n", number, of.kind, fmt::join(of.values, " "));
       }
       text += fmt::format("{:6}  {}\n", index++, isa::disassemble(instruction));
     }

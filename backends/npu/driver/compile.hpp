@@ -4,6 +4,7 @@
 #include "layout.hpp"
 #include "predict.hpp"
 
+#include <tenon/lowered.hpp>
 #include <tenon/npu/placement.hpp>
 
 #include <cstddef>
@@ -44,8 +45,6 @@ struct CompiledNetwork {
   std::vector<MapPlace> places;
   WeightImage image;
   std::vector<Stage> stages;
-  std::int64_t constant_bytes = 0;
-  std::uint32_t constant_crc = 0;
   std::int64_t ftmp_bytes = 0;
   std::int64_t work_bytes = 0;            ///< OCM for the buffers of tiles
   Placement placement = Placement::none;  ///< the strategy that was used
@@ -58,20 +57,35 @@ struct CompiledNetwork {
 CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
                                 const CompileOptions& options);
 
-/// The network as bytes: the device it is for, the choices that the compiler searched for, and the
-/// programs. Constants follow from the weights and are there as a checksum.
-std::vector<std::byte> save_network(const CompiledNetwork& network, const isa::Caps& caps);
+/// A layer, for messages and reports.
+struct DeviceLayer {
+  std::vector<std::string> values;  ///< of the program, in order
+  std::string kind;                 ///< "conv +add"
+  std::string op;                   ///< name of the main op
+  int step = -1;                    ///< Layer::step
+};
 
-/// Compiles again with the choices of a saved network, without the search, and compares. Nothing of
-/// what is saved reaches a device unchecked. Errc::incompatible naming what differs (capabilities,
-/// weights or calibration, programs), Errc::corrupt for bytes that are no saved network.
-CompiledNetwork restore_network(BoundGraph bound, const Lowered& program, const isa::Caps& caps,
-                                bool merge, std::span<const std::byte> saved);
+/// What a device needs of a network, and what people are told about it.
+struct DeviceCode {
+  std::vector<DeviceLayer> layers;  ///< by number
+  std::vector<Stage> stages;
+  std::vector<std::byte> constants;  ///< of the segment `weight`
+  std::int64_t ftmp_bytes = 0;
+  std::int64_t on_chip_bytes = 0;  ///< of feature maps that never leave the chip
+  Placement placement = Placement::none;
+  Prediction predicted;  ///< of a restored network without its layers
+  /// It runs step by step: what lies between layers is memory of each session.
+  bool is_stepped = false;
+  std::string text;  ///< layers, places, bytes, predicted cycles
+};
 
-/// Which stage runs a layer's instructions, for people: layers, places, bytes, predicted cycles.
-std::string describe(const CompiledNetwork& network);
+/// Takes the constants and stages out of the network.
+DeviceCode take_code(CompiledNetwork& network);
+
+/// How many bytes an input, an output or the slab of a program has; nothing for any other place.
+std::optional<std::int64_t> bytes_of(const Place& place, const Lowered& program) noexcept;
 
 /// All programs, annotated with the layers' names.
-std::string disassemble(const CompiledNetwork& network);
+std::string disassemble(const DeviceCode& code);
 
 }  // namespace tenon::npu

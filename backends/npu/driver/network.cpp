@@ -45,32 +45,33 @@ bool is_damage(isa::ErrorCode code) {
 
 }  // namespace
 
-DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled,
-                             const Options& options, std::shared_ptr<Counters> counters)
+DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, DeviceCode code,
+                             std::optional<BoundGraph> bound, const Options& options,
+                             std::shared_ptr<Counters> counters)
     : runtime_(std::move(runtime)),
-      compiled_(std::move(compiled)),
+      code_(std::move(code)),
+      bound_(std::move(bound)),
       options_(options),
       counters_(std::move(counters)) {
   const auto lock = runtime_->lock();
   MemRegion& memory = runtime_->memory();
-  constants_ = DeviceImage(memory, std::move(compiled_.image.bytes));
-  programs_ = DeviceImage(memory, joined_programs(compiled_.stages, program_offsets_));
-  if (compiled_.bound.graph.shown.empty()) ftmp_ = new_ftmp();
+  constants_ = DeviceImage(memory, std::move(code_.constants));
+  programs_ = DeviceImage(memory, joined_programs(code_.stages, program_offsets_));
+  if (!code_.is_stepped) ftmp_ = new_ftmp();
 }
 
 MemChunk DeviceNetwork::new_ftmp() const {
-  if (compiled_.ftmp_bytes == 0) return {};
-  return runtime_->memory().malloc(static_cast<std::uint64_t>(compiled_.ftmp_bytes), true, page);
+  if (code_.ftmp_bytes == 0) return {};
+  return runtime_->memory().malloc(static_cast<std::uint64_t>(code_.ftmp_bytes), true, page);
 }
 
 // The values and the op of the layer whose instruction stopped, or the device.
 std::string DeviceNetwork::where(const Outcome& outcome, const Stages& stages) const {
   if (outcome.run >= 0 && static_cast<std::size_t>(outcome.run) < stages.size()) {
-    const auto& program = compiled_.stages[stages[static_cast<std::size_t>(outcome.run)]].program;
+    const auto& program = code_.stages[stages[static_cast<std::size_t>(outcome.run)]].program;
     for (const std::uint32_t index : outcome.held) {
       if (index >= program.instructions.size()) continue;
-      const std::size_t number = isa::common(program.instructions[index]).layer;
-      const Layer& layer = compiled_.bound.graph.layers[number];
+      const DeviceLayer& layer = code_.layers[isa::common(program.instructions[index]).layer];
       return fmt::format("{} ({})", fmt::join(layer.values, ", "), layer.op);
     }
   }
@@ -93,7 +94,7 @@ std::vector<isa::Descriptor> DeviceNetwork::commands(const DeviceFrame& frame, c
   add(isa::Segment::instr, programs_.address(), programs_.size());
   if (ftmp) add(isa::Segment::ftmp, ftmp.begin().addr(), ftmp.size_bytes());
   for (const std::size_t i : stages) {
-    const Stage& stage = compiled_.stages[i];
+    const Stage& stage = code_.stages[i];
     const auto bind = [&](isa::Segment segment, const std::optional<WindowPlace>& window) {
       if (!window) return;
       add(segment, frame.address(window->place).addr(), static_cast<std::uint64_t>(window->bytes));
@@ -131,9 +132,8 @@ void DeviceNetwork::note_failure(const Error& error) const {
 void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) const {
   const auto lock = runtime_->lock();
   Stages stages;
-  for (std::size_t i = 0; i < compiled_.stages.size(); ++i) {
-    const std::size_t layer = compiled_.stages[i].layers.front();
-    if (compiled_.bound.graph.layers[layer].step == step) stages.push_back(i);
+  for (std::size_t i = 0; i < code_.stages.size(); ++i) {
+    if (code_.layers[code_.stages[i].layers.front()].step == step) stages.push_back(i);
   }
   if (stages.empty()) return;
   MemChunk& ftmp = stepped_ftmp_[frame.slab.addr()];
@@ -148,7 +148,7 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
 
 void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
   const auto lock = runtime_->lock();
-  Stages stages(compiled_.stages.size());
+  Stages stages(code_.stages.size());
   std::iota(stages.begin(), stages.end(), std::size_t{0});
   try {
     attempt(commands(frame, stages, ftmp_), stages, frame, report);
@@ -156,9 +156,9 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
     note_failure(error);
     const bool device = error.code() == Errc::device_error ||
                         error.code() == Errc::device_timeout || error.code() == Errc::device_lost;
-    if (!device || !options_.host_fallback || runtime_->state() == State::removed) throw;
-    log(LogLevel::warning, fmt::format("npu: {} layers run on the CPU after {}",
-                                       compiled_.bound.graph.layers.size(), error.what()));
+    if (!device || !options_.host_fallback || !bound_ || runtime_->state() == State::removed) throw;
+    log(LogLevel::warning,
+        fmt::format("npu: {} layers run on the CPU after {}", code_.layers.size(), error.what()));
     ++counters_->host_fallbacks;
     run_on_cpu(frame);
   }
@@ -229,7 +229,7 @@ void DeviceNetwork::add_events(Trace& trace, Trace::Clock::time_point begin,
                         {"ddr_read", std::to_string(read)},
                         {"ddr_write", std::to_string(written)}};
   };
-  trace.add("npu", fmt::format("{} layers", compiled_.bound.graph.layers.size()), begin, end,
+  trace.add("npu", fmt::format("{} layers", code_.layers.size()), begin, end,
             facts(report.cycles, report.ddr_read, report.ddr_write));
   const auto at = [&](std::uint64_t cycle) {
     const double share =
@@ -257,14 +257,13 @@ void DeviceNetwork::collect(RunReport& report, const Stages& stages) const {
   report.st_busy = runtime.counter(isa::perf::st_busy);
   if (!options_.profile_layers) return;
   // The device keeps them for the program that ran last.
-  for (const std::size_t index : compiled_.stages[stages.back()].layers) {
-    const Layer& layer = compiled_.bound.graph.layers[index];
+  for (const std::size_t index : code_.stages[stages.back()].layers) {
+    const DeviceLayer& layer = code_.layers[index];
     runtime.write(isa::reg::layer_select, static_cast<std::uint32_t>(index));
     runtime.latch_counters();
     LayerReport& to = report.layers.emplace_back();
     to.values = layer.values;
-    to.kind = std::string(to_string(layer.kind));
-    for (const Post& post : layer.posts) to.kind += fmt::format(" +{}", to_string(post.kind));
+    to.kind = layer.kind;
     to.begin = runtime.counter(isa::perf::layer_begin);
     to.end = runtime.counter(isa::perf::layer_end);
     to.ld_busy = runtime.counter(isa::perf::layer_ld_busy);
@@ -290,7 +289,7 @@ void DeviceNetwork::run_on_cpu(const DeviceFrame& frame) const {
     whole.index = place.index;
     return frame.address(whole);
   };
-  for (const Stage& stage : compiled_.stages) {
+  for (const Stage& stage : code_.stages) {
     for (const auto& window : {stage.input, stage.output}) {
       if (!window || copies.contains(key_of(window->place))) continue;
       std::vector<std::byte>& copy = copies[key_of(window->place)];
@@ -302,8 +301,8 @@ void DeviceNetwork::run_on_cpu(const DeviceFrame& frame) const {
     return HostView(copies.at(key_of(edge.place)).data() + edge.place.offset, edge.shape,
                     edge.strides);
   };
-  run_on_host(compiled_.bound, view, Mode::exact);
-  for (const Layer& layer : compiled_.bound.graph.layers) {
+  run_on_host(*bound_, view, Mode::exact);
+  for (const Layer& layer : bound_->graph.layers) {
     if (layer.kind != Layer::Kind::dequantize) continue;
     const ByteRange range = byte_range(layer.edge);
     memory.write(begin_of(layer.edge.place) + range.begin,

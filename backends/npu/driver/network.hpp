@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +21,11 @@ namespace tenon::npu {
 
 class DeviceNetwork {
  public:
-  /// Uploads constants and programs, allocates what lies between layers. `counters`, of the
-  /// backend, change under the device's lock.
-  DeviceNetwork(std::shared_ptr<Runtime> runtime, CompiledNetwork compiled, const Options& options,
-                std::shared_ptr<Counters> counters);
+  /// Uploads constants and programs, allocates what lies between layers. `bound` is what the CPU
+  /// runs in the device's place, with Options::host_fallback; it may be absent otherwise.
+  /// `counters`, of the backend, change under the device's lock.
+  DeviceNetwork(std::shared_ptr<Runtime> runtime, DeviceCode code, std::optional<BoundGraph> bound,
+                const Options& options, std::shared_ptr<Counters> counters);
 
   /// Runs every stage; recovers as the options say. Takes the device's lock.
   void run(DeviceFrame& frame, RunReport& report) const;
@@ -33,7 +36,9 @@ class DeviceNetwork {
   /// Uploads what is damaged; returns how many images were. Needs the lock.
   int mend() const;
 
-  const CompiledNetwork& compiled() const noexcept { return compiled_; }
+  /// Its constants are constants().
+  const DeviceCode& code() const noexcept { return code_; }
+  std::span<const std::byte> constants() const noexcept { return constants_.bytes(); }
 
  private:
   using Stages = std::vector<std::size_t>;  // indices of those that run, in order
@@ -50,7 +55,8 @@ class DeviceNetwork {
   void run_on_cpu(const DeviceFrame& frame) const;
 
   std::shared_ptr<Runtime> runtime_;
-  CompiledNetwork compiled_;
+  DeviceCode code_;
+  std::optional<BoundGraph> bound_;
   Options options_;
   std::shared_ptr<Counters> counters_;
   DeviceImage constants_;

@@ -34,6 +34,7 @@ class DeviceImage {
   bool is_empty() const noexcept { return bytes_.empty(); }
   std::uint64_t address() const { return chunk_.begin().addr(); }
   std::uint64_t size() const noexcept { return bytes_.size(); }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
   void upload() const;
   /// Whether device memory holds these bytes.
   bool is_intact() const;

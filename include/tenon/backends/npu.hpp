@@ -17,7 +17,8 @@
 namespace tenon::npu {
 
 struct Options {
-  /// Ranges of the program's values; steps with a value without a range are refused.
+  /// Ranges of the program's values; steps with a value without a range are refused. Null for a
+  /// backend that runs only what was saved (Session::load): it refuses every step.
   std::shared_ptr<const CalibrationTable> calibration{};
   Mode mode = Mode::device;
   Placement placement = Placement::best;
@@ -30,7 +31,8 @@ struct Options {
   int retries = 1;              ///< further attempts after a timeout or a damaged program
   bool precheck = false;        ///< verify checksums of device memory before each run
   bool profile_layers = false;  ///< read the counters of every layer after each run
-  /// When the device fails, run the whole partition on the CPU, in the same integers.
+  /// When the device fails, run the whole partition on the CPU, in the same integers. Partitions
+  /// of a snapshot are then compiled again, from weights.
   bool host_fallback = false;
 };
 
@@ -95,8 +97,8 @@ class Npu : public Backend {
 /// A backend for an open NPU device. In a mode other than device, partitions run on the CPU:
 /// `device` then only determines which steps are refused, and may be null.
 ///
-/// Errors  bad_argument         no calibration, an invalid deadline or number of retries, or a
-///                              device that is not an NPU
+/// Errors  bad_argument         an invalid deadline or number of retries, or a device that is not an
+///                              NPU
 ///         device_lost          the device is gone
 ///         unsupported_version  the device has another instruction set
 /// Errors of runs

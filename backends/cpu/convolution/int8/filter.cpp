@@ -14,10 +14,6 @@
 namespace tenon::cpu {
 namespace {
 
-std::size_t bytes_of(std::int64_t count, std::size_t size) {
-  return static_cast<std::size_t>(count) * size;
-}
-
 constexpr std::int64_t quad_block = 3 * 4 * 64;  // bytes for 64 channels
 
 /// Calls use(value, tap row, tap column, channel) for the weights of one output.
@@ -35,16 +31,28 @@ void for_each_weight(const FilterShape& shape, const HostView& w, std::int64_t o
 
 }  // namespace
 
-PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
-    : form_(form),
-      weights_(bytes_of(form.panels() * form.panel(), form.shape.is_depthwise() ? 4 : 1)),
-      scales_(bytes_of(form.panels() * 16, 4)),
-      sums_(bytes_of(form.panels() * 16, 4)) {
-  if (!form.has_quads()) return;
+PackedInt8Filter::Parts PackedInt8Filter::parts_of(const Int8FilterForm& form) noexcept {
+  const std::int64_t weights = form.panels() * form.panel() * (form.shape.is_depthwise() ? 4 : 1);
+  const std::int64_t floats = form.panels() * 64;  // a scale or a sum for each output
   // Padding: a vector that begins inside of a block reads behind it.
-  quads_ = AlignedBuffer(bytes_of(ceil_div(form.panels(), 4) * quad_block + 64, 1));
-  std::memset(quads_.data(), 0, quads_.size_bytes());
+  const std::int64_t quads =
+      form.has_quads() ? ceil_div(form.panels(), 4) * quad_block + 64 : std::int64_t{0};
+  const std::int64_t begin = round_up(weights, 64);
+  const auto at = [&](std::int64_t offset) { return static_cast<std::size_t>(begin + offset); };
+  return {at(0), at(floats), at(2 * floats), at(2 * floats + quads)};
 }
+
+std::size_t PackedInt8Filter::packed_bytes(const Int8FilterForm& form) noexcept {
+  return parts_of(form).end;
+}
+
+PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
+    : form_(form), parts_(parts_of(form)), bytes_(parts_.end) {
+  std::memset(bytes_.own() + parts_.quads, 0, parts_.end - parts_.quads);
+}
+
+PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form, PreparedCache::Bytes kept)
+    : form_(form), parts_(parts_of(form)), bytes_(std::move(kept)) {}
 
 void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept {
   const FilterShape& shape = form_.shape;
@@ -54,9 +62,9 @@ void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept
     const std::int64_t first = p % shape.group_panels() * 16;
     const std::int64_t count = std::min<std::int64_t>(16, shape.group_outputs() - first);
     const std::int64_t output = p / shape.group_panels() * shape.group_outputs() + first;
-    std::memset(weights_.data() + p * panel_bytes, 0, static_cast<std::size_t>(panel_bytes));
-    std::memset(scales_.data() + p * 64, 0, 64);
-    std::memset(sums_.data() + p * 64, 0, 64);
+    std::memset(bytes_.own() + p * panel_bytes, 0, static_cast<std::size_t>(panel_bytes));
+    std::memset(bytes_.own() + parts_.scales + p * 64, 0, 64);
+    std::memset(bytes_.own() + parts_.sums + p * 64, 0, 64);
     for (std::int64_t lane = 0; lane < count; ++lane) pack_output(w, p, lane, output + lane);
   }
 }
@@ -80,28 +88,32 @@ void PackedInt8Filter::pack_output(const HostView& w, std::int64_t panel, std::i
         sum += static_cast<std::int64_t>(rounded);
         const std::int64_t tap = r * shape.columns + s;
         if (shape.is_depthwise()) {
-          auto* to = reinterpret_cast<float*>(weights_.data()) + panel * form_.panel();
+          auto* to = reinterpret_cast<float*>(bytes_.own()) + panel * form_.panel();
           to[tap * 16 + lane] = rounded;
           if (!form_.has_quads()) return;
-          auto* quads = reinterpret_cast<std::int8_t*>(quads_.data()) + panel / 4 * quad_block;
+          auto* quads =
+              reinterpret_cast<std::int8_t*>(bytes_.own() + parts_.quads) + panel / 4 * quad_block;
           quads[(s * 4 + lane / 4) * 64 + panel % 4 * 16 + lane % 4 * 4 + r] =
               static_cast<std::int8_t>(rounded);
           return;
         }
-        auto* to = reinterpret_cast<std::int8_t*>(weights_.data()) + panel * form_.panel();
+        auto* to = reinterpret_cast<std::int8_t*>(bytes_.own()) + panel * form_.panel();
         const std::int64_t run = form_.joined ? r : tap;
         const std::int64_t at = form_.joined ? s * shape.channels + c : c;
         to[(run * form_.quads() + at / 4) * 64 + lane * 4 + at % 4] =
             static_cast<std::int8_t>(rounded);
       });
-  reinterpret_cast<float*>(scales_.data())[panel * 16 + lane] = scale;
-  reinterpret_cast<float*>(sums_.data())[panel * 16 + lane] = static_cast<float>(sum);
+  const auto set = [&](std::size_t part, float value) {
+    reinterpret_cast<float*>(bytes_.own() + part)[panel * 16 + lane] = value;
+  };
+  set(parts_.scales, scale);
+  set(parts_.sums, static_cast<float>(sum));
 }
 
 std::shared_ptr<const Recipe> int8_filter_recipe(const Int8FilterForm& form) {
   return std::make_shared<FilterRecipe<PackedInt8Filter, Int8FilterForm>>(
       form,
-      fmt::format("int8 filter {} in {}, joined {}, to {}", to_string(form.shape.file_shape()),
+      fmt::format("int8 filter 1 {} in {}, joined {}, to {}", to_string(form.shape.file_shape()),
                   form.shape.groups, form.joined, form.limit));
 }
 

@@ -1,13 +1,15 @@
 #pragma once
 
 #include "../../integer_math.hpp"
-#include "../../matmul/aligned_buffer.hpp"
+#include "../../kept_bytes.hpp"
 #include "../filter.hpp"
 
 #include <tenon/host_view.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace tenon::cpu {
 
@@ -32,11 +34,17 @@ struct Int8FilterForm {
 };
 
 /// A filter in 8 bits, each output with a scale of its own: the largest magnitude of its weights
-/// becomes `limit`. Depthwise filters keep their integers in f32.
+/// becomes `limit`. Depthwise filters keep their integers in f32. A change of the layout needs
+/// another key in int8_filter_recipe().
 class PackedInt8Filter {
  public:
   /// Room for it; errors: out_of_memory.
   explicit PackedInt8Filter(const Int8FilterForm& form);
+  /// Of packed_bytes() that were kept. No content makes a kernel read out of bounds.
+  PackedInt8Filter(const Int8FilterForm& form, PreparedCache::Bytes kept);
+
+  static std::size_t packed_bytes(const Int8FilterForm& form) noexcept;
+  std::span<const std::byte> bytes() const noexcept { return bytes_.span(); }
 
   /// This thread's share of the panels. `w` is f32 of any strides. What is not finite counts as the
   /// largest finite weight of its output, or as 0 where it is a NaN.
@@ -44,29 +52,37 @@ class PackedInt8Filter {
 
   /// From the first output of a group on.
   const std::int8_t* weights(std::int64_t group) const noexcept {
-    return reinterpret_cast<const std::int8_t*>(weights_.data()) +
+    return reinterpret_cast<const std::int8_t*>(bytes_.data()) +
            group * form_.shape.group_panels() * form_.panel();
   }
   const float* depthwise_weights() const noexcept {
-    return reinterpret_cast<const float*>(weights_.data());
+    return reinterpret_cast<const float*>(bytes_.data());
   }
   /// Int8DepthwiseJob::quads.
   const std::int8_t* depthwise_quads() const noexcept {
-    return reinterpret_cast<const std::int8_t*>(quads_.data());
+    return reinterpret_cast<const std::int8_t*>(bytes_.data() + parts_.quads);
   }
   const float* scales(std::int64_t group) const noexcept {
-    return reinterpret_cast<const float*>(scales_.data()) + group * form_.shape.group_panels() * 16;
+    return reinterpret_cast<const float*>(bytes_.data() + parts_.scales) +
+           group * form_.shape.group_panels() * 16;
   }
   const float* sums(std::int64_t group) const noexcept {
-    return reinterpret_cast<const float*>(sums_.data()) + group * form_.shape.group_panels() * 16;
+    return reinterpret_cast<const float*>(bytes_.data() + parts_.sums) +
+           group * form_.shape.group_panels() * 16;
   }
 
  private:
+  /// Where the parts behind the weights begin, and where the last one ends.
+  struct Parts {
+    std::size_t scales, sums, quads, end;
+  };
+  static Parts parts_of(const Int8FilterForm& form) noexcept;
   void pack_output(const HostView& w, std::int64_t panel, std::int64_t lane,
                    std::int64_t output) noexcept;
 
   Int8FilterForm form_;
-  AlignedBuffer weights_, scales_, sums_, quads_;
+  Parts parts_;
+  KeptBytes bytes_;
 };
 
 /// Makes a PackedInt8Filter.

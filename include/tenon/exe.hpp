@@ -11,6 +11,7 @@
 #include <tenon/session.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <map>
@@ -38,6 +39,12 @@ struct CompileOptions {
   bool forbid_fallback = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
+  /// A folder for what backends make of weights when they are bound (packed weights, programs and
+  /// constants of an NPU): the next process finds it there, per set of weights, which are read once
+  /// to tell. Made if it is not there; only files that nobody else can have written are used
+  /// (PreparedFile). Empty: nothing is kept. Exe::bind's own cache comes before it, which suits
+  /// large files: io::prepared_file() reads nothing.
+  std::filesystem::path cache{};
   /// Names of forward's arguments, in order, for the program and for messages; the fields of an
   /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
   std::vector<std::string> arguments{};
@@ -130,6 +137,11 @@ std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
                                             std::span<const std::string> paths,
                                             std::span<const Buffer* const> weights);
 
+/// A cache in a file of `folder` that is named after the digest of the weights; null for an empty
+/// path. What fails is logged, and the cache keeps nothing.
+std::shared_ptr<PreparedCache> disk_cache(const std::filesystem::path& folder,
+                                          const std::map<std::string, Buffer>& weights);
+
 /// The buffer under the tags of `shape`.
 Buffer with_tags(Buffer buffer, const Shape& shape);
 
@@ -159,13 +171,15 @@ class Exe {
         })) {}
 
   /// Binds weights. The cost is that of packing, which backends do once per weight or, with a cache
-  /// that has a file (io::prepared_file), once per file. Weights may be on any device: those that
+  /// that has a file (io::prepared_file, CompileOptions::cache), once per file. Weights may be on any device: those that
   /// the CPU cannot address are copied when they are first used (PlanReport::weight_copies).
   BoundExe<Forward> bind(const Bufferized<Model>& weights,
                          std::shared_ptr<PreparedCache> prepared = nullptr) const {
     return with_memory_errors("Exe::bind", [&] {
-      return BoundExe<Forward>(
-          state_.shared(), std::make_shared<const WeightSet>(named(weights), std::move(prepared)));
+      auto buffers = named(weights);
+      if (!prepared) prepared = detail::disk_cache(state_->cache.options().cache, buffers);
+      return BoundExe<Forward>(state_.shared(), std::make_shared<const WeightSet>(
+                                                    std::move(buffers), std::move(prepared)));
     });
   }
 

@@ -163,6 +163,10 @@ struct StepEdges {
 /// as read by other steps.
 StepEdges edges(const Lowered& program, std::span<const Step> steps);
 
+/// XXH3-128, in hexadecimal digits, of all that steps of `program` say: ops, shapes, names, and
+/// where operands are. What was compiled for equal ones may be used again.
+std::string digest_of(const Lowered& program, std::span<const Step> steps);
+
 /// A mark of a profile: from `begin` to the next mark, a partition computed `values`: several where
 /// they are computed together, none after its end. The names live as long as the partition.
 struct StepMark {

@@ -4,7 +4,6 @@
 #include "session/constants.hpp"
 #include "session/manifest.hpp"
 #include "session/state.hpp"
-#include "session/step_digest.hpp"
 
 #include <tenon/memory_errors.hpp>
 #include <tenon/snapshot.hpp>
@@ -170,7 +169,7 @@ class Session::Saver {
       written["first"] = values_of(stage).front();
       written["steps"] = stage.steps.size();
       written["saved"] = has_bytes;
-      if (has_bytes) written["xxh3"] = digest_of(stage.steps, plan.lowered);
+      if (has_bytes) written["digest"] = digest_of(plan.lowered, stage.steps);
     });
   }
 

@@ -1,7 +1,6 @@
 #include "session/saved_plan.hpp"
 
 #include "session/constants.hpp"
-#include "session/step_digest.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/log.hpp>
@@ -121,7 +120,7 @@ std::unique_ptr<Partition> SavedPlan::restore(std::size_t backend, const Lowered
                                               const std::string& section) {
   const auto saved = snapshot_.bytes(section);
   std::string why = "this version of the library lowers the program to other steps";
-  if (manifest_.get<std::string>(part, "xxh3") == digest_of(steps, program)) {
+  if (manifest_.get<std::string>(part, "digest") == digest_of(program, steps)) {
     try {
       return backends_[backend]->restore(program, steps, saved);
     } catch (const Error& error) {

@@ -1,4 +1,5 @@
 // A model struct compiled for an NPU by the device alone.
+#include "io/temp_folder.hpp"
 #include "npu/driver_rig.hpp"
 #include "support/expect_error.hpp"
 
@@ -9,8 +10,11 @@
 #include <tenon/exe.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/snapshot.hpp>
 #include <tenon/weights_view.hpp>
 
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -132,6 +136,58 @@ TEST_CASE("npu compile: an op that the NPU refuses goes to the CPU only when tha
   double sum = 0;
   for (const float p : y.values<float>()) sum += p;
   CHECK(sum == Approx(2));
+}
+
+TEST_CASE("npu compile: what a process compiled, the next one finds on disk") {
+  const TempFolder folder;
+  const DevicePtr device = open_device();
+  const auto model = Classifier<>::init(weights_view());
+  const HostBuffer x = Random(11).uniform(input_shape);
+  const Options calibrated_options = calibrated<&Classifier<>::forward>();
+  const auto session_text = [&](const Options& npu, HostBuffer& result) {
+    CompileOptions options;
+    options.backends = {backend(device, npu)};
+    options.cache = folder.path();
+    const auto exe = compile<&Classifier<>::forward>(model, {input_shape}, device, options);
+    auto bound = exe.bind(weights());
+    result = bound(x.to_device(cpu_device())).to_host();
+    return dynamic_cast<const Npu&>(*options.backends[0]).networks().at(0).text;
+  };
+  HostBuffer want, got;
+  const std::string text = session_text(calibrated_options, want);
+  REQUIRE(folder.entries() == 1);
+  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+
+  // A mark in the file shows whether it is what runs.
+  std::map<std::string, std::string> sections;
+  {
+    const Snapshot snapshot = Snapshot::open(path);
+    for (const Snapshot::Section& section : snapshot.sections()) {
+      std::string bytes(snapshot.text(section.name));
+      const std::size_t at = bytes.find("predicted");
+      if (section.name.starts_with("of npu/") && at != std::string::npos) bytes[at] = 'P';
+      sections.emplace(section.name, std::move(bytes));
+    }
+  }
+  SnapshotWriter writer = SnapshotWriter::make_private(path);
+  for (const auto& [name, bytes] : sections) writer.add(name, bytes);
+  writer.commit();
+  const std::string found = session_text(calibrated_options, got);
+  CHECK(found != text);
+  CHECK(found.find("Predicted") != std::string::npos);
+  CHECK(same_bits({got}, {want}));
+
+  // Other options and another calibration are other programs.
+  Options other = calibrated_options;
+  other.merge = false;
+  CHECK(session_text(other, got).find("Predicted") == std::string::npos);
+  CHECK(same_bits({got}, {want}));
+  other = calibrated_options;
+  auto ranges = *other.calibration;
+  for (auto& [name, range] : ranges.values) range.tensor.threshold *= 2;
+  other.calibration = std::make_shared<const CalibrationTable>(ranges);
+  CHECK(session_text(other, got).find("Predicted") == std::string::npos);
+  CHECK_FALSE(same_bits({got}, {want}));
 }
 
 TEST_CASE("npu compile: without calibration the error says what to do") {

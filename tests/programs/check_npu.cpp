@@ -232,6 +232,12 @@ class NpuChecker {
   void check_snapshot(const Session& session, const npu::Options& options) {
     Session loaded = reloaded(session, with_cpu(npu::backend(Device::open(url_), options)));
     compare_bits("through a snapshot", forward(loaded), wanted_);
+    npu::Options uncalibrated = options;
+    uncalibrated.calibration = nullptr;
+    Session deployed =
+        reloaded(session, with_cpu(npu::backend(Device::open(url_), uncalibrated)),
+                 {.weights = SavedWeights::needed});
+    compare_bits("deployed", forward(deployed), wanted_);
   }
 
   /// A program that the NPU does not take whole is refused before it runs.

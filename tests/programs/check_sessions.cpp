@@ -134,6 +134,8 @@ class Checker {
     if (chance(0.2)) {
       Session session = reloaded(best, backends);
       compare_bits("through a snapshot", run_bound(session), results);
+      Session deployed = reloaded(best, backends, {.weights = SavedWeights::needed});
+      compare_bits("deployed", run_bound(deployed), results);
     }
     if (chance(0.2)) {
       std::vector<Session> forks{best.fork(), best.fork()};

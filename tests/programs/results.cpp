@@ -128,13 +128,14 @@ std::vector<Shape> shapes_of(const Results& values) {
   return shapes;
 }
 
-Session reloaded(const Session& session, const std::vector<BackendPtr>& backends) {
+Session reloaded(const Session& session, const std::vector<BackendPtr>& backends,
+                 const Session::SaveOptions& options) {
   const struct File {
     std::filesystem::path path = std::filesystem::temp_directory_path() /
                                  fmt::format("tenon_random_program_{}.snapshot", getpid());
     ~File() { std::filesystem::remove(path); }
   } file;
-  session.save(file.path);
+  session.save(file.path, options);
   return Session::load(file.path, backends);
 }
 

@@ -42,7 +42,8 @@ Results on_host(const std::vector<Buffer>& outputs);
 std::vector<Shape> shapes_of(const Results& values);
 
 /// The session of a snapshot file, which is removed before this returns.
-Session reloaded(const Session& session, const std::vector<BackendPtr>& backends);
+Session reloaded(const Session& session, const std::vector<BackendPtr>& backends,
+                 const Session::SaveOptions& options = {});
 
 /// The program as it is, on the reference alone.
 Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,

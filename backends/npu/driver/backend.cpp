@@ -7,6 +7,7 @@
 #include <tenon/backends/npu.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/log.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/stepwise.hpp>
 
@@ -17,6 +18,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace tenon::npu {
 namespace {
@@ -176,44 +179,6 @@ std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, DeviceCode code,
   return network;
 }
 
-class NpuPartition final : public Partition {
- public:
-  NpuPartition(std::shared_ptr<Shared> shared, TablePtr calibration, const Lowered& program,
-               std::span<const Step> steps)
-      : shared_(std::move(shared)),
-        calibration_(std::move(calibration)),
-        program_(program),
-        graph_(build_graph(program, steps,
-                           graph_options(*shared_, required(calibration_), /*show=*/false))) {
-    if (steps.size() == 1) output_ = steps.front().output;
-  }
-
-  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
-    const Options& options = shared_->options;
-    if (options.mode != Mode::device) {
-      return std::make_unique<BoundOnHost>(bound_graph(*shared_, graph_, constants), options.mode,
-                                           output_);
-    }
-    CompiledNetwork compiled =
-        compile_network(bound_graph(*shared_, graph_, constants), program_,
-                        shared_->runtime->caps(), {options.placement, options.merge});
-    auto form = output_ ? stored_form_of(compiled.bound.graph, *output_) : std::nullopt;
-    DeviceCode code = take_code(compiled);
-    std::optional<BoundGraph> fallback;
-    if (options.host_fallback) fallback = std::move(compiled.bound);
-    return std::make_unique<BoundOnDevice>(
-        shared_, on_device(*shared_, std::move(code), std::move(fallback)), std::move(form),
-        std::make_shared<const std::string>(calibration_->of(program_).to_text()));
-  }
-
- private:
-  std::shared_ptr<Shared> shared_;
-  TablePtr calibration_;
-  const Lowered& program_;
-  Graph graph_;
-  std::optional<Operand> output_;  // of the one step there is
-};
-
 /// What was saved of a partition: constants and programs for a device, which nothing is left to do
 /// for.
 class RestoredPartition final : public Partition {
@@ -233,6 +198,83 @@ class RestoredPartition final : public Partition {
   std::shared_ptr<Shared> shared_;
   SavedNetwork network_;
   std::shared_ptr<const std::string> calibration_;
+};
+
+class NpuPartition final : public Partition {
+ public:
+  NpuPartition(std::shared_ptr<Shared> shared, TablePtr calibration, const Lowered& program,
+               std::span<const Step> steps)
+      : shared_(std::move(shared)),
+        calibration_(std::move(calibration)),
+        program_(program),
+        steps_(steps),
+        graph_(build_graph(program, steps,
+                           graph_options(*shared_, required(calibration_), /*show=*/false))) {
+    if (steps.size() == 1) output_ = steps.front().output;
+  }
+
+  std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+    const Options& options = shared_->options;
+    if (options.mode != Mode::device) {
+      return std::make_unique<BoundOnHost>(bound_graph(*shared_, graph_, constants), options.mode,
+                                           output_);
+    }
+    // With the device's own copy of the constants, nothing is left for the CPU to fall back to.
+    if (!constants.prepared.has_file() || options.host_fallback) return compiled(constants);
+    const std::string key = this->key();
+    if (auto kept = bound_as_kept(constants, key)) return kept;
+    auto made = compiled(constants);
+    auto saved = std::make_shared<const std::vector<std::byte>>(made->save().bytes);
+    constants.prepared.keep(key, {*saved, saved});
+    return made;
+  }
+
+ private:
+  /// Names all that the programs depend on, besides the weights.
+  std::string key() const {
+    const Options& options = shared_->options;
+    const std::string facts =
+        fmt::format("{} {} {} {} {} {}\n{}", digest_of(program_, steps_), options.fuse,
+                    options.merge, options.per_channel, to_string(options.placement),
+                    describe(shared_->runtime->caps()), calibration_->of(program_).to_text());
+    return fmt::format("npu/{:016x}", XXH3_64bits(facts.data(), facts.size()));
+  }
+
+  std::unique_ptr<BoundPartition> bound_as_kept(const BoundConstants& constants,
+                                                const std::string& key) const {
+    const auto kept = constants.prepared.kept(key);
+    if (!kept) return nullptr;
+    try {
+      return RestoredPartition(
+                 shared_, restore_network(kept->bytes, program_, steps_, shared_->runtime->caps()))
+          .bind(constants);
+    } catch (const Error& error) {
+      if (error.code() != Errc::incompatible && error.code() != Errc::corrupt) throw;
+      log(LogLevel::warning, fmt::format("npu: compiled again: {}", error.what()));
+      return nullptr;
+    }
+  }
+
+  std::unique_ptr<BoundPartition> compiled(const BoundConstants& constants) const {
+    const Options& options = shared_->options;
+    CompiledNetwork compiled =
+        compile_network(bound_graph(*shared_, graph_, constants), program_,
+                        shared_->runtime->caps(), {options.placement, options.merge});
+    auto form = output_ ? stored_form_of(compiled.bound.graph, *output_) : std::nullopt;
+    DeviceCode code = take_code(compiled);
+    std::optional<BoundGraph> fallback;
+    if (options.host_fallback) fallback = std::move(compiled.bound);
+    return std::make_unique<BoundOnDevice>(
+        shared_, on_device(*shared_, std::move(code), std::move(fallback)), std::move(form),
+        std::make_shared<const std::string>(calibration_->of(program_).to_text()));
+  }
+
+  std::shared_ptr<Shared> shared_;
+  TablePtr calibration_;
+  const Lowered& program_;
+  std::span<const Step> steps_;
+  Graph graph_;
+  std::optional<Operand> output_;  // of the one step there is
 };
 
 /// Steps that would be one partition, run one at a time: one graph with the layers and quantisation

@@ -285,6 +285,14 @@ SavedNetwork restore_network(std::span<const std::byte> saved, const Lowered& pr
   return network;
 }
 
+std::string describe(const isa::Caps& caps) {
+  std::string text = fmt::format("format {}", format_version);
+  for (const Capability& capability : capabilities(caps)) {
+    text += fmt::format(", {} {}", capability.name, capability.value);
+  }
+  return text;
+}
+
 CalibrationTable calibration_of(std::span<const std::byte> saved) {
   Reader reader(saved);
   return CalibrationTable::from_text(read_header(reader, nullptr), "saved calibration");

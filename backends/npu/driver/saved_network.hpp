@@ -37,6 +37,9 @@ std::vector<std::byte> save_network(const DeviceCode& code, std::span<const std:
 SavedNetwork restore_network(std::span<const std::byte> saved, const Lowered& program,
                              std::span<const Step> steps, const isa::Caps& caps);
 
+/// What programs depend on of a device, in words.
+std::string describe(const isa::Caps& caps);
+
 /// The calibration of a saved network, whatever its device. Errc::corrupt, and
 /// CalibrationTable::from_text()'s.
 CalibrationTable calibration_of(std::span<const std::byte> saved);

@@ -1,11 +1,14 @@
-#include "session/step_digest.hpp"
+#include <tenon/lowered.hpp>
 
-#include "session/manifest.hpp"
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-namespace tenon::sessions {
+namespace tenon {
 namespace {
 
 /// Steps as text. Constants are named: their places are those of one plan.
@@ -48,11 +51,12 @@ class StepText {
 
 }  // namespace
 
-std::string digest_of(std::span<const Step> steps, const Lowered& program) {
+std::string digest_of(const Lowered& program, std::span<const Step> steps) {
   StepText text(program);
   text.add(steps);
   const std::string all = text.take();
-  return digest_of(std::as_bytes(std::span(all)));
+  const XXH128_hash_t digest = XXH3_128bits(all.data(), all.size());
+  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
-}  // namespace tenon::sessions
+}  // namespace tenon

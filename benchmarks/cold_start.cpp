@@ -44,8 +44,8 @@ struct Network {
   }
   /// The same weights, packed by nobody yet, or by who wrote the file at `cache`.
   std::shared_ptr<const WeightSet> fresh_weights(const std::filesystem::path& cache = {}) const {
-    auto prepared = cache.empty() ? nullptr
-                                  : std::make_shared<PreparedCache>(PreparedFile{cache, "bench"});
+    auto prepared =
+        cache.empty() ? nullptr : std::make_shared<PreparedCache>(PreparedFile{cache, "bench"});
     return std::make_shared<const WeightSet>(weights->all(), std::move(prepared));
   }
   HostBuffer sample() const { return random_array(input, 1, 7); }

@@ -234,9 +234,8 @@ class NpuChecker {
     compare_bits("through a snapshot", forward(loaded), wanted_);
     npu::Options uncalibrated = options;
     uncalibrated.calibration = nullptr;
-    Session deployed =
-        reloaded(session, with_cpu(npu::backend(Device::open(url_), uncalibrated)),
-                 {.weights = SavedWeights::needed});
+    Session deployed = reloaded(session, with_cpu(npu::backend(Device::open(url_), uncalibrated)),
+                                {.weights = SavedWeights::needed});
     compare_bits("deployed", forward(deployed), wanted_);
   }
 

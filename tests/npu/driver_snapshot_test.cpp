@@ -1,4 +1,5 @@
 // Sessions with partitions on the NPU, saved and loaded.
+#include "io/temp_folder.hpp"
 #include "npu/driver_rig.hpp"
 #include "support/expect_error.hpp"
 
@@ -6,10 +7,13 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/log.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/prepared_cache.hpp>
 #include <tenon/snapshot.hpp>
 
 #include <chrono>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -171,6 +175,32 @@ TEST_CASE("npu snapshot: another device compiles again where the file has the we
   changes("npu://sim?mac=16x16&ocm=32KiB", "the size of OCM was 65536");
   changes(url, "host_fallback", {.host_fallback = true});
   changes(url, "the mode is exact", {.mode = Mode::exact});
+}
+
+TEST_CASE("npu cache: constants that a program made tell its programs from others") {
+  const TempFolder folder;
+  Network net = small_network();
+  const HostBuffer input = net.sample(5)[0];
+  const auto run_with = [&](float factor, bool cached) {
+    Network own = net;
+    const HostBuffer weight = net.weights->find("a")->to_host();
+    HostBuffer value = HostBuffer::zeros(weight.shape());
+    for (std::size_t i = 0; i < value.mutable_values<float>().size(); ++i) {
+      value.mutable_values<float>()[i] = factor * weight.values<float>()[i];
+    }
+    own.program.folded.insert_or_assign("a", value);
+    own.weights = std::make_shared<const WeightSet>(
+        std::map<std::string, Buffer>(),
+        cached ? std::make_shared<PreparedCache>(PreparedFile{folder / "cache", "none"}) : nullptr);
+    Session session = session_of(own, backends_for(own, url, {}));
+    return run_on(session, input);
+  };
+  for (const float factor : {1.0F, 0.5F, 1.0F}) {
+    CAPTURE(factor);
+    CHECK(same_bits({run_with(factor, true)}, {run_with(factor, false)}));
+  }
+  CHECK(folder.entries() == 1);
+  CHECK_FALSE(same_bits({run_with(1, true)}, {run_with(0.5F, true)}));
 }
 
 TEST_CASE("npu snapshot: a file of format 1 is compiled again, with a calibration") {

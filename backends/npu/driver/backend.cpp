@@ -221,7 +221,7 @@ class NpuPartition final : public Partition {
     }
     // With the device's own copy of the constants, nothing is left for the CPU to fall back to.
     if (!constants.prepared.has_file() || options.host_fallback) return compiled(constants);
-    const std::string key = this->key();
+    const std::string key = this->key(constants);
     if (auto kept = bound_as_kept(constants, key)) return kept;
     auto made = compiled(constants);
     auto saved = std::make_shared<const std::vector<std::byte>>(made->save().bytes);
@@ -230,14 +230,23 @@ class NpuPartition final : public Partition {
   }
 
  private:
-  /// Names all that the programs depend on, besides the weights.
-  std::string key() const {
+  /// Names all that the programs depend on, besides the weights; constants that the program made
+  /// itself are none.
+  std::string key(const BoundConstants& constants) const {
     const Options& options = shared_->options;
-    const std::string facts =
+    std::string facts =
         fmt::format("{} {} {} {} {} {}\n{}", digest_of(program_, steps_), options.fuse,
                     options.merge, options.per_channel, to_string(options.placement),
                     describe(shared_->runtime->caps()), calibration_->of(program_).to_text());
-    return fmt::format("npu/{:016x}", XXH3_64bits(facts.data(), facts.size()));
+    for (std::size_t i = 0; i < program_.constants.size(); ++i) {
+      if (!program_.constants[i].folded) continue;
+      const HostBuffer value = constants.buffers[i].to_host();
+      facts +=
+          fmt::format("{} {:016x}\n", program_.constants[i].name,
+                      XXH3_64bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes())));
+    }
+    const XXH128_hash_t digest = XXH3_128bits(facts.data(), facts.size());
+    return fmt::format("npu/{:016x}{:016x}", digest.high64, digest.low64);
   }
 
   std::unique_ptr<BoundPartition> bound_as_kept(const BoundConstants& constants,

@@ -283,7 +283,7 @@ void ThreadPool::run_erased(Trampoline call, void* function, int limit, bool ela
   }
   region.unfinished.store(workers, std::memory_order_relaxed);
   std::optional<WorkerAccounts> accounts;
-  if (elastic) accounts.emplace(team.accounts(), now);
+  if (elastic) accounts.emplace(team.accounts());
   for (int number = 0; State::Slot* const slot : team.slots()) {
     slot->region = &region;
     slot->number = ++number;

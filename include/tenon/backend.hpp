@@ -20,7 +20,9 @@ namespace tenon {
 
 /// Weights under the names of a plan's constants.
 struct BoundConstants {
-  std::span<const Buffer> buffers;  ///< one per Lowered::constants
+  /// One per Lowered::constants, where its weight lies. Those that steps of a backend in CPU memory
+  /// read are there.
+  std::span<const Buffer> buffers;
   PreparedCache& prepared;
 };
 

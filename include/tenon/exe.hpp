@@ -36,6 +36,8 @@ struct CompileOptions {
   bool cpu_fallback = false;
   /// As SessionOptions::forbid_fallback.
   bool forbid_fallback = false;
+  /// As SessionOptions::results_on_device; set by compile() for a device.
+  bool results_on_device = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
   /// Names of forward's arguments, in order, for the program and for messages; the fields of an
@@ -450,8 +452,9 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
 
 /// The same on a device, with its device_backends(): "cpu:" uses every linked backend, "npu:" needs
 /// register_npu_backend() and npu::Options with a calibration in CompileOptions::backend.device.
-/// If all sizes are static, the plan is made at once, so that an op that no backend may run is
-/// reported here; otherwise by the first call.
+/// Results lie in the device's memory; Buffer::to_host() brings them to the CPU's. If all sizes are
+/// static, the plan is made at once, so that an op that no backend may run is reported here;
+/// otherwise by the first call.
 ///
 /// Errors: those of device_backends(); Errc::unsupported, naming the op and why it is refused.
 template <auto Forward>

@@ -108,8 +108,12 @@ struct ConstantSlot {
 struct InputSlot {
   std::string name;
   Shape shape;
-  bool updated =
-      false;  ///< a step writes to it: updated in place if the caller passed its last handle
+  /// A step writes to it: updated in place if the caller passed its last handle.
+  bool updated = false;
+  /// A step could overwrite it if lower() were told that the caller gives it up.
+  bool reusable = false;
+  /// Given up by the caller, and overwritten: `updated`, although no op of the program updates it.
+  bool reused = false;
 };
 
 struct OutputSlot {
@@ -134,8 +138,11 @@ using ConstantTypes = std::function<std::optional<Shape>(const std::string& name
 /// Lowers a verified program for these shapes of its inputs. Errc::bad_input, naming the input,
 /// when a shape does not fit the declared type; Errc::shape_mismatch when a type assertion fails;
 /// Errc::bad_reference for a constant whose type neither the program nor `types` has.
+///
+/// Steps may overwrite the inputs for which `given_up` is true (missing: false) once nothing reads
+/// them any more.
 Lowered lower(const Program& program, std::span<const Shape> inputs,
-              const ConstantTypes& types = {});
+              const ConstantTypes& types = {}, const std::vector<bool>& given_up = {});
 
 /// Bytes [begin, end) of a storage.
 struct ByteRange {

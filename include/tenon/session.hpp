@@ -56,6 +56,8 @@ struct SessionOptions {
   /// A step that the first backend refuses makes planning throw Errc::unsupported, with the reason.
   /// Otherwise it runs on a later backend, and PlanReport::fallbacks and the log report it.
   bool forbid_fallback = false;
+  /// Whether results lie in the memory of the first backend; otherwise in CPU memory.
+  bool results_on_device = false;
 };
 
 /// A backend with the ops that it has to run.
@@ -91,8 +93,8 @@ struct PlanReport {
     std::int64_t bytes = 0;
   };
   std::vector<Transfer> transfers;
-  /// Weights in memory that the CPU cannot address. They are copied once, when they are bound;
-  /// backends read the copies. Empty without bound weights.
+  /// Weights in memory that the CPU cannot address, of which backends in CPU memory read copies,
+  /// made once when they are bound. Empty without bound weights.
   std::vector<Transfer> weight_copies;
 };
 
@@ -183,13 +185,16 @@ class Session {
 
   /// Runs the program. Inputs are in the order of the entry function's parameters, in any region;
   /// an input that the program updates is overwritten when this call has its last handle (pass it
-  /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory. Errc::bad_input
-  /// names an input that does not fit.
+  /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory, or in the memory of
+  /// the first backend (SessionOptions::results_on_device). Where a result can be computed in the
+  /// memory of an input of which this call has the last handle, it is. Errc::bad_input names an
+  /// input that does not fit.
   ///
   /// Inputs are consumed when the call succeeds. When it throws, `inputs` has every handle again.
   /// In an input that is updated in place, the elements that the program updates then have
   /// unspecified values, and all others are unchanged: a KV cache still holds the positions before
-  /// the call, and the call can be repeated.
+  /// the call, and the call can be repeated. An input whose memory was reused for other values is
+  /// poisoned with the call's error.
   std::vector<Buffer> forward(std::vector<Buffer>&& inputs);
   std::vector<Buffer> forward(const std::vector<Buffer>& inputs);
   /// As above, into the caller's buffers in any region, whose shapes must match (Errc::bad_input).

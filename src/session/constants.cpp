@@ -33,7 +33,8 @@ ConstantTypes constant_types(const Program& program, const WeightSet* weights) {
   };
 }
 
-Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot) {
+Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot,
+                      bool on_host) {
   if (const auto folded = program.folded.find(slot.name); folded != program.folded.end()) {
     check_type(program, slot, "folded value", folded->second.shape());
     return folded->second.to_device(cpu_device());
@@ -44,14 +45,18 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
                 fmt::format("no weight is bound to constant '{}'", slot.name));
   }
   check_type(program, slot, "weight", weight->shape());
-  return weights.on_host(slot.name);
+  if (on_host) return weights.on_host(slot.name);
+  static_cast<void>(weight->data());  // throws without data
+  return *weight;
 }
 
-std::vector<PlanReport::Transfer> weight_copies(const Lowered& lowered, const WeightSet& weights) {
+std::vector<PlanReport::Transfer> weight_copies(const Plan& plan, const WeightSet& weights) {
   std::vector<PlanReport::Transfer> copies;
   std::set<std::string_view> seen;
-  for (const ConstantSlot& slot : lowered.constants) {
-    const Buffer* weight = slot.folded ? nullptr : weights.find(slot.name);
+  for (std::size_t i = 0; i < plan.lowered.constants.size(); ++i) {
+    const ConstantSlot& slot = plan.lowered.constants[i];
+    const Buffer* weight =
+        slot.folded || !plan.host_constants[i] ? nullptr : weights.find(slot.name);
     if (weight == nullptr || !weight->has_data() || weight->data().has_cptr()) continue;
     if (!seen.insert(slot.name).second) continue;
     copies.push_back({slot.name, weight->region().name(), cpu_device()->default_mem_region().name(),

@@ -54,9 +54,15 @@ void Session::Run::give_back(std::vector<Buffer>& inputs) noexcept {
   inputs_.clear();
 }
 
+void Session::Run::fail(std::vector<Buffer>& inputs, const std::exception_ptr& error) {
+  give_back(inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (plan_.lowered.inputs[i].reused) inputs[i].poison(error);
+  }
+}
+
 std::size_t Session::Run::memory_of(const Buffer& buffer) const {
-  const auto found = std::ranges::find(plan_.memories, &buffer.region());
-  return static_cast<std::size_t>(found - plan_.memories.begin());
+  return plan_.number_of(buffer.region());
 }
 
 /// Nothing where a run may work on the input as it is; otherwise a copy that it may.
@@ -92,7 +98,8 @@ bool Session::Run::lies_on_an_input(const Buffer& output) const {
 }
 
 void Session::Run::take_outputs(std::span<Buffer> given) {
-  MemRegion& host = *plan_.memories[0];
+  const bool is_known = plan_.number_of(*plan_.results) < plan_.memories.size();
+  MemRegion& region = is_known ? *plan_.results : *plan_.memories[0];
   const auto& slots = plan_.lowered.outputs;
   const std::string& name = shared_.program.main().name;
   if (!given.empty() && given.size() != slots.size()) {
@@ -125,11 +132,16 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (existing(i) == nullptr) missing.push_back(slots[i].shape);
   }
-  std::vector<Buffer> made = state_.activations->results(host, missing);
+  std::vector<Buffer> made = state_.activations->results(region, missing);
   auto next = made.begin();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Buffer* const found = existing(i);
     outputs_.push_back(found != nullptr ? *found : std::move(*next++));
+    // A result may be a reshaped view of an input that was updated.
+    Buffer& output = outputs_.back();
+    if (!(output.shape().without_tags() == slots[i].shape)) {
+      output = output.with_shape(slots[i].shape);
+    }
     output_homes_.push_back(memory_of(outputs_.back()));
   }
 }
@@ -271,7 +283,21 @@ std::vector<Buffer> Session::Run::finish() {
     to.region().copy(to.data(), from.region(), from.data(),
                      static_cast<std::uint64_t>(from.shape().bytes()));
   }
+  if (given_.empty()) move_outputs();
   return std::move(outputs_);
+}
+
+/// Moves results to where results lie, and updated inputs back to where they came from, if no
+/// backend of the plan works in that memory.
+void Session::Run::move_outputs() {
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const auto input = plan_.lowered.outputs[i].from_input;
+    if (!input) {
+      outputs_[i] = outputs_[i].to(*plan_.results);
+    } else if (const Buffer& own = replaced_[*input]; own.has_data()) {
+      outputs_[i] = outputs_[i].to(own.region());
+    }
+  }
 }
 
 }  // namespace tenon

@@ -3,6 +3,7 @@
 
 #include "session/state.hpp"
 
+#include <exception>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -16,8 +17,9 @@ class Session::Run {
   /// leaves `inputs` as it was.
   Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
       std::vector<Buffer>& inputs, std::span<Buffer> given);
-  /// Puts the handles back where they were taken from.
-  void give_back(std::vector<Buffer>& inputs) noexcept;
+  /// Puts the handles of a failed run's inputs back where they were taken from, and poisons those
+  /// whose memory was reused.
+  void fail(std::vector<Buffer>& inputs, const std::exception_ptr& error);
 
   void run_all() { run_stages(bound_->stages, 0); }
   /// Brings outputs home and hands them out.
@@ -51,11 +53,13 @@ class Session::Run {
   };
 
   void take_inputs(std::vector<Buffer>& inputs);
+  void give_back(std::vector<Buffer>& inputs) noexcept;
   Buffer usable(const Buffer& input, bool is_updated) const;
   void take_outputs(std::span<Buffer> given);
   void lay_out();
   std::size_t memory_of(const Buffer& buffer) const;
   bool lies_on_an_input(const Buffer& output) const;
+  void move_outputs();
 
   void run_stages(std::span<const sessions::BoundStage> stages, int depth);
   void run_stage(const sessions::BoundStage& stage, int depth);

@@ -81,6 +81,26 @@ std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> in
   return signature;
 }
 
+/// The inputs that a run could overwrite, and for which `is_given_up` is true; empty: none.
+template <class IsGivenUp>
+std::vector<bool> reusable_inputs(const Plan& plan, IsGivenUp&& is_given_up) {
+  const std::vector<InputSlot>& slots = plan.lowered.inputs;
+  std::vector<bool> reusable;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].reusable || !is_given_up(i)) continue;
+    reusable.resize(slots.size());
+    reusable[i] = true;
+  }
+  return reusable;
+}
+
+/// The inputs of which the call has the last handle, where results are computed.
+std::vector<bool> given_up_inputs(const Plan& plan, std::span<const Buffer> inputs) {
+  if (plan.number_of(*plan.results) == plan.memories.size()) return {};
+  return reusable_inputs(
+      plan, [&](std::size_t i) { return inputs[i].is_unique() && inputs[i].is_on(*plan.results); });
+}
+
 void require_all(std::span<const BackendPtr> backends) {
   if (std::ranges::find(backends, nullptr) == backends.end()) return;
   throw Error(Errc::bad_argument, "Session", "a null backend");
@@ -103,6 +123,7 @@ std::size_t Session::Shared::choose(const Step& step) const {
 
 std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights,
+                                                 const std::vector<bool>& given_up,
                                                  const CompileStage& compile) {
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
@@ -116,7 +137,11 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(inputs.begin(), inputs.end());
   plan->merged = merged;
-  plan->lowered = lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights));
+  plan->given_up = given_up;
+  plan->lowered =
+      lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights), given_up);
+  MemRegion& first = backends.front()->region();
+  if (results_on_device && !first.is_host()) plan->results = &first;
   partition(*plan, backends, [this](const Step& step) { return choose(step); }, compile);
   if (!chosen) plan->fallbacks = fallbacks_of(*plan, backends);
   for (const PlanReport::Fallback& fallback : plan->fallbacks) tell(fallback);
@@ -138,16 +163,18 @@ void Session::Shared::tell(const PlanReport::Fallback& fallback) const {
 }
 
 std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inputs, bool merged,
-                                                      const WeightSet* weights) {
+                                                      const WeightSet* weights,
+                                                      const std::vector<bool>& given_up) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(plans_, [&](const auto& plan) {
-    return plan->merged == merged && std::ranges::equal(plan->signature, inputs);
+    return plan->merged == merged && plan->given_up == given_up &&
+           std::ranges::equal(plan->signature, inputs);
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
     return plans_.front();
   }
-  plans_.push_front(make_plan(inputs, merged, weights,
+  plans_.push_front(make_plan(inputs, merged, weights, given_up,
                               [this](std::size_t backend, const Lowered& lowered,
                                      std::span<const Step> together, std::span<const Step> steps) {
                                 return compile_stage(*backends[backend], lowered, together, steps);
@@ -158,14 +185,17 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
 
 std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
   const std::scoped_lock lock(mutex_);
-  return {plans_.rbegin(), plans_.rend()};
+  std::vector<std::shared_ptr<const Plan>> plans;
+  std::ranges::copy_if(plans_.rbegin(), plans_.rend(), std::back_inserter(plans),
+                       [](const auto& plan) { return plan->given_up.empty(); });
+  return plans;
 }
 
 std::shared_ptr<const Plan> Session::Shared::add_plan(std::span<const Shape> inputs, bool merged,
                                                       const WeightSet* weights,
                                                       const CompileStage& compile) {
   const std::scoped_lock lock(mutex_);
-  plans_.push_front(make_plan(inputs, merged, weights, compile));
+  plans_.push_front(make_plan(inputs, merged, weights, {}, compile));
   return plans_.front();
 }
 
@@ -186,9 +216,11 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
     return plans_.front();
   }
   auto bound = std::make_shared<BoundPlan>();
-  for (const ConstantSlot& slot : plan->lowered.constants) {
-    bound->constants.push_back(constant_array(shared.program, *weights, slot));
-    bound->addresses.push_back(bound->constants.back().host_view().data);
+  for (std::size_t i = 0; i < plan->lowered.constants.size(); ++i) {
+    const bool on_host = plan->host_constants[i];
+    bound->constants.push_back(
+        constant_array(shared.program, *weights, plan->lowered.constants[i], on_host));
+    bound->addresses.push_back(on_host ? bound->constants.back().host_view().data : nullptr);
   }
   bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()}, bind_stage);
   weights->prepared().save();
@@ -255,6 +287,7 @@ Session::Session(Program program, SessionOptions options) {
     shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
     shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
     shared_->forbid_fallback = options.forbid_fallback;
+    shared_->results_on_device = options.results_on_device;
   });
 }
 
@@ -347,7 +380,11 @@ void Session::forward(const std::vector<Buffer>& inputs, std::span<Buffer> outpu
 std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
   const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
   const bool merged = state_->options.merges();
-  auto bound = bound_->bind(*shared_, shared_->plan_for(signature, merged, bound_->weights.get()));
+  auto plan = shared_->plan_for(signature, merged, bound_->weights.get());
+  if (const auto given_up = given_up_inputs(*plan, inputs); !given_up.empty() && given.empty()) {
+    plan = shared_->plan_for(signature, merged, bound_->weights.get(), given_up);
+  }
+  auto bound = bound_->bind(*shared_, std::move(plan));
   const Activations::Lock lock(*state_->activations);
   state_->applied = true;
   state_->stepping.reset();
@@ -361,7 +398,7 @@ std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> 
     inputs.clear();
     return outputs;
   } catch (...) {
-    run.give_back(inputs);
+    run.fail(inputs, std::current_exception());
     throw;
   }
 }
@@ -404,8 +441,14 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
 
 void Session::prepare(std::span<const Shape> inputs) {
   with_memory_errors("Session::prepare", [&] {
-    bound_->bind(*shared_,
-                 shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get()));
+    const bool merged = state_->options.merges();
+    const WeightSet* const weights = bound_->weights.get();
+    const auto plan = shared_->plan_for(inputs, merged, weights);
+    bound_->bind(*shared_, plan);
+    // Calls that give up inputs have another plan.
+    const auto given_up = reusable_inputs(*plan, [](std::size_t) { return true; });
+    if (given_up.empty()) return;
+    bound_->bind(*shared_, shared_->plan_for(inputs, merged, weights, given_up));
   });
 }
 
@@ -413,7 +456,7 @@ PlanReport Session::report(std::span<const Shape> inputs) {
   return with_memory_errors("Session::report", [&] {
     const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
     PlanReport report = describe(*plan, shared_->backends);
-    report.weight_copies = weight_copies(plan->lowered, *bound_->weights);
+    report.weight_copies = weight_copies(*plan, *bound_->weights);
     return report;
   });
 }
@@ -467,6 +510,7 @@ Session Session::view(std::size_t first, std::size_t last) const {
     shared->program = extract(shared_->program, first, last);
     shared->backends = shared_->backends;
     shared->plan_limit = shared_->plan_limit;
+    shared->results_on_device = shared_->results_on_device;
     shared->chosen = shared_->chosen;
     Session part(std::move(shared));
     part.bound_->weights = bound_->weights;

@@ -26,10 +26,13 @@ struct Session::Shared {
   std::optional<std::map<std::string, std::size_t>> chosen;  ///< by value; when views were given
   std::size_t plan_limit = 0;
   bool forbid_fallback = false;
+  bool results_on_device = false;
 
+  /// `given_up`: as for lower().
   std::shared_ptr<const sessions::Plan> plan_for(std::span<const Shape> inputs, bool merged,
-                                                 const WeightSet* weights);
-  /// Plans so far, the oldest first.
+                                                 const WeightSet* weights,
+                                                 const std::vector<bool>& given_up = {});
+  /// Plans so far for calls that keep their inputs, the oldest first.
   std::vector<std::shared_ptr<const sessions::Plan>> plans();
   /// Makes a plan whose stages `compile` checks.
   std::shared_ptr<const sessions::Plan> add_plan(std::span<const Shape> inputs, bool merged,
@@ -39,6 +42,7 @@ struct Session::Shared {
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
                                             const WeightSet* weights,
+                                            const std::vector<bool>& given_up,
                                             const sessions::CompileStage& compile);
   std::size_t choose(const Step& step) const;
   void tell(const PlanReport::Fallback& fallback) const;

@@ -57,7 +57,8 @@ class RemoteBackend final : public Backend {
     std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
       auto bound = std::make_unique<Remote>(owner_, program_, steps_);
       for (const Buffer& buffer : constants.buffers) {
-        bound->constants_.push_back(buffer.host_view().data);
+        bound->kept_.push_back(buffer.to_host());
+        bound->constants_.push_back(bound->kept_.back().bytes());
       }
       bound->bound_ = inner_->bind(constants);
       return bound;
@@ -140,6 +141,7 @@ class RemoteBackend final : public Backend {
     std::span<const Step> steps_;
     StepEdges edges_;
     std::unique_ptr<Partition> inner_;
+    std::vector<HostBuffer> kept_;
     std::vector<const std::byte*> constants_;
     std::unique_ptr<BoundPartition> bound_;
   };

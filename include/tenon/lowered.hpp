@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/host_view.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/memory.hpp>
 #include <tenon/op.hpp>
 #include <tenon/program.hpp>
@@ -190,6 +191,8 @@ struct HostFrame {
   LoopSteps loop_index{};               ///< counted from `first`
   /// When profiling: where a backend that runs several steps as one appends marks; otherwise null.
   std::vector<StepMark>* marks = nullptr;
+  /// Null, or looked at often: once it is due, a backend ends early, and throws its error.
+  const Interrupt* interrupt = nullptr;
 
   std::byte* address(const Place& place) const noexcept {
     const std::int64_t offset = place.offset_in(iteration);
@@ -231,9 +234,10 @@ struct DeviceFrame {
   std::span<const MemPtr> inputs;
   std::span<const MemPtr> outputs;
   MemPtr slab;
-  LoopSteps iteration{};   ///< counted from 0
-  LoopSteps loop_index{};  ///< counted from `first`
-  Trace* trace = nullptr;  ///< when tracing: receives the device's events
+  LoopSteps iteration{};                 ///< counted from 0
+  LoopSteps loop_index{};                ///< counted from `first`
+  Trace* trace = nullptr;                ///< when tracing: receives the device's events
+  const Interrupt* interrupt = nullptr;  ///< as in HostFrame
   /// Set by the backend: time that the device worked, by its own clock.
   std::chrono::nanoseconds device_time{};
 

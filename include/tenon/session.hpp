@@ -2,7 +2,9 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/buffer.hpp>
+#include <tenon/event.hpp>
 #include <tenon/held.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/program.hpp>
 #include <tenon/program_view.hpp>
 #include <tenon/trace.hpp>
@@ -20,6 +22,10 @@
 #include <vector>
 
 namespace tenon {
+
+namespace sessions {
+struct BoundPlan;
+}
 
 /// Weights by name, with the forms that backends packed them into. Shared by sessions; thread-safe.
 /// Once a backend has packed a weight, its original bytes are no longer read.
@@ -137,6 +143,10 @@ struct StepTime {
   std::vector<Part> parts;
 };
 
+struct SubmitOptions {
+  std::vector<Event> after{};  ///< the run begins after these; their errors are the run's
+};
+
 /// A program bound to backends: plans it for the shapes of its inputs, caches the plans, and runs
 /// it. Owns its activations, so that only one thread may run it at a time (Errc::busy); forks share
 /// plans and weights and run concurrently.
@@ -183,6 +193,11 @@ class Session {
   /// Fixes the options. A second call does nothing.
   void apply();
 
+  /// Ends calls from now on when it is due, with Errc::cancelled or Errc::timeout: looked at
+  /// between steps, within steps of the CPU's backend, and while waiting for a device. May be
+  /// changed at any time between calls.
+  void set_interrupt(Interrupt interrupt);
+
   /// Runs the program. Inputs are in the order of the entry function's parameters, in any region;
   /// an input that the program updates is overwritten when this call has its last handle (pass it
   /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory, or in the memory of
@@ -203,6 +218,17 @@ class Session {
   void forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs);
   void forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs);
 
+  /// Submits a run and returns at once: results become ready when it has ended, and have its error
+  /// if it fails. Runs of a session, and of those that share its activations, go one after another
+  /// on a thread of their own; forward() waits for those before it. Inputs may be results of other
+  /// submitted work that are not ready yet: their memory is used as if they were, so that state
+  /// can go from run to run. Inputs in CPU memory that a device reads are copied there meanwhile.
+  ///
+  /// Errors: those of planning and binding, which are done before it returns (see prepare()), and
+  /// Errc::bad_input. Callbacks are called on the session's thread. Inputs of a run that fails are
+  /// not given back: pass copies of handles that are still needed.
+  std::vector<Buffer> submit(std::vector<Buffer> inputs, const SubmitOptions& options = {});
+
   /// Runs up to and including the op that computes `value`, and returns its output. Continues where
   /// the last call stopped; inputs are read at the first call and may be omitted later. After the
   /// last op, or after forward(), the next call starts from the beginning. Ends merging for this
@@ -222,8 +248,9 @@ class Session {
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
   /// Times of the last run, when enable_time_profile() was called; in the order that steps ran.
+  /// Waits for submitted runs.
   std::span<const StepTime> step_times() const;
-  /// Wall time of the last forward(); always measured.
+  /// Wall time of the last run; always measured. Waits for submitted runs.
   std::chrono::nanoseconds total_time() const;
 
   /// Writes the program, options, plans, what backends compiled for them, and the weights or only
@@ -261,6 +288,9 @@ class Session {
   Session(std::shared_ptr<Shared> shared);
   void change_option(std::string_view option);
   std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given);
+  std::vector<Buffer> start(std::vector<Buffer> inputs, const SubmitOptions& options);
+  std::shared_ptr<const sessions::BoundPlan> plan_of(std::span<const Buffer> inputs,
+                                                     bool keeps_all);
   Buffer run_to(std::string_view value, std::vector<Buffer> inputs);
   void write_to(const std::filesystem::path& path, const SaveOptions& options) const;
 

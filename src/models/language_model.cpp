@@ -90,13 +90,6 @@ class Stopwatch {
 
 }  // namespace
 
-void Interrupt::check(std::string_view where) const {
-  if (cancel.stop_requested()) throw Error(Errc::cancelled, std::string(where), "cancelled");
-  if (deadline && Clock::now() >= *deadline) {
-    throw Error(Errc::timeout, std::string(where), "the deadline has passed");
-  }
-}
-
 using NextExe = Exe<&Decoder<>::next>;
 
 struct LanguageModel::Impl {
@@ -264,6 +257,7 @@ struct Conversation::Impl {
   auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
     times.clear();
+    exe.set_interrupt(interrupt);
     for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
       interrupt.check("Conversation");
       step(exe, tokens.first(chunk));

@@ -128,6 +128,19 @@ void mark_host_constants(std::span<const Stage> stages, LoopSteps counts,
   }
 }
 
+/// Notes the memory of the first stage that reads each input.
+void find_readers(std::span<const Stage> stages, std::vector<bool>& found,
+                  std::vector<std::size_t>& readers) {
+  for (const Stage& stage : stages) {
+    find_readers(stage.body, found, readers);
+    for (const Operand& read : stage.edges.reads) {
+      if (read.place.kind != Place::Kind::input || found[read.place.index]) continue;
+      found[read.place.index] = true;
+      readers[read.place.index] = stage.memory;
+    }
+  }
+}
+
 MirrorLayout mirror_of(const Lowered& lowered) {
   MirrorLayout layout;
   layout.bytes = lowered.slab_bytes;
@@ -284,6 +297,9 @@ void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& 
   plan.host_constants.assign(plan.lowered.constants.size(), !plan.has_devices());
   if (plan.has_devices()) mark_host_constants(plan.stages, {1, 1}, plan.host_constants);
   if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);
+  std::vector<bool> found(plan.lowered.inputs.size());
+  plan.input_readers.assign(plan.lowered.inputs.size(), 0);
+  find_readers(plan.stages, found, plan.input_readers);
 }
 
 std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& program,

@@ -54,6 +54,8 @@ struct Plan {
   std::vector<Stage> stages;
   std::vector<MemRegion*> memories;  ///< 0: the CPU's; then those of the backends in use
   MemRegion* results = nullptr;      ///< where results lie; perhaps none of `memories`
+  std::vector<std::size_t>
+      input_readers;                 ///< by input: the memory of the first stage that reads it
   std::vector<bool> host_constants;  ///< by constant: whether a backend in CPU memory reads it
   MirrorLayout mirror;
   std::int64_t scratch_bytes = 0;

@@ -1,4 +1,5 @@
 #include "memory/large_pages.hpp"
+#include "memory/submitted_handles.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
 
@@ -230,7 +231,12 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   return bound;
 }
 
-Activations::Lock::Lock(Activations& activations) : held_(activations) {
+Activations::Lock::Lock(Activations& activations, bool waits) : held_(activations) {
+  if (waits) {
+    activations.running_.lock();
+    return;
+  }
+  activations.queue().drain();
   if (activations.running_.try_lock()) return;
   if (activations.running_.is_lost()) {
     throw Error(Errc::forked_process, "Session::forward",
@@ -356,6 +362,7 @@ void Session::set_trace(std::shared_ptr<Trace> trace) {
   state_->options.trace = std::move(trace);
 }
 void Session::apply() { state_->applied = true; }
+void Session::set_interrupt(Interrupt interrupt) { state_->interrupt = std::move(interrupt); }
 
 std::vector<Buffer> Session::forward(std::vector<Buffer>&& inputs) {
   return with_memory_errors("Session::forward", [&] { return run(inputs, {}); });
@@ -377,30 +384,87 @@ void Session::forward(const std::vector<Buffer>& inputs, std::span<Buffer> outpu
   with_memory_errors("Session::forward", [&] { forward(std::vector<Buffer>(inputs), outputs); });
 }
 
-std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
+/// The plan for a call with these inputs, of which it keeps all or gives up those that it has the
+/// last handles of.
+std::shared_ptr<const BoundPlan> Session::plan_of(std::span<const Buffer> inputs, bool keeps_all) {
   const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
   const bool merged = state_->options.merges();
   auto plan = shared_->plan_for(signature, merged, bound_->weights.get());
-  if (const auto given_up = given_up_inputs(*plan, inputs); !given_up.empty() && given.empty()) {
+  if (const auto given_up = given_up_inputs(*plan, inputs); !given_up.empty() && !keeps_all) {
     plan = shared_->plan_for(signature, merged, bound_->weights.get(), given_up);
   }
-  auto bound = bound_->bind(*shared_, std::move(plan));
+  return bound_->bind(*shared_, std::move(plan));
+}
+
+std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
+  auto bound = plan_of(inputs, !given.empty());
   const Activations::Lock lock(*state_->activations);
   state_->applied = true;
   state_->stepping.reset();
-  state_->times.clear();
   const auto begin = Trace::Clock::now();
   Run run(std::move(bound), *shared_, *state_, inputs, given);
   try {
-    run.run_all();
-    std::vector<Buffer> outputs = run.finish();
+    run.run();
     state_->total = Trace::Clock::now() - begin;
     inputs.clear();
-    return outputs;
+    return run.results();
   } catch (...) {
     run.fail(inputs, std::current_exception());
     throw;
   }
+}
+
+std::vector<Buffer> Session::submit(std::vector<Buffer> inputs, const SubmitOptions& options) {
+  return with_memory_errors("Session::submit", [&] { return start(std::move(inputs), options); });
+}
+
+std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptions& options) {
+  struct Submitted {
+    std::shared_ptr<const Shared> shared;
+    std::shared_ptr<State> state;
+    std::optional<Run> run;
+    std::optional<SubmittedHandles> handles;
+    std::vector<Event> after;
+    EventSource ended;
+
+    void execute() {
+      try {
+        for (const Event& event : after) event.wait();
+        {
+          const Activations::Lock lock(*state->activations, true);
+          const auto begin = Trace::Clock::now();
+          run->run();
+          state->total = Trace::Clock::now() - begin;
+        }
+        release();
+        ended.set();
+      } catch (...) {
+        release();
+        ended.fail(std::current_exception());
+      }
+    }
+    void release() {
+      const std::scoped_lock lock(state->activations->handles());
+      handles.reset();
+      run.reset();
+    }
+  };
+  state_->applied = true;
+  state_->stepping.reset();
+  const auto submitted = std::make_shared<Submitted>();
+  submitted->shared = shared_.shared();
+  submitted->state = state_.shared();
+  submitted->after = options.after;
+  const std::scoped_lock lock(state_->activations->handles());
+  submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>());
+  submitted->run->start_input_copies();
+  submitted->handles.emplace(submitted->run->handles_of_results());
+  std::vector<Buffer> results;
+  for (const Buffer& result : submitted->run->results()) {
+    results.push_back(result.ready_at(submitted->ended.event()));
+  }
+  state_->activations->queue().push([submitted] { submitted->execute(); });
+  return results;
 }
 
 Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
@@ -415,7 +479,10 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
     const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
     auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
     state_->times.clear();
-    run = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
+    auto fresh =
+        std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
+    fresh->begin();
+    run = std::move(fresh);
   }
   std::size_t target = 0;
   while (target < run->stage_count() && run->step(target).value != value) ++target;
@@ -483,8 +550,14 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
   });
 }
 
-std::span<const StepTime> Session::step_times() const { return state_->times; }
-std::chrono::nanoseconds Session::total_time() const { return state_->total; }
+std::span<const StepTime> Session::step_times() const {
+  state_->activations->queue().drain();
+  return state_->times;
+}
+std::chrono::nanoseconds Session::total_time() const {
+  state_->activations->queue().drain();
+  return state_->total;
+}
 
 Session Session::fork() const {
   return with_memory_errors("Session::fork", [&] {
@@ -494,6 +567,7 @@ Session Session::fork() const {
     other.state_ = std::make_shared<State>();
     other.state_->options = state_->options;
     other.state_->merge_is_fixed = state_->merge_is_fixed;
+    other.state_->interrupt = state_->interrupt;
     return other;
   });
 }

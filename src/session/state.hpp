@@ -1,6 +1,7 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
+#include "base/work_queue.hpp"
 #include "memory/kept_memory.hpp"
 #include "session/plan.hpp"
 
@@ -73,10 +74,10 @@ namespace sessions {
 class Activations {
  public:
   /// Held while somebody runs; Errc::busy when somebody does, Errc::forked_process when that was
-  /// another thread of the parent process.
+  /// another thread of the parent process. A submitted run waits instead.
   class Lock {
    public:
-    explicit Lock(Activations& activations);
+    explicit Lock(Activations& activations, bool waits = false);
     ~Lock() { held_.running_.unlock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -94,9 +95,14 @@ class Activations {
   const MemChunk& mirror(MemRegion& region, std::int64_t bytes) {
     return get(mirrors_, region, bytes);
   }
-  /// Memory for a run's results of these shapes, all of them, in the CPU's region: where that is
-  /// large, what the last run's gave back.
+  /// Memory for a run's results of these shapes, all of them: where that is large and the CPU's,
+  /// what the last run's gave back.
   std::vector<Buffer> results(MemRegion& region, std::span<const Shape> shapes);
+
+  /// Submitted runs.
+  WorkQueue& queue() noexcept { return queue_; }
+  /// Held while runs take or give back handles of their inputs and results.
+  ForkAwareMutex& handles() noexcept { return handles_; }
 
  private:
   using Chunks = std::map<const MemRegion*, MemChunk>;
@@ -105,6 +111,8 @@ class Activations {
   ForkAwareMutex running_{"Session::forward"};
   Chunks slabs_, scratch_, mirrors_;
   KeptMemory kept_;
+  ForkAwareMutex handles_{"Session"};
+  WorkQueue queue_{"Session::submit"};  // last: its runs end before the memory goes
 };
 
 struct RunOptions {
@@ -131,6 +139,7 @@ struct Session::State {
   sessions::RunOptions options;
   bool applied = false;
   bool merge_is_fixed = false;  ///< plans were loaded
+  Interrupt interrupt;
   std::unique_ptr<Run> stepping;
   std::vector<StepTime> times;
   std::chrono::nanoseconds total{};

@@ -100,7 +100,7 @@ class Checker {
       for (std::size_t i = 0; i < given.size(); ++i) {
         if (chance(0.5)) given[i] = std::move(own[i]);
       }
-      outputs = session.forward(std::move(given));
+      outputs = chance(0.5) ? session.submit(std::move(given)) : session.forward(std::move(given));
       shapes_.clear();
       for (const Buffer& output : outputs) shapes_.push_back(output.shape());
     } else {
@@ -181,7 +181,9 @@ class Checker {
         if (chance(0.3)) given[i] = on_cpu(Results{model_.inputs[i]})[0];
       }
       const std::vector<Buffer> keeps = chance(0.3) ? given : std::vector<Buffer>();
-      compare_bits("on a device", on_host(session.forward(std::move(given))), wanted);
+      const std::vector<Buffer> got =
+          chance(0.5) ? session.submit(std::move(given)) : session.forward(std::move(given));
+      compare_bits("on a device", on_host(got), wanted);
       ++counts_.runs;
     }
   }

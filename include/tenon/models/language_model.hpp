@@ -2,6 +2,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/held.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/decoder.hpp>
 #include <tenon/nn/sampler.hpp>
@@ -16,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,14 +53,7 @@ struct LoadTimes {
   std::chrono::nanoseconds total() const noexcept { return map + plan + pack + tokenizer; }
 };
 
-/// Cancellation of long work. Checked before each chunk of a prompt (LanguageModelOptions::chunk)
-/// and before each generated token.
-struct Interrupt {
-  std::stop_token cancel{};
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
-  /// Throws Errc::cancelled after a stop request, and Errc::timeout past the deadline.
-  void check(std::string_view where) const;
-};
+using tenon::Interrupt;
 
 /// A conversation with a model: the KV cache of the tokens read so far. One thread at a time. Use
 /// of a moved-from one throws Errc::call_order, as for LanguageModel.

@@ -108,7 +108,7 @@ using DeviceBackendFactory = BackendPtr (*)(const DevicePtr& device, const Backe
 void register_device_backend(std::string_view scheme, DeviceBackendFactory factory);
 /// The backends for an open device, in order of priority: default_backends() for the scheme "cpu",
 /// otherwise the one registered for the device's scheme. Errc::unavailable, naming the known
-/// schemes.
+/// schemes, and for "cpu" where no backend is registered.
 std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 

@@ -92,7 +92,8 @@ struct PlanReport {
     std::int64_t bytes = 0;  ///< read and written by the step in a run
   };
   std::vector<Fallback> fallbacks;
-  /// A copy between memories because producer and consumer run on different devices.
+  /// A copy between memories because producer and consumer run on different devices. Inputs are
+  /// taken to lie in CPU memory, and state that is updated where results lie.
   struct Transfer {
     std::string value;
     std::string from, to;  ///< regions

@@ -187,12 +187,13 @@ void describe(std::span<const BackendPtr> backends, std::span<const Stage> stage
   }
 }
 
-/// Walks the stages as a run does, and notes what would move.
+/// Walks the stages as a run does, and notes what would move: inputs in CPU memory, but state where
+/// results lie.
 class TransferList {
  public:
   TransferList(const Plan& plan, PlanReport& report) : plan_(plan), report_(report) {
     for (std::uint32_t i = 0; i < plan.lowered.inputs.size(); ++i) {
-      note({Place::Kind::input, i}, plan.lowered.inputs[i].name, 0);
+      note({Place::Kind::input, i}, plan.lowered.inputs[i].name, home_of(i));
     }
     walk(plan.stages, 0);
     const std::size_t results = plan.number_of(*plan.results);
@@ -201,13 +202,20 @@ class TransferList {
       const auto& slot = plan.lowered.outputs[i];
       const StorageKey key = slot.from_input ? StorageKey{Place::Kind::input, *slot.from_input}
                                              : StorageKey{Place::Kind::output, i};
-      const std::size_t home = slot.from_input || is_elsewhere ? 0 : results;
+      const std::size_t home = slot.from_input ? home_of(*slot.from_input)
+                               : is_elsewhere  ? 0
+                                               : results;
       residency_.require(key, whole(plan, key), home, copy());
     }
     if (is_elsewhere) move_results();
   }
 
  private:
+  std::size_t home_of(std::uint32_t input) const {
+    const std::size_t results = plan_.number_of(*plan_.results);
+    return plan_.lowered.inputs[input].updated && results < plan_.memories.size() ? results : 0;
+  }
+
   void note(const StorageKey& key, const std::string& name, std::size_t memory) {
     residency_.written(key, whole(plan_, key), memory);
     makers_.push_back({key, whole(plan_, key), name});

@@ -1,8 +1,7 @@
 // One model struct and one binary on every kind of device: from a file to a freed result, in the
 // nine steps of examples/lifecycle.cpp.
 #include "npu/socket_folder.hpp"
-#include "support/fake_device.hpp"
-#include "support/remote_backend.hpp"
+#include "support/remote_device.hpp"
 
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_remote.hpp>
@@ -103,13 +102,7 @@ CompileOptions npu_options() {
 }  // namespace
 
 TEST_CASE("nine steps: the same on the CPU and where the CPU cannot address the memory") {
-  Device::register_scheme("opaque", [](const DeviceUrl& url) {
-    return std::make_shared<testing::FakeDevice>(nullptr, url.text);
-  });
-  register_device_backend("opaque", [](const DevicePtr& device, const BackendOptions&) {
-    return BackendPtr(std::make_shared<testing::RemoteBackend>(
-        std::dynamic_pointer_cast<testing::FakeDevice>(device)));
-  });
+  testing::register_opaque_devices();
   const HostBuffer wanted = nine_steps(Device::open("cpu:"));
   const DevicePtr opaque = Device::open("opaque://test");
   CHECK_FALSE(Buffer::allocate(images_shape, opaque->default_mem_region()).data().has_cptr());

@@ -30,7 +30,12 @@ struct LanguageModelOptions {
   /// Type of the KV cache: f32, f16, bf16 or a block type whose block size divides the head
   /// dimension. Unset: f16, or f32 where `backend` is exact. q8_0 takes 8.5 bits per number.
   std::optional<DType> cache{};
-  BackendOptions backend{};  ///< threads, precision
+  /// Where the model runs: as for compile(). Weights and the KV cache lie in its memory. Null: the
+  /// CPU, on the registered backends (<tenon/tenon.hpp> registers those of the package).
+  DevicePtr device{};
+  /// Ops that the device's own backend refuses run on the CPU: as CompileOptions::cpu_fallback.
+  bool cpu_fallback = false;
+  BackendOptions backend{};  ///< threads, precision, the device's own options
   /// Progress and cancellation of mapping and packing. Progress counts the bytes of prepared
   /// weights; it is called on the loading thread and must not use the model. A stop request takes
   /// effect between pieces of a weight (8 MiB).

@@ -1,9 +1,9 @@
-#include "npu/isa/structures.hpp"
 #include "sim_random_program.hpp"
 #include "sim_rig.hpp"
 #include "support/expect_error.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <cstring>

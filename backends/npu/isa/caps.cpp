@@ -1,9 +1,7 @@
-#include "caps.hpp"
-
-#include "instruction.hpp"
-#include "registers.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <fmt/format.h>
 

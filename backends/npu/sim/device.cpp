@@ -1,13 +1,13 @@
 #include "base/immortal.hpp"
 #include "machine.hpp"
-#include "npu/isa/control.hpp"
-#include "npu/isa/scheme.hpp"
 #include "options.hpp"
 #include "regions.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/address.hpp>
+#include <tenon/npu/isa/control.hpp>
 
 #include <memory>
 #include <utility>

@@ -3,10 +3,11 @@
 #include "counters.hpp"
 #include "executor.hpp"
 #include "memory.hpp"
-#include "npu/isa/structures.hpp"
 #include "options.hpp"
 #include "schedule.hpp"
 #include "trace.hpp"
+
+#include <tenon/npu/isa/structures.hpp>
 
 #include <array>
 #include <atomic>

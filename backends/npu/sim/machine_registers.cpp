@@ -1,7 +1,7 @@
 #include "machine.hpp"
-#include "npu/isa/registers.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <new>

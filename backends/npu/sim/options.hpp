@@ -1,9 +1,9 @@
 #pragma once
 
 #include "faults.hpp"
-#include "npu/isa/caps.hpp"
 
 #include <tenon/device.hpp>
+#include <tenon/npu/isa/caps.hpp>
 
 #include <cstdint>
 #include <map>

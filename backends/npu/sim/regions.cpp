@@ -1,8 +1,7 @@
 #include "regions.hpp"
 
-#include "npu/isa/registers.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "machine.hpp"
-#include "npu/isa/owner_process.hpp"
-#include "npu/isa/ranged_region.hpp"
 
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/owner_process.hpp>
+#include <tenon/npu/isa/ranged_region.hpp>
 
 #include <cstdint>
 

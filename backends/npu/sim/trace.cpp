@@ -1,8 +1,7 @@
 #include "trace.hpp"
 
-#include "npu/isa/program.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/program.hpp>
 
 #include <algorithm>
 #include <iterator>

@@ -1,13 +1,13 @@
 #include "connections.hpp"
-#include "npu/isa/control.hpp"
-#include "npu/isa/instruction.hpp"
-#include "npu/isa/memory_map.hpp"
-#include "npu/isa/ranged_region.hpp"
-#include "npu/isa/registers.hpp"
-#include "npu/isa/scheme.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/address.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+#include <tenon/npu/isa/memory_map.hpp>
+#include <tenon/npu/isa/ranged_region.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <cstring>

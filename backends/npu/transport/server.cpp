@@ -1,9 +1,9 @@
-#include "npu/isa/control.hpp"
 #include "wire.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>
+#include <tenon/npu/isa/control.hpp>
 
 #include <algorithm>
 #include <chrono>

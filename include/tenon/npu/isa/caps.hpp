@@ -1,8 +1,7 @@
 #pragma once
 
-#include "enums.hpp"
-
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/enums.hpp>
 
 #include <cstdint>
 

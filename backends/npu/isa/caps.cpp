@@ -34,6 +34,7 @@ Caps read_caps(const RegRegion& npu) {
   caps.coherent = bits::coherent.get(features) != 0;
   caps.strict = bits::strict.get(features) != 0;
   caps.m8 = bits::m8.get(features) != 0;
+  caps.host_dma = bits::host_dma.get(features) != 0;
   caps.queue_depth = bits::queue_depth.get(features);
   caps.freq_khz = get(reg::freq_khz);
   caps.ddr_kbps = get(reg::ddr_kbps);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -48,18 +49,16 @@ HostDma::HostDma(RegRegion& npu, MemRegion& xchg, const HostDmaOptions& options)
 void HostDma::read(void* to, std::uint64_t from, std::uint64_t size) {
   const std::scoped_lock lock(mutex_);
   for (std::uint64_t done = 0; done < size; done += staging_.size_bytes()) {
-    const std::uint64_t piece = std::min(size - done, staging_.size_bytes());
-    transfer(staging_.begin().addr(), from + done, piece);
-    staging_.read(static_cast<std::byte*>(to) + done, 0, piece);
+    fetch(static_cast<std::byte*>(to) + done, from + done,
+          std::min(size - done, staging_.size_bytes()));
   }
 }
 
 void HostDma::write(std::uint64_t to, const void* from, std::uint64_t size) {
   const std::scoped_lock lock(mutex_);
   for (std::uint64_t done = 0; done < size; done += staging_.size_bytes()) {
-    const std::uint64_t piece = std::min(size - done, staging_.size_bytes());
-    staging_.write(static_cast<const std::byte*>(from) + done, 0, piece);
-    transfer(to + done, staging_.begin().addr(), piece);
+    store(to + done, static_cast<const std::byte*>(from) + done,
+          std::min(size - done, staging_.size_bytes()));
   }
 }
 
@@ -72,13 +71,24 @@ void HostDma::copy(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
     }
     return;
   }
-  // Pieces through the staging memory, in the order in which none overwrites a later one.
-  for (std::uint64_t done = 0; done < size; done += staging_.size_bytes()) {
-    const std::uint64_t piece = std::min(size - done, staging_.size_bytes());
+  // Through CPU memory, in the order in which no piece overwrites a later one.
+  std::vector<std::byte> bytes(std::min(size, staging_.size_bytes()));
+  for (std::uint64_t done = 0; done < size; done += bytes.size()) {
+    const std::uint64_t piece = std::min<std::uint64_t>(size - done, bytes.size());
     const std::uint64_t at = to < from ? done : size - done - piece;
-    transfer(staging_.begin().addr(), from + at, piece);
-    transfer(to + at, staging_.begin().addr(), piece);
+    fetch(bytes.data(), from + at, piece);
+    store(to + at, bytes.data(), piece);
   }
+}
+
+void HostDma::fetch(void* to, std::uint64_t from, std::uint64_t size) {
+  transfer(staging_.begin().addr(), from, size);
+  staging_.read(to, 0, size);
+}
+
+void HostDma::store(std::uint64_t to, const void* from, std::uint64_t size) {
+  staging_.write(from, 0, size);
+  transfer(to, staging_.begin().addr(), size);
 }
 
 void HostDma::transfer(std::uint64_t to, std::uint64_t from, std::uint64_t size) {

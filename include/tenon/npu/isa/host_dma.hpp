@@ -43,6 +43,9 @@ class HostDma {
   using Clock = std::chrono::steady_clock;
   enum class End : std::uint8_t { done, failed, reset, timeout };
 
+  // Of one piece, through the staging memory.
+  void fetch(void* to, std::uint64_t from, std::uint64_t size);
+  void store(std::uint64_t to, const void* from, std::uint64_t size);
   void transfer(std::uint64_t to, std::uint64_t from, std::uint64_t size);
   End attempt(std::uint64_t to, std::uint64_t from, std::uint32_t size);
   End run(std::uint64_t to, std::uint64_t from, std::uint32_t size, Clock::time_point until);

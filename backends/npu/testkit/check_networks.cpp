@@ -12,13 +12,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <csignal>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>

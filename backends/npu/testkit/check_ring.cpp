@@ -2,7 +2,6 @@
 #include "bench.hpp"
 
 #include <array>
-#include <cstring>
 #include <thread>
 
 namespace tenon::testkit {

@@ -4,6 +4,8 @@
 #include "layout.hpp"
 #include "predict.hpp"
 
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/program.hpp>
 #include <tenon/npu/placement.hpp>
 
 #include <cstddef>
@@ -12,9 +14,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/program.hpp>
 
 namespace tenon::npu {
 

@@ -214,7 +214,9 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
         control_.wait_irq(wanted_irqs, std::min<std::chrono::nanoseconds>(left, look));
     if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
     const std::uint32_t status = read(isa::reg::status);
-    if (isa::bits::fault.get(status) != 0) return fault();
+    // A reset while the ring was set up leaves a part of it, at which the device stops.
+    const bool is_fault = isa::bits::fault.get(status) != 0;
+    if (is_fault && is_set_up()) return fault();
     const std::uint32_t reached = read(isa::reg::fence);
     if (reached == isa::gone && is_gone()) continue;
     if (reached >= fence) {
@@ -229,7 +231,7 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
     }
     write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
     const bool stuck = isa::bits::stuck.get(status) != 0;
-    const bool was_reset = isa::bits::resetting.get(status) != 0 || !is_enabled();
+    const bool was_reset = is_fault || isa::bits::resetting.get(status) != 0 || !is_enabled();
     if (!stuck && !was_reset && std::chrono::steady_clock::now() < until) continue;
     Outcome outcome;
     outcome.kind = Outcome::Kind::timeout;

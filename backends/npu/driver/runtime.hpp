@@ -4,6 +4,10 @@
 #include <tenon/backends/npu.hpp>
 #include <tenon/device.hpp>
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/registers.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <array>
 #include <atomic>
@@ -15,11 +19,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/control.hpp>
-#include <npu/isa/registers.hpp>
-#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 

@@ -1,6 +1,7 @@
 #include "passes.hpp"
 
 #include "adapt.hpp"
+#include "convolution/int8/integer_product.hpp"
 #include "convolution/int8/quantize.hpp"
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
@@ -30,6 +31,8 @@ constexpr Pass pass_list[] = {
      [](Steps& p, const Options& options) {
        quantize_convolutions(p.steps, p.leaves, p.program, p.original, *options.int8, p.notes);
      }},
+    {"merge integer products", nullptr,
+     [](Steps& p, const Options&) { merge_integer_products(p.steps, p.leaves, p.notes); }},
     {"merge linear layers", nullptr,
      [](Steps& p, const Options&) { merge_linears(p.program, p.original, p.steps); }},
     // Behind merging, which leaves fewer images to place.

@@ -17,7 +17,10 @@ using Steps = PartitionSteps;
 using Options = PassOptions;
 
 constexpr Pass pass_list[] = {
-    // First: all others see steps that have a kernel.
+    // Before steps are adapted: of the program as it was given.
+    {"note products of f32", nullptr,
+     [](Steps& p, const Options&) { note_dequantized_products(p.steps, p.leaves, p.notes); }},
+    // Before the rest, which sees steps that have a kernel.
     {"adapt", nullptr,
      [](Steps& p, const Options&) { p.shared_bytes = adapt_steps(p.steps, 0, p.notes); }},
     // Before whatever merges ops or moves operands: registered kernels were asked about these.

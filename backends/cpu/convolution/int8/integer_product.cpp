@@ -8,6 +8,9 @@
 #include "kernels.hpp"
 
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/conv2d.hpp>
+#include <tenon/ops/linear.hpp>
+#include <tenon/ops/matmul.hpp>
 #include <tenon/ops/quantize_linear.hpp>
 
 #include <algorithm>
@@ -219,11 +222,11 @@ class Merger {
     Step accepted = chain.step();
     std::size_t last = product;
     std::vector<std::size_t> path;
+    std::vector<std::size_t> readers(accepted.inputs.size(), product);  // of each input
     while (const std::optional<std::size_t> next = only_user(last)) {
-      if (!chain.take(steps_[*next], steps_[last].output) ||
-          !may_stand_at(*next, product, chain.step())) {
-        break;
-      }
+      if (!chain.take(steps_[*next], steps_[last].output)) break;
+      readers.resize(chain.step().inputs.size(), *next);
+      if (!may_stand_at(*next, product, chain.step(), readers)) break;
       path.push_back(last);
       last = *next;
       accepted = chain.step();
@@ -243,13 +246,14 @@ class Merger {
     return user;
   }
 
-  /// Whether the operands of `step`, which were read from `product` on, are still there at `place`.
-  /// The image may share memory with the result: the kernel then reads it before it writes.
-  bool may_stand_at(std::size_t place, std::size_t product, const Step& step) const {
+  /// Whether the operands of `step`, which `readers` read before, are still there at `place`. The
+  /// image may share memory with the result: the kernel then reads it before it writes.
+  bool may_stand_at(std::size_t place, std::size_t product, const Step& step,
+                    std::span<const std::size_t> readers) const {
     for (std::size_t input = 0; input < step.inputs.size(); ++input) {
       const Operand& operand = step.inputs[input];
       if (input > 0 && overlap(operand, step.output)) return false;
-      for (std::size_t between = product + 1; between < place; ++between) {
+      for (std::size_t between = readers[input] + 1; between < place; ++between) {
         const bool is_merged = gone_[between] || is_on_path(product, between, place);
         if (!is_merged && writes_to(steps_[between], access_of(operand))) return false;
       }
@@ -305,6 +309,29 @@ Step as_integer_product(const Step& step) {
   }
   result.op = OpInstance(op);
   return result;
+}
+
+void note_dequantized_products(std::span<const Step> steps, std::span<const Operand> leaves,
+                               std::vector<std::string>& notes) {
+  const std::vector<WrittenValue> values = trace_values(steps, leaves);
+  std::vector<int> dequantized(steps.size());
+  for (std::size_t v = 0; v < steps.size(); ++v) {
+    const bool is_made_of_codes = steps[v].op.as<DequantizeLinear>() != nullptr &&
+                                  steps[v].inputs[0].shape.dtype() != DType::i32;
+    if (!is_made_of_codes) continue;
+    for (const WrittenValue::Use& use : values[v].uses) {
+      if (use.input < 2) ++dequantized[use.step];
+    }
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const OpInstance& op = steps[i].op;
+    const bool is_product =
+        op.as<Conv2d>() != nullptr || op.as<Linear>() != nullptr || op.as<Matmul>() != nullptr;
+    if (!is_product || dequantized[i] < 2) continue;
+    notes.push_back(
+        fmt::format("{}: f32, though its operands are codes; optimize() makes integers of some",
+                    steps[i].value));
+  }
 }
 
 void merge_integer_products(std::vector<Step>& steps, std::span<const Operand> leaves,

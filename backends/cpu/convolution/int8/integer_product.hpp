@@ -63,6 +63,10 @@ std::optional<std::string> refuses_integer_product(const Step& step);
 /// Such a step as one of IntegerProduct without stages; one of IntegerProduct as it is.
 Step as_integer_product(const Step& step);
 
+/// `notes` gains a line for each product of f32 whose operands dequantize_linear makes.
+void note_dequantized_products(std::span<const Step> steps, std::span<const Operand> leaves,
+                               std::vector<std::string>& notes);
+
 /// Merges products with the steps that alone read their sums and finish them, such as
 /// dequantize_linear, an addition, relu and quantize_linear. `notes` gains a line for each product.
 void merge_integer_products(std::vector<Step>& steps, std::span<const Operand> leaves,

@@ -209,7 +209,7 @@ class IntegerProductTask final : public Task {
     const std::int64_t sums = std::max(strip_sums, outputs) * 4;
     const std::int64_t arrays = 6 + IntegerProduct::max_f32_stages;
     memory_.strip = int8_band_bytes;
-    memory_.results = memory_.strip + sums;
+    memory_.results = memory_.strip + sums + alignment;
     memory_.outside = memory_.results + sums;
     memory_.numbers =
         memory_.outside + round_up(std::max<std::int64_t>(form_.quads() * 4, 64), alignment);
@@ -403,16 +403,18 @@ class IntegerProductTask final : public Task {
             const Operand* zero = stage.has_zero ? &*operand : nullptr;
             const bool is_signed = task_.conv_.y.shape.dtype() == DType::i8;
             const std::int64_t low = is_signed ? -128 : 0, high = low + 255;
-            const std::int32_t* zeros = row_of(std::int32_t{}, [&](std::int64_t c) {
-              return zero == nullptr
-                         ? 0
-                         : static_cast<std::int32_t>(integer_at(context_, *zero, first + c));
-            });
-            job.zero = zeros;
-            job.low =
-                row_of(float{}, [&](std::int64_t c) { return static_cast<float>(low - zeros[c]); });
-            job.high = row_of(float{},
-                              [&](std::int64_t c) { return static_cast<float>(high - zeros[c]); });
+            const auto zero_of = [&](std::int64_t c) {
+              return zero == nullptr ? 0 : integer_at(context_, *zero, first + c);
+            };
+            job.divides = std::any_of(job.scale, job.scale + count,
+                                      [](float scale) { return scale != 1.0f; });
+            job.is_signed = is_signed;
+            job.zero = row_of(float{},
+                              [&](std::int64_t c) { return static_cast<float>(zero_of(c) - low); });
+            job.low = row_of(float{},
+                             [&](std::int64_t c) { return static_cast<float>(low - zero_of(c)); });
+            job.high = row_of(
+                float{}, [&](std::int64_t c) { return static_cast<float>(high - zero_of(c)); });
             break;
           }
         }

@@ -84,7 +84,7 @@ struct Int8PaddedCopy {
 ///   i = sum + offset                    modulo 2^32; as i32 the result where `factor` is null
 ///   f = i * factor, then each stage     as f32 the result where `scale` is null
 ///   q = round(f / scale) + zero         within [low, high]; an i8 or u8
-/// Each arithmetic step rounds to f32. Numbers of outputs are dense.
+/// Each arithmetic step rounds to f32. Numbers of outputs are dense, with room for 16 at the end.
 struct SumsJob {
   /// f + numbers, or, where those are null, f limited to [low, high].
   struct Stage {
@@ -93,17 +93,19 @@ struct SumsJob {
   };
   static constexpr int max_stages = 4;
 
-  const std::int32_t* sums;  ///< [pixels][count]
+  const std::int32_t* sums;  ///< [pixels][count]; 64 more bytes may be read
   std::int64_t pixels, count;
   const std::int32_t* offset;
   const float* factor;
   Stage stages[max_stages];
   int stage_count;
   const float* scale;
-  const float *low, *high;  ///< less the zero
-  const std::int32_t* zero;
-  std::byte* to;      ///< results of a pixel are dense
-  std::int64_t step;  ///< bytes from one pixel's to the next
+  bool divides;             ///< not all scales are 1
+  bool is_signed;           ///< i8, as a code that is 128 more and whose first bit then flips
+  const float *low, *high;  ///< of codes less the zero
+  const float* zero;        ///< 128 more where `is_signed`
+  std::byte* to;            ///< results of a pixel are dense
+  std::int64_t step;        ///< bytes from one pixel's to the next
 };
 
 struct Int8Kernels {

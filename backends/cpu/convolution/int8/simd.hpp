@@ -46,6 +46,7 @@ struct Int8Simd {
     return _mm512_add_epi32(_mm512_add_epi32(sum, even), odd);
 #endif
   }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return _mm512_loadu_si512(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { _mm512_storeu_si512(p, v); }
   TENON_INLINE static Float to_float(Sum v) { return _mm512_cvtepi32_ps(v); }
@@ -103,6 +104,7 @@ struct Int8Simd {
     return _mm256_add_epi32(_mm256_add_epi32(sum, even), odd);
 #endif
   }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) { return _mm256_add_epi32(a, b); }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
@@ -152,6 +154,10 @@ struct Int8Simd {
     return sum;
   }
   TENON_INLINE static Sum wide_dot(Sum sum, Sum codes, Sum w) { return dot(sum, codes, w); }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) {
+    return reinterpret_cast<Sum>(reinterpret_cast<UnsignedWords4>(a) +
+                                 reinterpret_cast<UnsignedWords4>(b));
+  }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return load_as<Sum>(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { __builtin_memcpy(p, &v, sizeof v); }
   TENON_INLINE static Float to_float(Sum v) { return __builtin_convertvector(v, Float); }

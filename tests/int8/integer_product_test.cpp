@@ -3,6 +3,7 @@
 // layers written with dequantize_linear may differ by one code where a sum lies between two.
 #include "support/op_cases.hpp"
 #include "support/op_testing.hpp"
+#include "support/program_text.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -16,11 +17,15 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -316,6 +321,38 @@ TEST_CASE("networks in QDQ form: integer kernels, within one code of the referen
     const Ran want = run(program, network.weights, inputs, reference());
     expect_close(got.results[0], want.results[0], 1, 0);
   }
+}
+
+/// The first program on docs/quantised.md.
+Program page_program() {
+  std::ifstream file("docs/quantised.md");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  constexpr std::string_view begin = "```python\n";
+  const std::size_t first = page.find(begin) + begin.size();
+  return program_of(page.substr(first, page.find("```", first) - first));
+}
+
+TEST_CASE("networks in QDQ form: the page's example is one step in int8") {
+  Program program = page_program();
+  optimize(program);
+  Random random;
+  const auto number = [](float value) { return HostBuffer::of<float>(Shape({}, f32), {value}); };
+  Weights weights;
+  for (const auto& [name, value] :
+       std::map<std::string, HostBuffer>{{"x_scale", number(0.02F)},
+                                         {"x_zero", number(128).to(u8)},
+                                         {"w", random.uniform(Shape({16, 3, 3, 3}, i8), -128, 128)},
+                                         {"w_scale", random.uniform(Shape({16}, f32), 0.005, 0.01)},
+                                         {"bias", random.uniform(Shape({16}, f32), -1, 1)},
+                                         {"y_scale", number(0.1F)},
+                                         {"y_zero", number(0).to(u8)}}) {
+    weights[name] = value.to_device(cpu_device());
+  }
+  const std::vector<HostBuffer> inputs{random.uniform(Shape({2, 3, 32, 32}, u8), 0, 256)};
+  const Ran got = run(program, weights, inputs, cpu_backend(2));
+  CHECK(got.notes == std::vector<std::string>{"y: int8, 4 steps on its sums merged"});
+  const Ran want = run(page_program(), weights, inputs, reference());
+  expect_close(got.results[0], want.results[0], 1, 0);
 }
 
 TEST_CASE("networks in QDQ form: what is not optimised says that it computes in f32") {

@@ -224,6 +224,7 @@ class Session {
   /// on a thread of their own; forward() waits for those before it. Inputs may be results of other
   /// submitted work that are not ready yet: their memory is used as if they were, so that state
   /// can go from run to run. Inputs in CPU memory that a device reads are copied there meanwhile.
+  /// Nobody may write to the inputs before the results are ready.
   ///
   /// Errors: those of planning and binding, which are done before it returns (see prepare()), and
   /// Errc::bad_input. Callbacks are called on the session's thread. Inputs of a run that fails are

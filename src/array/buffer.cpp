@@ -4,6 +4,7 @@
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/trace.hpp>
 
 #include <algorithm>
@@ -213,7 +214,9 @@ Buffer Buffer::start_copy(MemRegion& region, std::shared_ptr<Trace> trace) const
       given.wait();
       const auto begun = Trace::Clock::now();
       const auto bytes = static_cast<std::uint64_t>(given.shape_.bytes());
-      if (bytes > 0) made.region().copy(made.data(), given.region(), given.data(), bytes);
+      with_memory_errors("Buffer::start_copy", [&] {
+        if (bytes > 0) made.region().copy(made.data(), given.region(), given.data(), bytes);
+      });
       if (trace) {
         trace->add(made.region().is_host() ? "copies from devices" : "copies to devices",
                    fmt::format("{} to {}", given.region().name(), made.region().name()), begun,

@@ -433,7 +433,7 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
         {
           const Activations::Lock lock(*state->activations, true);
           const auto begin = Trace::Clock::now();
-          run->run();
+          with_memory_errors("Session::submit", [&] { run->run(); });
           state->total = Trace::Clock::now() - begin;
         }
         release();

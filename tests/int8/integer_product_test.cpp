@@ -184,9 +184,14 @@ Window random_window(Choices& choices, const Shape& shape, DType dtype) {
   Window window;
   window.options.stride = {choices.number(1, 2), choices.number(1, 2)};
   if (taps == 3) window.options.padding = {choices.number(0, 1), 1};
-  if (is_depthwise) window.options.groups = channels;
-  const std::int64_t outputs = is_depthwise ? channels : choices.number(1, 40);
-  window.filter = Shape({outputs, is_depthwise ? 1 : channels, taps, taps}, dtype);
+  if (is_depthwise) {
+    window.options.groups = channels;
+  } else if (channels % 2 == 0 && choices.number(0, 1) == 0) {
+    window.options.groups = 2;
+  }
+  const std::int64_t groups = window.options.groups;
+  const std::int64_t outputs = is_depthwise ? channels : groups * choices.number(1, 40 / groups);
+  window.filter = Shape({outputs, channels / groups, taps, taps}, dtype);
   return window;
 }
 

@@ -166,7 +166,8 @@ class IntegerProductTask final : public Task {
     const Shape& shape = conv_.x.shape;
     const bool is_depthwise = conv_.filter.is_depthwise();
     const bool steps_over = !is_depthwise && !reaches_out_at_ends_only(conv_.columns);
-    const bool is_odd = !is_depthwise && shape[1] % 4 != 0;
+    // A run of a group that is no whole quads is read beyond its end, where weights are 0.
+    const bool is_odd = !is_depthwise && conv_.filter.channels % 4 != 0;
     if (shape.dtype() == DType::u8 && has_channels_last(conv_.x) && !steps_over && !is_odd &&
         !overlap(conv_.x, conv_.y)) {
       return false;

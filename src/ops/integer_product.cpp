@@ -1,3 +1,4 @@
+#include "ops/checks.hpp"
 #include "ops/convolved.hpp"
 #include "ops/matrix_stack.hpp"
 #include "ops/pointwise.hpp"
@@ -33,10 +34,6 @@ void check_codes(std::string_view op, std::span<const Shape> in, const std::stri
            fmt::format("a zero point needs the type of its operand: {}", operands));
     }
   }
-}
-
-bool is_one_number(const Shape& shape) {
-  return shape.rank() == 0 || (shape.rank() == 1 && shape[0] == 1);
 }
 
 /// One number for the first operand; one, or `outputs`, for the second.

@@ -1,4 +1,5 @@
 #include "ops/builder.hpp"
+#include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/rows.hpp"
 
@@ -18,11 +19,6 @@ TENON_DEFINE_OP(dequantize_linear, DequantizeLinear);
 namespace {
 
 constexpr std::array<std::string_view, 3> operand_names{"x", "scale", "zero_point"};
-
-/// Scales and zero points: one number, as a scalar or as [1].
-bool is_one_number(const Shape& shape) {
-  return shape.rank() == 0 || (shape.rank() == 1 && shape[0] == 1);
-}
 
 /// The last two constraints of both ops.
 void check_parameters(std::string_view op, std::int64_t axis, std::span<const Shape> in) {

@@ -521,7 +521,8 @@ class Maker {
     if (chance(0.5)) dims = {integer(1, 2), integer(1, 9), integer(1, 9), integer(1, 9)};
     const Tensor x = of_shape(dims, type, some_codes);
     const Tensor x_zero = zero_point(type);
-    if (dims.size() != 4 || chance(0.2)) return some_quantised_rows(x, x_zero);
+    const bool is_image = dims.size() == 4 && std::min(dims[2], dims[3]) > 0;
+    if (!is_image || chance(0.2)) return some_quantised_rows(x, x_zero);
     const std::int64_t channels = dims[1], outputs = std::max<std::int64_t>(some_outputs(), 1);
     const bool is_depthwise = channels > 1 && chance(0.3);
     const std::int64_t taps = std::min(dims[2], dims[3]) > 1 && chance(0.6) ? 3 : 1;

@@ -6,7 +6,7 @@
 #include "backends/cpu/thread_pool.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/models/encoder.hpp>
+#include <tenon/tenon.hpp>
 
 #include <algorithm>
 #include <chrono>

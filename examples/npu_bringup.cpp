@@ -5,6 +5,9 @@
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
 #include <tenon/npu/replay.hpp>
 #include <tenon/tenon.hpp>
 
@@ -16,9 +19,6 @@
 #include <string>
 #include <vector>
 
-#include <npu/isa/control.hpp>
-#include <npu/isa/program.hpp>
-#include <npu/isa/registers.hpp>
 #include <unistd.h>
 
 using namespace tenon;

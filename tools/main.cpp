@@ -2,6 +2,11 @@
 #include "io/names.hpp"
 #include "tool.hpp"
 
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/npu.hpp>
+#include <tenon/backends/npu_remote.hpp>
+#include <tenon/backends/npu_sim.hpp>
+#include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/log.hpp>
 #include <tenon/version.hpp>
@@ -47,6 +52,15 @@ int report(const Tool& tool, const Error& error) {
     }
   }
   return exit_status(error.code());
+}
+
+/// What this program can run on.
+void register_devices() {
+  tenon::register_cpu_backend();
+  tenon::register_reference_backend();
+  tenon::register_npu_sim();
+  tenon::register_npu_remote();
+  tenon::register_npu_backend();
 }
 
 bool asks_for_json(int count, char** arguments) {
@@ -127,6 +141,7 @@ int main(int count, char** arguments) {
     tenon::set_log_sink([](tenon::LogLevel level, std::string_view message) {
       if (level >= tenon::LogLevel::warning) warn(message);
     });
+    register_devices();
     tool.run();
     // On a full device, writing buffered output fails only here.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -64,12 +64,15 @@ void Tool::print(const Json& object) const {
   fmt::print("{}\n", object.dump(2, ' ', ascii, Json::error_handler_t::replace));
 }
 
+DevicePtr Tool::open_device() const { return Device::open(device); }
 BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
 
 models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
   models::LanguageModelOptions options;
   options.context = context;
   if (cache != "auto") options.cache = find_dtype(cache);
+  options.device = open_device();
+  options.cpu_fallback = cpu_fallback;
   options.backend = backend();
   options.load.progress = progress_bar();
   options.load.stop = std::move(stop);
@@ -78,7 +81,8 @@ models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
 }
 
 Json Tool::options(const models::LanguageModel& loaded) const {
-  return {{"threads", threads},
+  return {{"device", device},
+          {"threads", threads},
           {"precision", precision},
           {"context", loaded.context()},
           {"cache", cache}};
@@ -198,6 +202,10 @@ void add_json(Command& command) {
 }
 
 void add_compute(Command& command) {
+  command.option("--device", command.tool().device,
+                 "URL of the device to run on, as `tenon devices` lists them");
+  command.flag("--cpu-fallback", command.tool().cpu_fallback,
+               "Run ops that the device refuses on the CPU");
   command.option("-t,--threads", command.tool().threads, "Threads; 0: one per CPU").range(0, 256);
   command
       .option("--precision", command.tool().precision,

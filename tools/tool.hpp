@@ -4,6 +4,7 @@
 #include "command.hpp"
 
 #include <tenon/backend.hpp>
+#include <tenon/device.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
@@ -32,6 +33,8 @@ struct Tool {
 
   // Options of commands that compute.
   std::string model;
+  std::string device = "cpu:";
+  bool cpu_fallback = false;
   int threads = 0;
   std::string precision = "fast";
   std::int64_t context = 0;
@@ -41,6 +44,7 @@ struct Tool {
   /// Prints the one JSON object of a `--json` run.
   void print(const Json& object) const;
   BackendOptions backend() const;
+  DevicePtr open_device() const;
   /// `stop` ends loading.
   models::LanguageModelOptions language_model(std::stop_token stop = {}) const;
   /// The options above for the backend.
@@ -82,7 +86,7 @@ std::string_view stopped_by(models::Generated::End end);
 /// Adds the option or argument of this name to a command.
 void add_model(Command& command);
 void add_json(Command& command);
-void add_compute(Command& command);  ///< -t, --precision
+void add_compute(Command& command);  ///< --device, --cpu-fallback, -t, --precision
 void add_context(Command& command);  ///< --ctx, --cache, --packed
 void add_generation(Command& command, GenerationOptions& options);
 

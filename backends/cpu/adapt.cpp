@@ -10,6 +10,7 @@
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/embedding.hpp>
+#include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/matmul.hpp>
 #include <tenon/ops/quantize.hpp>
@@ -81,6 +82,9 @@ class Adapter {
       const bool is_packed =
           w.place.kind == Place::Kind::constant && PackedWeights::is_packable(w.shape.dtype());
       if (!is_packed) return multiply_by_matrix(*linear);
+    }
+    if (step_.op.as<MatmulInteger>() != nullptr && step_.inputs[1].shape.rank() > 2) {
+      return multiply_matrix_by_matrix();
     }
     Step step = step_;
     if (step.op.as<Matmul>() != nullptr) vectors_as_matrices(step);
@@ -194,6 +198,45 @@ class Adapter {
     say("is a matmul with", in[1].shape);
     finish(wide, step_.output);
     return accepted();
+  }
+
+  /// A batch of integer products whose right operands differ: one after the other.
+  bool multiply_matrix_by_matrix() {
+    constexpr std::int64_t most = 1024;
+    const Shape& y = step_.output.shape;
+    const Operand& b = step_.inputs[1];
+    const int rows = step_.inputs[0].shape.rank() > 1 ? 1 : 0;  // axes of a matrix of the result
+    const Shape batch(y.dims().first(static_cast<std::size_t>(y.rank() - 1 - rows)), y.dtype());
+    if (batch.elements() > most) return false;
+    const Operand a =
+        needs_dense_rows(step_.inputs[0], "") ? copied(step_.inputs[0]) : step_.inputs[0];
+    for_each_index(batch, [&](std::span<const std::int64_t> index) {
+      std::vector<Operand> inputs = step_.inputs;
+      inputs[0] = matrix_of(a, index, 1 + rows);
+      inputs[1] = matrix_of(b, index, 2);
+      push(step_.op, std::move(inputs), matrix_of(step_.output, index, 1 + rows));
+    });
+    say("multiplies matrix by matrix", b.shape);
+    return accepted();
+  }
+
+  /// The last `rank` axes of an operand, at an index of those that lead its product, to which its
+  /// own broadcast.
+  static Operand matrix_of(const Operand& operand, std::span<const std::int64_t> index, int rank) {
+    Operand matrix = operand;
+    const int leading = operand.shape.rank() - rank;
+    const std::size_t skipped = index.size() - static_cast<std::size_t>(std::max(leading, 0));
+    for (int i = 0; i < leading; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (operand.shape[i] != 1) {
+        matrix.place.offset += index[skipped + at] * operand.strides[at];
+      }
+      matrix.shape = matrix.shape.without_axis(0);
+    }
+    matrix.strides = {};
+    std::copy_n(operand.strides.begin() + std::max(leading, 0), matrix.shape.rank(),
+                matrix.strides.begin());
+    return matrix;
   }
 
   /// A vector is a matrix of one row on the left, of one column on the right.

@@ -24,8 +24,8 @@ namespace cpu {
 #include "kernels.def"
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
-extern const Kernel linear_argmax_kernel, merged_conv2d_kernel, merged_linear_kernel;
-extern const Kernel quantized_conv2d_kernel, quantized_mean_kernel, registered_kernel;
+extern const Kernel integer_product_kernel, linear_argmax_kernel, merged_conv2d_kernel,
+    merged_linear_kernel, quantized_conv2d_kernel, quantized_mean_kernel, registered_kernel;
 
 namespace {
 
@@ -33,7 +33,7 @@ constinit const Kernel* const kernel_list[] = {
 #define CPU_KERNEL(id, Struct) &id##_kernel,
 #include "kernels.def"
 #undef CPU_KERNEL
-    &linear_argmax_kernel,    &merged_conv2d_kernel,  &merged_linear_kernel,
+    &integer_product_kernel,  &linear_argmax_kernel,  &merged_conv2d_kernel, &merged_linear_kernel,
     &quantized_conv2d_kernel, &quantized_mean_kernel, &registered_kernel,
 };
 

@@ -66,6 +66,7 @@ class CpuBoundPartition final : public BoundPartition {
     }
     FirstFault first;
     compiled_->pool->run_elastic([&](Worker& worker) {
+      worker.interrupt = shared.interrupt;
       HostFrame frame = shared;  // iterations are each thread's own
       frame.scratch = recomputed + worker.id * compiled_->recomputed_bytes;
       frame.shared_scratch = shared_values;
@@ -84,6 +85,7 @@ class CpuBoundPartition final : public BoundPartition {
     });
     if (shared.marks != nullptr)
       shared.marks->push_back({{}, {}, std::chrono::steady_clock::now()});
+    if (shared.interrupt != nullptr) shared.interrupt->check("cpu");
     if (first.exception != nullptr) {
       rethrow_from(first.exception, first.node->values.front());
     }
@@ -151,6 +153,7 @@ class CpuBoundPartition final : public BoundPartition {
           if (marks != nullptr) {
             marks->push_back({function, node.values, std::chrono::steady_clock::now()});
           }
+          if (worker.is_interrupted()) continue;
           node.task->run(node.alone ? alone : shared);
           if (shared.fault.reported() && faulty == nullptr) faulty = &node;
           continue;

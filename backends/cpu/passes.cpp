@@ -1,6 +1,7 @@
 #include "passes.hpp"
 
 #include "adapt.hpp"
+#include "convolution/int8/integer_product.hpp"
 #include "convolution/int8/quantize.hpp"
 #include "convolution/layout.hpp"
 #include "convolution/merge.hpp"
@@ -16,7 +17,10 @@ using Steps = PartitionSteps;
 using Options = PassOptions;
 
 constexpr Pass pass_list[] = {
-    // First: all others see steps that have a kernel.
+    // Before steps are adapted: of the program as it was given.
+    {"note products of f32", nullptr,
+     [](Steps& p, const Options&) { note_dequantized_products(p.steps, p.leaves, p.notes); }},
+    // Before the rest, which sees steps that have a kernel.
     {"adapt", nullptr,
      [](Steps& p, const Options&) { p.shared_bytes = adapt_steps(p.steps, 0, p.notes); }},
     // Before whatever merges ops or moves operands: registered kernels were asked about these.
@@ -30,6 +34,8 @@ constexpr Pass pass_list[] = {
      [](Steps& p, const Options& options) {
        quantize_convolutions(p.steps, p.leaves, p.program, p.original, *options.int8, p.notes);
      }},
+    {"merge integer products", nullptr,
+     [](Steps& p, const Options&) { merge_integer_products(p.steps, p.leaves, p.notes); }},
     {"merge linear layers", nullptr,
      [](Steps& p, const Options&) { merge_linears(p.program, p.original, p.steps); }},
     // Behind merging, which leaves fewer images to place.

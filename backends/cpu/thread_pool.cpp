@@ -1,5 +1,6 @@
 #include "thread_pool.hpp"
 
+#include "integer_math.hpp"
 #include "worker_accounts.hpp"
 
 #include <tenon/process_number.hpp>
@@ -75,7 +76,9 @@ bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& rang
     range.begin = all.begin + before;
     if (range.begin >= all.end) return false;
     const std::int64_t left = all.end - range.begin;
-    range.end = range.begin + std::min(left, std::max(grain, left / 2));
+    // Who may be interrupted takes little at a time.
+    const std::int64_t most = interrupt == nullptr ? items : ceil_div(items, looks_per_call);
+    range.end = range.begin + std::min(left, std::max(grain, std::min(left / 2, most)));
     const auto after = static_cast<std::uint64_t>(range.end - all.begin);
     // The items' own data is ordered by barriers.
     if (taken.compare_exchange_weak(seen, std::uint64_t{calls_} << 32 | after,
@@ -283,7 +286,7 @@ void ThreadPool::run_erased(Trampoline call, void* function, int limit, bool ela
   }
   region.unfinished.store(workers, std::memory_order_relaxed);
   std::optional<WorkerAccounts> accounts;
-  if (elastic) accounts.emplace(team.accounts(), now);
+  if (elastic) accounts.emplace(team.accounts());
   for (int number = 0; State::Slot* const slot : team.slots()) {
     slot->region = &region;
     slot->number = ++number;

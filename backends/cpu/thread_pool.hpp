@@ -2,6 +2,8 @@
 
 #include "barrier.hpp"
 
+#include <tenon/interrupt.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -58,11 +60,20 @@ class Worker {
     ++calls_;
     for (int i = 0; i < threads; ++i) {
       const int owner = thread + i < threads ? thread + i : thread + i - threads;
-      for (Range range{}; take(owner, items, grain, range);) run(range.begin, range.end);
+      for (Range range{}; !is_interrupted() && take(owner, items, grain, range);) {
+        run(range.begin, range.end);
+      }
     }
   }
 
+  /// Null, or what ends the region's work early.
+  const Interrupt* interrupt = nullptr;
+  /// Whether the rest of the work is to be left out; barriers are crossed nevertheless.
+  bool is_interrupted() const noexcept { return interrupt != nullptr && interrupt->is_due(); }
+
  private:
+  static constexpr std::int64_t looks_per_call = 64;  // of share(), at `interrupt`
+
   bool take(int owner, std::int64_t items, std::int64_t grain, Range& range) noexcept;
 
   Barrier& barrier_;

@@ -46,8 +46,8 @@ class WorkerAccounts {
   using Clock = WorkerAccount::Clock;
   static constexpr int max_workers = 255;
 
-  /// workers.size() in [1, max_workers]; threads 1, 2, ... of the region that begins `now`.
-  WorkerAccounts(std::span<WorkerAccount* const> workers, Clock::time_point now) noexcept;
+  /// At the begin of a region, by its caller. workers.size() in [1, max_workers]: threads 1, 2, ...
+  explicit WorkerAccounts(std::span<WorkerAccount* const> workers) noexcept;
 
   WorkerAccount& of(int thread) noexcept { return *accounts_[static_cast<std::size_t>(thread)]; }
   /// A thread left the region; the last one takes its number.
@@ -60,11 +60,11 @@ class WorkerAccounts {
   void close() noexcept;
 
  private:
-  void book_savings(Clock::time_point now, std::chrono::nanoseconds lost) noexcept;
+  void book_savings() noexcept;
 
   std::array<WorkerAccount*, 1 + max_workers> accounts_;  // by thread, then those that left
   int workers_, threads_;
-  Clock::time_point booked_;  // up to when savings are
+  std::chrono::nanoseconds booked_;  // the caller's CPU time up to which savings are
   Clock::time_point wait_begin_;
 };
 

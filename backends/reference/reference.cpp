@@ -25,6 +25,7 @@ class ReferencePartition final : public Partition, public BoundPartition {
  private:
   static void run_steps(std::span<const Step> steps, HostFrame& frame) {
     for (const Step& step : steps) {
+      if (frame.interrupt != nullptr) frame.interrupt->check("reference");
       if (step.kind == Step::Kind::loop) {
         run_loop(step, frame);
       } else {

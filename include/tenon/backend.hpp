@@ -20,7 +20,9 @@ namespace tenon {
 
 /// Weights under the names of a plan's constants.
 struct BoundConstants {
-  std::span<const Buffer> buffers;  ///< one per Lowered::constants
+  /// One per Lowered::constants, where its weight lies. Those that steps of a backend in CPU memory
+  /// read are there.
+  std::span<const Buffer> buffers;
   PreparedCache& prepared;
 };
 
@@ -135,7 +137,7 @@ using DeviceBackendFactory = BackendPtr (*)(const DevicePtr& device, const Backe
 void register_device_backend(std::string_view scheme, DeviceBackendFactory factory);
 /// The backends for an open device, in order of priority: default_backends() for the scheme "cpu",
 /// otherwise the one registered for the device's scheme. Errc::unavailable, naming the known
-/// schemes.
+/// schemes, and for "cpu" where no backend is registered.
 std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 

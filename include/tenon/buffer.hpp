@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/device.hpp>
+#include <tenon/event.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/layout.hpp>
 #include <tenon/memory.hpp>
@@ -19,6 +20,8 @@
 #include <string_view>
 
 namespace tenon {
+
+class Trace;
 
 /// How the elements of a Buffer are interpreted, beyond its Shape. The Shape has the sizes and the
 /// layout of the memory: i8[1, 2, 7, 7, 32] in "NCHWc32" may hold 40 channels.
@@ -40,6 +43,9 @@ class Buffer {
   explicit Buffer(const Shape& shape, ReadyCheck check = {});
   /// An array at `offset_bytes` of a chunk. Errc::out_of_range when the chunk is too small.
   Buffer(const Shape& shape, MemChunk chunk, std::uint64_t offset_bytes = 0, ReadyCheck check = {});
+  /// The same array, complete when `event` has happened, with its error. Waiting for it does not
+  /// poll.
+  Buffer ready_at(const Event& event) const;
   /// New memory in `region`, uninitialised.
   static Buffer allocate(const Shape& shape, MemRegion& region);
 
@@ -61,8 +67,8 @@ class Buffer {
   MemPtr data() const;
   MemRegion& region() const;  ///< Errc::call_order without data
   bool is_on(const MemRegion& region) const noexcept;
-  /// Whether a callee may overwrite the memory: this is the only handle, and the region allocated
-  /// the memory itself.
+  /// Whether a callee may overwrite the memory: this is the only handle but for those of submitted
+  /// runs that fill the array, and the region allocated the memory itself.
   bool is_unique() const noexcept;
 
   /// Whether the work that fills the array has ended, successfully or not: wait() will not block.
@@ -83,6 +89,9 @@ class Buffer {
   HostBuffer to_host() const;
   /// The array in `region`: this buffer when it is there already, a copy otherwise.
   Buffer to(MemRegion& region) const;
+  /// As to(), but returns at once: the copy is made when this array is ready, on a thread of its
+  /// device, and has its error. `trace`, where given, gets the copy as an event.
+  Buffer start_copy(MemRegion& region, std::shared_ptr<Trace> trace = nullptr) const;
   /// The same bytes under another shape of equal size in bytes (Errc::shape_mismatch), without the
   /// format.
   Buffer with_shape(const Shape& shape) const;

@@ -37,6 +37,8 @@ struct CompileOptions {
   bool cpu_fallback = false;
   /// As SessionOptions::forbid_fallback.
   bool forbid_fallback = false;
+  /// As SessionOptions::results_on_device; set by compile() for a device.
+  bool results_on_device = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
   /// A folder for what backends make of weights when they are bound (packed weights, programs and
@@ -324,6 +326,29 @@ class BoundExe {
     }
   }
 
+  /// As operator(), but returns at once: Session::submit. Arguments that are moved in are not given
+  /// back.
+  template <class... Args>
+  Result submit(Args&&... args) {
+    static_assert(fits<Args...>(),
+                  "call it with a Buffer, or a struct of Buffers, for each of "
+                  "forward's arguments, in their order");
+    if constexpr (fits<Args...>()) {
+      return with_memory_errors("submit", [&] {
+        Buffers buffers(std::forward<Args>(args)...);
+        std::vector<Buffer*> leaves;
+        Entry& entry = session_for(buffers, leaves);
+        std::vector<Buffer> inputs;
+        for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
+        return in_form(entry.session.submit(std::move(inputs)),
+                       *static_cast<const Form*>(entry.form.get()));
+      });
+    }
+  }
+
+  /// As Session::set_interrupt, for calls of every shape.
+  void set_interrupt(Interrupt interrupt) { interrupt_ = std::move(interrupt); }
+
   BoundExe fork() const { return BoundExe(state_.shared(), weights_.shared()); }
 
   /// As for Session, for calls of every shape. Errc::call_order after the first call or prepare().
@@ -388,13 +413,7 @@ class BoundExe {
     std::vector<Buffer> inputs;
     std::vector<Buffer*> leaves;
     try {
-      std::vector<std::string> paths;
-      visit_fields(buffers, [&](const std::string& path, Buffer& leaf) {
-        paths.push_back(path);
-        leaves.push_back(&leaf);
-      });
-      const std::vector<Shape> shapes = state_->arguments.shapes_of(paths, leaves);
-      Entry& entry = session(shapes);
+      Entry& entry = session_for(buffers, leaves);
       inputs.reserve(leaves.size());
       for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
       return in_form(entry.session.forward(std::move(inputs)),
@@ -404,6 +423,18 @@ class BoundExe {
       (give_back<Args>(std::get<I>(buffers), args), ...);
       throw;
     }
+  }
+
+  /// The session for arguments like these, and the arguments' leaves.
+  Entry& session_for(Buffers& buffers, std::vector<Buffer*>& leaves) {
+    std::vector<std::string> paths;
+    visit_fields(buffers, [&](const std::string& path, Buffer& leaf) {
+      paths.push_back(path);
+      leaves.push_back(&leaf);
+    });
+    Entry& entry = session(state_->arguments.shapes_of(paths, leaves));
+    entry.session.set_interrupt(interrupt_);
+    return entry;
   }
 
   /// Undoes the move of an argument.
@@ -452,6 +483,7 @@ class BoundExe {
   std::list<std::pair<std::vector<Shape>, Entry>> sessions_;  // most recently used first
   bool profile_ = false;
   std::shared_ptr<Trace> trace_;
+  Interrupt interrupt_;
 };
 
 /// Compiles `forward` of a model for arguments of these shapes:
@@ -464,8 +496,9 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
 
 /// The same on a device, with its device_backends(): "cpu:" uses every linked backend, "npu:" needs
 /// register_npu_backend() and npu::Options with a calibration in CompileOptions::backend.device.
-/// If all sizes are static, the plan is made at once, so that an op that no backend may run is
-/// reported here; otherwise by the first call.
+/// Results lie in the device's memory; Buffer::to_host() brings them to the CPU's. If all sizes are
+/// static, the plan is made at once, so that an op that no backend may run is reported here;
+/// otherwise by the first call.
 ///
 /// Errors: those of device_backends(); Errc::unsupported, naming the op and why it is refused.
 template <auto Forward>

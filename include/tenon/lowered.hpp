@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tenon/host_view.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/memory.hpp>
 #include <tenon/op.hpp>
 #include <tenon/program.hpp>
@@ -108,8 +109,12 @@ struct ConstantSlot {
 struct InputSlot {
   std::string name;
   Shape shape;
-  bool updated =
-      false;  ///< a step writes to it: updated in place if the caller passed its last handle
+  /// A step writes to it: updated in place if the caller passed its last handle.
+  bool updated = false;
+  /// A step could overwrite it if lower() were told that the caller gives it up.
+  bool reusable = false;
+  /// Given up by the caller, and overwritten: `updated`, although no op of the program updates it.
+  bool reused = false;
 };
 
 struct OutputSlot {
@@ -134,8 +139,11 @@ using ConstantTypes = std::function<std::optional<Shape>(const std::string& name
 /// Lowers a verified program for these shapes of its inputs. Errc::bad_input, naming the input,
 /// when a shape does not fit the declared type; Errc::shape_mismatch when a type assertion fails;
 /// Errc::bad_reference for a constant whose type neither the program nor `types` has.
+///
+/// Steps may overwrite the inputs for which `given_up` is true (missing: false) once nothing reads
+/// them any more.
 Lowered lower(const Program& program, std::span<const Shape> inputs,
-              const ConstantTypes& types = {});
+              const ConstantTypes& types = {}, const std::vector<bool>& given_up = {});
 
 /// Bytes [begin, end) of a storage.
 struct ByteRange {
@@ -187,6 +195,8 @@ struct HostFrame {
   LoopSteps loop_index{};               ///< counted from `first`
   /// When profiling: where a backend that runs several steps as one appends marks; otherwise null.
   std::vector<StepMark>* marks = nullptr;
+  /// Null, or looked at often: once it is due, a backend ends early, and throws its error.
+  const Interrupt* interrupt = nullptr;
 
   std::byte* address(const Place& place) const noexcept {
     const std::int64_t offset = place.offset_in(iteration);
@@ -228,9 +238,10 @@ struct DeviceFrame {
   std::span<const MemPtr> inputs;
   std::span<const MemPtr> outputs;
   MemPtr slab;
-  LoopSteps iteration{};   ///< counted from 0
-  LoopSteps loop_index{};  ///< counted from `first`
-  Trace* trace = nullptr;  ///< when tracing: receives the device's events
+  LoopSteps iteration{};                 ///< counted from 0
+  LoopSteps loop_index{};                ///< counted from `first`
+  Trace* trace = nullptr;                ///< when tracing: receives the device's events
+  const Interrupt* interrupt = nullptr;  ///< as in HostFrame
   /// Set by the backend: time that the device worked, by its own clock.
   std::chrono::nanoseconds device_time{};
 

@@ -86,6 +86,8 @@ class MemChunk {
   const ChunkDeleter& deleter() const;
   /// Handles that share this chunk, this one included.
   long use_count() const noexcept { return node_.use_count(); }
+  /// Whether this is the only handle, but for those of submitted runs that are to fill the chunk.
+  bool is_last_handle() const noexcept;
 
   /// Copies bytes [offset, offset + size) to or from CPU memory. Errc::out_of_range outside the
   /// chunk, Errc::stale_handle after free().
@@ -104,6 +106,7 @@ class MemChunk {
 
  private:
   friend class MemRegion;
+  friend class SubmittedHandles;
   struct Node;
   explicit MemChunk(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   std::shared_ptr<Node> node_;
@@ -195,6 +198,7 @@ class MemRegion {
   [[noreturn]] void throw_no_room(std::uint64_t size, std::uint64_t alignment) const;
 
  private:
+  friend class Buffer;
   friend class MemChunk;
   friend class Device;
   struct Ledger;

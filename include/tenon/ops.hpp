@@ -19,6 +19,7 @@
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
 #include <tenon/ops/glu.hpp>
+#include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/logical.hpp>
@@ -30,6 +31,7 @@
 #include <tenon/ops/pool2d.hpp>
 #include <tenon/ops/predicate.hpp>
 #include <tenon/ops/quantize.hpp>
+#include <tenon/ops/quantize_linear.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/reshape.hpp>
 #include <tenon/ops/rope.hpp>

@@ -2,7 +2,9 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/buffer.hpp>
+#include <tenon/event.hpp>
 #include <tenon/held.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/program.hpp>
 #include <tenon/program_view.hpp>
 #include <tenon/trace.hpp>
@@ -20,6 +22,10 @@
 #include <vector>
 
 namespace tenon {
+
+namespace sessions {
+struct BoundPlan;
+}
 
 /// Weights by name, with the forms that backends packed them into. Shared by sessions; thread-safe.
 /// Once a backend has packed a weight, its original bytes are no longer read.
@@ -56,6 +62,8 @@ struct SessionOptions {
   /// A step that the first backend refuses makes planning throw Errc::unsupported, with the reason.
   /// Otherwise it runs on a later backend, and PlanReport::fallbacks and the log report it.
   bool forbid_fallback = false;
+  /// Whether results lie in the memory of the first backend; otherwise in CPU memory.
+  bool results_on_device = false;
 };
 
 /// A backend with the ops that it has to run.
@@ -84,15 +92,16 @@ struct PlanReport {
     std::int64_t bytes = 0;  ///< read and written by the step in a run
   };
   std::vector<Fallback> fallbacks;
-  /// A copy between memories because producer and consumer run on different devices.
+  /// A copy between memories because producer and consumer run on different devices. Inputs are
+  /// taken to lie in CPU memory, and state that is updated where results lie.
   struct Transfer {
     std::string value;
     std::string from, to;  ///< regions
     std::int64_t bytes = 0;
   };
   std::vector<Transfer> transfers;
-  /// Weights in memory that the CPU cannot address. They are copied once, when they are bound;
-  /// backends read the copies. Empty without bound weights.
+  /// Weights in memory that the CPU cannot address, of which backends in CPU memory read copies,
+  /// made once when they are bound. Empty without bound weights.
   std::vector<Transfer> weight_copies;
 };
 
@@ -133,6 +142,10 @@ struct StepTime {
   };
   /// The time of each step of a merged piece of work, where its backend measures it ("cpu" does).
   std::vector<Part> parts;
+};
+
+struct SubmitOptions {
+  std::vector<Event> after{};  ///< the run begins after these; their errors are the run's
 };
 
 /// Which weights a snapshot of a session contains.
@@ -191,15 +204,23 @@ class Session {
   /// Fixes the options. A second call does nothing.
   void apply();
 
+  /// Ends calls from now on when it is due, with Errc::cancelled or Errc::timeout: looked at
+  /// between steps, within steps of the CPU's backend, and while waiting for a device. May be
+  /// changed at any time between calls.
+  void set_interrupt(Interrupt interrupt);
+
   /// Runs the program. Inputs are in the order of the entry function's parameters, in any region;
   /// an input that the program updates is overwritten when this call has its last handle (pass it
-  /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory. Errc::bad_input
-  /// names an input that does not fit.
+  /// by std::move) and copied otherwise. Outputs are new buffers in CPU memory, or in the memory of
+  /// the first backend (SessionOptions::results_on_device). Where a result can be computed in the
+  /// memory of an input of which this call has the last handle, it is. Errc::bad_input names an
+  /// input that does not fit.
   ///
   /// Inputs are consumed when the call succeeds. When it throws, `inputs` has every handle again.
   /// In an input that is updated in place, the elements that the program updates then have
   /// unspecified values, and all others are unchanged: a KV cache still holds the positions before
-  /// the call, and the call can be repeated.
+  /// the call, and the call can be repeated. An input whose memory was reused for other values is
+  /// poisoned with the call's error.
   std::vector<Buffer> forward(std::vector<Buffer>&& inputs);
   std::vector<Buffer> forward(const std::vector<Buffer>& inputs);
   /// As above, into the caller's buffers in any region, whose shapes must match (Errc::bad_input).
@@ -207,6 +228,18 @@ class Session {
   /// Errc::alias for outputs that overlap each other.
   void forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs);
   void forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs);
+
+  /// Submits a run and returns at once: results become ready when it has ended, and have its error
+  /// if it fails. Runs of a session, and of those that share its activations, go one after another
+  /// on a thread of their own; forward() waits for those before it. Inputs may be results of other
+  /// submitted work that are not ready yet: their memory is used as if they were, so that state
+  /// can go from run to run. Inputs in CPU memory that a device reads are copied there meanwhile.
+  /// Nobody may write to the inputs before the results are ready.
+  ///
+  /// Errors: those of planning and binding, which are done before it returns (see prepare()), and
+  /// Errc::bad_input. Callbacks are called on the session's thread. Inputs of a run that fails are
+  /// not given back: pass copies of handles that are still needed.
+  std::vector<Buffer> submit(std::vector<Buffer> inputs, const SubmitOptions& options = {});
 
   /// Runs up to and including the op that computes `value`, and returns its output. Continues where
   /// the last call stopped; inputs are read at the first call and may be omitted later. After the
@@ -227,8 +260,9 @@ class Session {
   std::vector<std::string> explain(std::string_view value, std::span<const Shape> inputs);
 
   /// Times of the last run, when enable_time_profile() was called; in the order that steps ran.
+  /// Waits for submitted runs.
   std::span<const StepTime> step_times() const;
-  /// Wall time of the last forward(); always measured.
+  /// Wall time of the last run; always measured. Waits for submitted runs.
   std::chrono::nanoseconds total_time() const;
 
   /// Writes the program, options, plans and what backends compiled for them to one file
@@ -281,6 +315,9 @@ class Session {
   Session(std::shared_ptr<Shared> shared);
   void change_option(std::string_view option);
   std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given);
+  std::vector<Buffer> start(std::vector<Buffer> inputs, const SubmitOptions& options);
+  std::shared_ptr<const sessions::BoundPlan> plan_of(std::span<const Buffer> inputs,
+                                                     bool keeps_all);
   Buffer run_to(std::string_view value, std::vector<Buffer> inputs);
 
   detail::Held<Shared, "Session"> shared_;

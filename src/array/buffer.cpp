@@ -1,14 +1,18 @@
 #include "array/storage.hpp"
+#include "memory/ledger.hpp"
 
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/memory_errors.hpp>
+#include <tenon/trace.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,19 +31,31 @@ struct Buffer::Readiness {
   explicit Readiness(ReadyCheck ready_check)
       : settled(!ready_check), check(std::move(ready_check)) {}
 
+  explicit Readiness(Event work) : settled(false), event(std::move(work)) {}
+
   bool poll() {
     if (settled.load(std::memory_order_acquire)) return true;
+    if (event && !event->is_ready()) return false;
     ReadyCheck finished;  // destroyed after the lock: it may hold the last handle of other arrays
     const std::scoped_lock lock(mutex);
     if (settled.load(std::memory_order_relaxed)) return true;
-    try {
-      if (!check()) return false;
-    } catch (...) {
-      error = std::current_exception();
+    if (event) {
+      error = event->error();
+    } else {
+      try {
+        if (!check()) return false;
+      } catch (...) {
+        error = std::current_exception();
+      }
     }
     finished = std::exchange(check, {});
     settled.store(true, std::memory_order_release);
     return true;
+  }
+
+  /// Waits for the event, where there is one.
+  void wait_until_ready() const {
+    if (event && !settled.load(std::memory_order_acquire)) event->wait_until_ready();
   }
 
   void poison(std::exception_ptr reason) {
@@ -62,6 +78,7 @@ struct Buffer::Readiness {
   std::atomic<bool> settled;
   ForkAwareMutex mutex{"Buffer"};
   ReadyCheck check;
+  const std::optional<Event> event;  // instead of the check
   std::exception_ptr error;
 };
 
@@ -71,6 +88,12 @@ Buffer::Buffer(const Shape& shape, ReadyCheck check)
 Buffer::Buffer(const Shape& shape, MemChunk chunk, std::uint64_t offset_bytes, ReadyCheck check)
     : Buffer(shape, std::move(check)) {
   set_data(std::move(chunk), offset_bytes);
+}
+
+Buffer Buffer::ready_at(const Event& event) const {
+  Buffer result = *this;
+  result.readiness_ = std::make_shared<Readiness>(event);
+  return result;
 }
 
 Buffer Buffer::allocate(const Shape& shape, MemRegion& region) {
@@ -116,13 +139,15 @@ MemRegion& Buffer::region() const {
 bool Buffer::is_on(const MemRegion& region) const noexcept { return chunk_.is_on(region); }
 
 bool Buffer::is_unique() const noexcept {
-  return chunk_ && chunk_.use_count() == 1 && !chunk_.is_placed() && chunk_.auto_free();
+  return chunk_ && chunk_.is_last_handle() && !chunk_.is_placed() && chunk_.auto_free();
 }
 
 bool Buffer::is_ready() const { return readiness_ == nullptr || readiness_->poll(); }
 
 bool Buffer::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds interval) const {
   const auto start = std::chrono::steady_clock::now();
+  if (timeout == std::chrono::nanoseconds::max() && readiness_ != nullptr)
+    readiness_->wait_until_ready();
   while (!is_ready()) {
     const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
     if (elapsed >= timeout) return false;
@@ -172,6 +197,52 @@ Buffer Buffer::to(MemRegion& region) const {
   const auto bytes = static_cast<std::uint64_t>(shape_.bytes());
   if (bytes > 0) region.copy(result.data(), chunk_.region(), begin, bytes);
   return result;
+}
+
+Buffer Buffer::start_copy(MemRegion& region, std::shared_ptr<Trace> trace) const {
+  static_cast<void>(data());  // throws without data
+  if (is_on(region)) return *this;
+  MemRegion& from = this->region();
+  Buffer result = allocate(shape_, region);
+  result.format_ = format_;
+  // Copies to a device, and from it, have a thread each.
+  WorkQueue& queue = region.is_host() ? from.ledger_->outgoing : region.ledger_->incoming;
+  auto source = std::make_shared<EventSource>();
+  const Event event = source->event();
+  WorkQueue::Job copy = [source, trace = std::move(trace), given = *this, made = result]() mutable {
+    try {
+      given.wait();
+      const auto begun = Trace::Clock::now();
+      const auto bytes = static_cast<std::uint64_t>(given.shape_.bytes());
+      with_memory_errors("Buffer::start_copy", [&] {
+        if (bytes > 0) made.region().copy(made.data(), given.region(), given.data(), bytes);
+      });
+      if (trace) {
+        trace->add(made.region().is_host() ? "copies from devices" : "copies to devices",
+                   fmt::format("{} to {}", given.region().name(), made.region().name()), begun,
+                   Trace::Clock::now(), {{"bytes", fmt::format("{}", bytes)}});
+      }
+      given = {};
+      made = {};
+      source->set();
+    } catch (...) {
+      source->fail(std::current_exception());
+    }
+  };
+  const std::shared_ptr<Readiness> readiness = readiness_;
+  if (readiness == nullptr || !readiness->event || is_ready()) {
+    queue.push(std::move(copy));
+  } else {
+    // Not in the queue before it can be made: others would wait behind it.
+    readiness->event->then([&queue, copy, source]() mutable {
+      try {
+        queue.push(std::move(copy));
+      } catch (...) {
+        source->fail(std::current_exception());
+      }
+    });
+  }
+  return result.ready_at(event);
 }
 
 Buffer Buffer::with_shape(const Shape& shape) const {

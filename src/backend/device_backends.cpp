@@ -82,7 +82,13 @@ void remove_device_backend(std::string_view scheme) noexcept {
 std::vector<BackendPtr> device_backends(const DevicePtr& device, const BackendOptions& options) {
   if (!device) throw Error(Errc::bad_argument, "device_backends", "no device is given");
   const std::string scheme = DeviceUrl::parse(device->url()).scheme;
-  if (scheme == cpu_scheme) return default_backends(options);
+  if (scheme == cpu_scheme) {
+    std::vector<BackendPtr> backends = default_backends(options);
+    if (!backends.empty()) return backends;
+    throw Error(Errc::unavailable, device->url(),
+                "no backend is registered: include <tenon/tenon.hpp>, or call "
+                "register_cpu_backend() and register_reference_backend()");
+  }
   BackendPtr backend = find(scheme)(device, options);
   if (!backend) throw Error(Errc::unavailable, device->url(), "the factory made no backend");
   return {std::move(backend)};

@@ -99,7 +99,7 @@ void run_sample(const Program& program, const WeightSet& weights,
   std::vector<HostBuffer> kept;  // owns what the frame points to
   std::vector<const std::byte*> constants;
   for (const ConstantSlot& slot : lowered.constants) {
-    kept.push_back(sessions::constant_array(program, weights, slot).to_host());
+    kept.push_back(sessions::constant_array(program, weights, slot, true).to_host());
     constants.push_back(kept.back().bytes());
   }
   std::vector<std::byte*> inputs;

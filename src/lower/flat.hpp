@@ -78,9 +78,11 @@ bool fills_storage(const Flat& flat, const Array& array);
 /// Expands a verified program for the shapes of its inputs.
 Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types);
 
-/// Lets values share storages: operands that their op may overwrite, and what loops carry. Decides
-/// which results live in output buffers, and adds copies for those that cannot.
-void share_storages(Flat& flat, std::vector<OutputSlot>& outputs);
+/// Lets values share storages: operands that their op may overwrite, inputs that the caller gives up
+/// among them, and what loops carry. Decides which results live in output buffers, and adds copies
+/// for those that cannot.
+void share_storages(Flat& flat, const std::vector<bool>& given_up,
+                    std::vector<OutputSlot>& outputs);
 
 /// Places the slab storages by their live ranges; returns the slab's size in bytes.
 std::int64_t place_storages(Flat& flat);

@@ -167,7 +167,7 @@ Flat Flattener::run(std::span<const Shape> inputs) {
     }
     const Shape shape = inputs[i].without_tags();
     check_type(parameter, shape, symbols, Errc::bad_input, main.name);
-    flat_.inputs.push_back({parameter.name, shape, false});
+    flat_.inputs.push_back({parameter.name, shape});
     Array array;
     array.storage = add_storage(Place::Kind::input, i, shape.bytes());
     array.shape = shape;

@@ -44,10 +44,11 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
 
 }  // namespace
 
-Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {
+Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
+              const std::vector<bool>& given_up) {
   Flat flat = flatten(program, inputs, types);
   Lowered lowered;
-  share_storages(flat, lowered.outputs);
+  share_storages(flat, given_up, lowered.outputs);
   lowered.slab_bytes = place_storages(flat);
   lowered.activation_bytes = flat.activation_bytes;
   lowered.steps = steps(flat, flat.steps);

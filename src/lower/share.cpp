@@ -8,7 +8,7 @@ namespace {
 
 class Sharer {
  public:
-  explicit Sharer(Flat& flat) : flat_(flat) {}
+  Sharer(Flat& flat, const std::vector<bool>& given_up) : flat_(flat), given_up_(given_up) {}
 
   void overwrite_operands(std::vector<FlatStep>& steps);
   void join_carries(std::vector<FlatStep>& steps);
@@ -30,14 +30,34 @@ class Sharer {
   }
 
   bool may_overwrite(const FlatStep& step, std::size_t number) const;
+  bool is_free_to_write(const Storage& storage) const;
+  void overwrite(StorageId value, StorageId place, bool is_update = false);
   bool is_left_alone(const FlatStep& step, StorageId id) const;
   bool try_enter(const FlatStep& copy);
   bool try_next(const FlatStep& copy, const FlatStep& loop);
 
   Flat& flat_;
+  const std::vector<bool>& given_up_;
 };
 
-/// Whether a step may overwrite this operand, which is not read later.
+/// Computes `value` in `place`, which is the run's own, or an input: updated or given up.
+void Sharer::overwrite(StorageId value, StorageId place, bool is_update) {
+  merge(value, place);
+  Storage& storage = flat_.storages[place];
+  if (storage.kind != Place::Kind::input || is_update) return;
+  storage.updated = true;
+  flat_.inputs[storage.index].reused = true;
+}
+
+/// Whether the run's own values may lie in a storage.
+bool Sharer::is_free_to_write(const Storage& storage) const {
+  return storage.kind == Place::Kind::slab ||
+         (storage.kind == Place::Kind::input && storage.index < given_up_.size() &&
+          given_up_[storage.index]);
+}
+
+/// Whether a step may overwrite this operand, which is not read later: if the operand is the run's
+/// own, or an input that the caller gives up.
 bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
   const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
   const auto is_allowed = [&](std::size_t i) { return i < 32 && (allowed >> i & 1u) != 0; };
@@ -45,8 +65,9 @@ bool Sharer::may_overwrite(const FlatStep& step, std::size_t number) const {
   const Array& input = step.inputs[number];
   const StorageId from = flat_.root(step.output.storage);
   const StorageId to = flat_.root(input.storage);
-  if (from == to || flat_.storages[to].kind != Place::Kind::slab ||
-      flat_.storages[to].end != step.time ||
+  const bool is_value =
+      flat_.storages[to].kind == Place::Kind::slab || flat_.storages[to].kind == Place::Kind::input;
+  if (from == to || !is_value || flat_.storages[to].end != step.time ||
       flat_.storages[to].loops != flat_.storages[from].loops ||
       !(input.shape == step.output.shape) || !fills_storage(flat_, input)) {
     return false;
@@ -85,11 +106,15 @@ void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       if (!may_overwrite(step, i)) continue;
       const StorageId to = flat_.root(step.inputs[i].storage);
+      if (!is_free_to_write(flat_.storages[to])) {
+        flat_.inputs[flat_.storages[to].index].reusable = true;
+        continue;
+      }
       if (!first) first = to;
       const bool is_older = !oldest || flat_.storages[to].begin < flat_.storages[*oldest].begin;
       if (is_older && is_left_alone(step, to)) oldest = to;
     }
-    if (first) merge(flat_.root(step.output.storage), oldest ? *oldest : *first);
+    if (first) overwrite(flat_.root(step.output.storage), oldest ? *oldest : *first);
   }
 }
 
@@ -99,13 +124,17 @@ bool Sharer::try_enter(const FlatStep& copy) {
   const StorageId from = flat_.root(init.storage);
   const StorageId carry = flat_.root(copy.output.storage);
   const Storage& source = flat_.storages[from];
-  const bool may_write = source.kind == Place::Kind::slab ||
-                         (source.kind == Place::Kind::input && flat_.storages[carry].updated);
-  if (from == carry || !may_write || source.end != copy.time || !fills_storage(flat_, init) ||
-      source.loops != flat_.storages[carry].loops) {
+  const bool is_input = source.kind == Place::Kind::input;
+  const bool is_updated = is_input && flat_.storages[carry].updated;
+  if (from == carry || !(is_input || source.kind == Place::Kind::slab) || source.end != copy.time ||
+      !fills_storage(flat_, init) || source.loops != flat_.storages[carry].loops) {
     return false;
   }
-  merge(carry, from);
+  if (!is_updated && !is_free_to_write(source)) {
+    flat_.inputs[source.index].reusable = true;
+    return false;
+  }
+  overwrite(carry, from, is_updated);
   return true;
 }
 
@@ -201,8 +230,9 @@ void Sharer::assign_outputs(std::vector<OutputSlot>& outputs) {
 
 }  // namespace
 
-void share_storages(Flat& flat, std::vector<OutputSlot>& outputs) {
-  Sharer sharer(flat);
+void share_storages(Flat& flat, const std::vector<bool>& given_up,
+                    std::vector<OutputSlot>& outputs) {
+  Sharer sharer(flat, given_up);
   sharer.overwrite_operands(flat.steps);
   sharer.join_carries(flat.steps);
   sharer.drop_joined_copies(flat.steps);

@@ -5,9 +5,12 @@
 #include <tenon/fork_locked_mutex.hpp>
 #include <tenon/memory_errors.hpp>
 
+#include <map>
 #include <mutex>
+#include <ranges>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon {
 namespace {
@@ -36,7 +39,8 @@ Device::Factory factory_of(const DeviceUrl& url) {
   const auto found = devices.factories.find(url.scheme);
   if (found == devices.factories.end()) {
     throw Error(Errc::device_unavailable, url.text,
-                fmt::format("no device is registered for '{}:'", url.scheme));
+                fmt::format("no device is registered for '{}:'; there are devices for: {}",
+                            url.scheme, fmt::join(std::views::keys(devices.factories), ", ")));
   }
   return found->second;
 }

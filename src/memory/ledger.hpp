@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/work_queue.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/fork_locked_mutex.hpp>
 #include <tenon/memory.hpp>
@@ -53,6 +55,8 @@ struct MemRegion::Ledger {
   std::uint64_t used_bytes = 0;
   std::uint64_t peak_bytes = 0;
   std::uint64_t generations = 0;
+
+  WorkQueue incoming{"Buffer"}, outgoing{"Buffer"};  // copies into the region, and to CPU memory
 };
 
 /// What the handles of one chunk share. begin and size repeat the record, to be read without the
@@ -81,6 +85,7 @@ struct MemChunk::Node {
   MemRegion::Ledger::Table::iterator record;  // invalid once freed
   MemPtr begin;
   std::uint64_t size;
+  std::atomic<long> submitted{0};  // handles that SubmittedHandles counted
   bool auto_free;
   bool placed;
   std::uint64_t generation;

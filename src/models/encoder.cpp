@@ -1,8 +1,6 @@
 #include "json_file.hpp"
 #include "page_checks.hpp"
 
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/io/convert.hpp>
@@ -58,12 +56,6 @@ std::string text_or(const nlohmann::json& json, const char* key, const char* fal
                 fmt::format("'{}' is {}, not a string", key, found->type_name()));
   }
   return found->get<std::string>();
-}
-
-CompileOptions with_backends(std::vector<BackendPtr> backends) {
-  CompileOptions options;
-  options.backends = std::move(backends);
-  return options;
 }
 
 }  // namespace
@@ -163,14 +155,17 @@ struct SentenceEncoder::Impl {
     });
   }
 
-  Impl(io::File opened, std::vector<BackendPtr> chosen, std::optional<DType> weights)
+  Impl(io::File opened, const EncoderOptions& options)
       : file(std::move(opened)),
-        view(declare(file, weights)),
+        view(declare(file, options.weights)),
         config(BertConfig::from(file)),
         bert(Bert<>::init(view, config)),
         tokenizer(load_tokenizer(file)),
-        exe(bert, example_shapes(config), with_backends(std::move(chosen))),
-        bound(exe.bind(io::load_as(bert, file, cpu_device()))) {
+        device(options.device ? options.device : cpu_device()),
+        exe(compile<&Bert<>::embed>(
+            bert, example_shapes(config), device,
+            {.backend = options.backend, .cpu_fallback = options.cpu_fallback})),
+        bound(exe.bind(io::load_as(bert, file, device))) {
     // Ids of the tokenizer index this table.
     const std::int64_t rows = bert.words.weight.shape().dim(0);
     if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
@@ -190,6 +185,7 @@ struct SentenceEncoder::Impl {
   BertConfig config;
   Bert<> bert;
   text::Tokenizer tokenizer;
+  DevicePtr device;
   Exe<&Bert<>::embed> exe;
   BoundExe<&Bert<>::embed> bound;
 };
@@ -197,14 +193,9 @@ struct SentenceEncoder::Impl {
 SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
                                       const EncoderOptions& options) {
   return with_memory_errors(path.native(), [&] {
-    register_cpu_backend();
-    register_reference_backend();
-    std::vector<BackendPtr> backends{make_backend("cpu", options.backend),
-                                     make_backend("reference", options.backend)};
     const io::File file = io::open(path, {.access = io::Access::guarded});
-    return with_page_checks(file, [&] {
-      return SentenceEncoder(std::make_shared<Impl>(file, std::move(backends), options.weights));
-    });
+    return with_page_checks(file,
+                            [&] { return SentenceEncoder(std::make_shared<Impl>(file, options)); });
   });
 }
 

@@ -1,8 +1,6 @@
 #include "memory/large_pages.hpp"
 #include "page_checks.hpp"
 
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/fork_aware_mutex.hpp>
@@ -90,19 +88,15 @@ class Stopwatch {
 
 }  // namespace
 
-void Interrupt::check(std::string_view where) const {
-  if (cancel.stop_requested()) throw Error(Errc::cancelled, std::string(where), "cancelled");
-  if (deadline && Clock::now() >= *deadline) {
-    throw Error(Errc::timeout, std::string(where), "the deadline has passed");
-  }
-}
-
 using NextExe = Exe<&Decoder<>::next>;
 
 struct LanguageModel::Impl {
   Impl(io::File opened, const LanguageModelOptions& chosen)
       : file(std::move(opened)),
         options(chosen),
+        device(chosen.device ? chosen.device : cpu_device()),
+        compile_options(detail::on_device(
+            device, {.backend = chosen.backend, .cpu_fallback = chosen.cpu_fallback})),
         config(DecoderConfig::from(file)),
         decoder(Decoder<>::init(file.view(), config)) {
     if (options.context == 0) options.context = std::min(config.context_length, default_context);
@@ -145,7 +139,7 @@ struct LanguageModel::Impl {
   /// Another forward on the same weights, packed once for all.
   template <auto Forward>
   BoundExe<Forward> compiled(std::int64_t tokens) const {
-    const Exe<Forward> exe(decoder, shapes(tokens), compile_options());
+    const auto exe = compile<Forward>(decoder, shapes(tokens), device, compile_options);
     return exe.bind(bound->shared_weights());
   }
   /// For a conversation that first reads so many tokens.
@@ -154,18 +148,16 @@ struct LanguageModel::Impl {
     if (!greedy_decoder) greedy_decoder.emplace(compiled<&Decoder<>::greedy>(tokens));
     return greedy_decoder->fork();
   }
-  CompileOptions compile_options() const {
-    CompileOptions result;
-    result.backends = backends;
-    return result;
-  }
+  /// The memory that state lies in.
+  MemRegion& memory() const { return compile_options.backends.front()->region(); }
 
   io::File file;
   LanguageModelOptions options;
+  DevicePtr device;
+  CompileOptions compile_options;  // one set of backends for all that is compiled
   DecoderConfig config;
   Decoder<> decoder;
   std::optional<text::Tokenizer> tokenizer;
-  std::vector<BackendPtr> backends;
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
   ForkAwareMutex mutex{"LanguageModel"};
@@ -223,7 +215,7 @@ struct Conversation::Impl {
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
   // cost short conversations the memory of a full context: every layer has its own range.
   void settle_cache() {
-    if (cache_in_large_pages || 4 * position < capacity()) return;
+    if (cache_in_large_pages || 4 * position < capacity() || !model->memory().is_host()) return;
     cache_in_large_pages = true;
     for (const Buffer* part : {&cache.keys, &cache.values}) {
       move_to_large_pages(part->host_view().data, static_cast<std::size_t>(part->shape().bytes()));
@@ -264,6 +256,7 @@ struct Conversation::Impl {
   auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
     times.clear();
+    exe.set_interrupt(interrupt);
     for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
       interrupt.check("Conversation");
       step(exe, tokens.first(chunk));
@@ -279,14 +272,10 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     Stopwatch watch;
     LoadWatch progress(options.load, path.filename().string());
     progress.check();
-    register_cpu_backend();
-    register_reference_backend();
     const io::File file = io::open(path, {.access = io::Access::guarded});
     return with_page_checks(file, [&] {
       auto impl = std::make_shared<Impl>(file, options);
       LoadTimes& times = impl->load_times;
-      impl->backends = {make_backend("cpu", options.backend),
-                        make_backend("reference", options.backend)};
       const auto prepared = options.packed_folder.empty()
                                 ? std::make_shared<PreparedCache>()
                                 : std::make_shared<PreparedCache>(
@@ -294,10 +283,10 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
       auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
         return load_tokenizer(file, *prepared);
       });
-      auto loading = io::load_async(impl->decoder, impl->file, cpu_device(),
+      auto loading = io::load_async(impl->decoder, impl->file, impl->device,
                                     {.progress = {}, .stop = options.load.stop});
       times.map += watch.lap();
-      impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options());
+      impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options);
       if (!options.lazy)
         static_cast<void>(impl->next->report());  // planned while weights are mapped
       times.plan += watch.lap();
@@ -338,14 +327,14 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 Conversation LanguageModel::conversation() const {
   return with_memory_errors("LanguageModel::conversation", [&] {
     // Positions that were not written are never read, so the memory need not be cleared.
-    MemRegion& host = cpu_device()->default_mem_region();
+    MemRegion& memory = impl_->memory();
     const nn::KvCache<Shape> shapes = impl_->cache_shapes();
     return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
         impl_.shared(),
         impl_->bound->fork(),
         std::nullopt,
         std::nullopt,
-        {Buffer::allocate(shapes.keys, host), Buffer::allocate(shapes.values, host)},
+        {Buffer::allocate(shapes.keys, memory), Buffer::allocate(shapes.values, memory)},
         0,
         {}}));
   });

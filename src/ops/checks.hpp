@@ -57,4 +57,9 @@ inline void require_same_dtype(std::string_view op, std::span<const Shape> in) {
   }
 }
 
+/// A scalar, or an array of one element.
+inline bool is_one_number(const Shape& shape) noexcept {
+  return shape.rank() == 0 || (shape.rank() == 1 && shape[0] == 1);
+}
+
 }  // namespace tenon

@@ -1,5 +1,5 @@
+#include "ops/convolved.hpp"
 #include "ops/rows.hpp"
-#include "ops/window.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/conv2d.hpp>
@@ -11,23 +11,6 @@
 namespace tenon {
 
 TENON_DEFINE_OP(conv2d, Conv2d);
-
-namespace {
-
-Window window_of(const Conv2d& op, const Shape& w) {
-  return read_window(Conv2d::name, {w[2], w[3]}, op.stride, op.padding, op.dilation);
-}
-
-void check_groups(const Conv2d& op, const Shape& x, const Shape& w, const std::string& operands) {
-  const bool divides = op.groups >= 1 && (!is_static(x[1]) || x[1] % op.groups == 0) &&
-                       (!is_static(w[0]) || w[0] % op.groups == 0);
-  if (!divides) {
-    fail(Errc::bad_attribute, Conv2d::name,
-         fmt::format("{} groups do not divide the channels: {}", op.groups, operands));
-  }
-}
-
-}  // namespace
 
 Shape Conv2d::infer(std::span<const Shape> in) const {
   const std::size_t expected = has_bias ? 3 : 2;
@@ -47,32 +30,17 @@ Shape Conv2d::infer(std::span<const Shape> in) const {
       fail(Errc::shape_mismatch, name, fmt::format("dtypes differ: {}", operands));
     }
   }
-  check_groups(*this, x, w, operands);                         // C4
-  if (is_static(x[1]) && !sizes_agree(x[1] / groups, w[1])) {  // C5
-    fail(Errc::shape_mismatch, name,
-         fmt::format("w has {} channels a group, x has {} / {}: {}", w[1], x[1], groups, operands));
-  }
+  check_channels(name, groups, x, w, operands);  // C4, C5
   Axis channels = w.axis_at(0);
   if (has_bias) channels = common_axis(name, w, 0, in[2], 0, "the output axis", operands);
-
-  if (w[2] == 0 || w[3] == 0) {  // C7
-    fail(Errc::bad_shape, name, fmt::format("the kernel has no elements: {}", operands));
-  }
-  const Window window = window_of(*this, w);  // C6
-  if (channels.tag.empty()) channels.tag = x.tag(1);
-  const std::vector<Axis> axes{x.axis_at(0),
-                               channels,
-                               {x.tag(2), window_outputs(name, window[0], x[2], operands)},
-                               {x.tag(3), window_outputs(name, window[1], x[3], operands)}};
-  require_distinct_tags(name, axes, operands);  // C8
-  return {std::span<const Axis>(axes), x.dtype()};
+  return convolved(name, *this, x, w, channels, operands);  // C6 to C8
 }
 
 void Conv2d::reference(std::span<const HostView> in, const HostView& out) const {
   const Shape& x = in[0].shape;
   const Shape& w = in[1].shape;
   if (out.shape.elements() == 0) return;
-  const auto [rows, columns] = window_of(*this, w);
+  const auto [rows, columns] = convolution_window(name, *this, w);
   const std::vector<double> image = read_rows(in[0]);
   const std::vector<double> weights = read_rows(in[1]);
   const std::vector<double> bias =

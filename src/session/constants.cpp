@@ -72,7 +72,8 @@ ConstantTypes constant_types(const Program& program, const WeightSet* weights) {
   };
 }
 
-Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot) {
+Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot,
+                      bool on_host) {
   if (const auto folded = program.folded.find(slot.name); folded != program.folded.end()) {
     check_type(program, slot, "folded value", folded->second.shape());
     return folded->second.to_device(cpu_device());
@@ -83,7 +84,7 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
                 fmt::format("no weight is bound to constant '{}'", slot.name));
   }
   check_type(program, slot, "weight", weight->shape());
-  return weight->has_data() ? weights.on_host(slot.name) : *weight;
+  return on_host && weight->has_data() ? weights.on_host(slot.name) : *weight;
 }
 
 ConstantUse full_use(std::optional<ConstantUse> use, std::span<const Step> steps,
@@ -120,11 +121,13 @@ std::optional<MissingConstant> missing_constant(const Plan& plan, const WeightSe
   return missing;
 }
 
-std::vector<PlanReport::Transfer> weight_copies(const Lowered& lowered, const WeightSet& weights) {
+std::vector<PlanReport::Transfer> weight_copies(const Plan& plan, const WeightSet& weights) {
   std::vector<PlanReport::Transfer> copies;
   std::set<std::string_view> seen;
-  for (const ConstantSlot& slot : lowered.constants) {
-    const Buffer* weight = slot.folded ? nullptr : weights.find(slot.name);
+  for (std::size_t i = 0; i < plan.lowered.constants.size(); ++i) {
+    const ConstantSlot& slot = plan.lowered.constants[i];
+    const Buffer* weight =
+        slot.folded || !plan.host_constants[i] ? nullptr : weights.find(slot.name);
     if (weight == nullptr || !weight->has_data() || weight->data().has_cptr()) continue;
     if (!seen.insert(slot.name).second) continue;
     copies.push_back({slot.name, weight->region().name(), cpu_device()->default_mem_region().name(),

@@ -17,9 +17,11 @@ namespace tenon::sessions {
 /// Types of constants by name; `program` and `weights` (may be null) must outlive the function.
 ConstantTypes constant_types(const Program& program, const WeightSet* weights);
 
-/// The array of a constant, dense, of the slot's type, where the CPU can address it; without data
-/// where its weight has none. Errc::bad_reference when nothing has its name, Errc::shape_mismatch.
-Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot);
+/// The array of a constant, dense, of the slot's type: where its weight lies, or `on_host`, where
+/// the CPU can address it; without data where its weight has none. Errc::bad_reference when nothing
+/// has its name, Errc::shape_mismatch.
+Buffer constant_array(const Program& program, const WeightSet& weights, const ConstantSlot& slot,
+                      bool on_host);
 
 /// The constants that a partition of these steps uses; all of theirs where `use` is none.
 ConstantUse full_use(std::optional<ConstantUse> use, std::span<const Step> steps,
@@ -36,7 +38,7 @@ struct MissingConstant {
 };
 std::optional<MissingConstant> missing_constant(const Plan& plan, const WeightSet& weights);
 
-/// The weights among a plan's constants that on_host() copies.
-std::vector<PlanReport::Transfer> weight_copies(const Lowered& lowered, const WeightSet& weights);
+/// The weights of a plan that WeightSet::on_host() copies.
+std::vector<PlanReport::Transfer> weight_copies(const Plan& plan, const WeightSet& weights);
 
 }  // namespace tenon::sessions

@@ -122,6 +122,7 @@ class Session::Loader {
     program.folded = load_arrays(snapshot_, manifest_, "folded", "folded");
     SessionOptions options{.backends = std::move(backends)};
     options.plan_limit = manifest_.get<std::size_t>("plan_limit");
+    options.results_on_device = !manifest_.is_older() && manifest_.get<bool>("results_on_device");
     Session session(std::move(program), std::move(options));
     session.shared_->chosen = load_views(manifest_, session.backends().size());
     session.state_->options.merge = manifest_.get<bool>("merge");

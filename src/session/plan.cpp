@@ -95,6 +95,52 @@ class Partitioner {
   const CompileStage& compile_;
 };
 
+/// Marks the constants that steps read in any iteration of the loops around them; `counts` are
+/// those of the loops.
+void mark_constants(std::span<const Step> steps, LoopSteps counts, std::vector<bool>& marks) {
+  for (const Step& step : steps) {
+    if (step.kind == Step::Kind::loop) {
+      counts[static_cast<std::size_t>(step.depth)] = step.count;
+      mark_constants(step.body, counts, marks);
+      counts[static_cast<std::size_t>(step.depth)] = 1;
+      continue;
+    }
+    for (const Operand& input : step.inputs) {
+      if (input.place.kind != Place::Kind::constant) continue;
+      LoopSteps at{};
+      for (at[0] = 0; at[0] < counts[0]; ++at[0]) {
+        for (at[1] = 0; at[1] < counts[1]; ++at[1]) marks[input.place.entry_in(at)] = true;
+      }
+    }
+  }
+}
+
+void mark_host_constants(std::span<const Stage> stages, LoopSteps counts,
+                         std::vector<bool>& marks) {
+  for (const Stage& stage : stages) {
+    if (stage.loop != nullptr) {
+      LoopSteps inner = counts;
+      inner[static_cast<std::size_t>(stage.loop->depth)] = stage.loop->count;
+      mark_host_constants(stage.body, inner, marks);
+    } else if (stage.memory == 0) {
+      mark_constants(stage.steps, counts, marks);
+    }
+  }
+}
+
+/// Notes the memory of the first stage that reads each input.
+void find_readers(std::span<const Stage> stages, std::vector<bool>& found,
+                  std::vector<std::size_t>& readers) {
+  for (const Stage& stage : stages) {
+    find_readers(stage.body, found, readers);
+    for (const Operand& read : stage.edges.reads) {
+      if (read.place.kind != Place::Kind::input || found[read.place.index]) continue;
+      found[read.place.index] = true;
+      readers[read.place.index] = stage.memory;
+    }
+  }
+}
+
 MirrorLayout mirror_of(const Lowered& lowered) {
   MirrorLayout layout;
   layout.bytes = lowered.slab_bytes;
@@ -141,23 +187,35 @@ void describe(std::span<const BackendPtr> backends, std::span<const Stage> stage
   }
 }
 
-/// Walks the stages as a run does, and notes what would move.
+/// Walks the stages as a run does, and notes what would move: inputs in CPU memory, but state where
+/// results lie.
 class TransferList {
  public:
   TransferList(const Plan& plan, PlanReport& report) : plan_(plan), report_(report) {
     for (std::uint32_t i = 0; i < plan.lowered.inputs.size(); ++i) {
-      note({Place::Kind::input, i}, plan.lowered.inputs[i].name, 0);
+      note({Place::Kind::input, i}, plan.lowered.inputs[i].name, home_of(i));
     }
     walk(plan.stages, 0);
+    const std::size_t results = plan.number_of(*plan.results);
+    const bool is_elsewhere = results == plan.memories.size();
     for (std::uint32_t i = 0; i < plan.lowered.outputs.size(); ++i) {
       const auto& slot = plan.lowered.outputs[i];
       const StorageKey key = slot.from_input ? StorageKey{Place::Kind::input, *slot.from_input}
                                              : StorageKey{Place::Kind::output, i};
-      residency_.require(key, whole(plan, key), 0, copy());
+      const std::size_t home = slot.from_input ? home_of(*slot.from_input)
+                               : is_elsewhere  ? 0
+                                               : results;
+      residency_.require(key, whole(plan, key), home, copy());
     }
+    if (is_elsewhere) move_results();
   }
 
  private:
+  std::size_t home_of(std::uint32_t input) const {
+    const std::size_t results = plan_.number_of(*plan_.results);
+    return plan_.lowered.inputs[input].updated && results < plan_.memories.size() ? results : 0;
+  }
+
   void note(const StorageKey& key, const std::string& name, std::size_t memory) {
     residency_.written(key, whole(plan_, key), memory);
     makers_.push_back({key, whole(plan_, key), name});
@@ -199,6 +257,15 @@ class TransferList {
     ByteRange range;
     std::string value;
   };
+  /// Results are copied to their memory where no backend of the plan computes in it.
+  void move_results() {
+    for (const OutputSlot& output : plan_.lowered.outputs) {
+      if (output.from_input) continue;
+      report_.transfers.push_back(
+          {"", plan_.memories[0]->name(), plan_.results->name(), output.shape.bytes()});
+    }
+  }
+
   const Plan& plan_;
   PlanReport& report_;
   Residency residency_;
@@ -207,6 +274,11 @@ class TransferList {
 };
 
 }  // namespace
+
+std::size_t Plan::number_of(const MemRegion& memory) const noexcept {
+  const auto found = std::ranges::find(memories, &memory);
+  return static_cast<std::size_t>(found - memories.begin());
+}
 
 std::vector<std::string> values_of(const Stage& stage) {
   std::vector<std::string> values;
@@ -226,10 +298,16 @@ std::vector<std::string> values_of(const Stage& stage) {
 void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose,
                const CompileStage& compile) {
   plan.memories = {&cpu_device()->default_mem_region()};
+  if (plan.results == nullptr) plan.results = plan.memories[0];
   Partitioner partitioner(plan, backends, choose, compile);
   plan.stages = partitioner.stages(plan.lowered.steps);
   plan.mirror = mirror_of(plan.lowered);
+  plan.host_constants.assign(plan.lowered.constants.size(), !plan.has_devices());
+  if (plan.has_devices()) mark_host_constants(plan.stages, {1, 1}, plan.host_constants);
   if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);
+  std::vector<bool> found(plan.lowered.inputs.size());
+  plan.input_readers.assign(plan.lowered.inputs.size(), 0);
+  find_readers(plan.stages, found, plan.input_readers);
 }
 
 std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& program,
@@ -335,7 +413,8 @@ PlanReport describe(const Plan& plan, std::span<const BackendPtr> backends) {
   report.activation_bytes = plan.lowered.activation_bytes;
   describe(backends, plan.stages, report);
   report.fallbacks = plan.fallbacks;
-  if (plan.has_devices()) TransferList(plan, report);
+  const bool moves_results = plan.results != plan.memories[0];
+  if (plan.has_devices() || moves_results) TransferList(plan, report);
   return report;
 }
 

@@ -49,9 +49,15 @@ struct MirrorLayout {
 struct Plan {
   std::vector<Shape> signature;
   bool merged = true;
+  /// Inputs that the caller gives up and whose memory is reused; empty: none.
+  std::vector<bool> given_up;
   Lowered lowered;
   std::vector<Stage> stages;
   std::vector<MemRegion*> memories;  ///< 0: the CPU's; then those of the backends in use
+  MemRegion* results = nullptr;      ///< where results lie; perhaps none of `memories`
+  std::vector<std::size_t>
+      input_readers;                 ///< by input: the memory of the first stage that reads it
+  std::vector<bool> host_constants;  ///< by constant: whether a backend in CPU memory reads it
   MirrorLayout mirror;
   std::int64_t scratch_bytes = 0;
   std::vector<PlanReport::Fallback> fallbacks;  ///< none where views chose the backends
@@ -63,6 +69,8 @@ struct Plan {
   }
 
   bool has_devices() const noexcept { return memories.size() > 1; }
+  /// The number of a memory; memories.size() for one that is not the plan's.
+  std::size_t number_of(const MemRegion& memory) const noexcept;
 };
 
 /// Names of what a stage computes, loops inside it included.
@@ -128,8 +136,8 @@ struct BoundStage {
 
 struct BoundPlan {
   std::shared_ptr<const Plan> plan;
-  std::vector<Buffer> constants;
-  std::vector<const std::byte*> addresses;
+  std::vector<Buffer> constants;            ///< copies of those in `plan->host_constants`
+  std::vector<const std::byte*> addresses;  ///< null for constants that the CPU does not read
   std::vector<BoundStage> stages;
 };
 

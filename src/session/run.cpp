@@ -20,6 +20,11 @@ bool overlap(const Buffer& a, const Buffer& b) {
   return a.data() < b.data() + bytes_b && b.data() < a.data() + bytes_a;
 }
 
+void copy_all(const Buffer& from, const Buffer& to) {
+  const auto bytes = static_cast<std::uint64_t>(from.shape().bytes());
+  if (bytes > 0) to.region().copy(to.data(), from.region(), from.data(), bytes);
+}
+
 }  // namespace
 
 const Session::Run::Spot& Session::Run::Space::operator[](const StorageKey& key) const {
@@ -35,12 +40,15 @@ const Session::Run::Spot& Session::Run::Space::operator[](const StorageKey& key)
 
 Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, State& state,
                   std::vector<Buffer>& inputs, std::span<Buffer> given)
-    : bound_(std::move(bound)), plan_(*bound_->plan), shared_(shared), state_(state) {
+    : bound_(std::move(bound)),
+      plan_(*bound_->plan),
+      shared_(shared),
+      state_(state),
+      interrupt_(state.interrupt) {
   if (!state_.options.dump_folder.empty()) check_dumps();
   try {
     take_inputs(inputs);
     take_outputs(given);
-    lay_out();
   } catch (...) {
     give_back(inputs);
     throw;
@@ -54,28 +62,29 @@ void Session::Run::give_back(std::vector<Buffer>& inputs) noexcept {
   inputs_.clear();
 }
 
-std::size_t Session::Run::memory_of(const Buffer& buffer) const {
-  const auto found = std::ranges::find(plan_.memories, &buffer.region());
-  return static_cast<std::size_t>(found - plan_.memories.begin());
+void Session::Run::fail(std::vector<Buffer>& inputs, const std::exception_ptr& error) {
+  give_back(inputs);
+  for (std::size_t i = 0; i < inputs.size() && has_begun_; ++i) {
+    if (plan_.lowered.inputs[i].reused) inputs[i].poison(error);
+  }
 }
 
-/// Nothing where a run may work on the input as it is; otherwise a copy that it may.
-Buffer Session::Run::usable(const Buffer& input, bool is_updated) const {
+std::size_t Session::Run::memory_of(const Buffer& buffer) const {
+  return plan_.number_of(buffer.region());
+}
+
+/// Nothing where a run may work on the input as it is; otherwise memory for a copy.
+Buffer Session::Run::own_memory(const Buffer& input, bool is_updated) const {
   const bool is_foreign = memory_of(input) == plan_.memories.size();
-  if (is_foreign) return input.to(*plan_.memories[0]);
-  if (!is_updated || input.is_unique()) return {};
-  MemRegion& region = input.region();
-  Buffer own = Buffer::allocate(input.shape(), region);
-  region.copy(own.data(), input.data(), static_cast<std::uint64_t>(own.shape().bytes()));
-  return own;
+  if (!is_foreign && (!is_updated || input.is_unique())) return {};
+  return Buffer::allocate(input.shape(), is_foreign ? *plan_.memories[0] : input.region());
 }
 
 void Session::Run::take_inputs(std::vector<Buffer>& inputs) {
   inputs_.reserve(inputs.size());
   replaced_.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i].wait();
-    Buffer own = usable(inputs[i], plan_.lowered.inputs[i].updated);
+    Buffer own = own_memory(inputs[i], plan_.lowered.inputs[i].updated);
     input_homes_.push_back(memory_of(own.has_data() ? own : inputs[i]));
     if (own.has_data()) {
       replaced_.push_back(std::move(inputs[i]));
@@ -87,19 +96,45 @@ void Session::Run::take_inputs(std::vector<Buffer>& inputs) {
   }
 }
 
+void Session::Run::run() {
+  state_.times.clear();
+  begin();
+  run_all();
+  finish();
+}
+
+void Session::Run::start_input_copies() {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const std::size_t reader = plan_.input_readers[i];
+    if (reader == 0 || input_homes_[i] != 0 || plan_.lowered.inputs[i].updated) continue;
+    replaced_[i] = {};
+    inputs_[i] = inputs_[i].start_copy(*plan_.memories[reader], state_.options.trace);
+    input_homes_[i] = reader;
+  }
+}
+
+void Session::Run::begin() {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const Buffer& given = replaced_[i].has_data() ? replaced_[i] : inputs_[i];
+    given.wait();
+    if (replaced_[i].has_data()) copy_all(given, inputs_[i]);
+  }
+  lay_out();
+  has_begun_ = true;
+}
+
 bool Session::Run::lies_on_an_input(const Buffer& output) const {
   return std::ranges::any_of(inputs_, [&](const Buffer& input) { return overlap(input, output); });
 }
 
-void Session::Run::take_outputs(std::span<Buffer> given) {
-  MemRegion& host = *plan_.memories[0];
+/// Throws for outputs that do not fit the program.
+void Session::Run::check_given(std::span<const Buffer> given) const {
   const auto& slots = plan_.lowered.outputs;
   const std::string& name = shared_.program.main().name;
-  if (!given.empty() && given.size() != slots.size()) {
+  if (given.size() != slots.size()) {
     throw Error(Errc::bad_input, name,
                 fmt::format("{} outputs given, the program has {}", given.size(), slots.size()));
   }
-  given_.assign(given.begin(), given.end());
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (!(given[i].shape() == slots[i].shape)) {
       throw Error(Errc::bad_input, name,
@@ -115,6 +150,13 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
       }
     }
   }
+}
+
+void Session::Run::take_outputs(std::span<Buffer> given) {
+  if (!given.empty()) check_given(given);
+  const bool is_known = plan_.number_of(*plan_.results) < plan_.memories.size();
+  MemRegion& region = is_known ? *plan_.results : *plan_.memories[0];
+  const auto& slots = plan_.lowered.outputs;
   const auto existing = [&](std::size_t i) -> const Buffer* {
     if (slots[i].from_input) return &inputs_[*slots[i].from_input];
     const bool fits = !given.empty() && memory_of(given[i]) < plan_.memories.size() &&
@@ -125,13 +167,32 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (existing(i) == nullptr) missing.push_back(slots[i].shape);
   }
-  std::vector<Buffer> made = state_.activations->results(host, missing);
+  std::vector<Buffer> made = state_.activations->results(region, missing);
   auto next = made.begin();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Buffer* const found = existing(i);
     outputs_.push_back(found != nullptr ? *found : std::move(*next++));
+    // A result may be a reshaped view of an input that was updated.
+    Buffer& output = outputs_.back();
+    if (!(output.shape().without_tags() == slots[i].shape)) {
+      output = output.with_shape(slots[i].shape);
+    }
     output_homes_.push_back(memory_of(outputs_.back()));
+    results_.push_back(given.empty() ? result_of(i) : given[i]);
   }
+}
+
+/// Where the caller finds an output: in the run's own memory, or, if no backend of the plan works
+/// there, where results lie or where the updated input came from.
+Buffer Session::Run::result_of(std::size_t output) const {
+  const Buffer& own = outputs_[output];
+  const auto input = plan_.lowered.outputs[output].from_input;
+  if (!input) {
+    return own.is_on(*plan_.results) ? own : Buffer::allocate(own.shape(), *plan_.results);
+  }
+  const Buffer& given = replaced_[*input];
+  if (!given.has_data() || own.is_on(given.region())) return own;
+  return given.is_unique() ? given : Buffer::allocate(own.shape(), given.region());
 }
 
 void Session::Run::lay_out() {
@@ -143,13 +204,13 @@ void Session::Run::lay_out() {
   for (std::size_t memory = 0; memory < spaces_.size(); ++memory) {
     Space& space = spaces_[memory];
     MemRegion& region = *plan_.memories[memory];
-    MemChunk mirror;
+    const MemChunk* mirror = nullptr;
     if (memory > 0) {
-      mirror = activations.slab(region, plan_.mirror.bytes);
+      mirror = &activations.slab(region, plan_.mirror.bytes);
       space.slab = {mirror, 0};
     } else {
-      space.slab = {activations.slab(region, plan_.lowered.slab_bytes), 0};
-      if (!all_on_host) mirror = activations.mirror(region, plan_.mirror.bytes);
+      space.slab = {&activations.slab(region, plan_.lowered.slab_bytes), 0};
+      if (!all_on_host) mirror = &activations.mirror(region, plan_.mirror.bytes);
     }
     const auto spots = [&](const std::vector<Buffer>& buffers,
                            const std::vector<std::size_t>& homes,
@@ -157,9 +218,9 @@ void Session::Run::lay_out() {
                            std::vector<MemPtr>& begins) {
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         const bool at_home = homes[i] == memory;
-        result.push_back(
-            at_home ? Spot{buffers[i].chunk(), static_cast<std::int64_t>(buffers[i].offset_bytes())}
-                    : Spot{mirror, offsets[i]});
+        result.push_back(at_home ? Spot{&buffers[i].chunk(),
+                                        static_cast<std::int64_t>(buffers[i].offset_bytes())}
+                                 : Spot{mirror, offsets[i]});
         begins.push_back(result.back().begin());
       }
     };
@@ -180,6 +241,7 @@ void Session::Run::lay_out() {
   host_.outputs = output_bytes_;
   host_.constants = bound_->addresses;
   host_.slab = spaces_[0].slab.begin().cptr();
+  host_.interrupt = interrupt_.is_set() ? &interrupt_ : nullptr;
   const MemChunk& scratch = activations.scratch(*plan_.memories[0], plan_.scratch_bytes);
   host_.scratch = scratch ? scratch.begin().cptr() : nullptr;
   for (std::size_t memory = 1; memory < spaces_.size(); ++memory) {
@@ -188,6 +250,7 @@ void Session::Run::lay_out() {
     frame.outputs = spaces_[memory].output_begins;
     frame.slab = spaces_[memory].slab.begin();
     frame.trace = state_.options.trace.get();
+    frame.interrupt = host_.interrupt;
     devices_.push_back(frame);
   }
   if (!plan_.has_devices()) return;
@@ -214,6 +277,7 @@ void Session::Run::run_stages(std::span<const BoundStage> stages, int depth) {
   for (const BoundStage& stage : stages) {
     const Step* loop = stage.stage->loop;
     if (loop == nullptr) {
+      interrupt_.check("forward");
       run_stage(stage, depth);
       continue;
     }
@@ -255,7 +319,18 @@ void Session::Run::compute(const BoundStage& stage, std::chrono::nanoseconds& ha
   hard = frame.device_time;
 }
 
-std::vector<Buffer> Session::Run::finish() {
+std::vector<MemChunk> Session::Run::handles_of_results() const {
+  std::vector<MemChunk> handles;
+  for (const auto* buffers : {&inputs_, &replaced_, &outputs_, &results_}) {
+    for (const Buffer& buffer : *buffers) {
+      const auto is_same = [&](const Buffer& result) { return result.chunk() == buffer.chunk(); };
+      if (std::ranges::any_of(results_, is_same)) handles.push_back(buffer.chunk());
+    }
+  }
+  return handles;
+}
+
+void Session::Run::finish() {
   if (plan_.has_devices()) {
     for (std::uint32_t i = 0; i < outputs_.size(); ++i) {
       const auto from_input = plan_.lowered.outputs[i].from_input;
@@ -265,13 +340,11 @@ std::vector<Buffer> Session::Run::finish() {
       residency_.require(key, whole(plan_, key), home, copier());
     }
   }
-  for (std::size_t i = 0; i < given_.size(); ++i) {
-    const Buffer &from = outputs_[i], &to = given_[i];
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const Buffer &from = outputs_[i], &to = results_[i];
     if (from.chunk() == to.chunk() && from.offset_bytes() == to.offset_bytes()) continue;
-    to.region().copy(to.data(), from.region(), from.data(),
-                     static_cast<std::uint64_t>(from.shape().bytes()));
+    copy_all(from, to);
   }
-  return std::move(outputs_);
 }
 
 }  // namespace tenon

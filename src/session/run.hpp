@@ -3,6 +3,7 @@
 
 #include "session/state.hpp"
 
+#include <exception>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -12,16 +13,29 @@ namespace tenon {
 
 class Session::Run {
  public:
-  /// Takes the inputs and puts everything in its place; Errc::bad_input, Errc::alias. What throws
-  /// leaves `inputs` as it was.
+  /// Takes the inputs, ready or not, and settles in which memory everything is; Errc::bad_input,
+  /// Errc::alias. What throws leaves `inputs` as it was.
   Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
       std::vector<Buffer>& inputs, std::span<Buffer> given);
-  /// Puts the handles back where they were taken from.
-  void give_back(std::vector<Buffer>& inputs) noexcept;
+  /// Puts the handles of a failed run's inputs back where they were taken from, and poisons those
+  /// whose memory was reused.
+  void fail(std::vector<Buffer>& inputs, const std::exception_ptr& error);
 
+  /// What the caller gets, filled when finish() returns.
+  const std::vector<Buffer>& results() const noexcept { return results_; }
+
+  /// Copies of all handles that the run has of its results' chunks.
+  std::vector<MemChunk> handles_of_results() const;
+
+  /// Waits for the inputs, and puts everything in its place.
+  void begin();
   void run_all() { run_stages(bound_->stages, 0); }
-  /// Brings outputs home and hands them out.
-  std::vector<Buffer> finish();
+  /// All of it.
+  void run();
+  /// Starts copies of inputs that lie in CPU memory to the devices that read them.
+  void start_input_copies();
+  /// Copies outputs to where the results are.
+  void finish();
 
   // Step by step, on plans where every step is a stage.
   std::size_t position() const noexcept { return position_; }
@@ -36,10 +50,10 @@ class Session::Run {
  private:
   /// Where an input, an output or the slab begins in a memory.
   struct Spot {
-    MemChunk chunk;
+    const MemChunk* chunk = nullptr;  ///< null or empty: no memory
     std::int64_t offset = 0;
 
-    MemPtr begin() const { return chunk ? chunk.begin() + offset : MemPtr(); }
+    MemPtr begin() const { return chunk != nullptr && *chunk ? chunk->begin() + offset : MemPtr(); }
   };
   /// One memory of the run.
   struct Space {
@@ -51,8 +65,11 @@ class Session::Run {
   };
 
   void take_inputs(std::vector<Buffer>& inputs);
-  Buffer usable(const Buffer& input, bool is_updated) const;
+  void give_back(std::vector<Buffer>& inputs) noexcept;
+  Buffer own_memory(const Buffer& input, bool is_updated) const;
+  void check_given(std::span<const Buffer> given) const;
   void take_outputs(std::span<Buffer> given);
+  Buffer result_of(std::size_t output) const;
   void lay_out();
   std::size_t memory_of(const Buffer& buffer) const;
   bool lies_on_an_input(const Buffer& output) const;
@@ -78,7 +95,7 @@ class Session::Run {
   std::vector<Buffer> inputs_, outputs_;
   std::vector<Buffer> replaced_;  // by input: the caller's, where the run works on a copy
   std::vector<std::size_t> input_homes_, output_homes_;
-  std::vector<Buffer> given_;
+  std::vector<Buffer> results_;
   std::vector<Space> spaces_;  // by memory
   std::vector<std::byte*> input_bytes_, output_bytes_;
   HostFrame host_;
@@ -86,6 +103,8 @@ class Session::Run {
   std::vector<DeviceFrame> devices_;  // by memory - 1
   sessions::Residency residency_;
   std::size_t position_ = 0;
+  bool has_begun_ = false;
+  Interrupt interrupt_;  // of the session, when the call was made
 };
 
 }  // namespace tenon

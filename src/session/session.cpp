@@ -1,4 +1,5 @@
 #include "memory/large_pages.hpp"
+#include "memory/submitted_handles.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
 
@@ -81,6 +82,28 @@ std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> in
   return signature;
 }
 
+/// The inputs that a run could overwrite, and for which `is_given_up` is true; empty: none.
+template <class IsGivenUp>
+std::vector<bool> reusable_inputs(const Plan& plan, IsGivenUp&& is_given_up) {
+  // A plan from a snapshot has no second one: that could need weights which the file lacks.
+  if (plan.only_for) return {};
+  const std::vector<InputSlot>& slots = plan.lowered.inputs;
+  std::vector<bool> reusable;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].reusable || !is_given_up(i)) continue;
+    reusable.resize(slots.size());
+    reusable[i] = true;
+  }
+  return reusable;
+}
+
+/// The inputs of which the call has the last handle, where results are computed.
+std::vector<bool> given_up_inputs(const Plan& plan, std::span<const Buffer> inputs) {
+  if (plan.number_of(*plan.results) == plan.memories.size()) return {};
+  return reusable_inputs(
+      plan, [&](std::size_t i) { return inputs[i].is_unique() && inputs[i].is_on(*plan.results); });
+}
+
 void require_all(std::span<const BackendPtr> backends) {
   if (std::ranges::find(backends, nullptr) == backends.end()) return;
   throw Error(Errc::bad_argument, "Session", "a null backend");
@@ -102,7 +125,9 @@ std::size_t Session::Shared::choose(const Step& step) const {
 }
 
 std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
-                                                 const WeightSet* weights, const PlanMaker& maker) {
+                                                 const WeightSet* weights,
+                                                 const std::vector<bool>& given_up,
+                                                 const PlanMaker& maker) {
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
   });
@@ -116,7 +141,11 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
   plan->signature.assign(inputs.begin(), inputs.end());
   plan->merged = merged;
   plan->only_for = maker.only_for;
-  plan->lowered = lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights));
+  plan->given_up = given_up;
+  plan->lowered =
+      lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights), given_up);
+  MemRegion& first = backends.front()->region();
+  if (results_on_device && !first.is_host()) plan->results = &first;
   const Chooser choice = maker.chooser ? maker.chooser(plan->lowered)
                                        : [this](const Step& step) { return choose(step); };
   partition(*plan, backends, choice, maker.compile);
@@ -141,11 +170,12 @@ void Session::Shared::tell(const PlanReport::Fallback& fallback) const {
 }
 
 std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inputs, bool merged,
-                                                      const WeightSet* weights) {
+                                                      const WeightSet* weights,
+                                                      const std::vector<bool>& given_up) {
   const std::scoped_lock lock(mutex_);
   const auto found = std::ranges::find_if(plans_, [&](const auto& plan) {
-    return plan->merged == merged && std::ranges::equal(plan->signature, inputs) &&
-           plan->suits(weights);
+    return plan->merged == merged && plan->given_up == given_up &&
+           std::ranges::equal(plan->signature, inputs) && plan->suits(weights);
   });
   if (found != plans_.end()) {
     plans_.splice(plans_.begin(), plans_, found);
@@ -155,21 +185,24 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
                                std::span<const Step> together, std::span<const Step> steps) {
     return compile_stage(*backends[backend], lowered, together, steps);
   }};
-  plans_.push_front(make_plan(inputs, merged, weights, maker));
+  plans_.push_front(make_plan(inputs, merged, weights, given_up, maker));
   if (plans_.size() > plan_limit) plans_.pop_back();
   return plans_.front();
 }
 
 std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
   const std::scoped_lock lock(mutex_);
-  return {plans_.rbegin(), plans_.rend()};
+  std::vector<std::shared_ptr<const Plan>> plans;
+  std::ranges::copy_if(plans_.rbegin(), plans_.rend(), std::back_inserter(plans),
+                       [](const auto& plan) { return plan->given_up.empty(); });
+  return plans;
 }
 
 std::shared_ptr<const Plan> Session::Shared::add_plan(std::span<const Shape> inputs, bool merged,
                                                       const WeightSet* weights,
                                                       const PlanMaker& maker) {
   const std::scoped_lock lock(mutex_);
-  plans_.push_front(make_plan(inputs, merged, weights, maker));
+  plans_.push_front(make_plan(inputs, merged, weights, {}, maker));
   return plans_.front();
 }
 
@@ -189,10 +222,12 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
     return plans_.front();
   }
   auto bound = std::make_shared<BoundPlan>();
-  for (const ConstantSlot& slot : plan->lowered.constants) {
-    const Buffer& array =
-        bound->constants.emplace_back(constant_array(shared.program, *weights, slot));
-    bound->addresses.push_back(array.has_data() ? array.host_view().data : nullptr);
+  for (std::size_t i = 0; i < plan->lowered.constants.size(); ++i) {
+    const bool on_host = plan->host_constants[i];
+    const Buffer& array = bound->constants.emplace_back(
+        constant_array(shared.program, *weights, plan->lowered.constants[i], on_host));
+    const bool is_read = on_host && array.has_data();
+    bound->addresses.push_back(is_read ? array.host_view().data : nullptr);
   }
   if (const auto missing = missing_constant(*plan, *weights)) {
     throw Error(Errc::call_order, shared.program.name,
@@ -207,7 +242,12 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   return bound;
 }
 
-Activations::Lock::Lock(Activations& activations) : held_(activations) {
+Activations::Lock::Lock(Activations& activations, bool waits) : held_(activations) {
+  if (waits) {
+    activations.running_.lock();
+    return;
+  }
+  activations.queue().drain();
   if (activations.running_.try_lock()) return;
   if (activations.running_.is_lost()) {
     throw Error(Errc::forked_process, "Session::forward",
@@ -264,6 +304,7 @@ Session::Session(Program program, SessionOptions options) {
     shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
     shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
     shared_->forbid_fallback = options.forbid_fallback;
+    shared_->results_on_device = options.results_on_device;
   });
 }
 
@@ -332,6 +373,7 @@ void Session::set_trace(std::shared_ptr<Trace> trace) {
   state_->options.trace = std::move(trace);
 }
 void Session::apply() { state_->applied = true; }
+void Session::set_interrupt(Interrupt interrupt) { state_->interrupt = std::move(interrupt); }
 
 std::vector<Buffer> Session::forward(std::vector<Buffer>&& inputs) {
   return with_memory_errors("Session::forward", [&] { return run(inputs, {}); });
@@ -353,26 +395,87 @@ void Session::forward(const std::vector<Buffer>& inputs, std::span<Buffer> outpu
   with_memory_errors("Session::forward", [&] { forward(std::vector<Buffer>(inputs), outputs); });
 }
 
-std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
+/// The plan for a call with these inputs, of which it keeps all or gives up those that it has the
+/// last handles of.
+std::shared_ptr<const BoundPlan> Session::plan_of(std::span<const Buffer> inputs, bool keeps_all) {
   const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
   const bool merged = state_->options.merges();
-  auto bound = bound_->bind(*shared_, shared_->plan_for(signature, merged, bound_->weights.get()));
+  auto plan = shared_->plan_for(signature, merged, bound_->weights.get());
+  if (const auto given_up = given_up_inputs(*plan, inputs); !given_up.empty() && !keeps_all) {
+    plan = shared_->plan_for(signature, merged, bound_->weights.get(), given_up);
+  }
+  return bound_->bind(*shared_, std::move(plan));
+}
+
+std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
+  auto bound = plan_of(inputs, !given.empty());
   const Activations::Lock lock(*state_->activations);
   state_->applied = true;
   state_->stepping.reset();
-  state_->times.clear();
   const auto begin = Trace::Clock::now();
   Run run(std::move(bound), *shared_, *state_, inputs, given);
   try {
-    run.run_all();
-    std::vector<Buffer> outputs = run.finish();
+    run.run();
     state_->total = Trace::Clock::now() - begin;
     inputs.clear();
-    return outputs;
+    return run.results();
   } catch (...) {
-    run.give_back(inputs);
+    run.fail(inputs, std::current_exception());
     throw;
   }
+}
+
+std::vector<Buffer> Session::submit(std::vector<Buffer> inputs, const SubmitOptions& options) {
+  return with_memory_errors("Session::submit", [&] { return start(std::move(inputs), options); });
+}
+
+std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptions& options) {
+  struct Submitted {
+    std::shared_ptr<const Shared> shared;
+    std::shared_ptr<State> state;
+    std::optional<Run> run;
+    std::optional<SubmittedHandles> handles;
+    std::vector<Event> after;
+    EventSource ended;
+
+    void execute() {
+      try {
+        for (const Event& event : after) event.wait();
+        {
+          const Activations::Lock lock(*state->activations, true);
+          const auto begin = Trace::Clock::now();
+          with_memory_errors("Session::submit", [&] { run->run(); });
+          state->total = Trace::Clock::now() - begin;
+        }
+        release();
+        ended.set();
+      } catch (...) {
+        release();
+        ended.fail(std::current_exception());
+      }
+    }
+    void release() {
+      const std::scoped_lock lock(state->activations->handles());
+      handles.reset();
+      run.reset();
+    }
+  };
+  state_->applied = true;
+  state_->stepping.reset();
+  const auto submitted = std::make_shared<Submitted>();
+  submitted->shared = shared_.shared();
+  submitted->state = state_.shared();
+  submitted->after = options.after;
+  const std::scoped_lock lock(state_->activations->handles());
+  submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>());
+  submitted->run->start_input_copies();
+  submitted->handles.emplace(submitted->run->handles_of_results());
+  std::vector<Buffer> results;
+  for (const Buffer& result : submitted->run->results()) {
+    results.push_back(result.ready_at(submitted->ended.event()));
+  }
+  state_->activations->queue().push([submitted] { submitted->execute(); });
+  return results;
 }
 
 Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
@@ -387,7 +490,10 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
     const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
     auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
     state_->times.clear();
-    run = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
+    auto fresh =
+        std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
+    fresh->begin();
+    run = std::move(fresh);
   }
   std::size_t target = 0;
   while (target < run->stage_count() && run->step(target).value != value) ++target;
@@ -413,8 +519,14 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
 
 void Session::prepare(std::span<const Shape> inputs) {
   with_memory_errors("Session::prepare", [&] {
-    bound_->bind(*shared_,
-                 shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get()));
+    const bool merged = state_->options.merges();
+    const WeightSet* const weights = bound_->weights.get();
+    const auto plan = shared_->plan_for(inputs, merged, weights);
+    bound_->bind(*shared_, plan);
+    // Calls that give up inputs have another plan.
+    const auto given_up = reusable_inputs(*plan, [](std::size_t) { return true; });
+    if (given_up.empty()) return;
+    bound_->bind(*shared_, shared_->plan_for(inputs, merged, weights, given_up));
   });
 }
 
@@ -422,7 +534,7 @@ PlanReport Session::report(std::span<const Shape> inputs) {
   return with_memory_errors("Session::report", [&] {
     const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
     PlanReport report = describe(*plan, shared_->backends);
-    report.weight_copies = weight_copies(plan->lowered, *bound_->weights);
+    report.weight_copies = weight_copies(*plan, *bound_->weights);
     return report;
   });
 }
@@ -449,8 +561,14 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
   });
 }
 
-std::span<const StepTime> Session::step_times() const { return state_->times; }
-std::chrono::nanoseconds Session::total_time() const { return state_->total; }
+std::span<const StepTime> Session::step_times() const {
+  state_->activations->queue().drain();
+  return state_->times;
+}
+std::chrono::nanoseconds Session::total_time() const {
+  state_->activations->queue().drain();
+  return state_->total;
+}
 
 Session Session::fork() const {
   return with_memory_errors("Session::fork", [&] {
@@ -460,6 +578,7 @@ Session Session::fork() const {
     other.state_ = std::make_shared<State>();
     other.state_->options = state_->options;
     other.state_->merge_is_fixed = state_->merge_is_fixed;
+    other.state_->interrupt = state_->interrupt;
     return other;
   });
 }
@@ -476,6 +595,7 @@ Session Session::view(std::size_t first, std::size_t last) const {
     shared->program = extract(shared_->program, first, last);
     shared->backends = shared_->backends;
     shared->plan_limit = shared_->plan_limit;
+    shared->results_on_device = shared_->results_on_device;
     shared->chosen = shared_->chosen;
     Session part(std::move(shared));
     part.bound_->weights = bound_->weights;

@@ -9,7 +9,8 @@ namespace tenon::detail {
 
 namespace {
 constexpr std::size_t max_sessions = 64;
-}
+constexpr std::size_t max_plans = 4;  // of one session: by the inputs that calls give up
+}  // namespace
 
 SessionCache::SessionCache(Trace trace, CompileOptions options)
     : trace_(std::move(trace)), options_(std::move(options)) {
@@ -18,6 +19,7 @@ SessionCache::SessionCache(Trace trace, CompileOptions options)
 
 CompileOptions on_device(const DevicePtr& device, CompileOptions options) {
   return with_memory_errors("compile", [&] {
+    options.results_on_device = true;
     if (!options.backends.empty()) return std::move(options);
     options.backends = device_backends(device, options.backend);
     if (options.cpu_fallback && device != cpu_device()) {
@@ -42,8 +44,9 @@ SessionCache::Entry SessionCache::find_or_make(std::span<const Shape> inputs) {
   Traced traced = trace_(inputs);
   if (options_.optimize) optimize(traced.program);
   Entry entry{Session(std::move(traced.program), {.backends = options_.backends,
-                                                  .plan_limit = 1,
-                                                  .forbid_fallback = options_.forbid_fallback}),
+                                                  .plan_limit = max_plans,
+                                                  .forbid_fallback = options_.forbid_fallback,
+                                                  .results_on_device = options_.results_on_device}),
               std::move(traced.form)};
   if (sessions_.size() == max_sessions) sessions_.pop_back();
   sessions_.emplace_front(std::vector<Shape>(inputs.begin(), inputs.end()), entry);

@@ -1,6 +1,7 @@
 // What stands behind a Session: what forks share, and what each has to itself.
 #pragma once
 
+#include "base/work_queue.hpp"
 #include "memory/kept_memory.hpp"
 #include "session/plan.hpp"
 
@@ -26,10 +27,13 @@ struct Session::Shared {
   std::optional<std::map<std::string, std::size_t>> chosen;  ///< by value; when views were given
   std::size_t plan_limit = 0;
   bool forbid_fallback = false;
+  bool results_on_device = false;
 
+  /// `given_up`: as for lower().
   std::shared_ptr<const sessions::Plan> plan_for(std::span<const Shape> inputs, bool merged,
-                                                 const WeightSet* weights);
-  /// Plans so far, the oldest first.
+                                                 const WeightSet* weights,
+                                                 const std::vector<bool>& given_up = {});
+  /// Plans so far for calls that keep their inputs, the oldest first.
   std::vector<std::shared_ptr<const sessions::Plan>> plans();
   std::shared_ptr<const sessions::Plan> add_plan(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights,
@@ -38,6 +42,7 @@ struct Session::Shared {
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
                                             const WeightSet* weights,
+                                            const std::vector<bool>& given_up,
                                             const sessions::PlanMaker& maker);
   std::size_t choose(const Step& step) const;
   void tell(const PlanReport::Fallback& fallback) const;
@@ -68,10 +73,10 @@ namespace sessions {
 class Activations {
  public:
   /// Held while somebody runs; Errc::busy when somebody does, Errc::forked_process when that was
-  /// another thread of the parent process.
+  /// another thread of the parent process. A submitted run waits instead.
   class Lock {
    public:
-    explicit Lock(Activations& activations);
+    explicit Lock(Activations& activations, bool waits = false);
     ~Lock() { held_.running_.unlock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -89,9 +94,14 @@ class Activations {
   const MemChunk& mirror(MemRegion& region, std::int64_t bytes) {
     return get(mirrors_, region, bytes);
   }
-  /// Memory for a run's results of these shapes, all of them, in the CPU's region: where that is
-  /// large, what the last run's gave back.
+  /// Memory for a run's results of these shapes, all of them: where that is large and the CPU's,
+  /// what the last run's gave back.
   std::vector<Buffer> results(MemRegion& region, std::span<const Shape> shapes);
+
+  /// Submitted runs.
+  WorkQueue& queue() noexcept { return queue_; }
+  /// Held while runs take or give back handles of their inputs and results.
+  ForkAwareMutex& handles() noexcept { return handles_; }
 
  private:
   using Chunks = std::map<const MemRegion*, MemChunk>;
@@ -100,6 +110,8 @@ class Activations {
   ForkAwareMutex running_{"Session::forward"};
   Chunks slabs_, scratch_, mirrors_;
   KeptMemory kept_;
+  ForkAwareMutex handles_{"Session"};
+  WorkQueue queue_{"Session::submit"};  // last: its runs end before the memory goes
 };
 
 struct RunOptions {
@@ -126,6 +138,7 @@ struct Session::State {
   sessions::RunOptions options;
   bool applied = false;
   bool merge_is_fixed = false;  ///< plans were loaded
+  Interrupt interrupt;
   std::unique_ptr<Run> stepping;
   std::vector<StepTime> times;
   std::chrono::nanoseconds total{};

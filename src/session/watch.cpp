@@ -90,21 +90,21 @@ Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const
   const std::int64_t offset = operand.place.offset_in(host_.iteration);
   if (operand.place.kind == Place::Kind::constant) {
     const Buffer& constant = bound_->constants[operand.place.entry_in(host_.iteration)];
-    spot = {constant.chunk(), static_cast<std::int64_t>(constant.offset_bytes())};
+    spot = {&constant.chunk(), static_cast<std::int64_t>(constant.offset_bytes())};
   } else {
     spot = spaces_[memory][key_of(operand.place)];
   }
   if (operand.shape.elements() == 0) return Buffer::allocate(operand.shape, *plan_.memories[0]);
   if (operand.is_contiguous()) {
-    return Buffer(operand.shape, spot.chunk, static_cast<std::uint64_t>(spot.offset + offset));
+    return Buffer(operand.shape, *spot.chunk, static_cast<std::uint64_t>(spot.offset + offset));
   }
   // Elements that lie apart: a dense copy in CPU memory.
   Operand at_zero = operand;
   at_zero.place = {};
   const ByteRange reach = byte_range(at_zero);
   std::vector<std::byte> bytes(static_cast<std::size_t>(reach.size()));
-  spot.chunk.read(bytes.data(), static_cast<std::uint64_t>(spot.offset + offset + reach.begin),
-                  bytes.size());
+  spot.chunk->read(bytes.data(), static_cast<std::uint64_t>(spot.offset + offset + reach.begin),
+                   bytes.size());
   HostBuffer dense = HostBuffer::uninitialized(operand.shape);
   copy_elements(HostView(bytes.data() - reach.begin, operand.shape, operand.strides), dense.view());
   return dense.to_device(cpu_device());

@@ -14,7 +14,7 @@ namespace {
 
 bool is_weight(const OpCase& op_case, std::size_t input) {
   const std::string_view op = op_case.op.def()->name;
-  return (op == "linear" || op == "conv2d") && input == 1;
+  return (op == "linear" || op == "conv2d" || op == "conv2d_integer") && input == 1;
 }
 
 }  // namespace

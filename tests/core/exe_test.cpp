@@ -569,6 +569,10 @@ TEST_CASE("Exe: weights may lie where the CPU cannot address them") {
     check_close(run(device(x)), expected(weights, x));
     check_close(run(x.to_device(fake)), expected(weights, x));
     const PlanReport report = run.report();
+    if (options.backends == remote.backends) {  // which reads them where they are
+      CHECK(report.weight_copies.empty());
+      continue;
+    }
     REQUIRE(report.weight_copies.size() == 3);
     std::int64_t bytes = 0;
     for (const auto& copy : report.weight_copies) {

@@ -39,7 +39,9 @@ class Rig {
   }
   Session& session() { return session_; }
   std::vector<float> run(Session& session) const { return values(session.forward({input_})[0]); }
+  Buffer submit(Session& session) const { return session.submit({input_})[0]; }
   bool is_right(Session& session) const { return run(session) == want_; }
+  const std::vector<float>& want() const { return want_; }
 
  private:
   SessionOptions options_;
@@ -134,6 +136,30 @@ TEST_CASE("fork: a session that ran on another thread is lost to the child, its 
   done = true;
   runner.join();
   CHECK(rig.is_right(session));
+}
+
+TEST_CASE("fork: a child submits runs of its own, and does not get those of its parent") {
+  Rig rig(2);
+  const auto submits = [&](Session& session) { return values(rig.submit(session)) == rig.want(); };
+  Session ended = rig.fresh();
+  CHECK(submits(ended));
+  Session held = rig.fresh();
+  std::atomic<bool> done{false};
+  held.set_pre_callback([&](const StepEvent&) {
+    while (!done) std::this_thread::yield();
+  });
+  const Buffer pending = rig.submit(held);
+  CHECK(holds_in_child([&] {
+    done = true;
+    Session fork = held.fork();
+    return submits(ended) && submits(fork) && rig.is_right(ended) &&
+           is_refused(Errc::forked_process, [&] { pending.wait(); }) &&
+           is_refused(Errc::forked_process, [&] { rig.run(held); }) &&
+           is_refused(Errc::forked_process, [&] { rig.submit(held); });
+  }));
+  done = true;
+  CHECK(values(pending) == rig.want());
+  CHECK(submits(held));
 }
 
 }  // namespace tenon

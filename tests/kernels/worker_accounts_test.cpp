@@ -22,6 +22,12 @@ nanoseconds own_cpu_time() {
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
+void work_for(nanoseconds time) {
+  const nanoseconds begin = own_cpu_time();
+  while (own_cpu_time() - begin < time) {
+  }
+}
+
 /// An account of the thread that runs the test, which stands for the worker that is waited for.
 WorkerAccount own_account() {
   WorkerAccount account;
@@ -34,7 +40,7 @@ WorkerAccount own_account() {
 TEST_CASE("worker accounts: a worker that does not run is left out for 20 times what it lost") {
   WorkerAccount account = own_account();
   std::array<WorkerAccount*, 1> workers{&account};
-  WorkerAccounts accounts(workers, Clock::now());
+  WorkerAccounts accounts(workers);
   accounts.begin_wait();
   std::this_thread::sleep_for(5ms);
   CHECK_FALSE(accounts.end_wait(account));  // several time slices are tolerated
@@ -53,12 +59,11 @@ TEST_CASE("worker accounts: a worker that does not run is left out for 20 times 
 TEST_CASE("worker accounts: waiting for a worker that runs costs it nothing") {
   WorkerAccount account = own_account();
   std::array<WorkerAccount*, 1> workers{&account};
-  WorkerAccounts accounts(workers, Clock::now());
+  WorkerAccounts accounts(workers);
   const auto begin = Clock::now();
   const nanoseconds cpu_begin = own_cpu_time();
   accounts.begin_wait();
-  while (own_cpu_time() - cpu_begin < 60ms) {
-  }
+  work_for(60ms);
   const nanoseconds off_cpu = Clock::now() - begin - (own_cpu_time() - cpu_begin);
   accounts.end_wait(account);
   CHECK(account.balance >= WorkerAccount::max_balance - off_cpu - 1ms);
@@ -68,9 +73,8 @@ TEST_CASE("worker accounts: what a worker saves makes up for what it loses") {
   WorkerAccount first = own_account(), second = own_account();
   first.balance = second.balance = 0ns;
   std::array<WorkerAccount*, 2> workers{&first, &second};
-  // As if the region had run for 40 ms: each of three threads takes a half off that, of which half
-  // is counted.
-  WorkerAccounts accounts(workers, Clock::now() - 40ms);
+  WorkerAccounts accounts(workers);
+  work_for(40ms);  // each of two workers saves half of that, of which half is credited
   accounts.begin_wait();
   std::this_thread::sleep_for(2ms);
   CHECK_FALSE(accounts.end_wait(second));
@@ -81,4 +85,14 @@ TEST_CASE("worker accounts: what a worker saves makes up for what it loses") {
   CHECK(&accounts.of(1) == &second);
   accounts.close();
   CHECK(second.left_out_until == Clock::time_point());
+}
+
+TEST_CASE("worker accounts: nobody saves anything while the caller does not run") {
+  WorkerAccount account = own_account();
+  account.balance = 0ns;
+  std::array<WorkerAccount*, 1> workers{&account};
+  WorkerAccounts accounts(workers);
+  std::this_thread::sleep_for(20ms);  // as if other programs had its core
+  accounts.close();
+  CHECK(account.balance < 1ms);
 }

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include <catch2/catch.hpp>
 
@@ -304,6 +306,24 @@ TEST_CASE("npu fault: a device that is too slow runs into the deadline") {
   options.deadline = std::chrono::seconds(30);
   const bool same = same_bits(run(network, backend(device, options), inputs), expected);
   CHECK(same);
+}
+
+TEST_CASE("npu fault: an interrupted run ends, and the next one is right") {
+  Bench bench;
+  bench.arm(FaultKind::dma_timeout, 1);
+  std::stop_source source;
+  bench.session->set_interrupt({.cancel = source.get_token()});
+  std::thread other([&] {
+    while (bench.fired() == 0) std::this_thread::yield();
+    source.request_stop();
+  });
+  expect_error(Errc::cancelled, [&] { bench.forward(); });
+  other.join();
+  CHECK(bench.npu->counters().timeouts == 0);
+  bench.session->set_interrupt({});
+  bench.check_correct();
+  bench.session->set_interrupt({.deadline = Clock::now()});
+  expect_error(Errc::timeout, [&] { bench.forward(); });
 }
 
 TEST_CASE("npu fault: what the device cannot do, the CPU does when it was asked to") {

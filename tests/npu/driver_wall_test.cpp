@@ -5,6 +5,10 @@
 #include "support/fake_device.hpp"
 
 #include <tenon/backends/reference.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
+#include <tenon/npu/isa/structures.hpp>
 #include <tenon/ops.hpp>
 
 #include <array>
@@ -14,10 +18,6 @@
 #include <string>
 
 #include <catch2/catch.hpp>
-#include <npu/isa/control.hpp>
-#include <npu/isa/program.hpp>
-#include <npu/isa/registers.hpp>
-#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 namespace {
@@ -67,7 +67,8 @@ class Recorder final : public Device, public isa::DeviceControl {
     check_reset_level(level);
     for (const std::uint64_t reg :
          {isa::reg::cmdq_base_lo, isa::reg::cmdq_base_hi, isa::reg::cmdq_size, isa::reg::cmdq_head,
-          isa::reg::cmdq_tail, isa::reg::control}) {
+          isa::reg::cmdq_tail, isa::reg::control, isa::reg::status, isa::reg::error,
+          isa::reg::irq_status, isa::reg::irq_mask}) {
       values[reg] = 0;
     }
     if (level > 0) values[isa::reg::fence] = 0;
@@ -81,8 +82,14 @@ class Recorder final : public Device, public isa::DeviceControl {
 
   // The doorbell: everything up to `tail` is done at once.
   void ring(std::uint32_t tail) {
+    if (isa::bits::enable.get(values[isa::reg::control]) == 0) return;
     const std::uint64_t base =
         values[isa::reg::cmdq_base_lo] | std::uint64_t{values[isa::reg::cmdq_base_hi]} << 32;
+    if (base < xchg_base || values[isa::reg::cmdq_size] == 0) {
+      values[isa::reg::status] = isa::bits::fault.mask();
+      values[isa::reg::error] = static_cast<std::uint32_t>(isa::ErrorCode::bad_command);
+      return;
+    }
     std::uint32_t& head = values[isa::reg::cmdq_head];
     while (head != tail) {
       std::array<std::byte, isa::Descriptor::size_bytes> bytes{};
@@ -173,6 +180,8 @@ class Recorder final : public Device, public isa::DeviceControl {
   std::vector<isa::Descriptor> commands;
   std::array<std::pair<std::uint64_t, std::uint64_t>, 5> segments{};
   int programs = 0;
+  int writes = 0;          ///< of registers, so far
+  int reset_at_write = 0;  ///< somebody resets the device before this one
 };
 
 std::uint64_t BookRegisters::read(std::uint64_t address, bool relative) const {
@@ -182,6 +191,8 @@ std::uint64_t BookRegisters::read(std::uint64_t address, bool relative) const {
 void BookRegisters::write(std::uint64_t address, std::uint64_t value, bool relative) {
   const std::uint64_t offset = offset_of(address, relative);
   const auto bits = static_cast<std::uint32_t>(value);
+  if (++device_.writes == device_.reset_at_write) device_.reset(0);
+  if (offset == isa::reg::control && isa::bits::reset.get(bits) != 0) return device_.reset(0);
   if (offset == isa::reg::irq_status) {
     device_.values[offset] &= ~bits;
     return;
@@ -231,6 +242,28 @@ TEST_CASE("npu wall: what the driver submits to a device that is no simulator is
       CHECK(device->xchg->all_chunks().empty());
     }
   }
+}
+
+TEST_CASE("npu wall: a reset by somebody else between any two registers costs a retry at most") {
+  register_reference_backend();
+  const Network network = sample_network();
+  auto device = std::make_shared<Recorder>();
+  const auto npu = backend(device, options_for(network));
+  device->reset(0);  // so that the run sets up the ring
+  int before = device->writes;
+  run(network, npu, network.sample(1));
+  const int writes = device->writes - before;
+  CHECK(writes > 10);
+  for (int nth = 1; nth <= writes; ++nth) {
+    INFO("before write " << nth << " of " << writes);
+    device->reset(0);
+    device->reset_at_write = device->writes + nth;
+    const std::uint64_t retries = npu->counters().retries;
+    CHECK_NOTHROW(run(network, npu, network.sample(1)));
+    CHECK(npu->counters().retries <= retries + 1);
+  }
+  CHECK(npu->counters().runs == 1 + static_cast<std::uint64_t>(writes));
+  CHECK(npu->counters().retries > 3);
 }
 
 TEST_CASE("npu wall: a fence that has nearly risen to its end begins again") {

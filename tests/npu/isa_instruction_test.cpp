@@ -1,7 +1,8 @@
 #include "isa_random.hpp"
 #include "npu/isa/encoding.hpp"
-#include "npu/isa/instruction.hpp"
 #include "support/expect_error.hpp"
+
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <map>
 #include <random>

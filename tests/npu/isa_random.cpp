@@ -59,7 +59,7 @@ Instruction random_of(std::mt19937_64& random) {
 using Maker = Instruction (*)(std::mt19937_64&);
 constexpr Maker makers[] = {
 #define TENON_NPU_OP(Type, id, code, engine, flags) random_of<Type>,
-#include "npu/isa/isa.def"
+#include <tenon/npu/isa/isa.def>
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 #include "isa_random.hpp"
-#include "npu/isa/program.hpp"
-#include "npu/isa/registers.hpp"
-#include "npu/isa/structures.hpp"
 #include "support/expect_error.hpp"
+
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <random>
 #include <set>

@@ -221,6 +221,28 @@ TEST_CASE("remote: a path that is something else stays what it is") {
   expect_error(Errc::bad_argument, [&] { NpuServer(cpu_device(), folder.path() + "/t"); });
 }
 
+TEST_CASE("remote: a client keeps off memory that the server's process uses itself") {
+  register_npu_sim();
+  const SocketFolder folder;
+  const DevicePtr served = Device::open("npu://sim?ddr=64MiB&dma=1MiB");  // with a host DMA
+  const MemChunk kept = served->default_mem_region().malloc(100'000);
+  const NpuServer server(served, folder.socket());
+  const DevicePtr device = connect(folder.socket());
+  for (const char* const name : {"xchg", "etm"}) {
+    INFO(name);
+    const std::vector<MemChunk> theirs = served->mem_region(name).all_chunks();
+    REQUIRE_FALSE(theirs.empty());
+    std::vector<MemChunk> ours;
+    for (int i = 0; i < 100; ++i) ours.push_back(device->mem_region(name).malloc(1000));
+    for (const MemChunk& a : ours) {
+      for (const MemChunk& b : theirs) {
+        const std::uint64_t begin_a = a.begin().addr(), begin_b = b.begin().addr();
+        CHECK((begin_a + a.size_bytes() <= begin_b || begin_b + b.size_bytes() <= begin_a));
+      }
+    }
+  }
+}
+
 TEST_CASE("mock: allocates and holds, and starts nothing") {
   register_npu_sim();
   const DevicePtr device = Device::open("npu://mock?ocm=512KiB&ddr=8MiB");

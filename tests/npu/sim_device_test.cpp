@@ -1,9 +1,9 @@
-#include "npu/isa/structures.hpp"
 #include "sim_random_program.hpp"
 #include "sim_rig.hpp"
 #include "support/expect_error.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -57,6 +57,7 @@ TEST_CASE("sim device: what the URL says is what params and capability registers
   expected.coherent = true;
   expected.strict = false;
   expected.m8 = true;
+  expected.host_dma = true;
   expected.queue_depth = 7;
   expected.freq_khz = 1'200'000;
   expected.ddr_kbps = 6'400'000;
@@ -470,7 +471,7 @@ TEST_CASE("sim device: host DMA, also to and from OCM") {
     rig.set(reg::dma_dst_lo, static_cast<std::uint32_t>(to));
     rig.set(reg::dma_dst_hi, static_cast<std::uint32_t>(to >> 32));
     rig.set(reg::dma_len, size);
-    rig.set(reg::dma_ctrl, 1);
+    rig.set(reg::dma_ctrl, bits::dma_start.mask() | bits::dma_irq.mask());
     CHECK(rig.control.wait_irq(bits::irq_dma.mask(), std::chrono::seconds(10)) != 0);
     return rig.reg(reg::dma_status);
   };

@@ -1,6 +1,7 @@
-#include "npu/isa/structures.hpp"
 #include "sim_random_layers.hpp"
 #include "sim_rig.hpp"
+
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,8 @@
 #include "sim_random_layers.hpp"
 
-#include "npu/isa/structures.hpp"
 #include "sim_rig.hpp"
+
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <bit>

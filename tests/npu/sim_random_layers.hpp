@@ -1,7 +1,8 @@
 #pragma once
 
-#include "npu/isa/instruction.hpp"
 #include "sim_random_program.hpp"
+
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <cstdint>
 #include <functional>

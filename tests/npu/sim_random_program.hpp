@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/isa/program.hpp"
+#include <tenon/npu/isa/program.hpp>
 
 #include <cstddef>
 #include <cstdint>

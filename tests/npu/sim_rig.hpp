@@ -1,12 +1,12 @@
 #pragma once
 
-#include "npu/isa/caps.hpp"
-#include "npu/isa/control.hpp"
-#include "npu/isa/program.hpp"
-#include "npu/isa/registers.hpp"
 #include "sim_random_program.hpp"
 
 #include <tenon/device.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <array>
 #include <chrono>

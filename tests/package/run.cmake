@@ -1,11 +1,12 @@
 # One step of the package test, as `cmake -D STEP=... -P run.cmake`. The prefix is installed as work/first and
-# then moved to work/moved, so anything that remembers the first place fails. Three projects use it: consumer,
-# which names components, examples/first, the README's program, which links tenon::tenon, and examples/own_op, an op
-# and a kernel of somebody else's.
+# then moved to work/moved, so anything that remembers the first place fails. Four projects use it: consumer,
+# which names components, examples/first, the README's program, which links tenon::tenon, examples/own_op, an op and a
+# kernel of somebody else's, and examples/own_device, an NPU of somebody else's.
 set(prefix ${WORK}/moved)
 set(consumer ${SOURCE}/tests/package/consumer)
 set(first ${SOURCE}/examples/first)
 set(own_op ${SOURCE}/examples/own_op)
+set(own_device ${SOURCE}/examples/own_device)
 set(digits ${SOURCE}/examples/data)
 
 function(run)
@@ -83,6 +84,8 @@ elseif(STEP STREQUAL "find_package")
   run_first(${WORK}/${STEP}/first/first)
   build_project(own_op ${own_op} -D CMAKE_PREFIX_PATH=${prefix})
   run(${WORK}/${STEP}/own_op/own_op)
+  build_project(own_device ${own_device} -D CMAKE_PREFIX_PATH=${prefix})
+  run(${WORK}/${STEP}/own_device/own_device ${digits})
 elseif(STEP STREQUAL "missing_component")
   execute_process(
     COMMAND ${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/${STEP} -G ${GENERATOR}

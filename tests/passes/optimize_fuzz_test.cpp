@@ -252,6 +252,50 @@ const std::vector<Composer::Piece>& Composer::pieces() {
     h{n} = permute(o{n}, order=[0, 2, 1, 3])
     {y} = reshape(h{n}, dims=[{S}, {D}])
 )"},
+      // Scales are powers of two, so that sums in f32 are exact: on every type the same results.
+      {"product of codes, with a bias", R"(
+    e{n} = clamp({x}, min=-4.0, max=4.0)
+    c{n} = cast(e{n}, dtype="f32")
+    s{n} = full(value=0.25)
+    z{n} = full(value=3.0, dtype="i8")
+    q{n} = quantize_linear(c{n}, s{n}, z{n}, dtype="i8")
+    d{n} = dequantize_linear(q{n}, s{n}, z{n})
+    w{n}: i8[{D}, {D}] = const("w{n}")
+    r{n} = full(value=0.5)
+    v{n} = dequantize_linear(w{n}, r{n}, axis=0)
+    b{n} = full(value=1.5, dims=[{D}])
+    p{n} = linear(d{n}, v{n}, b{n}, has_bias=True)
+    {y} = cast(p{n}, dtype="{t}")
+)"},
+      {"convolution of codes", R"(
+    e{n} = clamp({x}, min=-4.0, max=4.0)
+    a{n} = cast(e{n}, dtype="f32")
+    c{n} = reshape(a{n}, dims=[1, 1, {S}, {D}])
+    s{n} = full(value=0.125)
+    q{n} = quantize_linear(c{n}, s{n})
+    d{n} = dequantize_linear(q{n}, s{n})
+    w{n}: i8[1, 1, 1, 1] = const("w{n}")
+    r{n} = full(value=0.5, dims=[1])
+    z{n} = full(value=2.0, dims=[1], dtype="i8")
+    v{n} = dequantize_linear(w{n}, r{n}, z{n}, axis=0)
+    b{n} = full(value=-0.5, dims=[1])
+    p{n} = conv2d(d{n}, v{n}, b{n}, has_bias=True)
+    o{n} = reshape(p{n}, dims=[{S}, {D}])
+    {y} = cast(o{n}, dtype="{t}")
+)"},
+      {"product of two arrays of codes", R"(
+    e{n} = clamp({x}, min=-4.0, max=4.0)
+    c{n} = cast(e{n}, dtype="f32")
+    s{n} = full(value=0.25)
+    z{n} = full(value=100.0, dtype="u8")
+    q{n} = quantize_linear(c{n}, s{n}, z{n})
+    d{n} = dequantize_linear(q{n}, s{n}, z{n})
+    w{n}: u8[{D}, {D}] = const("w{n}")
+    r{n} = full(value=0.5, dims=[{D}])
+    v{n} = dequantize_linear(w{n}, r{n})
+    p{n} = matmul(d{n}, v{n})
+    {y} = cast(p{n}, dtype="{t}")
+)"},
       {"the same twice", R"(
     a{n} = tanh({x})
     b{n} = tanh({x})

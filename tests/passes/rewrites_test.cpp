@@ -446,3 +446,77 @@ def forward(g: f32[S, 1], h: f32[S, 4], u: f32[S, 4]):
     return x, y, z, c
 )");
 }
+
+TEST_CASE("integer_product: a convolution of codes, scales for each output") {
+  expect("integer_product", R"(
+def forward(x: u8[N, 3, H, 8], x_scale: f32, x_zero: u8):
+    a = dequantize_linear(x, x_scale, x_zero)
+    w: i8[5, 3, 3, 3] = const("w")
+    w_scale: f32[5] = const("w_scale")
+    b = dequantize_linear(w, w_scale, axis=0)
+    bias: f32[5] = const("bias")
+    c = conv2d(a, b, bias, padding=[1, 1], has_bias=True)
+    y = relu(c)
+    return y
+)",
+         R"(
+def forward(x: u8[N, 3, H, 8], x_scale: f32, x_zero: u8):
+    w: i8[5, 3, 3, 3] = const("w")
+    w_scale: f32[5] = const("w_scale")
+    bias: f32[5] = const("bias")
+    sums = conv2d_integer(x, w, x_zero, padding=[1, 1])
+    scale = mul(x_scale, w_scale)
+    scaled = dequantize_linear(sums, scale)
+    planes = reshape(bias, dims=[5, 1, 1])
+    c = add(scaled, planes)
+    y = relu(c)
+    return y
+)");
+}
+
+TEST_CASE("integer_product: a linear layer, and a zero point of the weight alone") {
+  expect("integer_product", R"(
+def forward(x: i8[B, S, 16], x_scale: f32):
+    a = dequantize_linear(x, x_scale)
+    w: u8[4, 16] = const("w")
+    w_scale: f32[4] = const("w_scale")
+    w_zero: u8[4] = const("w_zero")
+    b = dequantize_linear(w, w_scale, w_zero, axis=0)
+    y = linear(a, b)
+    return y
+)",
+         R"(
+def forward(x: i8[B, S, 16], x_scale: f32):
+    w: u8[4, 16] = const("w")
+    w_scale: f32[4] = const("w_scale")
+    w_zero: u8[4] = const("w_zero")
+    columns = permute(w, order=[1, 0])
+    zero = full(dtype="i8")
+    sums = matmul_integer(x, columns, zero, w_zero)
+    scale = mul(x_scale, w_scale)
+    y = dequantize_linear(sums, scale, axis=2)
+    return y
+)");
+}
+
+TEST_CASE("integer_product: what stays in f32") {
+  // Scales along the channels of the image, scales along the rows of a filter's taps, weights of
+  // f32, and sums that may not fit in 32 bits.
+  expect_unchanged("integer_product", R"(
+def forward(x: u8[1, 3, 8, 8], s: f32, s3: f32[3], r: f32[1, 8], z: f32[1, 40000]):
+    w: i8[5, 3, 3, 3] = const("w")
+    f: f32[5, 3, 3, 3] = const("f")
+    w_scale: f32[3] = const("w_scale")
+    a = dequantize_linear(x, s3)
+    b = dequantize_linear(w, s)
+    y0 = conv2d(a, b)
+    c = dequantize_linear(x, s)
+    d = dequantize_linear(w, w_scale, axis=2)
+    y1 = conv2d(c, d)
+    y2 = conv2d(c, f)
+    long: u8[1, 40000] = const("long")
+    e = dequantize_linear(long, s)
+    y3 = linear(e, e)
+    return y0, y1, y2, y3
+)");
+}

@@ -53,7 +53,18 @@ std::multiset<std::string> lines_of(const Program& program) {
   return lines;
 }
 
-/// What a call that threw must have done: nothing that its caller sees but in the states.
+/// The code of the error that `buffer` is poisoned with.
+std::optional<Errc> poison_of(const Buffer& buffer) {
+  try {
+    buffer.wait();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.code();
+  }
+}
+
+/// What a call that threw must have done: nothing that its caller sees but in the states, and in
+/// inputs that were given up, which are poisoned with its error where their memory was reused.
 class Untouched {
  public:
   explicit Untouched(const std::vector<Buffer>& given) {
@@ -63,12 +74,13 @@ class Untouched {
     }
   }
   void check(const std::string& way, const std::vector<Buffer>& given,
-             const std::set<std::size_t>& states) const {
+             const std::set<std::size_t>& states, std::optional<Errc> error = {}) const {
     if (given.size() != begins_.size()) throw Failure{way + ": arguments were lost"};
     for (std::size_t i = 0; i < given.size(); ++i) {
       const MemPtr begin = given[i].has_data() ? given[i].data() : MemPtr();
       if (!(begin == begins_[i])) throw Failure{fmt::format("{}: input {} is lost", way, i)};
       if (begin.is_null() || states.contains(i)) continue;
+      if (error && poison_of(given[i]) == error) continue;
       compare_bits(fmt::format("{}: input {}", way, i), on_host({given[i]}), {values_[i]});
     }
   }
@@ -86,7 +98,7 @@ std::optional<Errc> code_of_call(const std::string& way, BoundRandomExe& run,
     static_cast<void>(run(std::move(given)));
     return std::nullopt;
   } catch (const Error& error) {
-    before.check(way, given, states);
+    before.check(way, given, states, error.code());
     return error.code();
   }
 }
@@ -141,7 +153,11 @@ class ExeChecker {
 
   void check_call(const std::string& way, BoundRandomExe& run) {
     ++counts_.runs;
-    compare_bits(way, on_host(run(on_cpu(model_.inputs))), results_);
+    const bool gives_up = chance(0.5);
+    std::vector<Buffer> given = gives_up
+                                    ? to_give_up(model_.inputs, cpu_device()->default_mem_region())
+                                    : on_cpu(model_.inputs);
+    compare_bits(way, on_host(run(std::move(given))), results_);
   }
 
   void check_calls(BoundRandomExe& run) {
@@ -162,12 +178,15 @@ class ExeChecker {
     given = on_cpu(model_.inputs);
     given.push_back(given[any]);
     must_be("with one more", code_of_call("with one more", run, given, {}), Errc::bad_input);
-    given.pop_back();
+    if (chance(0.5))
+      given = to_give_up(model_.inputs, cpu_device()->default_mem_region());
+    else
+      given.pop_back();
     check_wrong_index(run, given);
   }
 
   /// A number that leads out of what it picks from is found while the call runs. What was moved in
-  /// can be moved in again.
+  /// can be moved in again, but for what was given up and is poisoned.
   void check_wrong_index(BoundRandomExe& run, std::vector<Buffer>& given) {
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -178,12 +197,17 @@ class ExeChecker {
     if (indices.empty()) return;
     const std::size_t which =
         indices[std::uniform_int_distribution<std::size_t>(0, indices.size() - 1)(engine_)];
+    given[which] = to_give_up({model_.inputs[which]}, cpu_device()->default_mem_region()).front();
     const DType dtype = given[which].shape().dtype();
     std::byte* const first = given[which].host_view().data;
     const std::int64_t right = load_as_int64(dtype, first);
     store_int64(dtype, first, 1 << 30);
-    if (!code_of_call("a wrong index", run, given, model_.states)) return;
+    const bool has_failed = code_of_call("a wrong index", run, given, model_.states).has_value();
+    if (!has_failed) return;
     store_int64(dtype, first, right);
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      if (poison_of(given[i])) given[i] = on_cpu(Results{model_.inputs[i]})[0];
+    }
     compare_bits("again after an error", on_host(run(std::move(given))), results_);
   }
 

@@ -1,5 +1,6 @@
 #include "guarded_array.hpp"
 #include "results.hpp"
+#include "support/remote_backend.hpp"
 #include "ways.hpp"
 
 #include <tenon/backends/reference.hpp>
@@ -12,7 +13,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -91,11 +94,13 @@ class Checker {
     std::vector<Buffer> given = inputs(arrays);
     std::vector<Buffer> outputs;
     if (chance(0.3) || shapes_.empty()) {
-      // Handles of our own would make the session copy what it updates.
-      for (Buffer& input : given) {
-        if (chance(0.5)) input = input.to_host().contiguous().to_device(cpu_device());
+      // Handles of our own would make the session copy what it updates, and keep it from reusing
+      // memory.
+      std::vector<Buffer> own = to_give_up(model_.inputs, cpu_device()->default_mem_region());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        if (chance(0.5)) given[i] = std::move(own[i]);
       }
-      outputs = session.forward(std::move(given));
+      outputs = chance(0.5) ? session.submit(std::move(given)) : session.forward(std::move(given));
       shapes_.clear();
       for (const Buffer& output : outputs) shapes_.push_back(output.shape());
     } else {
@@ -155,6 +160,34 @@ class Checker {
       compare("not merged", forward(session), results, 0.2);
     }
     if (chance(0.3)) check_profile(optimized, backends, results);
+    if (chance(0.2)) check_device_memory(optimized);
+  }
+
+  /// Some ops on a device whose memory the CPU cannot address, results there, inputs there or here.
+  void check_device_memory(const Program& program) {
+    const double share = std::uniform_real_distribution<double>(0.3, 1.2)(engine_);
+    const auto device = std::make_shared<FakeDevice>(nullptr, "fake:", std::uint64_t{64} << 20);
+    const auto remote = std::make_shared<RemoteBackend>(
+        device, [share](const Step& step) -> std::optional<std::string> {
+          const double place = static_cast<double>(std::hash<std::string>()(step.value) % 1000);
+          if (place < share * 1000) return std::nullopt;
+          return "chance";
+        });
+    const BackendPtr reference = make_reference_backend({});
+    const Results wanted = run_reference(program, weights_, model_.inputs);
+    Session session(program, {.backends = {remote, reference}, .results_on_device = true});
+    session.bind(weights_);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<Buffer> given = to_give_up(model_.inputs, device->dram());
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        if (chance(0.3)) given[i] = on_cpu(Results{model_.inputs[i]})[0];
+      }
+      const std::vector<Buffer> keeps = chance(0.3) ? given : std::vector<Buffer>();
+      const std::vector<Buffer> got =
+          chance(0.5) ? session.submit(std::move(given)) : session.forward(std::move(given));
+      compare_bits("on a device", on_host(got), wanted);
+      ++counts_.runs;
+    }
   }
 
   /// A profile changes no bit, and no step's work is lost or counted twice when steps are merged.

@@ -423,7 +423,7 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 25)) {
+    switch (integer(0, 27)) {
       case 0:
       case 1:
       case 2:
@@ -468,6 +468,9 @@ class Maker {
         return add_one(some_softmax(pick_rows()));
       case 24:
         return add_one(some_arrangement(pick()));
+      case 25:
+      case 26:
+        return add_one(some_quantised());
       default:
         return add_one(of_shape(some_dims(), f32));
     }
@@ -487,6 +490,87 @@ class Maker {
     if (chance(0.3)) return smooth(y);
     if (residual.is_empty() && chance(0.3)) return y + of_shape(result, x.dtype());
     return y;
+  }
+
+  // Codes of 8 bits. They come from leaves: rounding a computed value would make steps of small
+  // differences.
+  static constexpr double some_codes = 120;
+
+  DType code_type() { return chance(0.5) ? i8 : u8; }
+  Tensor number(double low, double high, DType dtype) {
+    const double value = low + (high - low) * static_cast<double>(integer(0, 1000)) / 1000;
+    const auto array = HostBuffer::of<float>(Shape({}, f32), {static_cast<float>(value)});
+    return constant_of(fmt::format("c{}", model_.weights.size()),
+                       dtype == f32 ? array : array.to(dtype));
+  }
+  Tensor zero_point(DType dtype) {
+    if (chance(0.3)) return {};
+    return dtype == i8 ? number(-20, 20, i8) : number(20, 140, u8);
+  }
+  /// One scale, or one for each output, for sums of `products`.
+  Tensor some_scale(std::int64_t outputs, std::int64_t products) {
+    const double most = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(products, 1)));
+    if (chance(0.5)) return number(0.5 * most, most, f32);
+    return leaf(Shape({outputs}, f32), most);
+  }
+
+  /// Rows or images of codes times weights of codes, in any of the ways to write it; f32.
+  Tensor some_quantised() {
+    const DType type = code_type();
+    Dims dims = some_dims();
+    if (chance(0.5)) dims = {integer(1, 2), integer(1, 9), integer(1, 9), integer(1, 9)};
+    const Tensor x = of_shape(dims, type, some_codes);
+    const Tensor x_zero = zero_point(type);
+    const bool is_image = dims.size() == 4 && std::min(dims[2], dims[3]) > 0;
+    if (!is_image || chance(0.2)) return some_quantised_rows(x, x_zero);
+    const std::int64_t channels = dims[1], outputs = std::max<std::int64_t>(some_outputs(), 1);
+    const bool is_depthwise = channels > 1 && chance(0.3);
+    const std::int64_t taps = std::min(dims[2], dims[3]) > 1 && chance(0.6) ? 3 : 1;
+    Conv2dInteger options{.stride = {integer(1, 2), integer(1, 2)}};
+    if (taps == 3) options.padding = {1, 1, 1, integer(0, 2)};
+    if (is_depthwise) options.groups = channels;
+    const Dims filter{is_depthwise ? channels : outputs, is_depthwise ? 1 : channels, taps, taps};
+    const Tensor w = of_shape(filter, i8, some_codes);
+    const Tensor scale = some_scale(filter[0], filter[1] * taps * taps * 10000);
+    if (chance(0.3)) {
+      const Tensor unit = number(1, 1, f32);
+      return conv2d(dequantize_linear(x, unit, x_zero), dequantize_linear(w, scale, {}, 0), {},
+                    {.stride = options.stride,
+                     .padding = options.padding,
+                     .dilation = {},
+                     .groups = options.groups});
+    }
+    return finished(conv2d_integer(x, w, x_zero, zero_point(i8), options), scale, 1);
+  }
+
+  Tensor some_quantised_rows(const Tensor& x, const Tensor& x_zero) {
+    const std::int64_t k = x.dim(-1), outputs = some_outputs();
+    const DType type = code_type();
+    const Tensor w = of_shape({outputs, k}, type, some_codes), w_zero = zero_point(type);
+    const Tensor scale = some_scale(outputs, k * 10000);
+    if (chance(0.3)) {
+      const Tensor unit = number(1, 1, f32);
+      const Tensor bias = chance(0.5) ? of_shape({outputs}, f32) : Tensor();
+      return linear(dequantize_linear(x, unit, x_zero), dequantize_linear(w, scale, w_zero, 0),
+                    bias);
+    }
+    return finished(linear_integer(x, w, x_zero, w_zero), scale, -1);
+  }
+
+  /// Sums as values: with a bias of one kind or another, and sometimes by way of codes again.
+  Tensor finished(Tensor sums, const Tensor& scale, std::int64_t axis) {
+    Dims plane{sums.dim(axis)};
+    if (axis == 1) plane.insert(plane.end(), {1, 1});
+    if (chance(0.3)) sums = sums + of_shape(plane, i32, 5000);
+    if (chance(0.4)) {
+      const DType type = code_type();
+      const Tensor zero = type == i8 ? number(-20, 20, i8) : number(100, 140, u8);
+      const Tensor codes = requantize(sums, scale * number(30, 60, f32), zero, axis);
+      return dequantize_linear(codes, number(0.01, 0.02, f32), zero);
+    }
+    Tensor y = dequantize_linear(sums, scale, {}, axis);
+    if (chance(0.5)) y = y + of_shape(plane, f32);
+    return chance(0.5) ? relu(y) : y;
   }
 
   Tensor some_binary(const Tensor& x) {

@@ -38,6 +38,8 @@ bool is_finite(const Results& results);
 
 std::map<std::string, Buffer> on_cpu(const std::map<std::string, HostBuffer>& values);
 std::vector<Buffer> on_cpu(const Results& values);
+/// Copies in memory of their own, which a call may overwrite when it gets their last handles.
+std::vector<Buffer> to_give_up(const Results& values, MemRegion& region);
 Results on_host(const std::vector<Buffer>& outputs);
 std::vector<Shape> shapes_of(const Results& values);
 

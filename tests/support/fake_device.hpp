@@ -127,11 +127,12 @@ class FakeDevice : public Device {
   static constexpr std::uint64_t registers_base = 0x4000'0000;
   static constexpr std::uint64_t region_bytes = std::uint64_t{4} << 20;
 
-  explicit FakeDevice(std::vector<std::string>* journal = nullptr, std::string url = "fake:")
+  explicit FakeDevice(std::vector<std::string>* journal = nullptr,
+                      std::string url = "fake:", std::uint64_t dram_bytes = region_bytes)
       : Device(std::move(url)) {
     declare(std::make_unique<FakeRegion>("xchg", xchg_base, region_bytes, true, journal));
     declare(std::make_unique<FakeRegisters>("npu", registers_base, journal));
-    declare(std::make_unique<FakeRegion>("dram", dram_base, region_bytes, false, journal), true);
+    declare(std::make_unique<FakeRegion>("dram", dram_base, dram_bytes, false, journal), true);
     init();
   }
   ~FakeDevice() override { deinit(); }

@@ -73,7 +73,8 @@ class RemoteBackend final : public Backend {
     std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
       auto bound = std::make_unique<Remote>(owner_, program_, steps_);
       for (const Buffer& buffer : constants.buffers) {
-        bound->constants_.push_back(buffer.has_data() ? buffer.host_view().data : nullptr);
+        bound->kept_.push_back(buffer.has_data() ? buffer.to_host() : HostBuffer());
+        bound->constants_.push_back(buffer.has_data() ? bound->kept_.back().bytes() : nullptr);
       }
       bound->bound_ = inner_->bind(constants);
       return bound;
@@ -146,6 +147,7 @@ class RemoteBackend final : public Backend {
     std::span<const Step> steps_;
     StepEdges edges_;
     std::unique_ptr<Partition> inner_;
+    std::vector<HostBuffer> kept_;
     std::vector<const std::byte*> constants_;
     std::unique_ptr<BoundPartition> bound_;
   };

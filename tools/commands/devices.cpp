@@ -1,10 +1,6 @@
 #include "tool.hpp"
 
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/npu_remote.hpp>
-#include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/null.hpp>
-#include <tenon/backends/reference.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/npu/replay.hpp>
@@ -98,11 +94,7 @@ void replay_trace(const std::string& url, const std::string& path, const Tool& t
 }
 
 void run(const Tool& tool, const std::vector<std::string>& urls, const std::string& trace) {
-  register_cpu_backend();
-  register_reference_backend();
   register_null_backend();
-  register_npu_sim();
-  register_npu_remote();
   if (!trace.empty()) {
     if (urls.size() != 1) {
       throw Error(Errc::bad_argument, "--replay",

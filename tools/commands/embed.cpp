@@ -41,8 +41,10 @@ void run(const Tool& tool, const Options& options, bool from_file) {
     weights = find_dtype(options.weights);
     if (!weights) throw Error(Errc::bad_argument, "embed", "no type " + options.weights);
   }
-  const auto encoder =
-      models::SentenceEncoder::load(tool.model, {.backend = tool.backend(), .weights = weights});
+  const auto encoder = models::SentenceEncoder::load(tool.model, {.device = tool.open_device(),
+                                                                  .cpu_fallback = tool.cpu_fallback,
+                                                                  .backend = tool.backend(),
+                                                                  .weights = weights});
   const HostBuffer embeddings = encoder.embed(texts);
   if (!options.out.empty()) io::write_npy(options.out, embeddings);
   const auto count = static_cast<std::int64_t>(texts.size());

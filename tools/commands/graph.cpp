@@ -1,9 +1,8 @@
 #include "draw_program.hpp"
 #include "tool.hpp"
 
-#include <tenon/backends/cpu.hpp>
-#include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
+#include <tenon/exe.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/network.hpp>
 #include <tenon/models/encoder.hpp>
@@ -46,7 +45,7 @@ bool is_json(const std::filesystem::path& path) {
 }
 
 /// The plan for the sizes that the program states.
-std::optional<PlanReport> plan_of(const Program& program, const BackendOptions& options) {
+std::optional<PlanReport> plan_of(const Program& program, const Tool& tool) {
   std::vector<Shape> inputs;
   const Function& main = program.main();
   for (ValueId i = 0; i < main.parameter_count; ++i) {
@@ -54,16 +53,17 @@ std::optional<PlanReport> plan_of(const Program& program, const BackendOptions& 
     if (!shape || !shape->is_static()) return std::nullopt;
     inputs.push_back(*shape);
   }
-  register_cpu_backend();
-  register_reference_backend();
-  Session session(program, {.backends = default_backends(options)});
+  const CompileOptions options = detail::on_device(
+      tool.open_device(), {.backend = tool.backend(), .cpu_fallback = tool.cpu_fallback});
+  Session session(program,
+                  {.backends = options.backends, .results_on_device = options.results_on_device});
   return session.report(inputs);
 }
 
 Described describe(const Tool& tool) {
   if (is_json(tool.model)) {
     Described described{io::load_network(tool.model), {}};
-    described.plan = plan_of(described.network.program, tool.backend());
+    described.plan = plan_of(described.network.program, tool);
     return described;
   }
   if (io::open(tool.model, {.access = io::Access::guarded}).format() == io::Format::gguf) {
@@ -72,7 +72,9 @@ Described describe(const Tool& tool) {
     const auto model = models::LanguageModel::load(tool.model, options);
     return {{model.program(), {}}, model.plan()};
   }
-  const auto encoder = models::SentenceEncoder::load(tool.model, {.backend = tool.backend()});
+  const auto encoder = models::SentenceEncoder::load(
+      tool.model,
+      {.device = tool.open_device(), .cpu_fallback = tool.cpu_fallback, .backend = tool.backend()});
   return {{encoder.program(), {}}, encoder.plan()};
 }
 

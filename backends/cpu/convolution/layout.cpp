@@ -2,6 +2,7 @@
 
 #include "../task.hpp"
 #include "../value_uses.hpp"
+#include "int8/integer_product.hpp"
 #include "int8/quantized_mean.hpp"
 #include "steps.hpp"
 
@@ -32,7 +33,9 @@ enum class Role { convolution, pool, pointwise, mean, other };
 
 Role role_of(const Step& step) {
   if (step.kind != Step::Kind::op) return Role::other;
-  if (step.op.as<QuantizedConv2d>() != nullptr) return Role::convolution;
+  if (step.op.as<QuantizedConv2d>() != nullptr || step.op.as<IntegerProduct>() != nullptr) {
+    return Role::convolution;
+  }
   if (is_convolution(step)) return needs_f32(step) ? Role::other : Role::convolution;
   if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) return Role::pool;
   if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;

@@ -35,7 +35,7 @@ class ConvTask final : public Task {
     const std::int64_t groups = c.filter.packed_groups();
     const ImageGrid& grid = plan_.grid;
     const Range items = context.share(grid.size() * groups);
-    for (std::int64_t i = items.begin; i < items.end; ++i) {
+    for (std::int64_t i = items.begin; i < items.end && !context.worker.is_interrupted(); ++i) {
       const std::int64_t item = i / groups, group = i % groups, image = grid.image(item);
       const std::int64_t output = group * c.filter.group_outputs();
       const auto place = [&](const ImageSteps& steps, auto* first, std::int64_t channel) {

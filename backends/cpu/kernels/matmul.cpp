@@ -47,6 +47,7 @@ class MatmulTask final : public Task {
       MatmulArgs args = args_;
       args.isa = active_isa();
       args.scratch = context.working_memory();
+      args.interrupt = context.worker.interrupt;
       args.a = context.pointer<const float>(a_) + offsets_[o].first;
       args.b = context.pointer<const float>(b_) + offsets_[o].second;
       args.c =

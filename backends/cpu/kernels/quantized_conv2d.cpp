@@ -84,7 +84,7 @@ class Int8ConvTask final : public Task {
     const std::int64_t groups = conv_.filter.packed_groups();
     const ImageGrid& grid = plan_.grid;
     const Range items = context.share(grid.size() * groups);
-    for (std::int64_t i = items.begin; i < items.end; ++i) {
+    for (std::int64_t i = items.begin; i < items.end && !context.worker.is_interrupted(); ++i) {
       const std::int64_t item = i / groups, group = i % groups, image = grid.image(item);
       const Int8Finish finish = finish_of(context, filter, image, group);
       const Image<const std::uint8_t> in =

@@ -12,6 +12,8 @@ namespace {
 // Threads divide pairs of panels, or rows where there are too few panels.
 constexpr std::int64_t unit_panels = 2;
 constexpr std::int64_t unit_rows = 12;
+// How often a thread looks whether it is interrupted.
+constexpr std::int64_t looks = 32;
 
 DenseSize dense_size(const MatmulArgs& args) { return {DType::f32, args.m, args.n, args.k}; }
 
@@ -40,10 +42,12 @@ void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
   const bool by_rows = args.batches * panel_units < 2 * threads && row_units > panel_units;
   const std::int64_t units = by_rows ? row_units : panel_units;
   Range range = split(args.batches * units, thread, threads);
-  while (range.begin < range.end) {
+  const bool can_end = args.interrupt != nullptr;
+  const std::int64_t most = can_end ? ceil_div(range.end - range.begin, looks) : units;
+  while (range.begin < range.end && !(can_end && args.interrupt->is_due())) {
     const std::int64_t batch = range.begin / units;
     const std::int64_t first = range.begin % units;
-    const std::int64_t last = std::min(first + range.end - range.begin, units);
+    const std::int64_t last = std::min(first + std::min(range.end - range.begin, most), units);
     job.x = args.a + batch * args.a_batch;
     job.y = args.c + batch * args.c_batch;
     const StridedColumns columns{args.b + batch * args.b_batch, args.b_row, args.b_column};

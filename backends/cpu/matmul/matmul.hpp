@@ -79,7 +79,8 @@ struct MatmulArgs {
   std::int64_t b_batch = 0, b_row = 0, b_column = 1;
   float* c = nullptr;
   std::int64_t c_batch = 0, c_row = 0;
-  std::byte* scratch = nullptr;  ///< this thread's matmul_scratch_bytes, 64-byte aligned
+  std::byte* scratch = nullptr;          ///< this thread's matmul_scratch_bytes, 64-byte aligned
+  const Interrupt* interrupt = nullptr;  ///< optional: leaves the rest out once it is due
   Isa isa = active_isa();
 };
 

@@ -5,14 +5,13 @@
 #include "graph.hpp"
 
 #include <tenon/host_buffer.hpp>
+#include <tenon/npu/isa/structures.hpp>
 #include <tenon/npu/quantize.hpp>
 
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
-
-#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 

@@ -6,13 +6,13 @@
 #include "tiling.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include <fmt/format.h>
-#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 namespace {

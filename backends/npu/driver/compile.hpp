@@ -5,6 +5,8 @@
 #include "predict.hpp"
 
 #include <tenon/lowered.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/program.hpp>
 #include <tenon/npu/placement.hpp>
 
 #include <cstddef>
@@ -13,9 +15,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/program.hpp>
 
 namespace tenon::npu {
 

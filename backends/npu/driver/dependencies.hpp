@@ -1,11 +1,11 @@
 // Sync tokens between the engines, from the memory that instructions access.
 #pragma once
 
+#include <tenon/npu/isa/instruction.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
-
-#include <npu/isa/instruction.hpp>
 
 namespace tenon::npu {
 

@@ -1,10 +1,10 @@
 // Element-wise work on a tile as instructions: its blocks of channels together where that can be.
 #pragma once
 
+#include <tenon/npu/isa/instruction.hpp>
+
 #include <cstdint>
 #include <functional>
-
-#include <npu/isa/instruction.hpp>
 
 namespace tenon::npu {
 

@@ -4,12 +4,12 @@
 #include "layout.hpp"
 #include "tiling.hpp"
 
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/instruction.hpp>
 
 namespace tenon::npu {
 

@@ -183,7 +183,7 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, const 
     runtime.set_state(State::running);
     runtime.write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
     const auto begin = Trace::Clock::now();
-    const Outcome outcome = runtime.run(commands, deadline, *counters_);
+    const Outcome outcome = runtime.run(commands, deadline, frame.interrupt, *counters_);
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
       case Outcome::Kind::done:
@@ -197,6 +197,10 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, const 
       case Outcome::Kind::removed:
         runtime.set_state(State::removed);
         throw Error(Errc::device_lost, runtime.device()->url(), outcome.message);
+      case Outcome::Kind::interrupted:
+        runtime.set_state(State::faulted);  // the next run stops what is left of this one
+        frame.interrupt->check("npu");
+        break;
       case Outcome::Kind::timeout:
         runtime.set_state(State::faulted);
         ++counters_->timeouts;

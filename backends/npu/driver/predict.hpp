@@ -1,10 +1,10 @@
 #pragma once
 
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+
 #include <cstdint>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/instruction.hpp>
 
 namespace tenon::npu {
 

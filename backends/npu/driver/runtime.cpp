@@ -169,7 +169,7 @@ void Runtime::submit(std::span<const isa::Descriptor> commands) {
 }
 
 Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
-                     Counters& counters) {
+                     const Interrupt* interrupt, Counters& counters) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device is gone"};
   write(isa::reg::irq_status, wanted_irqs);
@@ -185,7 +185,7 @@ Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nan
     fence.flags = isa::fence_irq;
     fence.arg0 = ++fence_;
     submit({&fence, 1});
-    Outcome outcome = wait(fence_, until, counters);
+    Outcome outcome = wait(fence_, until, interrupt, counters);
     const auto is_run = [](const isa::Descriptor& command) {
       return command.kind == static_cast<std::uint32_t>(isa::Command::run);
     };
@@ -206,7 +206,7 @@ Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nan
 }
 
 Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
-                      Counters& counters) {
+                      const Interrupt* interrupt, Counters& counters) {
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
     const auto left = std::max(std::chrono::nanoseconds(until - now), std::chrono::nanoseconds(0));
@@ -214,7 +214,9 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
         control_.wait_irq(wanted_irqs, std::min<std::chrono::nanoseconds>(left, look));
     if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
     const std::uint32_t status = read(isa::reg::status);
-    if (isa::bits::fault.get(status) != 0) return fault();
+    // A reset while the ring was set up leaves a part of it, at which the device stops.
+    const bool is_fault = isa::bits::fault.get(status) != 0;
+    if (is_fault && is_set_up()) return fault();
     const std::uint32_t reached = read(isa::reg::fence);
     if (reached == isa::gone && is_gone()) continue;
     if (reached >= fence) {
@@ -228,8 +230,11 @@ Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point
       return {};
     }
     write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
+    if (interrupt != nullptr && interrupt->is_due()) {
+      return {Outcome::Kind::interrupted, {}, -1, {}, "interrupted"};
+    }
     const bool stuck = isa::bits::stuck.get(status) != 0;
-    const bool was_reset = isa::bits::resetting.get(status) != 0 || !is_enabled();
+    const bool was_reset = is_fault || isa::bits::resetting.get(status) != 0 || !is_enabled();
     if (!stuck && !was_reset && std::chrono::steady_clock::now() < until) continue;
     Outcome outcome;
     outcome.kind = Outcome::Kind::timeout;

@@ -3,7 +3,12 @@
 
 #include <tenon/backends/npu.hpp>
 #include <tenon/device.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/registers.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <array>
 #include <atomic>
@@ -15,11 +20,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
-#include <npu/isa/control.hpp>
-#include <npu/isa/registers.hpp>
-#include <npu/isa/structures.hpp>
 
 namespace tenon::npu {
 
@@ -47,7 +47,7 @@ class DeviceImage {
 
 /// What the device answered to commands.
 struct Outcome {
-  enum class Kind : std::uint8_t { done, timeout, fault, removed };
+  enum class Kind : std::uint8_t { done, timeout, fault, removed, interrupted };
   Kind kind = Kind::done;
   isa::ErrorCode error = isa::ErrorCode::none;
   int run = -1;  ///< which of the RUN commands was worked on; -1: none yet
@@ -87,9 +87,10 @@ class Runtime {
   /// Makes the ring accept commands again if somebody has reset the device since the last run.
   /// Errc::device_timeout where that takes longer than `patience`.
   void prepare(std::chrono::nanoseconds patience);
-  /// Submits the commands and waits for them. Counts what happens in `counters`.
+  /// Submits the commands and waits for them, or until `interrupt` (may be null) is due. Counts what
+  /// happens in `counters`.
   Outcome run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
-              Counters& counters);
+              const Interrupt* interrupt, Counters& counters);
   /// Halts, resets, waits until that is complete, and sets up the ring. False when the device is
   /// gone; Errc::device_timeout when it takes longer than `patience`.
   bool reset(std::chrono::nanoseconds patience, Counters& counters);
@@ -110,7 +111,7 @@ class Runtime {
   void restart_fences();
   void submit(std::span<const isa::Descriptor> commands);
   Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
-               Counters& counters);
+               const Interrupt* interrupt, Counters& counters);
   Outcome fault() const;
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 

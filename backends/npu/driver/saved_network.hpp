@@ -4,6 +4,7 @@
 #include "compile.hpp"
 
 #include <tenon/lowered.hpp>
+#include <tenon/npu/isa/caps.hpp>
 #include <tenon/stepwise.hpp>
 
 #include <cstddef>
@@ -11,8 +12,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
 
 namespace tenon::npu {
 

@@ -1,12 +1,12 @@
 #include "tiling.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
-#include <npu/isa/instruction.hpp>
 #include <npu/isa/integer_math.hpp>
 
 namespace tenon::npu {

@@ -3,10 +3,10 @@
 
 #include "layout.hpp"
 
+#include <tenon/npu/isa/caps.hpp>
+
 #include <cstdint>
 #include <vector>
-
-#include <npu/isa/caps.hpp>
 
 namespace tenon::npu {
 

@@ -1,9 +1,7 @@
-#include "caps.hpp"
-
-#include "instruction.hpp"
-#include "registers.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <fmt/format.h>
 
@@ -36,6 +34,7 @@ Caps read_caps(const RegRegion& npu) {
   caps.coherent = bits::coherent.get(features) != 0;
   caps.strict = bits::strict.get(features) != 0;
   caps.m8 = bits::m8.get(features) != 0;
+  caps.host_dma = bits::host_dma.get(features) != 0;
   caps.queue_depth = bits::queue_depth.get(features);
   caps.freq_khz = get(reg::freq_khz);
   caps.ddr_kbps = get(reg::ddr_kbps);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "caps.hpp"
-#include "instruction.hpp"
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 #include "encoding.hpp"
-#include "program.hpp"
+
+#include <tenon/npu/isa/program.hpp>
 
 #include <iterator>
 

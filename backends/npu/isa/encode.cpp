@@ -110,7 +110,7 @@ Decoded try_decode(const Word& word) noexcept {
 #define TENON_NPU_OP(Type, id, code, engine, flags) \
   case Opcode::id:                                  \
     return decode_as<Type>(word);
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
   }
   return {false, {}, "an unknown opcode"};
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "instruction.hpp"
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <type_traits>
 
@@ -34,6 +34,6 @@ constexpr unsigned used_bits() {
 }
 #define TENON_NPU_OP(Type, id, code, engine, flags) \
   static_assert(used_bits<Type>() <= word_bits, #id " has more fields than bits");
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 }  // namespace tenon::npu::isa

@@ -1,4 +1,4 @@
-#include "enums.hpp"
+#include <tenon/npu/isa/enums.hpp>
 
 namespace tenon::npu::isa {
 
@@ -11,6 +11,6 @@ namespace tenon::npu::isa {
   ;                              \
   return all;                    \
   }
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 }  // namespace tenon::npu::isa

@@ -1,6 +1,5 @@
-#include "owner_process.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/owner_process.hpp>
 #include <tenon/process_number.hpp>
 
 #include <fmt/format.h>

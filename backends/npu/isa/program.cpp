@@ -1,6 +1,5 @@
-#include "program.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/program.hpp>
 
 #include <algorithm>
 

@@ -1,6 +1,5 @@
-#include "ranged_region.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/ranged_region.hpp>
 
 #include <utility>
 

@@ -1,16 +1,16 @@
-#include "registers.hpp"
+#include <tenon/npu/isa/registers.hpp>
 
 namespace tenon::npu::isa {
 namespace {
 
 constexpr RegisterInfo register_map[] = {
 #define TENON_NPU_REG(id, offset, access, meaning) {#id, offset, Access::access, meaning},
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 };
 
 constexpr RegisterInfo counter_map[] = {
 #define TENON_NPU_PERF(id, offset, meaning) {#id, offset, Access::ro, meaning},
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-#include "instruction.hpp"
 #include "integer_math.hpp"
+
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <cmath>
 

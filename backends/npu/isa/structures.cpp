@@ -1,4 +1,4 @@
-#include "structures.hpp"
+#include <tenon/npu/isa/structures.hpp>
 
 #include <type_traits>
 
@@ -68,7 +68,7 @@ Type unpack(const std::byte* from, bool* reserved_clear) noexcept {
 #define TENON_NPU_STRUCT(Type, size, meaning)                                  \
   template std::array<std::byte, Type::size_bytes> pack(const Type&) noexcept; \
   template Type unpack(const std::byte*, bool*) noexcept;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) noexcept {
   std::uint32_t crc = ~seed;

@@ -1,10 +1,10 @@
 #include "tables.hpp"
 
 #include "encoding.hpp"
-#include "registers.hpp"
-#include "structures.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/registers.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <functional>
 #include <iterator>
@@ -74,7 +74,7 @@ std::string opcode_table() {
   };
 #define TENON_NPU_OP(Type, id, code, unit, flag_mask) \
   line(#Type, Type::mnemonic, Type::opcode, Type::engine, Type::allowed_flags);
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
   return text;
 }
 
@@ -105,7 +105,7 @@ std::string bits_table() {
   std::string text = "| register | bits | name | meaning |\n|---|---|---|---|\n";
 #define TENON_NPU_BITS(reg, id, lsb, width, meaning) \
   add(text, "| `{}` | {}-{} | `{}` | {} |\n", #reg, lsb, lsb + width - 1, #id, meaning);
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
   return text;
 }
 
@@ -130,7 +130,7 @@ constexpr Table tables[] = {
 #define TENON_NPU_OP(Type, id, code, engine, flags) {#Type, fields_table<Type>},
 #define TENON_NPU_STRUCT(Type, size, meaning) {#Type, struct_table<Type>},
 #define TENON_NPU_ENUM(Type, meaning) {#Type, [] { return enum_table(values(Type{})); }},
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "trace_line.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/memory_map.hpp>
+#include <tenon/npu/isa/registers.hpp>
 #include <tenon/npu/replay.hpp>
 
 #include <algorithm>
@@ -9,9 +12,6 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <npu/isa/control.hpp>
-#include <npu/isa/memory_map.hpp>
-#include <npu/isa/registers.hpp>
 
 namespace tenon::npu {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/isa/registers.hpp"
+#include <tenon/npu/isa/registers.hpp>
 
 #include <array>
 #include <cstdint>

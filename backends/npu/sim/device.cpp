@@ -1,15 +1,18 @@
 #include "base/immortal.hpp"
 #include "machine.hpp"
-#include "npu/isa/control.hpp"
-#include "npu/isa/scheme.hpp"
 #include "options.hpp"
 #include "regions.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/address.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/host_dma.hpp>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,15 +36,26 @@ class SimDevice final : public Device, public isa::DeviceControl {
     auto xchg = std::make_unique<XchgRegion>(*machine_, process(), options.xchg_bytes, redzone);
     xchg_ = xchg.get();
     declare(std::move(xchg));
-    declare(std::make_unique<EtmRegion>(*machine_, process(), options.ddr_bytes, redzone), true);
+    RegRegion& registers = declare(
+        std::make_unique<SimRegisters>(*machine_, process(), SimRegisters::Bank::npu, executes),
+        true);
+    if (options.host_dma) {
+      host_dma_.emplace(
+          registers, *xchg_,
+          isa::HostDmaOptions{.patience = std::chrono::nanoseconds(options.patience_ns)});
+      declare(std::make_unique<DmaEtmRegion>(*machine_, *host_dma_, process(), options.ddr_bytes,
+                                             redzone),
+              true);
+    } else {
+      declare(std::make_unique<EtmRegion>(*machine_, process(), options.ddr_bytes, redzone), true);
+    }
     declare(std::make_unique<OcmRegion>(*machine_, process(), options.ocm_bytes));
-    declare(std::make_unique<SimRegisters>(*machine_, process(), SimRegisters::Bank::npu, executes),
-            true);
     if (executes)
       declare(std::make_unique<SimRegisters>(*machine_, process(), SimRegisters::Bank::simctl));
     init();
   }
   ~SimDevice() override {
+    host_dma_.reset();
     deinit();
     // A fork of the process that opened the device has no thread to end, and locks as they were.
     if (!process().is_this()) immortal<std::unique_ptr<Machine>>(std::move(machine_));
@@ -77,10 +91,13 @@ class SimDevice final : public Device, public isa::DeviceControl {
   const bool executes_;
   std::unique_ptr<Machine> machine_;
   XchgRegion* xchg_ = nullptr;
+  std::optional<isa::HostDma> host_dma_;
 };
 
 DevicePtr open(const DeviceUrl& url, bool executes) {
-  return std::make_shared<SimDevice>(url, Options::parse(url), executes);
+  Options options = Options::parse(url);
+  if (!executes) options.host_dma = false;
+  return std::make_shared<SimDevice>(url, options, executes);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "executor.hpp"
 
-#include "npu/isa/structures.hpp"
+#include <tenon/npu/isa/structures.hpp>
 
 #include <vector>
 

@@ -5,8 +5,9 @@
 #include "hazards.hpp"
 #include "kernels.hpp"
 #include "memory.hpp"
-#include "npu/isa/enums.hpp"
-#include "npu/isa/instruction.hpp"
+
+#include <tenon/npu/isa/enums.hpp>
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <atomic>
 #include <cstdint>

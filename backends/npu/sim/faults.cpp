@@ -8,8 +8,8 @@ namespace tenon::npu::sim {
 namespace {
 
 constexpr std::string_view names[fault_kinds] = {
-    "dma_timeout", "bus_error", "illegal",     "crc",        "hang",
-    "removed",     "lost_irq",  "flip_weight", "flip_instr", "flip_act"};
+    "dma_timeout", "bus_error",   "illegal",    "crc",      "hang",           "removed",
+    "lost_irq",    "flip_weight", "flip_instr", "flip_act", "host_dma_error", "host_dma_hang"};
 constexpr std::uint64_t max_nth = 1'000'000'000;
 
 std::optional<FaultPlan> parse_one(std::string_view text, std::string& why) {
@@ -59,6 +59,8 @@ bool has_layer(FaultKind kind) noexcept {
     case FaultKind::lost_irq:
     case FaultKind::flip_weight:
     case FaultKind::flip_instr:
+    case FaultKind::host_dma_error:
+    case FaultKind::host_dma_hang:
       return false;
     case FaultKind::dma_timeout:
     case FaultKind::bus_error:

@@ -22,7 +22,7 @@ struct FaultPlan {
   std::optional<std::uint16_t> layer;
 };
 
-inline constexpr std::uint32_t fault_kinds = 10;
+inline constexpr std::uint32_t fault_kinds = 12;
 std::string_view name(FaultKind kind) noexcept;
 /// Whether occurrences of this kind belong to an instruction, and so to a layer.
 bool has_layer(FaultKind kind) noexcept;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "npu/isa/instruction.hpp"
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <cstdint>
 #include <functional>

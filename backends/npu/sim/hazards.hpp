@@ -1,7 +1,8 @@
 #pragma once
 
 #include "footprint.hpp"
-#include "npu/isa/instruction.hpp"
+
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <array>
 #include <cstdint>

@@ -3,10 +3,11 @@
 #include "counters.hpp"
 #include "executor.hpp"
 #include "memory.hpp"
-#include "npu/isa/structures.hpp"
 #include "options.hpp"
 #include "schedule.hpp"
 #include "trace.hpp"
+
+#include <tenon/npu/isa/structures.hpp>
 
 #include <array>
 #include <atomic>
@@ -74,6 +75,7 @@ class Machine final : private Observer {
     std::uint32_t dma_len = 0;
     std::uint32_t dma_status = 0;
     bool dma_pending = false;
+    bool dma_irq = false;
     Segments segments{};
     std::uint32_t layer_select = 0;
     bool busy = false;
@@ -94,7 +96,7 @@ class Machine final : private Observer {
   void copy(const isa::Descriptor& command, std::uint32_t index);
   void advance(std::uint64_t cycles);
   void host_dma(Lock& lock);
-  bool copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size);
+  void copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size);
   bool is_on_chip(std::uint64_t address, std::uint64_t size);
   void do_reset();
   void fail(const Stop& stop);
@@ -116,6 +118,7 @@ class Machine final : private Observer {
   std::uint32_t status() const;
   void set(std::uint32_t offset, std::uint32_t value, Lock& lock);
   void set_control(std::uint32_t value, Lock& lock);
+  void set_dma(std::uint32_t offset, std::uint32_t value);
   void set_segment(std::uint32_t offset, std::uint32_t value);
   void bad_register(std::uint32_t offset);
   void latch();
@@ -148,6 +151,7 @@ class Machine final : private Observer {
   std::vector<LayerCounters> layers_;
   LayerCounters latched_layer_;
   std::uint64_t now_ = 0;
+  std::uint32_t host_dmas_ = 0;
   std::uint64_t program_begin_ = 0;  // now_ when the running program began
   std::deque<Job*> jobs_;
   bool reset_requested_ = false;

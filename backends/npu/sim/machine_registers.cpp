@@ -1,10 +1,10 @@
 #include "machine.hpp"
-#include "npu/isa/registers.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
-#include <new>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -23,6 +23,9 @@ constexpr std::uint32_t high(std::uint64_t value) {
 void set_low(std::uint64_t& value, std::uint32_t half) { value = (value >> 32 << 32) | half; }
 void set_high(std::uint64_t& value, std::uint32_t half) {
   value = std::uint64_t{half} << 32 | low(value);
+}
+constexpr bool is_dma_register(std::uint32_t offset) {
+  return offset >= reg::dma_src_lo && offset <= reg::dma_status;
 }
 constexpr bool is_segment_register(std::uint32_t offset) {
   return offset >= reg::seg0_base_lo && offset <= reg::seg4_size_hi;
@@ -79,7 +82,8 @@ std::uint32_t Machine::value_of(std::uint32_t offset) const {
     case reg::caps3:
       return bits::flow.put(static_cast<std::uint32_t>(caps_.flow)) | bits::wbuf.put(caps_.wbuf) |
              bits::coherent.put(caps_.coherent) | bits::strict.put(caps_.strict) |
-             bits::m8.put(caps_.m8) | bits::queue_depth.put(caps_.queue_depth);
+             bits::m8.put(caps_.m8) | bits::host_dma.put(caps_.host_dma) |
+             bits::queue_depth.put(caps_.queue_depth);
     case reg::control:
       return state_.control;
     case reg::status:
@@ -161,7 +165,7 @@ std::uint32_t Machine::value_of(std::uint32_t offset) const {
 std::uint32_t Machine::status() const {
   const bool waiting =
       isa::bits::enable.get(state_.control) != 0 && !state_.fault && state_.head != state_.tail;
-  const bool busy = state_.busy || waiting || state_.dma_pending;
+  const bool busy = state_.busy || waiting || bits::dma_busy.get(state_.dma_status) != 0;
   const bool halt = bits::halt.get(state_.control) != 0 && state_.steps == 0;
   return bits::idle.put(!busy) | bits::busy.put(state_.busy) |
          bits::halted.put(halt && (state_.halted || !state_.busy)) | bits::fault.put(state_.fault) |
@@ -184,6 +188,7 @@ void Machine::note_memory(bool write, std::uint64_t address, const void* bytes,
 void Machine::set(std::uint32_t offset, std::uint32_t value, Lock& lock) {
   if (offset % 4 != 0) return bad_register(offset);
   if (is_segment_register(offset)) return set_segment(offset, value);
+  if (is_dma_register(offset)) return set_dma(offset, value);
   switch (offset) {
     case reg::control:
       return set_control(value, lock);
@@ -203,24 +208,6 @@ void Machine::set(std::uint32_t offset, std::uint32_t value, Lock& lock) {
       return;
     case reg::cmdq_tail:
       state_.tail = value;
-      work_.notify_all();
-      return;
-    case reg::dma_src_lo:
-      return set_low(state_.dma_src, value);
-    case reg::dma_src_hi:
-      return set_high(state_.dma_src, value);
-    case reg::dma_dst_lo:
-      return set_low(state_.dma_dst, value);
-    case reg::dma_dst_hi:
-      return set_high(state_.dma_dst, value);
-    case reg::dma_len:
-      state_.dma_len = value;
-      return;
-    case reg::dma_ctrl:
-      if ((value & 1) == 0) return;
-      state_.dma_pending = true;
-      state_.dma_status = bits::dma_busy.mask();
-      attention_ = true;
       work_.notify_all();
       return;
     case reg::perf_latch:
@@ -260,6 +247,36 @@ void Machine::set_segment(std::uint32_t offset, std::uint32_t value) {
   }
 }
 
+void Machine::set_dma(std::uint32_t offset, std::uint32_t value) {
+  if (!caps_.host_dma) return bad_register(offset);
+  switch (offset) {
+    case reg::dma_src_lo:
+      return set_low(state_.dma_src, value);
+    case reg::dma_src_hi:
+      return set_high(state_.dma_src, value);
+    case reg::dma_dst_lo:
+      return set_low(state_.dma_dst, value);
+    case reg::dma_dst_hi:
+      return set_high(state_.dma_dst, value);
+    case reg::dma_len:
+      state_.dma_len = value;
+      return;
+    case reg::dma_ctrl:
+      if ((value & ~(bits::dma_start.mask() | bits::dma_irq.mask())) != 0) {
+        return bad_register(offset);
+      }
+      if (bits::dma_start.get(value) == 0 || bits::dma_busy.get(state_.dma_status) != 0) return;
+      state_.dma_irq = bits::dma_irq.get(value) != 0;
+      state_.dma_pending = true;
+      state_.dma_status = bits::dma_busy.mask();
+      attention_ = true;
+      work_.notify_all();
+      return;
+    default:
+      return bad_register(offset);
+  }
+}
+
 void Machine::bad_register(std::uint32_t offset) {
   if (state_.error.code != ErrorCode::none) return;
   state_.error = {ErrorCode::bad_reg, register_errors, 0, offset, 0, 0};
@@ -275,9 +292,7 @@ void Machine::latch() {
 void Machine::fail(const Stop& stop) {
   if (stop.code == ErrorCode::none) return remove();
   if (reset_requested_) return;
-  if (state_.error.code == ErrorCode::none || state_.error.code == ErrorCode::bad_reg) {
-    state_.error = stop;
-  }
+  if (!state_.fault) state_.error = stop;  // errors that did not stop the ring give way
   state_.fault = true;
   trace_.fault(stop, now_);
   raise(bits::irq_fault.mask());
@@ -297,23 +312,22 @@ void Machine::raise(std::uint32_t bit) {
   changed_.notify_all();
 }
 
-/// False where the simulator finds no memory for it.
-bool Machine::copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size) try {
-  std::vector<std::byte> bytes(size);
-  if (is_on_chip(from, size)) {
-    std::copy_n(memory_.ocm().data() + (from - ocm_base), size, bytes.data());
-  } else {
-    memory_.read(from, bytes.data(), size);
+void Machine::copy_for_host(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
+  std::array<std::byte, 4096> piece;
+  for (std::uint64_t done = 0; done < size; done += piece.size()) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(piece.size(), size - done);
+    if (is_on_chip(from, size)) {
+      std::copy_n(memory_.ocm().data() + (from + done - ocm_base), bytes, piece.data());
+    } else {
+      memory_.read(from + done, piece.data(), bytes);
+    }
+    if (is_on_chip(to, size)) {
+      std::copy_n(piece.data(), bytes, memory_.ocm().data() + (to + done - ocm_base));
+      executor_.mark_ocm_written(to + done - ocm_base, bytes);
+    } else {
+      memory_.write(to + done, piece.data(), bytes);
+    }
   }
-  if (is_on_chip(to, size)) {
-    std::copy_n(bytes.data(), size, memory_.ocm().data() + (to - ocm_base));
-    if (size > 0) executor_.mark_ocm_written(to - ocm_base, size);
-  } else {
-    memory_.write(to, bytes.data(), size);
-  }
-  return true;
-} catch (const std::bad_alloc&) {
-  return false;
 }
 
 bool Machine::is_on_chip(std::uint64_t address, std::uint64_t size) {
@@ -326,17 +340,20 @@ void Machine::host_dma(Lock& lock) {
   const std::uint64_t to = state_.dma_dst;
   const std::uint64_t size = state_.dma_len;
   state_.dma_pending = false;
+  if (faults_.strikes(FaultKind::host_dma_hang)) return;  // busy until a reset
   lock.unlock();
-  const bool good = (memory_.is_ddr(from, size) || is_on_chip(from, size)) &&
-                    (memory_.is_ddr(to, size) || is_on_chip(to, size)) &&
-                    copy_for_host(to, from, size);
+  const bool good = !faults_.strikes(FaultKind::host_dma_error) &&
+                    (memory_.is_ddr(from, size) || is_on_chip(from, size)) &&
+                    (memory_.is_ddr(to, size) || is_on_chip(to, size));
+  if (good) copy_for_host(to, from, size);
   lock.lock();
+  ++host_dmas_;
   state_.dma_status = bits::dma_done.mask() | (good ? 0 : bits::dma_error.mask());
   if (!good && state_.error.code == ErrorCode::none) {
     state_.error = {ErrorCode::bus, host_dma_engine, 0, to, 0, 0};
     trace_.fault(state_.error, now_);
   }
-  raise(bits::irq_dma.mask());
+  if (state_.dma_irq) raise(bits::irq_dma.mask());
 }
 
 }  // namespace tenon::npu::sim

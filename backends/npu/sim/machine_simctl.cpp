@@ -25,6 +25,8 @@ std::uint32_t Machine::read_simctl(std::uint32_t offset) {
       return faults_.fired();
     case simctl::faults_armed:
       return faults_.armed();
+    case simctl::host_dmas:
+      return host_dmas_;
     case simctl::now_lo:
       return static_cast<std::uint32_t>(now_);
     case simctl::now_hi:

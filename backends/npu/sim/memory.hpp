@@ -1,7 +1,8 @@
 #pragma once
 
-#include "npu/isa/memory_map.hpp"
 #include "options.hpp"
+
+#include <tenon/npu/isa/memory_map.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -95,6 +95,7 @@ constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t gib = 1 << 30;
 constexpr std::uint64_t mega = 1'000'000;
 constexpr std::uint64_t longest_reset_ns = 60'000 * mega;
+constexpr std::uint64_t longest_patience_ns = 600'000 * mega;
 
 struct Key {
   std::string_view name;
@@ -139,6 +140,14 @@ constexpr Key keys[] = {
      [](Options& o, const Value& v) {
        if (!parse_duration(v.text(), o.reset_ns) || o.reset_ns > longest_reset_ns) {
          v.refuse("a time with its unit, 0s to 60s");
+       }
+     }},
+    {"hostdma", [](Options& o, const Value& v) { o.host_dma = v.flag(); }},
+    {"patience",
+     [](Options& o, const Value& v) {
+       if (!parse_duration(v.text(), o.patience_ns) || o.patience_ns < mega ||
+           o.patience_ns > longest_patience_ns) {
+         v.refuse("a time with its unit, 1ms to 600s");
        }
      }},
     {"strict", [](Options& o, const Value& v) { o.strict = v.flag(); }},
@@ -189,6 +198,8 @@ std::map<std::string, std::string> Options::params() const {
       {"seed", std::to_string(seed)},
       {"pace", paced ? "real" : "none"},
       {"reset", format_duration(reset_ns)},
+      {"hostdma", flag(host_dma)},
+      {"patience", format_duration(patience_ns)},
       {"strict", flag(strict)},
       {"profile", m8 ? "m8" : "full"},
       {"fault", format_faults(faults)},
@@ -210,6 +221,7 @@ isa::Caps Options::caps() const {
   caps.coherent = coherent;
   caps.strict = strict;
   caps.m8 = m8;
+  caps.host_dma = host_dma;
   caps.queue_depth = queue_depth;
   caps.freq_khz = static_cast<std::uint32_t>(freq_hz / 1000);
   caps.ddr_kbps = static_cast<std::uint32_t>(ddr_bps / 1000);

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "faults.hpp"
-#include "npu/isa/caps.hpp"
 
 #include <tenon/device.hpp>
+#include <tenon/npu/isa/caps.hpp>
 
 #include <cstdint>
 #include <map>
@@ -31,6 +31,8 @@ struct Options {
   std::uint32_t seed = 0;                            ///< seed=0
   bool paced = false;                                ///< pace=none|real: no faster than its clock
   std::uint64_t reset_ns = 0;                        ///< reset=0s: how long one takes, up to 60 s
+  bool host_dma = true;                              ///< hostdma=0|1
+  std::uint64_t patience_ns = 10'000'000'000;        ///< patience=10s, of the host with its DMA
   bool strict = true;                                ///< strict=0|1
   bool m8 = false;                                   ///< profile=full|m8
   std::vector<FaultPlan> faults;                     ///< fault=kind@nth[,layer][+...]

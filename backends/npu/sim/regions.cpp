@@ -1,8 +1,7 @@
 #include "regions.hpp"
 
-#include "npu/isa/registers.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -11,14 +10,20 @@
 #include <fmt/format.h>
 
 namespace tenon::npu::sim {
+namespace {
+
+bool keeps_redzones(const Machine& machine, const isa::OwnerProcess& process) noexcept {
+  return process.is_this() && !machine.is_removed() && !machine.memory_was_cleared();
+}
+
+}  // namespace
 
 SimRegion::SimRegion(std::string name, Machine& machine, const isa::OwnerProcess& process,
                      std::uint64_t base, std::uint64_t size, std::uint64_t redzone)
     : RangedRegion(std::move(name), base, size, redzone), machine_(machine), process_(process) {}
 
 std::uint64_t SimRegion::redzone_bytes() const noexcept {
-  const bool keeps = process_.is_this() && !machine_.is_removed() && !machine_.memory_was_cleared();
-  return keeps ? RangedRegion::redzone_bytes() : 0;
+  return keeps_redzones(machine_, process_) ? RangedRegion::redzone_bytes() : 0;
 }
 
 std::uint64_t SimRegion::live_offset(const MemPtr& pointer, std::uint64_t size) const {
@@ -64,6 +69,16 @@ void EtmRegion::put(std::uint64_t offset, const void* from, std::uint64_t size) 
 void EtmRegion::move(std::uint64_t to, std::uint64_t from, std::uint64_t size) {
   std::byte* const bytes = machine_.memory().etm().data();
   std::memmove(bytes + to, bytes + from, size);
+}
+
+DmaEtmRegion::DmaEtmRegion(Machine& machine, isa::HostDma& dma, const isa::OwnerProcess& process,
+                           std::uint64_t size, std::uint64_t redzone)
+    : DmaRegion("etm", etm_base, size, dma, process, redzone),
+      machine_(machine),
+      process_(process) {}
+
+std::uint64_t DmaEtmRegion::redzone_bytes() const noexcept {
+  return keeps_redzones(machine_, process_) ? DmaRegion::redzone_bytes() : 0;
 }
 
 // ---- xchg

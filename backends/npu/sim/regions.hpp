@@ -1,10 +1,11 @@
 #pragma once
 
 #include "machine.hpp"
-#include "npu/isa/owner_process.hpp"
-#include "npu/isa/ranged_region.hpp"
 
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/dma_region.hpp>
+#include <tenon/npu/isa/owner_process.hpp>
+#include <tenon/npu/isa/ranged_region.hpp>
 
 #include <cstdint>
 
@@ -38,7 +39,7 @@ class SimRegion : public isa::RangedRegion {
   std::uint64_t live_offset(const MemPtr& pointer, std::uint64_t size) const;
 };
 
-/// DDR of the engines. The host's accesses stand for transfers through xchg.
+/// DDR of the engines, of a device without host DMA: as if the CPU could address it.
 class EtmRegion final : public SimRegion {
  public:
   EtmRegion(Machine& machine, const isa::OwnerProcess& process, std::uint64_t size,
@@ -48,6 +49,19 @@ class EtmRegion final : public SimRegion {
   void get(void* to, std::uint64_t offset, std::uint64_t size) const override;
   void put(std::uint64_t offset, const void* from, std::uint64_t size) override;
   void move(std::uint64_t to, std::uint64_t from, std::uint64_t size) override;
+};
+
+/// The same, moved by the device's host DMA.
+class DmaEtmRegion final : public isa::DmaRegion {
+ public:
+  DmaEtmRegion(Machine& machine, isa::HostDma& dma, const isa::OwnerProcess& process,
+               std::uint64_t size, std::uint64_t redzone);
+
+ private:
+  std::uint64_t redzone_bytes() const noexcept override;
+
+  Machine& machine_;
+  const isa::OwnerProcess& process_;
 };
 
 /// Memory that CPU and device share; pointers are both. read(), write() and copy() sync by

@@ -1,7 +1,8 @@
 #include "schedule.hpp"
 
 #include "npu/isa/integer_math.hpp"
-#include "npu/isa/program.hpp"
+
+#include <tenon/npu/isa/program.hpp>
 
 #include <algorithm>
 #include <utility>

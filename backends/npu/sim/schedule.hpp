@@ -1,9 +1,10 @@
 #pragma once
 
 #include "executor.hpp"
-#include "npu/isa/caps.hpp"
 #include "npu/isa/cycles.hpp"
-#include "npu/isa/instruction.hpp"
+
+#include <tenon/npu/isa/caps.hpp>
+#include <tenon/npu/isa/instruction.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,8 @@
 #include "trace.hpp"
 
-#include "npu/isa/program.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -69,6 +69,8 @@ void Trace::write(std::uint32_t offset, std::uint32_t value, std::uint64_t now) 
   if (!registers_.stream.is_open()) return;
   const std::scoped_lock lock(mutex_);
   line('W', offset, value, now);
+  // Each transfer ends with the same value, and a replay has to wait for each.
+  if (offset == isa::reg::dma_ctrl) last_read_.erase(isa::reg::dma_status);
 }
 
 void Trace::read(std::uint32_t offset, std::uint32_t value, std::uint64_t now) {

@@ -1,5 +1,6 @@
 #include "kernels.hpp"
-#include "npu/isa/structures.hpp"
+
+#include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>
 #include <cstring>

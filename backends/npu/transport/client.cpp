@@ -1,13 +1,13 @@
 #include "connections.hpp"
-#include "npu/isa/control.hpp"
-#include "npu/isa/instruction.hpp"
-#include "npu/isa/memory_map.hpp"
-#include "npu/isa/ranged_region.hpp"
-#include "npu/isa/registers.hpp"
-#include "npu/isa/scheme.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/address.hpp>
+#include <tenon/npu/isa/control.hpp>
+#include <tenon/npu/isa/instruction.hpp>
+#include <tenon/npu/isa/memory_map.hpp>
+#include <tenon/npu/isa/ranged_region.hpp>
+#include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -42,6 +42,11 @@ class RemoteRegion : public isa::RangedRegion {
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
     const std::uint64_t target = base() + offset_of(to, size);
     call({Verb::copy_mem, index_, target, base() + offset_of(from, size), size, 0});
+  }
+
+  /// Memory that the server's process uses itself.
+  void keep_off(std::uint64_t begin, std::uint64_t size) {
+    reserve(MemPtr(begin), std::min(size, base() + usage().capacity_bytes - begin));
   }
 
  protected:
@@ -163,9 +168,10 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
         declare(std::make_unique<RemoteRegisters>(server_, name, banks++), name == "npu");
         continue;
       }
-      std::uint64_t size = 0;
-      lines >> size;
-      declare_memory(name, memories++, size);
+      std::uint64_t size = 0, used_begin = 0, used_size = 0;
+      lines >> size >> used_begin >> used_size;
+      RemoteRegion& region = declare_memory(name, memories++, size);
+      if (used_size > 0) region.keep_off(used_begin, used_size);
     }
     if (exchange_ == nullptr || banks == 0) {
       throw Error(Errc::incompatible, url.text,
@@ -220,22 +226,24 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
   }
 
  private:
-  void declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size) {
+  RemoteRegion& declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size) {
     if (size == 0)
       throw Error(Errc::incompatible, url(), fmt::format("region '{}' has no size", name));
     if (name == "xchg") {
       auto region = std::make_unique<RemoteExchange>(server_, name, index, isa::xchg_base, size);
       exchange_ = region.get();
       declare(std::move(region));
-      return;
+      return *exchange_;
     }
     if (name != "etm" && name != "ocm") {
       throw Error(Errc::incompatible, url(), fmt::format("an NPU has no region '{}'", name));
     }
     const bool etm = name == "etm";
-    declare(std::make_unique<RemoteRegion>(server_, name, index,
-                                           etm ? isa::etm_base : isa::ocm_base, size),
-            etm);
+    auto region = std::make_unique<RemoteRegion>(server_, name, index,
+                                                 etm ? isa::etm_base : isa::ocm_base, size);
+    RemoteRegion& declared = *region;
+    declare(std::move(region), etm);
+    return declared;
   }
 
   void call(const Request& request, std::string* text = nullptr) const {

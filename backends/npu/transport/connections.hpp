@@ -1,7 +1,8 @@
 #pragma once
 
-#include "npu/isa/owner_process.hpp"
 #include "wire.hpp"
+
+#include <tenon/npu/isa/owner_process.hpp>
 
 #include <atomic>
 #include <cstdint>

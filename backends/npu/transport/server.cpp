@@ -1,9 +1,9 @@
-#include "npu/isa/control.hpp"
 #include "wire.hpp"
 
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>
+#include <tenon/npu/isa/control.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,8 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -254,14 +256,28 @@ struct NpuServer::Impl {
     greeted = true;
   }
 
-  /// "mem NAME CAPACITY" and "reg NAME" lines, in the order of the device's regions.
+  /// "mem NAME CAPACITY USED_BEGIN USED_SIZE" and "reg NAME" lines, in the order of the device's
+  /// regions. Clients keep off what is used here, such as the staging memory of a host DMA.
   std::string describe() const {
     std::string text;
     for (const auto& region : device->mem_regions()) {
-      text += fmt::format("mem {} {}\n", region->name(), region->usage().capacity_bytes);
+      const auto [begin, size] = used_range(*region);
+      text += fmt::format("mem {} {} {} {}\n", region->name(), region->usage().capacity_bytes,
+                          begin, size);
     }
     for (const auto& bank : device->reg_regions()) text += fmt::format("reg {}\n", bank->name());
     return text;
+  }
+
+  /// Where the chunks of a region lie, with room for their redzones; size 0 where it has none.
+  static std::pair<std::uint64_t, std::uint64_t> used_range(const MemRegion& region) {
+    constexpr std::uint64_t page = 4096;
+    const std::vector<MemChunk> chunks = region.all_chunks();
+    if (chunks.empty()) return {0, 0};
+    const MemChunk& last = chunks.back();
+    const std::uint64_t begin = chunks.front().begin().addr() / page * page;
+    const std::uint64_t end = last.begin().addr() + last.size_bytes();
+    return {begin, (end / page + 1) * page - begin};
   }
 
   static void put_text(const std::string& text, std::vector<std::byte>& bytes) {

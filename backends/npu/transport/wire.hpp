@@ -14,7 +14,7 @@
 
 namespace tenon::npu::transport {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 inline constexpr std::uint64_t max_payload = 8 << 20;  ///< longer reads and writes go in pieces
 
 enum class Verb : std::uint32_t {

@@ -104,9 +104,11 @@ class Npu : public Backend {
 /// Errors of runs
 ///         device_timeout (11015)  after at most twice the deadline, retries included; with the
 ///                                 state of the queues
-///         device_error (11014)    names the value and the op where the device stopped
+///         device_error (11014)    names the value and the op where the device stopped, or the
+///                                 transfer to or from its memory that failed
 ///         device_lost             the device is gone
 ///         forked_process          in the child of a fork()
+/// Transfers to and from the device's memory have the patience of the device, not the deadline.
 std::shared_ptr<const Npu> backend(DevicePtr device, Options options);
 
 /// The table of constraints behind `refuses`: an op (or "*") and its constraint.

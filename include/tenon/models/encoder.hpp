@@ -91,7 +91,11 @@ template <>
 Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& config);
 
 struct EncoderOptions {
-  BackendOptions backend{};  ///< threads, precision
+  /// Where the model runs: as for compile(). Null: the CPU.
+  DevicePtr device{};
+  /// Ops that the device's own backend refuses run on the CPU: as CompileOptions::cpu_fallback.
+  bool cpu_fallback = false;
+  BackendOptions backend{};  ///< threads, precision, the device's own options
   /// A block type to which the layers' weights are quantised while loading: less memory, and
   /// integer matrix multiplications. Embedding tables and norms keep the file's type. Unset: none.
   std::optional<DType> weights{};
@@ -103,7 +107,7 @@ struct EncoderOptions {
 /// Errc::call_order.
 class SentenceEncoder {
  public:
-  /// Errors: those of io::open, BertConfig::from, load_tokenizer; bad_argument for
+  /// Errors: those of io::open, BertConfig::from, load_tokenizer, compile(); bad_argument for
   /// EncoderOptions::weights that is not a block type.
   static SentenceEncoder load(const std::filesystem::path& path,
                               const EncoderOptions& options = {});
@@ -119,7 +123,7 @@ class SentenceEncoder {
   HostBuffer embed(std::span<const std::string> texts) const;
 
   /// The same for token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
-  /// padding.
+  /// padding; in the device's memory.
   Buffer embed(const Buffer& ids, const Buffer& mask) const;
 
   const Program& program() const;

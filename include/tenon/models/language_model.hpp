@@ -2,6 +2,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/held.hpp>
+#include <tenon/interrupt.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/decoder.hpp>
 #include <tenon/nn/sampler.hpp>
@@ -16,7 +17,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +30,12 @@ struct LanguageModelOptions {
   /// Type of the KV cache: f32, f16, bf16 or a block type whose block size divides the head
   /// dimension. Unset: f16, or f32 where `backend` is exact. q8_0 takes 8.5 bits per number.
   std::optional<DType> cache{};
-  BackendOptions backend{};  ///< threads, precision
+  /// Where the model runs: as for compile(). Weights and the KV cache lie in its memory. Null: the
+  /// CPU, on the registered backends (<tenon/tenon.hpp> registers those of the package).
+  DevicePtr device{};
+  /// Ops that the device's own backend refuses run on the CPU: as CompileOptions::cpu_fallback.
+  bool cpu_fallback = false;
+  BackendOptions backend{};  ///< threads, precision, the device's own options
   /// Progress and cancellation of mapping and packing. Progress counts the bytes of prepared
   /// weights; it is called on the loading thread and must not use the model. A stop request takes
   /// effect between pieces of a weight (8 MiB).
@@ -53,14 +58,7 @@ struct LoadTimes {
   std::chrono::nanoseconds total() const noexcept { return map + plan + pack + tokenizer; }
 };
 
-/// Cancellation of long work. Checked before each chunk of a prompt (LanguageModelOptions::chunk)
-/// and before each generated token.
-struct Interrupt {
-  std::stop_token cancel{};
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
-  /// Throws Errc::cancelled after a stop request, and Errc::timeout past the deadline.
-  void check(std::string_view where) const;
-};
+using tenon::Interrupt;
 
 /// A conversation with a model: the KV cache of the tokens read so far. One thread at a time. Use
 /// of a moved-from one throws Errc::call_order, as for LanguageModel.

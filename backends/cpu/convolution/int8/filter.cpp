@@ -16,18 +16,18 @@ namespace {
 
 constexpr std::int64_t quad_block = 3 * 4 * 64;  // bytes for 64 channels
 
-/// Calls use(value, tap row, tap column, channel) for the weights of one output.
+/// Calls use(address, tap row, tap column, channel) for the weights of one output.
 template <class Use>
 void for_each_weight(const FilterShape& shape, const HostView& w, std::int64_t output, Use use) {
   for (std::int64_t c = 0; c < shape.channels; ++c) {
     for (std::int64_t r = 0; r < shape.rows; ++r) {
       const std::byte* line = w.data + output * w.strides[0] + c * w.strides[1] + r * w.strides[2];
-      for (std::int64_t s = 0; s < shape.columns; ++s) {
-        use(*reinterpret_cast<const float*>(line + s * w.strides[3]), r, s, c);
-      }
+      for (std::int64_t s = 0; s < shape.columns; ++s) use(line + s * w.strides[3], r, s, c);
     }
   }
 }
+
+float load_float(const std::byte* weight) { return *reinterpret_cast<const float*>(weight); }
 
 }  // namespace
 
@@ -47,12 +47,23 @@ std::size_t PackedInt8Filter::packed_bytes(const Int8FilterForm& form) noexcept 
 }
 
 PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form)
-    : form_(form), parts_(parts_of(form)), bytes_(parts_.end) {
-  std::memset(bytes_.own() + parts_.quads, 0, parts_.end - parts_.quads);
+    : form_(form),
+      parts_(parts_of(form)),
+      bytes_(parts_.end),
+      own_(bytes_.own()),
+      memory_(bytes_.data()) {
+  std::memset(own_ + parts_.quads, 0, parts_.end - parts_.quads);
 }
 
 PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form, PreparedCache::Bytes kept)
-    : form_(form), parts_(parts_of(form)), bytes_(std::move(kept)) {}
+    : form_(form), parts_(parts_of(form)), bytes_(std::move(kept)), memory_(bytes_.data()) {}
+
+PackedInt8Filter::PackedInt8Filter(const Int8FilterForm& form, std::byte* memory) noexcept
+    : form_(form),
+      parts_(parts_of(form)),
+      bytes_(PreparedCache::Bytes{}),
+      own_(memory),
+      memory_(memory) {}
 
 void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept {
   const FilterShape& shape = form_.shape;
@@ -62,10 +73,12 @@ void PackedInt8Filter::pack(const HostView& w, int thread, int threads) noexcept
     const std::int64_t first = p % shape.group_panels() * 16;
     const std::int64_t count = std::min<std::int64_t>(16, shape.group_outputs() - first);
     const std::int64_t output = p / shape.group_panels() * shape.group_outputs() + first;
-    std::memset(bytes_.own() + p * panel_bytes, 0, static_cast<std::size_t>(panel_bytes));
-    std::memset(bytes_.own() + parts_.scales + p * 64, 0, 64);
-    std::memset(bytes_.own() + parts_.sums + p * 64, 0, 64);
-    for (std::int64_t lane = 0; lane < count; ++lane) pack_output(w, p, lane, output + lane);
+    std::memset(own_ + p * panel_bytes, 0, static_cast<std::size_t>(panel_bytes));
+    std::memset(own_ + parts_.scales + p * 64, 0, 64);
+    std::memset(own_ + parts_.sums + p * 64, 0, 64);
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      form_.codes ? pack_codes(w, p, lane, output + lane) : pack_output(w, p, lane, output + lane);
+    }
   }
 }
 
@@ -73,48 +86,70 @@ void PackedInt8Filter::pack_output(const HostView& w, std::int64_t panel, std::i
                                    std::int64_t output) noexcept {
   const FilterShape& shape = form_.shape;
   float largest = 0;
-  for_each_weight(shape, w, output, [&](float value, auto...) {
+  for_each_weight(shape, w, output, [&](const std::byte* weight, auto...) {
+    const float value = load_float(weight);
     if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
   });
   const float scale = largest / static_cast<float>(form_.limit);
   const float inverse = scale > 0 ? 1 / scale : 0;
   const auto limit = static_cast<float>(form_.limit);
   std::int64_t sum = 0;
-  for_each_weight(
-      shape, w, output, [&](float value, std::int64_t r, std::int64_t s, std::int64_t c) {
-        // A scale so small that its inverse is infinite makes a NaN of 0: the comparison drops it.
-        const float scaled = std::nearbyint(value * inverse);
-        const float rounded = scaled == scaled ? std::clamp(scaled, -limit, limit) : 0;
-        sum += static_cast<std::int64_t>(rounded);
-        const std::int64_t tap = r * shape.columns + s;
-        if (shape.is_depthwise()) {
-          auto* to = reinterpret_cast<float*>(bytes_.own()) + panel * form_.panel();
-          to[tap * 16 + lane] = rounded;
-          if (!form_.has_quads()) return;
-          auto* quads =
-              reinterpret_cast<std::int8_t*>(bytes_.own() + parts_.quads) + panel / 4 * quad_block;
-          quads[(s * 4 + lane / 4) * 64 + panel % 4 * 16 + lane % 4 * 4 + r] =
-              static_cast<std::int8_t>(rounded);
-          return;
-        }
-        auto* to = reinterpret_cast<std::int8_t*>(bytes_.own()) + panel * form_.panel();
-        const std::int64_t run = form_.joined ? r : tap;
-        const std::int64_t at = form_.joined ? s * shape.channels + c : c;
-        to[(run * form_.quads() + at / 4) * 64 + lane * 4 + at % 4] =
-            static_cast<std::int8_t>(rounded);
-      });
-  const auto set = [&](std::size_t part, float value) {
-    reinterpret_cast<float*>(bytes_.own() + part)[panel * 16 + lane] = value;
-  };
-  set(parts_.scales, scale);
-  set(parts_.sums, static_cast<float>(sum));
+  for_each_weight(shape, w, output,
+                  [&](const std::byte* weight, std::int64_t r, std::int64_t s, std::int64_t c) {
+                    // A scale so small that its inverse is infinite makes a NaN of 0: the
+                    // comparison drops it.
+                    const float scaled = std::nearbyint(load_float(weight) * inverse);
+                    const float rounded = scaled == scaled ? std::clamp(scaled, -limit, limit) : 0;
+                    sum += static_cast<std::int64_t>(rounded);
+                    set_weight(panel, lane, r, s, c, rounded);
+                  });
+  set_scale(panel, lane, scale, sum);
+}
+
+void PackedInt8Filter::pack_codes(const HostView& w, std::int64_t panel, std::int64_t lane,
+                                  std::int64_t output) noexcept {
+  const bool is_signed = w.shape.dtype() == DType::i8;
+  std::int64_t sum = 0;
+  for_each_weight(form_.shape, w, output,
+                  [&](const std::byte* weight, std::int64_t r, std::int64_t s, std::int64_t c) {
+                    const int code = is_signed ? int{static_cast<std::int8_t>(*weight)}
+                                               : int{static_cast<std::uint8_t>(*weight)} - 128;
+                    sum += code;
+                    set_weight(panel, lane, r, s, c, static_cast<float>(code));
+                  });
+  set_scale(panel, lane, 1, sum);
+}
+
+void PackedInt8Filter::set_weight(std::int64_t panel, std::int64_t lane, std::int64_t r,
+                                  std::int64_t s, std::int64_t c, float value) noexcept {
+  const FilterShape& shape = form_.shape;
+  const std::int64_t tap = r * shape.columns + s;
+  if (shape.is_depthwise()) {
+    auto* to = reinterpret_cast<float*>(own_) + panel * form_.panel();
+    to[tap * 16 + lane] = value;
+    if (!form_.has_quads()) return;
+    auto* quads = reinterpret_cast<std::int8_t*>(own_ + parts_.quads) + panel / 4 * quad_block;
+    quads[(s * 4 + lane / 4) * 64 + panel % 4 * 16 + lane % 4 * 4 + r] =
+        static_cast<std::int8_t>(value);
+    return;
+  }
+  auto* to = reinterpret_cast<std::int8_t*>(own_) + panel * form_.panel();
+  const std::int64_t run = form_.joined ? r : tap;
+  const std::int64_t at = form_.joined ? s * shape.channels + c : c;
+  to[(run * form_.quads() + at / 4) * 64 + lane * 4 + at % 4] = static_cast<std::int8_t>(value);
+}
+
+void PackedInt8Filter::set_scale(std::int64_t panel, std::int64_t lane, float scale,
+                                 std::int64_t sum) noexcept {
+  reinterpret_cast<float*>(own_ + parts_.scales)[panel * 16 + lane] = scale;
+  reinterpret_cast<float*>(own_ + parts_.sums)[panel * 16 + lane] = static_cast<float>(sum);
 }
 
 std::shared_ptr<const Recipe> int8_filter_recipe(const Int8FilterForm& form) {
   return std::make_shared<FilterRecipe<PackedInt8Filter, Int8FilterForm>>(
-      form,
-      fmt::format("int8 filter 1 {} in {}, joined {}, to {}", to_string(form.shape.file_shape()),
-                  form.shape.groups, form.joined, form.limit));
+      form, fmt::format("int8 filter 1 {} in {}, joined {}, to {}, codes {}",
+                        to_string(form.shape.file_shape()), form.shape.groups, form.joined,
+                        form.limit, form.codes));
 }
 
 }  // namespace tenon::cpu

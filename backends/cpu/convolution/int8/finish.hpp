@@ -3,6 +3,7 @@
 // The epilogue: from sums of integer products to stored results. Included after simd.hpp.
 #include "kernels.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tenon::cpu {
@@ -192,6 +193,15 @@ inline bool stores_dense_codes(const Int8Finish& finish) {
 [[gnu::noinline]] void store_sums(const Int8Finish& finish, std::int64_t row, std::int64_t column,
                                   std::int64_t channel, const std::int32_t* sums,
                                   std::int64_t pixels, std::int64_t width, std::int64_t count) {
+  if (finish.sums.at != nullptr) {
+    const Image<std::int32_t>& to = finish.sums;
+    const auto bytes = static_cast<std::size_t>(4 * (width < count ? width : count));
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      __builtin_memcpy(to.at + row * to.row + (column + p) * to.column + channel, sums + p * width,
+                       bytes);
+    }
+    return;
+  }
   const bool is_plain = stores_dense_codes(finish);
   const Image<const std::uint8_t>& residual = finish.residual_codes;
   const auto place = [&](const auto& image) {

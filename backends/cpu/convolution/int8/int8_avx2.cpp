@@ -6,11 +6,13 @@
 #include "padded_copy_body.hpp"
 #include "pool_body.hpp"
 #include "product_body.hpp"
+#include "sums_body.hpp"
 // clang-format on
 
 namespace tenon::cpu::avx2 {
 
-constinit const Int8Kernels int8{Int8Simd::weight_limit, run_int8_product, run_int8_depthwise,
-                                 run_int8_max_pool, run_int8_padded_copy};
+constinit const Int8Kernels int8{
+    Int8Simd::weight_limit, run_int8_product<false>,     run_int8_depthwise, run_int8_max_pool,
+    run_int8_padded_copy,   run_int8_product<is_narrow>, finish_sums};
 
 }  // namespace tenon::cpu::avx2

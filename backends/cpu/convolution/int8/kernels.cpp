@@ -9,7 +9,9 @@ Int8Kernels int8_kernels() noexcept {
                                                            &avx512_vnni::int8, &avx512_vnni::int8};
   const Isa isa = active_isa();
   Int8Kernels kernels = *by_isa[static_cast<int>(isa)];
-  if (isa == Isa::amx) kernels.product = amx::int8_product;  // tiles do GEMM only
+  if (isa == Isa::amx) {  // tiles do GEMM only
+    kernels.product = kernels.wide_product = amx::int8_product;
+  }
   return kernels;
 }
 

@@ -2,6 +2,7 @@
 
 #include "../kernels.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 /// Convolutions and pools of images of codes (u8) as the files compiled for one instruction set
@@ -24,6 +25,8 @@ struct Int8Finish {
   float low, high;
   Image<std::uint8_t> codes;  ///< the output; one of the two is null
   Image<float> values;
+  /// Where it is not null, the output instead of those two: sums of products as they are.
+  Image<std::int32_t> sums;
 };
 
 /// One image and group of a convolution.
@@ -74,6 +77,35 @@ struct Int8PaddedCopy {
   float inverse;               ///< codes per unit of the values
   std::uint8_t zero;
   std::uint8_t* to;
+  std::uint8_t flipped = 0;  ///< bits of the codes that change: 0x80 turns i8 into u8, 128 more
+};
+
+/// Sums of products on their way to a result, neighbouring pixels at once: in this order
+///   i = sum + offset                    modulo 2^32; as i32 the result where `factor` is null
+///   f = i * factor, then each stage     as f32 the result where `scale` is null
+///   q = round(f / scale) + zero         within [low, high]; an i8 or u8
+/// Each arithmetic step rounds to f32. Numbers of outputs are dense, with room for 16 at the end.
+struct SumsJob {
+  /// f + numbers, or, where those are null, f limited to [low, high].
+  struct Stage {
+    const float* numbers;
+    float low, high;
+  };
+  static constexpr int max_stages = 4;
+
+  const std::int32_t* sums;  ///< [pixels][count]; 64 more bytes may be read
+  std::int64_t pixels, count;
+  const std::int32_t* offset;
+  const float* factor;
+  Stage stages[max_stages];
+  int stage_count;
+  const float* scale;
+  bool divides;             ///< not all scales are 1
+  bool is_signed;           ///< i8, as a code that is 128 more and whose first bit then flips
+  const float *low, *high;  ///< of codes less the zero
+  const float* zero;        ///< 128 more where `is_signed`
+  std::byte* to;            ///< results of a pixel are dense
+  std::int64_t step;        ///< bytes from one pixel's to the next
 };
 
 struct Int8Kernels {
@@ -87,6 +119,9 @@ struct Int8Kernels {
   void (*max_pool)(const Int8PoolJob&, std::int64_t first, std::int64_t last) noexcept;
   /// Rows [first, last).
   void (*copy_padded)(const Int8PaddedCopy&, std::int64_t first, std::int64_t last) noexcept;
+  /// `product` with weights of any magnitude.
+  void (*wide_product)(const Int8ProductJob&, const Part&) noexcept;
+  void (*finish_sums)(const SumsJob&) noexcept;
 };
 
 /// Bytes that the kernel may read behind an image.

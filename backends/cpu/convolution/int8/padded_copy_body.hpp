@@ -101,6 +101,8 @@ TENON_INLINE void copy_code_row(const Int8PaddedCopy& job, const std::uint8_t* x
     } else {
       for (std::int64_t c = 0; c < job.channels; ++c) to[c] = pixel[c * from.channel];
     }
+    if (job.flipped == 0) continue;
+    for (std::int64_t c = 0; c < job.channels; ++c) to[c] ^= job.flipped;
   }
 }
 

@@ -22,8 +22,9 @@ struct Int8Sums {
 };
 
 /// Adds the products of `quads` quads. Pixels between the first and the last are `step` apart
-/// behind `middle`, the first's regular place; the first and the last may be elsewhere.
-template <int pixels, int vectors>
+/// behind `middle`, the first's regular place; the first and the last may be elsewhere. `wide`:
+/// weights have any magnitude.
+template <bool wide, int pixels, int vectors>
 TENON_INLINE void add_int8_run(Int8Sums<pixels, vectors>& sums, const std::uint8_t* first,
                                const std::uint8_t* middle, const std::uint8_t* last,
                                std::int64_t step, const std::int8_t* filter, std::int64_t panel,
@@ -47,7 +48,10 @@ TENON_INLINE void add_int8_run(Int8Sums<pixels, vectors>& sums, const std::uint8
                                                    : base[(p - 1) / 3] + (p - 1) % 3 * step;
       const Sum x = Int8Simd::broadcast(from);
 #pragma GCC unroll 8
-      for (int v = 0; v < vectors; ++v) sums.at[p][v] = Int8Simd::dot(sums.at[p][v], x, w[v]);
+      for (int v = 0; v < vectors; ++v) {
+        sums.at[p][v] = wide ? Int8Simd::wide_dot(sums.at[p][v], x, w[v])
+                             : Int8Simd::dot(sums.at[p][v], x, w[v]);
+      }
     }
     filter += 64;
     first += 4;
@@ -61,7 +65,7 @@ struct Int8Tile {
   std::int64_t row, column, channel;
 };
 
-template <int pixels, int vectors>
+template <bool wide, int pixels, int vectors>
 TENON_INLINE void add_int8_taps(const Int8ProductJob& job, const Int8Tile& tile,
                                 Int8Sums<pixels, vectors>& sums) {
   const WindowAxis& columns = job.columns;
@@ -78,22 +82,22 @@ TENON_INLINE void add_int8_taps(const Int8ProductJob& job, const Int8Tile& tile,
     const std::int8_t* w = filter + r * job.runs * job.quads * 64;
     for (std::int64_t s = 0; s < job.runs; ++s, w += job.quads * 64) {
       if (!row_inside) {
-        add_int8_run<pixels, vectors>(sums, job.outside, job.outside, job.outside, 0, w, job.panel,
-                                      job.quads);
+        add_int8_run<wide, pixels, vectors>(sums, job.outside, job.outside, job.outside, 0, w,
+                                            job.panel, job.quads);
         continue;
       }
       const std::int64_t shift = s * columns.dilation;
       const std::uint8_t* from = x + shift * job.x.column;
       const bool first_inside = left + shift >= 0 && left + shift < columns.inputs;
       const bool last_inside = right + shift >= 0 && right + shift < columns.inputs;
-      add_int8_run<pixels, vectors>(sums, first_inside ? from : job.outside, from,
-                                    last_inside ? from + (pixels - 1) * step : job.outside, step, w,
-                                    job.panel, job.quads);
+      add_int8_run<wide, pixels, vectors>(sums, first_inside ? from : job.outside, from,
+                                          last_inside ? from + (pixels - 1) * step : job.outside,
+                                          step, w, job.panel, job.quads);
     }
   }
 }
 
-template <int pixels, int vectors>
+template <bool wide, int pixels, int vectors>
 void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
   Int8Sums<pixels, vectors> sums;
 #pragma GCC unroll 16
@@ -101,7 +105,7 @@ void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) sums.at[p][v] = Int8Simd::zero();
   }
-  add_int8_taps<pixels, vectors>(job, tile, sums);
+  add_int8_taps<wide, pixels, vectors>(job, tile, sums);
   alignas(64) std::int32_t values[static_cast<std::size_t>(pixels * vectors * Simd::lanes)];
 #pragma GCC unroll 16
   for (int p = 0; p < pixels; ++p) {
@@ -116,11 +120,12 @@ void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
 
 using Int8TileFunction = void (*)(const Int8ProductJob& job, const Int8Tile& tile);
 
-template <int vectors>
+template <bool wide, int vectors>
 constexpr auto int8_tiles = tiles_by_width<int8_pixels>(
-    []<int pixels>() -> Int8TileFunction { return int8_tile<pixels, vectors>; });
+    []<int pixels>() -> Int8TileFunction { return int8_tile<wide, pixels, vectors>; });
 
 /// All pixels of a part, channels [first, last).
+template <bool wide>
 void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t first,
                     std::int64_t last) {
   constexpr std::int64_t lanes = Simd::lanes;
@@ -132,7 +137,7 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
       std::int64_t channel = first;
       const auto left = [&] { return ceil_div(last - channel, lanes); };
       const auto run = [&]<int vectors>() {
-        const Int8TileFunction tile = int8_tiles<vectors>[pixels];
+        const Int8TileFunction tile = int8_tiles<wide, vectors>[pixels];
         for (; left() >= vectors; channel += vectors * lanes) {
           tile(job, {row, part.first_column + column, channel});
         }
@@ -146,6 +151,7 @@ void int8_pixels_of(const Int8ProductJob& job, const Part& part, std::int64_t fi
 
 /// Bands of channels whose filters stay in L2 beside the image; within a band all channels of one
 /// tile before the next tile.
+template <bool wide>
 void run_int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   if (part.first_column >= part.last_column) return;
   constexpr std::int64_t cached_bytes = 1 << 19;
@@ -153,7 +159,7 @@ void run_int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   const std::int64_t panels = cached_bytes / (job.panel > 0 ? job.panel : 1);
   const std::int64_t step = panels * 16 / band * band > 0 ? panels * 16 / band * band : band;
   for (std::int64_t c = part.first_channel; c < part.last_channel; c += step) {
-    int8_pixels_of(job, part, c, c + step < part.last_channel ? c + step : part.last_channel);
+    int8_pixels_of<wide>(job, part, c, c + step < part.last_channel ? c + step : part.last_channel);
   }
 }
 

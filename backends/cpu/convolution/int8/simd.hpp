@@ -35,6 +35,18 @@ struct Int8Simd {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 #endif
   }
+  /// The same for weights of any magnitude: even and odd bytes apart, as pairs of 16 bits.
+  TENON_INLINE static Sum wide_dot(Sum sum, Sum codes, Sum w) {
+#if defined(__AVX512VNNI__)
+    return dot(sum, codes, w);
+#else
+    const __m512i even = _mm512_madd_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(255)),
+                                           _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
+    const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(codes, 8), _mm512_srai_epi16(w, 8));
+    return _mm512_add_epi32(_mm512_add_epi32(sum, even), odd);
+#endif
+  }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return _mm512_loadu_si512(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { _mm512_storeu_si512(p, v); }
   TENON_INLINE static Float to_float(Sum v) { return _mm512_cvtepi32_ps(v); }
@@ -81,6 +93,18 @@ struct Int8Simd {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
   }
+  /// The same for weights of any magnitude: even and odd bytes apart, as pairs of 16 bits.
+  TENON_INLINE static Sum wide_dot(Sum sum, Sum codes, Sum w) {
+#if defined(__AVXVNNI__)
+    return dot(sum, codes, w);
+#else
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(codes, _mm256_set1_epi16(255)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
+    const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(codes, 8), _mm256_srai_epi16(w, 8));
+    return _mm256_add_epi32(_mm256_add_epi32(sum, even), odd);
+#endif
+  }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) { return _mm256_add_epi32(a, b); }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }
@@ -128,6 +152,11 @@ struct Int8Simd {
       sum += code * ((w << (24 - 8 * i)) >> 24);
     }
     return sum;
+  }
+  TENON_INLINE static Sum wide_dot(Sum sum, Sum codes, Sum w) { return dot(sum, codes, w); }
+  TENON_INLINE static Sum add_sums(Sum a, Sum b) {
+    return reinterpret_cast<Sum>(reinterpret_cast<UnsignedWords4>(a) +
+                                 reinterpret_cast<UnsignedWords4>(b));
   }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return load_as<Sum>(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { __builtin_memcpy(p, &v, sizeof v); }

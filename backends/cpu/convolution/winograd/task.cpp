@@ -31,6 +31,7 @@ class WinogradTask final : public Task {
     memory.inputs = reinterpret_cast<float*>(context.working_memory());
     memory.outputs = memory.inputs + numbers * plan_.input_number();
     for (std::int64_t item = items.begin; item < items.end; ++item) {
+      if (context.worker.is_interrupted()) return;
       const Range tiles = plan_.tiles(item), bands = plan_.bands(item);
       transform_inputs(context, tiles, memory);
       for (std::int64_t band = bands.begin; band < bands.end; ++band) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "instruction.hpp"
-#include "structures.hpp"
+#include <tenon/npu/isa/instruction.hpp>
+#include <tenon/npu/isa/structures.hpp>
 
 #include <cstddef>
 #include <cstdint>

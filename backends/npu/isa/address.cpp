@@ -1,9 +1,8 @@
-#include "scheme.hpp"
-
 #include "base/immortal.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/fork_locked_mutex.hpp>
+#include <tenon/npu/isa/address.hpp>
 
 #include <map>
 #include <mutex>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "enums.hpp"
+#include <tenon/npu/isa/enums.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -13,7 +13,7 @@ inline constexpr std::uint32_t gone = 0xFFFFFFFF;  ///< what every register of a
 /// Offsets in the register bank `npu`, for RegRegion::read(offset, true).
 namespace reg {
 #define TENON_NPU_REG(id, offset, access, meaning) inline constexpr std::uint32_t id = offset;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 /// Registers of a segment, from those of segment 0.
 constexpr std::uint32_t segment(std::uint32_t first, Segment index) noexcept {
   return first + 16U * static_cast<std::uint32_t>(index);
@@ -23,7 +23,7 @@ constexpr std::uint32_t segment(std::uint32_t first, Segment index) noexcept {
 /// Offsets of the lower halves of the 64-bit counters.
 namespace perf {
 #define TENON_NPU_PERF(id, offset, meaning) inline constexpr std::uint32_t id = offset;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 }  // namespace perf
 
 /// A few bits of a register.
@@ -41,7 +41,7 @@ struct Bits {
 
 namespace bits {
 #define TENON_NPU_BITS(reg, id, lsb, width, meaning) inline constexpr Bits id{lsb, width};
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 }  // namespace bits
 
 enum class Access : std::uint8_t { ro, rw, wo, w1c };

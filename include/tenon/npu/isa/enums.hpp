@@ -19,7 +19,7 @@ struct EnumValue {
   }                              \
   ;                              \
   std::span<const EnumValue> values(Type) noexcept;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 /// The enumerator's name, or "?" where `value` is none.
 template <class Enum>

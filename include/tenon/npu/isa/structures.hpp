@@ -31,7 +31,7 @@ inline constexpr std::uint32_t fence_irq = 1;                ///< flag of the co
   friend bool operator==(const Type&, const Type&) = default; \
   }                                                           \
   ;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 /// A member of such a structure.
 template <class Type, class Value>
@@ -60,7 +60,7 @@ constexpr auto member_list(int, Parts... members) {
   );                               \
   }                                \
   ;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 /// The structure's bytes, and back. unpack() reads exactly `Type::size_bytes` bytes at `from` and
 /// says through `reserved_clear` whether the bytes that no member covers are zero.
@@ -76,6 +76,6 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0) n
 #define TENON_NPU_STRUCT(Type, size, meaning)                                         \
   extern template std::array<std::byte, Type::size_bytes> pack(const Type&) noexcept; \
   extern template Type unpack(const std::byte*, bool*) noexcept;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 }  // namespace tenon::npu::isa

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "enums.hpp"
-
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/enums.hpp>
 
 #include <cstdint>
 
@@ -19,6 +18,7 @@ struct Caps {
   bool coherent = false;
   bool strict = false;
   bool m8 = false;
+  bool host_dma = false;
   std::uint32_t queue_depth = 0;
   std::uint32_t freq_khz = 0;
   std::uint32_t ddr_kbps = 0;  ///< thousands of bytes per second

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "owner_process.hpp"
-
 #include <tenon/memory.hpp>
+#include <tenon/npu/isa/owner_process.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "enums.hpp"
+#include <tenon/npu/isa/enums.hpp>
 
 #include <array>
 #include <cstdint>
@@ -41,7 +41,7 @@ constexpr Engine previous(Engine engine) noexcept { return next(next(engine)); }
 
 enum class Opcode : std::uint8_t {
 #define TENON_NPU_OP(Type, id, code, engine, flags) id = code,
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 };
 
 /// The tokens an instruction takes before it begins and gives after it ended: bits 8 to 11.
@@ -99,7 +99,7 @@ struct f {
   friend bool operator==(const Type&, const Type&) = default; \
   }                                                           \
   ;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 /// A field of an instruction: its place, its kind and the member that holds it.
 template <class Type, class Kind>
@@ -129,7 +129,7 @@ struct Nothing {};
   ;                         \
   }                         \
   ;
-#include "isa.def"
+#include <tenon/npu/isa/isa.def>
 
 using Instruction = std::variant<Load, LoadP, Gemm, Conv, Depthwise, Requant, Elementwise, Pool,
                                  Store, Convert, Barrier, Fence, Halt>;

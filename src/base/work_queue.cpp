@@ -1,0 +1,112 @@
+#include "base/work_queue.hpp"
+
+#include "base/immortal.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/process_number.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace tenon {
+
+struct WorkQueue::State {
+  std::uint32_t process = process_number();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> jobs;
+  std::atomic<int> unfinished{0};
+  bool stopping = false;
+  std::thread thread;
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return stopping || !jobs.empty(); });
+      if (jobs.empty()) return;
+      Job job = std::move(jobs.front());
+      jobs.pop_front();
+      lock.unlock();
+      job();
+      job = {};  // what it holds goes before anybody is told that it has ended
+      lock.lock();
+      unfinished.fetch_sub(1, std::memory_order_release);
+      changed.notify_all();
+    }
+  }
+};
+
+WorkQueue::~WorkQueue() {
+  if (state_ == nullptr) return;
+  if (state_->process != process_number()) {
+    // Its thread is not there, and may have held the mutex: nothing of it can be destroyed.
+    immortal<std::shared_ptr<State>>(std::move(state_));
+    return;
+  }
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->changed.notify_all();
+  if (state_->thread.get_id() == std::this_thread::get_id()) {
+    state_->thread.detach();
+  } else {
+    state_->thread.join();
+  }
+}
+
+void WorkQueue::check_process() {
+  if (state_ == nullptr || state_->process == process_number()) return;
+  if (state_->unfinished.load(std::memory_order_acquire) != 0) {
+    throw Error(Errc::forked_process, owner_,
+                "submitted work had not ended at fork(): make a new one");
+  }
+  immortal<std::shared_ptr<State>>(std::move(state_));
+  state_.reset();
+}
+
+bool WorkQueue::is_idle() const {
+  const std::scoped_lock lock(mutex_);
+  return state_ == nullptr || state_->unfinished.load(std::memory_order_acquire) == 0;
+}
+
+void WorkQueue::push(Job&& job) {
+  const std::scoped_lock lock(mutex_);
+  check_process();
+  if (state_ == nullptr) {
+    auto state = std::make_shared<State>();
+    try {
+      state->thread = std::thread([state] { state->work(); });
+    } catch (const std::system_error& error) {
+      throw Error(Errc::out_of_memory, owner_,
+                  std::string("no thread for submitted work: ") + error.what());
+    }
+    state_ = std::move(state);
+  }
+  {
+    const std::scoped_lock jobs_lock(state_->mutex);
+    state_->jobs.emplace_back();
+    state_->jobs.back().swap(job);
+    state_->unfinished.fetch_add(1, std::memory_order_relaxed);
+  }
+  state_->changed.notify_all();
+}
+
+void WorkQueue::drain() {
+  std::shared_ptr<State> state;
+  {
+    const std::scoped_lock lock(mutex_);
+    check_process();
+    state = state_;
+  }
+  if (state == nullptr || state->thread.get_id() == std::this_thread::get_id()) return;
+  std::unique_lock lock(state->mutex);
+  state->changed.wait(lock, [&] { return state->unfinished.load(std::memory_order_acquire) == 0; });
+}
+
+}  // namespace tenon

@@ -95,4 +95,25 @@ CalibrationTable calibrate(const Program& program, const WeightSet& weights,
 CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuffer>> samples,
                            const CalibrationOptions& options = {});
 
+struct CalibratedProgram {
+  Program program;
+  CalibrationTable calibration;
+};
+
+/// A network that comes quantised, for backends that take networks of f32 and a table (an NPU): the
+/// scales in the program are the table, and no samples are needed. Its parameters, results and
+/// weights are those of `program`, without `repeat`.
+///
+/// - Weights and biases of codes are dequantised (Program::folded).
+/// - matmul_integer and conv2d_integer by constant weights, with sums that only a dequantize_linear
+///   reads, become linear and conv2d, of weights that have the scale of the sums.
+/// - dequantize_linear(quantize_linear(x)) by the same numbers becomes x, or a relu or clamp of it
+///   where the codes have other limits on both sides. The range of x is that of the codes.
+/// - Views, limits, pools and means get the range of their operand, or it gets theirs.
+///
+/// What else there is stays as it is: conversions of parameters and results, scales that are not
+/// one known number for activations. Values between have no range then, and backends refuse their
+/// steps by name. Errors: those of verify() and unroll().
+CalibratedProgram dequantized(const Program& program, const WeightSet& weights);
+
 }  // namespace tenon::quant

@@ -83,53 +83,88 @@ class Dequantizer {
   /// Products of codes as products of f32, whose weights have the scale of the sums.
   void widen_products() {
     FunctionEditor editor(main());
-    for (std::size_t i = 0; i < editor.size(); ++i) {
-      const auto* op = editor.op_at<DequantizeLinear>(i);
-      if (op == nullptr || editor.at(i).operands.size() != 2) continue;
-      if (const auto sums = sums_of(editor, editor.at(i).operands[0])) {
-        i += widen(editor, i, *sums, editor.at(i).operands[1]);
+    for (const auto match : {&Dequantizer::biased_product, &Dequantizer::product}) {
+      for (std::size_t i = 0; i < editor.size(); ++i) {
+        if (const auto found = match(editor, editor.at(i))) i += widen(editor, i, *found);
       }
     }
   }
 
-  struct Sums {
-    Instruction product;          ///< conv2d_integer or matmul_integer, by constant weights
-    ValueId weights = 0;          ///< the constant; [O, ...] or, of a product of rows, [K, N]
-    bool is_permuted = false;     ///< the product has it as [K, N], the constant is [N, K]
-    std::optional<ValueId> bias;  ///< the constant [O] that is added, i32
+  /// conv2d_integer or matmul_integer by constant weights, of which nothing else reads the sums.
+  struct Product {
+    Instruction sums;
+    ValueId weights = 0;          ///< the constant: [O, ...] or, of matmul_integer, perhaps [K, O]
+    bool is_transposed = true;    ///< it has the outputs first
+    ValueId scale = 0;            ///< of the sums
+    std::optional<ValueId> bias;  ///< the constant that is added to each output's sums
+    bool is_scaled = false;       ///< the bias is f32, not in units of the sums
+
+    bool is_conv() const { return sums.op.as<Conv2dInteger>() != nullptr; }
   };
 
-  /// What makes `id`, if that are sums which nothing else reads.
-  static std::optional<Sums> sums_of(const FunctionEditor& editor, ValueId id) {
-    Sums sums;
-    if (editor.uses(id) != 1) return std::nullopt;
+  /// add(dequantize_linear(sums, scale), bias)
+  static std::optional<Product> biased_product(const FunctionEditor& editor,
+                                               const Instruction& at) {
+    if (at.kind != Kind::op || at.op.as<Add>() == nullptr) return std::nullopt;
+    const ValueId scaled = at.operands[0], bias = at.operands[1];
+    if (editor.uses(scaled) != 1 || editor.definition(scaled) == nullptr) return std::nullopt;
+    std::optional<Product> found = product(editor, *editor.definition(scaled));
+    if (!found || found->bias || !is_bias(editor, *found, bias)) return std::nullopt;
+    if (editor.type(bias)->dtype() != DType::f32) return std::nullopt;
+    found->bias = bias;
+    found->is_scaled = true;
+    return found;
+  }
+
+  /// dequantize_linear(sums, scale) or dequantize_linear(add(sums, bias), scale)
+  static std::optional<Product> product(const FunctionEditor& editor, const Instruction& at) {
+    if (at.kind != Kind::op || at.op.as<DequantizeLinear>() == nullptr) return std::nullopt;
+    if (at.operands.size() != 2 || editor.uses(at.operands[0]) != 1) return std::nullopt;
+    ValueId id = at.operands[0];
+    std::optional<ValueId> bias;
     if (editor.made_by<Add>(id) != nullptr) {
-      const std::vector<ValueId>& terms = editor.definition(id)->operands;
-      const ValueId bias = behind_views(editor, terms[1]);
-      if (!is_constant(editor, bias) || editor.type(bias)->rank() != 1) return std::nullopt;
-      sums.bias = bias;
-      id = terms[0];
+      bias = editor.definition(id)->operands[1];
+      id = editor.definition(id)->operands[0];
       if (editor.uses(id) != 1) return std::nullopt;
     }
     const bool is_conv = editor.made_by<Conv2dInteger>(id) != nullptr;
     if (!is_conv && editor.made_by<MatmulInteger>(id) == nullptr) return std::nullopt;
-    sums.product = *editor.definition(id);
-    sums.weights = sums.product.operands[1];
-    if (const auto* permute = editor.made_by<Permute>(sums.weights); permute && !is_conv) {
+    Product found{*editor.definition(id), 0, is_conv, at.operands[1], {}, false};
+    found.weights = found.sums.operands[1];
+    if (const auto* permute = editor.made_by<Permute>(found.weights); permute && !is_conv) {
       if (permute->order != IntList{1, 0}) return std::nullopt;
-      sums.is_permuted = true;
-      sums.weights = editor.definition(sums.weights)->operands[0];
+      found.is_transposed = true;
+      found.weights = editor.definition(found.weights)->operands[0];
     }
-    if (!is_constant(editor, sums.weights) || editor.type(sums.weights)->rank() < 2) return {};
-    for (const ValueId operand : sums.product.operands) {
+    if (!is_constant(editor, found.weights) || editor.type(found.weights)->rank() < 2) return {};
+    if (bias && !is_bias(editor, found, *bias)) return std::nullopt;
+    found.bias = bias;
+    for (const ValueId operand : found.sums.operands) {
       if (!editor.type(operand) || !editor.movable(operand)) return std::nullopt;
     }
-    return sums;
+    return found;
   }
 
+  static std::int64_t outputs_of(const FunctionEditor& editor, const Product& product) {
+    return (*editor.type(product.weights))[product.is_transposed ? 0 : 1];
+  }
+
+  /// Whether a value is a constant that has a number for each output, as an addition broadcasts it.
+  static bool is_bias(const FunctionEditor& editor, const Product& product, ValueId id) {
+    const std::optional<Shape>& type = editor.type(id);
+    const std::int64_t outputs = outputs_of(editor, product);
+    const int axis = product.is_conv() ? 3 : 1;  // from the end
+    return is_constant(editor, behind_views(editor, id)) && type && type->is_static() &&
+           type->rank() >= axis && (*type)[type->rank() - axis] == outputs &&
+           type->elements() == outputs;
+  }
+
+  static bool is_view(const Instruction& at) {
+    return at.kind == Kind::op && (at.op.def()->traits.view || at.op.def()->view != nullptr);
+  }
   static ValueId behind_views(const FunctionEditor& editor, ValueId id) {
     const Instruction* at = editor.definition(id);
-    while (at != nullptr && at->kind == Kind::op && at->op.def()->traits.view) {
+    while (at != nullptr && is_view(*at)) {
       id = at->operands[0];
       at = editor.definition(id);
     }
@@ -141,37 +176,47 @@ class Dequantizer {
   }
 
   /// Computes instruction i, and returns how many were inserted before it.
-  static std::size_t widen(FunctionEditor& editor, std::size_t i, const Sums& sums, ValueId scale) {
+  static std::size_t widen(FunctionEditor& editor, std::size_t i, const Product& product) {
     const std::size_t first = i;
     const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
       return editor.insert(i++, name, std::move(op), std::move(operands));
     };
-    const auto* conv = sums.product.op.as<Conv2dInteger>();
-    const std::vector<ValueId>& in = sums.product.operands;
-    const ValueId one = insert("one", OpInstance(Full{.value = 1}), {});
-    std::vector<ValueId> codes{in[0], one}, weights{sums.weights, scale};
+    const std::vector<ValueId>& in = product.sums.operands;
+    ValueId weight_scale = product.scale, code_scale = 0;
+    if (editor.made_by<QuantizeLinear>(in[0]) != nullptr) {
+      // The scale by which the codes were made, so that both roundings can go.
+      code_scale = editor.definition(in[0])->operands[1];
+      weight_scale = insert("w_scale", OpInstance(Div{}), {product.scale, code_scale});
+    } else {
+      code_scale = insert("one", OpInstance(Full{.value = 1}), {});
+    }
+    std::vector<ValueId> codes{in[0], code_scale}, weights{product.weights, weight_scale};
     if (in.size() > 2) codes.push_back(in[2]);
     if (in.size() > 3) weights.push_back(in[3]);
-    const std::int64_t axis = conv != nullptr || sums.is_permuted ? 0 : 1;
+    const std::int64_t axis = product.is_transposed ? 0 : 1;
     std::vector<ValueId> operands{insert("wide", OpInstance(DequantizeLinear{}), codes),
                                   insert("w", OpInstance(DequantizeLinear{.axis = axis}), weights)};
-    if (axis == 1) {
-      operands[1] = insert("w", OpInstance(Permute{.order = {1, 0}}), {operands[1]});
+    if (!product.is_transposed) {
+      operands[1] = insert("columns", OpInstance(Permute{.order = {1, 0}}), {operands[1]});
     }
-    if (sums.bias) {
-      const OpInstance number(DequantizeLinear{.axis = 0});
-      operands.push_back(insert("bias", number, {*sums.bias, scale}));
+    if (product.bias) {
+      const OpInstance row(Reshape{.dims = {outputs_of(editor, product)}});
+      ValueId bias = insert("row", row, {*product.bias});
+      if (!product.is_scaled) {
+        bias = insert("bias", OpInstance(DequantizeLinear{.axis = 0}), {bias, product.scale});
+      }
+      operands.push_back(bias);
     }
-    const bool has_bias = sums.bias.has_value();
-    if (conv == nullptr) {
-      editor.replace(i, OpInstance(Linear{.has_bias = has_bias}), operands);
-    } else {
+    const bool has_bias = product.bias.has_value();
+    if (const auto* conv = product.sums.op.as<Conv2dInteger>()) {
       const Conv2d wide{.stride = conv->stride,
                         .padding = conv->padding,
                         .dilation = conv->dilation,
                         .groups = conv->groups,
                         .has_bias = has_bias};
       editor.replace(i, OpInstance(wide), operands);
+    } else {
+      editor.replace(i, OpInstance(Linear{.has_bias = has_bias}), operands);
     }
     return i - first;
   }
@@ -261,7 +306,7 @@ class Dequantizer {
 
   /// Whether results lie in the range of the first operand, or in the positive part of it.
   static bool keeps_numbers(const Instruction& at) {
-    return at.op.def()->traits.view || at.op.as<Relu>() || at.op.as<Relu6>() || at.op.as<Clamp>() ||
+    return is_view(at) || at.op.as<Relu>() || at.op.as<Relu6>() || at.op.as<Clamp>() ||
            at.op.as<MaxPool2d>() || at.op.as<AvgPool2d>() || at.op.as<Mean>() || at.op.as<Max>() ||
            at.op.as<Min>();
   }

@@ -165,7 +165,7 @@ std::vector<Tensor> operands_of(const Tensor& x, const Tensor& w, const Tensor& 
 }
 
 /// x_scale * w_scale / y_scale, in the order of ONNX Runtime's roundings.
-Tensor multiplier(const QuantizedTensor& x, const QuantizedTensor& w, const Quantization& y,
+Tensor multiplier(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                   const std::source_location& where) {
   return div(mul(x.scale, w.scale, where), y.scale, where);
 }
@@ -189,20 +189,20 @@ Tensor conv2d_integer(const Tensor& x, const Tensor& w, const Tensor& x_zero, co
   return record(options, std::span<const Tensor>(operands), where);
 }
 
-Tensor qlinear_matmul(const QuantizedTensor& a, const QuantizedTensor& b, const Quantization& y,
+Tensor qlinear_matmul(const QuantizedTensor& a, const QuantizedTensor& b, const ScaleAndZero& y,
                       const std::source_location& where) {
   const Tensor sums = matmul_integer(a.codes, b.codes, a.zero_point, b.zero_point, where);
   return requantize(sums, multiplier(a, b, y, where), y.zero_point, -1, where);
 }
 
-Tensor qlinear_linear(const QuantizedTensor& x, const QuantizedTensor& w, const Quantization& y,
+Tensor qlinear_linear(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                       const Tensor& bias, const std::source_location& where) {
   Tensor sums = linear_integer(x.codes, w.codes, x.zero_point, w.zero_point, where);
   if (!bias.is_empty()) sums = add(sums, bias, where);
   return requantize(sums, multiplier(x, w, y, where), y.zero_point, -1, where);
 }
 
-Tensor qlinear_conv2d(const QuantizedTensor& x, const QuantizedTensor& w, const Quantization& y,
+Tensor qlinear_conv2d(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                       const Tensor& bias, const Conv2dInteger& options,
                       const std::source_location& where) {
   Tensor sums = conv2d_integer(x.codes, w.codes, x.zero_point, w.zero_point, options, where);

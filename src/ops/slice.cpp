@@ -82,9 +82,10 @@ bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement)
   const auto at = static_cast<std::size_t>(axis);
   const bool innermost = axis == in.shape.rank() - 1;
   placement = {0, in.strides};
-  placement.strides[at] *= step;
+  const std::int64_t count = out[static_cast<int>(axis)];
+  if (count > 1) placement.strides[at] *= step;  // a step past the only element may be any number
   const std::int64_t begins = resolve(*this, in.shape[static_cast<int>(axis)]).begin;
-  if (out[static_cast<int>(axis)] > 0) {  // an empty slice may begin past the last element
+  if (count > 0) {  // an empty slice may begin past the last element
     placement.offset_bytes = begins / (innermost ? block_size(out.dtype()) : 1) * in.strides[at];
   }
   return true;

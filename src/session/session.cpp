@@ -439,25 +439,28 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
     EventSource ended;
 
     void execute() {
+      std::exception_ptr error;
       try {
         for (const Event& event : after) event.wait();
-        {
-          const Activations::Lock lock(*state->activations, true);
-          const auto begin = Trace::Clock::now();
-          with_memory_errors("Session::submit", [&] { run->run(); });
-          state->total = Trace::Clock::now() - begin;
-        }
-        release();
-        ended.set();
+        const Activations::Lock lock(*state->activations, true);
+        const auto begin = Trace::Clock::now();
+        with_memory_errors("Session::submit", [&] { run->run(); });
+        state->total = Trace::Clock::now() - begin;
       } catch (...) {
-        release();
-        ended.fail(std::current_exception());
+        error = std::current_exception();
       }
+      release();
+      error ? ended.fail(std::move(error)) : ended.set();
     }
+    /// Before anybody is told that the run has ended: who then destroys the session frees its memory.
     void release() {
-      const std::scoped_lock lock(state->activations->handles());
-      handles.reset();
-      run.reset();
+      {
+        const std::scoped_lock lock(state->activations->handles());
+        handles.reset();
+        run.reset();
+      }
+      state.reset();
+      shared.reset();
     }
   };
   state_->applied = true;

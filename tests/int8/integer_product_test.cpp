@@ -98,7 +98,7 @@ Tensor layer_of(const OpCase& op_case, Network& network, const Tensor& x) {
   }
   const QuantizedTensor image{x, constants[3], constants[1]};
   const QuantizedTensor w{constants[0], constants[4], constants[2]};
-  const Quantization y{constants[5], constants[6]};
+  const ScaleAndZero y{constants[5], constants[6]};
   const auto* conv = op_case.op.as<Conv2dInteger>();
   if (conv == nullptr) return qlinear_matmul(image, w, y);
   return qlinear_conv2d(image, w, y, constants.size() > 7 ? constants[7] : Tensor(), *conv);
@@ -218,7 +218,7 @@ std::vector<Tensor> record_integers(Network& network, Choices& choices, const Te
       bias = network.constant(choices.uniform(Shape({outputs}, i32), -3000, 3000));
     }
     const DType to = choices.codes();
-    const Quantization y{network.constant(scale_for(filter[1] * filter[2] * filter[3])),
+    const ScaleAndZero y{network.constant(scale_for(filter[1] * filter[2] * filter[3])),
                          network.constant(choices.zero_point(to))};
     const QuantizedTensor image{at.codes, at.scale, at.zero_point};
     const Tensor codes = qlinear_conv2d(image, w, y, bias, window.options);
@@ -230,7 +230,7 @@ std::vector<Tensor> record_integers(Network& network, Choices& choices, const Te
   const std::int64_t columns = rows.shape()[1], outputs = choices.number(1, 50);
   const QuantizedTensor w{network.constant(choices.code_array(Shape({outputs, columns}, i8))),
                           network.constant(choices.uniform(Shape({outputs}, f32), 0.5, 1.5))};
-  const Quantization y{network.constant(scale_for(columns)),
+  const ScaleAndZero y{network.constant(scale_for(columns)),
                        network.constant(choices.zero_point(u8))};
   results.push_back(qlinear_linear({rows, at.scale, at.zero_point}, w, y));
   // A product of two arrays that are computed, and sums as they are.

@@ -241,15 +241,15 @@ TEST_CASE("npu: layers of codes run by their own scales") {
     };
     const Shape shape({1, 6, 12, 12}, u8);
     QuantizedTensor x{graph.input("x", shape), number("x.scale", 1 / 64.0F), zero("x.zero", 128)};
-    const tenon::Quantization first{number("a.scale", 1 / 64.0F), zero("a.zero", 0)};
+    const ScaleAndZero first{number("a.scale", 1 / 64.0F), zero("a.zero", 0)};
     x = {qlinear_conv2d(x, filter("wa", Shape({32, 6, 3, 3}, i8)), first, bias("ba", 32),
                         {.padding = {1, 1, 1, 1}}),
          first.scale, first.zero_point};
-    const tenon::Quantization second{number("b.scale", 1 / 50.0F), zero("b.zero", 100)};
+    const ScaleAndZero second{number("b.scale", 1 / 50.0F), zero("b.zero", 100)};
     x = {qlinear_conv2d(x, filter("wb", Shape({24, 32, 1, 1}, i8)), second), second.scale,
          second.zero_point};
     const Tensor rows = reshape(x.codes, {1, 24 * 144});
-    const tenon::Quantization third{number("c.scale", 1 / 40.0F), zero("c.zero", 120)};
+    const ScaleAndZero third{number("c.scale", 1 / 40.0F), zero("c.zero", 120)};
     const Tensor y = qlinear_linear({rows, second.scale, second.zero_point},
                                     filter("wc", Shape({16, 24 * 144}, i8)), third, bias("bc", 16));
     const Program program = graph.program({&y, 1});

@@ -98,7 +98,7 @@ struct QuantizedTensor {
   Tensor zero_point{};
 };
 /// What the codes of a result are to mean; they have the zero point's dtype.
-struct Quantization {
+struct ScaleAndZero {
   Tensor scale;
   Tensor zero_point;
 };
@@ -108,13 +108,13 @@ struct Quantization {
 // point are one number each, or one for each output. The bias is i32 [N], in units of x's scale
 // times w's.
 
-Tensor qlinear_matmul(const QuantizedTensor& a, const QuantizedTensor& b, const Quantization& y,
+Tensor qlinear_matmul(const QuantizedTensor& a, const QuantizedTensor& b, const ScaleAndZero& y,
                       const std::source_location& where = std::source_location::current());
 /// w.codes: [N, K], as linear layers store it.
-Tensor qlinear_linear(const QuantizedTensor& x, const QuantizedTensor& w, const Quantization& y,
+Tensor qlinear_linear(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                       const Tensor& bias = {},
                       const std::source_location& where = std::source_location::current());
-Tensor qlinear_conv2d(const QuantizedTensor& x, const QuantizedTensor& w, const Quantization& y,
+Tensor qlinear_conv2d(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                       const Tensor& bias = {}, const Conv2dInteger& options = {},
                       const std::source_location& where = std::source_location::current());
 

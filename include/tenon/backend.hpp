@@ -26,14 +26,15 @@ struct BoundConstants {
   PreparedCache& prepared;
 };
 
-/// Which constants a partition uses, by their places in Lowered::constants.
+/// Which constants a partition uses, by their indices in Lowered::constants.
 struct ConstantUse {
-  /// Only through the bytes that BoundConstants::prepared has under a key, where it has them.
+  /// A constant that is used only in the form that BoundConstants::prepared keeps under `key`; its
+  /// own bytes are needed only where that form is missing.
   struct Kept {
     std::size_t constant = 0;
     std::string key;
   };
-  std::vector<std::size_t> read;  ///< as they are, when it is bound or runs
+  std::vector<std::size_t> read;  ///< their own bytes are read, by bind() or by runs
   std::vector<Kept> kept;
 };
 
@@ -54,8 +55,8 @@ class BoundPartition {
   // unspecified.
   virtual void run(HostFrame& frame) const;
   virtual void run_on_device(DeviceFrame& frame) const;
-  /// For Backend::restore(). Without bytes where Backend::compile() makes an equal one, fast and
-  /// without options of its own.
+  /// For Backend::restore(). No bytes if Backend::compile() makes an equal partition quickly and
+  /// without further options.
   virtual SavedPartition save() const { return {}; }
 };
 
@@ -68,8 +69,8 @@ class Partition {
   virtual std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const = 0;
   /// How values are computed, for people to read: one `value: what` each.
   virtual std::vector<std::string> notes() const { return {}; }
-  /// The constants that bind() and runs need; those of a snapshot without weights may have no data
-  /// otherwise. Nothing: all that its steps have.
+  /// The constants that bind() and runs need; in a snapshot without weights the others may have no
+  /// data. std::nullopt: all constants of its steps.
   virtual std::optional<ConstantUse> constant_use() const { return std::nullopt; }
 };
 
@@ -88,10 +89,10 @@ class Backend {
   /// Compiles steps of `program` that it does not refuse. `program` outlives the partition.
   virtual std::unique_ptr<Partition> compile(const Lowered& program,
                                              std::span<const Step> steps) const = 0;
-  /// The partition of these steps whose BoundPartition::save() gave the bytes `saved`, in another process
-  /// on an equal device: refuses() is not asked, and nothing is compiled. The bytes may be
-  /// anybody's. Errors: Errc::incompatible, naming how the device or the options they are for
-  /// differ from this backend's; Errc::corrupt. By default they are Errc::incompatible.
+  /// The inverse of BoundPartition::save(), for the same steps on an equal device: makes a
+  /// partition from the bytes `saved` without compiling and without asking refuses(). The bytes are
+  /// untrusted. Errors: Errc::incompatible, naming how the device or options that they were saved
+  /// for differ from this backend's; Errc::corrupt. The default throws Errc::incompatible.
   virtual std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
                                              std::span<const std::byte> saved) const;
   /// Compiles steps that restore() refused, with what was saved besides the weights (a
@@ -115,7 +116,8 @@ struct BackendOptions {
   int threads = 0;     ///< 0: one per available CPU
   bool exact = false;  ///< keep activations in f32; no quantised intermediate values
   /// Options of one kind of device, in the type that its backend documents: cpu::Options,
-  /// npu::Options. Empty: the backend's defaults.
+  /// npu::Options. Empty: the backend's defaults. Options of another type count as empty, since
+  /// default_backends() gives the same ones to all backends.
   std::any device{};
 };
 

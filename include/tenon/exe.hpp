@@ -41,11 +41,12 @@ struct CompileOptions {
   bool results_on_device = false;
   std::size_t arena_bytes = Graph::default_budget_bytes;
   bool optimize = true;  ///< run the rewrites of optimize.hpp
-  /// A folder for what backends make of weights when they are bound (packed weights, programs and
-  /// constants of an NPU): the next process finds it there, per set of weights, which are read once
-  /// to tell. Made if it is not there; only files that nobody else can have written are used
-  /// (PreparedFile). Empty: nothing is kept. Exe::bind's own cache comes before it, which suits
-  /// large files: io::prepared_file() reads nothing.
+  /// A folder, created if missing, that keeps what backends make of weights at bind (packed
+  /// weights, programs and constants of an NPU) for the next process. There is one file per set of
+  /// weights, named after a digest, for which every weight is read once. Only files that nobody
+  /// else can have written are used (PreparedCache). Empty: nothing is kept. A cache that is given
+  /// to Exe::bind is used instead: that of io::prepared_file() reads no weights, which suits large
+  /// files.
   std::filesystem::path cache{};
   /// Names of forward's arguments, in order, for the program and for messages; the fields of an
   /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
@@ -173,8 +174,9 @@ class Exe {
         })) {}
 
   /// Binds weights. The cost is that of packing, which backends do once per weight or, with a cache
-  /// that has a file (io::prepared_file, CompileOptions::cache), once per file. Weights may be on any device: those that
-  /// the CPU cannot address are copied when they are first used (PlanReport::weight_copies).
+  /// that has a file (io::prepared_file, CompileOptions::cache), once per file. Weights may be on
+  /// any device: those that the CPU cannot address are copied when a backend in CPU memory first
+  /// uses them (PlanReport::weight_copies).
   BoundExe<Forward> bind(const Bufferized<Model>& weights,
                          std::shared_ptr<PreparedCache> prepared = nullptr) const {
     return with_memory_errors("Exe::bind", [&] {

@@ -151,10 +151,10 @@ struct SubmitOptions {
 /// Which weights a snapshot of a session contains.
 enum class SavedWeights : std::uint8_t {
   all,      ///< every one: it loads on any device
-  digests,  ///< none, but digests: who loads it gives the same weights
-  /// Those that some partition reads as they are (biases, tables), and of the others only what
-  /// backends made of them: it loads on the same kind of device, and without given weights runs the
-  /// plans that were saved.
+  digests,  ///< none, only their digests: load() is given the same weights
+  /// Those that some partition reads unchanged (biases, tables), and of the others only what
+  /// backends packed or compiled: it loads on the same kind of device, and runs the plans that were
+  /// saved without being given weights.
   needed,
 };
 
@@ -204,9 +204,9 @@ class Session {
   /// Fixes the options. A second call does nothing.
   void apply();
 
-  /// Ends calls from now on when it is due, with Errc::cancelled or Errc::timeout: looked at
-  /// between steps, within steps of the CPU's backend, and while waiting for a device. May be
-  /// changed at any time between calls.
+  /// From now on, a call ends with Errc::cancelled or Errc::timeout once the interrupt is due. It
+  /// is checked between steps, within steps of the CPU's backend, and while waiting for a device.
+  /// May be changed at any time between calls.
   void set_interrupt(Interrupt interrupt);
 
   /// Runs the program. Inputs are in the order of the entry function's parameters, in any region;
@@ -230,11 +230,12 @@ class Session {
   void forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs);
 
   /// Submits a run and returns at once: results become ready when it has ended, and have its error
-  /// if it fails. Runs of a session, and of those that share its activations, go one after another
-  /// on a thread of their own; forward() waits for those before it. Inputs may be results of other
-  /// submitted work that are not ready yet: their memory is used as if they were, so that state
-  /// can go from run to run. Inputs in CPU memory that a device reads are copied there meanwhile.
-  /// Nobody may write to the inputs before the results are ready.
+  /// if it fails. Runs of a session, and of those that share its activations, are executed one
+  /// after another on a thread of their own; forward() waits for earlier ones. Inputs may be
+  /// results of other submitted work that are not ready yet: their memory is reused as if they
+  /// were, so that state is updated in place from run to run. Inputs in CPU memory that a device
+  /// reads are copied to it while earlier runs work. Nobody may write to the inputs before the
+  /// results are ready.
   ///
   /// Errors: those of planning and binding, which are done before it returns (see prepare()), and
   /// Errc::bad_input. Callbacks are called on the session's thread. Inputs of a run that fails are
@@ -266,7 +267,7 @@ class Session {
   std::chrono::nanoseconds total_time() const;
 
   /// Writes the program, options, plans and what backends compiled for them to one file
-  /// (snapshot.hpp), atomically, with as much of the weights as `options` say. For a deployment:
+  /// (snapshot.hpp), atomically, with the weights that `options` select. For a deployment:
   /// `session.prepare(inputs)` for each set of sizes, then `save(path, {.weights =
   /// SavedWeights::needed})`.
   ///
@@ -274,26 +275,26 @@ class Session {
   /// prepare(); Errc::call_order for weights that the file needs and that have no data.
   struct SaveOptions {
     SavedWeights weights = SavedWeights::all;
-    /// What backends made of the weights goes into the file too (packed ones, an NPU's constants),
-    /// and is used in place when it is loaded. SavedWeights::needed implies it.
+    /// Also save what backends made of the weights (packed weights, an NPU's constants), which is
+    /// used in place when the file is loaded. SavedWeights::needed implies it.
     bool prepared = false;
   };
   void save(const std::filesystem::path& path, const SaveOptions& options) const;
   void save(const std::filesystem::path& path) const { save(path, SaveOptions{}); }
-  /// Loads a saved session, on backends of the same names in the same order. What is in the file
-  /// stays mapped; where it has digests only, `weights` must hold the weights that they are of.
-  /// Merging is as saved: set_merge() throws Errc::call_order.
+  /// Loads a saved session, on backends of the same names in the same order. The file stays mapped;
+  /// if it has only digests of the weights, `weights` must hold the weights themselves. Merging is
+  /// as saved: set_merge() throws Errc::call_order.
   ///
-  /// On a device as the one it was saved on, partitions run as they were saved: an NPU's backend
-  /// compiles nothing and may be made without a calibration, and with SavedWeights::needed or
-  /// `prepared` the CPU's packs nothing. Elsewhere they are compiled and packed again, which is
-  /// logged, if the file has the weights or `weights` are given.
+  /// On a device equal to the one it was saved on, partitions run as they were saved: an NPU's
+  /// backend compiles nothing and may be made without a calibration, and with SavedWeights::needed
+  /// or `prepared` the CPU's packs nothing. On another device they are compiled and packed again,
+  /// which is logged, if the file has the weights or `weights` are given.
   ///
-  /// Errors: those of Snapshot::open; Errc::incompatible, naming what differs where that needs
-  /// weights which are not there, and for other backends; Errc::bad_reference, naming a missing
-  /// weight; Errc::corrupt for an invalid manifest. A file of another version of the library can be
-  /// loaded: its content has a format number of its own, and an error about that number names the
-  /// version that wrote the file. Plans of an older format are compiled again.
+  /// Errors: those of Snapshot::open; Errc::incompatible for other backends, and, naming what
+  /// differs, for a device that needs weights which are missing; Errc::bad_reference, naming a
+  /// missing weight; Errc::corrupt for an invalid manifest. A file of another version of the
+  /// library can be loaded if this one reads the format number of its content; the error about that
+  /// number names the version that wrote the file. Plans of an older format are compiled again.
   static Session load(const std::filesystem::path& path, std::vector<BackendPtr> backends,
                       std::shared_ptr<const WeightSet> weights = {});
 

@@ -108,8 +108,8 @@ class Conversation {
   tenon::detail::Held<Impl, "Conversation"> impl_;
 };
 
-/// A decoder-only language model from a GGUF file, ready to run on the registered backends (load()
-/// registers the CPU backend). A handle; thread-safe, except for its conversations.
+/// A decoder-only language model from a GGUF file, ready to run on the device of its options
+/// (LanguageModelOptions::device). A handle; thread-safe, except for its conversations.
 ///
 /// Weights and vocabulary are read from the mapped file (io::Access::guarded). If another process
 /// truncates the file, loading, reading and generating throw Errc::io_error, as does every later

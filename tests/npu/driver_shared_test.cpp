@@ -8,9 +8,14 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops.hpp>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -209,6 +214,152 @@ TEST_CASE("npu shared: a reset that does not end is a timeout") {
   const std::string text = expect_error(Errc::device_timeout, [&] { run(network, npu, inputs); });
   CHECK(text.find("reset") != std::string::npos);
   CHECK(npu->state() == State::faulted);
+}
+
+TEST_CASE("npu shared: runs of several threads wait in the ring") {
+  const DevicePtr device = open_npu(device_url);
+  std::vector<std::unique_ptr<User>> users;
+  for (const std::int64_t channels : {40, 24, 32, 16}) {
+    users.push_back(std::make_unique<User>(device, channels, users.size() + 1));
+  }
+  constexpr int rounds = 200;
+  std::vector<int> right(users.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < users.size(); ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < rounds; ++round) right[i] += users[i]->is_right() ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < users.size(); ++i) {
+    CHECK(right[i] == rounds);
+    const Counters counters = users[i]->npu->counters();
+    CHECK(counters.runs == rounds);
+    CHECK(counters.timeouts + counters.faults + counters.thrown_out + counters.lost_interrupts ==
+          0);
+    most = std::max(most, counters.most_in_flight);
+  }
+  CHECK(most >= 2);
+  CHECK(users[0]->is_right());
+  const RunReport alone = users[0]->npu->last_run();
+  CHECK_FALSE(alone.shared);
+  CHECK(alone.cycles > 0);
+}
+
+/// Two users of a slow device with a run each in the ring.
+struct BothRun {
+  BothRun()
+      : device(open_npu(std::string(device_url) + "&freq=1MHz&lat=65535&pace=real")),
+        first(device, 40, 1),
+        second(device, 24, 2) {
+    first.session->set_interrupt({.cancel = first_stop.get_token()});
+    second.session->set_interrupt({.cancel = second_stop.get_token()});
+    first_thread = std::thread([this] { first_error = error_of(first); });
+    await_in_flight(first, 1);
+    second_thread = std::thread([this] { second_error = error_of(second); });
+    await_in_flight(second, 2);
+  }
+  static void await_in_flight(const User& user, std::uint64_t runs) {
+    for (int tries = 0; user.npu->counters().most_in_flight < runs; ++tries) {
+      if (tries == 20000) FAIL("the other run ended before this one was in the ring");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  ~BothRun() { join(); }
+  void join() {
+    for (std::thread* thread : {&first_thread, &second_thread}) {
+      if (thread->joinable()) thread->join();
+    }
+  }
+  static std::optional<Errc> error_of(User& user) {
+    try {
+      return user.is_right() ? std::optional<Errc>() : Errc::corrupt;
+    } catch (const Error& error) {
+      return error.code();
+    }
+  }
+
+  DevicePtr device;
+  User first, second;
+  std::stop_source first_stop, second_stop;
+  std::optional<Errc> first_error, second_error;
+  std::thread first_thread, second_thread;
+};
+
+TEST_CASE("npu shared: an interrupted run in the ring repeats the one behind it") {
+  BothRun users;
+  users.first_stop.request_stop();
+  users.join();
+  CHECK(users.first_error == Errc::cancelled);
+  CHECK(users.second_error == std::nullopt);
+  CHECK(users.second.npu->counters().thrown_out == 1);
+  CHECK(users.second.npu->counters().retries == 0);
+  users.first.session->set_interrupt({});
+  CHECK(users.first.is_right());
+}
+
+TEST_CASE("npu shared: a run that waits in the ring is interrupted too") {
+  BothRun users;
+  users.second_stop.request_stop();
+  users.join();
+  CHECK(users.second_error == Errc::cancelled);
+  CHECK(users.first_error == std::nullopt);
+  CHECK(users.first.npu->counters().thrown_out == 1);
+  CHECK(users.first.npu->counters().timeouts == 0);
+  users.second.session->set_interrupt({});
+  CHECK(users.second.is_right());
+}
+
+TEST_CASE("npu shared: with a run in the ring the device goes for all") {
+  BothRun users;
+  arm(*users.device, simctl::FaultKind::removed, 0);
+  users.join();
+  CHECK(users.first_error == Errc::device_lost);
+  CHECK(users.second_error == Errc::device_lost);
+}
+
+TEST_CASE("npu shared: faults hit one run each, whoever runs beside it") {
+  const DevicePtr device = open_npu(device_url);
+  User a(device, 40, 1), b(device, 24, 2), c(device, 32, 3);
+  std::atomic<bool> ends = false;
+  struct Result {
+    int runs = 0, wrong = 0, errors = 0;
+  };
+  std::array<Result, 3> results;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    User& user = *std::array{&a, &b, &c}[i];
+    threads.emplace_back([&ends, &user, &result = results[i]] {
+      while (!ends) {
+        const std::optional<Errc> error = BothRun::error_of(user);
+        ++result.runs;
+        if (error == Errc::corrupt) ++result.wrong;
+        if (error && error != Errc::corrupt) ++result.errors;
+      }
+    });
+  }
+  constexpr int faults = 40;
+  for (int i = 0; i < faults; ++i) {
+    const auto kind = std::array{simctl::FaultKind::hang, simctl::FaultKind::illegal,
+                                 simctl::FaultKind::bus_error}[static_cast<std::size_t>(i) % 3];
+    arm(*device, kind, static_cast<std::uint32_t>(1 + i % 5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  }
+  ends = true;
+  for (std::thread& thread : threads) thread.join();
+  int errors = 0;
+  for (const Result& result : results) {
+    CHECK(result.runs > 0);
+    CHECK(result.wrong == 0);
+    errors += result.errors;
+  }
+  // A bus error is not tried again; of the others, two have to hit one call.
+  CHECK(errors <= faults);
+  while (device->reg_region("simctl").read(simctl::faults_armed, true) != 0) {
+    static_cast<void>(BothRun::error_of(a));
+  }
+  for (User* user : {&a, &b, &c}) CHECK(user->is_right());
 }
 
 }  // namespace

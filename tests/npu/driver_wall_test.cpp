@@ -282,7 +282,6 @@ TEST_CASE("npu wall: a fence that has nearly risen to its end begins again") {
 TEST_CASE("npu wall: what is no NPU, or another one, is refused") {
   const Network network = sample_network();
   expect_error(Errc::bad_argument, [&] { backend(nullptr, options_for(network)); });
-  expect_error(Errc::bad_argument, [&] { backend(std::make_shared<Recorder>(), {}); });
   expect_error(Errc::bad_argument, [&] {
     Options options = options_for(network);
     backend(cpu_device(), options);

@@ -513,7 +513,8 @@ class NpuBackend final : public Npu, public StepCompiler {
   int precheck() const override {
     int mended = 0;
     for (const auto& network : shared_->living()) {
-      const auto lock = shared_->runtime->lock();
+      auto lock = shared_->runtime->lock();
+      shared_->runtime->enter(lock, 0, /*alone=*/true, nullptr);
       mended += network->mend();
     }
     return mended;

@@ -124,13 +124,13 @@ int DeviceNetwork::mend() const {
 void DeviceNetwork::note_failure(const Error& error) const {
   if (error.code() == Errc::device_lost) {
     runtime_->set_state(State::removed);
-  } else if (runtime_->state() == State::running) {
+  } else if (runtime_->is_idle() && runtime_->state() == State::running) {
     runtime_->set_state(State::faulted);  // the next run begins with a reset
   }
 }
 
 void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) const {
-  const auto lock = runtime_->lock();
+  auto lock = runtime_->lock();
   Stages stages;
   for (std::size_t i = 0; i < code_.stages.size(); ++i) {
     if (code_.layers[code_.stages[i].layers.front()].step == step) stages.push_back(i);
@@ -138,8 +138,9 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
   if (stages.empty()) return;
   MemChunk& ftmp = stepped_ftmp_[frame.slab.addr()];
   if (!ftmp) ftmp = new_ftmp();
+  const std::vector<isa::Descriptor> list = commands(frame, stages, ftmp);
   try {
-    attempt(commands(frame, stages, ftmp), stages, frame, report);
+    attempt(lock, list, stages, frame, report);
   } catch (const Error& error) {
     note_failure(error);
     throw;
@@ -147,11 +148,12 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
 }
 
 void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
-  const auto lock = runtime_->lock();
+  auto lock = runtime_->lock();
   Stages stages(code_.stages.size());
   std::iota(stages.begin(), stages.end(), std::size_t{0});
+  const std::vector<isa::Descriptor> list = commands(frame, stages, ftmp_);
   try {
-    attempt(commands(frame, stages, ftmp_), stages, frame, report);
+    attempt(lock, list, stages, frame, report);
   } catch (const Error& error) {
     note_failure(error);
     const bool device = error.code() == Errc::device_error ||
@@ -160,36 +162,47 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
     log(LogLevel::warning,
         fmt::format("npu: {} layers run on the CPU after {}", code_.layers.size(), error.what()));
     ++counters_->host_fallbacks;
+    lock.unlock();
     run_on_cpu(frame);
   }
 }
 
-void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, const Stages& stages,
-                            DeviceFrame& frame, RunReport& report) const {
+void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descriptor>& commands,
+                            const Stages& stages, DeviceFrame& frame, RunReport& report) const {
   Runtime& runtime = *runtime_;
   // All attempts together end within twice the deadline.
   std::chrono::nanoseconds deadline = options_.deadline;
   const std::chrono::nanoseconds later = deadline * 3 / (4 * std::max(options_.retries, 1));
   const std::chrono::nanoseconds patience = deadline / (4 * (options_.retries + 1));
-  for (int tries = 0;; ++tries) {
+  const std::size_t length = commands.size();
+  bool alone = options_.precheck || options_.profile_layers || frame.trace != nullptr ||
+               !Runtime::fits(length);
+  bool needs_upload = false;
+  int tries = 0;
+  while (true) {
+    if (!runtime.enter(lock, length, alone, frame.interrupt)) frame.interrupt->check("npu");
     if (runtime.state() == State::removed) {
       throw Error(Errc::device_lost, runtime.device()->url(), "the device is gone");
     }
-    bool recovered = false;
-    if (runtime.state() == State::faulted) recovered = runtime.reset(patience, *counters_);
-    if (runtime.state() == State::removed) continue;
-    runtime.prepare(patience);
-    if (options_.precheck || recovered) mend();
-    runtime.set_state(State::running);
-    runtime.write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
+    if (runtime.is_idle()) {
+      const bool recovered =
+          runtime.state() == State::faulted && runtime.recover(patience, *counters_);
+      if (runtime.state() == State::removed) continue;
+      runtime.prepare(patience);
+      if (needs_upload) upload();
+      if (options_.precheck || recovered) mend();
+    }
     const auto begin = Trace::Clock::now();
-    const Outcome outcome = runtime.run(commands, deadline, frame.interrupt, *counters_);
+    const Outcome outcome =
+        runtime.run(lock, commands, alone, deadline, frame.interrupt, *counters_);
+    alone = true;  // another attempt gets on whatever others do, and may upload
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
       case Outcome::Kind::done:
-        runtime.set_state(State::open);
         ++counters_->runs;
-        collect(report, stages);
+        report = {};
+        report.shared = outcome.shared;
+        if (!outcome.shared) collect(report, stages);
         frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(
             static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U)));
         if (frame.trace != nullptr) add_events(*frame.trace, begin, Trace::Clock::now(), report);
@@ -197,31 +210,38 @@ void DeviceNetwork::attempt(const std::vector<isa::Descriptor>& commands, const 
       case Outcome::Kind::removed:
         runtime.set_state(State::removed);
         throw Error(Errc::device_lost, runtime.device()->url(), outcome.message);
+      case Outcome::Kind::thrown_out:
+        continue;
       case Outcome::Kind::interrupted:
-        runtime.set_state(State::faulted);  // the next run stops what is left of this one
+        // The caller's memory may be freed once this returns: nothing writes to it then.
+        runtime.stop(patience, *counters_);
         frame.interrupt->check("npu");
         break;
       case Outcome::Kind::timeout:
-        runtime.set_state(State::faulted);
         ++counters_->timeouts;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
-        if (!again) throw Error(Errc::device_timeout, where(outcome, stages), outcome.message);
-        break;
+        if (again) break;
+        runtime.stop(patience, *counters_);
+        throw Error(Errc::device_timeout, where(outcome, stages), outcome.message);
       case Outcome::Kind::fault:
-        runtime.set_state(State::faulted);
         ++counters_->faults;
         log(LogLevel::warning, fmt::format("npu: {}", outcome.message));
         if (!again || !is_damage(outcome.error)) {
           throw Error(Errc::device_error, where(outcome, stages), outcome.message);
         }
-        constants_.upload();
-        programs_.upload();
-        counters_->reloads += 2;
+        needs_upload = true;
         break;
     }
+    ++tries;
     ++counters_->retries;
     deadline = later;
   }
+}
+
+void DeviceNetwork::upload() const {
+  constants_.upload();
+  programs_.upload();
+  counters_->reloads += 2;
 }
 
 // The whole run; with layer counters also each layer, at its share of the time that the run took on
@@ -250,7 +270,6 @@ void DeviceNetwork::add_events(Trace& trace, Trace::Clock::time_point begin,
 void DeviceNetwork::collect(RunReport& report, const Stages& stages) const {
   const Runtime& runtime = *runtime_;
   runtime.latch_counters();
-  report = {};
   report.cycles = runtime.counter(isa::perf::cycles);
   report.ddr_read = runtime.counter(isa::perf::ddr_read);
   report.ddr_write = runtime.counter(isa::perf::ddr_write);

@@ -33,7 +33,7 @@ class DeviceNetwork {
   /// steps, values lie in device memory that belongs to the session whose slab this is. Does not
   /// fall back to the CPU.
   void run_step(DeviceFrame& frame, RunReport& report, int step) const;
-  /// Uploads what is damaged; returns how many images were. Needs the lock.
+  /// Uploads what is damaged; returns how many images were. Needs the lock, and an idle device.
   int mend() const;
 
   /// Its constants are constants().
@@ -45,8 +45,9 @@ class DeviceNetwork {
   std::vector<isa::Descriptor> commands(const DeviceFrame& frame, const Stages& stages,
                                         const MemChunk& ftmp) const;
   std::string where(const Outcome& outcome, const Stages& stages) const;
-  void attempt(const std::vector<isa::Descriptor>& commands, const Stages& stages,
-               DeviceFrame& frame, RunReport& report) const;
+  void attempt(Runtime::Lock& lock, const std::vector<isa::Descriptor>& commands,
+               const Stages& stages, DeviceFrame& frame, RunReport& report) const;
+  void upload() const;
   void note_failure(const Error& error) const;
   MemChunk new_ftmp() const;
   void collect(RunReport& report, const Stages& stages) const;

@@ -22,6 +22,15 @@ constexpr std::chrono::microseconds reset_look{20};
 /// How long a device may be in a reset that nobody here asked for.
 constexpr std::chrono::seconds foreign_reset{1};
 
+/// The ring takes fewer commands at a time than a run may have.
+constexpr std::size_t piece = ring_entries / 2;
+
+bool is_run(const isa::Descriptor& command) {
+  return command.kind == static_cast<std::uint32_t>(isa::Command::run);
+}
+
+bool is_due(const Interrupt* interrupt) { return interrupt != nullptr && interrupt->is_due(); }
+
 constexpr std::uint32_t wanted_irqs = isa::bits::irq_fence.mask() | isa::bits::irq_fault.mask();
 
 isa::DeviceControl& control_of(Device& device) {
@@ -132,16 +141,31 @@ void Runtime::await_reset(std::chrono::nanoseconds patience) const {
   }
 }
 
-bool Runtime::reset(std::chrono::nanoseconds patience, Counters& counters) {
-  if (state() == State::removed) return false;
+void Runtime::reset(std::chrono::nanoseconds patience, Counters& counters) {
   ++counters.resets;
   write(isa::reg::control, isa::bits::enable.mask() | isa::bits::halt.mask());
   write(isa::reg::control, isa::bits::reset.mask());
   await_reset(patience);
+  if (state() != State::removed) set_up();
+}
+
+bool Runtime::recover(std::chrono::nanoseconds patience, Counters& counters) {
   if (state() == State::removed) return false;
-  set_up();
+  if (!is_stopped_) reset(patience, counters);
+  is_stopped_ = false;
+  if (state() == State::removed) return false;
   state_ = State::open;
   return true;
+}
+
+void Runtime::stop(std::chrono::nanoseconds patience, Counters& counters) noexcept {
+  if (!is_idle() || state_ != State::faulted || is_stopped_) return;
+  try {
+    reset(patience, counters);
+    is_stopped_ = true;
+  } catch (const std::exception& error) {
+    log(LogLevel::warning, fmt::format("npu: {}", error.what()));
+  }
 }
 
 void Runtime::prepare(std::chrono::nanoseconds patience) {
@@ -159,93 +183,212 @@ void Runtime::restart_fences() {
               fmt::format("the fence is {:#x} after a reset of the registers", fence_));
 }
 
-void Runtime::submit(std::span<const isa::Descriptor> commands) {
-  for (const isa::Descriptor& command : commands) {
-    const auto bytes = isa::pack(command);
-    ring_.write(bytes.data(), std::uint64_t{tail_} * bytes.size(), bytes.size());
-    tail_ = (tail_ + 1) % ring_entries;
+bool Runtime::fits(std::size_t commands) noexcept { return commands <= piece; }
+
+bool Runtime::has_room(std::size_t commands, bool alone) const {
+  if (in_flight_.empty()) return alone || waiting_alone_ == 0;
+  if (alone || waiting_alone_ > 0 || in_flight_.front()->alone || fence_ > last_fence) return false;
+  const std::uint32_t used = (tail_ + ring_entries - in_flight_.front()->first) % ring_entries;
+  // A full ring would look empty. Whoever waits for a run finds out that the device was reset.
+  return used + commands + 2 < ring_entries && is_set_up();
+}
+
+bool Runtime::enter(Lock& lock, std::size_t commands, bool alone, const Interrupt* interrupt) {
+  waiting_alone_ += alone ? 1 : 0;
+  bool is_let_in = true;
+  while (is_let_in && state() != State::removed && !has_room(commands, alone)) {
+    changed_.wait_for(lock, look);
+    is_let_in = !is_due(interrupt);
   }
+  waiting_alone_ -= alone ? 1 : 0;
+  if (!is_let_in) changed_.notify_all();
+  return is_let_in;
+}
+
+/// The commands, then the fence. Until all are written the ring stays as it is.
+void Runtime::submit(Ticket& ticket) {
+  ticket.first = tail_;
+  ticket.fence = ++fence_;
+  std::uint32_t tail = tail_;
+  const auto append = [&](const isa::Descriptor& command) {
+    const auto bytes = isa::pack(command);
+    ring_.write(bytes.data(), std::uint64_t{tail} * bytes.size(), bytes.size());
+    tail = (tail + 1) % ring_entries;
+  };
+  for (const isa::Descriptor& command : ticket.commands) append(command);
+  isa::Descriptor fence;
+  fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
+  fence.flags = isa::fence_irq;
+  fence.arg0 = ticket.fence;
+  append(fence);
+  for (Ticket* other : in_flight_) other->shared = true;
+  ticket.shared = !in_flight_.empty();
+  ticket.until = std::chrono::steady_clock::now() + ticket.deadline;
+  in_flight_.push_back(&ticket);
+  ticket.counters->most_in_flight =
+      std::max<std::uint64_t>(ticket.counters->most_in_flight, in_flight_.size());
+  state_ = State::running;
+  tail_ = tail;
   write(isa::reg::cmdq_tail, tail_);
 }
 
-Outcome Runtime::run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
-                     const Interrupt* interrupt, Counters& counters) {
+Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool alone,
+                     std::chrono::nanoseconds deadline, const Interrupt* interrupt,
+                     Counters& counters) {
   const auto until = std::chrono::steady_clock::now() + deadline;
   if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device is gone"};
-  write(isa::reg::irq_status, wanted_irqs);
-  int runs_before = 0;
-  // The ring takes fewer commands at a time than a partition may have.
-  constexpr std::size_t piece = ring_entries / 2;
-  for (std::size_t begin = 0; begin < commands.size(); begin += piece) {
-    const auto part = commands.subspan(begin, std::min(piece, commands.size() - begin));
-    const std::uint32_t first = tail_;
-    submit(part);
-    isa::Descriptor fence;
-    fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
-    fence.flags = isa::fence_irq;
-    fence.arg0 = ++fence_;
-    submit({&fence, 1});
-    Outcome outcome = wait(fence_, until, interrupt, counters);
-    const auto is_run = [](const isa::Descriptor& command) {
-      return command.kind == static_cast<std::uint32_t>(isa::Command::run);
-    };
-    if (outcome.kind == Outcome::Kind::done) {
-      runs_before += static_cast<int>(std::ranges::count_if(part, is_run));
-      continue;
-    }
-    if (outcome.kind != Outcome::Kind::removed) {
-      // The head stands at the command that was worked on.
-      const std::uint32_t head = read(isa::reg::cmdq_head);
-      const std::size_t at = (head + ring_entries - first) % ring_entries;
-      const auto reached = part.first(std::min(at + 1, part.size()));
-      outcome.run = runs_before + static_cast<int>(std::ranges::count_if(reached, is_run)) - 1;
-    }
-    return outcome;
+  if (is_idle()) {
+    write(isa::reg::irq_status, wanted_irqs);
+    write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
   }
-  return {};
+  int runs_before = 0;
+  Outcome outcome;
+  for (std::size_t begin = 0; begin < commands.size() || begin == 0; begin += piece) {
+    Ticket ticket;
+    ticket.commands = commands.subspan(begin, std::min(piece, commands.size() - begin));
+    ticket.alone = alone;
+    ticket.deadline = until - std::chrono::steady_clock::now();
+    if (begin == 0) ticket.deadline = deadline;
+    ticket.counters = &counters;
+    try {
+      submit(ticket);
+      await(lock, ticket, interrupt);
+    } catch (...) {
+      throw_out();
+      throw;
+    }
+    outcome = std::move(*ticket.outcome);
+    outcome.shared = ticket.shared;
+    if (outcome.run >= 0) outcome.run += runs_before;
+    if (outcome.kind != Outcome::Kind::done) return outcome;
+    runs_before += static_cast<int>(std::ranges::count_if(ticket.commands, is_run));
+  }
+  return outcome;
 }
 
-Outcome Runtime::wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
-                      const Interrupt* interrupt, Counters& counters) {
-  for (;;) {
-    const auto now = std::chrono::steady_clock::now();
-    const auto left = std::max(std::chrono::nanoseconds(until - now), std::chrono::nanoseconds(0));
-    const std::uint32_t pending =
-        control_.wait_irq(wanted_irqs, std::min<std::chrono::nanoseconds>(left, look));
-    if (is_gone()) return {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
-    const std::uint32_t status = read(isa::reg::status);
-    // A reset while the ring was set up leaves a part of it, at which the device stops.
-    const bool is_fault = isa::bits::fault.get(status) != 0;
-    if (is_fault && is_set_up()) return fault();
-    const std::uint32_t reached = read(isa::reg::fence);
-    if (reached == isa::gone && is_gone()) continue;
-    if (reached >= fence) {
-      // Asked again: the interrupt may have come after the wait ended.
-      if ((pending & isa::bits::irq_fence.mask()) == 0 &&
-          (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
-        ++counters.lost_interrupts;
-        log(LogLevel::warning, "npu: a fence was reached without its interrupt");
-      }
-      write(isa::reg::irq_status, wanted_irqs);
-      return {};
+void Runtime::await(Lock& lock, Ticket& ticket, const Interrupt* interrupt) {
+  while (!ticket.outcome) {
+    if (is_watched_) {
+      changed_.wait_for(lock, look);
+    } else {
+      const std::uint32_t pending = wait_irq(lock);
+      look_at_device(ticket, (pending & isa::bits::irq_fence.mask()) != 0, interrupt);
     }
-    write(isa::reg::irq_status, pending & isa::bits::irq_fence.mask());
-    if (interrupt != nullptr && interrupt->is_due()) {
-      return {Outcome::Kind::interrupted, {}, -1, {}, "interrupted"};
+    if (!ticket.outcome && is_due(interrupt)) {
+      fail(ticket, {Outcome::Kind::interrupted, {}, -1, {}, "interrupted"});
     }
-    const bool stuck = isa::bits::stuck.get(status) != 0;
-    const bool was_reset = is_fault || isa::bits::resetting.get(status) != 0 || !is_enabled();
-    if (!stuck && !was_reset && std::chrono::steady_clock::now() < until) continue;
-    Outcome outcome;
-    outcome.kind = Outcome::Kind::timeout;
-    outcome.held = {read(isa::reg::ex_pc), read(isa::reg::ld_pc), read(isa::reg::st_pc)};
-    outcome.message = fmt::format("{} while waiting for fence {}; {}",
-                                  stuck       ? "every engine waits for a token"
-                                  : was_reset ? "somebody else reset the device"
-                                              : "the deadline passed",
-                                  fence, dump());
-    return outcome;
   }
+  changed_.notify_all();  // another may have to watch now
+}
+
+/// Waits for interrupts, without the lock.
+std::uint32_t Runtime::wait_irq(Lock& lock) {
+  const auto left = in_flight_.front()->until - std::chrono::steady_clock::now();
+  const auto time = std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), look);
+  is_watched_ = true;
+  lock.unlock();
+  try {
+    const std::uint32_t pending = control_.wait_irq(wanted_irqs, time);
+    lock.lock();
+    is_watched_ = false;
+    return pending;
+  } catch (...) {
+    lock.lock();
+    is_watched_ = false;
+    throw;
+  }
+}
+
+/// Gives outcomes to runs that have ended, one way or another. `is_signalled`: by an interrupt.
+void Runtime::look_at_device(const Ticket& watcher, bool is_signalled, const Interrupt* interrupt) {
+  if (is_gone()) {
+    state_ = State::removed;
+    for (Ticket* ticket : in_flight_) {
+      ticket->outcome = {Outcome::Kind::removed, {}, -1, {}, "the device went away during a run"};
+    }
+    in_flight_.clear();
+    changed_.notify_all();
+    return;
+  }
+  // Read before the fence: of a device that has stopped, the first run whose fence is not reached is
+  // the one that stopped it.
+  const std::uint32_t status = read(isa::reg::status);
+  // A fence that is reached after the interrupt is cleared raises it again.
+  if (is_signalled) write(isa::reg::irq_status, isa::bits::irq_fence.mask());
+  while (complete(watcher, is_signalled)) is_signalled = true;
+  if (in_flight_.empty() || is_due(interrupt)) return;
+  if (auto failure = failure_of_head(status)) fail(*in_flight_.front(), std::move(*failure));
+}
+
+/// Ends the runs whose fence is reached; false when there are none.
+bool Runtime::complete(const Ticket& watcher, bool is_signalled) {
+  const std::uint32_t reached = read(isa::reg::fence);
+  if (in_flight_.empty() || reached < in_flight_.front()->fence) return false;
+  if (reached == isa::gone) return false;  // the next look tells
+  // Asked again: the interrupt may have come after the wait ended.
+  if (!is_signalled && (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
+    ++in_flight_.front()->counters->lost_interrupts;
+    log(LogLevel::warning, "npu: a fence was reached without its interrupt");
+  }
+  write(isa::reg::irq_status, isa::bits::irq_fence.mask());
+  while (!in_flight_.empty() && reached >= in_flight_.front()->fence) {
+    Ticket& ticket = *in_flight_.front();
+    ticket.shared = ticket.shared || &ticket != &watcher;  // others may come before it has the lock
+    ticket.outcome.emplace();
+    in_flight_.pop_front();
+  }
+  if (in_flight_.empty()) {
+    state_ = State::open;
+  } else {
+    in_flight_.front()->until = std::chrono::steady_clock::now() + in_flight_.front()->deadline;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+std::optional<Outcome> Runtime::failure_of_head(std::uint32_t status) const {
+  const Ticket& head = *in_flight_.front();
+  // A reset while the ring was set up leaves a part of it, at which the device stops.
+  const bool is_fault = isa::bits::fault.get(status) != 0;
+  if (is_fault && is_set_up()) return fault();
+  const bool stuck = isa::bits::stuck.get(status) != 0;
+  const bool was_reset = is_fault || isa::bits::resetting.get(status) != 0 || !is_enabled();
+  if (!stuck && !was_reset && std::chrono::steady_clock::now() < head.until) return std::nullopt;
+  Outcome outcome;
+  outcome.kind = Outcome::Kind::timeout;
+  outcome.held = {read(isa::reg::ex_pc), read(isa::reg::ld_pc), read(isa::reg::st_pc)};
+  outcome.message = fmt::format("{} while waiting for fence {}; {}",
+                                stuck       ? "every engine waits for a token"
+                                : was_reset ? "somebody else reset the device"
+                                            : "the deadline passed",
+                                head.fence, dump());
+  return outcome;
+}
+
+/// Ends a run in the ring, and throws out the others: the device has to be reset.
+void Runtime::fail(Ticket& ticket, Outcome outcome) {
+  if (&ticket == in_flight_.front() && outcome.kind != Outcome::Kind::interrupted) {
+    // The head stands at the command that was worked on.
+    const std::uint32_t head = read(isa::reg::cmdq_head);
+    const std::size_t at = (head + ring_entries - ticket.first) % ring_entries;
+    const auto reached = ticket.commands.first(std::min(at + 1, ticket.commands.size()));
+    outcome.run = static_cast<int>(std::ranges::count_if(reached, is_run)) - 1;
+  }
+  ticket.outcome = std::move(outcome);
+  throw_out();
+}
+
+void Runtime::throw_out() {
+  for (Ticket* ticket : in_flight_) {
+    if (ticket->outcome) continue;
+    ticket->outcome.emplace();
+    ticket->outcome->kind = Outcome::Kind::thrown_out;
+    ++ticket->counters->thrown_out;
+  }
+  in_flight_.clear();
+  is_stopped_ = false;
+  if (state_ == State::running) state_ = State::faulted;  // the next run begins with a reset
+  changed_.notify_all();
 }
 
 Outcome Runtime::fault() const {

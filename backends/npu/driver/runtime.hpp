@@ -13,10 +13,13 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,13 +50,16 @@ class DeviceImage {
 
 /// What the device answered to commands.
 struct Outcome {
-  enum class Kind : std::uint8_t { done, timeout, fault, removed, interrupted };
+  /// thrown_out: the device stopped because of another run, before it reached this one's end.
+  enum class Kind : std::uint8_t { done, timeout, fault, removed, interrupted, thrown_out };
   Kind kind = Kind::done;
   isa::ErrorCode error = isa::ErrorCode::none;
   int run = -1;  ///< which of the RUN commands was worked on; -1: none yet
   /// Instructions that LD, EX and ST held then; all ones: none. A fault's own comes first.
   std::array<std::uint32_t, 3> held{isa::gone, isa::gone, isa::gone};
   std::string message;  ///< what happened, with registers
+  /// Others were in the ring meanwhile: the device's counters are not those of this run alone.
+  bool shared = false;
 };
 
 /// The one owner of a device's ring, fences and registers: every backend of the device shares it.
@@ -72,11 +78,12 @@ class Runtime {
   const DevicePtr& device() const noexcept { return device_; }
   MemRegion& memory() const { return device_->mem_region("etm"); }
 
-  /// What follows needs the lock: one job at a time, whichever backend it belongs to.
-  /// Errc::forked_process in a child of the process that opened the device.
-  std::unique_lock<std::mutex> lock() const {
+  using Lock = std::unique_lock<std::mutex>;
+  /// What follows needs the lock. Errc::forked_process in a child of the process that opened the
+  /// device.
+  Lock lock() const {
     control_.process().check(device_->url());
-    return std::unique_lock(mutex_);
+    return Lock(mutex_);
   }
   State state() {
     if (is_gone()) state_ = State::removed;
@@ -84,16 +91,31 @@ class Runtime {
   }
   void set_state(State state) noexcept { state_ = state; }
 
-  /// Makes the ring accept commands again if somebody has reset the device since the last run.
-  /// Errc::device_timeout where that takes longer than `patience`.
+  /// Whether so many commands can be in the ring with others.
+  static bool fits(std::size_t commands) noexcept;
+  /// Waits until so many commands may be submitted: when no run is in the ring, or, unless `alone`,
+  /// behind those that are. While somebody waits to be alone, nobody else is let in. False when
+  /// `interrupt` (may be null) is due. Who is let in keeps the lock until run().
+  bool enter(Lock& lock, std::size_t commands, bool alone, const Interrupt* interrupt);
+  /// No run is in the ring: what is in device memory may be changed, and the device reset.
+  bool is_idle() const noexcept { return in_flight_.empty(); }
+
+  /// Idle, after a failure: halts, resets, waits until that is complete, and sets up the ring. False
+  /// when the device is gone; Errc::device_timeout when it takes longer than `patience`.
+  bool recover(std::chrono::nanoseconds patience, Counters& counters);
+  /// After a run that may still go on: as recover(), which has nothing left to do then. Without
+  /// effect where another run has been let in since. Errors are recover()'s.
+  void stop(std::chrono::nanoseconds patience, Counters& counters) noexcept;
+  /// Idle: makes the ring accept commands again if somebody has reset the device since the last
+  /// run. Errc::device_timeout where that takes longer than `patience`.
   void prepare(std::chrono::nanoseconds patience);
-  /// Submits the commands and waits for them, or until `interrupt` (may be null) is due. Counts what
-  /// happens in `counters`.
-  Outcome run(std::span<const isa::Descriptor> commands, std::chrono::nanoseconds deadline,
-              const Interrupt* interrupt, Counters& counters);
-  /// Halts, resets, waits until that is complete, and sets up the ring. False when the device is
-  /// gone; Errc::device_timeout when it takes longer than `patience`.
-  bool reset(std::chrono::nanoseconds patience, Counters& counters);
+  /// Submits the commands and waits for them, or until `interrupt` (may be null) is due. The lock is
+  /// released meanwhile; a run that was alone all the time still has it from its end on. `deadline`:
+  /// from when the device has ended the runs before it. Counts what happens in `counters`.
+  Outcome run(Lock& lock, std::span<const isa::Descriptor> commands, bool alone,
+              std::chrono::nanoseconds deadline, const Interrupt* interrupt, Counters& counters);
+  /// Throws out all runs in the ring, after an error that leaves the device in an unknown state.
+  void throw_out();
 
   std::uint64_t counter(std::uint32_t offset) const;  ///< a latched 64-bit counter
   std::uint32_t read(std::uint32_t reg) const;
@@ -104,14 +126,33 @@ class Runtime {
   std::string dump() const;
 
  private:
+  /// A run in the ring, or a part of one.
+  struct Ticket {
+    std::span<const isa::Descriptor> commands;
+    std::uint32_t first = 0;  // of its entries
+    std::uint32_t fence = 0;
+    bool alone = false;
+    bool shared = false;
+    std::chrono::nanoseconds deadline{};
+    std::chrono::steady_clock::time_point until{};  // once it is at the head
+    Counters* counters = nullptr;
+    std::optional<Outcome> outcome;
+  };
+
   void set_up();
   bool is_set_up() const;
   bool is_enabled() const { return isa::bits::enable.get(read(isa::reg::control)) != 0; }
+  bool has_room(std::size_t commands, bool alone) const;
+  void reset(std::chrono::nanoseconds patience, Counters& counters);
   void await_reset(std::chrono::nanoseconds patience) const;
   void restart_fences();
-  void submit(std::span<const isa::Descriptor> commands);
-  Outcome wait(std::uint32_t fence, std::chrono::steady_clock::time_point until,
-               const Interrupt* interrupt, Counters& counters);
+  void submit(Ticket& ticket);
+  void await(Lock& lock, Ticket& ticket, const Interrupt* interrupt);
+  std::uint32_t wait_irq(Lock& lock);
+  void look_at_device(const Ticket& watcher, bool is_signalled, const Interrupt* interrupt);
+  bool complete(const Ticket& watcher, bool is_signalled);
+  std::optional<Outcome> failure_of_head(std::uint32_t status) const;
+  void fail(Ticket& ticket, Outcome outcome);
   Outcome fault() const;
   bool is_gone() const { return read(isa::reg::id) == isa::gone; }
 
@@ -123,6 +164,11 @@ class Runtime {
   std::uint32_t tail_ = 0;
   std::uint32_t fence_ = 0;  // the last one asked for
   mutable std::mutex mutex_;
+  std::condition_variable changed_;  // what is in the ring, and who may enter
+  std::deque<Ticket*> in_flight_;    // in the order of the ring; of threads in run()
+  bool is_watched_ = false;          // one of them waits for interrupts, the others for changed_
+  int waiting_alone_ = 0;            // threads that wait in enter()
+  bool is_stopped_ = false;          // reset since the last failure
   std::atomic<State> state_ = State::open;
 };
 

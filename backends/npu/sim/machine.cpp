@@ -421,7 +421,10 @@ void Machine::ended(const Span& span, const isa::Instruction& instruction) {
   if (options_.paced) {
     const auto due = pace_begin_ + std::chrono::nanoseconds(static_cast<std::int64_t>(
                                        static_cast<double>(now_) * 1e6 / caps_.freq_khz));
-    work_.wait_until(lock, due, [&] { return abort_.load(); });
+    while (!abort_ && std::chrono::steady_clock::now() < due) {
+      work_.wait_until(lock, due, [&] { return abort_ || !jobs_.empty() || state_.dma_pending; });
+      if (!abort_) run_jobs(lock);  // the host's accesses do not wait for an instruction's end
+    }
   }
 }
 

@@ -26,7 +26,7 @@ struct Options {
   bool merge = true;        ///< one program for as many layers as possible, instead of one each
   bool per_channel = true;  ///< a quantisation step per output channel of weights
   Profile profile = Profile::m15;  ///< used without a device; a device has its own
-  /// Wall time that one attempt to run a partition may take.
+  /// Wall time that one attempt to run a partition may take, once those before it have ended.
   std::chrono::milliseconds deadline{30000};
   int retries = 1;              ///< further attempts after a timeout or a damaged program
   bool precheck = false;        ///< verify checksums of device memory before each run
@@ -51,6 +51,9 @@ struct Counters {
   std::uint64_t reloads = 0;          ///< repeated uploads of damaged constants or programs
   std::uint64_t lost_interrupts = 0;  ///< runs that ended without an interrupt
   std::uint64_t host_fallbacks = 0;
+  /// Runs that were repeated because another run in the ring failed or was interrupted.
+  std::uint64_t thrown_out = 0;
+  std::uint64_t most_in_flight = 0;  ///< the most runs that were in the ring with one of these
 };
 
 struct LayerReport {
@@ -63,6 +66,9 @@ struct LayerReport {
 
 /// Counters of one run of a partition, from the device.
 struct RunReport {
+  /// Other runs were in the device's ring meanwhile, so that its counters are of all of them: the
+  /// numbers below are 0. With Options::profile_layers or a trace a run has the ring to itself.
+  bool shared = false;
   std::uint64_t cycles = 0, ddr_read = 0, ddr_write = 0, macs = 0, instructions = 0;
   std::uint64_t ld_busy = 0, ex_busy = 0, st_busy = 0;
   std::vector<LayerReport> layers;  ///< with Options::profile_layers
@@ -79,8 +85,9 @@ struct NetworkReport {
   std::uint64_t predicted_cycles = 0, predicted_read = 0, predicted_write = 0, macs = 0;
 };
 
-/// The backend. Sessions, their forks and other backends of the same device share the device: one
-/// partition runs at a time.
+/// The backend. Sessions, their forks and other backends share the device: their runs wait in its
+/// ring, so that it goes from one to the next by itself, in the order of submission. A run that
+/// fails or is interrupted stops the device; the others in the ring are then repeated.
 class Npu : public Backend {
  public:
   virtual State state() const = 0;

@@ -186,8 +186,9 @@ void Runtime::restart_fences() {
 bool Runtime::fits(std::size_t commands) noexcept { return commands <= piece; }
 
 bool Runtime::has_room(std::size_t commands, bool alone) const {
+  if (is_taken_) return false;
   if (in_flight_.empty()) return alone || waiting_alone_ == 0;
-  if (alone || waiting_alone_ > 0 || in_flight_.front()->alone || fence_ > last_fence) return false;
+  if (alone || waiting_alone_ > 0 || fence_ > last_fence) return false;
   const std::uint32_t used = (tail_ + ring_entries - in_flight_.front()->first) % ring_entries;
   // A full ring would look empty. Whoever waits for a run finds out that the device was reset.
   return used + commands + 2 < ring_entries && is_set_up();
@@ -241,12 +242,12 @@ Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool
     write(isa::reg::irq_status, wanted_irqs);
     write(isa::reg::control, isa::bits::enable.mask() | isa::bits::perf_clear.mask());
   }
+  is_taken_ = alone;
   int runs_before = 0;
   Outcome outcome;
   for (std::size_t begin = 0; begin < commands.size() || begin == 0; begin += piece) {
     Ticket ticket;
     ticket.commands = commands.subspan(begin, std::min(piece, commands.size() - begin));
-    ticket.alone = alone;
     ticket.deadline = until - std::chrono::steady_clock::now();
     if (begin == 0) ticket.deadline = deadline;
     ticket.counters = &counters;
@@ -254,15 +255,17 @@ Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool
       submit(ticket);
       await(lock, ticket, interrupt);
     } catch (...) {
+      is_taken_ = false;
       throw_out();
       throw;
     }
     outcome = std::move(*ticket.outcome);
     outcome.shared = ticket.shared;
     if (outcome.run >= 0) outcome.run += runs_before;
-    if (outcome.kind != Outcome::Kind::done) return outcome;
+    if (outcome.kind != Outcome::Kind::done) break;
     runs_before += static_cast<int>(std::ranges::count_if(ticket.commands, is_run));
   }
+  if (alone) is_taken_ = false;
   return outcome;
 }
 
@@ -333,7 +336,8 @@ bool Runtime::complete(const Ticket& watcher, bool is_signalled) {
   write(isa::reg::irq_status, isa::bits::irq_fence.mask());
   while (!in_flight_.empty() && reached >= in_flight_.front()->fence) {
     Ticket& ticket = *in_flight_.front();
-    ticket.shared = ticket.shared || &ticket != &watcher;  // others may come before it has the lock
+    // Others may come before its thread has the lock.
+    ticket.shared = ticket.shared || (&ticket != &watcher && !is_taken_);
     ticket.outcome.emplace();
     in_flight_.pop_front();
   }

@@ -131,7 +131,6 @@ class Runtime {
     std::span<const isa::Descriptor> commands;
     std::uint32_t first = 0;  // of its entries
     std::uint32_t fence = 0;
-    bool alone = false;
     bool shared = false;
     std::chrono::nanoseconds deadline{};
     std::chrono::steady_clock::time_point until{};  // once it is at the head
@@ -168,6 +167,7 @@ class Runtime {
   std::deque<Ticket*> in_flight_;    // in the order of the ring; of threads in run()
   bool is_watched_ = false;          // one of them waits for interrupts, the others for changed_
   int waiting_alone_ = 0;            // threads that wait in enter()
+  bool is_taken_ = false;            // by a run that is alone
   bool is_stopped_ = false;          // reset since the last failure
   std::atomic<State> state_ = State::open;
 };

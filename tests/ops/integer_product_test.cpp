@@ -118,7 +118,7 @@ TEST_CASE("integer products: builders") {
                           graph.input("x_zero", Shape({}, u8))};
   const QuantizedTensor w{graph.constant("w", Shape({5, 3}, i8)),
                           graph.constant("w_scale", Shape({5}, f32))};
-  const Quantization y{graph.input("y_scale", Shape({}, f32)),
+  const ScaleAndZero y{graph.input("y_scale", Shape({}, f32)),
                        graph.input("y_zero", Shape({}, i8))};
   const Tensor bias = graph.constant("bias", Shape({5}, i32));
   expect_type(linear_integer(x.codes, w.codes, x.zero_point).shape(), "i32[b=2, 5]");

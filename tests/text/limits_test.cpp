@@ -29,11 +29,18 @@ std::string repeated(std::string_view part, std::size_t bytes) {
   return text;
 }
 
-/// How many times longer a text takes that is eight times as long: 8 where time is linear, 64 where
-/// it is quadratic.
-double growth(const Tokenizer& tokenizer, std::string_view part, std::size_t bytes) {
-  const double one = seconds_to_encode(tokenizer, repeated(part, bytes));
-  return seconds_to_encode(tokenizer, repeated(part, 8 * bytes)) / std::max(one, 1e-3);
+/// Whether a text that is eight times as long takes less than 32 times as long: 8 where time is
+/// linear, 64 where it is quadratic. Of several measurements one has to say so, since others on the
+/// machine may slow down either part of one.
+bool is_near_linear(const Tokenizer& tokenizer, std::string_view part, std::size_t bytes) {
+  double growth = 0;
+  for (int tries = 0; tries < 4; ++tries) {
+    const double one = seconds_to_encode(tokenizer, repeated(part, bytes));
+    growth = seconds_to_encode(tokenizer, repeated(part, 8 * bytes)) / std::max(one, 1e-3);
+    if (growth < 32) return true;
+  }
+  UNSCOPED_INFO("it takes " << growth << " times as long");
+  return false;
 }
 
 }  // namespace
@@ -46,14 +53,14 @@ TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bra
   for (const char* const part :
        {"a", " ", "\n", "'", "<", "\xCC\x95\xCC\x80", "字", " \n", "\xE3\x80\x80", "[to"}) {
     INFO(name << " on '" << part << "'");
-    CHECK(growth(tokenizer, part, 125'000) < 32);
+    CHECK(is_near_linear(tokenizer, part, 125'000));
   }
 }
 
 TEST_CASE("131,072 equal letters are one word and still quick") {
   const auto tokenizer = testing::read_text_cases("tests/text/data", "spm").tokenizer;
   const std::string text(131'072, 'a');
-  CHECK(growth(tokenizer, "a", text.size() / 8) < 32);
+  CHECK(is_near_linear(tokenizer, "a", text.size() / 8));
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
 }
 

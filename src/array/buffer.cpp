@@ -25,61 +25,69 @@ namespace {
 constinit const BufferFormat plain_format;
 }
 
-/// Shared by all handles of one array: `settled` is false until the check returns true or throws,
-/// or the array is poisoned.
+/// Shared by all handles of one array. Only an array whose work may still be running takes the
+/// lock: a complete one can be read in the child of a fork(), whatever the parent's threads did.
 struct Buffer::Readiness {
-  explicit Readiness(ReadyCheck ready_check)
-      : settled(!ready_check), check(std::move(ready_check)) {}
+  enum class State { pending, complete, failed };
 
-  explicit Readiness(Event work) : settled(false), event(std::move(work)) {}
+  explicit Readiness(ReadyCheck ready_check)
+      : state(ready_check ? State::pending : State::complete), check(std::move(ready_check)) {}
+
+  explicit Readiness(Event work) : event(std::move(work)) {}
 
   bool poll() {
-    if (settled.load(std::memory_order_acquire)) return true;
+    if (is_settled()) return true;
     if (event && !event->is_ready()) return false;
     ReadyCheck finished;  // destroyed after the lock: it may hold the last handle of other arrays
     const std::scoped_lock lock(mutex);
-    if (settled.load(std::memory_order_relaxed)) return true;
+    if (is_settled()) return true;
+    std::exception_ptr reason;
     if (event) {
-      error = event->error();
+      reason = event->error();
     } else {
       try {
         if (!check()) return false;
       } catch (...) {
-        error = std::current_exception();
+        reason = std::current_exception();
       }
     }
     finished = std::exchange(check, {});
-    settled.store(true, std::memory_order_release);
+    settle(std::move(reason));
     return true;
   }
 
   /// Waits for the event, where there is one.
   void wait_until_ready() const {
-    if (event && !settled.load(std::memory_order_acquire)) event->wait_until_ready();
+    if (event && !is_settled()) event->wait_until_ready();
   }
 
   void poison(std::exception_ptr reason) {
     ReadyCheck dropped;
     const std::scoped_lock lock(mutex);
-    if (error == nullptr) error = std::move(reason);  // the first error is the cause
+    if (state.load(std::memory_order_relaxed) == State::failed) return;  // the first is the cause
     dropped = std::exchange(check, {});
-    settled.store(true, std::memory_order_release);
+    settle(std::move(reason));
   }
 
-  void rethrow() {
-    std::exception_ptr reason;
-    {
-      const std::scoped_lock lock(mutex);
-      reason = error;
-    }
-    if (reason) std::rethrow_exception(reason);
+  void rethrow() const {
+    if (state.load(std::memory_order_acquire) == State::failed) std::rethrow_exception(error);
   }
 
-  std::atomic<bool> settled;
+  bool is_settled() const noexcept {
+    return state.load(std::memory_order_acquire) != State::pending;
+  }
+  /// With the lock held.
+  void settle(std::exception_ptr reason) {
+    const State outcome = reason == nullptr ? State::complete : State::failed;
+    error = std::move(reason);
+    state.store(outcome, std::memory_order_release);
+  }
+
+  std::atomic<State> state{State::pending};
   ForkAwareMutex mutex{"Buffer"};
   ReadyCheck check;
   const std::optional<Event> event;  // instead of the check
-  std::exception_ptr error;
+  std::exception_ptr error;          // set once, before `failed`
 };
 
 Buffer::Buffer(const Shape& shape, ReadyCheck check)

@@ -138,6 +138,21 @@ TEST_CASE("fork: a session that ran on another thread is lost to the child, its 
   CHECK(rig.is_right(session));
 }
 
+TEST_CASE("fork: an array that threads of the parent were reading is there in a child") {
+  const Buffer array = device(Random(7).uniform(Shape({4}, f32)));
+  const std::vector<float> want = values(array);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) {
+    readers.emplace_back([&] {
+      while (!done) array.wait();
+    });
+  }
+  for (int i = 0; i < 50; ++i) CHECK(holds_in_child([&] { return values(array) == want; }));
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+}
+
 TEST_CASE("fork: a child submits runs of its own, and does not get those of its parent") {
   Rig rig(2);
   const auto submits = [&](Session& session) { return values(rig.submit(session)) == rig.want(); };

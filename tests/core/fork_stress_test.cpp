@@ -71,9 +71,21 @@ WeightsView layer_view() {
   return {"layer", std::vector<std::pair<std::string, Shape>>{{"weight", weight_shape}}};
 }
 
-std::vector<BackendPtr> fresh_backends() {
-  return {make_backend("cpu", {.threads = 2}), make_backend("reference")};
+std::vector<BackendPtr> fresh_backends(int threads = 2) {
+  return {make_backend("cpu", {.threads = threads}), make_backend("reference")};
 }
+
+/// Whether threads of the parent may be starting others at fork(). Clang's address sanitizer, at
+/// least up to version 19, then has a lock in the child that the child's own threads wait for.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TENON_PARENT_STARTS_THREADS false
+#endif
+#endif
+#ifndef TENON_PARENT_STARTS_THREADS
+#define TENON_PARENT_STARTS_THREADS true
+#endif
+constexpr bool parent_starts_threads = TENON_PARENT_STARTS_THREADS;
 
 /// What a parent's threads and its children use together.
 class Shared {
@@ -165,7 +177,7 @@ void trace_and_log(Shared& shared) {
 /// One call of each kind that threads of the parent are inside of.
 std::vector<std::function<void(int, std::uint64_t)>> calls_of(Shared& shared) {
   MemRegion& host = cpu_device()->default_mem_region();
-  return {
+  std::vector<std::function<void(int, std::uint64_t)>> calls = {
       [&](int, std::uint64_t) {
         shared.is_right(shared.session.fork());
         try {
@@ -180,14 +192,14 @@ std::vector<std::function<void(int, std::uint64_t)>> calls_of(Shared& shared) {
         shared.is_right(shared.compiled(shared.backends, two_weights()));
       },
       [&](int, std::uint64_t) {
-        shared.is_right(shared.compiled(fresh_backends(), two_weights()));
+        shared.is_right(
+            shared.compiled(fresh_backends(parent_starts_threads ? 2 : 1), two_weights()));
       },
       [&](int, std::uint64_t round) {
         shared.layer_of(shared.bound, static_cast<std::int64_t>(round % 100));
         Shared::bound_layer(layer_view(), shared.backends);
         static_cast<void>(shared.view.find("weight"));
       },
-      [&](int, std::uint64_t) { shared.is_right_file(shared.backends); },
       intern_names,
       [&](int, std::uint64_t round) {
         trace_and_log(shared);
@@ -196,6 +208,10 @@ std::vector<std::function<void(int, std::uint64_t)>> calls_of(Shared& shared) {
         shared.prepared.get(std::to_string(round % 1000), [] { return nullptr; });
       },
   };
+  if (parent_starts_threads) {
+    calls.push_back([&](int, std::uint64_t) { shared.is_right_file(shared.backends); });
+  }
+  return calls;
 }
 
 /// Threads that make these calls until the end.

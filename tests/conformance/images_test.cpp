@@ -2,11 +2,13 @@
 // program of one op, convolutions take over what follows them, images lie with their channels last,
 // and batches are done image by image.
 #include "support/op_testing.hpp"
+#include "support/program_text.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
 #include <bit>
@@ -66,6 +68,7 @@ class Network {
     std::vector<Tensor> results{last};
     if (random_.integer(0, 1) == 1) results.push_back(pick());
     const Program program = graph_.program(results);
+    INFO(print(program));
     register_reference_backend();
     const std::vector<HostBuffer> want = run(program, {make_backend("reference")});
     static const std::vector<std::vector<BackendPtr>> pools{cpu(1), cpu(2), cpu(7)};
@@ -200,6 +203,28 @@ TEST_CASE("images: random networks on the CPU backend") {
     INFO("round " << round);
     network.check();
   }
+}
+
+// One of two threads has channel 32 alone. Columns of one pixel are one element apart.
+TEST_CASE("images: an activation of a single channel among the channels of a pixel") {
+  const Program program = program_of(R"(def forward(x: f32[2, 1, 1, 1]):
+    w: f32[33, 1, 1, 1] = const("w")
+    sums = conv2d(x, w, stride=[1, 1], padding=[0, 0])
+    y = silu(sums)
+    return y
+)");
+  register_reference_backend();
+  Random random;
+  const auto weights = std::make_shared<const WeightSet>(std::map<std::string, Buffer>{
+      {"w", random.uniform(Shape({33, 1, 1, 1}, f32)).to_device(cpu_device())}});
+  const HostBuffer x = random.uniform(Shape({2, 1, 1, 1}, f32));
+  const auto run = [&](const std::vector<BackendPtr>& backends) {
+    Session session(program, {.backends = backends});
+    session.bind(weights);
+    return session.forward({x.to_device(cpu_device())})[0].to_host();
+  };
+  const HostBuffer want = run({make_backend("reference")});
+  for (const int threads : {1, 2, 7}) expect_close(run(cpu(threads)), want, 1e-6, 1e-5);
 }
 
 TEST_CASE("images: batches large enough to be done image by image") {

@@ -80,17 +80,14 @@ void activate(const Convolution& conv, const Image<float>& y, const Part& part) 
     unary(*conv.activation, at, at, count, conv.parameters);
   };
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
-    float* line = y.at + row * y.row + part.first_column * y.column;
+    float* line =
+        y.at + row * y.row + part.first_column * y.column + part.first_channel * y.channel;
     if (y.channel != 1) {
-      for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
-        apply(line + c * y.channel, columns);
-      }
+      for (std::int64_t c = 0; c < channels; ++c) apply(line + c * y.channel, columns);
     } else if (y.column == channels) {
       apply(line, columns * channels);
     } else {
-      for (std::int64_t j = 0; j < columns; ++j) {
-        apply(line + j * y.column + part.first_channel, channels);
-      }
+      for (std::int64_t j = 0; j < columns; ++j) apply(line + j * y.column, channels);
     }
   }
 }

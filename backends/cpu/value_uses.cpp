@@ -21,11 +21,12 @@ class Tracer {
         read(step.inputs[input], {i, input});
       }
       overwrite(step.output);
-      // The values in an output's memory at the end are among the leaves.
+      // The values in the memory of inputs and outputs at the end are among the leaves.
       const Place& place = step.output.place;
-      values_[i].is_private =
-          (place.kind == Place::Kind::slab || place.kind == Place::Kind::output) &&
-          place.byte_step == LoopSteps{};
+      WrittenValue& value = values_[i];
+      value.is_only_in_uses = is_memory(step.output) && place.byte_step == LoopSteps{};
+      value.is_private = value.is_only_in_uses &&
+                         (place.kind == Place::Kind::slab || place.kind == Place::Kind::output);
       live_.push_back({i, true, {access_of(step.output).bytes}});
     }
     for (const Operand& leaf : leaves) expose(leaf);
@@ -98,7 +99,8 @@ class Tracer {
       Access left = access_of(steps_[value.step].output);
       for (const ByteRange& range : value.left) {
         left.bytes = range;
-        if (overlap(left, read)) values_[value.step].is_private = false;
+        if (!overlap(left, read)) continue;
+        values_[value.step].is_only_in_uses = values_[value.step].is_private = false;
       }
     }
   }

@@ -19,7 +19,9 @@ struct WrittenValue {
     std::size_t step, input;
   };
   std::vector<Use> uses;  ///< the reads that see all of it, and nothing else (see ReadAs)
-  /// Nothing but `uses` reads it: a pass may change its layout or remove it.
+  /// Nothing but `uses` reads it: a pass may remove it.
+  bool is_only_in_uses = false;
+  /// And no input lies in its memory, which other steps read before: a pass may change its layout.
   bool is_private = false;
 };
 

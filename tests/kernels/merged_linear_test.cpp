@@ -1,14 +1,24 @@
 // Which linear layers become one step with the activation or the argmax behind them.
 #include "backends/cpu/matmul/merged_linear.hpp"
 
+#include "core/runs.hpp"
+#include "support/op_testing.hpp"
+#include "support/program_text.hpp"
+
+#include <tenon/backends/cpu.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/lowered.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -103,6 +113,29 @@ TEST_CASE("merge_linears: not the argmax of other elements, nor of sums that oth
           const Tensor sums = layer(graph, x, "w1");
           return {argmax(sums, 1), argmax(slice(sums, 1, 0, 5), 1)};
         }) == 0);
+}
+
+/// gelu(x W^T + b), where b is an input, in whose memory a run may compute.
+HostBuffer activated(bool gives_up) {
+  const Program program = testing::program_of(R"(def forward(x: f32[64], b: f32[32]):
+    w: f32[32, 64] = const("w")
+    sums = linear(x, w, b, has_bias=True)
+    y = gelu(sums)
+    return y
+)");
+  Session session(program, {.backends = {make_backend("cpu", {.threads = 1})}});
+  testing::Random random(5);
+  session.bind(std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"w", testing::device(random.uniform(Shape({32, 64}, f32)))}}));
+  std::vector<Buffer> given{testing::device(random.uniform(Shape({64}, f32))),
+                            testing::device(random.uniform(Shape({32}, f32)))};
+  const std::vector<Buffer> kept = gives_up ? std::vector<Buffer>() : given;
+  return session.forward(std::move(given))[0].to_host();
+}
+
+TEST_CASE("merge_linears: in the memory of an input that is given up, with the same bits") {
+  register_cpu_backend();
+  CHECK(testing::same_bits(activated(true), activated(false)));
 }
 
 struct Layer {

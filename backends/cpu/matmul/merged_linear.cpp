@@ -25,8 +25,10 @@ Shape LinearArgmax::infer(std::span<const Shape> in) const {
 namespace cpu {
 namespace {
 
-/// Whether the merged step's output overlaps an input, which other threads may still read.
+/// Whether the merged step's output overlaps an input, which other threads may still read. What the
+/// layer overwrites itself, it has read element by element.
 bool overwrites_input(const Step& linear, const Operand& output) {
+  if (output == linear.output) return false;
   return std::ranges::any_of(linear.inputs, [&](const Operand& input) {
     return is_memory(input) && overlap(input, output);
   });
@@ -60,7 +62,7 @@ void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
   for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
     const auto* linear = steps[i].kind == Step::Kind::op ? steps[i].op.as<Linear>() : nullptr;
     const WrittenValue& value = values[i];
-    if (linear == nullptr || !value.is_private || value.uses.size() != 1) continue;
+    if (linear == nullptr || !value.is_only_in_uses || value.uses.size() != 1) continue;
     Step& next = steps[i + 1];
     if (value.uses[0].step != i + 1) continue;
     std::optional<OpInstance> merged = with_activation(steps[i], *linear, next);

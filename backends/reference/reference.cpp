@@ -3,8 +3,12 @@
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,26 +24,40 @@ class ReferencePartition final : public Partition, public BoundPartition {
     return std::make_unique<ReferencePartition>(steps_);
   }
 
-  void run(HostFrame& frame) const override { run_steps(steps_, frame); }
+  void run(HostFrame& frame) const override {
+    run_steps(steps_, {}, frame);
+    mark({}, {}, frame);
+  }
 
  private:
-  static void run_steps(std::span<const Step> steps, HostFrame& frame) {
+  /// A step by itself needs no marks: its time is the partition's.
+  bool is_one_step() const { return steps_.size() == 1 && steps_.front().kind != Step::Kind::loop; }
+
+  void mark(std::string_view function, std::span<const std::string> values,
+            HostFrame& frame) const {
+    if (frame.marks == nullptr || is_one_step()) return;
+    frame.marks->push_back({function, values, std::chrono::steady_clock::now()});
+  }
+
+  /// `function`: the one that repeats, of the steps of a loop.
+  void run_steps(std::span<const Step> steps, std::string_view function, HostFrame& frame) const {
     for (const Step& step : steps) {
       if (frame.interrupt != nullptr) frame.interrupt->check("reference");
       if (step.kind == Step::Kind::loop) {
         run_loop(step, frame);
       } else {
+        mark(function, {&step.value, 1}, frame);
         run_step(step, frame);
       }
     }
   }
 
-  static void run_loop(const Step& loop, HostFrame& frame) {
+  void run_loop(const Step& loop, HostFrame& frame) const {
     const auto depth = static_cast<std::size_t>(loop.depth);
     for (std::int64_t i = 0; i < loop.count; ++i) {
       frame.iteration[depth] = i;
       frame.loop_index[depth] = loop.first + i;
-      run_steps(loop.body, frame);
+      run_steps(loop.body, loop.value, frame);
     }
     frame.iteration[depth] = 0;
   }

@@ -72,6 +72,21 @@ TEST_CASE("profile: a merged program tells what each of its steps took") {
   }
 }
 
+TEST_CASE("profile: the reference backend tells what each of its steps took") {
+  Session session = layered_session("reference");
+  session.enable_time_profile(true);
+  session.forward({layered_input()});
+  REQUIRE(session.step_times().size() == 1);
+  const StepTime& time = session.step_times()[0];
+  const StepTime::Part& linear = part_of(time, "linear");
+  CHECK(linear.count == 3);
+  CHECK(linear.flops == 3 * 2 * rows * 4 * 4);
+  std::chrono::nanoseconds sum{};
+  for (const StepTime::Part& part : time.parts) sum += part.wall;
+  CHECK(time.parts.size() > 3);
+  CHECK(sum <= time.device);
+}
+
 TEST_CASE("profile: a step by itself is its own part") {
   Session session = layered_session("reference");
   session.set_merge(false);

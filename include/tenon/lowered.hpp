@@ -223,9 +223,12 @@ struct HostFrame {
     return nullptr;
   }
 
+  /// `data` is never null, so that kernels may add offsets to it where there are no elements.
   HostView view(const Operand& operand) const noexcept {
+    static constinit std::byte nothing{};
     HostView result;
     result.data = address(operand.place);
+    if (result.data == nullptr) result.data = &nothing;
     result.shape = operand.shape;
     result.strides = operand.strides;
     return result;

@@ -59,7 +59,6 @@ void Gather::reference(std::span<const HostView> in, const HostView& out) const 
   for_each_index(index.shape, [&](std::span<const std::int64_t> position) {
     const std::int64_t row =
         checked_index(name, index, index.at(position), x.shape, static_cast<int>(axis));
-    if (slice.elements() == 0) return;
     std::byte* place = out.data;
     for (std::size_t i = 0; i < picked; ++i) place += position[i] * out.strides[at + i];
     copy_elements({x.data + row * x.strides[at], slice, from}, {place, slice, to});

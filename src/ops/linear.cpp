@@ -74,8 +74,7 @@ void Linear::reference(std::span<const HostView> in, const HostView& out) const 
 
   std::vector<double> weights(static_cast<std::size_t>(k_count));
   for (std::int64_t n = 0; n < n_count; ++n) {
-    // Rows without elements may have no memory.
-    if (k_count > 0) read_row(w.shape.dtype(), w.data + n * w.strides[0], w.strides[1], weights);
+    read_row(w.shape.dtype(), w.data + n * w.strides[0], w.strides[1], weights);
     for (std::int64_t m = 0; m < rows; ++m) {
       auto& value = y[static_cast<std::size_t>(m * n_count + n)];
       value += dot_product(x.data() + m * k_count, weights.data(), k_count) +

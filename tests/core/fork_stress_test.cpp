@@ -1,4 +1,5 @@
 // fork() while other threads are inside calls of the library: children work, or are told.
+#include "base/sanitizers.hpp"
 #include "core/forked_child.hpp"
 #include "core/runs.hpp"
 #include "io/temp_folder.hpp"
@@ -75,17 +76,9 @@ std::vector<BackendPtr> fresh_backends(int threads = 2) {
   return {make_backend("cpu", {.threads = threads}), make_backend("reference")};
 }
 
-/// Whether threads of the parent may be starting others at fork(). Clang's address sanitizer, at
-/// least up to version 19, then has a lock in the child that the child's own threads wait for.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TENON_PARENT_STARTS_THREADS false
-#endif
-#endif
-#ifndef TENON_PARENT_STARTS_THREADS
-#define TENON_PARENT_STARTS_THREADS true
-#endif
-constexpr bool parent_starts_threads = TENON_PARENT_STARTS_THREADS;
+/// Whether threads of the parent may be starting others at fork(). The address sanitizer (of clang,
+/// at least up to version 19) then has a lock in the child that the child's own threads wait for.
+constexpr bool parent_starts_threads = !has_address_sanitizer;
 
 /// What a parent's threads and its children use together.
 class Shared {

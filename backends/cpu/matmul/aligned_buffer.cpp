@@ -2,6 +2,7 @@
 
 #include "../integer_math.hpp"
 #include "base/immortal.hpp"
+#include "base/sanitizers.hpp"
 #include "memory/large_pages.hpp"
 
 #include <tenon/error.hpp>
@@ -31,18 +32,8 @@ constexpr std::size_t largest =
     std::size_t{1} << 39;  // half a TiB: beyond it sanitizers abort in place of failing
 constexpr std::size_t smallest_in_slab = std::size_t{16} << 10;
 
-// A sanitizer can watch the ends of a buffer only if it has its own allocation.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool uses_slabs = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool uses_slabs = false;
-#else
-constexpr bool uses_slabs = true;
-#endif
-#else
-constexpr bool uses_slabs = true;
-#endif
+// The sanitizer can watch the ends of a buffer only if it has its own allocation.
+constexpr bool uses_slabs = !has_address_sanitizer;
 
 /// The slab that new buffers come from.
 struct OpenSlab {

@@ -160,7 +160,7 @@ class Dequantizer {
   }
 
   static bool is_view(const Instruction& at) {
-    return at.kind == Kind::op && (at.op.def()->traits.view || at.op.def()->view != nullptr);
+    return at.kind == Kind::op && at.op.def()->traits.view;
   }
   static ValueId behind_views(const FunctionEditor& editor, ValueId id) {
     const Instruction* at = editor.definition(id);

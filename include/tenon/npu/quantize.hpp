@@ -11,19 +11,6 @@
 // device.
 namespace tenon::npu {
 
-/// Symmetric quantisation: real = q * scale * normratio. Feature maps may share one `scale` and
-/// differ in `normratio`, which the compiler folds into weights and multipliers.
-struct Quantization {
-  double scale = 1;
-  std::vector<double> normratio{1.0};  ///< one, or one per channel
-
-  double step(std::int64_t channel = 0) const noexcept {
-    return scale *
-           (normratio.size() == 1 ? normratio[0] : normratio[static_cast<std::size_t>(channel)]);
-  }
-  bool is_per_channel() const noexcept { return normratio.size() > 1; }
-};
-
 /// The quantisation step that maps `threshold` to 127; 1 for a threshold of 0.
 double int8_step(double threshold) noexcept;
 

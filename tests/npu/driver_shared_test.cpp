@@ -56,6 +56,14 @@ struct User {
     return same_bits({session->forward({inputs[0].to_device(cpu_device())})[0].to_host()},
                      expected);
   }
+  /// Of a run; Errc::corrupt of one with other bits.
+  std::optional<Errc> error() {
+    try {
+      return is_right() ? std::optional<Errc>() : Errc::corrupt;
+    } catch (const Error& error) {
+      return error.code();
+    }
+  }
 
   Network network;
   std::vector<HostBuffer> inputs, expected;
@@ -249,74 +257,71 @@ TEST_CASE("npu shared: runs of several threads wait in the ring") {
 
 /// Two users of a slow device with a run each in the ring.
 struct BothRun {
+  struct Runner {
+    explicit Runner(const DevicePtr& device, std::int64_t channels, std::uint64_t seed)
+        : user(device, channels, seed) {
+      user.session->set_interrupt({.cancel = stop.get_token()});
+    }
+    void start() {
+      thread = std::thread([this] { error = user.error(); });
+    }
+    void await_in_flight(std::uint64_t runs) const {
+      for (int tries = 0; user.npu->counters().most_in_flight < runs; ++tries) {
+        if (tries == 20000) FAIL("the other run ended before this one was in the ring");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+
+    User user;
+    std::stop_source stop;
+    std::optional<Errc> error;
+    std::thread thread;
+  };
+
   BothRun()
       : device(open_npu(std::string(device_url) + "&freq=1MHz&lat=65535&pace=real")),
         first(device, 40, 1),
         second(device, 24, 2) {
-    first.session->set_interrupt({.cancel = first_stop.get_token()});
-    second.session->set_interrupt({.cancel = second_stop.get_token()});
-    first_thread = std::thread([this] { first_error = error_of(first); });
-    await_in_flight(first, 1);
-    second_thread = std::thread([this] { second_error = error_of(second); });
-    await_in_flight(second, 2);
-  }
-  static void await_in_flight(const User& user, std::uint64_t runs) {
-    for (int tries = 0; user.npu->counters().most_in_flight < runs; ++tries) {
-      if (tries == 20000) FAIL("the other run ended before this one was in the ring");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    first.start();
+    first.await_in_flight(1);
+    second.start();
+    second.await_in_flight(2);
   }
   ~BothRun() { join(); }
   void join() {
-    for (std::thread* thread : {&first_thread, &second_thread}) {
+    for (std::thread* thread : {&first.thread, &second.thread}) {
       if (thread->joinable()) thread->join();
-    }
-  }
-  static std::optional<Errc> error_of(User& user) {
-    try {
-      return user.is_right() ? std::optional<Errc>() : Errc::corrupt;
-    } catch (const Error& error) {
-      return error.code();
     }
   }
 
   DevicePtr device;
-  User first, second;
-  std::stop_source first_stop, second_stop;
-  std::optional<Errc> first_error, second_error;
-  std::thread first_thread, second_thread;
+  Runner first, second;
 };
 
-TEST_CASE("npu shared: an interrupted run in the ring repeats the one behind it") {
-  BothRun users;
-  users.first_stop.request_stop();
-  users.join();
-  CHECK(users.first_error == Errc::cancelled);
-  CHECK(users.second_error == std::nullopt);
-  CHECK(users.second.npu->counters().thrown_out == 1);
-  CHECK(users.second.npu->counters().retries == 0);
-  users.first.session->set_interrupt({});
-  CHECK(users.first.is_right());
-}
-
-TEST_CASE("npu shared: a run that waits in the ring is interrupted too") {
-  BothRun users;
-  users.second_stop.request_stop();
-  users.join();
-  CHECK(users.second_error == Errc::cancelled);
-  CHECK(users.first_error == std::nullopt);
-  CHECK(users.first.npu->counters().thrown_out == 1);
-  CHECK(users.first.npu->counters().timeouts == 0);
-  users.second.session->set_interrupt({});
-  CHECK(users.second.is_right());
+TEST_CASE("npu shared: an interrupted run repeats the other in the ring, before it or behind it") {
+  for (const bool is_first : {true, false}) {
+    INFO((is_first ? "the first" : "the second") << " is interrupted");
+    BothRun both;
+    BothRun::Runner& interrupted = is_first ? both.first : both.second;
+    const BothRun::Runner& other = is_first ? both.second : both.first;
+    interrupted.stop.request_stop();
+    both.join();
+    CHECK(interrupted.error == Errc::cancelled);
+    CHECK(other.error == std::nullopt);
+    CHECK(other.user.npu->counters().thrown_out == 1);
+    CHECK(other.user.npu->counters().retries == 0);
+    CHECK(other.user.npu->counters().timeouts == 0);
+    interrupted.user.session->set_interrupt({});
+    CHECK(interrupted.user.is_right());
+  }
 }
 
 TEST_CASE("npu shared: with a run in the ring the device goes for all") {
-  BothRun users;
-  arm(*users.device, simctl::FaultKind::removed, 0);
-  users.join();
-  CHECK(users.first_error == Errc::device_lost);
-  CHECK(users.second_error == Errc::device_lost);
+  BothRun both;
+  arm(*both.device, simctl::FaultKind::removed, 0);
+  both.join();
+  CHECK(both.first.error == Errc::device_lost);
+  CHECK(both.second.error == Errc::device_lost);
 }
 
 TEST_CASE("npu shared: faults hit one run each, whoever runs beside it") {
@@ -332,7 +337,7 @@ TEST_CASE("npu shared: faults hit one run each, whoever runs beside it") {
     User& user = *std::array{&a, &b, &c}[i];
     threads.emplace_back([&ends, &user, &result = results[i]] {
       while (!ends) {
-        const std::optional<Errc> error = BothRun::error_of(user);
+        const std::optional<Errc> error = user.error();
         ++result.runs;
         if (error == Errc::corrupt) ++result.wrong;
         if (error && error != Errc::corrupt) ++result.errors;
@@ -357,7 +362,7 @@ TEST_CASE("npu shared: faults hit one run each, whoever runs beside it") {
   // A bus error is not tried again; of the others, two have to hit one call.
   CHECK(errors <= faults);
   while (device->reg_region("simctl").read(simctl::faults_armed, true) != 0) {
-    static_cast<void>(BothRun::error_of(a));
+    static_cast<void>(a.error());
   }
   for (User* user : {&a, &b, &c}) CHECK(user->is_right());
 }

@@ -218,6 +218,31 @@ class NpuChecker {
       compare_bits("a neighbour of other weights", forward(other), wanted);
       compare_bits("a neighbour", forward(same), wanted_);
     }
+    check_together({&session, &other, &same}, {&wanted_, &wanted, &wanted_});
+  }
+
+  /// Runs of several sessions in the device's ring, of which one may be interrupted anywhere.
+  void check_together(const std::vector<Session*>& sessions,
+                      const std::vector<const Results*>& wanted) {
+    const std::int64_t interrupted = integer(0, 2 * std::ssize(sessions));  // often nobody
+    const std::chrono::microseconds time(integer(0, 1000));
+    const auto all = at_once(sessions.size(), [&](std::size_t i) {
+      const auto run = [&] { return on_host(sessions[i]->forward(on_cpu(model_.inputs))); };
+      if (static_cast<std::int64_t>(i) == interrupted) {
+        sessions[i]->set_interrupt({.deadline = std::chrono::steady_clock::now() + time});
+        try {
+          compare_bits("in time", run(), *wanted[i]);
+        } catch (const Error& error) {
+          if (error.code() != Errc::timeout) throw;
+        }
+        sessions[i]->set_interrupt({});
+      } else {
+        compare_bits("beside others", run(), *wanted[i]);
+      }
+      return run();
+    });
+    counts_.runs += 2 * std::ssize(all);
+    for (std::size_t i = 0; i < all.size(); ++i) compare_bits("together", all[i], *wanted[i]);
   }
 
   void check_forks(Session& session) {

@@ -11,11 +11,12 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 # A package found in one folder links into targets of every other, and of a project around this one.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
-# Flags of the sanitizer and coverage builds, for compiling and for linking.
+# Flags of the sanitizer and coverage builds, for compiling and for linking. The sanitizers do not see an index behind
+# the end of a vector but inside of its memory: the library's assertions do.
 set(tenon_instrument_flags "")
 if(TENON_SANITIZE)
   list(APPEND tenon_instrument_flags -fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer
-       -fno-sanitize-recover=all)
+       -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS)
 endif()
 if(TENON_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

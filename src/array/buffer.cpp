@@ -215,38 +215,32 @@ Buffer Buffer::start_copy(MemRegion& region, std::shared_ptr<Trace> trace) const
   result.format_ = format_;
   // Copies to a device, and from it, have a thread each.
   WorkQueue& queue = region.is_host() ? from.ledger_->outgoing : region.ledger_->incoming;
-  auto source = std::make_shared<EventSource>();
-  const Event event = source->event();
-  WorkQueue::Job copy = [source, trace = std::move(trace), given = *this, made = result]() mutable {
-    try {
-      given.wait();
-      const auto begun = Trace::Clock::now();
-      const auto bytes = static_cast<std::uint64_t>(given.shape_.bytes());
-      with_memory_errors("Buffer::start_copy", [&] {
-        if (bytes > 0) made.region().copy(made.data(), given.region(), given.data(), bytes);
-      });
-      if (trace) {
-        trace->add(made.region().is_host() ? "copies from devices" : "copies to devices",
-                   fmt::format("{} to {}", given.region().name(), made.region().name()), begun,
-                   Trace::Clock::now(), {{"bytes", fmt::format("{}", bytes)}});
-      }
-      given = {};
-      made = {};
-      source->set();
-    } catch (...) {
-      source->fail(std::current_exception());
+  EventSource source;
+  const Event event = source.event();
+  WorkQueue::Job copy = [trace = std::move(trace), given = *this, made = result] {
+    given.wait();
+    const auto begun = Trace::Clock::now();
+    const auto bytes = static_cast<std::uint64_t>(given.shape_.bytes());
+    with_memory_errors("Buffer::start_copy", [&] {
+      if (bytes > 0) made.region().copy(made.data(), given.region(), given.data(), bytes);
+    });
+    if (trace) {
+      trace->add(made.region().is_host() ? "copies from devices" : "copies to devices",
+                 fmt::format("{} to {}", given.region().name(), made.region().name()), begun,
+                 Trace::Clock::now(), {{"bytes", fmt::format("{}", bytes)}});
     }
   };
   const std::shared_ptr<Readiness> readiness = readiness_;
   if (readiness == nullptr || !readiness->event || is_ready()) {
-    queue.push(std::move(copy));
+    queue.push(std::move(copy), std::move(source));
   } else {
     // Not in the queue before it can be made: others would wait behind it.
-    readiness->event->then([&queue, copy, source]() mutable {
+    const auto later = std::make_shared<EventSource>(std::move(source));
+    readiness->event->then([&queue, copy, later]() mutable {
       try {
-        queue.push(std::move(copy));
+        queue.push(std::move(copy), std::move(*later));
       } catch (...) {
-        source->fail(std::current_exception());
+        later->fail(std::current_exception());
       }
     });
   }

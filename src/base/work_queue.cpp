@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -16,28 +17,52 @@
 namespace tenon {
 
 struct WorkQueue::State {
+  struct Entry {
+    Entry(Job&& todo, EventSource&& event) noexcept
+        : job(std::move(todo)), ended(std::move(event)) {}
+    Job job;
+    EventSource ended;
+  };
+
   std::uint32_t process = process_number();
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Job> jobs;
-  std::atomic<int> unfinished{0};
+  std::deque<Entry> entries;
+  bool is_working = false;
   bool stopping = false;
   std::thread thread;
+  std::atomic<int> unfinished{0};  // jobs whose end nobody has been told yet: read after a fork()
+
+  bool is_drained() const { return entries.empty() && !is_working; }
 
   void work() {
     std::unique_lock lock(mutex);
     while (true) {
-      changed.wait(lock, [this] { return stopping || !jobs.empty(); });
-      if (jobs.empty()) return;
-      Job job = std::move(jobs.front());
-      jobs.pop_front();
-      lock.unlock();
-      job();
-      job = {};  // what it holds goes before anybody is told that it has ended
+      changed.wait(lock, [this] { return stopping || !entries.empty(); });
+      if (entries.empty()) return;
+      is_working = true;
+      {
+        Entry entry = std::move(entries.front());
+        entries.pop_front();
+        lock.unlock();
+        finish(entry);
+      }
       lock.lock();
-      unfinished.fetch_sub(1, std::memory_order_release);
+      is_working = false;
       changed.notify_all();
     }
+  }
+
+  void finish(Entry& entry) noexcept {
+    std::exception_ptr error;
+    try {
+      entry.job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    entry.job = {};  // what it holds goes before anybody is told that it has ended
+    unfinished.fetch_sub(1, std::memory_order_release);
+    error ? entry.ended.fail(std::move(error)) : entry.ended.set();
   }
 };
 
@@ -70,12 +95,7 @@ void WorkQueue::check_process() {
   state_.reset();
 }
 
-bool WorkQueue::is_idle() const {
-  const std::scoped_lock lock(mutex_);
-  return state_ == nullptr || state_->unfinished.load(std::memory_order_acquire) == 0;
-}
-
-void WorkQueue::push(Job&& job) {
+void WorkQueue::push(Job&& job, EventSource&& ended) {
   const std::scoped_lock lock(mutex_);
   check_process();
   if (state_ == nullptr) {
@@ -90,8 +110,7 @@ void WorkQueue::push(Job&& job) {
   }
   {
     const std::scoped_lock jobs_lock(state_->mutex);
-    state_->jobs.emplace_back();
-    state_->jobs.back().swap(job);
+    state_->entries.emplace_back(std::move(job), std::move(ended));
     state_->unfinished.fetch_add(1, std::memory_order_relaxed);
   }
   state_->changed.notify_all();
@@ -106,7 +125,7 @@ void WorkQueue::drain() {
   }
   if (state == nullptr || state->thread.get_id() == std::this_thread::get_id()) return;
   std::unique_lock lock(state->mutex);
-  state->changed.wait(lock, [&] { return state->unfinished.load(std::memory_order_acquire) == 0; });
+  state->changed.wait(lock, [&] { return state->is_drained(); });
 }
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 // Work that is done later, in order.
 #pragma once
 
+#include <tenon/event.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 
 #include <functional>
@@ -20,13 +21,13 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// Adds a job, which must not throw. Errc::out_of_memory where no thread can be started,
-  /// Errc::forked_process where jobs of the parent process had not ended at fork(). When it throws,
-  /// `job` is as it was.
-  void push(Job&& job);
-  /// Whether no job waits or runs.
-  bool is_idle() const;
-  /// Returns when all jobs have ended; at once inside of a job. Errc::forked_process as above.
+  /// Adds a job. When it has ended and is destroyed, `ended` gets what it threw, if anything; a
+  /// child that is forked after that may use the queue. Errc::out_of_memory where no thread can be
+  /// started, Errc::forked_process where jobs of the parent process had not ended at fork(): then
+  /// `job` and `ended` are as they were.
+  void push(Job&& job, EventSource&& ended);
+  /// Returns when all jobs have ended and their events have happened; at once inside of a job.
+  /// Errc::forked_process as above.
   void drain();
 
  private:
@@ -34,7 +35,7 @@ class WorkQueue {
   void check_process();
 
   const char* owner_;
-  mutable ForkAwareMutex mutex_;  // of state_
+  ForkAwareMutex mutex_;          // of state_
   std::shared_ptr<State> state_;  // null before the first job
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -22,7 +23,8 @@ class Session::Run {
   void fail(std::vector<Buffer>& inputs, const std::exception_ptr& error);
 
   /// What the caller gets, filled when finish() returns.
-  const std::vector<Buffer>& results() const noexcept { return results_; }
+  const std::vector<Buffer>& results() const& noexcept { return results_; }
+  std::vector<Buffer> results() && noexcept { return std::move(results_); }
 
   /// Copies of all handles that the run has of its results' chunks.
   std::vector<MemChunk> handles_of_results() const;

@@ -418,7 +418,7 @@ std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> 
     run.run();
     state_->total = Trace::Clock::now() - begin;
     inputs.clear();
-    return run.results();
+    return std::move(run).results();
   } catch (...) {
     run.fail(inputs, std::current_exception());
     throw;
@@ -436,7 +436,6 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
     std::optional<Run> run;
     std::optional<SubmittedHandles> handles;
     std::vector<Event> after;
-    EventSource ended;
 
     void execute() {
       std::exception_ptr error;
@@ -450,7 +449,7 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
         error = std::current_exception();
       }
       release();
-      error ? ended.fail(std::move(error)) : ended.set();
+      if (error) std::rethrow_exception(error);
     }
     /// Before anybody is told that the run has ended: who then destroys the session frees its memory.
     void release() {
@@ -473,11 +472,12 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
   submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>());
   submitted->run->start_input_copies();
   submitted->handles.emplace(submitted->run->handles_of_results());
+  EventSource ended;
   std::vector<Buffer> results;
   for (const Buffer& result : submitted->run->results()) {
-    results.push_back(result.ready_at(submitted->ended.event()));
+    results.push_back(result.ready_at(ended.event()));
   }
-  state_->activations->queue().push([submitted] { submitted->execute(); });
+  state_->activations->queue().push([submitted] { submitted->execute(); }, std::move(ended));
   return results;
 }
 

@@ -1,11 +1,13 @@
 // Processes that come out of fork() while the parent has backends, sessions and running threads.
 #include "backends/cpu/thread_pool.hpp"
+#include "base/work_queue.hpp"
 #include "core/forked_child.hpp"
 #include "core/layered_model.hpp"
 
 #include <atomic>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -151,6 +153,26 @@ TEST_CASE("fork: an array that threads of the parent were reading is there in a 
   for (int i = 0; i < 50; ++i) CHECK(holds_in_child([&] { return values(array) == want; }));
   done = true;
   for (std::thread& reader : readers) reader.join();
+}
+
+TEST_CASE("fork: a queue of whose last job the end is known has a thread of its own in a child") {
+  std::atomic<bool> told{false}, done{false};
+  EventSource ended;
+  WorkQueue queue("queue");
+  ended.event().then([&] {
+    told = true;
+    while (!done) std::this_thread::yield();
+  });
+  queue.push([] {}, std::move(ended));
+  while (!told) std::this_thread::yield();
+  CHECK(holds_in_child([&] {
+    EventSource next;
+    const Event event = next.event();
+    queue.push([] {}, std::move(next));
+    event.wait();
+    return true;
+  }));
+  done = true;
 }
 
 TEST_CASE("fork: a child submits runs of its own, and does not get those of its parent") {

@@ -138,6 +138,15 @@ TEST_CASE("A03: a session whose steps ran out of memory starts again") {
       });
 }
 
+TEST_CASE("A03: memory runs out while a session that has run is given its inputs") {
+  const Rig rig;
+  Session session = rig.fresh();
+  rig.check(session);
+  fail_allocations(
+      samples, [&] { static_cast<void>(session.forward(rig.inputs())); },
+      [&] { rig.check(session); });
+}
+
 TEST_CASE("A03: memory runs out while a session is described, forked and viewed") {
   const Rig rig;
   fail_allocations(

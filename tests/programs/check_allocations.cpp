@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -33,6 +34,18 @@ T own(const std::function<T()>& make) {
   }
 }
 
+/// A call whose inputs, moved in, are there again if it fails.
+std::vector<Buffer> forward(Session& session, std::vector<Buffer> inputs) {
+  const std::size_t count = inputs.size();
+  try {
+    return session.forward(std::move(inputs));
+  } catch (const Error&) {
+    const bool all_there = inputs.size() == count && std::ranges::all_of(inputs, &Buffer::has_data);
+    if (!all_there) throw Failure{"inputs that were moved in are lost"};
+    throw;
+  }
+}
+
 /// The whole life of a session.
 Results live(const RandomModel& model, const Program& program,
              const std::shared_ptr<const WeightSet>& weights, int threads) {
@@ -47,7 +60,7 @@ Results live(const RandomModel& model, const Program& program,
                   own<SessionOptions>([&] { return SessionOptions{.backends = backends}; }));
   session.bind(weights);
   const std::vector<Buffer> outputs =
-      session.forward(own<std::vector<Buffer>>([&] { return on_cpu(model.inputs); }));
+      forward(session, own<std::vector<Buffer>>([&] { return on_cpu(model.inputs); }));
   return own<Results>([&] { return on_host(outputs); });
 }
 

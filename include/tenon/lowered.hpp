@@ -198,11 +198,13 @@ struct HostFrame {
   /// Null, or looked at often: once it is due, a backend ends early, and throws its error.
   const Interrupt* interrupt = nullptr;
 
+  /// Never null, so that kernels may add offsets to it where there are no elements.
   std::byte* address(const Place& place) const noexcept {
+    static constinit std::byte nothing{};
     const std::int64_t offset = place.offset_in(iteration);
     // An empty array may have no memory, whatever its offset.
     const auto from = [offset](std::byte* base) {
-      return base == nullptr ? nullptr : base + offset;
+      return base == nullptr ? &nothing : base + offset;
     };
     switch (place.kind) {
       case Place::Kind::input:
@@ -220,15 +222,12 @@ struct HostFrame {
       case Place::Kind::shared_scratch:
         return from(shared_scratch);
     }
-    return nullptr;
+    return &nothing;
   }
 
-  /// `data` is never null, so that kernels may add offsets to it where there are no elements.
   HostView view(const Operand& operand) const noexcept {
-    static constinit std::byte nothing{};
     HostView result;
     result.data = address(operand.place);
-    if (result.data == nullptr) result.data = &nothing;
     result.shape = operand.shape;
     result.strides = operand.strides;
     return result;

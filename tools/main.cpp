@@ -120,16 +120,9 @@ int main(int count, char** arguments) {
                        "Print the version and exit");
   app.failure_message(
       [](const CLI::App*, const CLI::Error& error) { return std::string(error.what()); });
-  tenon::tool::add_chat(app, tool);
-  tenon::tool::add_generate(app, tool);
-  tenon::tool::add_embed(app, tool);
-  tenon::tool::add_info(app, tool);
-  tenon::tool::add_tokenize(app, tool);
-  tenon::tool::add_score(app, tool);
-  tenon::tool::add_bench(app, tool);
-  tenon::tool::add_profile(app, tool);
-  tenon::tool::add_graph(app, tool);
-  tenon::tool::add_devices(app, tool);
+#define TENON_COMMAND(name) tenon::tool::add_##name(app, tool);
+#include "commands.def"
+#undef TENON_COMMAND
   app.footer(
       "`tenon COMMAND --help` describes a command. Exit status: 0, or 2 wrong usage, 3 malformed "
       "file,\n"

@@ -99,15 +99,8 @@ std::int64_t peak_bytes();  ///< of this process's memory
 double median(std::vector<double> values);
 
 // One per command, in commands/.
-void add_info(CLI::App& app, Tool& tool);
-void add_generate(CLI::App& app, Tool& tool);
-void add_chat(CLI::App& app, Tool& tool);
-void add_tokenize(CLI::App& app, Tool& tool);
-void add_score(CLI::App& app, Tool& tool);
-void add_embed(CLI::App& app, Tool& tool);
-void add_bench(CLI::App& app, Tool& tool);
-void add_profile(CLI::App& app, Tool& tool);
-void add_devices(CLI::App& app, Tool& tool);
-void add_graph(CLI::App& app, Tool& tool);
+#define TENON_COMMAND(name) void add_##name(CLI::App& app, Tool& tool);
+#include "commands.def"
+#undef TENON_COMMAND
 
 }  // namespace tenon::tool

@@ -66,10 +66,9 @@ function(tenon_group_sources target)
   endforeach()
 endfunction()
 
-# tenon_library(core SOURCES ... [APART]): library tenon_core with the alias tenon::core, installed as the package's component
-# core. APART: its sources use the same names for different things, so that TENON_UNITY leaves them alone.
+# tenon_library(core SOURCES ...): library tenon_core with the alias tenon::core, installed as the package's component core.
 function(tenon_library name)
-  cmake_parse_arguments(ARG "APART" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   add_library(tenon_${name} ${ARG_SOURCES})
   add_library(tenon::${name} ALIAS tenon_${name})
   set_target_properties(tenon_${name} PROPERTIES
@@ -81,7 +80,7 @@ function(tenon_library name)
   if(TARGET tenon_library_headers)
     target_precompile_headers(tenon_${name} REUSE_FROM tenon_library_headers)
   endif()
-  if(TENON_UNITY AND NOT ARG_APART)
+  if(TENON_UNITY)
     tenon_group_sources(tenon_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY TENON_LIBRARIES tenon_${name})

@@ -21,7 +21,7 @@ namespace {
 
 // Enough independent chains to hide the latency of an instruction on two ports.
 constexpr int chains = 12;
-constexpr int steps = 2000;
+constexpr int chain_steps = 2000;
 
 // Keeps a vector alive without storing it. A macro, for a function would need the target of its
 // caller.
@@ -34,14 +34,14 @@ constexpr int steps = 2000;
     Vector sum[chains] = {};                                \
     auto a = a_is;                                          \
     auto b = b_is;                                          \
-    for (int i = 0; i < steps; ++i) {                       \
+    for (int i = 0; i < chain_steps; ++i) {                 \
       _Pragma("GCC unroll 12") for (auto& s : sum) {        \
         KEEP(a);                                            \
         s = __VA_ARGS__;                                    \
       }                                                     \
       _Pragma("GCC unroll 12") for (auto& s : sum) KEEP(s); \
     }                                                       \
-    return 2.0 * lanes * chains * steps;                    \
+    return 2.0 * lanes * chains * chain_steps;              \
   }
 
 CHAINS(fma_avx2, "avx2,fma", __m256, 8, _mm256_set1_ps(1.0f), _mm256_set1_ps(0.5f),
@@ -82,14 +82,14 @@ __attribute__((target("amx-tile,amx-bf16"))) double tiles_amx() {
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < chain_steps; ++i) {
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
   _tile_release();
-  return 2.0 * 16 * 16 * 32 * 4 * steps;
+  return 2.0 * 16 * 16 * 32 * 4 * chain_steps;
 }
 
 __attribute__((target("avx2"))) std::uint64_t read_all(const std::byte* data, std::size_t bytes) {

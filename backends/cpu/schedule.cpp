@@ -1,8 +1,8 @@
 #include "schedule.hpp"
 
-#include "kernels/copy.hpp"
 #include "matmul/prepared_rows.hpp"
 #include "memory_access.hpp"
+#include "tasks/copy.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace tenon::cpu {
@@ -157,6 +158,16 @@ struct Kernel {
   /// never. Asked in fast precision only.
   bool (*writes_tiles)(const Step& step, std::int64_t row_size) = nullptr;
 };
+
+/// Kernel::make of a task that is constructed from its step, or from that and the compiler.
+template <class T>
+std::unique_ptr<Task> make_task(const Step& step, Compiler& compiler) {
+  if constexpr (std::is_constructible_v<T, const Step&, Compiler&>) {
+    return std::make_unique<T>(step, compiler);
+  } else {
+    return std::make_unique<T>(step);
+  }
+}
 
 /// The kernel that kernels.def lists for an op, or null.
 const Kernel* kernel_of(const OpDef* op) noexcept;

@@ -1,6 +1,6 @@
 // One convolution in int8 against the same in plain integer arithmetic: codes, rounded weights,
 // sums.
-#include "backends/cpu/convolution/int8/kernels.hpp"
+#include "backends/cpu/int8/int8_kernels.hpp"
 #include "support/op_testing.hpp"
 
 #include <tenon/backends/cpu.hpp>

@@ -1,6 +1,6 @@
 // Networks in int8 against the reference backend on the same network with its values rounded to
 // codes where the CPU backend keeps codes: everywhere between the first convolution and the last.
-#include "backends/cpu/convolution/int8/kernels.hpp"
+#include "backends/cpu/int8/int8_kernels.hpp"
 #include "support/op_testing.hpp"
 
 #include <tenon/backends/cpu.hpp>

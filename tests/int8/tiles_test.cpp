@@ -1,6 +1,6 @@
 // Matrix multiplications on AMX tiles against those with vectors: the same bytes for all sizes, and
 // for all ways in which tiles are loaded from pixels.
-#include "backends/cpu/convolution/int8/kernels.hpp"
+#include "backends/cpu/int8/int8_kernels.hpp"
 #include "support/op_testing.hpp"
 
 #include <algorithm>

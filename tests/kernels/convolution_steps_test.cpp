@@ -1,6 +1,6 @@
 // Rewrites of a network's steps before they become tasks: merged steps, other layouts. That results
 // stay the same is tested by conformance/images_test.cpp.
-#include "backends/cpu/convolution/layout.hpp"
+#include "backends/cpu/convolution/channels_last.hpp"
 #include "backends/cpu/convolution/merge.hpp"
 #include "backends/cpu/convolution/merged_conv2d.hpp"
 #include "backends/cpu/convolution/split.hpp"

@@ -1,5 +1,5 @@
-#include "backends/cpu/matmul/kernels.hpp"
 #include "backends/cpu/matmul/matmul.hpp"
+#include "backends/cpu/matmul/matmul_kernels.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "kernels/support.hpp"
 

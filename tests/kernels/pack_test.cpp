@@ -1,4 +1,4 @@
-#include "backends/cpu/matmul/layout.hpp"
+#include "backends/cpu/matmul/panel_layout.hpp"
 #include "kernels/support.hpp"
 
 #include <tenon/error.hpp>

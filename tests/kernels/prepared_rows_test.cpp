@@ -1,4 +1,4 @@
-#include "backends/cpu/matmul/kernels.hpp"
+#include "backends/cpu/matmul/matmul_kernels.hpp"
 #include "kernels/support.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include "../integer_math.hpp"
 #include "../thread_pool.hpp"
-#include "kernels.hpp"
+#include "attention_kernels.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
-#include "kernels.hpp"
+#include "attention_kernels.hpp"
 
 #include <tenon/dtype.hpp>
 

@@ -6,9 +6,9 @@
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "../matmul/simd_avx512.hpp"
+#include "../simd/avx512.hpp"
 #include "../matmul/tiles_amx.hpp"
-#include "kernels.hpp"
+#include "attention_kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
 #include "../integer_math.hpp"

@@ -1,6 +1,6 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "../matmul/simd_portable.hpp"
+#include "../simd/portable.hpp"
 #include "part_body.hpp"
 #include "tile_body.hpp"
 // clang-format on

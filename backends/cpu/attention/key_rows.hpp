@@ -1,8 +1,8 @@
 #pragma once
 
 // Keys and values as the sources of one instruction set read them: rows of f32, of f16, or of
-// q8_0's blocks. Included after a simd_*.hpp.
-#include "kernels.hpp"
+// q8_0's blocks. Included after a header of simd/.
+#include "attention_kernels.hpp"
 #include "quant/blocks.hpp"
 
 #include <tenon/dtype.hpp>

@@ -3,7 +3,7 @@
 // Attention of one query: scores as dot products along the head dimension, for all heads of a
 // kv_head at a time so that a key is read once.
 #include "../integer_math.hpp"
-#include "kernels.hpp"
+#include "attention_kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
 

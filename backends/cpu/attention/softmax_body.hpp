@@ -1,6 +1,6 @@
 #pragma once
 
-// Vector exponential and what attention does to a score before it. Included after a simd_*.hpp, by
+// Vector exponential and what attention does to a score before it. Included after a header of simd/, by
 // the sources of one instruction set each.
 #include <cstdint>
 

@@ -4,7 +4,7 @@
 // [key][query] and [d][query] the softmax needs no sums across lanes, and neither keys nor values
 // are transposed.
 #include "../matmul/dense_tile.hpp"
-#include "kernels.hpp"
+#include "attention_kernels.hpp"
 #include "key_rows.hpp"
 #include "softmax_body.hpp"
 

@@ -1,6 +1,6 @@
 #include "convolution.hpp"
 
-#include "../kernels/windows.hpp"
+#include "../tasks/windows.hpp"
 #include "steps.hpp"
 
 #include <memory>

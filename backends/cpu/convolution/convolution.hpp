@@ -1,8 +1,8 @@
 #pragma once
 
 #include "../task.hpp"
+#include "convolution_kernels.hpp"
 #include "filter.hpp"
-#include "kernels.hpp"
 #include "merged_conv2d.hpp"
 
 #include <cstdint>

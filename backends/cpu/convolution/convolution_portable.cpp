@@ -1,6 +1,6 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "../matmul/simd_portable.hpp"
+#include "../simd/portable.hpp"
 #include "depthwise_f32.hpp"
 #include "plane_pool_body.hpp"
 #include "pool_body.hpp"

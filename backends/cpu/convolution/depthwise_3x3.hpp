@@ -2,10 +2,10 @@
 
 // Depthwise 3x3 convolution of f32 images, the usual case: two rows of outputs at a time, so that
 // rows of the image are read twice in place of three times, and only a test for padding at either
-// end. Included after a simd_*.hpp.
+// end. Included after a header of simd/.
 //
 // Outputs sum in the order of taps, as those of depthwise_body.hpp do.
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 #include "window_taps.hpp"
 
 #include <cstddef>

@@ -1,14 +1,14 @@
 #pragma once
 
 // Convolution of each channel by itself, a vector of channels at a time. Included after a
-// simd_*.hpp.
+// header of simd/.
 //
 // The element type is a parameter, `Io`: its Job, how a vector of channels is read (`load`), where
 // sums `start`, and how one is stored (`store`).
 //
 // A tile of adjacent pixels reads the columns that its windows share once. Outputs sum in the order
 // of taps in every tile.
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 #include "window_taps.hpp"
 
 #include <cstddef>

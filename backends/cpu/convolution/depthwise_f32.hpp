@@ -1,9 +1,9 @@
 #pragma once
 
-// Depthwise convolution of f32 images. Included after a simd_*.hpp.
+// Depthwise convolution of f32 images. Included after a header of simd/.
+#include "convolution_kernels.hpp"
 #include "depthwise_3x3.hpp"
 #include "depthwise_body.hpp"
-#include "kernels.hpp"
 #include "window_taps.hpp"
 
 #include <cstdint>

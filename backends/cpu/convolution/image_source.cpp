@@ -1,6 +1,6 @@
 #include "image_source.hpp"
 
-#include "../kernels/image_task.hpp"
+#include "../tasks/image_task.hpp"
 #include "padded_copy.hpp"
 
 #include <algorithm>

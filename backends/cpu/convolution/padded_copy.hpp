@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "../kernels/image_task.hpp"
+#include "../tasks/image_task.hpp"
 #include "convolution.hpp"
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 
 #include <cstdint>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Pools of one plane of an image: the rows under a window are folded into one line, which windows
-// of the same output row share, and then windows slide along that. Included after a simd_*.hpp.
-#include "kernels.hpp"
+// of the same output row share, and then windows slide along that. Included after a header of simd/.
+#include "convolution_kernels.hpp"
 #include "window_taps.hpp"
 
 #include <cstddef>

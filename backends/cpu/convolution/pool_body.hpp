@@ -2,7 +2,7 @@
 
 // Pools of images with the channels last: a vector of channels at a time. Included after
 // plane_pool_body.hpp, whose steps it shares.
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 #include "plane_pool_body.hpp"
 #include "window_taps.hpp"
 

@@ -2,12 +2,12 @@
 
 // Convolution as an implicit GEMM: the patches (im2col) are never stored. A tile of adjacent pixels
 // stays in registers for the whole sum and reads the image in place, since with channels last each
-// tap is a contiguous run. Included after a simd_*.hpp.
+// tap is a contiguous run. Included after a header of simd/.
 //
 // Each output is one chain of multiply-adds in the order of the filter's panels, so its bits do not
 // depend on its tile.
 #include "../integer_math.hpp"
-#include "kernels.hpp"
+#include "convolution_kernels.hpp"
 #include "tile_table.hpp"
 #include "window_taps.hpp"
 

@@ -1,7 +1,7 @@
 // Queries about convolutions in any of their forms, for passes over steps.
 #pragma once
 
-#include "int8/quantized_conv2d.hpp"
+#include "../int8/quantized_conv2d.hpp"
 #include "merged_conv2d.hpp"
 
 #include <tenon/lowered.hpp>

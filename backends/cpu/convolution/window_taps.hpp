@@ -1,7 +1,7 @@
 #pragma once
 
-// Parts that the kernels of one instruction set share. Included after a simd_*.hpp.
-#include "kernels.hpp"
+// Parts that the kernels of one instruction set share. Included after a header of simd/.
+#include "convolution_kernels.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "elementwise.hpp"
 
-#include "kernels.hpp"
+#include "elementwise_kernels.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -21,14 +21,14 @@ constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
                                                        "div", "minimum", "maximum"};
 
 /// In the order of Isa: dot products of integers and tiles gain nothing here.
-constexpr const ElementwiseKernels* by_isa[isa_count] = {
+constexpr const ElementwiseKernels* elementwise_by_isa[isa_count] = {
     &portable::elementwise, &avx2::elementwise,   &avx2::elementwise,
     &avx512::elementwise,   &avx512::elementwise, &avx512::elementwise};
 
 }  // namespace
 
 const ElementwiseKernels& elementwise_kernels() noexcept {
-  return *by_isa[static_cast<int>(active_isa())];
+  return *elementwise_by_isa[static_cast<int>(active_isa())];
 }
 
 std::optional<Unary> find_unary(std::string_view op) noexcept {

@@ -1,6 +1,6 @@
-#include "../matmul/simd_avx512.hpp"
+#include "../simd/avx512.hpp"
 #include "convert_body.hpp"
-#include "kernels.hpp"
+#include "elementwise_kernels.hpp"
 #include "row_body.hpp"
 #include "typed_body.hpp"
 

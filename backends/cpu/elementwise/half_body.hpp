@@ -1,7 +1,7 @@
 #pragma once
 
 // Functions of f16: widened, computed to about 2^-14 in f32, and rounded, a vector at a time.
-// Included after a simd_*.hpp, by the sources of one instruction set each.
+// Included after a header of simd/, by the sources of one instruction set each.
 //
 // Arguments beyond those whose result f16 can tell from its limit are cut off; the products that
 // are then 0 times the argument give NaN for an infinite one, as f32's functions do. The

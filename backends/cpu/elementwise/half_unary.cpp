@@ -6,17 +6,17 @@ namespace tenon::cpu {
 namespace {
 
 /// In the order of Isa.
-constexpr const HalfUnaryKernels* by_isa[isa_count] = {nullptr,
-                                                       &avx2::half_unary,
-                                                       &avx2::half_unary,
-                                                       &avx512::half_unary,
-                                                       &avx512::half_unary,
-                                                       &avx512::half_unary};
+constexpr const HalfUnaryKernels* half_unary_by_isa[isa_count] = {nullptr,
+                                                                  &avx2::half_unary,
+                                                                  &avx2::half_unary,
+                                                                  &avx512::half_unary,
+                                                                  &avx512::half_unary,
+                                                                  &avx512::half_unary};
 
 }  // namespace
 
 HalfUnaryKernel half_unary_kernel(Unary op) noexcept {
-  const HalfUnaryKernels* const kernels = by_isa[static_cast<int>(active_isa())];
+  const HalfUnaryKernels* const kernels = half_unary_by_isa[static_cast<int>(active_isa())];
   if (kernels == nullptr) return nullptr;
   switch (op) {
     case Unary::exp:

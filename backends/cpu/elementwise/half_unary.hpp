@@ -16,7 +16,7 @@ using HalfUnaryKernel = void (*)(const std::uint16_t* x, std::uint16_t* y,
 HalfUnaryKernel half_unary_kernel(Unary op) noexcept;
 
 /// As the files compiled for one instruction set provide them; plain data, for the reason that
-/// matmul/kernels.hpp gives.
+/// matmul/matmul_kernels.hpp gives.
 struct HalfUnaryKernels {
   HalfUnaryKernel exp, tanh, sigmoid, silu, gelu, gelu_tanh;
 };

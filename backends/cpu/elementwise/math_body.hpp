@@ -1,6 +1,6 @@
 #pragma once
 
-// Vector functions of one variable. Included after a simd_*.hpp, by the sources of one instruction
+// Vector functions of one variable. Included after a header of simd/, by the sources of one instruction
 // set each.
 //
 // Errors are in ulp of the f32 result against the exact function, measured over the whole range; a

@@ -1,6 +1,6 @@
 #pragma once
 
-// Element by element. Included after a simd_*.hpp, by the sources of one instruction set each.
+// Element by element. Included after a header of simd/, by the sources of one instruction set each.
 //
 // Whole vectors and the rest of an array, padded with zeros, go through the same instructions: an
 // element's bits do not depend on its position in an array.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows. Included after a simd_*.hpp, by the sources of one instruction set each.
+// Rows. Included after a header of simd/, by the sources of one instruction set each.
 #include "point_body.hpp"
 
 namespace tenon::cpu {

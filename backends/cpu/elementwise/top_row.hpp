@@ -19,7 +19,7 @@ using TopRowKernel = bool (*)(const float* x, std::int64_t size, std::int64_t k,
 TopRowKernel top_row_kernel() noexcept;
 
 /// As the files compiled for one instruction set provide them, for the reason that
-/// matmul/kernels.hpp gives.
+/// matmul/matmul_kernels.hpp gives.
 namespace avx2 {
 extern const TopRowKernel top_row;
 }

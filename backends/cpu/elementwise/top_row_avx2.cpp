@@ -1,6 +1,6 @@
 // The vectors first: the body is written in terms of them.
 // clang-format off
-#include "../matmul/simd_avx2.hpp"
+#include "../simd/avx2.hpp"
 #include "top_row_body.hpp"
 // clang-format on
 

@@ -1,6 +1,6 @@
 // The vectors first: the body is written in terms of them.
 // clang-format off
-#include "../matmul/simd_avx512.hpp"
+#include "../simd/avx512.hpp"
 #include "top_row_body.hpp"
 // clang-format on
 

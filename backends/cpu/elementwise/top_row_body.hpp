@@ -1,6 +1,6 @@
 #pragma once
 
-// The few greatest numbers of a row. Included after simd_avx2.hpp or simd_avx512.hpp.
+// The few greatest numbers of a row. Included after simd/avx2.hpp or simd/avx512.hpp.
 //
 // The row is divided into 64 groups. The k-th greatest of the groups' maxima is a threshold that at
 // least k numbers reach, and in an unordered row few others: for k = 40 about 62 in all, whatever

@@ -1,7 +1,7 @@
 #include "typed.hpp"
 
 #include "elementwise.hpp"
-#include "kernels.hpp"
+#include "elementwise_kernels.hpp"
 
 #include <cstring>
 

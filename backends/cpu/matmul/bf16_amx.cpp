@@ -2,7 +2,7 @@
 
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "simd_avx512.hpp"
+#include "../simd/avx512.hpp"
 #include "panel_body.hpp"
 #include "tile_kernels.hpp"
 #include "tiles_amx.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 // The register tile of the int8 GEMM: a few rows by one or two panels over a range of k. Included
-// after a simd_*.hpp.
+// after a header of simd/.
 #include "row_stream.hpp"
 #include "unpacked_panel.hpp"
 

@@ -1,6 +1,6 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "simd_avx512.hpp"
+#include "../simd/avx512.hpp"
 #include "blocks_body.hpp"
 // clang-format on
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Linear layers of block types on int8 rows: y = x W^T by integer dot products, one per group of 32
-// or 16 elements, scaled and summed in f32 in the order of k. Included after a simd_*.hpp.
+// or 16 elements, scaled and summed in f32 in the order of k. Included after a header of simd/.
 //
 // Few rows read the packed weights directly: each weight is used a handful of times, and memory
 // bandwidth is the limit. Many rows unpack a range of a panel once, into L1, and go over it tile by

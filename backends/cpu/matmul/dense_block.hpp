@@ -1,7 +1,7 @@
 #pragma once
 
 // Blocks of the f32 GEMM: rows of x, copied to cache, by panels of f32 weights. Included after a
-// simd_*.hpp.
+// header of simd/.
 //
 // The scheme is Goto's (Anatomy of High-Performance Matrix Multiplication, 2008): the rows of a
 // block stay in L2 while all panels pass, a panel's range of k stays in L1 while all tiles of rows

@@ -1,7 +1,7 @@
 #pragma once
 
 // The f32 GEMM: linear layers on f32 rows with weights of any type, and strided matrices. Included
-// after a simd_*.hpp.
+// after a header of simd/.
 //
 // Each output is one chain of multiply-adds in the order of k, stored to memory between ranges of
 // k, so its bits depend neither on its tile nor on M.

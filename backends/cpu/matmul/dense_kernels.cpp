@@ -4,7 +4,7 @@ namespace tenon::cpu {
 namespace {
 
 // In the order of Isa. A level uses the lower level's file where its own instructions gain nothing.
-constexpr DenseKernels by_isa[isa_count] = {
+constexpr DenseKernels dense_by_isa[isa_count] = {
     {portable::dense_packed, portable::dense_strided},
     {avx2::dense_packed, avx2::dense_strided},
     {avx2::dense_packed, avx2::dense_strided},
@@ -15,6 +15,6 @@ constexpr DenseKernels by_isa[isa_count] = {
 
 }  // namespace
 
-const DenseKernels& dense_kernels(Isa isa) noexcept { return by_isa[static_cast<int>(isa)]; }
+const DenseKernels& dense_kernels(Isa isa) noexcept { return dense_by_isa[static_cast<int>(isa)]; }
 
 }  // namespace tenon::cpu

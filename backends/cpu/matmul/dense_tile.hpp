@@ -1,6 +1,6 @@
 #pragma once
 
-// Tiles of the f32 GEMM on rows in place. Included after a simd_*.hpp.
+// Tiles of the f32 GEMM on rows in place. Included after a header of simd/.
 #include "tile_sums.hpp"
 
 namespace tenon::cpu {

@@ -2,8 +2,8 @@
 #include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
-#include "kernels.hpp"
 #include "matmul.hpp"
+#include "matmul_kernels.hpp"
 #include "tile_kernels.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-#include "layout.hpp"
 #include "pack.hpp"
+#include "panel_layout.hpp"
 
 // Byte layouts of GGUF's block types: dependency-free facts that the library's own dequantisation
 // reads too.

@@ -1,8 +1,8 @@
 #include "pack_rows.hpp"
 
 #include "../kept_bytes.hpp"
-#include "layout.hpp"
 #include "packed_weights.hpp"
+#include "panel_layout.hpp"
 
 #include <algorithm>
 #include <cstdint>

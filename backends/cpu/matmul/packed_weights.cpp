@@ -1,8 +1,8 @@
 #include "packed_weights.hpp"
 
 #include "../integer_math.hpp"
-#include "layout.hpp"
 #include "pack.hpp"
+#include "panel_layout.hpp"
 
 #include <tenon/error.hpp>
 
@@ -17,8 +17,6 @@ namespace {
 bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
-
-std::size_t round_to_line(std::size_t bytes) { return round_up(bytes, 64); }
 
 std::size_t scale_section_bytes(const BlockFormat& format, std::int64_t inputs) {
   return round_to_line(static_cast<std::size_t>(inputs / format.scale_span()) *

@@ -1,10 +1,10 @@
 #pragma once
 
-// How kernel bodies read packed panels. Included after a simd_*.hpp, by the sources of one
+// How kernel bodies read packed panels. Included after a header of simd/, by the sources of one
 // instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp
 // gives.
-#include "kernels.hpp"
-#include "layout.hpp"
+#include "matmul_kernels.hpp"
+#include "panel_layout.hpp"
 #include "tile_sums.hpp"
 
 namespace tenon::cpu {

@@ -2,7 +2,7 @@
 
 #include "../integer_math.hpp"
 #include "../thread_pool.hpp"
-#include "kernels.hpp"
+#include "matmul_kernels.hpp"
 #include "tile_kernels.hpp"
 
 #include <algorithm>
@@ -10,9 +10,6 @@
 
 namespace tenon::cpu {
 namespace {
-
-constexpr std::size_t line = 64;
-std::size_t round_to_line(std::size_t bytes) { return round_up(bytes, line); }
 
 // Allocates consecutive 64-byte aligned arrays; without memory it only counts bytes.
 struct Carver {

@@ -1,4 +1,4 @@
-#include "kernels.hpp"
+#include "matmul_kernels.hpp"
 
 #include <cstddef>
 #include <cstdint>

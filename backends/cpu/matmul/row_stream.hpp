@@ -1,7 +1,7 @@
 #pragma once
 
 // Multiplies a few int8 rows with a group of a panel: integer dot products, scaled and summed.
-// Included after a simd_*.hpp.
+// Included after a header of simd/.
 #include "panel_body.hpp"
 
 #include <type_traits>

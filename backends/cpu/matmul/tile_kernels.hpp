@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels.hpp"
+#include "matmul_kernels.hpp"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The f32 micro-kernel: sums of outer products held in registers. Included after a simd_*.hpp, by
+// The f32 micro-kernel: sums of outer products held in registers. Included after a header of simd/, by
 // the sources of one instruction set each.
 #include "../integer_math.hpp"
 

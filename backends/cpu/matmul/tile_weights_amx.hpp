@@ -1,6 +1,6 @@
 #pragma once
 
-// Packed weights as bf16 tiles. Included after simd_avx512.hpp, panel_body.hpp and tiles_amx.hpp,
+// Packed weights as bf16 tiles. Included after simd/avx512.hpp, panel_body.hpp and tiles_amx.hpp,
 // by AMX sources only.
 //
 // Panels of bf16 weights are stored as tiles. Other types are widened, or rounded, to bf16 first:

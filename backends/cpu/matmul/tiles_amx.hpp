@@ -1,8 +1,8 @@
 #pragma once
 
-// GEMM of bf16 numbers by AMX tiles, with sums in f32. Included after simd_avx512.hpp, by AMX
+// GEMM of bf16 numbers by AMX tiles, with sums in f32. Included after simd/avx512.hpp, by AMX
 // sources only.
-#include "../amx_tiles.hpp"
+#include "../simd/amx_tiles.hpp"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Ranges of a panel unpacked to a byte per code, for many rows. Included after a simd_*.hpp.
+// Ranges of a panel unpacked to a byte per code, for many rows. Included after a header of simd/.
 #include "../integer_math.hpp"
 #include "panel_body.hpp"
 

@@ -5,8 +5,6 @@
 namespace tenon::npu {
 namespace {
 
-using isa::line_bytes;
-
 Space space_of(std::uint32_t segment) noexcept {
   switch (static_cast<isa::Segment>(segment)) {
     case isa::Segment::weight:
@@ -32,8 +30,8 @@ void rows(const AccessVisitor& visit, Space space, std::uint64_t begin, std::uin
 
 void lines(const AccessVisitor& visit, std::uint64_t first, std::uint64_t count,
            std::uint64_t stride, std::uint64_t width, bool writes) {
-  rows(visit, Space::ocm, first * line_bytes, count, stride * line_bytes, width * line_bytes,
-       writes);
+  rows(visit, Space::ocm, first * isa::line_bytes, count, stride * isa::line_bytes,
+       width * isa::line_bytes, writes);
 }
 
 void visit_accesses(const isa::Load& i, const AccessVisitor& visit) {
@@ -44,7 +42,7 @@ void visit_accesses(const isa::Load& i, const AccessVisitor& visit) {
 
 void visit_accesses(const isa::LoadP& i, const AccessVisitor& visit) {
   visit(space_of(i.segment), i.offset, i.offset + 8ULL * i.count, false);
-  const std::uint64_t begin = std::uint64_t{i.ocm_line} * line_bytes;
+  const std::uint64_t begin = std::uint64_t{i.ocm_line} * isa::line_bytes;
   visit(Space::ocm, begin, begin + 8ULL * i.count, true);
 }
 
@@ -55,7 +53,7 @@ void acc(const AccessVisitor& visit, std::uint64_t first, std::uint64_t count, s
 
 void visit_accesses(const isa::Gemm& i, const AccessVisitor& visit) {
   const std::uint64_t c = std::uint64_t{1} << i.a_log2c;
-  rows(visit, Space::ocm, std::uint64_t{i.a_line} * line_bytes, ceil_div(i.k, c),
+  rows(visit, Space::ocm, std::uint64_t{i.a_line} * isa::line_bytes, ceil_div(i.k, c),
        c * i.a_block_stride, c * ((i.m - 1ULL) * i.a_row_stride + 1), false);
   const bool transposed = i.has(isa::Flag::transposed);
   const std::uint64_t b_blocks = ceil_div(transposed ? i.k : i.n, isa::lanes);
@@ -66,7 +64,7 @@ void visit_accesses(const isa::Gemm& i, const AccessVisitor& visit) {
 
 void visit_accesses(const isa::Conv& i, const AccessVisitor& visit) {
   const std::uint64_t c = std::uint64_t{1} << i.in_log2c;
-  rows(visit, Space::ocm, std::uint64_t{i.in_line} * line_bytes, ceil_div(i.in_channels, c),
+  rows(visit, Space::ocm, std::uint64_t{i.in_line} * isa::line_bytes, ceil_div(i.in_channels, c),
        c * i.in_block_stride, c * ((i.in_h - 1ULL) * i.in_row_stride + i.in_w), false);
   const std::uint64_t width = round_up(i.in_channels, c) * i.kernel_h * i.kernel_w;
   lines(visit, i.w_line, ceil_div(i.out_channels, isa::lanes), i.w_block_stride, width, false);
@@ -84,7 +82,7 @@ void visit_accesses(const isa::Depthwise& i, const AccessVisitor& visit) {
 void visit_accesses(const isa::Requant& i, const AccessVisitor& visit) {
   const std::uint64_t count = ceil_div(i.channels, isa::lanes);
   acc(visit, i.acc_row, count, i.acc_block_stride, std::uint64_t{i.h} * i.w, false);
-  const std::uint64_t records = std::uint64_t{i.param_line} * line_bytes;
+  const std::uint64_t records = std::uint64_t{i.param_line} * isa::line_bytes;
   visit(Space::ocm, records, records + 8ULL * i.channels, false);
   lines(visit, i.out_line, count, i.out_block_stride, (i.h - 1ULL) * i.out_row_stride + i.w, true);
 }
@@ -99,7 +97,7 @@ void visit_accesses(const isa::Elementwise& i, const AccessVisitor& visit) {
   operand(i.a_line, i.a_row_stride, i.a_step, false);
   const auto function = static_cast<isa::EwFunction>(i.function);
   if (function == isa::EwFunction::lut) {
-    lines(visit, i.b_line, 1, 0, 256 / line_bytes, false);
+    lines(visit, i.b_line, 1, 0, 256 / isa::line_bytes, false);
   } else if (function != isa::EwFunction::clamp) {
     operand(i.b_line, i.b_row_stride, i.b_step, false);
   }
@@ -131,7 +129,7 @@ void visit_accesses(const isa::Convert& i, const AccessVisitor& visit) {
   rows(visit, space_of(i.blocked_place), i.blocked_offset, ceil_div(i.channels, c),
        c * i.block_stride, c * i.pixels, to_blocked);
   if (i.has(isa::Flag::per_channel)) {
-    const std::uint64_t begin = std::uint64_t{i.scale_line} * line_bytes;
+    const std::uint64_t begin = std::uint64_t{i.scale_line} * isa::line_bytes;
     visit(Space::ocm, begin, begin + 4ULL * i.channels, false);
   }
 }

@@ -10,8 +10,6 @@ namespace {
 constexpr std::int64_t lanes = isa::lanes;
 constexpr std::int64_t max_line_stride = 65535;  // from row to row
 
-std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 }  // namespace
 
 void for_each_blocks(const ElementwiseTile& tile,

@@ -8,6 +8,9 @@
 
 namespace tenon::npu {
 
+/// A field of an instruction; the rules of the instruction set bound it.
+inline std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
 /// Pixels of a tile in OCM: pixel p of its block b is at line(b * stride + p).
 struct TileRef {
   std::int64_t address = 0;  ///< bytes, a multiple of a line

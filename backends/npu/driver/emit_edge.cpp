@@ -11,9 +11,10 @@
 namespace tenon::npu {
 namespace {
 
-constexpr std::int64_t max_pixels = std::int64_t{1} << 18;
-constexpr std::int64_t max_channels = 16384;
-constexpr std::int64_t max_stride = (std::int64_t{1} << 26) - 1;
+// Fields of a conversion.
+constexpr std::int64_t max_run_pixels = std::int64_t{1} << 18;
+constexpr std::int64_t max_run_channels = 16384;
+constexpr std::int64_t max_run_stride = (std::int64_t{1} << 26) - 1;
 
 /// Pixels that lie evenly, and the axes around them; strides in elements.
 struct Axis {
@@ -87,7 +88,7 @@ void emit_edge(const EmitContext& context, std::size_t index, isa::Segment segme
     out.push_back(load_scales(context, index, scales, map.dims.c * 4));
   }
   convert.block_stride = static_cast<std::uint32_t>(map.dims.pixels());
-  if (std::max(run.stride, channel_stride) > max_stride ||
+  if (std::max(run.stride, channel_stride) > max_run_stride ||
       std::min(run.stride, channel_stride) < 0) {
     throw Error(Errc::unsupported, layer.values.front(),
                 fmt::format("strides of {} and {} elements; 0 to 2^26 - 1 can be converted",
@@ -101,14 +102,14 @@ void emit_edge(const EmitContext& context, std::size_t index, isa::Segment segme
   for (std::int64_t pixel = 0; pixel < map.dims.pixels(); pixel += run.size) {
     std::int64_t base = edge.place.offset / 4;
     for (std::size_t i = 0; i < at.size(); ++i) base += at[i] * axes[i].stride;
-    for (std::int64_t p = 0; p < run.size; p += max_pixels) {
-      convert.pixels = static_cast<std::uint32_t>(std::min(max_pixels, run.size - p));
-      for (std::int64_t ch = 0; ch < map.dims.c; ch += max_channels) {
+    for (std::int64_t p = 0; p < run.size; p += max_run_pixels) {
+      convert.pixels = static_cast<std::uint32_t>(std::min(max_run_pixels, run.size - p));
+      for (std::int64_t ch = 0; ch < map.dims.c; ch += max_run_channels) {
         if (scales >= 0) {
           convert.scale_line =
               static_cast<std::uint32_t>((context.work.begin + ch * 4) / line_bytes);
         }
-        convert.channels = static_cast<std::uint32_t>(std::min(max_channels, map.dims.c - ch));
+        convert.channels = static_cast<std::uint32_t>(std::min(max_run_channels, map.dims.c - ch));
         convert.plain_offset =
             static_cast<std::uint32_t>(4 * (base + p * run.stride + ch * channel_stride));
         convert.blocked_offset =

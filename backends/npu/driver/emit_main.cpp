@@ -7,7 +7,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t max_side = 4096;  // h and w of REQ
+constexpr int64_t max_req_pixels = 4096;  // h and w of REQ
 
 template <class Instruction>
 void set_window(Instruction& instruction, const Window& window, const InputRows& rows) {
@@ -174,9 +174,9 @@ void LayerEmitter::emit_requant(const Tile& tile, const TileRef& out) {
   req.out_block_stride = u32(out.stride);
   req.lo = bound_.limits.lo;
   req.hi = bound_.limits.hi;
-  for (int64_t p = 0; p < pixels(tile); p += max_side) {
+  for (int64_t p = 0; p < pixels(tile); p += max_req_pixels) {
     req.acc_row = u32(p);
-    req.w = u32(std::min(max_side, pixels(tile) - p));
+    req.w = u32(std::min(max_req_pixels, pixels(tile) - p));
     req.out_line = out.line(p);
     add(req);
   }

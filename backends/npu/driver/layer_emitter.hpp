@@ -13,9 +13,6 @@
 
 namespace tenon::npu {
 
-/// A field of an instruction; the rules of the instruction set bound it.
-inline std::uint32_t u32(std::int64_t value) { return static_cast<std::uint32_t>(value); }
-
 class LayerEmitter {
  public:
   LayerEmitter(const EmitContext& context, std::size_t index, Instructions& out);

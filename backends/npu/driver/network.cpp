@@ -15,8 +15,6 @@
 namespace tenon::npu {
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
 isa::Descriptor set_segment(isa::Segment segment, std::uint64_t base, std::uint64_t bytes) {
   isa::Descriptor command;
   command.kind = static_cast<std::uint32_t>(isa::Command::segment);
@@ -62,7 +60,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, DeviceCode code,
 
 MemChunk DeviceNetwork::new_ftmp() const {
   if (code_.ftmp_bytes == 0) return {};
-  return runtime_->memory().malloc(static_cast<std::uint64_t>(code_.ftmp_bytes), true, page);
+  return runtime_->memory().malloc(static_cast<std::uint64_t>(code_.ftmp_bytes), true, page_bytes);
 }
 
 // The values and the op of the layer whose instruction stopped, or the device.

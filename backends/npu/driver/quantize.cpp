@@ -10,14 +10,14 @@
 namespace tenon::npu {
 namespace {
 
-struct Limits {
+struct MultiplierLimits {
   int m_max;
   int s_min;
   int s_max;
 };
 
-constexpr Limits limits_of(Profile profile) noexcept {
-  return profile == Profile::m15 ? Limits{32767, 1, 47} : Limits{255, 8, 21};
+constexpr MultiplierLimits multiplier_limits(Profile profile) noexcept {
+  return profile == Profile::m15 ? MultiplierLimits{32767, 1, 47} : MultiplierLimits{255, 8, 21};
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ double Multiplier::value() const noexcept {
 }
 
 Multiplier encode_multiplier(double factor, Profile profile, std::string_view what) {
-  const Limits limits = limits_of(profile);
+  const MultiplierLimits limits = multiplier_limits(profile);
   if (!(factor > 0) || !std::isfinite(factor) ||
       factor >= std::ldexp(limits.m_max + 0.5, -limits.s_min)) {
     throw Error(Errc::out_of_range, std::string(what),

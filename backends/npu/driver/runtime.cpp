@@ -13,7 +13,6 @@ namespace tenon::npu {
 namespace {
 
 constexpr std::uint32_t ring_entries = 1024;
-constexpr std::uint32_t page = 4096;
 constexpr std::uint32_t last_fence = 0xFFFF0000;
 /// Interval of polling the fence while an interrupt is awaited: how late a lost one is noticed.
 constexpr std::chrono::milliseconds look{20};
@@ -47,7 +46,7 @@ isa::DeviceControl& control_of(Device& device) {
 DeviceImage::DeviceImage(MemRegion& region, std::vector<std::byte> bytes)
     : bytes_(std::move(bytes)), crc_(isa::crc32c(bytes_)) {
   if (bytes_.empty()) return;
-  chunk_ = region.malloc(bytes_.size(), true, page);
+  chunk_ = region.malloc(bytes_.size(), true, page_bytes);
   upload();
 }
 
@@ -82,7 +81,7 @@ Runtime::Runtime(DevicePtr device)
       registers_(device_->reg_region("npu")),
       caps_(isa::read_caps(registers_)),
       ring_(device_->mem_region("xchg").malloc(
-          std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page)) {
+          std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page_bytes)) {
   await_reset(foreign_reset);
   set_up();
 }

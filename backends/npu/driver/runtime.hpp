@@ -26,6 +26,9 @@
 
 namespace tenon::npu {
 
+/// What the device's memory is aligned to.
+inline constexpr std::uint64_t page_bytes = 4096;
+
 /// Bytes that have to be in device memory; a copy is kept here, so that damage is found and
 /// repaired.
 class DeviceImage {

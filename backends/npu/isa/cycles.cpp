@@ -7,8 +7,6 @@
 namespace tenon::npu::isa {
 namespace {
 
-constexpr std::uint64_t burst_bytes = 64;
-
 constexpr std::uint64_t bursts_of(std::uint64_t bytes) { return ceil_div(bytes, burst_bytes); }
 
 std::uint64_t row_bursts(std::uint64_t rows, std::uint64_t row_bytes, std::uint64_t stride) {

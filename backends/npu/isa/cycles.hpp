@@ -28,6 +28,8 @@ ArrayTraffic array_traffic(const Caps& caps, const Instruction& instruction);
 /// Cycles of the vector unit for so many lines of 32 lanes: lines + 8.
 constexpr std::uint64_t vector_cycles(std::uint64_t lines) noexcept { return lines + 8; }
 
+inline constexpr std::uint64_t burst_bytes = 64;  ///< of the DDR port
+
 /// What an instruction asks of the DDR port. Rows are rounded up to bursts of 64 bytes each; rows
 /// that follow one another without a gap are one row.
 struct Transfer {

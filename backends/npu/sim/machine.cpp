@@ -16,7 +16,6 @@ namespace perf = isa::perf;
 namespace {
 
 constexpr std::uint32_t max_ring = 4096;
-constexpr std::uint64_t burst_bytes = 64;
 
 Stop command_error(ErrorCode code, std::uint32_t index, std::uint64_t address = 0) {
   return {code, engine_number(isa::Engine::all), 0, address, index, 0};
@@ -239,7 +238,7 @@ void Machine::execute(const isa::Descriptor& command, std::uint32_t index) {
     }
     case isa::Command::segment: {
       const bool good = isa::is_value<isa::Segment>(static_cast<std::uint32_t>(command.arg0)) &&
-                        command.arg0 <= 0xFFFFFFFF && command.arg1 % burst_bytes == 0 &&
+                        command.arg0 <= 0xFFFFFFFF && command.arg1 % isa::burst_bytes == 0 &&
                         command.arg1 + command.arg2 >= command.arg1;
       if (!good) throw command_error(ErrorCode::bad_command, index, command.arg1);
       const std::scoped_lock lock(mutex_);
@@ -272,7 +271,7 @@ void Machine::copy(const isa::Descriptor& command, std::uint32_t index) {
     memory_.write(to + done, piece.data(), bytes);
   }
   isa::Transfer moved;
-  moved.read_bursts = moved.write_bursts = ceil_div(size, burst_bytes);
+  moved.read_bursts = moved.write_bursts = ceil_div(size, isa::burst_bytes);
   advance(isa::transfer_cycles(caps_, moved));
   const std::scoped_lock lock(mutex_);
   counters_[perf::ddr_read] += size;
@@ -293,7 +292,7 @@ void Machine::run_program(const isa::Descriptor& command, std::uint32_t index) {
   const Window& window = segments[static_cast<std::size_t>(isa::Segment::instr)];
   const std::uint64_t size = command.arg1;
   const std::uint64_t at = window.base + command.arg0;
-  if (command.arg0 % burst_bytes != 0) throw command_error(ErrorCode::bad_command, index, at);
+  if (command.arg0 % isa::burst_bytes != 0) throw command_error(ErrorCode::bad_command, index, at);
   if (command.arg0 > window.size || size > window.size - command.arg0) {
     throw command_error(ErrorCode::seg_limit, index, at);
   }

@@ -5,8 +5,6 @@
 namespace tenon::npu::sim {
 namespace {
 
-constexpr std::uint64_t burst_bytes = 64;
-
 /// One step at a time: an engine begins its next instruction or does some more of the one it is at,
 /// or one more is dispatched. Times follow the order drawn: each instruction begins when its engine
 /// and its tokens allow, and transfers take the port in the order in which they end.
@@ -126,7 +124,7 @@ class RandomSchedule final : public Schedule {
     const auto who = static_cast<std::size_t>(engine);
     const isa::Instruction instruction = unit(engine).current.instruction;
     const isa::Transfer moved = isa::transfer(instruction);
-    const std::uint64_t bytes = (moved.read_bursts + moved.write_bursts) * burst_bytes;
+    const std::uint64_t bytes = (moved.read_bursts + moved.write_bursts) * isa::burst_bytes;
     if (bytes > 0) {
       const std::uint64_t asked = span.begin + caps_.ddr_latency;
       const std::uint64_t served = std::max(asked, port_free_);

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = 256;  // of a transfer served at a time
 constexpr std::uint32_t chunk_instructions = chunk_bytes / isa::instruction_bytes;
-constexpr std::uint64_t burst_bytes = 64;
 
 // Who uses the DDR port: the engines by their number, then the front end.
 constexpr std::size_t front_end = isa::engine_count;
@@ -152,7 +151,7 @@ class TimeSchedule final : public Schedule {
     if (!never_ends) {
       const isa::Instruction& instruction = unit(engine).current.instruction;
       const isa::Transfer moved = isa::transfer(instruction);
-      const std::uint64_t bytes = (moved.read_bursts + moved.write_bursts) * burst_bytes;
+      const std::uint64_t bytes = (moved.read_bursts + moved.write_bursts) * isa::burst_bytes;
       if (bytes > 0) {
         transfer(who, bytes);
       } else {
@@ -194,7 +193,7 @@ class TimeSchedule final : public Schedule {
       fetched_ += wanted;
       fetching_ = true;
       const std::uint64_t bytes = std::uint64_t{wanted} * isa::instruction_bytes;
-      transfer(front_end, round_up(bytes, burst_bytes));
+      transfer(front_end, round_up(bytes, isa::burst_bytes));
     }
     if (!dispatching_ && dispatched_ < arrived_ && may_dispatch()) {
       dispatching_ = true;

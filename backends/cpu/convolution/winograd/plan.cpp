@@ -1,7 +1,7 @@
 #include "plan.hpp"
 
 #include "../../integer_math.hpp"
-#include "../../kernels/image_task.hpp"
+#include "../../tasks/image_task.hpp"
 
 namespace tenon::cpu::winograd {
 namespace {

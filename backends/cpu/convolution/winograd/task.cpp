@@ -1,9 +1,9 @@
 #include "task.hpp"
 
 #include "../../cache_sizes.hpp"
-#include "../../kernels/image_task.hpp"
+#include "../../tasks/image_task.hpp"
+#include "../channels_last.hpp"
 #include "../image_source.hpp"
-#include "../layout.hpp"
 #include "../plan.hpp"
 #include "plan.hpp"
 #include "winograd.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 // Both transforms of F(4x4, 3x3), a vector of channels at a time: first along the columns of a
-// tile, then along its rows. Included after a simd_*.hpp.
+// tile, then along its rows. Included after a header of simd/.
 #include "../window_taps.hpp"
 #include "winograd.hpp"
 

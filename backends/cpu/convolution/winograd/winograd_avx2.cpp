@@ -1,6 +1,6 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
-#include "../../matmul/simd_avx2.hpp"
+#include "../../simd/avx2.hpp"
 #include "transforms_body.hpp"
 // clang-format on
 

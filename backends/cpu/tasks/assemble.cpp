@@ -1,0 +1,171 @@
+// Arrays put together from parts and values: concat, pad, select, full, iota.
+#include "copy.hpp"
+#include "reader.hpp"
+
+#include <tenon/ops/concat.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/pad.hpp>
+#include <tenon/ops/select.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+class ConcatTask final : public Task {
+ public:
+  explicit ConcatTask(const Step& step)
+      : parts_(step.inputs), y_(step.output), axis_(static_cast<int>(step.op.as<Concat>()->axis)) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const HostView y = context.frame.view(y_);
+    if (y.shape.elements() == 0) return;
+    const auto axis = static_cast<std::size_t>(axis_);
+    const bool innermost = axis_ + 1 == y.shape.rank();
+    const std::int64_t block = innermost ? block_size(y.shape.dtype()) : 1;
+    std::int64_t offset = 0;
+    for (const Operand& part : parts_) {
+      HostView to = y;
+      to.data += offset / block * y.strides[axis];
+      to.shape = part.shape;
+      copy_share(context, context.frame.view(part), to);
+      offset += part.shape[axis_];
+    }
+  }
+
+ private:
+  std::vector<Operand> parts_;
+  Operand y_;
+  int axis_;
+};
+
+/// `count` copies of one element of `unit` bytes.
+void fill(const std::byte* element, std::int64_t unit, std::byte* to, std::int64_t count) noexcept {
+  const auto spread = [&]<class T>(T value) {
+    std::memcpy(&value, element, sizeof value);
+    std::fill_n(reinterpret_cast<T*>(to), count, value);
+  };
+  switch (unit) {
+    case 1:
+      return spread(std::uint8_t{});
+    case 2:
+      return spread(std::uint16_t{});
+    case 4:
+      return spread(std::uint32_t{});
+    default:
+      return spread(std::uint64_t{});
+  }
+}
+
+/// The input's place in the output, and around it slabs of the value, one pair for each axis.
+class PadTask final : public Task {
+ public:
+  explicit PadTask(const Step& step)
+      : x_(step.inputs[0]), y_(step.output), op_(*step.op.as<Pad>()) {
+    store_double(y_.shape.dtype(), element_.data(), op_.value);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    HostView inside = context.frame.view(y_);
+    if (inside.shape.elements() == 0) return;
+    HostView value;
+    value.data = const_cast<std::byte*>(element_.data());
+    for (int i = 0; i < inside.shape.rank(); ++i) {
+      const auto axis = static_cast<std::size_t>(i);
+      const std::int64_t before = op_.before[axis], after = op_.after[axis];
+      const std::int64_t size = inside.shape[i] - before - after;
+      const auto slab = [&](std::int64_t begin, std::int64_t count) {
+        HostView to = inside;
+        to.data += begin * to.strides[axis];
+        to.shape = to.shape.with_dim(i, count);
+        HostView from = value;
+        from.shape = to.shape;
+        copy_share(context, from, to);
+      };
+      slab(0, before);
+      slab(before + size, after);
+      inside.data += before * inside.strides[axis];
+      inside.shape = inside.shape.with_dim(i, size);
+    }
+    copy_share(context, context.frame.view(x_), inside);
+  }
+
+ private:
+  Operand x_, y_;
+  Pad op_;
+  std::array<std::byte, 8> element_{};
+};
+
+class SelectTask final : public Task {
+ public:
+  explicit SelectTask(const Step& step)
+      : x_(step.inputs[0]), index_(step.inputs[1]), y_(step.output) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t index =
+        load_as_int64(index_.shape.dtype(), context.pointer<const std::byte>(index_));
+    if (index < 0 || index >= x_.shape[0]) {
+      context.fault.report(Errc::out_of_range, "select: index", index, x_.shape[0]);
+      return;
+    }
+    HostView from = context.frame.view(x_);
+    from.data += index * from.strides[0];
+    std::copy(from.strides.begin() + 1, from.strides.end(), from.strides.begin());
+    from.shape = y_.shape;
+    copy_share(context, from, context.frame.view(y_));
+  }
+
+ private:
+  Operand x_, index_, y_;
+};
+
+class FullTask final : public Task {
+ public:
+  explicit FullTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
+    store_double(y_.shape.dtype(), element_.data(), step.op.as<Full>()->value);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range range = flat_share(context, count_);
+    if (range.begin >= range.end) return;
+    const std::int64_t unit = block_bytes(y_.shape.dtype());
+    fill(element_.data(), unit, context.pointer<std::byte>(y_) + range.begin * unit,
+         range.end - range.begin);
+  }
+
+ private:
+  Operand y_;
+  std::int64_t count_;
+  std::array<std::byte, 8> element_{};
+};
+
+class IotaTask final : public Task {
+ public:
+  explicit IotaTask(const Step& step) : y_(step.output), op_(*step.op.as<Iota>()) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range range = flat_share(context, y_.shape[0]);
+    const DType dtype = y_.shape.dtype();
+    const std::int64_t unit = block_bytes(dtype);
+    auto* y = context.pointer<std::byte>(y_);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      store_int64(dtype, y + i * unit, op_.start + i * op_.step);
+    }
+  }
+
+ private:
+  Operand y_;
+  Iota op_;
+};
+
+}  // namespace
+
+extern const Kernel concat_kernel, pad_kernel, select_kernel, full_kernel, iota_kernel;
+constinit const Kernel concat_kernel{op_def<Concat>, takes_everything, make_task<ConcatTask>};
+constinit const Kernel pad_kernel{op_def<Pad>, takes_everything, make_task<PadTask>};
+constinit const Kernel select_kernel{op_def<Select>, takes_everything, make_task<SelectTask>};
+constinit const Kernel full_kernel{op_def<Full>, takes_everything, make_task<FullTask>};
+constinit const Kernel iota_kernel{op_def<Iota>, takes_everything, make_task<IotaTask>};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,134 @@
+// Conversions between all plain types.
+#include "../elementwise/elementwise.hpp"
+#include "point_task.hpp"
+
+#include <tenon/host_view.hpp>
+#include <tenon/ops/cast.hpp>
+
+#include <limits>
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+/// As cast's contract has it: truncated and saturated, a NaN gives 0; to bool: not 0.
+template <class From, class To>
+To converted(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != 0;
+  } else if constexpr (std::is_floating_point_v<To> || std::is_same_v<From, To>) {
+    return static_cast<To>(x);
+  } else if constexpr (std::is_floating_point_v<From>) {
+    // 2^bits of the type, which the compared type holds exactly, unlike the largest number.
+    constexpr auto end =
+        static_cast<From>(static_cast<double>(std::numeric_limits<To>::max() / 2 + 1) * 2.0);
+    constexpr auto begin = static_cast<From>(std::numeric_limits<To>::min());
+    if (x >= end) return std::numeric_limits<To>::max();
+    if (x < begin) return std::numeric_limits<To>::min();
+    return x == x ? static_cast<To>(x) : To{0};
+  } else {
+    if (std::cmp_greater(x, std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+    if (std::cmp_less(x, std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+    return static_cast<To>(x);
+  }
+}
+
+template <class From, class To>
+void converted_block(const PointCall& call, const OpInstance&) noexcept {
+  const auto* x = static_cast<const From*>(call.x[0]);
+  auto* y = static_cast<To*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) y[i] = converted<From, To>(x[i * call.step[0]]);
+}
+
+/// f32 as a half type: the narrowing is PointTask's.
+void unchanged(const PointCall& call, const OpInstance&) noexcept {
+  const auto* x = static_cast<const float*>(call.x[0]);
+  auto* y = static_cast<float*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) y[i] = x[i * call.step[0]];
+}
+
+template <class From>
+PointFunction conversion(DType to) {
+  switch (to) {
+    case DType::boolean:
+      return converted_block<From, bool>;
+    case DType::i8:
+      return converted_block<From, std::int8_t>;
+    case DType::i16:
+      return converted_block<From, std::int16_t>;
+    case DType::i32:
+      return converted_block<From, std::int32_t>;
+    case DType::i64:
+      return converted_block<From, std::int64_t>;
+    case DType::u8:
+      return converted_block<From, std::uint8_t>;
+    case DType::u16:
+      return converted_block<From, std::uint16_t>;
+    case DType::u32:
+      return converted_block<From, std::uint32_t>;
+    case DType::f32:
+      return converted_block<From, float>;
+    default:
+      return converted_block<From, double>;
+  }
+}
+
+PointFunction conversion(Compute from, DType to) {
+  switch (from) {
+    case Compute::i32:
+      return conversion<std::int32_t>(to);
+    case Compute::i64:
+      return conversion<std::int64_t>(to);
+    case Compute::f32:
+      return conversion<float>(to);
+    case Compute::f64:
+      return conversion<double>(to);
+  }
+  return nullptr;
+}
+
+/// To a half type from one that f32 does not hold: two roundings would differ from one.
+template <class From, DType to>
+void rounded_once(const PointCall& call, const OpInstance&) noexcept {
+  const auto* x = static_cast<const From*>(call.x[0]);
+  auto* y = static_cast<std::byte*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) {
+    if constexpr (std::is_floating_point_v<From>) {
+      store_double(to, y + 2 * i, x[i * call.step[0]]);
+    } else {
+      store_int64(to, y + 2 * i, x[i * call.step[0]]);
+    }
+  }
+}
+
+template <DType to>
+PointFunction conversion_to_half(Compute from) {
+  switch (from) {
+    case Compute::i32:
+      return rounded_once<std::int32_t, to>;
+    case Compute::i64:
+      return rounded_once<std::int64_t, to>;
+    case Compute::f64:
+      return rounded_once<double, to>;
+    default:
+      return nullptr;
+  }
+}
+
+std::unique_ptr<Task> make_cast(const Step& step, Compiler&) {
+  const Compute from = compute_type(step.inputs[0].shape.dtype());
+  const DType to = step.output.shape.dtype();
+  const bool half = to == DType::f16 || to == DType::bf16;
+  if (half && from == Compute::f32) return point_task(step, unchanged);
+  const PointFunction function = to == DType::f16    ? conversion_to_half<DType::f16>(from)
+                                 : to == DType::bf16 ? conversion_to_half<DType::bf16>(from)
+                                                     : conversion(from, to);
+  return point_task(step, function, Reader::As::computed, Reader::As::raw);
+}
+
+}  // namespace
+
+extern const Kernel cast_kernel;
+constinit const Kernel cast_kernel{op_def<Cast>, takes_everything, make_cast};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,143 @@
+// Elements and slices picked by data.
+#include "../task.hpp"
+
+#include <tenon/ops/gather.hpp>
+
+#include <array>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+std::int64_t load_index(const std::byte* at, DType dtype) noexcept {
+  return dtype == DType::i32 ? *reinterpret_cast<const std::int32_t*>(at)
+                             : *reinterpret_cast<const std::int64_t*>(at);
+}
+
+/// Offsets of an array's elements in the row-major order of some of its axes.
+struct Walk {
+  int rank = 0;
+  std::array<std::int64_t, max_rank> sizes{};
+  std::array<std::int64_t, max_rank> steps{};
+
+  Walk(const Operand& operand, int begin, int end) {
+    for (int i = begin; i < end; ++i, ++rank) {
+      sizes[static_cast<std::size_t>(rank)] = operand.shape[i];
+      steps[static_cast<std::size_t>(rank)] = operand.strides[static_cast<std::size_t>(i)];
+    }
+  }
+  std::int64_t count() const noexcept {
+    std::int64_t result = 1;
+    for (int i = 0; i < rank; ++i) result *= sizes[static_cast<std::size_t>(i)];
+    return result;
+  }
+  std::int64_t offset(std::int64_t position) const noexcept {
+    std::int64_t result = 0;
+    for (int i = rank - 1; i >= 0; --i) {
+      const auto at = static_cast<std::size_t>(i);
+      result += position % sizes[at] * steps[at];
+      position /= sizes[at];
+    }
+    return result;
+  }
+};
+
+/// A slice [inner axes] of x for each pair of an outer position and an index.
+class GatherTask final : public Task {
+ public:
+  explicit GatherTask(const Step& step)
+      : x_(step.inputs[0]),
+        index_(step.inputs[1]),
+        y_(step.output),
+        axis_(static_cast<int>(step.op.as<Gather>()->axis)),
+        outer_(x_, 0, axis_),
+        picks_(index_, 0, index_.shape.rank()) {
+    slice_.shape =
+        Shape(x_.shape.dims().subspan(static_cast<std::size_t>(axis_ + 1)), x_.shape.dtype());
+    std::copy(x_.strides.begin() + axis_ + 1, x_.strides.end(), slice_.strides.begin());
+    slice_bytes_ = slice_.shape.elements() * block_bytes(x_.shape.dtype());
+    dense_ = slice_.is_contiguous();
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t limit = x_.shape[axis_], count = picks_.count();
+    const auto* x = context.pointer<const std::byte>(x_);
+    const auto* index = context.pointer<const std::byte>(index_);
+    auto* y = context.pointer<std::byte>(y_);
+    const Range range = context.share(outer_.count() * count);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t pick = load_index(index + picks_.offset(i % count), index_.shape.dtype());
+      if (pick < 0 || pick >= limit) {
+        context.fault.report(Errc::out_of_range, "gather: index", pick, limit);
+        return;
+      }
+      if (slice_bytes_ == 0) continue;
+      const std::byte* from =
+          x + outer_.offset(i / count) + pick * x_.strides[static_cast<std::size_t>(axis_)];
+      std::byte* to = y + i * slice_bytes_;
+      if (dense_) {
+        std::memcpy(to, from, static_cast<std::size_t>(slice_bytes_));
+      } else {
+        HostView slice = slice_;
+        slice.data = const_cast<std::byte*>(from);
+        copy_elements(slice, HostView(to, slice.shape));
+      }
+    }
+  }
+
+ private:
+  Operand x_, index_, y_;
+  int axis_;
+  Walk outer_, picks_;
+  HostView slice_;
+  std::int64_t slice_bytes_ = 0;
+  bool dense_ = false;
+};
+
+/// One element for each index.
+class TakeAlongTask final : public Task {
+ public:
+  explicit TakeAlongTask(const Step& step)
+      : x_(step.inputs[0]),
+        index_(step.inputs[1]),
+        y_(step.output),
+        axis_(static_cast<int>(step.op.as<TakeAlong>()->axis)),
+        picks_(index_, 0, index_.shape.rank()),
+        elements_(x_, 0, x_.shape.rank()) {
+    // Positions are those of the index, whose place along the axis comes from the index's value.
+    elements_.sizes = picks_.sizes;
+    elements_.steps[static_cast<std::size_t>(axis_)] = 0;
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t limit = x_.shape[axis_], unit = block_bytes(x_.shape.dtype());
+    const std::int64_t step = x_.strides[static_cast<std::size_t>(axis_)];
+    const auto* x = context.pointer<const std::byte>(x_);
+    const auto* index = context.pointer<const std::byte>(index_);
+    auto* y = context.pointer<std::byte>(y_);
+    const Range range = context.share(picks_.count());
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t pick = load_index(index + picks_.offset(i), index_.shape.dtype());
+      if (pick < 0 || pick >= limit) {
+        context.fault.report(Errc::out_of_range, "take_along: index", pick, limit);
+        return;
+      }
+      std::memcpy(y + i * unit, x + elements_.offset(i) + pick * step,
+                  static_cast<std::size_t>(unit));
+    }
+  }
+
+ private:
+  Operand x_, index_, y_;
+  int axis_;
+  Walk picks_, elements_;
+};
+
+}  // namespace
+
+extern const Kernel gather_kernel, take_along_kernel;
+constinit const Kernel gather_kernel{op_def<Gather>, takes_everything, make_task<GatherTask>};
+constinit const Kernel take_along_kernel{op_def<TakeAlong>, takes_everything,
+                                         make_task<TakeAlongTask>};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,151 @@
+// Norms and softmax: kernels that take one row after another.
+#include "../elementwise/elementwise.hpp"
+#include "../integer_math.hpp"
+#include "../matmul/tiled_values.hpp"
+#include "lanes.hpp"
+
+#include <tenon/ops/log_softmax.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/softmax.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace tenon::cpu {
+namespace {
+
+/// The arguments of a row's kernel: weights are null where the op has none.
+struct Row {
+  const float* x;
+  std::array<const float*, 2> weights;
+  float* y;
+  std::int64_t size;
+};
+
+/// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous
+/// f32 go through scratch memory of the thread; so do rows that are written as tiles.
+template <class Body>
+class RowTask final : public Task {
+ public:
+  RowTask(const Step& step, int axis, Compiler& compiler, Body body)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        x_lanes_(x_, axis),
+        y_lanes_(is_tiled(y_) ? x_ : y_, axis),
+        body_(std::move(body)) {
+    bool direct = is_direct();
+    for (std::size_t i = 1; i < step.inputs.size(); ++i) {
+      weights_.push_back(step.inputs[i]);
+      weight_lanes_.emplace_back(step.inputs[i], 0);
+      direct = direct && weight_lanes_.back().is_direct();
+    }
+    if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
+    if (direct) return;
+    row_bytes_ = round_up(x_lanes_.size() * 4, 64);
+    scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range lanes = context.share(x_lanes_.count());
+    if (lanes.begin >= lanes.end) return;
+    const bool tiled = is_tiled(y_);
+    const PreparedRows tiles =
+        tiled ? tiles_of(y_, context.pointer<std::byte>(y_)) : PreparedRows();
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    std::byte* const own =
+        context.scratch(scratch_) + context.worker.thread * rows_of_scratch * row_bytes_;
+    Row row{nullptr, {}, nullptr, x_lanes_.size()};
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const auto* weight = context.pointer<const std::byte>(weights_[i]);
+      if (!weight_lanes_[i].is_direct()) {
+        std::byte* const wide = own + static_cast<std::int64_t>(2 + i) * row_bytes_;
+        weight_lanes_[i].read_all(weight, wide);
+        weight = wide;
+      }
+      row.weights[i] = reinterpret_cast<const float*>(weight);
+    }
+    const bool direct = is_direct();
+    for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
+      const std::byte* from = x + x_lanes_.offset(i);
+      std::byte* const to = tiled ? context.working_memory() : y + y_lanes_.offset(i);
+      if (!direct) x_lanes_.read_all(from, own);
+      row.x = reinterpret_cast<const float*>(direct ? from : own);
+      row.y = reinterpret_cast<float*>(direct ? to : own + row_bytes_);
+      body_(row);
+      if (tiled) {
+        round_row(row.y, tiles, i);
+      } else if (!direct) {
+        y_lanes_.write_all(own + row_bytes_, to);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t rows_of_scratch = 4;  // x, y, two weights
+  bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
+
+  Operand x_, y_;
+  std::vector<Operand> weights_;
+  Lanes x_lanes_, y_lanes_;
+  std::vector<Lanes> weight_lanes_;
+  Body body_;
+  std::int64_t row_bytes_ = 0, scratch_ = 0;
+};
+
+template <class Body>
+std::unique_ptr<Task> row_task(const Step& step, int axis, Compiler& compiler, Body body) {
+  return std::make_unique<RowTask<Body>>(step, axis, compiler, std::move(body));
+}
+
+std::optional<std::string> refuses_rows(const Step& step) {
+  for (const Operand& input : step.inputs) {
+    if (compute_type(input.shape.dtype()) != Compute::f32) return "not computed in f32";
+  }
+  return std::nullopt;
+}
+
+int last_axis(const Step& step) { return step.inputs[0].shape.rank() - 1; }
+
+bool rows_write_tiles(const Step& step, std::int64_t size) {
+  const auto is_direct = [](const Operand& operand) {
+    return Lanes(operand, operand.shape.rank() - 1).is_direct();
+  };
+  return row_size(step.output.shape) == size && std::ranges::all_of(step.inputs, is_direct);
+}
+
+std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler& compiler) {
+  const auto eps = static_cast<float>(step.op.as<RmsNorm>()->eps);
+  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
+    rms_norm_row(row.x, row.weights[0], eps, row.y, row.size);
+  });
+}
+
+std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
+  const auto eps = static_cast<float>(step.op.as<LayerNorm>()->eps);
+  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
+    layer_norm_row(row.x, row.weights[0], row.weights[1], eps, row.y, row.size);
+  });
+}
+
+std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
+  return row_task(step, static_cast<int>(step.op.as<Softmax>()->axis), compiler,
+                  [](const Row& row) { softmax_row(row.x, row.y, row.size); });
+}
+
+std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
+  return row_task(step, static_cast<int>(step.op.as<LogSoftmax>()->axis), compiler,
+                  [](const Row& row) { log_softmax_row(row.x, row.y, row.size); });
+}
+
+}  // namespace
+
+extern const Kernel rms_norm_kernel, layer_norm_kernel, softmax_kernel, log_softmax_kernel;
+constinit const Kernel rms_norm_kernel{op_def<RmsNorm>, refuses_rows, make_rms_norm,
+                                       rows_write_tiles};
+constinit const Kernel layer_norm_kernel{op_def<LayerNorm>, refuses_rows, make_layer_norm,
+                                         rows_write_tiles};
+constinit const Kernel softmax_kernel{op_def<Softmax>, refuses_rows, make_softmax};
+constinit const Kernel log_softmax_kernel{op_def<LogSoftmax>, refuses_rows, make_log_softmax};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,86 @@
+// Functions of one operand.
+#include "../elementwise/elementwise.hpp"
+#include "../elementwise/half_unary.hpp"
+#include "../elementwise/unary_of.hpp"
+#include "point_task.hpp"
+
+#include <tenon/ops/activation.hpp>
+#include <tenon/ops/clamp.hpp>
+#include <tenon/ops/unary.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace tenon::cpu {
+namespace {
+
+template <class Op, Unary function>
+void floats(const PointCall& call, const OpInstance& op) noexcept {
+  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+  auto* y = static_cast<float*>(call.y);
+  unary(function, static_cast<const float*>(call.x[0]), y, count, parameters_of(*op.as<Op>()));
+  std::fill(y + count, y + call.count, *y);
+}
+
+template <Unary function>
+void halves(const PointCall& call, const OpInstance&) noexcept {
+  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+  auto* y = static_cast<std::uint16_t*>(call.y);
+  half_unary_kernel(function)(static_cast<const std::uint16_t*>(call.x[0]), y, count);
+  std::fill(y + count, y + call.count, *y);
+}
+
+template <class T, class F>
+void each(const PointCall& call, F f) {
+  const auto* x = static_cast<const T*>(call.x[0]);
+  auto* y = static_cast<T*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) y[i] = f(x[i * call.step[0]]);
+}
+
+/// What an attribute allows of whole numbers.
+std::int64_t whole(double value) {
+  if (value >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+  if (value < -0x1p63) return std::numeric_limits<std::int64_t>::min();
+  return static_cast<std::int64_t>(value);
+}
+
+/// By the op's own definition, one element at a time.
+template <class Op, class T>
+void defined(const PointCall& call, const OpInstance& instance) noexcept {
+  const Op& op = *instance.as<Op>();
+  if constexpr (std::is_same_v<Op, Clamp>) {
+    if constexpr (std::is_floating_point_v<T>) {
+      each<T>(call, [&op](T x) { return x < op.min ? op.min : x > op.max ? op.max : x; });
+    } else {
+      const std::int64_t low = whole(std::ceil(op.min)), high = whole(std::floor(op.max));
+      each<T>(call,
+              [=](T x) { return static_cast<T>(std::min(std::max<std::int64_t>(x, low), high)); });
+    }
+  } else if constexpr (std::is_floating_point_v<T>) {
+    each<T>(call, [&op](T x) { return op.of(x); });
+  } else if constexpr (requires { op.of_integer(0); }) {
+    each<T>(call, [&op](T x) { return static_cast<T>(op.of_integer(x)); });
+  }
+}
+
+template <class Op, Unary function>
+std::unique_ptr<Task> make_unary(const Step& step, Compiler&) {
+  if (step.output.shape.dtype() == DType::f16 && half_unary_kernel(function) != nullptr) {
+    return point_task(step, halves<function>, Reader::As::raw, Reader::As::raw);
+  }
+  return point_task(step, PointFunctions{floats<Op, function>, defined<Op, double>,
+                                         defined<Op, std::int32_t>, defined<Op, std::int64_t>});
+}
+
+}  // namespace
+
+#define CPU_UNARY(id, Struct)                                          \
+  extern const Kernel id##_kernel;                                     \
+  constinit const Kernel id##_kernel{op_def<Struct>, takes_everything, \
+                                     make_unary<Struct, Unary::id>};
+#include "../elementwise/unary.def"
+#undef CPU_UNARY
+
+}  // namespace tenon::cpu

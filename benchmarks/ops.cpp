@@ -13,12 +13,14 @@
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -47,6 +49,7 @@ struct Case {
   std::vector<Shape> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> build;
   double ops = 0;
+  bool merge = true;  ///< whether adjacent steps may run as one
 };
 
 double product(const Shape& shape) { return static_cast<double>(shape.elements()); }
@@ -80,6 +83,40 @@ Case convolution(std::string name, std::int64_t channels, std::int64_t outputs, 
           {x, w},
           [op](const auto& in) { return conv2d(in[0], in[1], {}, op); },
           2 * pixels * product(w)};
+}
+
+/// Chains of element-wise ops, as one step and step by step.
+std::vector<Case> chains() {
+  const Shape f({1024, 2048}, f32), codes({1, 128, 128, 128}, DType::u8);
+  const double elements = product(f);
+  std::vector<Case> cases{
+      {"relu(x * a + b)",
+       {f, f, f},
+       [](const auto& x) { return relu(x[0] * x[1] + x[2]); },
+       3 * elements},
+      {"gelu composed of ops",
+       {f},
+       [](const auto& x) {
+         const Tensor cube = x[0] * x[0] * x[0];
+         return x[0] * 0.5 * (tanh((x[0] + cube * 0.044715) * 0.7978845608) + 1.0);
+       },
+       9 * elements},
+      {"residual of u8 codes",
+       {codes, codes},
+       [](const auto& x) {
+         const Tensor scale = full(0.05, Shape({}, f32));
+         const Tensor sum = dequantize_linear(x[0], scale) + dequantize_linear(x[1], scale);
+         return quantize_linear(relu(sum), scale);
+       },
+       5 * product(codes)},
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    Case single = cases[2 * i];
+    single.name += ", single";
+    single.merge = false;
+    cases.insert(cases.begin() + static_cast<std::ptrdiff_t>(2 * i + 1), std::move(single));
+  }
+  return cases;
 }
 
 std::vector<Case> all_cases() {
@@ -149,6 +186,7 @@ std::vector<Case> all_cases() {
                      return max_pool2d(x[0], op);
                    },
                    64.0 * 56 * 56 * 9});
+  for (Case& chain : chains()) cases.push_back(std::move(chain));
   return cases;
 }
 
@@ -166,10 +204,11 @@ void measure(const Case& one, const BackendPtr& backend, const Limits& limits, b
   const Tensor result = one.build(operands);
   bytes += static_cast<double>(result.shape().bytes());
   Session session(graph.program({&result, 1}), {.backends = {backend}});
+  session.set_merge(one.merge);
   session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
   const auto run = [&] { static_cast<void>(session.forward(buffers)); };
   const double seconds = alone ? bench::shortest_alone(run) : bench::shortest(run);
-  fmt::print("{:26} {:9.3f} {:9.2f} {:4.0f} % {:9.2f} {:4.0f} %\n", one.name, seconds * 1e3,
+  fmt::print("{:29} {:9.3f} {:9.2f} {:4.0f} % {:9.2f} {:4.0f} %\n", one.name, seconds * 1e3,
              one.ops / seconds * 1e-9, 100 * one.ops / seconds / limits.f32_ops,
              bytes / seconds * 1e-9, 100 * bytes / seconds / limits.read_bytes);
 }
@@ -191,7 +230,7 @@ int main(int argc, char** argv) try {
   fmt::print("level {}, {} threads; limits: f32 {:.0f} Gop/s, reading {:.1f} GB/s\n",
              cpu::name(cpu::active_isa()), pool.threads(), limits.f32_ops * 1e-9,
              limits.read_bytes * 1e-9);
-  fmt::print("kernel                            ms     Gop/s of limit   GB/s of limit\n");
+  fmt::print("kernel                               ms     Gop/s of limit   GB/s of limit\n");
   for (const Case& one : all_cases()) {
     if (one.name.find(only) != std::string::npos) {
       measure(one, backend, limits, pool.threads() == 1);

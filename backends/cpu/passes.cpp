@@ -51,6 +51,9 @@ constexpr Pass pass_list[] = {
      [](Steps& p, const Options&) {
        p.shared_bytes = keep_values_tiled(p.program, p.original, p.steps, p.shared_bytes);
      }},
+    // Behind the layouts, which permute the axes of single element-wise steps.
+    {"fuse element-wise steps", nullptr,
+     [](Steps& p, const Options&) { p.groups = fuse_points(p.program, p.original, p.steps); }},
     // Last: of what is left in the slab.
     {"recomputed values", [](const Options& options) { return options.threads > 1; },
      [](Steps& p, const Options&) {

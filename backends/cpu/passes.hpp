@@ -1,6 +1,7 @@
 // What happens to the steps of a partition before they become tasks, pass by pass.
 #pragma once
 
+#include "fused_points.hpp"
 #include "registered_kernels.hpp"
 
 #include <tenon/calibration.hpp>
@@ -30,7 +31,9 @@ struct PartitionSteps {
   const std::vector<Operand> leaves;  ///< what others read afterwards
   std::vector<Step> steps;
   std::vector<std::string> notes;  ///< for people, one `value: what` each
-  std::vector<std::unique_ptr<const RegisteredStep>> registered;  ///< that steps refer to
+  // What steps refer to.
+  std::vector<std::unique_ptr<const RegisteredStep>> registered;
+  std::vector<std::unique_ptr<const PointGroup>> groups;
   std::int64_t shared_bytes = 0;      ///< of Place::Kind::shared_scratch
   std::int64_t recomputed_bytes = 0;  ///< of Place::Kind::scratch, for each thread
 };

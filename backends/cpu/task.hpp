@@ -149,6 +149,9 @@ class Compiler {
 };
 
 /// A kernel's entry in kernels.def: for which steps, and how.
+/// What a task of blocks is made of (tasks/point_task.hpp).
+struct PointStep;
+
 struct Kernel {
   const OpDef& (*op)() noexcept;
   /// The clause that fails for this step, or nothing.
@@ -157,6 +160,9 @@ struct Kernel {
   /// Whether the result may be tiled, as rows of `row_size` elements (see keep_values_tiled). Null:
   /// never. Asked in fast precision only.
   bool (*writes_tiles)(const Step& step, std::int64_t row_size) = nullptr;
+  /// Null where steps are not computed in blocks of elements: such steps are not merged with others
+  /// (see fused_points.hpp).
+  PointStep (*point)(const Step& step) = nullptr;
 };
 
 /// Kernel::make of a task that is constructed from its step, or from that and the compiler.

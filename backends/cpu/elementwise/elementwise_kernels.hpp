@@ -39,6 +39,8 @@ struct ElementwiseKernels {
   void (*bf16_to_f32)(const std::uint16_t* x, float* y, std::int64_t count) noexcept;
   void (*f32_to_bf16)(const float* x, std::uint16_t* y, std::int64_t count) noexcept;
   UnaryRowsKernel unary_rows;
+  void (*quantize_codes)(const QuantizeCall&, std::uint8_t* y, std::int64_t count) noexcept;
+  void (*dequantize_codes)(const DequantizeCall&, float* y, std::int64_t count) noexcept;
 };
 
 namespace portable {

@@ -106,6 +106,14 @@ void choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const
   elementwise_kernels().choose(unit, c, c_step, a, a_step, b, b_step, y, count);
 }
 
+void quantize_codes(const QuantizeCall& call, std::uint8_t* y, std::int64_t count) noexcept {
+  elementwise_kernels().quantize_codes(call, y, count);
+}
+
+void dequantize_codes(const DequantizeCall& call, float* y, std::int64_t count) noexcept {
+  elementwise_kernels().dequantize_codes(call, y, count);
+}
+
 void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, void* sums,
                 std::int64_t width) noexcept {
   elementwise_kernels().accumulate(type, op, x, count, sums, width);

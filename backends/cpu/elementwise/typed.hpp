@@ -41,6 +41,23 @@ void choose(std::int64_t unit, const std::uint8_t* c, std::int64_t c_step, const
             std::int64_t a_step, const void* b, std::int64_t b_step, void* y,
             std::int64_t count) noexcept;
 
+/// y[i] = clamp(round(x[i] / scale[i]) + zero[i], low, high), one byte each, of i8 or u8: the
+/// contract of QuantizeLinear. Steps as above; zero: null for 0.
+struct QuantizeCall {
+  const float *x, *scale;
+  const std::int32_t* zero;
+  std::int64_t x_step, scale_step, zero_step;
+  std::int32_t low, high;
+};
+void quantize_codes(const QuantizeCall& call, std::uint8_t* y, std::int64_t count) noexcept;
+/// y[i] = float(q[i] - zero[i]) * scale[i], differences modulo 2^32: that of DequantizeLinear.
+struct DequantizeCall {
+  const std::int32_t *q, *zero;
+  const float* scale;
+  std::int64_t q_step, zero_step, scale_step;
+};
+void dequantize_codes(const DequantizeCall& call, float* y, std::int64_t count) noexcept;
+
 enum class Gathering : std::uint8_t { sum, product, max, min };
 /// sums[i % width] = f(sums[i % width], x[i]), in order; `sums` are i64 for whole numbers and f64
 /// for others. A NaN makes max and min NaN. `count` is a multiple of width, or less than it.

@@ -214,5 +214,51 @@ void run_accumulate(Compute type, Gathering op, const void* x, std::int64_t coun
   }
 }
 
+[[gnu::always_inline]] inline std::uint8_t code_of(float x, float scale, std::int32_t zero,
+                                                   std::int32_t low, std::int32_t high) {
+  constexpr float rounding = 12582912.0f;  // 3 * 2^22: behind it the last bit is worth 1
+  const auto least = static_cast<float>(low - zero), most = static_cast<float>(high - zero);
+  float q = x / scale;
+  q = q > least ? q : least;  // a NaN becomes the lowest
+  q = q < most ? q : most;
+  return static_cast<std::uint8_t>(static_cast<std::int32_t>((q + rounding) - rounding) + zero);
+}
+
+void run_quantize_codes(const QuantizeCall& call, std::uint8_t* y, std::int64_t count) noexcept {
+  const std::int32_t low = call.low, high = call.high;
+  if (call.x_step == 1 && call.scale_step == 0 && (call.zero == nullptr || call.zero_step == 0)) {
+    const float* x = call.x;
+    const float scale = *call.scale;
+    const std::int32_t zero = call.zero == nullptr ? 0 : *call.zero;
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+      y[i] = code_of(x[i], scale, zero, low, high);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t zero = call.zero == nullptr ? 0 : call.zero[i * call.zero_step];
+    y[i] = code_of(call.x[i * call.x_step], call.scale[i * call.scale_step], zero, low, high);
+  }
+}
+
+[[gnu::always_inline]] inline float value_of(std::int32_t q, std::int32_t zero, float scale) {
+  const auto difference = static_cast<std::uint32_t>(q) - static_cast<std::uint32_t>(zero);
+  return static_cast<float>(static_cast<std::int32_t>(difference)) * scale;
+}
+
+void run_dequantize_codes(const DequantizeCall& call, float* y, std::int64_t count) noexcept {
+  if (call.q_step == 1 && call.scale_step == 0 && (call.zero == nullptr || call.zero_step == 0)) {
+    const std::int32_t* q = call.q;
+    const float scale = *call.scale;
+    const std::int32_t zero = call.zero == nullptr ? 0 : *call.zero;
+    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) y[i] = value_of(q[i], zero, scale);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int32_t zero = call.zero == nullptr ? 0 : call.zero[i * call.zero_step];
+    y[i] = value_of(call.q[i * call.q_step], zero, call.scale[i * call.scale_step]);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::cpu

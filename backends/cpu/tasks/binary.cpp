@@ -135,32 +135,39 @@ void native(const PointCall& call, const OpInstance&) noexcept {
 
 /// An op with vector code for floats; whole numbers have it too unless `Op` divides.
 template <class Op, Binary op, Arithmetic typed>
-std::unique_ptr<Task> make_vector(const Step& step, Compiler&) {
-  const Compute type = compute_type(step.output.shape.dtype());
-  if (type == Compute::f32 && suits_floats(step)) return std::make_unique<FloatTask>(step);
+PointStep vector_point(const Step& step) {
   constexpr bool divides = typed == Arithmetic::div;
-  return point_task(
-      step, PointFunctions{floats<op>, native<typed, Compute::f64>,
+  return point_step(step, {floats<op>, native<typed, Compute::f64>,
                            divides ? defined<Op, std::int32_t> : native<typed, Compute::i32>,
                            divides ? defined<Op, std::int64_t> : native<typed, Compute::i64>});
 }
 
+template <PointStep (*point)(const Step&)>
+std::unique_ptr<Task> make_vector(const Step& step, Compiler&) {
+  if (suits_floats(step)) return std::make_unique<FloatTask>(step);
+  return std::make_unique<PointTask>(point(step));
+}
+
 template <class Op>
-std::unique_ptr<Task> make_defined(const Step& step, Compiler&) {
-  return point_task(step, PointFunctions{defined<Op, float>, defined<Op, double>,
-                                         defined<Op, std::int32_t>, defined<Op, std::int64_t>});
+PointStep defined_point(const Step& step) {
+  return point_step(step, {defined<Op, float>, defined<Op, double>, defined<Op, std::int32_t>,
+                           defined<Op, std::int64_t>});
 }
 
 }  // namespace
 
-#define TENON_VECTOR_BINARY(id, Struct)                                               \
-  extern const Kernel id##_kernel;                                                    \
-  constinit const Kernel id##_kernel {                                                \
-    op_def<Struct>, takes_everything, make_vector<Struct, Binary::id, Arithmetic::id> \
-  }
+template <class Op, PointStep (*point)(const Step&)>
+constexpr Kernel vector_kernel() {
+  return {op_def<Op>, takes_everything, make_vector<point>, nullptr, point};
+}
+
+#define TENON_VECTOR_BINARY(id, Struct) \
+  extern const Kernel id##_kernel;      \
+  constinit const Kernel id##_kernel =  \
+      vector_kernel<Struct, vector_point<Struct, Binary::id, Arithmetic::id>>()
 #define TENON_DEFINED_BINARY(id, Struct) \
   extern const Kernel id##_kernel;       \
-  constinit const Kernel id##_kernel { op_def<Struct>, takes_everything, make_defined<Struct> }
+  constinit const Kernel id##_kernel = point_kernel<Struct, defined_point<Struct>>()
 
 TENON_VECTOR_BINARY(add, Add);
 TENON_VECTOR_BINARY(sub, Sub);

@@ -115,20 +115,20 @@ PointFunction conversion_to_half(Compute from) {
   }
 }
 
-std::unique_ptr<Task> make_cast(const Step& step, Compiler&) {
+PointStep cast_point(const Step& step) {
   const Compute from = compute_type(step.inputs[0].shape.dtype());
   const DType to = step.output.shape.dtype();
   const bool half = to == DType::f16 || to == DType::bf16;
-  if (half && from == Compute::f32) return point_task(step, unchanged);
+  if (half && from == Compute::f32) return {step, unchanged};
   const PointFunction function = to == DType::f16    ? conversion_to_half<DType::f16>(from)
                                  : to == DType::bf16 ? conversion_to_half<DType::bf16>(from)
                                                      : conversion(from, to);
-  return point_task(step, function, Reader::As::computed, Reader::As::raw);
+  return {step, function, Reader::As::computed, Reader::As::raw};
 }
 
 }  // namespace
 
 extern const Kernel cast_kernel;
-constinit const Kernel cast_kernel{op_def<Cast>, takes_everything, make_cast};
+constinit const Kernel cast_kernel = point_kernel<Cast, cast_point>();
 
 }  // namespace tenon::cpu

@@ -90,7 +90,7 @@ std::unique_ptr<Task> make_glu(const Step& step, Compiler& compiler) {
   if (takes_rows(step)) {
     return std::make_unique<GluTask>(step, compiler);
   }
-  return point_task(step, gated_block);
+  return std::make_unique<PointTask>(PointStep{step, gated_block});
 }
 
 }  // namespace

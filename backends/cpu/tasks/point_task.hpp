@@ -24,14 +24,51 @@ struct PointCall {
 /// Computes y[i] = f(x[0][i], ...). `op` has the attributes.
 using PointFunction = void (*)(const PointCall& call, const OpInstance& op) noexcept;
 
-/// Every block of the output through a PointFunction: inputs in their compute type or as they are
-/// stored; the output as it is stored, or narrowed from its compute type.
+/// A step that is computed block by block: inputs in their compute type or as they are stored; the
+/// output as it is stored, or narrowed from its compute type.
+struct PointStep {
+  Step step;  ///< its inputs broadcast to the output as numpy's do
+  PointFunction function;
+  Reader::As inputs = Reader::As::computed;
+  Reader::As output = Reader::As::computed;
+
+  bool narrows() const noexcept {
+    return output == Reader::As::computed && !is_computed_as_stored(step.output.shape.dtype());
+  }
+};
+
+/// A PointFunction for each type that ops compute in.
+struct PointFunctions {
+  PointFunction f32, f64, i32, i64;
+};
+
+/// With the function for the type that this output is computed in.
+inline PointStep point_step(const Step& step, const PointFunctions& functions) {
+  switch (compute_type(step.output.shape.dtype())) {
+    case Compute::f32:
+      return {step, functions.f32};
+    case Compute::f64:
+      return {step, functions.f64};
+    case Compute::i32:
+      return {step, functions.i32};
+    case Compute::i64:
+      break;
+  }
+  return {step, functions.i64};
+}
+
+/// Every block of the output through the function.
 class PointTask final : public Task {
  public:
-  PointTask(const Step& step, PointFunction function, Reader::As inputs, Reader::As output)
-      : y_(step.output), op_(step.op), function_(function), count_(y_.shape.elements()) {
-    for (const Operand& input : step.inputs) inputs_.emplace_back(input, y_.shape, inputs);
-    narrows_ = output == Reader::As::computed && !is_computed_as_stored(y_.shape.dtype());
+  explicit PointTask(const PointStep& point)
+      : y_(point.step.output),
+        op_(point.step.op),
+        function_(point.function),
+        count_(y_.shape.elements()),
+        narrows_(point.narrows()) {
+    for (const Operand& input : point.step.inputs) {
+      inputs_.emplace_back(input, y_.shape, point.inputs);
+    }
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -60,33 +97,19 @@ class PointTask final : public Task {
   OpInstance op_;
   PointFunction function_;
   std::int64_t count_;
-  bool narrows_ = false;
+  bool narrows_;
 };
 
-inline std::unique_ptr<Task> point_task(const Step& step, PointFunction function,
-                                        Reader::As inputs = Reader::As::computed,
-                                        Reader::As output = Reader::As::computed) {
-  return std::make_unique<PointTask>(step, function, inputs, output);
+/// Kernel::make of a kernel whose Kernel::point is `point`.
+template <PointStep (*point)(const Step& step)>
+std::unique_ptr<Task> make_point_task(const Step& step, Compiler&) {
+  return std::make_unique<PointTask>(point(step));
 }
 
-/// A PointFunction for each type that ops compute in.
-struct PointFunctions {
-  PointFunction f32, f64, i32, i64;
-};
-
-/// The one for the type that this output is computed in.
-inline std::unique_ptr<Task> point_task(const Step& step, const PointFunctions& functions) {
-  switch (compute_type(step.output.shape.dtype())) {
-    case Compute::f32:
-      return point_task(step, functions.f32);
-    case Compute::f64:
-      return point_task(step, functions.f64);
-    case Compute::i32:
-      return point_task(step, functions.i32);
-    case Compute::i64:
-      return point_task(step, functions.i64);
-  }
-  return nullptr;
+/// The kernel of `Op` that computes every step so.
+template <class Op, PointStep (*point)(const Step& step)>
+constexpr Kernel point_kernel() {
+  return {op_def<Op>, takes_everything, make_point_task<point>, nullptr, point};
 }
 
 }  // namespace tenon::cpu

@@ -18,21 +18,24 @@ void compared(const PointCall& call, const OpInstance&) noexcept {
 }
 
 template <Comparison op>
-std::unique_ptr<Task> make_compare(const Step& step, Compiler&) {
-  const auto make = [&](PointFunction function) {
-    return point_task(step, function, Reader::As::computed, Reader::As::raw);
-  };
-  switch (compute_type(step.inputs[0].shape.dtype())) {
+PointFunction comparison(Compute type) {
+  switch (type) {
     case Compute::i32:
-      return make(compared<op, Compute::i32>);
+      return compared<op, Compute::i32>;
     case Compute::i64:
-      return make(compared<op, Compute::i64>);
+      return compared<op, Compute::i64>;
     case Compute::f32:
-      return make(compared<op, Compute::f32>);
+      return compared<op, Compute::f32>;
     case Compute::f64:
-      return make(compared<op, Compute::f64>);
+      break;
   }
-  return nullptr;
+  return compared<op, Compute::f64>;
+}
+
+template <Comparison op>
+PointStep compare_point(const Step& step) {
+  return {step, comparison<op>(compute_type(step.inputs[0].shape.dtype())), Reader::As::computed,
+          Reader::As::raw};
 }
 
 /// Kinds of numbers, by their magnitude against infinity.
@@ -63,10 +66,10 @@ void classified(const PointCall& call, const OpInstance&) noexcept {
 }
 
 template <class Kind>
-std::unique_ptr<Task> make_classify(const Step& step, Compiler&) {
+PointStep classify_point(const Step& step) {
   const bool wide = compute_type(step.inputs[0].shape.dtype()) == Compute::f64;
-  return point_task(step, wide ? classified<Kind, double> : classified<Kind, float>,
-                    Reader::As::computed, Reader::As::raw);
+  return {step, wide ? classified<Kind, double> : classified<Kind, float>, Reader::As::computed,
+          Reader::As::raw};
 }
 
 enum class Logic { conjunction, disjunction, difference };
@@ -90,8 +93,8 @@ void negated(const PointCall& call, const OpInstance&) noexcept {
 }
 
 template <PointFunction function>
-std::unique_ptr<Task> make_raw(const Step& step, Compiler&) {
-  return point_task(step, function, Reader::As::raw, Reader::As::raw);
+PointStep raw_point(const Step& step) {
+  return {step, function, Reader::As::raw, Reader::As::raw};
 }
 
 template <std::int64_t unit>
@@ -100,39 +103,39 @@ void chosen(const PointCall& call, const OpInstance&) noexcept {
          call.x[2], call.step[2], call.y, call.count);
 }
 
-std::unique_ptr<Task> make_where(const Step& step, Compiler& compiler) {
+PointStep where_point(const Step& step) {
   switch (block_bytes(step.output.shape.dtype())) {
     case 1:
-      return make_raw<chosen<1>>(step, compiler);
+      return raw_point<chosen<1>>(step);
     case 2:
-      return make_raw<chosen<2>>(step, compiler);
+      return raw_point<chosen<2>>(step);
     case 4:
-      return make_raw<chosen<4>>(step, compiler);
+      return raw_point<chosen<4>>(step);
     default:
-      return make_raw<chosen<8>>(step, compiler);
+      return raw_point<chosen<8>>(step);
   }
 }
 
 }  // namespace
 
-#define TENON_PREDICATE(id, Struct, make) \
-  extern const Kernel id##_kernel;        \
-  constinit const Kernel id##_kernel { op_def<Struct>, takes_everything, make }
+#define TENON_PREDICATE(id, Struct, ...) \
+  extern const Kernel id##_kernel;       \
+  constinit const Kernel id##_kernel = point_kernel<Struct, __VA_ARGS__>()
 
-TENON_PREDICATE(eq, Eq, make_compare<Comparison::eq>);
-TENON_PREDICATE(ne, Ne, make_compare<Comparison::ne>);
-TENON_PREDICATE(lt, Lt, make_compare<Comparison::lt>);
-TENON_PREDICATE(le, Le, make_compare<Comparison::le>);
-TENON_PREDICATE(gt, Gt, make_compare<Comparison::gt>);
-TENON_PREDICATE(ge, Ge, make_compare<Comparison::ge>);
-TENON_PREDICATE(is_nan, IsNan, make_classify<Nan>);
-TENON_PREDICATE(is_inf, IsInf, make_classify<Infinite>);
-TENON_PREDICATE(is_finite, IsFinite, make_classify<Finite>);
-TENON_PREDICATE(logical_and, LogicalAnd, make_raw<combined<Logic::conjunction>>);
-TENON_PREDICATE(logical_or, LogicalOr, make_raw<combined<Logic::disjunction>>);
-TENON_PREDICATE(logical_xor, LogicalXor, make_raw<combined<Logic::difference>>);
-TENON_PREDICATE(logical_not, LogicalNot, make_raw<negated>);
-TENON_PREDICATE(where, Where, make_where);
+TENON_PREDICATE(eq, Eq, compare_point<Comparison::eq>);
+TENON_PREDICATE(ne, Ne, compare_point<Comparison::ne>);
+TENON_PREDICATE(lt, Lt, compare_point<Comparison::lt>);
+TENON_PREDICATE(le, Le, compare_point<Comparison::le>);
+TENON_PREDICATE(gt, Gt, compare_point<Comparison::gt>);
+TENON_PREDICATE(ge, Ge, compare_point<Comparison::ge>);
+TENON_PREDICATE(is_nan, IsNan, classify_point<Nan>);
+TENON_PREDICATE(is_inf, IsInf, classify_point<Infinite>);
+TENON_PREDICATE(is_finite, IsFinite, classify_point<Finite>);
+TENON_PREDICATE(logical_and, LogicalAnd, raw_point<combined<Logic::conjunction>>);
+TENON_PREDICATE(logical_or, LogicalOr, raw_point<combined<Logic::disjunction>>);
+TENON_PREDICATE(logical_xor, LogicalXor, raw_point<combined<Logic::difference>>);
+TENON_PREDICATE(logical_not, LogicalNot, raw_point<negated>);
+TENON_PREDICATE(where, Where, where_point);
 
 #undef TENON_PREDICATE
 

@@ -11,34 +11,19 @@
 namespace tenon::cpu {
 namespace {
 
-/// low and high: the codes' least and largest.
-template <class Code, int low, int high>
+template <std::int32_t low, std::int32_t high>
 void quantized_block(const PointCall& call, const OpInstance&) noexcept {
-  const auto* x = static_cast<const float*>(call.x[0]);
-  const auto* scale = static_cast<const float*>(call.x[1]);
-  const auto* zero = static_cast<const std::int32_t*>(call.x[2]);
-  auto* y = static_cast<Code*>(call.y);
-  constexpr float rounding = 12582912.0f;  // 3 * 2^22: behind it the last bit is worth 1
-  for (std::int64_t i = 0; i < call.count; ++i) {
-    const std::int32_t shift = zero == nullptr ? 0 : zero[i * call.step[2]];
-    const auto least = static_cast<float>(low - shift), most = static_cast<float>(high - shift);
-    float q = x[i * call.step[0]] / scale[i * call.step[1]];
-    q = q > least ? q : least;  // a NaN becomes the lowest
-    q = q < most ? q : most;
-    y[i] = static_cast<Code>(static_cast<std::int32_t>((q + rounding) - rounding) + shift);
-  }
+  quantize_codes({static_cast<const float*>(call.x[0]), static_cast<const float*>(call.x[1]),
+                  static_cast<const std::int32_t*>(call.x[2]), call.step[0], call.step[1],
+                  call.step[2], low, high},
+                 static_cast<std::uint8_t*>(call.y), call.count);
 }
 
 void dequantized_block(const PointCall& call, const OpInstance&) noexcept {
-  const auto* x = static_cast<const std::uint32_t*>(call.x[0]);
-  const auto* scale = static_cast<const float*>(call.x[1]);
-  const auto* zero = static_cast<const std::uint32_t*>(call.x[2]);
-  auto* y = static_cast<float*>(call.y);
-  for (std::int64_t i = 0; i < call.count; ++i) {
-    const std::uint32_t shift = zero == nullptr ? 0 : zero[i * call.step[2]];
-    const auto difference = static_cast<std::int32_t>(x[i * call.step[0]] - shift);
-    y[i] = static_cast<float>(difference) * scale[i * call.step[1]];
-  }
+  dequantize_codes(
+      {static_cast<const std::int32_t*>(call.x[0]), static_cast<const std::int32_t*>(call.x[2]),
+       static_cast<const float*>(call.x[1]), call.step[0], call.step[2], call.step[1]},
+      static_cast<float*>(call.y), call.count);
 }
 
 /// A scale or zero point as numpy broadcasts it to results of `rank`.
@@ -64,23 +49,22 @@ Step with_broadcast(const Step& step, std::int64_t axis) {
   return result;
 }
 
-std::unique_ptr<Task> make_quantize(const Step& step, Compiler&) {
+PointStep quantize_point(const Step& step) {
   const auto& op = *step.op.as<QuantizeLinear>();
-  const PointFunction function = op.dtype == DType::i8 ? quantized_block<std::int8_t, -128, 127>
-                                                       : quantized_block<std::uint8_t, 0, 255>;
-  return point_task(with_broadcast(step, op.axis), function, Reader::As::computed, Reader::As::raw);
+  const PointFunction function =
+      op.dtype == DType::i8 ? quantized_block<-128, 127> : quantized_block<0, 255>;
+  return {with_broadcast(step, op.axis), function, Reader::As::computed, Reader::As::raw};
 }
 
-std::unique_ptr<Task> make_dequantize(const Step& step, Compiler&) {
-  return point_task(with_broadcast(step, step.op.as<DequantizeLinear>()->axis), dequantized_block);
+PointStep dequantize_point(const Step& step) {
+  return {with_broadcast(step, step.op.as<DequantizeLinear>()->axis), dequantized_block};
 }
 
 }  // namespace
 
 extern const Kernel quantize_linear_kernel, dequantize_linear_kernel;
-constinit const Kernel quantize_linear_kernel{op_def<QuantizeLinear>, takes_everything,
-                                              make_quantize};
-constinit const Kernel dequantize_linear_kernel{op_def<DequantizeLinear>, takes_everything,
-                                                make_dequantize};
+constinit const Kernel quantize_linear_kernel = point_kernel<QuantizeLinear, quantize_point>();
+constinit const Kernel dequantize_linear_kernel =
+    point_kernel<DequantizeLinear, dequantize_point>();
 
 }  // namespace tenon::cpu

@@ -66,20 +66,19 @@ void defined(const PointCall& call, const OpInstance& instance) noexcept {
 }
 
 template <class Op, Unary function>
-std::unique_ptr<Task> make_unary(const Step& step, Compiler&) {
+PointStep unary_point(const Step& step) {
   if (step.output.shape.dtype() == DType::f16 && half_unary_kernel(function) != nullptr) {
-    return point_task(step, halves<function>, Reader::As::raw, Reader::As::raw);
+    return {step, halves<function>, Reader::As::raw, Reader::As::raw};
   }
-  return point_task(step, PointFunctions{floats<Op, function>, defined<Op, double>,
-                                         defined<Op, std::int32_t>, defined<Op, std::int64_t>});
+  return point_step(step, {floats<Op, function>, defined<Op, double>, defined<Op, std::int32_t>,
+                           defined<Op, std::int64_t>});
 }
 
 }  // namespace
 
-#define CPU_UNARY(id, Struct)                                          \
-  extern const Kernel id##_kernel;                                     \
-  constinit const Kernel id##_kernel{op_def<Struct>, takes_everything, \
-                                     make_unary<Struct, Unary::id>};
+#define CPU_UNARY(id, Struct)      \
+  extern const Kernel id##_kernel; \
+  constinit const Kernel id##_kernel = point_kernel<Struct, unary_point<Struct, Unary::id>>();
 #include "../elementwise/unary.def"
 #undef CPU_UNARY
 

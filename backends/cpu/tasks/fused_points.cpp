@@ -1,0 +1,109 @@
+#include "../fused_points.hpp"
+
+#include "point_task.hpp"
+
+#include <array>
+
+namespace tenon::cpu {
+namespace {
+
+/// Every block through all members.
+class FusedPointsTask final : public Task {
+ public:
+  explicit FusedPointsTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
+    const PointGroup& group = *step.op.as<FusedPoints>()->group;
+    for (const PointGroup::Member& member : group.members) add(member, group, step.inputs);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range range = flat_share(context, count_);
+    const std::int64_t unit = block_bytes(y_.shape.dtype());
+    auto* y = context.pointer<std::byte>(y_);
+    std::array<BlockBuffer, PointGroup::max_members - 1> between;
+    for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
+      const std::int64_t count = std::min(block_elements, range.end - first);
+      for (std::size_t m = 0; m < members_.size(); ++m) {
+        std::byte* result = m + 1 < members_.size() ? between[m].bytes : y + first * unit;
+        compute(members_[m], context, first, count, between, result);
+      }
+    }
+  }
+
+ private:
+  /// One of the two: a member's result, or what a reader reads.
+  struct Source {
+    std::size_t member;
+    DType widened_from;  ///< of a member's result; a type that is computed as stored: not widened
+    std::optional<Reader> reader;
+  };
+  struct Member {
+    OpInstance op;
+    PointFunction function;
+    std::vector<Source> sources;
+    DType dtype;
+    bool narrows;
+  };
+  using Buffers = std::array<BlockBuffer, PointGroup::max_members - 1>;
+
+  void add(const PointGroup::Member& member, const PointGroup& group,
+           std::span<const Operand> inputs) {
+    Step single;
+    single.kind = Step::Kind::op;
+    single.op = member.op;
+    single.output = member.output;
+    for (const PointGroup::Source& source : member.sources) {
+      single.inputs.push_back(source.is_member ? group.members[source.index].output
+                                               : inputs[source.index]);
+    }
+    const PointStep point = kernel_of(member.op.def())->point(single);
+    Member& added = members_.emplace_back(member.op, point.function);
+    added.dtype = member.output.shape.dtype();
+    added.narrows = point.narrows();
+    for (std::size_t i = 0; i < member.sources.size(); ++i) {
+      const PointGroup::Source& source = member.sources[i];
+      Source& from = added.sources.emplace_back(source.index, DType::f32);
+      if (!source.is_member) {
+        from.reader.emplace(point.step.inputs[i], y_.shape, point.inputs);
+      } else if (point.inputs == Reader::As::computed) {
+        from.widened_from = group.members[source.index].output.shape.dtype();
+      }
+    }
+  }
+
+  static void compute(const Member& member, const TaskContext& context, std::int64_t first,
+                      std::int64_t count, const Buffers& between, std::byte* y) noexcept {
+    std::array<BlockBuffer, PointCall::max_inputs> buffers;
+    BlockBuffer wide;
+    PointCall call{};
+    call.count = count;
+    for (std::size_t i = 0; i < member.sources.size(); ++i) {
+      const Source& source = member.sources[i];
+      if (source.reader) {
+        const Reader::Block block = source.reader->read(context, first, count, buffers[i]);
+        call.x[i] = block.data;
+        call.step[i] = block.step;
+        continue;
+      }
+      call.x[i] = between[source.member].bytes;
+      call.step[i] = 1;
+      if (is_computed_as_stored(source.widened_from)) continue;
+      widen(source.widened_from, call.x[i], buffers[i].bytes, count);
+      call.x[i] = buffers[i].bytes;
+    }
+    call.y = member.narrows ? wide.bytes : y;
+    member.function(call, member.op);
+    if (member.narrows) narrow(member.dtype, wide.bytes, y, count);
+  }
+
+  Operand y_;
+  std::int64_t count_;
+  std::vector<Member> members_;
+};
+
+}  // namespace
+
+extern const Kernel fused_points_kernel;
+constinit const Kernel fused_points_kernel{op_def<FusedPoints>, takes_everything,
+                                           make_task<FusedPointsTask>};
+
+}  // namespace tenon::cpu

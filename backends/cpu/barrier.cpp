@@ -9,6 +9,9 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 namespace tenon::cpu {
 namespace {
@@ -42,7 +45,27 @@ void park_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old) n
   while (word.load(std::memory_order_acquire) == old) word.wait(old, std::memory_order_acquire);
 }
 
-Barrier::Barrier(int threads, bool spins) noexcept : spins_(spins), threads_(threads) {}
+std::int32_t current_cpu() noexcept {
+#if defined(__linux__)
+  return ::sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+void note_cpu(SeenCpu& seen, std::int32_t cpu) noexcept {
+  if (seen.load(std::memory_order_relaxed) != cpu) seen.store(cpu, std::memory_order_relaxed);
+}
+
+Barrier::Barrier(int threads, bool spins, SeenCpu* cpus) noexcept
+    : spins_(spins), cpus_(cpus), threads_(threads) {}
+
+bool Barrier::shares_cpu(int thread, std::int32_t cpu) const noexcept {
+  for (int i = 0; i < threads_; ++i) {
+    if (i != thread && cpus_[i].load(std::memory_order_relaxed) == cpu) return true;
+  }
+  return false;
+}
 
 bool Barrier::arrive(int thread) noexcept {
   const std::int32_t threads = threads_;  // may change as soon as this thread has arrived
@@ -58,8 +81,14 @@ bool Barrier::arrive(int thread) noexcept {
 
 int Barrier::wait(int thread, WorkerAccounts* accounts) noexcept {
   const std::int32_t phase = phase_.load(std::memory_order_relaxed);
+  bool spins = spins_;
+  if (spins && cpus_ != nullptr) {
+    const std::int32_t cpu = current_cpu();
+    note_cpu(cpus_[thread], cpu);
+    spins = cpu < 0 || !shares_cpu(thread, cpu);
+  }
   if (arrive(thread)) return -1;
-  if (spins_ && spin_while_equal(phase_, phase)) return -1;
+  if (spins && spin_while_equal(phase_, phase)) return -1;
   if (accounts != nullptr) accounts->begin_wait();
   park_while_equal(phase_, phase);
   return accounts != nullptr && accounts->end_wait(accounts->of(last_)) ? last_ : -1;

@@ -7,6 +7,12 @@ namespace tenon::cpu {
 
 class WorkerAccounts;
 
+/// The CPU that the calling thread runs on, or -1 where the system does not say.
+std::int32_t current_cpu() noexcept;
+/// Where a thread was last seen. Written when that changes, which is rare.
+using SeenCpu = std::atomic<std::int32_t>;
+void note_cpu(SeenCpu& seen, std::int32_t cpu) noexcept;
+
 /// Whether `word` changed from `old` within some microseconds of spinning.
 bool spin_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old) noexcept;
 /// Returns when `word` is no longer `old`; the thread sleeps meanwhile.
@@ -14,13 +20,15 @@ void park_while_equal(const std::atomic<std::int32_t>& word, std::int32_t old) n
 
 /// A barrier for the threads of one parallel region. Waiting spins for some microseconds and then
 /// parks, so a crossing costs hundreds of nanoseconds when every thread has a core, and a thread
-/// without one does not keep the others' cores busy. Memory written by a thread before `wait` is
+/// without one does not keep the others' cores busy. A thread that was last seen on the same CPU as
+/// one that it waits for gives the CPU away at once: while it spun, the other could not run. Memory written by a thread before `wait` is
 /// visible to all threads after it.
 class Barrier {
  public:
   /// `threads` >= 1 is the number of threads that cross together. Without `spins` a thread that
-  /// waits parks at once.
-  Barrier(int threads, bool spins) noexcept;
+  /// waits parks at once. `cpus`: null, or one for each thread, to be kept for the next barrier of
+  /// these threads.
+  Barrier(int threads, bool spins, SeenCpu* cpus = nullptr) noexcept;
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
@@ -39,8 +47,11 @@ class Barrier {
 
  private:
   bool arrive(int thread) noexcept;
+  /// Whether another thread was last seen where `thread` is.
+  bool shares_cpu(int thread, std::int32_t cpu) const noexcept;
 
   bool spins_;
+  SeenCpu* cpus_;
   int leaving_ = -1;
   alignas(64) std::atomic<std::int32_t> arrived_{0};
   // Written by the last thread to arrive before it releases the others.

@@ -97,6 +97,7 @@ struct ThreadPool::State {
     int threads = 1;
     std::optional<Barrier> barrier;
     std::vector<TakenShare> shares;
+    std::vector<SeenCpu> cpus;
     alignas(64) std::atomic<std::int32_t> unfinished{0};
     std::atomic<WorkerAccount*> last{nullptr};  // of the worker that finished last
   };
@@ -136,6 +137,7 @@ ThreadPool::State::State(int threads)
     for (std::size_t i = 0; i < slots.size(); ++i) {
       Slot& slot = slots[i];
       slot.own_region.shares = std::vector<TakenShare>(1 + slots.size() - i);
+      slot.own_region.cpus = std::vector<SeenCpu>(1 + slots.size() - i);
       slot.thread = std::thread([this, &slot] { work(slot); });
 #if defined(__linux__)
       ::pthread_getcpuclockid(slot.thread.native_handle(), &slot.account.cpu_clock);
@@ -280,7 +282,7 @@ void ThreadPool::run_erased(Trampoline call, void* function, int limit, bool ela
   region.call = call;
   region.function = function;
   region.threads = 1 + workers;
-  region.barrier.emplace(region.threads, s.spins);
+  region.barrier.emplace(region.threads, s.spins, region.cpus.data());
   for (TakenShare& share : std::span(region.shares).first(1 + team.size())) {
     share.of_call.store(0, std::memory_order_relaxed);
   }

@@ -10,11 +10,29 @@
 #include <thread>
 #include <vector>
 
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
 #include <catch2/catch.hpp>
 
 using tenon::cpu::Barrier;
 using tenon::cpu::ThreadPool;
 using tenon::cpu::Worker;
+
+namespace {
+
+/// Has the calling thread run on one CPU, where the machine has it.
+void stay_on([[maybe_unused]] int cpu) {
+#if defined(__linux__)
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+#endif
+}
+
+}  // namespace
 
 TEST_CASE("thread pool: every thread of a region runs once") {
   for (const int threads : {1, 2, 3, 8}) {
@@ -170,6 +188,27 @@ TEST_CASE("thread pool: regions of several callers do not disturb each other") {
   for (auto& caller : callers) caller.join();
   CHECK(wrong == 0);
   CHECK(done == 4 * 250 * 100);
+}
+
+TEST_CASE("barrier: threads that share a CPU, or change it, cross together") {
+  constexpr int threads = 3, crossings = 2000;
+  std::array<tenon::cpu::SeenCpu, threads> cpus{};
+  Barrier barrier(threads, true, cpus.data());
+  std::array<std::atomic<int>, threads> arrived{};
+  std::atomic<int> wrong{0};
+  const auto body = [&](int index) {
+    for (int i = 1; i <= crossings; ++i) {
+      if (i % 500 == 1) stay_on(i % 1000 == 1 ? 0 : index % 2);
+      arrived[static_cast<std::size_t>(index)] = i;
+      barrier.wait(index);
+      for (const auto& other : arrived) wrong += other < i;
+      barrier.wait(index);
+    }
+  };
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) all.emplace_back(body, i);
+  for (std::thread& thread : all) thread.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("thread pool: a worker that is taken out leaves its number to the last one") {

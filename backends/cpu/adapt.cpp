@@ -1,5 +1,6 @@
 #include "adapt.hpp"
 
+#include "integer_math.hpp"
 #include "matmul/packed_weights.hpp"
 #include "memory_access.hpp"
 #include "task.hpp"
@@ -25,7 +26,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t alignment = 64;
+constexpr std::int64_t copy_alignment = 64;
 
 std::optional<std::string> kernel_refuses(const Step& step) {
   if (step.kind == Step::Kind::copy) return std::nullopt;
@@ -104,7 +105,7 @@ class Adapter {
     Operand operand = dense_as(shape);
     operand.place.kind = Place::Kind::shared_scratch;
     operand.place.offset = end_;
-    end_ += (operand.shape.bytes() + alignment - 1) / alignment * alignment;
+    end_ += round_up(operand.shape.bytes(), copy_alignment);
     return operand;
   }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace tenon {
@@ -47,6 +48,7 @@ class Fuser {
         std::vector<std::unique_ptr<const PointGroup>>& groups)
       : steps_(steps),
         values_(trace_values(steps, leaves)),
+        makers_(makers()),
         gone_(steps.size(), false),
         groups_(groups) {}
 
@@ -61,16 +63,42 @@ class Fuser {
   }
 
  private:
+  using Makers = std::vector<std::optional<std::size_t>>;
+
+  /// By step and input: the step whose value that is, where the input is the value as it was made.
+  std::vector<Makers> makers() const {
+    std::vector<Makers> result;
+    for (const Step& step : steps_) result.emplace_back(step.inputs.size());
+    for (std::size_t step = 0; step < steps_.size(); ++step) {
+      for (const WrittenValue::Use& use : values_[step].uses) {
+        if (steps_[use.step].inputs[use.input] == steps_[step].output) {
+          result[use.step][use.input] = step;
+        }
+      }
+    }
+    return result;
+  }
+
   /// The steps that `last` can stand for, in order; `last` is one of them.
   std::vector<std::size_t> members_before(std::size_t last) const {
     std::vector<std::size_t> members{last};
-    for (std::size_t step = last; step-- > 0 && members.size() < PointGroup::max_members;) {
-      if (gone_[step] || !can_join(step, members)) continue;
+    std::set<std::size_t> candidates;
+    const auto add_makers = [&](std::size_t step) {
+      for (const auto& maker : makers_[step]) {
+        if (maker && !gone_[*maker]) candidates.insert(*maker);
+      }
+    };
+    add_makers(last);
+    while (!candidates.empty() && members.size() < PointGroup::max_members) {
+      // The latest first: all that read it have been looked at.
+      const std::size_t step = *candidates.rbegin();
+      candidates.erase(step);
+      if (!can_join(step, members)) continue;
       std::vector<std::size_t> more{step};
       more.insert(more.end(), members.begin(), members.end());
-      if (inputs_of(more).size() <= PointGroup::max_inputs && can_be_late(more)) {
-        members = std::move(more);
-      }
+      if (inputs_of(more).size() > PointGroup::max_inputs || !can_be_late(more)) continue;
+      members = std::move(more);
+      add_makers(step);
     }
     return members;
   }
@@ -80,11 +108,11 @@ class Fuser {
     const Operand& result = steps_[members.back()].output;
     const auto is_of_member = [&](const WrittenValue::Use& use) {
       return std::ranges::find(members, use.step) != members.end() &&
-             steps_[use.step].inputs[use.input] == steps_[step].output;
+             makers_[use.step][use.input] == step;
     };
-    return value.is_only_in_uses && !value.uses.empty() && is_computed_in_blocks(steps_[step]) &&
+    return value.is_only_in_uses && std::ranges::all_of(value.uses, is_of_member) &&
            same_sizes(steps_[step].output.shape, result.shape) &&
-           std::ranges::all_of(value.uses, is_of_member);
+           is_computed_in_blocks(steps_[step]);
   }
 
   struct Input {
@@ -105,13 +133,11 @@ class Fuser {
   /// Which of `members` makes what is used.
   std::optional<std::size_t> maker(const WrittenValue::Use& use,
                                    std::span<const std::size_t> members) const {
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const auto is_same = [&](const WrittenValue::Use& other) {
-        return other.step == use.step && other.input == use.input;
-      };
-      if (std::ranges::any_of(values_[members[m]].uses, is_same)) return m;
-    }
-    return std::nullopt;
+    const std::optional<std::size_t>& step = makers_[use.step][use.input];
+    if (!step) return std::nullopt;
+    const auto found = std::ranges::find(members, *step);
+    if (found == members.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - members.begin());
   }
 
   /// Whether all inputs are still there at the last member, whose result overwrites none of them
@@ -159,6 +185,7 @@ class Fuser {
 
   std::vector<Step>& steps_;
   std::vector<WrittenValue> values_;
+  std::vector<Makers> makers_;
   std::vector<bool> gone_;
   std::vector<std::unique_ptr<const PointGroup>>& groups_;
 };

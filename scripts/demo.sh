@@ -16,7 +16,7 @@ model=SmolLM2-135M-Instruct.Q4_1.gguf
 install_packages "${build_packages[@]}" || die "cannot install what the build needs"
 
 say "building Tenon in $builds/release"
-configure release -DTENON_TESTS=OFF -DTENON_BENCHMARKS=OFF || die "cannot configure"
+configure release -DTENON_TESTS=OFF -DTENON_BENCHMARKS=OFF -DTENON_UNITY=ON || die "cannot configure"
 build release || die "cannot build"
 
 if install_packages "${model_packages[@]}" && fetch_models smollm2; then

@@ -73,7 +73,7 @@ std::size_t Session::Run::memory_of(const Buffer& buffer) const {
   return plan_.number_of(buffer.region());
 }
 
-/// Nothing where a run may work on the input as it is; otherwise memory for a copy.
+/// Memory for a copy of the input; nothing where the run may use the input itself.
 Buffer Session::Run::own_memory(const Buffer& input, bool is_updated) const {
   const bool is_foreign = memory_of(input) == plan_.memories.size();
   if (!is_foreign && (!is_updated || input.is_unique())) return {};
@@ -182,8 +182,8 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
   }
 }
 
-/// Where the caller finds an output: in the run's own memory, or, if no backend of the plan works
-/// there, where results lie or where the updated input came from.
+/// The buffer that the caller gets for an output: the run's own, if it lies where results go; else
+/// memory for a copy there. An output that updates an input goes where the input came from.
 Buffer Session::Run::result_of(std::size_t output) const {
   const Buffer& own = outputs_[output];
   const auto input = plan_.lowered.outputs[output].from_input;
@@ -226,7 +226,7 @@ void Session::Run::lay_out() {
     };
     spots(inputs_, input_homes_, plan_.mirror.inputs, space.inputs, space.input_begins);
     spots(outputs_, output_homes_, plan_.mirror.outputs, space.outputs, space.output_begins);
-    // An updated input that is handed back is one storage, whatever it is called.
+    // An updated input and the output that returns it are one storage.
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       if (const auto input = plan_.lowered.outputs[i].from_input) {
         space.outputs[i] = space.inputs[*input];

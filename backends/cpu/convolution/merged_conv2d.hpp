@@ -32,7 +32,7 @@ TENON_DECLARE_OP(MergedConv2d);
 
 namespace cpu {
 
-/// Sizes of an image: batch, channels, rows, columns.
+/// Axes of images: batch, channels, rows, columns.
 inline constexpr int image_rank = 4;
 
 }  // namespace cpu

@@ -39,7 +39,7 @@ bool is_worth_splitting(const Step& step) {
   return images > cache_bytes && others < images / step.output.shape[0];
 }
 
-/// Whether two operands of a batch overlap only image by image.
+/// Whether image i of one batch lies where image i of the other does, for every i.
 bool lie_alike(const Operand& a, const Operand& b) {
   return a.place == b.place && a.strides[0] == b.strides[0] && a.shape[0] == b.shape[0] &&
          a.shape.rank() == image_rank && b.shape.rank() == image_rank;
@@ -68,7 +68,7 @@ class Splitter {
     }
   }
 
-  /// Returns where the values of one image end.
+  /// Returns the offset behind the memory that local values of one image take.
   std::int64_t run() {
     std::vector<Step> result;
     for (begin_ = 0; begin_ < steps_.size();) {
@@ -95,8 +95,8 @@ class Splitter {
            steps_[end_].output.shape[0] == steps_[begin_].output.shape[0]) {
       ++end_;
     }
-    // Shorter runs have no more local values than this one, so steps that conflict in it conflict
-    // in every run with both of them.
+    // A shorter run keeps a subset of these values local, so two steps that conflict here conflict
+    // in every shorter run that has both.
     while (end_ - begin_ > 1) {
       const std::size_t clash = first_clash();
       if (clash == end_) break;

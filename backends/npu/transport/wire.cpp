@@ -56,7 +56,7 @@ Socket Socket::listen(const std::string& path) {
   const sockaddr_un address = address_of(path);
   Socket socket = make(path);
   if (::bind(socket.descriptor_, generic(address), sizeof address) != 0) {
-    // A socket that a dead server left behind is in nobody's way; anything else stays.
+    // A socket that a dead server left behind is removed; any other file stays.
     struct stat found{};
     const bool left_behind =
         errno == EADDRINUSE && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) &&

@@ -9,7 +9,7 @@ class WorkerAccounts;
 
 /// The CPU that the calling thread runs on, or -1 where the system does not say.
 std::int32_t current_cpu() noexcept;
-/// Where a thread was last seen. Written when that changes, which is rare.
+/// The CPU where a thread was last seen, or -1. Written when that changes, which is rare.
 using SeenCpu = std::atomic<std::int32_t>;
 void note_cpu(SeenCpu& seen, std::int32_t cpu) noexcept;
 

@@ -138,6 +138,7 @@ ThreadPool::State::State(int threads)
       Slot& slot = slots[i];
       slot.own_region.shares = std::vector<TakenShare>(1 + slots.size() - i);
       slot.own_region.cpus = std::vector<SeenCpu>(1 + slots.size() - i);
+      for (SeenCpu& seen : slot.own_region.cpus) seen.store(-1, std::memory_order_relaxed);
       slot.thread = std::thread([this, &slot] { work(slot); });
 #if defined(__linux__)
       ::pthread_getcpuclockid(slot.thread.native_handle(), &slot.account.cpu_clock);

@@ -105,9 +105,12 @@ class RefusedTypes(ToolTest):
         super().setUp()
         text = (SOURCE / "README.md").read_text("utf-8")
         (entry,) = re.findall(r"(?s)- Weights of every element type but these(.*?)\n- ", text)
-        gguf, safetensors, _ = (re.findall(r"`(\w+)`", part) for part in entry.split("; of "))
-        self.gguf = set(gguf) - {"UnsupportedDType"}
-        self.safetensors = set(safetensors)
+        refused = {
+            file: set(re.findall(r"`(\w+)`", types))
+            for file, types in re.findall(r"(?m)^ *\| (\w+) \| (.*) \|$", entry)
+        }
+        self.gguf = refused["GGUF"]
+        self.safetensors = refused["safetensors"]
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)

@@ -19,6 +19,8 @@
 
 namespace tenon {
 
+class Tensor;
+
 /// Properties of an op that passes query instead of its name.
 struct OpTraits {
   bool pointwise = false;    ///< each output element depends on one (broadcast) element per input
@@ -44,6 +46,15 @@ struct ViewPlacement {
   Strides strides{};
 };
 
+/// What the gradient of a recorded op is made from. `inputs` and `output` are those of the op,
+/// `upstream` is the gradient of the loss with respect to `output`, with its sizes and dtype. None
+/// has axis tags. Lives during the call of `gradient`.
+struct Backward {
+  std::span<const Tensor> inputs;
+  const Tensor& output;
+  const Tensor& upstream;
+};
+
 /// The device-independent definition of an op, type-erased. Made by `make_op_def` from the op's
 /// struct: those of the library's ops are listed in `src/ops/ops.def`, others are registered.
 struct OpDef {
@@ -66,6 +77,10 @@ struct OpDef {
   /// strides do not allow sharing.
   bool (*view)(const void* op, const HostView& input, const Shape& output,
                ViewPlacement& placement) = nullptr;
+  /// Records the gradients of the loss with respect to the inputs (tenon/grad.hpp): one tensor per
+  /// input, with its sizes and dtype; an empty one where the gradient is zero everywhere or the
+  /// input has none (indices, masks). Null: the op has no gradient.
+  std::vector<Tensor> (*gradient)(const void* op, const Backward& at) = nullptr;
   /// Multiplications and additions for inputs of these static shapes; NaN where the number depends
   /// on data. Null: about one per element of the output, or of the reduced input.
   double (*flops)(const void* op, std::span<const Shape> inputs, const Shape& output) = nullptr;
@@ -139,6 +154,11 @@ constexpr OpDef make_op_def() noexcept {
                 }) {
     def.view = [](const void* op, const HostView& in, const Shape& out, ViewPlacement& placement) {
       return static_cast<const Op*>(op)->view(in, out, placement);
+    };
+  }
+  if constexpr (requires(const Op& op, const Backward& at) { op.gradient(at); }) {
+    def.gradient = [](const void* op, const Backward& at) {
+      return static_cast<const Op*>(op)->gradient(at);
     };
   }
   if constexpr (requires(const Op& op, std::span<const Shape> in, Shape out) {

@@ -38,6 +38,7 @@
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
+#include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/topk.hpp>
 #include <tenon/ops/unary.hpp>
 #include <tenon/ops/where.hpp>

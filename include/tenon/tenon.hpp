@@ -11,6 +11,7 @@
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/fields.hpp>
+#include <tenon/grad.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/io/file.hpp>

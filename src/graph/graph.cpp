@@ -285,15 +285,17 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where) {
   Graph::Impl& graph = graph_of(op.name, inputs, where);
-  return in_arena(graph, where, op.name,
-                  [&] { return record_into(graph, op, attributes, inputs, where); });
+  const std::source_location& line = graph.attributed_to ? *graph.attributed_to : where;
+  return in_arena(graph, line, op.name,
+                  [&] { return record_into(graph, op, attributes, inputs, line); });
 }
 
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,
                      const std::source_location& where) {
   Graph::Impl& graph = graph_of(op.name, {&neighbour, 1}, where);
-  return in_arena(graph, where, op.name,
-                  [&] { return record_into(graph, op, attributes, {}, where); });
+  const std::source_location& line = graph.attributed_to ? *graph.attributed_to : where;
+  return in_arena(graph, line, op.name,
+                  [&] { return record_into(graph, op, attributes, {}, line); });
 }
 
 const Node& Tensor::node(const std::source_location& asked, std::string_view what) const {

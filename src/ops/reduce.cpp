@@ -220,4 +220,28 @@ TENON_DEFINE_REDUCE(min, Min);
 TENON_DEFINE_REDUCE(any, Any);
 TENON_DEFINE_REDUCE(all, All);
 
+Tensor sum_to(const Tensor& x, const Shape& shape, const std::source_location& where) {
+  const Shape& own = x.shape(where);
+  const int added = own.rank() - shape.rank();
+  const auto refuse = [&] {
+    fail_at(where, Errc::shape_mismatch, "sum_to",
+            fmt::format("{} does not broadcast to {}", to_string(shape), to_string(own)));
+  };
+  if (added < 0) refuse();
+  std::vector<AxisRef> kept, dropped;
+  for (int i = 0; i < own.rank(); ++i) {
+    if (i < added) {
+      dropped.emplace_back(i);
+    } else if (shape[i - added] == 1 && own[i] != 1) {
+      kept.emplace_back(i);
+    } else if (!sizes_agree(shape[i - added], own[i])) {
+      refuse();
+    }
+  }
+  Tensor result = x;
+  if (!kept.empty()) result = sum(result, AxisList(std::span<const AxisRef>(kept)), true, where);
+  if (!dropped.empty()) result = sum(result, AxisList(std::span<const AxisRef>(dropped)), false, where);
+  return result;
+}
+
 }  // namespace tenon

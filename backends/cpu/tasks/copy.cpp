@@ -5,6 +5,7 @@
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/reshape.hpp>
 #include <tenon/ops/slice.hpp>
+#include <tenon/ops/stop_gradient.hpp>
 
 #include <algorithm>
 
@@ -88,6 +89,7 @@ TENON_VIEW(squeeze, Squeeze);
 TENON_VIEW(unsqueeze, Unsqueeze);
 TENON_VIEW(split_axis, SplitAxis);
 TENON_VIEW(merge_axes, MergeAxes);
+TENON_VIEW(stop_gradient, StopGradient);
 
 #undef TENON_VIEW
 

@@ -90,4 +90,10 @@ Tensor any(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
 Tensor all(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
            const std::source_location& where = std::source_location::current());
 
+/// The sum over what broadcasting x to another shape repeats: x has the shape that `shape`
+/// broadcasts to, y has `shape`'s sizes. The opposite of broadcast_to. Errc::shape_mismatch when
+/// `shape` does not broadcast to x's.
+Tensor sum_to(const Tensor& x, const Shape& shape,
+              const std::source_location& where = std::source_location::current());
+
 }  // namespace tenon

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <tenon/error.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/tensor.hpp>
+
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// Gradients of `loss`, a scalar, with respect to `parameters`: recorded in the graph behind the
+/// loss, one tensor per parameter with its sizes, dtype and tags. They are values like any other:
+/// they can be returned, computed with, and differentiated again.
+///
+/// A repeat between the parameters and the loss is replaced by its layers, one after another.
+///
+/// Errors    the loss is not a floating scalar, or a parameter is not floating
+///                                                               Errc::bad_argument
+///           the loss does not depend on a parameter             Errc::bad_argument naming it
+///           an op on the way has no gradient                    Errc::unsupported, at the line that
+///                                                               recorded it
+///           a gradient of an own op has another type than its input     Errc::shape_mismatch
+std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,
+                         const std::source_location& where = std::source_location::current());
+
+/// As above, for outputs of any shape with given gradients of a loss with respect to them, each of
+/// its output's sizes and dtype: the vector-Jacobian product.
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                         std::span<const Tensor> parameters,
+                         const std::source_location& where = std::source_location::current());
+
+/// As above, for one parameter.
+inline Tensor grad(const Tensor& loss, const Tensor& parameter,
+                   const std::source_location& where = std::source_location::current()) {
+  return grad(loss, std::span<const Tensor>(&parameter, 1), where).front();
+}
+
+/// As above, for a model's struct: the same struct with a gradient in place of each tensor. Plain
+/// values are copied.
+template <HasFields Model>
+Model grad(const Tensor& loss, const Model& parameters,
+           const std::source_location& where = std::source_location::current()) {
+  std::vector<Tensor> tensors;
+  visit_fields(parameters, [&](const std::string&, const Tensor& tensor) {
+    if (!tensor.is_empty()) tensors.push_back(tensor);
+  });
+  const std::vector<Tensor> gradients = grad(loss, std::span<const Tensor>(tensors), where);
+  Model result;
+  std::size_t next = 0;
+  transform_fields(parameters, result, [&](const std::string&, const Tensor& from, Tensor& to) {
+    if (!from.is_empty()) to = gradients[next++];
+  });
+  return result;
+}
+
+}  // namespace tenon

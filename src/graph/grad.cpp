@@ -1,0 +1,191 @@
+#include "graph/graph_impl.hpp"
+#include "graph/inline_repeats.hpp"
+
+#include <tenon/grad.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/fill.hpp>
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+[[noreturn]] void refuse(const std::source_location& where, const std::string& why) {
+  throw Error(Errc::bad_argument, fmt::format("{}: grad", to_string(where)), why);
+}
+
+/// "'up.weight' f32[8, 64]", or only the type where it has no name.
+std::string described(const Tensor& tensor, std::size_t number) {
+  const std::string_view own = tensor.name();
+  return fmt::format("{} {}", own.empty() ? fmt::format("parameter {}", number)
+                                          : fmt::format("'{}'", own),
+                     to_string(tensor.shape()));
+}
+
+/// A tensor's value without axis tags: ops' gradients count axes.
+Tensor plain(const Graph::Impl& graph, const Node* node) {
+  const Tensor tensor = graph.handle(node);
+  return node->shape.has_tags() ? tensor.with_tags({}) : tensor;
+}
+
+/// While one exists, ops that are recorded belong to the line of the op that is differentiated.
+class Attribution {
+ public:
+  Attribution(Graph::Impl& graph, const std::source_location& where) : graph_(graph) {
+    graph_.attributed_to = &where;
+  }
+  ~Attribution() { graph_.attributed_to = nullptr; }
+  Attribution(const Attribution&) = delete;
+  Attribution& operator=(const Attribution&) = delete;
+
+ private:
+  Graph::Impl& graph_;
+};
+
+/// The backward pass over one function of a graph.
+class BackwardPass {
+ public:
+  BackwardPass(Graph::Impl& graph, const std::source_location& where)
+      : graph_(graph), where_(where) {}
+
+  /// The nodes that lie between the parameters and the outputs, in recording order.
+  void find_path(std::span<Node* const> outputs, std::span<Node* const> parameters) {
+    std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
+    std::vector<const Node*> nodes;
+    for (const Node* node = graph_.current->first; node != nullptr; node = node->next) {
+      nodes.push_back(node);
+    }
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
+    }
+    depends_.insert(parameters.begin(), parameters.end());
+    for (const Node* node : nodes) {
+      const bool depends = std::ranges::any_of(
+          node->inputs, [&](const Node* input) { return depends_.contains(input); });
+      if (!depends || !needed.contains(node)) continue;
+      depends_.insert(node);
+      path_.push_back(node);
+    }
+  }
+
+  void add(const Node* node, const Tensor& gradient) {
+    const auto [entry, fresh] = gradients_.try_emplace(node, gradient);
+    if (!fresh) entry->second = tenon::add(entry->second, gradient, where_);
+  }
+
+  void run() {
+    for (auto node = path_.rbegin(); node != path_.rend(); ++node) {
+      const auto known = gradients_.find(*node);
+      if (known != gradients_.end()) differentiate(**node, known->second);
+    }
+  }
+
+  /// The gradient that has reached a node; empty where none has.
+  Tensor of(const Node* node) const {
+    const auto known = gradients_.find(node);
+    return known == gradients_.end() ? Tensor() : known->second;
+  }
+
+ private:
+  void differentiate(const Node& node, const Tensor& upstream) {
+    const Attribution attribution(graph_, node.where);
+    const std::string place = fmt::format("{}: {}", to_string(node.where), node.op->name);
+    if (node.op->gradient == nullptr) {
+      throw Error(Errc::unsupported, place,
+                  "the op has no gradient, and the loss depends on a parameter through it; "
+                  "stop_gradient(x) ends the dependence");
+    }
+    std::vector<Tensor> inputs;
+    for (const Node* input : node.inputs) inputs.push_back(plain(graph_, input));
+    const Tensor output = plain(graph_, &node);
+    const std::vector<Tensor> gradients =
+        node.op->gradient(node.attributes, {inputs, output, upstream});
+    if (gradients.size() != inputs.size()) {
+      throw Error(Errc::shape_mismatch, place,
+                  fmt::format("its gradient gave {} tensors for {} operands", gradients.size(),
+                              inputs.size()));
+    }
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].is_empty() || !depends_.contains(node.inputs[i])) continue;
+      const Shape& want = inputs[i].shape();
+      const Shape& got = gradients[i].shape();
+      if (!(got.without_tags() == want.without_tags())) {
+        throw Error(Errc::shape_mismatch, place,
+                    fmt::format("its gradient gave {} for operand {}, which is {}", to_string(got),
+                                i, to_string(want)));
+      }
+      add(node.inputs[i], got.has_tags() ? gradients[i].with_tags({}) : gradients[i]);
+    }
+  }
+
+  Graph::Impl& graph_;
+  const std::source_location& where_;
+  std::unordered_set<const Node*> depends_;  ///< on a parameter
+  std::vector<const Node*> path_;
+  std::unordered_map<const Node*, Tensor> gradients_;
+};
+
+}  // namespace
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                         std::span<const Tensor> parameters, const std::source_location& where) {
+  if (outputs.empty() || outputs.size() != upstream.size()) {
+    refuse(where, fmt::format("{} outputs, {} gradients of them", outputs.size(), upstream.size()));
+  }
+  Graph::Impl& graph = graph_of("grad", outputs, where);
+  const auto imported = [&](const Tensor& tensor) {
+    if (!is_floating(tensor.dtype(where))) {
+      refuse(where, fmt::format("{} has no gradient: it is not floating",
+                                to_string(tensor.shape(where))));
+    }
+    return graph.import(tensor, "grad");
+  };
+  std::vector<Node*> ends, starts;
+  for (const Tensor& output : outputs) ends.push_back(imported(output));
+  for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
+  inline_repeats(graph, ends);
+
+  BackwardPass pass(graph, where);
+  pass.find_path(ends, starts);
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    if (!(upstream[i].shape(where).without_tags() == ends[i]->shape.without_tags())) {
+      refuse(where, fmt::format("a gradient {} for an output {}", to_string(upstream[i].shape()),
+                                to_string(ends[i]->shape)));
+    }
+    pass.add(ends[i], upstream[i].with_tags({}));
+  }
+  pass.run();
+
+  std::vector<Tensor> result;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    Tensor gradient = pass.of(starts[i]);
+    if (gradient.is_empty()) {
+      refuse(where, fmt::format("the loss does not depend on {}", described(parameters[i], i)));
+    }
+    const Shape& own = parameters[i].shape();
+    if (own.has_tags()) {
+      std::vector<Name> tags;
+      for (int axis = 0; axis < own.rank(); ++axis) tags.push_back(own.tag(axis));
+      gradient = gradient.with_tags(std::span<const Name>(tags));
+    }
+    result.push_back(gradient);
+  }
+  return result;
+}
+
+std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,
+                         const std::source_location& where) {
+  const Shape& shape = loss.shape(where);
+  if (shape.rank() != 0 || !is_floating(shape.dtype())) {
+    refuse(where, fmt::format("the loss is {}, not a floating scalar", to_string(shape)));
+  }
+  const Tensor one = scalar_like(loss, 1.0, where);
+  return grad({&loss, 1}, {&one, 1}, parameters, where);
+}
+
+}  // namespace tenon

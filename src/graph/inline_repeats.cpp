@@ -1,0 +1,161 @@
+#include "graph/inline_repeats.hpp"
+
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/permute.hpp>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+using Replaced = std::unordered_map<const Node*, Node*>;
+
+/// Turns `item` into a view of all of `source`.
+void make_view_of(Graph::Impl& graph, Node& item, Node* source) {
+  Permute op;
+  std::vector<std::int64_t> order;
+  for (int i = 0; i < source->shape.rank(); ++i) order.push_back(i);
+  op.order = IntList(order);
+  item.kind = Node::Kind::op;
+  item.op = &op_def<Permute>();
+  item.attributes = graph.arena.make(op);
+  item.inputs = graph.arena.copy(std::span<Node* const>(&source, 1));
+  item.count = 0;
+}
+
+class Inliner {
+ public:
+  explicit Inliner(Graph::Impl& graph) : graph_(graph) {}
+
+  /// Appends the layers of `repeat`, whose inputs are `inputs`, to the current function. Returns
+  /// what is carried out of the last one.
+  std::vector<Node*> layers(const Node& repeat, std::vector<Node*> inputs) {
+    const GraphFunction& callee = *repeat.callee;
+    std::vector<Node*> carry(inputs.begin(), inputs.begin() + callee.carry_count);
+    const std::span<Node* const> extras(inputs.data() + callee.carry_count,
+                                        inputs.size() - callee.carry_count);
+    for (std::int64_t i = 0; i < repeat.count; ++i) {
+      carry = layer(repeat, repeat.first + i, carry, extras);
+    }
+    return carry;
+  }
+
+ private:
+  std::vector<Node*> layer(const Node& repeat, std::int64_t number,
+                           const std::vector<Node*>& carry, std::span<Node* const> extras) {
+    const GraphFunction& callee = *repeat.callee;
+    Replaced now;
+    std::size_t next_carry = 0, next_extra = 0;
+    for (const Node* node = callee.first; node != nullptr; node = node->next) {
+      if (node == callee.index) {
+        now[node] = index(number, node->where);
+      } else if (node->captured != nullptr) {
+        now[node] = extras[next_extra++];
+      } else if (node->kind == Node::Kind::input) {
+        now[node] = carry[next_carry++];
+      } else if (node->kind == Node::Kind::constant) {
+        const std::string full = node->scoped
+                                     ? fmt::format("{}.{}.{}", repeat.name, number, node->name)
+                                     : std::string(node->name);
+        now[node] = graph_.constant(full, node->shape, node->where);
+      } else if (node->kind == Node::Kind::repeat) {
+        inner_[node] = layers(*node, replaced(node->inputs, now));
+      } else if (node->kind == Node::Kind::item) {
+        now[node] = inner_.at(node->inputs[0])[static_cast<std::size_t>(node->count)];
+      } else {
+        Node copy = *node;
+        copy.inputs = graph_.arena.copy(std::span<Node* const>(replaced(node->inputs, now)));
+        copy.next = nullptr;
+        now[node] = graph_.append(copy);
+      }
+    }
+    return replaced(callee.results, now);
+  }
+
+  static std::vector<Node*> replaced(std::span<Node* const> nodes, const Replaced& now) {
+    std::vector<Node*> result;
+    for (const Node* node : nodes) result.push_back(now.at(node));
+    return result;
+  }
+
+  Node* index(std::int64_t number, const std::source_location& where) {
+    const Shape shape(std::span<const Axis>(), i64);
+    const Full op{.value = static_cast<double>(number), .dims = {}, .dtype = i64};
+    return graph_.append({.kind = Node::Kind::op,
+                          .shape = shape,
+                          .op = &op_def<Full>(),
+                          .attributes = graph_.arena.make(op),
+                          .where = where});
+  }
+
+  Graph::Impl& graph_;
+  std::unordered_map<const Node*, std::vector<Node*>> inner_;  ///< what inner repeats return
+};
+
+/// The repeats that the outputs need, in recording order.
+std::vector<Node*> needed_repeats(const GraphFunction& function, std::span<Node* const> outputs) {
+  std::vector<Node*> nodes, repeats;
+  for (Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
+  std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
+  }
+  for (Node* node : nodes) {
+    if (node->kind == Node::Kind::repeat && needed.contains(node)) repeats.push_back(node);
+  }
+  return repeats;
+}
+
+/// Moves constants to the front, where layers find those that were recorded behind their repeat.
+void hoist_constants(GraphFunction& function) {
+  std::vector<Node*> constants, others;
+  for (Node* node = function.first; node != nullptr; node = node->next) {
+    (node->kind == Node::Kind::constant ? constants : others).push_back(node);
+  }
+  Node** link = &function.first;
+  for (const std::vector<Node*>& part : {constants, others}) {
+    for (Node* node : part) {
+      *link = node;
+      link = &node->next;
+      function.last = node;
+    }
+  }
+  *link = nullptr;
+}
+
+}  // namespace
+
+void inline_repeats(Graph::Impl& graph, std::span<Node* const> outputs) {
+  GraphFunction& function = *graph.current;
+  if (needed_repeats(function, outputs).empty()) return;
+  hoist_constants(function);
+  for (Node* repeat : needed_repeats(function, outputs)) {
+    // Appends behind the repeat, then links the rest of the function again.
+    Node* const rest = repeat->next;
+    Node* const last = function.last;
+    repeat->next = nullptr;
+    function.last = repeat;
+    const std::vector<Node*> inputs(repeat->inputs.begin(), repeat->inputs.end());
+    std::vector<Node*> carry;
+    try {
+      carry = Inliner(graph).layers(*repeat, inputs);
+    } catch (...) {
+      function.last->next = rest;
+      function.last = last;
+      throw;
+    }
+    function.last->next = rest;
+    if (rest != nullptr) function.last = last;
+    for (Node* node = rest; node != nullptr; node = node->next) {
+      if (node->kind != Node::Kind::item || node->inputs[0] != repeat) continue;
+      make_view_of(graph, *node, carry[static_cast<std::size_t>(node->count)]);
+    }
+  }
+}
+
+}  // namespace tenon

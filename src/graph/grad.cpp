@@ -22,8 +22,8 @@ namespace {
 /// "'up.weight' f32[8, 64]", or only the type where it has no name.
 std::string described(const Tensor& tensor, std::size_t number) {
   const std::string_view own = tensor.name();
-  return fmt::format("{} {}", own.empty() ? fmt::format("parameter {}", number)
-                                          : fmt::format("'{}'", own),
+  return fmt::format("{} {}",
+                     own.empty() ? fmt::format("parameter {}", number) : fmt::format("'{}'", own),
                      to_string(tensor.shape()));
 }
 
@@ -140,8 +140,8 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   Graph::Impl& graph = graph_of("grad", outputs, where);
   const auto imported = [&](const Tensor& tensor) {
     if (!is_floating(tensor.dtype(where))) {
-      refuse(where, fmt::format("{} has no gradient: it is not floating",
-                                to_string(tensor.shape(where))));
+      refuse(where,
+             fmt::format("{} has no gradient: it is not floating", to_string(tensor.shape(where))));
     }
     return graph.import(tensor, "grad");
   };

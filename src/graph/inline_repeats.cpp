@@ -46,8 +46,8 @@ class Inliner {
   }
 
  private:
-  std::vector<Node*> layer(const Node& repeat, std::int64_t number,
-                           const std::vector<Node*>& carry, std::span<Node* const> extras) {
+  std::vector<Node*> layer(const Node& repeat, std::int64_t number, const std::vector<Node*>& carry,
+                           std::span<Node* const> extras) {
     const GraphFunction& callee = *repeat.callee;
     Replaced now;
     std::size_t next_carry = 0, next_extra = 0;

@@ -9,47 +9,84 @@
 namespace tenon {
 
 double Sigmoid::of(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
+Tensor derivative(const Sigmoid&, const Tensor&, const Tensor& y) { return y * (1 - y); }
 TENON_DEFINE_UNARY(sigmoid, Sigmoid);
 
 double Relu::of(double x) noexcept { return x < 0 ? 0.0 : x; }
 std::int64_t Relu::of_integer(std::int64_t x) noexcept { return std::max<std::int64_t>(x, 0); }
+Tensor derivative(const Relu&, const Tensor& x, const Tensor&) { return one_above(x, 0); }
 TENON_DEFINE_UNARY(relu, Relu);
 
 double Relu6::of(double x) noexcept { return x < 0 ? 0.0 : x > 6 ? 6.0 : x; }
+Tensor derivative(const Relu6&, const Tensor& x, const Tensor&) {
+  return one_above(x, 0) * one_below(x, 6);
+}
 TENON_DEFINE_UNARY(relu6, Relu6);
 
 double Silu::of(double x) noexcept { return x * Sigmoid::of(x); }
+Tensor derivative(const Silu&, const Tensor& x, const Tensor&) {
+  const Tensor s = sigmoid(x);
+  return s * (1 + x * (1 - s));
+}
 TENON_DEFINE_UNARY(silu, Silu);
 
 // erfc keeps the digits that 1 + erf would cancel far below zero.
 double Gelu::of(double x) noexcept { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
+Tensor derivative(const Gelu&, const Tensor& x, const Tensor&) {
+  const Tensor below = 0.5 * (1 + erf(x * (1 / std::numbers::sqrt2)));
+  constexpr double density = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+  return below + x * density * exp(-0.5 * (x * x));
+}
 TENON_DEFINE_UNARY(gelu, Gelu);
 
 double GeluTanh::of(double x) noexcept {
   const double inner = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1.0 + std::tanh(inner));
 }
+Tensor derivative(const GeluTanh&, const Tensor& x, const Tensor&) {
+  constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  const Tensor squared = x * x;
+  const Tensor t = tanh(scale * (x + 0.044715 * (x * squared)));
+  return 0.5 * (1 + t) + 0.5 * scale * (x * (1 - t * t) * (1 + 3 * 0.044715 * squared));
+}
 TENON_DEFINE_UNARY(gelu_tanh, GeluTanh);
 
 double Softplus::of(double x) noexcept {
   return std::isnan(x) ? x : std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
 }
+Tensor derivative(const Softplus&, const Tensor& x, const Tensor&) { return sigmoid(x); }
 TENON_DEFINE_UNARY(softplus, Softplus);
 
 double Mish::of(double x) noexcept { return x * std::tanh(Softplus::of(x)); }
+Tensor derivative(const Mish&, const Tensor& x, const Tensor&) {
+  const Tensor t = tanh(softplus(x));
+  return t + x * (1 - t * t) * sigmoid(x);
+}
 TENON_DEFINE_UNARY(mish, Mish);
 
 double Hardsigmoid::of(double x) noexcept { return Relu6::of(x + 3.0) / 6.0; }
+Tensor derivative(const Hardsigmoid&, const Tensor& x, const Tensor&) {
+  return one_above(x, -3) * one_below(x, 3) * (1.0 / 6.0);
+}
 TENON_DEFINE_UNARY(hardsigmoid, Hardsigmoid);
 
 double Hardswish::of(double x) noexcept { return x * Hardsigmoid::of(x); }
+Tensor derivative(const Hardswish&, const Tensor& x, const Tensor&) {
+  return one_above(x, -3) * one_below(x, 3) * (x * (1.0 / 3.0) + 0.5) + (1 - one_below(x, 3));
+}
 TENON_DEFINE_UNARY(hardswish, Hardswish);
 
 double LeakyRelu::of(double x) const noexcept { return x < 0 ? alpha * x : x; }
+Tensor derivative(const LeakyRelu& op, const Tensor& x, const Tensor&) {
+  return op.alpha + (1 - op.alpha) * one_above(x, 0);
+}
 template struct UnaryOp<LeakyRelu>;
 TENON_DEFINE_OP(leaky_relu, LeakyRelu);
 
 double Elu::of(double x) const noexcept { return x < 0 ? alpha * std::expm1(x) : x; }
+Tensor derivative(const Elu& op, const Tensor& x, const Tensor& y) {
+  return where(gt(x, scalar_like(x, 0)), scalar_like(x, 1), y + op.alpha);
+}
 template struct UnaryOp<Elu>;
 TENON_DEFINE_OP(elu, Elu);
 

@@ -1,6 +1,14 @@
+#include "ops/gradient.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/attention.hpp>
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/logical.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
+#include <tenon/ops/quantize.hpp>
+#include <tenon/ops/softmax.hpp>
+#include <tenon/ops/unary.hpp>
 
 #include <algorithm>
 #include <array>
@@ -199,6 +207,52 @@ double Attention::flops(std::span<const Shape> in, const Shape& /*out*/) const {
   }
   return 2.0 * static_cast<double>(q[0] * q[2]) * static_cast<double>(seen) *
          static_cast<double>(q[3] + v[3]);
+}
+
+namespace {
+
+/// Attention as products and a softmax, in f32 at least. Scores that are not seen are lowered to
+/// `hidden` instead of -inf, so that a query without keys has gradients of 0 instead of NaN.
+Tensor compose(const Attention& op, std::span<const Tensor> in) {
+  constexpr double hidden = -1e30;
+  const DType dtype = in[0].dtype() == f64 ? f64 : f32;
+  const auto heads_first = [&](const Tensor& x) {
+    const Tensor plain = is_block(x.dtype()) ? dequantize(x, dtype) : cast(x, dtype);
+    return permute(plain, {0, 2, 1, 3});
+  };
+  const std::int64_t groups = in[1].dim(2), shared = groups == 0 ? 1 : in[0].dim(2) / groups;
+  const std::int64_t queries = in[0].dim(1), keys = in[1].dim(1);
+  const Tensor q = split_axis(heads_first(in[0]), 1, {groups, shared});  // [B, Hkv, n, S, D]
+  const Tensor k = unsqueeze(heads_first(in[1]), 2), v = unsqueeze(heads_first(in[2]), 2);
+  const double depth = static_cast<double>(in[0].dim(3));
+  const double scale = op.scale != 0 ? op.scale : 1 / std::sqrt(depth);
+  Tensor scores = merge_axes(matmul(q * scale, transpose(k, 3, 4)), 1, 2);  // [B, Hq, S, T]
+  if (op.softcap != 0) scores = op.softcap * tanh(scores * (1 / op.softcap));
+
+  const Tensor key = iota(in[1], 1, i32).with_tags({});
+  Tensor first = op.has_position ? in[3] : scalar_like(key, static_cast<double>(keys - queries));
+  const Tensor query = unsqueeze(iota(in[0], 1, i32).with_tags({}) + first, 1);  // [S, 1]
+  Tensor sees = op.causal ? le(key, query) : lt(key, first + static_cast<double>(queries));
+  if (op.window > 0 && op.window < keys + queries) {
+    const auto window = static_cast<double>(op.window);
+    sees = logical_and(sees, gt(key, query - window));
+    if (!op.causal) sees = logical_and(sees, lt(key, query + window));
+  }
+  const Tensor low = scalar_like(scores, hidden);
+  if (op.has_mask)
+    scores = scores + cast(maximum(in.back(), scalar_like(in.back(), hidden)), dtype);
+  scores = where(sees, maximum(scores, low), low);
+  const Tensor sees_any = cast(gt(max(scores, 3, true), scalar_like(scores, hidden / 2)), dtype);
+  const Tensor weights = softmax(scores, 3) * sees_any;
+  const Tensor mixed = matmul(split_axis(weights, 1, {groups, shared}), v);  // [B, Hkv, n, S, Dv]
+  return cast(permute(merge_axes(mixed, 1, 2), {0, 2, 1, 3}), in[0].dtype());
+}
+
+}  // namespace
+
+std::vector<Tensor> Attention::gradient(const Backward& at) const {
+  return gradient_of_composition(
+      at, [this](std::span<const Tensor> inputs) { return compose(*this, inputs); });
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,

@@ -174,6 +174,25 @@ bool Squeeze::view(const HostView& in, const Shape&, ViewPlacement& placement) c
   return true;
 }
 
+std::vector<Tensor> SplitAxis::gradient(const Backward& at) const {
+  const auto last = axis + static_cast<std::int64_t>(sizes.size()) - 1;
+  return {merge_axes(at.upstream, axis, last)};
+}
+
+std::vector<Tensor> MergeAxes::gradient(const Backward& at) const {
+  SplitAxis op{.axis = axis, .sizes = {}};
+  for (std::int64_t i = axis; i < axis + count; ++i) op.sizes.push_back(at.inputs[0].dim(i));
+  return {record(op, {at.upstream}, std::source_location::current())};
+}
+
+std::vector<Tensor> Unsqueeze::gradient(const Backward& at) const {
+  return {squeeze(at.upstream, axis)};
+}
+
+std::vector<Tensor> Squeeze::gradient(const Backward& at) const {
+  return {unsqueeze(at.upstream, axis)};
+}
+
 Tensor split_axis(const Tensor& x, const AxisRef& axis, std::initializer_list<Axis> sizes,
                   const std::source_location& where) {
   SplitAxis op{.axis = axis_of(x, axis, SplitAxis::name, where), .sizes = {}};

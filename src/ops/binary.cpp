@@ -1,10 +1,13 @@
 #include "ops/broadcast.hpp"
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/unary.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace tenon {
@@ -33,6 +36,21 @@ void BinaryOp<Op>::reference(std::span<const HostView> in, const HostView& out) 
   }
 }
 
+/// `partial_gradients(op, at)`, declared beside the formula, records them at the broadcast shape.
+template <class Op>
+std::vector<Tensor> BinaryOp<Op>::gradient(const Backward& at) const {
+  const std::array<Tensor, 2> parts = partial_gradients(static_cast<const Op&>(*this), at);
+  return {sum_to(parts[0], at.inputs[0].shape()), sum_to(parts[1], at.inputs[1].shape())};
+}
+
+/// Of minimum and maximum: equal operands share the gradient, as in PyTorch and JAX.
+std::array<Tensor, 2> chosen_gradients(const Backward& at, const Tensor& first_is_chosen) {
+  const Tensor& g = at.upstream;
+  const Tensor is_tie = eq(at.inputs[0], at.inputs[1]);
+  const Tensor share = where(is_tie, scalar_like(g, 0.5), cast(first_is_chosen, g.dtype()));
+  return {g * share, g * (1 - share)};
+}
+
 /// After the formulas: the descriptor and the builder.
 #define TENON_DEFINE_BINARY(id, Struct)                                            \
   template struct BinaryOp<Struct>;                                                \
@@ -44,11 +62,17 @@ void BinaryOp<Op>::reference(std::span<const HostView> in, const HostView& out) 
 
 double Add::of(double a, double b) noexcept { return a + b; }
 std::int64_t Add::of_integer(std::int64_t a, std::int64_t b) noexcept { return wrapping_add(a, b); }
+std::array<Tensor, 2> partial_gradients(const Add&, const Backward& at) {
+  return {at.upstream, at.upstream};
+}
 TENON_DEFINE_BINARY(add, Add);
 
 double Sub::of(double a, double b) noexcept { return a - b; }
 std::int64_t Sub::of_integer(std::int64_t a, std::int64_t b) noexcept {
   return wrapping_subtract(a, b);
+}
+std::array<Tensor, 2> partial_gradients(const Sub&, const Backward& at) {
+  return {at.upstream, -at.upstream};
 }
 TENON_DEFINE_BINARY(sub, Sub);
 
@@ -56,12 +80,19 @@ double Mul::of(double a, double b) noexcept { return a * b; }
 std::int64_t Mul::of_integer(std::int64_t a, std::int64_t b) noexcept {
   return wrapping_multiply(a, b);
 }
+std::array<Tensor, 2> partial_gradients(const Mul&, const Backward& at) {
+  return {at.upstream * at.inputs[1], at.upstream * at.inputs[0]};
+}
 TENON_DEFINE_BINARY(mul, Mul);
 
 double Div::of(double a, double b) noexcept { return a / b; }
 std::int64_t Div::of_integer(std::int64_t a, std::int64_t b) noexcept {
   if (b == 0) return 0;
   return b == -1 ? wrapping_subtract(0, a) : a / b;  // the most negative value by -1 would trap
+}
+std::array<Tensor, 2> partial_gradients(const Div&, const Backward& at) {
+  const Tensor first = at.upstream / at.inputs[1];
+  return {first, -(first * at.output)};
 }
 TENON_DEFINE_BINARY(div, Div);
 
@@ -74,14 +105,27 @@ std::int64_t Pow::of_integer(std::int64_t a, std::int64_t b) noexcept {
   }
   return result;
 }
+std::array<Tensor, 2> partial_gradients(const Pow&, const Backward& at) {
+  const Tensor &a = at.inputs[0], &b = at.inputs[1], &g = at.upstream;
+  const Tensor zero = scalar_like(g, 0);
+  const Tensor slope = where(eq(b, zero), zero, b * pow(a, b - 1));  // 0 * 0^-1 is 0 here
+  const Tensor logarithm = where(eq(a, zero), zero, log(a));
+  return {g * slope, g * at.output * logarithm};
+}
 TENON_DEFINE_BINARY(pow, Pow);
 
 double Minimum::of(double a, double b) noexcept { return propagate_nan(a, b, b < a ? b : a); }
 std::int64_t Minimum::of_integer(std::int64_t a, std::int64_t b) noexcept { return std::min(a, b); }
+std::array<Tensor, 2> partial_gradients(const Minimum&, const Backward& at) {
+  return chosen_gradients(at, lt(at.inputs[0], at.inputs[1]));
+}
 TENON_DEFINE_BINARY(minimum, Minimum);
 
 double Maximum::of(double a, double b) noexcept { return propagate_nan(a, b, a < b ? b : a); }
 std::int64_t Maximum::of_integer(std::int64_t a, std::int64_t b) noexcept { return std::max(a, b); }
+std::array<Tensor, 2> partial_gradients(const Maximum&, const Backward& at) {
+  return chosen_gradients(at, gt(at.inputs[0], at.inputs[1]));
+}
 TENON_DEFINE_BINARY(maximum, Maximum);
 
 double Remainder::of(double a, double b) noexcept {
@@ -92,11 +136,17 @@ std::int64_t Remainder::of_integer(std::int64_t a, std::int64_t b) noexcept {
   const std::int64_t rest = Fmod::of_integer(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
+std::array<Tensor, 2> partial_gradients(const Remainder&, const Backward& at) {
+  return {at.upstream, -(at.upstream * floor(at.inputs[0] / at.inputs[1]))};
+}
 TENON_DEFINE_BINARY(remainder, Remainder);
 
 double Fmod::of(double a, double b) noexcept { return std::fmod(a, b); }
 std::int64_t Fmod::of_integer(std::int64_t a, std::int64_t b) noexcept {
   return b == 0 || b == -1 ? 0 : a % b;  // the most negative value by -1 would trap
+}
+std::array<Tensor, 2> partial_gradients(const Fmod&, const Backward& at) {
+  return {at.upstream, -(at.upstream * trunc(at.inputs[0] / at.inputs[1]))};
 }
 TENON_DEFINE_BINARY(fmod, Fmod);
 

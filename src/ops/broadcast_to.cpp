@@ -6,6 +6,7 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/broadcast_to.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <vector>
 
@@ -45,6 +46,10 @@ void BroadcastTo::reference(std::span<const HostView> in, const HostView& out) c
 bool BroadcastTo::view(const HostView& in, const Shape& out, ViewPlacement& placement) const {
   placement = {0, broadcast_view(in, out).strides};
   return true;
+}
+
+std::vector<Tensor> BroadcastTo::gradient(const Backward& at) const {
+  return {sum_to(at.upstream, at.inputs[0].shape())};
 }
 
 Tensor broadcast_to(const Tensor& x, std::span<const std::int64_t> dims,

@@ -3,6 +3,7 @@
 
 #include <tenon/ops/cast.hpp>
 
+#include <vector>
 namespace tenon {
 
 TENON_DEFINE_OP(cast, Cast);
@@ -22,6 +23,11 @@ void Cast::reference(std::span<const HostView> in, const HostView& out) const {
   for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
     store_int64(dtype, out.at(index), load_as_int64(from, in[0].at(index)));
   });
+}
+
+std::vector<Tensor> Cast::gradient(const Backward& at) const {
+  const DType from = at.inputs[0].dtype();
+  return {is_floating(from) && is_floating(dtype) ? tenon::cast(at.upstream, from) : Tensor()};
 }
 
 Tensor cast(const Tensor& x, DType dtype, const std::source_location& where) {

@@ -1,8 +1,10 @@
 #include "array/element.hpp"
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/logical.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +30,12 @@ void Clamp::reference(std::span<const HostView> in, const HostView& out) const {
                         [=](std::int64_t x) { return std::min(std::max(x, low), high); });
   }
   map_reals(in[0], out, [this](double x) { return x < min ? min : x > max ? max : x; });
+}
+
+std::vector<Tensor> Clamp::gradient(const Backward& at) const {
+  const Tensor& x = at.inputs[0];
+  const Tensor inside = logical_and(ge(x, scalar_like(x, min)), le(x, scalar_like(x, max)));
+  return {tenon::where(inside, at.upstream, scalar_like(x, 0))};
 }
 
 Tensor clamp(const Tensor& x, double min, double max, const std::source_location& where) {

@@ -4,6 +4,7 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/concat.hpp>
+#include <tenon/ops/slice.hpp>
 
 #include <vector>
 
@@ -50,6 +51,17 @@ void Concat::reference(std::span<const HostView> in, const HostView& out) const 
     copy_elements(part, {place, part.shape, out.strides});
     place += part.shape[static_cast<int>(axis)] / block * out.strides[along];
   }
+}
+
+std::vector<Tensor> Concat::gradient(const Backward& at) const {
+  std::vector<Tensor> parts;
+  std::int64_t begin = 0;
+  for (const Tensor& input : at.inputs) {
+    const std::int64_t end = begin + input.dim(axis);
+    parts.push_back(slice(at.upstream, axis, begin, end));
+    begin = end;
+  }
+  return parts;
 }
 
 Tensor concat(std::initializer_list<Tensor> parts, const AxisRef& axis,

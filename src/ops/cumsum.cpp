@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
 
@@ -30,6 +31,11 @@ void Cumsum::reference(std::span<const HostView> in, const HostView& out) const 
       }
     }
   });
+}
+
+std::vector<Tensor> Cumsum::gradient(const Backward& at) const {
+  const Tensor& g = at.upstream;
+  return {sum(g, axis, true) - tenon::cumsum(g, axis) + g};  // sums from the end
 }
 
 Tensor cumsum(const Tensor& x, const AxisRef& axis, const std::source_location& where) {

@@ -1,9 +1,11 @@
+#include "ops/gradient.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/glu.hpp>
 
 #include <array>
+#include <source_location>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +62,15 @@ void Glu::reference(std::span<const HostView> in, const HostView& out) const {
     const double up = load_as_double(dtype, in[1].at(index));
     store_double(dtype, out.at(index), function(gate) * up);
   });
+}
+
+std::vector<Tensor> Glu::gradient(const Backward& at) const {
+  const Tensor &gate = at.inputs[0], &up = at.inputs[1];
+  const OpDef& def = *find_op(activation.text());
+  const Tensor activated = record(def, def.defaults, {&gate, 1}, std::source_location::current());
+  const Tensor upstream = at.upstream * up;
+  return {def.gradient(def.defaults, {{&gate, 1}, activated, upstream})[0],
+          at.upstream * activated};
 }
 
 Tensor glu(const Tensor& gate, const Tensor& up, Name activation,

@@ -1,6 +1,11 @@
+#include "ops/gradient.hpp"
 #include "ops/rows.hpp"
 
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/linear.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
+#include <tenon/ops/quantize.hpp>
 
 #include <vector>
 
@@ -86,6 +91,27 @@ void Linear::reference(std::span<const HostView> in, const HostView& out) const 
 
 double Linear::flops(std::span<const Shape> in, const Shape& out) const {
   return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(in[1][1]);
+}
+
+std::vector<Tensor> Linear::gradient(const Backward& at) const {
+  const Tensor &x = at.inputs[0], &w = at.inputs[1], &g = at.upstream;
+  const auto rows = [](const Tensor& t) {
+    return t.rank() == 1 ? unsqueeze(t, 0) : merge_axes(t, 0, t.rank() - 2);
+  };
+  std::vector<Tensor> result;
+  const Tensor plain = is_block(w.dtype()) ? dequantize(w, x.dtype()) : cast(w, x.dtype());
+  result.push_back(matmul(g, plain));
+  if (is_block(w.dtype())) {
+    result.emplace_back();
+  } else {
+    result.push_back(cast(matmul(permute(rows(g), {1, 0}), rows(x)), w.dtype()));
+  }
+  if (has_bias) {
+    const Shape& bias = at.inputs[2].shape();
+    result.push_back(cast(sum_to(g, bias), bias.dtype()));
+  }
+  if (has_residual) result.push_back(g);
+  return result;
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual,

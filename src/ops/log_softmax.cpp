@@ -1,8 +1,10 @@
 #include "ops/builder.hpp"
 #include "ops/exp_sum.hpp"
+#include "ops/gradient.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/log_softmax.hpp>
+#include <tenon/ops/unary.hpp>
 
 #include <cmath>
 
@@ -23,6 +25,10 @@ void LogSoftmax::reference(std::span<const HostView> in, const HostView& out) co
     const double shift = std::log(all.sum);
     for (std::int64_t i = 0; i < n; ++i) y.store(i, x.load(i) - all.peak - shift);
   });
+}
+
+std::vector<Tensor> LogSoftmax::gradient(const Backward& at) const {
+  return {at.upstream - exp(at.output) * sum(at.upstream, axis, true)};
 }
 
 Tensor log_softmax(const Tensor& x, const AxisRef& axis, const std::source_location& where) {

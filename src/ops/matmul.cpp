@@ -1,8 +1,11 @@
+#include "ops/gradient.hpp"
 #include "ops/matrix_stack.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/rows.hpp"
 
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
 
 #include <vector>
 
@@ -97,6 +100,24 @@ void Matmul::reference(std::span<const HostView> in, const HostView& out) const 
 double Matmul::flops(std::span<const Shape> in, const Shape& out) const {
   const Shape& a = in[0];
   return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(a[a.rank() - 1]);
+}
+
+std::vector<Tensor> Matmul::gradient(const Backward& at) const {
+  const Tensor &a = at.inputs[0], &b = at.inputs[1];
+  // Vectors as matrices.
+  const Tensor left = a.rank() == 1 ? unsqueeze(a, 0) : a;
+  const Tensor right = b.rank() == 1 ? unsqueeze(b, 1) : b;
+  Tensor g = at.upstream;
+  if (b.rank() == 1) g = unsqueeze(g, g.rank());
+  if (a.rank() == 1) g = unsqueeze(g, g.rank() - 1);
+  const Tensor of_left = sum_to(matmul(g, transpose(right, -1, -2)), left.shape());
+  // One product over all rows where b is a single matrix.
+  const bool is_shared = right.rank() == 2 && left.rank() > 2;
+  const auto rows = [](const Tensor& t) { return merge_axes(t, 0, t.rank() - 2); };
+  const Tensor of_right = is_shared ? matmul(transpose(rows(left), 0, 1), rows(g))
+                                    : sum_to(matmul(transpose(left, -1, -2), g), right.shape());
+  return {a.rank() == 1 ? squeeze(of_left, 0) : of_left,
+          b.rank() == 1 ? squeeze(of_right, 1) : of_right};
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, const std::source_location& where) {

@@ -1,7 +1,9 @@
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/norm.hpp>
+#include <tenon/ops/unary.hpp>
 
 #include <cmath>
 
@@ -75,6 +77,47 @@ void RmsNorm::reference(std::span<const HostView> in, const HostView& out) const
       y.store(i, x.load(i) * scale * (weight.base != nullptr ? weight.load(i) : 1.0));
     }
   });
+}
+
+namespace {
+
+/// The gradients of y = z * w + b, with z the normalised x and [D] the shape of w and b, but for
+/// that of z, which becomes x's in `to_x(gradient of z)`.
+template <class ToX>
+std::vector<Tensor> norm_gradients(const Backward& at, const Tensor& z, ToX&& to_x) {
+  const DType dtype = at.upstream.dtype();
+  const bool scales = at.inputs.size() > 1;
+  std::vector<Tensor> result;
+  result.push_back(to_x(scales ? at.upstream * cast(at.inputs[1], dtype) : at.upstream));
+  if (scales) {
+    const Shape& w = at.inputs[1].shape();
+    result.push_back(cast(sum_to(at.upstream * z, w), w.dtype()));
+  }
+  if (at.inputs.size() > 2) {
+    const Shape& b = at.inputs[2].shape();
+    result.push_back(cast(sum_to(at.upstream, b), b.dtype()));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Tensor> LayerNorm::gradient(const Backward& at) const {
+  const Tensor& x = at.inputs[0];
+  const Tensor centred = x - mean(x, -1, true);
+  const Tensor scale = rsqrt(mean(square(centred), -1, true) + eps);
+  const Tensor z = centred * scale;
+  return norm_gradients(at, z, [&](const Tensor& g) {
+    return scale * (g - mean(g, -1, true) - z * mean(g * z, -1, true));
+  });
+}
+
+std::vector<Tensor> RmsNorm::gradient(const Backward& at) const {
+  const Tensor& x = at.inputs[0];
+  const Tensor scale = rsqrt(mean(square(x), -1, true) + eps);
+  const Tensor z = x * scale;
+  return norm_gradients(at, z,
+                        [&](const Tensor& g) { return scale * (g - z * mean(g * z, -1, true)); });
 }
 
 Tensor layer_norm(const Tensor& x, double eps, const std::source_location& where) {

@@ -2,7 +2,9 @@
 #include "ops/checks.hpp"
 
 #include <tenon/ops/pad.hpp>
+#include <tenon/ops/slice.hpp>
 
+#include <vector>
 namespace tenon {
 
 TENON_DEFINE_OP(pad, Pad);
@@ -36,6 +38,16 @@ void Pad::reference(std::span<const HostView> in, const HostView& out) const {
   });
   if (in[0].shape.elements() > 0)
     copy_elements(in[0], {out.at(before.span()), in[0].shape, out.strides});
+}
+
+std::vector<Tensor> Pad::gradient(const Backward& at) const {
+  Tensor inner = at.upstream;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == 0 && after[i] == 0) continue;
+    const auto axis = static_cast<std::int64_t>(i);
+    inner = slice(inner, axis, before[i], inner.dim(axis) - after[i]);
+  }
+  return {inner};
 }
 
 Tensor pad(const Tensor& x, const IntList& before, const IntList& after, double value,

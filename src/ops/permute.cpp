@@ -46,6 +46,14 @@ bool Permute::view(const HostView& in, const Shape&, ViewPlacement& placement) c
   return true;
 }
 
+std::vector<Tensor> Permute::gradient(const Backward& at) const {
+  Permute back = *this;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    back.order[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  }
+  return {record(back, {at.upstream}, std::source_location::current())};
+}
+
 Tensor permute(const Tensor& x, std::initializer_list<AxisRef> order,
                const std::source_location& where) {
   return permute(x, std::span<const AxisRef>(order.begin(), order.size()), where);

@@ -1,8 +1,12 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/broadcast_to.hpp>
+#include <tenon/ops/logical.hpp>
 #include <tenon/ops/reduce.hpp>
 
 #include <algorithm>
@@ -200,6 +204,68 @@ void ReduceOp<Op>::reference(std::span<const HostView> in, const HostView& out) 
   });
 }
 
+namespace {
+
+/// What a reduction of x gave, repeated over the elements that it was made from.
+Tensor spread(const Tensor& reduced, const Tensor& x, const IntList& axes, bool keep_dims) {
+  const Flags folded = folded_axes(axes);
+  Tensor result = reduced;
+  std::vector<std::int64_t> dims;
+  for (int i = 0; i < x.rank(); ++i) {
+    const bool is_folded = folded[static_cast<std::size_t>(i)];
+    if (is_folded && !keep_dims) result = unsqueeze(result, i);
+    dims.push_back(is_folded ? x.shape()[i] : -1);
+  }
+  return broadcast_to(result, dims);
+}
+
+AxisList same_axes(const IntList& axes) {
+  std::vector<AxisRef> result;
+  for (const std::int64_t axis : axes) result.emplace_back(axis);
+  return AxisList(std::span<const AxisRef>(result));
+}
+
+/// Of prod: the product of the others, also where one of them is 0.
+Tensor product_of_others(const Tensor& x, const Tensor& product, const Prod& op) {
+  const Tensor zero = scalar_like(x, 0), is_zero = eq(x, zero);
+  const AxisList axes = same_axes(op.axes);
+  const auto all = [&](const Tensor& y) { return spread(y, x, op.axes, op.keep_dims); };
+  const Tensor zeros = all(sum(cast(is_zero, x.dtype()), axes, op.keep_dims));
+  const Tensor of_nonzero = all(prod(where(is_zero, scalar_like(x, 1), x), axes, op.keep_dims));
+  const Tensor is_only_zero = logical_and(is_zero, eq(zeros, scalar_like(x, 1)));
+  return where(eq(zeros, zero), all(product) / x, where(is_only_zero, of_nonzero, zero));
+}
+
+/// Of max and min: elements that equal the result share its gradient.
+Tensor share_of_equals(const Tensor& x, const Tensor& result, const IntList& axes, bool keep_dims) {
+  const Tensor is_result = cast(eq(x, spread(result, x, axes, keep_dims)), x.dtype());
+  return is_result / sum(is_result, same_axes(axes), true);
+}
+
+}  // namespace
+
+template <class Op>
+std::vector<Tensor> ReduceOp<Op>::gradient(const Backward& at) const {
+  const Op& op = static_cast<const Op&>(*this);
+  const Tensor& x = at.inputs[0];
+  if constexpr (std::same_as<Op, Any> || std::same_as<Op, All>) {
+    return {Tensor()};
+  } else {
+    const Tensor g = spread(at.upstream, x, axes, keep_dims);
+    if constexpr (std::same_as<Op, Sum>) {
+      return {g};
+    } else if constexpr (std::same_as<Op, Mean>) {
+      double count = 1;
+      for (const std::int64_t axis : axes) count *= static_cast<double>(x.dim(axis));
+      return {g / count};
+    } else if constexpr (std::same_as<Op, Prod>) {
+      return {g * product_of_others(x, at.output, op)};
+    } else {
+      return {g * share_of_equals(x, at.output, axes, keep_dims)};
+    }
+  }
+}
+
 #define TENON_DEFINE_REDUCE(id, Struct)                            \
   template struct ReduceOp<Struct>;                                \
   TENON_DEFINE_OP(id, Struct);                                     \
@@ -240,7 +306,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape, const std::source_location& w
   }
   Tensor result = x;
   if (!kept.empty()) result = sum(result, AxisList(std::span<const AxisRef>(kept)), true, where);
-  if (!dropped.empty()) result = sum(result, AxisList(std::span<const AxisRef>(dropped)), false, where);
+  if (!dropped.empty())
+    result = sum(result, AxisList(std::span<const AxisRef>(dropped)), false, where);
   return result;
 }
 

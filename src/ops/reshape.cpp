@@ -143,6 +143,10 @@ bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placeme
   return true;
 }
 
+std::vector<Tensor> Reshape::gradient(const Backward& at) const {
+  return {tenon::reshape(at.upstream, at.inputs[0].shape().dims())};
+}
+
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims,
                const std::source_location& where) {
   return record(Reshape{.dims = located(where, Reshape::name, [&] { return IntList(dims); })}, {x},

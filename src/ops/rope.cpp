@@ -1,5 +1,6 @@
 #include "ops/rows.hpp"
 
+#include <tenon/ops/operators.hpp>
 #include <tenon/ops/rope.hpp>
 
 #include <algorithm>
@@ -164,6 +165,15 @@ void Rope::reference(std::span<const HostView> in, const HostView& out) const {
     }
     write_row(row, dtype, slice_at(out, index), out.strides[3]);
   });
+}
+
+// Rotations by the opposite angle are the transposed matrix.
+std::vector<Tensor> Rope::gradient(const Backward& at) const {
+  const Tensor turned_back =
+      tenon::rope(at.upstream, -at.inputs[1], *this, has_freq_factors ? at.inputs[2] : Tensor());
+  std::vector<Tensor> result(at.inputs.size());
+  result[0] = turned_back;
+  return result;
 }
 
 Tensor rope(const Tensor& x, const Tensor& positions, const Rope& options,

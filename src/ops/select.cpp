@@ -1,5 +1,7 @@
+#include "ops/gradient.hpp"
 #include "ops/rows.hpp"
 
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/select.hpp>
 
 #include <algorithm>
@@ -33,6 +35,13 @@ void Select::reference(std::span<const HostView> in, const HostView& out) const 
   Strides strides{};
   std::copy(x.strides.begin() + 1, x.strides.end(), strides.begin());
   copy_elements(HostView(x.data + index * x.strides[0], out.shape, strides), out);
+}
+
+std::vector<Tensor> Select::gradient(const Backward& at) const {
+  const Tensor &x = at.inputs[0], &index = at.inputs[1];
+  Tensor is_chosen = eq(iota(x, 0, index.dtype()), index);
+  for (int i = 1; i < x.rank(); ++i) is_chosen = unsqueeze(is_chosen, i);
+  return {where(is_chosen, unsqueeze(at.upstream, 0), scalar_like(at.upstream, 0)), Tensor()};
 }
 
 Tensor select(const Tensor& x, const Tensor& index, const std::source_location& where) {

@@ -2,6 +2,8 @@
 #include "ops/support.hpp"
 #include "ops/view.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/pad.hpp>
 #include <tenon/ops/slice.hpp>
 
 #include <algorithm>
@@ -89,6 +91,18 @@ bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement)
     placement.offset_bytes = begins / (innermost ? block_size(out.dtype()) : 1) * in.strides[at];
   }
   return true;
+}
+
+std::vector<Tensor> Slice::gradient(const Backward& at) const {
+  const std::int64_t size = at.inputs[0].dim(axis), taken = at.upstream.dim(axis);
+  const std::int64_t first = resolve(*this, size).begin;
+  if (taken == 0) return {Tensor()};
+  Tensor spread = at.upstream;
+  if (step > 1) {  // step - 1 zeros behind each element
+    spread = merge_axes(pad(unsqueeze(spread, axis + 1), axis + 1, 0, step - 1), axis, axis + 1);
+    spread = slice(spread, axis, 0, (taken - 1) * step + 1);
+  }
+  return {pad(spread, axis, first, size - first - spread.dim(axis))};
 }
 
 Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int64_t end,

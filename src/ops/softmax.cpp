@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 #include "ops/exp_sum.hpp"
+#include "ops/gradient.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/softmax.hpp>
@@ -22,6 +23,11 @@ void Softmax::reference(std::span<const HostView> in, const HostView& out) const
     const ExpSum all(x, n);
     for (std::int64_t i = 0; i < n; ++i) y.store(i, std::exp(x.load(i) - all.peak) / all.sum);
   });
+}
+
+std::vector<Tensor> Softmax::gradient(const Backward& at) const {
+  const Tensor weighted = at.upstream * at.output;
+  return {weighted - at.output * sum(weighted, axis, true)};
 }
 
 Tensor softmax(const Tensor& x, const AxisRef& axis, const std::source_location& where) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
 
@@ -32,6 +33,14 @@ void UnaryOp<Op>::reference(std::span<const HostView> in, const HostView& out) c
     }
   }
   map_reals(in[0], out, [&op](double x) { return op.of(x); });
+}
+
+/// dL/dx = dL/dy * dy/dx: `derivative(op, x, y)`, declared beside the formula, records dy/dx; an
+/// empty tensor stands for 0 everywhere.
+template <class Op>
+std::vector<Tensor> UnaryOp<Op>::gradient(const Backward& at) const {
+  const Tensor slope = derivative(static_cast<const Op&>(*this), at.inputs[0], at.output);
+  return {slope.is_empty() ? slope : at.upstream * slope};
 }
 
 }  // namespace tenon

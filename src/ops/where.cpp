@@ -1,5 +1,6 @@
 #include "ops/broadcast.hpp"
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 
 #include <tenon/ops/where.hpp>
 
@@ -24,6 +25,12 @@ void Where::reference(std::span<const HostView> in, const HostView& out) const {
     const bool is_true = load_as_int64(boolean, condition.at(index)) != 0;
     std::memmove(out.at(index), (is_true ? a : b).at(index), size);  // in place: the same element
   });
+}
+
+std::vector<Tensor> Where::gradient(const Backward& at) const {
+  const Tensor zero = scalar_like(at.upstream, 0);
+  return {Tensor(), sum_to(tenon::where(at.inputs[0], at.upstream, zero), at.inputs[1].shape()),
+          sum_to(tenon::where(at.inputs[0], zero, at.upstream), at.inputs[2].shape())};
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b,

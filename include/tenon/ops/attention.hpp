@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -68,6 +69,7 @@ struct Attention {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 
   /// The keys [begin, end) that the query at position p + s sees; queries = S, keys = T.

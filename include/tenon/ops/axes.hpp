@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -35,6 +36,7 @@ struct SplitAxis {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
 };
 TENON_DECLARE_OP(SplitAxis);
@@ -58,6 +60,7 @@ struct MergeAxes {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
 };
 TENON_DECLARE_OP(MergeAxes);
@@ -78,6 +81,7 @@ struct Unsqueeze {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
 };
 TENON_DECLARE_OP(Unsqueeze);
@@ -97,6 +101,7 @@ struct Squeeze {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
 };
 TENON_DECLARE_OP(Squeeze);

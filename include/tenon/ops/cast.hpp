@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -30,6 +31,7 @@ struct Cast {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(Cast);
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -33,6 +34,7 @@ struct Matmul {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Matmul);

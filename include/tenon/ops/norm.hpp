@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -31,6 +32,7 @@ struct LayerNorm {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(LayerNorm);
 
@@ -51,6 +53,7 @@ struct RmsNorm {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(RmsNorm);
 

@@ -78,6 +78,7 @@ struct Rope {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 
   /// f_i for i < rotated_dims / 2, before freq_factors; the attributes must be valid. All backends
   /// use these frequencies.

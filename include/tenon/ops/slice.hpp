@@ -41,6 +41,7 @@ struct Slice {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const;
 };
 TENON_DECLARE_OP(Slice);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -28,6 +29,7 @@ struct Softmax {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(Softmax);
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -25,6 +26,7 @@ struct UnaryOp {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 
 /// -x. Integers wrap: the most negative value stays as it is, and an unsigned x gives 2^bits - x.

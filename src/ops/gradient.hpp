@@ -1,0 +1,48 @@
+// What gradients of ops share. Included by sources that define `gradient` members.
+#pragma once
+
+#include <tenon/grad.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
+#include <tenon/ops/compare.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/operators.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/stop_gradient.hpp>
+#include <tenon/ops/where.hpp>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tenon {
+
+/// 1 where x > bound (x < bound), else 0, of x's dtype.
+inline Tensor one_above(const Tensor& x, double bound) {
+  return cast(gt(x, scalar_like(x, bound)), x.dtype());
+}
+inline Tensor one_below(const Tensor& x, double bound) {
+  return cast(lt(x, scalar_like(x, bound)), x.dtype());
+}
+
+/// The gradients of an op that other ops can compute as well: `compose(inputs)` records them, and
+/// they are differentiated. For ops whose own formula would be as long.
+template <class Compose>
+std::vector<Tensor> gradient_of_composition(const Backward& at, Compose&& compose) {
+  std::vector<Tensor> leaves, floating;
+  for (const Tensor& input : at.inputs) {
+    // Inputs may depend on each other; leaves do not.
+    leaves.push_back(is_floating(input.dtype()) ? stop_gradient(input) : input);
+    if (is_floating(input.dtype())) floating.push_back(leaves.back());
+  }
+  const Tensor output = compose(std::span<const Tensor>(leaves));
+  const std::vector<Tensor> gradients = grad({&output, 1}, {&at.upstream, 1}, floating);
+  std::vector<Tensor> result(at.inputs.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (is_floating(at.inputs[i].dtype())) result[i] = gradients[next++];
+  }
+  return result;
+}
+
+}  // namespace tenon

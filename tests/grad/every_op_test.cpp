@@ -1,0 +1,274 @@
+// The gradient of every op, over the committed op cases: against finite differences in f64, and on
+// the CPU backend against the reference.
+#include "support/op_cases.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/grad.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+bool has_reals(const HostBuffer& array) { return is_floating(array.shape().dtype()); }
+
+/// The case with its floating operands in `dtype`, but for those that the op wants in their own
+/// type, such as attention's mask.
+OpCase widened(const OpCase& op_case, DType dtype) {
+  OpCase result = op_case;
+  std::vector<std::size_t> reals;
+  for (std::size_t i = 0; i < result.inputs.size(); ++i) {
+    if (has_reals(result.inputs[i])) reals.push_back(i);
+  }
+  for (const std::size_t i : reals) result.inputs[i] = result.inputs[i].to(dtype);
+  const auto is_taken = [&] {
+    std::vector<Shape> types;
+    for (const HostBuffer& input : result.inputs) types.push_back(input.shape());
+    try {
+      result.op.def()->infer(result.op.attributes(), types);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  for (; !reals.empty() && !is_taken(); reals.pop_back()) {
+    result.inputs[reals.back()] = op_case.inputs[reals.back()];
+  }
+  return result;
+}
+
+/// A little beside the values of the case, so that none lies on a corner such as relu's, and ties
+/// are broken; infinities and NaN become ordinary numbers.
+OpCase beside_corners(const OpCase& op_case, Random& random) {
+  OpCase result = widened(op_case, f64);
+  for (HostBuffer& input : result.inputs) {
+    if (input.shape().dtype() != f64) continue;
+    const std::vector<double> old = elements(input);
+    input = random.uniform(input.shape(), 0.011, 0.049);
+    const auto values = input.mutable_values<double>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] += std::isfinite(old[i]) && std::fabs(old[i]) < 1e3 ? old[i] : 0.3;
+    }
+  }
+  return result;
+}
+
+/// The same with values for which every function is defined.
+OpCase inside_domains(const OpCase& op_case, Random& random) {
+  OpCase result = widened(op_case, f64);
+  for (HostBuffer& input : result.inputs) {
+    if (input.shape().dtype() == f64) input = random.uniform(input.shape(), 0.15, 0.85);
+  }
+  return result;
+}
+
+/// The operands that are differentiated: those of the output's type.
+bool is_parameter(const OpCase& op_case, std::size_t i) {
+  return op_case.inputs[i].shape().dtype() == op_case.output.shape().dtype();
+}
+
+/// The program that computes the gradients of the case's parameters, in order; its last input is
+/// the gradient of the output.
+Program gradient_program(const OpCase& op_case, const Shape& output) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> operands, parameters;
+  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
+    operands.push_back(graph.input("v" + std::to_string(i), op_case.inputs[i].shape()));
+    if (is_parameter(op_case, i)) parameters.push_back(operands.back());
+  }
+  const Tensor upstream = graph.input("upstream", output);
+  const Tensor result =
+      record(*op_case.op.def(), op_case.op.attributes(), operands, std::source_location::current());
+  return graph.program(grad({&result, 1}, {&upstream, 1}, parameters));
+}
+
+std::vector<HostBuffer> gradients(const OpCase& op_case, const HostBuffer& upstream,
+                                  const std::vector<BackendPtr>& backends) {
+  Session session(gradient_program(op_case, upstream.shape()), {.backends = backends});
+  std::vector<Buffer> inputs;
+  for (const HostBuffer& input : op_case.inputs) {
+    inputs.push_back(input.contiguous().to_device(cpu_device()));
+  }
+  inputs.push_back(upstream.to_device(cpu_device()));
+  std::vector<HostBuffer> result;
+  for (const Buffer& output : session.forward(std::move(inputs))) {
+    result.push_back(output.to_host());
+  }
+  return result;
+}
+
+double dot(const HostBuffer& a, const HostBuffer& b) {
+  const std::vector<double> x = elements(a), y = elements(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+HostBuffer moved(const HostBuffer& x, const HostBuffer& direction, double by) {
+  HostBuffer result = HostBuffer::uninitialized(x.shape());
+  const auto values = result.mutable_values<double>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = x.values<double>()[i] + by * direction.values<double>()[i];
+  }
+  return result;
+}
+
+/// The change of sum(upstream * y) when operand `i` moves along `direction`.
+double slope(OpCase op_case, std::size_t i, const HostBuffer& direction, const HostBuffer& upstream,
+             double step) {
+  const HostBuffer at = op_case.inputs[i];
+  op_case.inputs[i] = moved(at, direction, step);
+  const double above = dot(upstream, run_reference(op_case.op, op_case.inputs));
+  op_case.inputs[i] = moved(at, direction, -step);
+  return (above - dot(upstream, run_reference(op_case.op, op_case.inputs))) / (2 * step);
+}
+
+bool is_finite(const HostBuffer& array) {
+  return std::ranges::all_of(elements(array), [](double x) { return std::isfinite(x); });
+}
+
+/// A case in f64 whose output is finite f64, if there is one; its output replaced accordingly.
+std::optional<OpCase> differentiable(const OpCase& op_case, Random& random) {
+  if (op_case.op.def()->gradient == nullptr || std::ranges::none_of(op_case.inputs, has_reals)) {
+    return std::nullopt;
+  }
+  for (const auto& make : {beside_corners, inside_domains}) {
+    OpCase made = make(op_case, random);
+    made.output = run_reference(made.op, made.inputs);
+    if (made.output.shape().dtype() != f64) return std::nullopt;  // a mask, or a cast to f32
+    if (is_finite(made.output)) return made;
+  }
+  return std::nullopt;
+}
+
+const std::vector<BackendPtr>& reference_backends() {
+  static const std::vector<BackendPtr> backends = [] {
+    register_reference_backend();
+    return std::vector<BackendPtr>{make_backend("reference")};
+  }();
+  return backends;
+}
+
+TEST_CASE("grad: every op agrees with finite differences") {
+  Random random;
+  std::set<std::string, std::less<>> checked;
+  for (const auto& file : committed_op_cases()) {
+    for (const OpCase& op_case : read_op_cases(file)) {
+      const std::optional<OpCase> made = differentiable(op_case, random);
+      if (!made) continue;
+      INFO(op_case.name << ": " << to_string(op_case.op));
+      const HostBuffer upstream = random.uniform(made->output.shape());
+      std::vector<HostBuffer> got;
+      try {
+        got = gradients(*made, upstream, reference_backends());
+      } catch (const Error& error) {
+        // An op that is constant almost everywhere.
+        REQUIRE(error.message().find("the loss does not depend on") != std::string::npos);
+        continue;
+      }
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < made->inputs.size(); ++i) {
+        if (!is_parameter(*made, i)) continue;
+        INFO("operand " << i);
+        // A jump or corner within the step shows as slopes that differ.
+        HostBuffer direction;
+        double want = 0, nearer = 1e9;
+        for (int tries = 0; tries < 20 && want != Approx(nearer).epsilon(1e-3).margin(1e-5);
+             ++tries) {
+          direction = random.uniform(made->inputs[i].shape());
+          want = slope(*made, i, direction, upstream, 1e-6);
+          nearer = slope(*made, i, direction, upstream, 3e-7);
+        }
+        CHECK(dot(got[next], direction) == Approx(want).epsilon(1e-5).margin(1e-6));
+        ++next;
+      }
+      checked.insert(std::string(op_case.op.def()->name));
+    }
+  }
+  CHECK(checked.size() > 50);
+}
+
+TEST_CASE("grad: on the CPU as by the reference") {
+  register_cpu_backend();
+  Random random;
+  const std::vector<BackendPtr> cpu{make_backend("cpu", {.threads = 2, .exact = true}),
+                                    reference_backends().front()};
+  for (const auto& file : committed_op_cases()) {
+    for (const OpCase& op_case : read_op_cases(file)) {
+      const std::optional<OpCase> made = differentiable(op_case, random);
+      if (!made) continue;
+      INFO(op_case.name << ": " << to_string(op_case.op));
+      OpCase narrow = widened(*made, f32);
+      narrow.output = made->output.to(f32);
+      const HostBuffer upstream = random.uniform(made->output.shape()).to(f32);
+      std::vector<HostBuffer> want;
+      try {
+        want = gradients(narrow, upstream, reference_backends());
+      } catch (const Error&) {
+        continue;
+      }
+      const std::vector<HostBuffer> got = gradients(narrow, upstream, cpu);
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        double largest = 1;
+        for (const double value : elements(want[i])) {
+          if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+        }
+        expect_close(got[i], want[i], 2e-4 * largest, 2e-4);
+      }
+    }
+  }
+}
+
+/// Ops without a gradient, by why: results that are no reals, quantised values, state.
+const std::set<std::string, std::less<>> without_gradient = {"argmax",
+                                                             "argmin",
+                                                             "topk",
+                                                             "eq",
+                                                             "ne",
+                                                             "lt",
+                                                             "le",
+                                                             "gt",
+                                                             "ge",
+                                                             "is_nan",
+                                                             "is_inf",
+                                                             "is_finite",
+                                                             "logical_not",
+                                                             "logical_and",
+                                                             "logical_or",
+                                                             "logical_xor",
+                                                             "quantize",
+                                                             "dequantize",
+                                                             "quantize_linear",
+                                                             "dequantize_linear",
+                                                             "matmul_integer",
+                                                             "conv2d_integer",
+                                                             "cache_update",
+                                                             "full",
+                                                             "iota",
+                                                             "conv2d",
+                                                             "max_pool2d",
+                                                             "avg_pool2d",
+                                                             "gather",
+                                                             "take_along",
+                                                             "embedding"};
+
+TEST_CASE("grad: an op has a gradient or is named here") {
+  for (const OpDef* def : all_ops()) {
+    INFO(def->name);
+    CHECK((def->gradient == nullptr) == without_gradient.contains(def->name));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing

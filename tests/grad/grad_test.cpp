@@ -1,0 +1,194 @@
+#include "support/op_testing.hpp"
+
+#include <tenon/tenon.hpp>
+
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+HostBuffer run(const Program& program, std::vector<HostBuffer> inputs, std::size_t output = 0) {
+  Session session(program, {.backends = default_backends()});
+  std::vector<Buffer> buffers;
+  for (const HostBuffer& input : inputs) buffers.push_back(input.to_device(cpu_device()));
+  return session.forward(std::move(buffers)).at(output).to_host();
+}
+
+HostBuffer vector_of(std::vector<float> values) {
+  HostBuffer array =
+      HostBuffer::uninitialized(Shape({static_cast<std::int64_t>(values.size())}, f32));
+  std::ranges::copy(values, array.mutable_values<float>().begin());
+  return array;
+}
+
+template <class T = Tensor>
+struct Line {
+  T slope, offset;
+  TENON_FIELDS(slope, offset)
+  Tensor operator()(const Tensor& x) const { return x * slope + offset; }
+};
+
+struct Fit {
+  TENON_FIELDS()
+  std::tuple<Tensor, Line<Tensor>> step(Line<Tensor> line, Tensor x, Tensor y) const {
+    const Tensor loss = mean(square(line(x) - y));
+    return {loss, grad(loss, line)};
+  }
+};
+
+TEST_CASE("grad: a model's struct gives a struct of gradients") {
+  const Shape scalar(std::span<const Axis>(), f32), points({4}, f32);
+  auto run_step =
+      compile<&Fit::step>(Fit{}, {Line<Shape>{scalar, scalar}, points, points}, cpu_device())
+          .bind(Fit{});
+  const auto number = [](float value) {
+    HostBuffer array = HostBuffer::uninitialized(Shape(std::span<const Axis>(), f32));
+    array.mutable_values<float>()[0] = value;
+    return array.to_device(cpu_device());
+  };
+  // loss = mean((x - (2 x + 1))^2), so d/dslope = 2 mean((-x - 1) x), d/doffset = 2 mean(-x - 1).
+  const auto [loss, gradients] =
+      run_step(Line<Buffer>{number(1), number(0)}, vector_of({0, 1, 2, 3}).to_device(cpu_device()),
+               vector_of({1, 3, 5, 7}).to_device(cpu_device()));
+  CHECK(loss.to_host().values<float>()[0] == Approx(7.5));
+  CHECK(gradients.slope.to_host().values<float>()[0] == Approx(-10));
+  CHECK(gradients.offset.to_host().values<float>()[0] == Approx(-5));
+}
+
+TEST_CASE("grad: of a gradient") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({3}, f32));
+  const Tensor first = grad(sum(x * x * x), x);
+  const Tensor second = grad(sum(first), x);
+  const HostBuffer y = run(graph.program(std::vector{first, second}), {vector_of({1, 2, -3})}, 1);
+  expect_near(y, {6, 12, -18}, 1e-5);
+}
+
+TEST_CASE("grad: stop_gradient ends a dependence") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({2}, f32));
+  const Tensor g = grad(sum(x * stop_gradient(x)), x);
+  expect_near(run(graph.program({&g, 1}), {vector_of({3, -4})}), {3, -4});
+}
+
+TEST_CASE("grad: a parameter keeps its tags; ops count axes") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({{"row", 2}, {"column", 3}}, f32));
+  const Tensor w = graph.input("w", Shape({3}, f32));
+  const std::vector<Tensor> g =
+      grad(sum(softmax(x * w.with_tags({"column"}), "row")), std::vector{x, w});
+  CHECK(g[0].shape() == x.shape());
+  CHECK(g[0].shape().tag(1) == Name("column"));
+  CHECK(!g[1].shape().has_tags());
+}
+
+struct Stack {
+  std::vector<Tensor> layers;
+  Tensor operator()(const Tensor& x) const {
+    return tenon::repeat(layers, x, [](const Tensor& w, const Tensor&, const Tensor& carry) {
+      return tanh(matmul(carry, w));
+    });
+  }
+};
+
+TEST_CASE("grad: through a repeat, with respect to weights of its layers and to its input") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({2, 3}, f32));
+  Stack stack;
+  for (int i = 0; i < 3; ++i) {
+    stack.layers.push_back(
+        graph.constant("net.layers." + std::to_string(i) + ".w", Shape({3, 3}, f32)));
+  }
+  const Tensor y = stack(x);
+  // The same by hand.
+  Tensor by_hand = x;
+  for (const Tensor& w : stack.layers) by_hand = tanh(matmul(by_hand, w));
+  std::vector<Tensor> parameters = stack.layers;
+  parameters.push_back(x);
+  std::vector<Tensor> outputs = grad(sum(y * y), parameters);
+  for (const Tensor& g : grad(sum(by_hand * by_hand), parameters)) outputs.push_back(g);
+  outputs.push_back(y - by_hand);
+
+  Session session(graph.program(outputs), {.backends = default_backends()});
+  Random random;
+  std::map<std::string, Buffer> weights;
+  for (int i = 0; i < 3; ++i) {
+    weights["net.layers." + std::to_string(i) + ".w"] =
+        random.uniform(Shape({3, 3}, f32)).to_device(cpu_device());
+  }
+  session.bind(std::make_shared<const WeightSet>(std::move(weights)));
+  const std::vector<Buffer> results =
+      session.forward(std::vector{random.uniform(Shape({2, 3}, f32)).to_device(cpu_device())});
+  for (std::size_t i = 0; i < 4; ++i) {
+    expect_close(results[i].to_host(), results[i + 4].to_host(), 1e-5, 1e-5);
+  }
+  for (const double difference : elements(results[8].to_host())) {
+    CHECK(std::fabs(difference) < 1e-6);
+  }
+}
+
+TEST_CASE("grad: what has no gradient is refused at its line") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({4}, f32)), unused = graph.input("unused", x.shape());
+  const Tensor n = graph.input("n", Shape({4}, i32));
+  expect_error(Errc::bad_argument, [&] { grad(x, x); });  // not a scalar
+  expect_error(Errc::bad_argument, [&] { grad(sum(n), n); });
+  const Tensor loss = sum(x);
+  try {
+    grad(loss, unused);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::bad_argument);
+    CHECK(error.message().find("'unused' f32[4]") != std::string::npos);
+  }
+  const Tensor coded =
+      dequantize_linear(quantize_linear(x, scalar_like(x, 0.1)), scalar_like(x, 0.1));
+  const auto line = std::source_location::current().line() - 1;
+  try {
+    grad(sum(coded), x);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::unsupported);
+    CHECK(error.where().find(":" + std::to_string(line)) != std::string::npos);
+  }
+}
+
+/// Cubes, with a wrong gradient where `wrong` is set.
+template <bool wrong>
+struct OwnCube {
+  static constexpr std::string_view name = wrong ? "wrong_cube" : "own_cube";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+  Shape infer(std::span<const Shape> in) const { return in[0]; }
+  void reference(std::span<const HostView> in, const HostView& out) const {
+    for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+      const double x = load_as_double(in[0].shape.dtype(), in[0].at(index));
+      store_double(out.shape.dtype(), out.at(index), x * x * x);
+    });
+  }
+  std::vector<Tensor> gradient(const Backward& at) const {
+    if (wrong) return {sum(at.upstream)};
+    return {at.upstream * 3 * square(at.inputs[0])};
+  }
+};
+
+TEST_CASE("grad: of an op of the user's own") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({3}, f32));
+  const auto cube = [&](const auto& op) {
+    return record(op, {x}, std::source_location::current());
+  };
+  const Tensor g = grad(sum(cube(OwnCube<false>{})), x);
+  expect_near(run(graph.program({&g, 1}), {vector_of({1, -2, 3})}), {3, 12, 27});
+  expect_error(Errc::shape_mismatch, [&] { grad(sum(cube(OwnCube<true>{})), x); });
+}
+
+}  // namespace
+}  // namespace tenon::testing

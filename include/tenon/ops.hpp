@@ -23,6 +23,7 @@
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/logical.hpp>
+#include <tenon/ops/loss.hpp>
 #include <tenon/ops/matmul.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/operators.hpp>

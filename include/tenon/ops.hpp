@@ -36,6 +36,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/reshape.hpp>
 #include <tenon/ops/rope.hpp>
+#include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>

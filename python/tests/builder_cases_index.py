@@ -29,19 +29,70 @@ class Maker:
     def axis(self, shape):
         return int(self.rng.integers(len(shape)))
 
-    def repeats(self):
+    def index(self, size, shape):
+        kind = np.int32 if self.rng.random() < 0.5 else np.int64
+        return self.rng.integers(0, size, shape).astype(kind)
+
+    # --- scatter
+
+    def scatter(self):
         for _ in range(self.rounds(8)):
             dtype, shape = self.pick(FLOATS), self.shape()
             x, axis = self.reals(dtype, shape), self.axis(shape)
-            parts = int(self.rng.integers(1, 4))
-            size = -(-shape[axis] // parts)
-            y = np.take(to_double(x), np.arange(min(size, shape[axis])), axis)
-            self.cases.add("first_chunk", [x], as_type(y, dtype), {"axis": axis, "parts": parts})
+            sizes = list(shape)
+            sizes[axis] = int(self.rng.integers(1, 2 * shape[axis] + 1))
+            index = self.index(shape[axis], sizes)
+            source = self.reals(dtype, (sizes[-1],))
+            y = to_double(x)
+            values = np.broadcast_to(to_double(source), sizes)
+            np.put_along_axis(y, index.astype(np.int64), values, axis)
+            self.cases.add("put_along", [x, index, source], as_type(y, dtype), {"axis": axis})
+
+    def index_add(self):
+        for _ in range(self.rounds(8)):
+            dtype, shape = self.pick(FLOATS), self.shape()
+            x, axis = self.reals(dtype, shape), self.axis(shape)
+            index = self.index(shape[axis], self.shape(0, 2))
+            picked = np.take(to_double(x), index, axis)
+            source = self.reals(dtype, picked.shape)
+            for builder, function in {"index_add": np.add, "index_max": np.maximum}.items():
+                y = to_double(x)
+                before = (slice(None),) * axis
+                function.at(y, before + (index,), to_double(source))
+                self.cases.add(builder, [x, index, source], as_type(y, dtype), {"axis": axis})
+
+    def nd(self):
+        for _ in range(self.rounds(10)):
+            dtype, shape = self.pick(FLOATS), self.shape(2, 4)
+            batch = int(self.rng.integers(0, len(shape)))
+            selected = int(self.rng.integers(1, len(shape) - batch + 1))
+            x, picks = self.reals(dtype, shape), tuple(self.shape(0, 2))
+            index = np.stack([self.index(s, shape[:batch] + picks).astype(np.int64)
+                              for s in shape[batch:batch + selected]], -1)
+            y = np.empty(index.shape[:-1] + shape[batch + selected:])
+            for at in np.ndindex(*index.shape[:-1]):
+                y[at] = to_double(x)[at[:batch] + tuple(index[at])]
+            self.cases.add("gather_nd", [x, index], as_type(y, dtype), {"batch_axes": batch})
+            shape_of_rows = y.shape
+            if batch == 0:
+                for mode, function in {"set": None, "add": np.add, "mul": np.multiply}.items():
+                    source, y = self.reals(dtype, shape_of_rows), to_double(x)
+                    for at in np.ndindex(*index.shape[:-1]):
+                        to = tuple(index[at])
+                        value = to_double(source)[at]
+                        y[to] = value if function is None else function(y[to], value)
+                    self.cases.add("scatter_nd", [x, index, source], as_type(y, dtype), {"mode": mode})
+        x, index = self.reals("f32", (4, 3)), np.array([[1], [3], [1]])
+        source, y = self.reals("f32", (3, 3)), to_double(x)
+        np.add.at(y, index[:, 0], to_double(source))
+        self.cases.add("scatter_nd", [x, index, source], as_type(y, "f32"), {"mode": "add"})
 
 
 def generate(cases):
     maker = Maker(cases)
-    maker.repeats()
+    maker.scatter()
+    maker.index_add()
+    maker.nd()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""Cases of ops that scatter, rank and accumulate along an axis. Expected values come from NumPy loops
+in float64, rounded once to the output's type."""
+import numpy as np
+
+from op_cases import Bf16, Cases, TOLERANCE, as_type, main, to_double
+
+FLOATS = ["f32", "f16", "bf16", "f64"]
+INTEGERS = ["i32", "i8", "i16", "i64", "u8", "u16", "u32"]
+COMBINE = {"set": lambda a, b: b, "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+class Maker:
+    def __init__(self, cases: Cases):
+        self.cases, self.rng, self.small = cases, cases.rng, cases.small
+
+    def rounds(self, most):
+        return 2 if self.small else most
+
+    def pick(self, values):
+        return values[int(self.rng.integers(len(values)))]
+
+    def shape(self, least=1, most=4):
+        rank = int(self.rng.integers(least, most + 1))
+        sizes = [0, 1, 2, 3, 5, 7] if self.rng.random() < 0.1 else [1, 2, 3, 5, 7]
+        shape = tuple(int(self.rng.choice(sizes)) for _ in range(rank))
+        if rank and self.rng.random() < 0.3:
+            shape = shape[:-1] + (int(self.rng.choice([15, 16, 17, 31, 33])),)
+        return shape if np.prod(shape) < 1500 else shape[-1:]
+
+    def array(self, dtype, shape, low=-9.0, high=9.0):
+        if dtype == "bool":
+            return as_type(self.rng.random(shape) < 0.5, dtype)
+        if dtype in FLOATS:
+            return as_type(self.rng.uniform(low, high, shape), dtype)
+        limits = np.iinfo(as_type(0, dtype).dtype)
+        low, high = (limits.min, limits.max) if self.rng.random() < 0.5 else (max(-9, limits.min), 9)
+        return self.rng.integers(low, high, shape, endpoint=True, dtype=as_type(0, dtype).dtype)
+
+    def scatter(self):
+        for mode in COMBINE:
+            for _ in range(self.rounds(30)):
+                dtype = self.pick(FLOATS + INTEGERS + (["bool"] if mode == "set" else []))
+                shape = self.shape()
+                axis = int(self.rng.integers(len(shape)))
+                if shape[axis] == 0:
+                    continue
+                sizes = list(shape)
+                if self.rng.random() < 0.3:
+                    sizes = [int(self.rng.integers(0, s + 1)) for s in shape]
+                sizes[axis] = int(self.rng.choice([0, 1, 3, 8, 20]))
+                kind = np.int32 if self.rng.random() < 0.5 else np.int64
+                index = self.rng.integers(0, shape[axis], sizes).astype(kind)
+                low, high = (0.5, 1.5) if mode == "mul" else (-9, 9)
+                x, source = self.array(dtype, shape, low, high), self.array(dtype, tuple(sizes), low, high)
+                y = _scatter(x, index, source, axis, COMBINE[mode], dtype)
+                attributes = {"axis": axis} if mode == "set" else {"axis": axis, "mode": mode}
+                self.cases.add("scatter", [x, index, source], y, attributes)
+        x, source = self.array("f32", (40, 9)), self.array("f32", (70, 9))
+        index = np.broadcast_to(self.rng.integers(0, 40, (70, 1)), (70, 9)).astype(np.int64)
+        self.cases.add("scatter", [x, index, source], _scatter(x, index, source, 0, np.add, "f32"),
+                       {"axis": 0, "mode": "add"})
+        x, index = as_type([1, np.nan, 3], "f32"), np.array([0, 1, 2, 2], np.int32)
+        source = as_type([np.nan, 0, np.inf, np.nan], "f32")
+        for mode in ["min", "max"]:
+            self.cases.add("scatter", [x, index, source], as_type([np.nan] * 3, "f32"),
+                           {"axis": 0, "mode": mode})
+
+
+def _scatter(x, index, source, axis, combine, dtype):
+    real = dtype in FLOATS
+    y = to_double(x) if real else np.array(x)
+    values = to_double(source) if real else np.array(source)
+    for at in np.ndindex(*index.shape):
+        to = list(at)
+        to[axis] = int(index[at])
+        y[tuple(to)] = combine(y[tuple(to)], values[at])
+    return as_type(y, dtype) if real else y
+
+
+def generate(cases):
+    maker = Maker(cases)
+    maker.scatter()
+
+
+if __name__ == "__main__":
+    main(generate, __doc__)

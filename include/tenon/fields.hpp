@@ -34,7 +34,8 @@ concept FieldLeaf = std::same_as<T, Tensor> || std::same_as<T, Buffer> || std::s
                     std::same_as<T, HostBuffer>;
 
 /// The type with every leaf replaced by `Leaf`: rebind_t<Mlp<Tensor>, Buffer> is Mlp<Buffer>. A
-/// model struct's only template parameter is its leaf type; other types stay as they are.
+/// model struct's only template parameter is its leaf type, or another such struct; other types
+/// stay as they are.
 template <class T, class Leaf>
 struct rebind {
   using type = T;
@@ -46,7 +47,7 @@ struct rebind<T, Leaf> {
 template <template <class> class Model, class Old, class Leaf>
   requires HasFields<Model<Old>>
 struct rebind<Model<Old>, Leaf> {
-  using type = Model<Leaf>;
+  using type = Model<typename rebind<Old, Leaf>::type>;
 };
 template <class T, class Allocator, class Leaf>
 struct rebind<std::vector<T, Allocator>, Leaf> {
@@ -70,6 +71,18 @@ struct rebind<std::pair<A, B>, Leaf> {
 };
 template <class T, class Leaf>
 using rebind_t = typename rebind<std::remove_cvref_t<T>, Leaf>::type;
+
+/// The leaf type of a model struct: Tensor for Mlp<Tensor>.
+template <class T>
+struct leaf_of;
+template <FieldLeaf T>
+struct leaf_of<T> {
+  using type = T;
+};
+template <template <class> class Model, class Inner>
+struct leaf_of<Model<Inner>> : leaf_of<Inner> {};
+template <class T>
+using leaf_of_t = typename leaf_of<std::remove_cvref_t<T>>::type;
 
 /// A model's weights: the struct with a Buffer in place of every Tensor.
 template <class Model>

@@ -33,6 +33,7 @@
 #include <tenon/session.hpp>
 #include <tenon/snapshot.hpp>
 #include <tenon/text/tokenizer.hpp>
+#include <tenon/train.hpp>
 #include <tenon/version.hpp>
 #include <tenon/weights_view.hpp>
 

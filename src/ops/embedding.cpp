@@ -1,6 +1,9 @@
 #include "ops/rows.hpp"
 
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/embedding.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/scatter.hpp>
 
 #include <array>
 #include <vector>
@@ -52,6 +55,13 @@ void Embedding::reference(std::span<const HostView> in, const HostView& out) con
     write_row(row, out.shape.dtype(), next, element);
     next += element * static_cast<std::int64_t>(row.size());
   });
+}
+
+std::vector<Tensor> Embedding::gradient(const Backward& at) const {
+  const Tensor& table = at.inputs[1];
+  if (is_block(table.dtype())) return {Tensor(), Tensor()};
+  const Tensor zeros = full_like(cast(table, dtype), 0);
+  return {Tensor(), cast(index_add(zeros, at.inputs[0], at.upstream, 0), table.dtype())};
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& table, DType dtype,

@@ -2,7 +2,9 @@
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
 
+#include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
+#include <tenon/ops/scatter.hpp>
 
 #include <cstring>
 #include <vector>
@@ -97,6 +99,16 @@ void TakeAlong::reference(std::span<const HostView> in, const HostView& out) con
     const std::byte* element = x.at(position) + (row - position[at]) * x.strides[at];
     std::memcpy(out.at(position), element, size);
   });
+}
+
+std::vector<Tensor> Gather::gradient(const Backward& at) const {
+  const Tensor zeros = full_like(at.inputs[0], 0);
+  return {index_add(zeros, at.inputs[1], at.upstream, axis), Tensor()};
+}
+
+std::vector<Tensor> TakeAlong::gradient(const Backward& at) const {
+  const Tensor zeros = full_like(at.inputs[0], 0);
+  return {scatter(zeros, at.inputs[1], at.upstream, axis, "add"), Tensor()};
 }
 
 Tensor gather(const Tensor& x, const Tensor& index, const AxisRef& axis,

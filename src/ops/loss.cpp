@@ -5,7 +5,9 @@
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/log_softmax.hpp>
+#include <tenon/ops/logical.hpp>
 #include <tenon/ops/loss.hpp>
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -35,16 +37,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
 
   const Tensor log_p = log_softmax(logits.with_tags({}), -1, where);
   const Tensor plain_labels = labels.with_tags({});
-  const Tensor classes = iota(log_p, -1, rows.dtype(), 0, 1, where);
-  const Tensor is_label = eq(classes, unsqueeze(plain_labels, -1, {}, where), where);
-  const Tensor zero = scalar_like(log_p, 0, where);
-  Tensor of_label = sum(tenon::where(is_label, log_p, zero, where), -1, false, where);
+  const Tensor ignored =
+      scalar_like(plain_labels, static_cast<double>(options.ignored_label), where);
+  const Tensor is_ignored = eq(plain_labels, ignored, where);
+  const Tensor zero = scalar_like(plain_labels, 0, where);
+  const Tensor index =
+      unsqueeze(tenon::where(is_ignored, zero, plain_labels, where), -1, {}, where);
+  Tensor of_label = squeeze(take_along(log_p, index, -1, where), -1, where);
   if (smoothing > 0) {
     of_label = (1 - smoothing) * of_label + smoothing * mean(log_p, -1, false, where);
   }
-  const Tensor ignored =
-      scalar_like(plain_labels, static_cast<double>(options.ignored_label), where);
-  const Tensor counts = cast(ne(plain_labels, ignored, where), x.dtype(), where);
+  const Tensor counts = cast(logical_not(is_ignored, where), x.dtype(), where);
   return -sum(of_label * counts, {}, false, where) / sum(counts, {}, false, where);
 }
 

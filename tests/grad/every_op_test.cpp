@@ -231,42 +231,16 @@ TEST_CASE("grad: on the CPU as by the reference") {
 }
 
 /// Ops without a gradient, by why: results that are no reals, quantised values, state.
-const std::set<std::string, std::less<>> without_gradient = {"argmax",
-                                                             "argmin",
-                                                             "topk",
-                                                             "eq",
-                                                             "ne",
-                                                             "lt",
-                                                             "le",
-                                                             "gt",
-                                                             "ge",
-                                                             "is_nan",
-                                                             "is_inf",
-                                                             "is_finite",
-                                                             "logical_not",
-                                                             "logical_and",
-                                                             "logical_or",
-                                                             "logical_xor",
-                                                             "quantize",
-                                                             "dequantize",
-                                                             "quantize_linear",
-                                                             "dequantize_linear",
-                                                             "matmul_integer",
-                                                             "conv2d_integer",
-                                                             "cache_update",
-                                                             "full",
-                                                             "iota",
-                                                             "conv2d",
-                                                             "max_pool2d",
-                                                             "avg_pool2d",
-                                                             "gather",
-                                                             "take_along",
-                                                             "embedding"};
+constexpr std::string_view without_gradient =
+    " argmax argmin topk eq ne lt le gt ge is_nan is_inf is_finite logical_not logical_and "
+    "logical_or logical_xor quantize dequantize quantize_linear dequantize_linear matmul_integer "
+    "conv2d_integer cache_update full iota conv2d max_pool2d avg_pool2d ";
 
 TEST_CASE("grad: an op has a gradient or is named here") {
   for (const OpDef* def : all_ops()) {
     INFO(def->name);
-    CHECK((def->gradient == nullptr) == without_gradient.contains(def->name));
+    const std::string word = " " + std::string(def->name) + " ";
+    CHECK((def->gradient == nullptr) == (without_gradient.find(word) != std::string_view::npos));
   }
 }
 

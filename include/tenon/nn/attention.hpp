@@ -34,7 +34,8 @@ struct MultiHeadAttention {
   std::optional<RmsNorm<T>> query_norm;
   std::optional<RmsNorm<T>> key_norm;
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
-  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors)
+  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors, heads, kv_heads,
+               head_dim, options, rope)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;

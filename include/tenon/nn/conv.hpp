@@ -15,7 +15,7 @@ template <class T = Tensor>
 struct Conv2d {
   T weight;
   std::optional<T> bias;
-  TENON_FIELDS(weight, bias)
+  TENON_FIELDS(weight, bias, options)
   tenon::Conv2d options;  ///< stride, padding, dilation, groups
 
   static Conv2d init(const WeightsView& view, const tenon::Conv2d& options = {},

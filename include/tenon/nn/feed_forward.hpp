@@ -23,7 +23,7 @@ struct FeedForward {
   Linear<T> up;
   Linear<T> down;
   Name activation = "silu";
-  TENON_FIELDS(gate, up, down)
+  TENON_FIELDS(gate, up, down, activation)
 
   Tensor forward(const Tensor& x,
                  const std::source_location& where = std::source_location::current()) const

@@ -15,7 +15,7 @@ struct LayerNorm {
   T weight;
   std::optional<T> bias;
   double eps = 1e-5;
-  TENON_FIELDS(weight, bias)
+  TENON_FIELDS(weight, bias, eps)
 
   static LayerNorm init(const WeightsView& view, double eps,
                         const std::source_location& where = std::source_location::current()) {
@@ -35,7 +35,7 @@ template <class T = Tensor>
 struct RmsNorm {
   T weight;
   double eps = 1e-5;
-  TENON_FIELDS(weight)
+  TENON_FIELDS(weight, eps)
 
   static RmsNorm init(const WeightsView& view, double eps,
                       const std::source_location& where = std::source_location::current()) {

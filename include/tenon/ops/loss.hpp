@@ -15,8 +15,7 @@ struct CrossEntropyOptions {
   /// The weight that is moved from the label to all classes alike: the target is
   /// 1 - s + s / C for the label and s / C for the others (Szegedy et al., arXiv:1512.00567).
   double label_smoothing = 0;
-  /// Rows with this label count for nothing; labels outside [0, C) otherwise give a loss of 0 for
-  /// their row. As in PyTorch, -100 unless set.
+  /// Rows with this label count for nothing.
   std::int64_t ignored_label = -100;
 };
 
@@ -27,6 +26,7 @@ struct CrossEntropyOptions {
 /// Errors    C1 logits not floating or labels neither i32 nor i64     Errc::unsupported_dtype
 ///           C2 labels do not have the sizes of logits' rows          Errc::shape_mismatch
 ///           C3 label_smoothing outside [0, 1]                        Errc::bad_argument
+///           when run: another label outside [0, C)                   Errc::out_of_range
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {},
                      const std::source_location& where = std::source_location::current());

@@ -1,0 +1,7 @@
+#pragma once
+
+#include <tenon/grad.hpp>
+#include <tenon/train/checkpoint.hpp>
+#include <tenon/train/fields.hpp>
+#include <tenon/train/initialize.hpp>
+#include <tenon/train/optimizers.hpp>

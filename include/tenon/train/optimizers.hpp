@@ -1,0 +1,240 @@
+#pragma once
+
+#include <tenon/buffer.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/train/fields.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <utility>
+
+namespace tenon::train {
+
+// Optimisers are part of the program. Parameters and the optimiser's state are arguments and results
+// of one `forward`; moved in, they are updated in place:
+//
+//   template <class T> using State = train::AdamState<Net<T>>;
+//   std::tuple<Net<Tensor>, State<Tensor>, Tensor> step(Net<Tensor> net, State<Tensor> state,
+//                                                       Tensor x, Tensor y, Tensor rate) const {
+//     const Tensor loss = cross_entropy(net.forward(x), y);
+//     auto [next, next_state] = optimizer.update(net, grad(loss, net), state, rate);
+//     return {next, next_state, loss};
+//   }
+//
+// `rate` is an f32 scalar, so that a schedule needs no new program. Formulas as in PyTorch's
+// optimisers of the same names. State has the dtype of the gradients' struct passed to `update`:
+// for mixed precision keep f32 parameters, cast them to bf16 for `forward`, and differentiate with
+// respect to the f32 ones.
+
+/// A program argument of the dtype and value: the rate of a step.
+inline Buffer scalar(double value, DType dtype, const DevicePtr& device) {
+  return HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {static_cast<float>(value)})
+      .to(dtype)
+      .to_device(device);
+}
+
+namespace detail {
+
+/// Zeros of the buffers' shapes.
+template <class Buffers>
+Buffers zeros_like(const Buffers& parameters, const DevicePtr& device) {
+  return map_fields<Buffer>(parameters, [&](const std::string&, const Buffer& buffer) {
+    return HostBuffer::zeros(buffer.shape()).to_device(device);
+  });
+}
+
+/// x * value in x's dtype, for a scalar tensor of any floating dtype.
+inline Tensor scaled(const Tensor& x, const Tensor& scalar) { return x * cast(scalar, x.dtype()); }
+
+}  // namespace detail
+
+template <class Model>
+struct SgdState {
+  Model momentum;
+  TENON_FIELDS(momentum)
+};
+
+/// g += weight_decay p; m = momentum m + g; p -= rate m, or with nesterov p -= rate (g + momentum m).
+struct Sgd {
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+
+  /// The state before the first step: zeros.
+  template <class Buffers>
+  SgdState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
+    return {detail::zeros_like(parameters, device)};
+  }
+
+  template <class Model>
+  std::pair<Model, SgdState<Model>> update(const Model& parameters, const Model& gradients,
+                                           const SgdState<Model>& state, const Tensor& rate) const {
+    const Model decayed =
+        zip_fields([&](const Tensor& p,
+                       const Tensor& g) { return weight_decay == 0 ? g : g + weight_decay * p; },
+                   parameters, gradients);
+    const Model mean =
+        zip_fields([&](const Tensor& m, const Tensor& g) { return momentum * m + g; },
+                   state.momentum, decayed);
+    const Model next = zip_fields(
+        [&](const Tensor& p, const Tensor& g, const Tensor& m) {
+          return p - detail::scaled(nesterov ? g + momentum * m : m, rate);
+        },
+        parameters, decayed, mean);
+    return {next, {mean}};
+  }
+};
+
+template <class Model>
+struct AdamState {
+  Model mean;               ///< of the gradients
+  Model square;             ///< of their squares
+  leaf_of_t<Model> number;  ///< of steps, an f32 scalar
+  TENON_FIELDS(mean, square, number)
+};
+
+/// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= rate (m / (1 - b1^t)) /
+/// (sqrt(v / (1 - b2^t)) + eps). Adam adds weight_decay p to g (Kingma and Ba, arXiv:1412.6980);
+/// AdamW first multiplies p by 1 - rate weight_decay (Loshchilov and Hutter, arXiv:1711.05101).
+struct Adam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;
+
+  template <class Buffers>
+  AdamState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
+    return {detail::zeros_like(parameters, device), detail::zeros_like(parameters, device),
+            scalar(0, f32, device)};
+  }
+
+  template <class Model>
+  std::pair<Model, AdamState<Model>> update(const Model& parameters, const Model& gradients,
+                                            const AdamState<Model>& state,
+                                            const Tensor& rate) const {
+    const Tensor number = state.number + 1;
+    const Tensor steps = cast(number, rate.dtype());
+    const auto correction = [&](double beta) { return 1 - exp2(steps * std::log2(beta)); };
+    const Tensor of_mean = rate / correction(beta1);
+    const Tensor of_square = rsqrt(correction(beta2));
+    const Model decayed = zip_fields(
+        [&](const Tensor& p, const Tensor& g) {
+          return weight_decay == 0 || decoupled ? g : g + weight_decay * p;
+        },
+        parameters, gradients);
+    const Model mean =
+        zip_fields([&](const Tensor& m, const Tensor& g) { return beta1 * m + (1 - beta1) * g; },
+                   state.mean, decayed);
+    const Model square = zip_fields(
+        [&](const Tensor& v, const Tensor& g) { return beta2 * v + (1 - beta2) * (g * g); },
+        state.square, decayed);
+    const Model next = zip_fields(
+        [&](const Tensor& p, const Tensor& m, const Tensor& v) {
+          const Tensor kept =
+              weight_decay != 0 && decoupled ? detail::scaled(p, 1 - weight_decay * rate) : p;
+          return kept - detail::scaled(m, of_mean) / (detail::scaled(sqrt(v), of_square) + eps);
+        },
+        parameters, mean, square);
+    return {next, {mean, square, number}};
+  }
+};
+
+inline Adam adamw(double weight_decay = 0.01) {
+  return {.weight_decay = weight_decay, .decoupled = true};
+}
+
+template <class Model>
+struct LionState {
+  Model mean;
+  TENON_FIELDS(mean)
+};
+
+/// p = p (1 - rate weight_decay) - rate sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g
+/// (Chen et al., arXiv:2302.06675).
+struct Lion {
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;
+
+  template <class Buffers>
+  LionState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
+    return {detail::zeros_like(parameters, device)};
+  }
+
+  template <class Model>
+  std::pair<Model, LionState<Model>> update(const Model& parameters, const Model& gradients,
+                                            const LionState<Model>& state,
+                                            const Tensor& rate) const {
+    const Model next = zip_fields(
+        [&](const Tensor& p, const Tensor& g, const Tensor& m) {
+          const Tensor kept = weight_decay == 0 ? p : detail::scaled(p, 1 - weight_decay * rate);
+          return kept - detail::scaled(sign(beta1 * m + (1 - beta1) * g), rate);
+        },
+        parameters, gradients, state.mean);
+    const Model mean =
+        zip_fields([&](const Tensor& m, const Tensor& g) { return beta2 * m + (1 - beta2) * g; },
+                   state.mean, gradients);
+    return {next, {mean}};
+  }
+};
+
+/// sqrt of the sum of all squares, an f32 scalar.
+template <class Model>
+Tensor global_norm(const Model& gradients) {
+  Tensor total;
+  for (const Tensor& g : tensors_of(gradients)) {
+    const Tensor squares = cast(sum(square(g)), f32);
+    total = total.is_empty() ? squares : total + squares;
+  }
+  return sqrt(total);
+}
+
+/// The gradients times min(1, max_norm / (their norm + 1e-6)), and the norm before.
+template <class Model>
+std::pair<Model, Tensor> clip_norm(const Model& gradients, double max_norm) {
+  const Tensor norm = global_norm(gradients);
+  const Tensor factor = minimum(scalar_like(norm, 1), max_norm / (norm + 1e-6));
+  return {zip_fields([&](const Tensor& g) { return detail::scaled(g, factor); }, gradients), norm};
+}
+
+/// a + b: gradients of several batches before one update.
+template <class Model>
+Model accumulate(const Model& a, const Model& b) {
+  return zip_fields([](const Tensor& x, const Tensor& y) { return x + y; }, a, b);
+}
+
+/// The struct in another dtype: bf16 copies of f32 parameters, through which gradients pass.
+template <class Model>
+Model cast_fields(const Model& model, DType dtype) {
+  return zip_fields([&](const Tensor& x) { return cast(x, dtype); }, model);
+}
+
+/// Rates by step, counted from 0.
+struct WarmupCosine {
+  double peak = 1e-3;
+  double floor = 0;
+  std::int64_t warmup = 0;  ///< steps of linear growth to the peak
+  std::int64_t total = 1;   ///< steps until the floor
+
+  double at(std::int64_t step) const {
+    if (step < warmup) {
+      return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+    }
+    if (step >= total) return floor;
+    const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+    return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  }
+};
+
+struct StepDecay {
+  double start = 1e-3;
+  double factor = 0.1;
+  std::int64_t every = 1;
+  double at(std::int64_t step) const {
+    return start * std::pow(factor, static_cast<double>(step / every));
+  }
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,171 @@
+#include "io/temp_folder.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/tenon.hpp>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+namespace tenon::testing {
+namespace {
+
+template <class T = Tensor>
+struct Mlp {
+  nn::Linear<T> up, down;
+  TENON_FIELDS(up, down)
+  Tensor forward(const Tensor& x) const { return down.forward(tanh(up.forward(x))); }
+};
+
+template <class Optimizer>
+struct StateOf;
+template <>
+struct StateOf<train::Sgd> {
+  template <class M>
+  using type = train::SgdState<M>;
+};
+template <>
+struct StateOf<train::Adam> {
+  template <class M>
+  using type = train::AdamState<M>;
+};
+template <>
+struct StateOf<train::Lion> {
+  template <class M>
+  using type = train::LionState<M>;
+};
+template <class Optimizer, class M>
+using State = typename StateOf<Optimizer>::template type<M>;
+
+template <class Optimizer>
+struct Training {
+  Optimizer optimizer;
+  double max_norm = 0;
+  TENON_FIELDS()
+  std::tuple<Mlp<Tensor>, State<Optimizer, Mlp<Tensor>>, Tensor> step(
+      Mlp<Tensor> net, State<Optimizer, Mlp<Tensor>> state, Tensor x, Tensor labels,
+      Tensor rate) const {
+    const Tensor loss = cross_entropy(net.forward(x), labels);
+    Mlp<Tensor> gradients = grad(loss, net);
+    if (max_norm > 0) gradients = train::clip_norm(gradients, max_norm).first;
+    auto [next, next_state] = optimizer.update(net, gradients, state, rate);
+    return {next, next_state, loss};
+  }
+};
+
+const io::File& oracle() {
+  static const io::File file = io::open("tests/train/data/optimizers.safetensors");
+  return file;
+}
+
+Mlp<Shape> shapes_of(const io::File& file, const std::string& prefix) {
+  Mlp<Shape> shapes;
+  shapes.up.bias.emplace();
+  shapes.down.bias.emplace();
+  visit_fields(
+      shapes, [&](const std::string& path, Shape& shape) { shape = file.at(prefix + path).shape; });
+  return shapes;
+}
+
+Mlp<Buffer> parameters(const io::File& file, const std::string& prefix) {
+  return map_fields<Buffer>(shapes_of(file, prefix), [&](const std::string& path, const Shape&) {
+    return file.at(prefix + path).data().to_device(cpu_device());
+  });
+}
+
+template <class Form>
+rebind_t<Form, Shape> shapes_like(const Form& buffers) {
+  return map_fields<Shape>(buffers, [](const std::string&, const Buffer& b) { return b.shape(); });
+}
+
+template <class Optimizer>
+void check(const std::string& name, Training<Optimizer> training) {
+  INFO(name);
+  const io::File& file = oracle();
+  Mlp<Buffer> net = parameters(file, "start.");
+  auto state = training.optimizer.start(net, cpu_device());
+  const Buffer x = file.at("x").data().to_device(cpu_device());
+  const Buffer labels = file.at("labels").data().to_device(cpu_device());
+  const Buffer rate = train::scalar(0.05, f64, cpu_device());
+  auto run =
+      compile<&Training<Optimizer>::step>(
+          training, {shapes_like(net), shapes_like(state), x.shape(), labels.shape(), rate.shape()},
+          cpu_device())
+          .bind(training);
+  const HostBuffer want = file.at(name + ".losses").data();
+  for (const double loss : elements(want)) {
+    Buffer got;
+    std::tie(net, state, got) = run(std::move(net), std::move(state), x, labels, rate);
+    CHECK(elements(got.to_host())[0] == Approx(loss).epsilon(1e-6));
+  }
+  visit_fields(net, [&](const std::string& path, const Buffer& parameter) {
+    INFO(path);
+    expect_close(parameter.to_host(), file.at(name + "." + path).data(), 1e-6, 1e-5);
+  });
+}
+
+TEST_CASE("train: optimisers do what PyTorch's do") {
+  check<train::Sgd>("sgd", {});
+  check<train::Sgd>("momentum", {.optimizer = {.momentum = 0.9, .weight_decay = 0.01}});
+  check<train::Sgd>("nesterov", {.optimizer = {.momentum = 0.9, .nesterov = true}});
+  check<train::Adam>("adam", {.optimizer = {.weight_decay = 0.01}});
+  check<train::Adam>("adamw", {.optimizer = train::adamw(0.1)});
+  check<train::Lion>("lion", {.optimizer = {.weight_decay = 0.1}});
+  check<train::Sgd>("clipped", {.optimizer = {}, .max_norm = 0.1});
+}
+
+TEST_CASE("train: initial values") {
+  const Shape weight({64, 256}, f32), vector({64}, f32);
+  CHECK(elements(train::initial_values("a.bias", vector, train::he_uniform("a.bias", vector),
+                                       1))[3] == 0);
+  CHECK(elements(train::initial_values("n.weight", vector, train::he_uniform("n.weight", vector),
+                                       1))[3] == 1);
+  const train::Initial initial = train::he_uniform("a.weight", weight);
+  const double bound = std::sqrt(6.0 / 256);
+  CHECK(initial.value == Approx(bound));
+  const HostBuffer a = train::initial_values("a.weight", weight, initial, 1);
+  double sum = 0, squares = 0, largest = 0;
+  for (const double x : elements(a)) {
+    sum += x;
+    squares += x * x;
+    largest = std::max(largest, std::fabs(x));
+  }
+  const double count = 64 * 256;
+  CHECK(largest < bound);
+  CHECK(std::fabs(sum / count) < 0.05 * bound);
+  CHECK(std::sqrt(squares / count) == Approx(bound / std::sqrt(3.0)).epsilon(0.03));
+  expect_close(train::initial_values("a.weight", weight, initial, 1), a, 0, 0);
+  CHECK(elements(train::initial_values("b.weight", weight, initial, 1)) != elements(a));
+  CHECK(elements(train::initial_values("a.weight", weight, initial, 2)) != elements(a));
+  const HostBuffer n = train::initial_values("e", weight, {train::Initial::Kind::normal, 0.02}, 3);
+  squares = 0;
+  for (const double x : elements(n)) squares += x * x;
+  CHECK(std::sqrt(squares / count) == Approx(0.02).epsilon(0.03));
+}
+
+TEST_CASE("train: parameters and state are written and read back") {
+  const TempFolder folder;
+  const Mlp<Buffer> net = parameters(oracle(), "start.");
+  const auto both = std::tuple(net, train::Adam{}.start(net, cpu_device()));
+  train::save(folder / "state.safetensors", both, {{"step", "3"}});
+  const io::File file = io::open(folder / "state.safetensors");
+  const auto read = train::load(file, both, cpu_device());
+  expect_close(std::get<0>(read).up.weight.to_host(), net.up.weight.to_host(), 0, 0);
+  Mlp<Buffer> other = net;
+  other.up.weight = net.down.weight;
+  expect_error(Errc::shape_mismatch, [&] { train::load(file, std::tuple(other), cpu_device()); });
+  expect_error(Errc::bad_reference, [&] { train::load(file, other, cpu_device()); });
+}
+
+TEST_CASE("train: schedules") {
+  const train::WarmupCosine rate{.peak = 2, .floor = 0.5, .warmup = 4, .total = 12};
+  CHECK(rate.at(0) == Approx(0.5));
+  CHECK(rate.at(3) == Approx(2));
+  CHECK(rate.at(4) == Approx(2));
+  CHECK(rate.at(8) == Approx(1.25));
+  CHECK(rate.at(12) == Approx(0.5));
+  CHECK(train::StepDecay{.start = 1, .factor = 0.5, .every = 3}.at(7) == Approx(0.25));
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -189,7 +189,8 @@ std::optional<std::string> needs_dense_rows(const Operand& operand, std::string_
 /// Elements of all axes but the last; of the last.
 std::int64_t row_count(const Shape& shape) noexcept;
 std::int64_t row_size(const Shape& shape) noexcept;
-/// Step between rows in elements when rows lie evenly: [.., M, K] with one stride for all of "..M".
+/// Step between rows in elements when rows lie evenly: [.., M, K] with one stride for all of "..M",
+/// which is not negative.
 /// 0 where all rows are one.
 std::optional<std::int64_t> even_row_step(const Operand& operand) noexcept;
 /// Dense rows with one step between them.

@@ -33,6 +33,21 @@ class Maker:
         kind = np.int32 if self.rng.random() < 0.5 else np.int64
         return self.rng.integers(0, size, shape).astype(kind)
 
+    # --- views
+
+    def moved(self):
+        for _ in range(self.rounds(10)):
+            dtype, shape = self.pick(FLOATS), self.shape()
+            x = self.reals(dtype, shape)
+            axes = [int(a) for a in self.rng.permutation(len(shape))[:int(self.rng.integers(1, len(shape) + 1))]]
+            self.cases.add("flip", [x], as_type(np.flip(to_double(x), axes), dtype), {"axes": axes})
+            shift, axis = int(self.rng.integers(-9, 10)), self.axis(shape)
+            self.cases.add("roll", [x], as_type(np.roll(to_double(x), shift, axis), dtype),
+                           {"shift": shift, "axis": axis})
+            self.cases.add("flipped_sum", [x], as_type(np.flip(to_double(x), axes).sum(axis, keepdims=True)
+                                                       * np.flip(to_double(x), axes), "f64" if dtype == "f64" else "f32"),
+                           {"axes": axes, "axis": axis}, (1e-3, 1e-2))
+
     # --- scatter
 
     def scatter(self):
@@ -90,6 +105,7 @@ class Maker:
 
 def generate(cases):
     maker = Maker(cases)
+    maker.moved()
     maker.scatter()
     maker.index_add()
     maker.nd()

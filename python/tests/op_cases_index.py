@@ -66,6 +66,43 @@ class Maker:
                            {"axis": 0, "mode": mode})
 
 
+    def views(self):
+        for _ in range(self.rounds(12)):
+            x = self.array(self.pick(FLOATS + INTEGERS + ["bool"]), self.shape())
+            axis = int(self.rng.integers(len(x.shape)))
+            size, step = x.shape[axis], -int(self.rng.integers(1, 4))
+            begin = int(self.rng.integers(-1, size))
+            end = int(self.rng.integers(-1, begin + 1))
+            stop = None if end < 0 else end
+            index = np.arange(size)[begin:stop:step] if begin >= 0 else np.arange(0)
+            bits = x.bits if isinstance(x, Bf16) else x
+            y = np.take(bits, index, axis)
+            if isinstance(x, Bf16):
+                y = as_type((y.astype(np.uint32) << 16).view(np.float32), "bf16")
+            attributes = {"axis": axis, "begin": begin if begin >= 0 else -size - 1, "step": step}
+            if begin < 0:
+                attributes["begin"] = -1 if size == 0 else 0
+                attributes["end"] = attributes["begin"]
+                if size == 0:
+                    del attributes["end"]
+            elif end >= 0:
+                attributes["end"] = end
+            self.cases.add("slice", [x], y, attributes)
+
+    def pad(self):
+        for mode, name in {"reflect": "reflect", "edge": "edge", "circular": "wrap"}.items():
+            for _ in range(self.rounds(12)):
+                dtype = self.pick(FLOATS + INTEGERS + ["bool"])
+                shape = tuple(max(s, 1) for s in self.shape(1, 3))
+                most = [s - 1 if mode == "reflect" else s for s in shape]
+                before = [int(self.rng.integers(0, m + 1)) for m in most]
+                after = [int(self.rng.integers(0, m + 1)) for m in most]
+                x = self.array(dtype, shape)
+                values = to_double(x) if dtype in FLOATS else x
+                y = as_type(np.pad(values, list(zip(before, after)), mode=name), dtype)
+                self.cases.add("pad", [x], y, {"before": before, "after": after, "mode": mode})
+
+
 def _scatter(x, index, source, axis, combine, dtype):
     real = dtype in FLOATS
     y = to_double(x) if real else np.array(x)
@@ -80,6 +117,8 @@ def _scatter(x, index, source, axis, combine, dtype):
 def generate(cases):
     maker = Maker(cases)
     maker.scatter()
+    maker.views()
+    maker.pad()
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 #include "ops/view.hpp"
 
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/concat.hpp>
 #include <tenon/ops/pad.hpp>
 #include <tenon/ops/slice.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tenon {
 
@@ -23,25 +25,39 @@ std::string range_text(const Slice& op) {
 struct Range {
   std::int64_t begin, end;
   std::int64_t count(std::int64_t step) const noexcept {
+    if (step < 0) return begin > end ? (begin - end - 1) / -step + 1 : 0;
     return end > begin ? (end - begin - 1) / step + 1 : 0;
+  }
+  bool is_within(std::int64_t size, std::int64_t step) const noexcept {
+    if (step < 0) return -1 <= end && end <= begin && begin < size;
+    return 0 <= begin && begin <= end && end <= size;
   }
 };
 
 Range resolve(const Slice& op, std::int64_t size) noexcept {
   const auto from_end = [size](std::int64_t index) { return index < 0 ? index + size : index; };
-  return {from_end(op.begin), op.end == to_end ? size : from_end(op.end)};
+  const std::int64_t last = op.step < 0 ? -1 : size;
+  return {from_end(op.begin), op.end == to_end ? last : from_end(op.end)};
 }
 
 /// The size of a slice of a symbolic axis: known when both ends count from the same side.
 std::int64_t open_size(const Slice& op, std::int64_t size) {
+  const auto refuse = [&] {  // C2
+    fail(Errc::out_of_range, Slice::name, fmt::format("{} is no range", range_text(op)));
+  };
+  if (op.step < 0) {
+    if (op.begin == -1 && op.end == to_end) return op.step == -1 ? size : unknown_dim;
+    if (op.end == to_end) return op.begin < 0 ? unknown_dim : Range{op.begin, -1}.count(op.step);
+    if ((op.begin < 0) != (op.end < 0)) return unknown_dim;
+    if (op.begin < op.end) refuse();
+    return Range{op.begin, op.end}.count(op.step);
+  }
   if (op.begin == 0 && op.end == to_end) return op.step == 1 ? size : unknown_dim;
   const bool begins_from_end = op.begin < 0;
   const bool ends_from_end = op.end < 0 || op.end == to_end;
   if (begins_from_end != ends_from_end) return unknown_dim;
   const std::int64_t end = op.end == to_end ? 0 : op.end;
-  if (op.begin < -to_end || end < op.begin) {  // C2
-    fail(Errc::out_of_range, Slice::name, fmt::format("{} is no range", range_text(op)));
-  }
+  if (op.begin < -to_end || end < op.begin) refuse();
   return Range{op.begin, end}.count(op.step);
 }
 
@@ -49,7 +65,7 @@ std::int64_t open_size(const Slice& op, std::int64_t size) {
 
 Shape Slice::infer(std::span<const Shape> in) const {
   const int at = checked_axis(name, axis, in[0]);  // C1
-  if (step < 1) {                                  // C3
+  if (step == 0 || step < -to_end) {               // C3
     fail(Errc::bad_attribute, name,
          fmt::format("step {} along axis {} of {}", step, axis, to_string(in[0])));
   }
@@ -63,7 +79,7 @@ Shape Slice::infer(std::span<const Shape> in) const {
     return in[0].with_dim(at, open_size(*this, size));
   }
   const Range range = resolve(*this, size);
-  if (range.begin < 0 || range.begin > range.end || range.end > size) {  // C2
+  if (!range.is_within(size, step)) {  // C2
     fail(Errc::out_of_range, name,
          fmt::format("{} out of range for axis {} of {}", range_text(*this), axis,
                      to_string(in[0])));
@@ -95,12 +111,17 @@ bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement)
 
 std::vector<Tensor> Slice::gradient(const Backward& at) const {
   const std::int64_t size = at.inputs[0].dim(axis), taken = at.upstream.dim(axis);
-  const std::int64_t first = resolve(*this, size).begin;
+  std::int64_t first = resolve(*this, size).begin;
   if (taken == 0) return {Tensor()};
   Tensor spread = at.upstream;
-  if (step > 1) {  // step - 1 zeros behind each element
-    spread = merge_axes(pad(unsqueeze(spread, axis + 1), axis + 1, 0, step - 1), axis, axis + 1);
-    spread = slice(spread, axis, 0, (taken - 1) * step + 1);
+  if (step < 0) {
+    spread = flip(spread, axis);
+    first += (taken - 1) * step;
+  }
+  const std::int64_t apart = std::abs(step);
+  if (apart > 1) {  // apart - 1 zeros behind each element
+    spread = merge_axes(pad(unsqueeze(spread, axis + 1), axis + 1, 0, apart - 1), axis, axis + 1);
+    spread = slice(spread, axis, 0, (taken - 1) * apart + 1);
   }
   return {pad(spread, axis, first, size - first - spread.dim(axis))};
 }
@@ -110,6 +131,33 @@ Tensor slice(const Tensor& x, const AxisRef& axis, std::int64_t begin, std::int6
   return record(
       Slice{.axis = axis_of(x, axis, Slice::name, where), .begin = begin, .end = end, .step = step},
       {x}, where);
+}
+
+Tensor flip(const Tensor& x, const AxisList& axes, const std::source_location& where) {
+  Tensor result = x;
+  const IntList resolved = axes_of(x, axes, "flip", where);
+  for (std::size_t i = 0; i < resolved.size(); ++i) {
+    if (std::count(resolved.begin(), resolved.end(), resolved[i]) > 1) {
+      fail_at(where, Errc::bad_argument, "flip",
+              fmt::format("axis {} of {} twice", resolved[i], to_string(x.shape(where))));
+    }
+    result = slice(result, resolved[i], -1, to_end, -1, where);
+  }
+  return result;
+}
+
+Tensor roll(const Tensor& x, std::int64_t shift, const AxisRef& axis,
+            const std::source_location& where) {
+  const int at = axis_of(x, axis, "roll", where);
+  const std::int64_t size = x.shape(where)[at];
+  if (!is_static(size)) {
+    fail_at(where, Errc::bad_argument, "roll",
+            fmt::format("size of axis {} of {} is not known", at, to_string(x.shape(where))));
+  }
+  const std::int64_t first = size == 0 ? 0 : ((-shift % size) + size) % size;  // comes to 0
+  if (first == 0) return x;
+  return concat({slice(x, at, first, to_end, 1, where), slice(x, at, 0, first, 1, where)}, at,
+                where);
 }
 
 std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int64_t> sizes,

@@ -102,11 +102,12 @@ void check_backend(const Candidate& candidate) {
   std::vector<BackendPtr> backends{make_backend(candidate.name, candidate.options)};
   if (candidate.name != "reference") backends.push_back(make_backend("reference"));
   for (const OpCase& op_case : all_cases()) {
-    for (const bool stride : {false, true}) {
+    for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+      constexpr const char* names[] = {"", ", strided operands", ", reversed operands"};
       INFO(candidate.name << (candidate.options.exact ? " exact" : "") << ", " << op_case.name
-                          << (stride ? ", strided operands" : ""));
+                          << names[static_cast<std::size_t>(order)]);
       const double allowed = slack(op_case, candidate);
-      expect_close(run_case(op_case, backends, stride), op_case.output,
+      expect_close(run_case(op_case, backends, order), op_case.output,
                    std::max(op_case.absolute, allowed * std::max(1.0, largest(op_case.output))),
                    std::max(op_case.relative, allowed));
     }
@@ -132,7 +133,7 @@ TEST_CASE("conformance: the CPU backend takes what the list of exclusions does n
     const std::string op(op_case.op.def()->name);
     seen.insert(op);
     std::vector<PlanReport::Part> parts;
-    run_case(op_case, backends, false, &parts);
+    run_case(op_case, backends, Order::dense, &parts);
     for (const auto& part : parts) {
       if (part.backend == "cpu") taken.insert(op);
     }
@@ -157,9 +158,9 @@ TEST_CASE("conformance: the number of threads changes no bit") {
     }
     for (const OpCase& op_case : all_cases()) {
       INFO(op_case.name << (exact ? ", exact" : ""));
-      const std::vector<double> one = elements(run_case(op_case, backends[0], false));
+      const std::vector<double> one = elements(run_case(op_case, backends[0], Order::dense));
       for (std::size_t i = 1; i < backends.size(); ++i) {
-        const std::vector<double> many = elements(run_case(op_case, backends[i], false));
+        const std::vector<double> many = elements(run_case(op_case, backends[i], Order::dense));
         CHECK(std::ranges::equal(one, many, [](double a, double b) {
           return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
         }));

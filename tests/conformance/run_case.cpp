@@ -19,7 +19,7 @@ bool is_weight(const OpCase& op_case, std::size_t input) {
 
 }  // namespace
 
-HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, bool stride,
+HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, Order order,
                     std::vector<PlanReport::Part>* parts) {
   Graph graph;
   const Graph::Recording recording(graph);
@@ -36,21 +36,34 @@ HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backen
       continue;
     }
     const int rank = value.shape().rank();
-    const bool turn = stride && rank >= 2 && !is_block(value.shape().dtype()) &&
+    const bool turn = order != Order::dense && !is_block(value.shape().dtype()) &&
                       op_case.op.def()->traits.updates_input != static_cast<int>(i);
-    if (!turn) {
+    if (turn && order == Order::reversed && rank > 0) {
+      HostBuffer turned = HostBuffer::uninitialized(value.shape());
+      HostView backwards = turned.view();
+      for (int axis = 0; axis < rank; ++axis) {
+        auto& step = backwards.strides[static_cast<std::size_t>(axis)];
+        if (value.shape().elements() > 0) backwards.data += (value.shape()[axis] - 1) * step;
+        step = -step;
+      }
+      if (value.shape().elements() > 0) copy_elements(value.view(), backwards);
+      operands.push_back(flip(graph.input(name, turned.shape())));
+      inputs.push_back(turned.to_device(cpu_device()));
+      continue;
+    }
+    if (!turn || rank < 2) {
       operands.push_back(graph.input(name, value.shape()));
       inputs.push_back(value.contiguous().to_device(cpu_device()));
       continue;
     }
     // The input holds the axes in reverse; a permute turns them back.
-    std::vector<int> order;
+    std::vector<int> axes;
     std::vector<AxisRef> back;
     for (int axis = rank - 1; axis >= 0; --axis) {
-      order.push_back(axis);
+      axes.push_back(axis);
       back.emplace_back(axis);
     }
-    const HostBuffer turned = value.permute(order).contiguous();
+    const HostBuffer turned = value.permute(axes).contiguous();
     operands.push_back(permute(graph.input(name, turned.shape()), std::span<const AxisRef>(back)));
     inputs.push_back(turned.to_device(cpu_device()));
   }

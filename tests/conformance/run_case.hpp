@@ -11,9 +11,11 @@
 namespace tenon::testing {
 
 /// The op's weight of a linear layer or convolution is a constant, as models have it; all else are
-/// inputs. With `stride`, inputs arrive behind permutations that leave the op's operands strided.
+/// inputs. `order` says how the op's operands lie: as they are, behind a permutation that leaves
+/// them strided, or with all axes running backwards.
 /// `parts`, when given, receives what the plan gave to which backend.
-HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, bool stride,
+enum class Order { dense, permuted, reversed };
+HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, Order order,
                     std::vector<PlanReport::Part>* parts = nullptr);
 
 }  // namespace tenon::testing

@@ -22,7 +22,7 @@ void check(const Topk& op, const HostBuffer& x) {
     OpCase op_case;
     op_case.op = OpInstance(op);
     op_case.inputs = {x};
-    return run_case(op_case, {make_backend(backend, {.threads = 3})}, false);
+    return run_case(op_case, {make_backend(backend, {.threads = 3})}, Order::dense);
   };
   const HostBuffer got = run("cpu"), want = run("reference");
   REQUIRE(got.shape() == want.shape());

@@ -30,19 +30,19 @@ void check(const OpInstance& op, std::vector<HostBuffer> inputs) {
   made.inputs = std::move(inputs);
   made.output = run_reference(made.op, made.inputs);
   std::vector<PlanReport::Part> parts;
-  const HostBuffer one = run_case(made, pools[0], false, &parts);
+  const HostBuffer one = run_case(made, pools[0], Order::dense, &parts);
   for (const PlanReport::Part& part : parts) CHECK(part.backend == "cpu");
   expect_close(one, made.output, 2e-5, 2e-5);
   const std::vector<double> want = elements(one);
   for (std::size_t i = 1; i < pools.size(); ++i) {
-    const std::vector<double> got = elements(run_case(made, pools[i], false));
+    const std::vector<double> got = elements(run_case(made, pools[i], Order::dense));
     bool same = true;
     for (std::size_t j = 0; j < want.size(); ++j) {
       same = same && std::bit_cast<std::uint64_t>(got[j]) == std::bit_cast<std::uint64_t>(want[j]);
     }
     CHECK(same);
   }
-  expect_close(run_case(made, pools[1], true), made.output, 2e-5, 2e-5);
+  expect_close(run_case(made, pools[1], Order::permuted), made.output, 2e-5, 2e-5);
 }
 
 struct Sizes {

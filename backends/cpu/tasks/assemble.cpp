@@ -97,6 +97,65 @@ class PadTask final : public Task {
   std::array<std::byte, 8> element_{};
 };
 
+/// Padding that repeats elements: row by row of the output, each from one row of the input.
+class RepeatingPadTask final : public Task {
+ public:
+  explicit RepeatingPadTask(const Step& step)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        op_(*step.op.as<Pad>()),
+        mode_(op_.padding()),
+        last_(y_.shape.rank() - 1) {
+    for (int i = 0; i < last_; ++i) rows_ *= y_.shape[i];
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const auto last = static_cast<std::size_t>(last_);
+    const std::int64_t size = x_.shape[last_], width = y_.shape[last_];
+    const std::int64_t before = op_.before[last], after = op_.after[last];
+    if (width == 0) return;
+    const std::int64_t unit = block_bytes(y_.shape.dtype()), step = x_.strides[last];
+    const Range rows = context.share(rows_);
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::byte* from = context.pointer<const std::byte>(x_) + row_offset(row);
+      std::byte* to = context.pointer<std::byte>(y_) + row * width * unit;
+      const auto copy_one = [&](std::int64_t place) {
+        std::memcpy(to + (before + place) * unit, from + Pad::source_of(mode_, place, size) * step,
+                    static_cast<std::size_t>(unit));
+      };
+      for (std::int64_t i = -before; i < 0; ++i) copy_one(i);
+      copy_run(from, step, unit, size, to + before * unit);
+      for (std::int64_t i = size; i < size + after; ++i) copy_one(i);
+    }
+  }
+
+ private:
+  /// Of the input's row that a row of the output is made from.
+  std::int64_t row_offset(std::int64_t row) const noexcept {
+    std::int64_t offset = 0;
+    for (int i = last_ - 1; i >= 0; --i) {
+      const auto axis = static_cast<std::size_t>(i);
+      const std::int64_t place = row % y_.shape[i] - op_.before[axis];
+      offset += Pad::source_of(mode_, place, x_.shape[i]) * x_.strides[axis];
+      row /= y_.shape[i];
+    }
+    return offset;
+  }
+
+  Operand x_, y_;
+  Pad op_;
+  Pad::Mode mode_;
+  int last_;
+  std::int64_t rows_ = 1;
+};
+
+std::unique_ptr<Task> make_pad(const Step& step, Compiler&) {
+  const bool repeats =
+      step.output.shape.rank() > 0 && step.op.as<Pad>()->padding() != Pad::Mode::constant;
+  if (repeats) return std::make_unique<RepeatingPadTask>(step);
+  return std::make_unique<PadTask>(step);
+}
+
 class SelectTask final : public Task {
  public:
   explicit SelectTask(const Step& step)
@@ -163,7 +222,7 @@ class IotaTask final : public Task {
 
 extern const Kernel concat_kernel, pad_kernel, select_kernel, full_kernel, iota_kernel;
 constinit const Kernel concat_kernel{op_def<Concat>, takes_everything, make_task<ConcatTask>};
-constinit const Kernel pad_kernel{op_def<Pad>, takes_everything, make_task<PadTask>};
+constinit const Kernel pad_kernel{op_def<Pad>, takes_everything, make_pad};
 constinit const Kernel select_kernel{op_def<Select>, takes_everything, make_task<SelectTask>};
 constinit const Kernel full_kernel{op_def<Full>, takes_everything, make_task<FullTask>};
 constinit const Kernel iota_kernel{op_def<Iota>, takes_everything, make_task<IotaTask>};

@@ -59,7 +59,7 @@ std::optional<std::int64_t> even_row_step(const Operand& operand) noexcept {
     rows *= shape[i];
   }
   if (!step) step = row_size(shape) * size;
-  if (*step % size != 0) return std::nullopt;
+  if (*step % size != 0 || *step < 0) return std::nullopt;
   return *step / size;
 }
 

@@ -83,6 +83,17 @@ Failure sizes(const Step& step) {
   return std::nullopt;
 }
 
+Failure direction(const Step& step) {
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const Operand& operand = step.inputs[i];
+    for (int axis = 0; axis < operand.shape.rank(); ++axis) {
+      if (operand.shape[axis] > 1 && operand.strides[static_cast<std::size_t>(axis)] < 0)
+        return fmt::format("axis {} of operand {} is reversed", axis, i);
+    }
+  }
+  return std::nullopt;
+}
+
 // ---- conv2d -------------------------------------------------------------------------------------
 
 Failure conv_constants(const Step& step) {
@@ -273,7 +284,9 @@ Failure pad_axes(const Step& step) {
 }
 
 Failure pad_value(const Step& step) {
-  const double value = step.op.as<Pad>()->value;
+  const auto& pad = *step.op.as<Pad>();
+  if (pad.padding() != Pad::Mode::constant) return fmt::format("mode {}", pad.mode.text());
+  const double value = pad.value;
   if (value == 0) return std::nullopt;
   return fmt::format("padding of {}", value);
 }
@@ -316,6 +329,7 @@ constexpr Constraint table[] = {
     {"*", "an op of this table, or any op that maps one f32 element to one", known},
     {"*", "f32 operands and results", all_f32},
     {"*", "1 to 16384 channels, less than 2^20 pixels", sizes},
+    {"*", "axes that are not reversed", direction},
     {"copy", "an operand that is computed", one_computed},
     {"conv2d", "constant weights and bias", conv_constants},
     {"conv2d", "groups 1, or one group per channel", conv_groups},

@@ -13,6 +13,7 @@
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/conv2d.hpp>
+#include <tenon/ops/conv_transpose2d.hpp>
 #include <tenon/ops/cumsum.hpp>
 #include <tenon/ops/dot.hpp>
 #include <tenon/ops/embedding.hpp>
@@ -35,6 +36,7 @@
 #include <tenon/ops/quantize_linear.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/reshape.hpp>
+#include <tenon/ops/resize.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>
@@ -43,4 +45,5 @@
 #include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/topk.hpp>
 #include <tenon/ops/unary.hpp>
+#include <tenon/ops/unfold2d.hpp>
 #include <tenon/ops/where.hpp>

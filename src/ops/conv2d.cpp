@@ -1,8 +1,16 @@
+#include "ops/builder.hpp"
 #include "ops/convolved.hpp"
+#include "ops/filter_gradient.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/concat.hpp>
 #include <tenon/ops/conv2d.hpp>
+#include <tenon/ops/conv_transpose2d.hpp>
+#include <tenon/ops/pad.hpp>
+#include <tenon/ops/permute.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/slice.hpp>
 
 #include <algorithm>
 #include <array>
@@ -69,6 +77,28 @@ void Conv2d::reference(std::span<const HostView> in, const HostView& out) const 
   });
 }
 
+std::vector<Tensor> Conv2d::gradient(const Backward& at) const {
+  const Tensor &x = at.inputs[0], &w = at.inputs[1];
+  const Window window = convolution_window(name, *this, w.shape());
+  ConvTranspose2d back{
+      .stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
+  for (int i = 0; i < 2; ++i) {
+    const WindowAxis& axis = window[static_cast<std::size_t>(i)];
+    const std::int64_t size = x.dim(2 + i), outputs = at.upstream.dim(2 + i);
+    if (axis.stride == 1) {
+      back.output_padding.push_back(0);
+      continue;
+    }
+    require_known_sizes(name, x.shape(), 2);
+    back.output_padding.push_back(size + axis.before + axis.after - axis.extent() -
+                                  (outputs - 1) * axis.stride);
+  }
+  std::vector<Tensor> result{conv_transpose2d(at.upstream, w, {}, back),
+                             filter_gradient(name, x, at.upstream, window, groups)};
+  if (has_bias) result.push_back(sum(at.upstream, {0, 2, 3}));
+  return result;
+}
+
 double Conv2d::flops(std::span<const Shape> in, const Shape& out) const {
   const Shape& w = in[1];  // [O, C / groups, KH, KW]
   return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
@@ -90,6 +120,47 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1d
   const Tensor y =
       conv2d(unsqueeze(x, -2, {}, where), unsqueeze(w, -2, {}, where), bias, op, where);
   return squeeze(y, 2, where);
+}
+
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& options,
+              const std::source_location& where) {
+  constexpr std::string_view name = "conv3d";
+  const Volume volume = located(where, name, [&] {
+    require_rank(name, "x", x.shape(), 5);
+    require_rank(name, "w", w.shape(), 5);
+    for (const Shape& shape : {x.shape(), w.shape()}) {
+      if (!is_static(shape[2])) {
+        fail(Errc::unsupported, name,
+             fmt::format("the depth of {} is not known", to_string(shape)));
+      }
+    }
+    return read_volume(name, w.shape()[2], options.stride, options.padding, options.dilation);
+  });
+  const WindowAxis& depth = volume.depth;
+  const std::int64_t outputs = located(where, name, [&] {
+    return window_outputs(name, depth, x.dim(2),
+                          to_string(x.shape()) + ", " + to_string(w.shape()));
+  });
+  // [N, C, D, H, W] as [N * D', C * KD, H, W].
+  const Tensor padded = depth.before + depth.after > 0
+                            ? pad(x.with_tags({}), 2, depth.before, depth.after, 0, where)
+                            : x.with_tags({});
+  std::vector<Tensor> taps;
+  for (std::int64_t tap = 0; tap < depth.taps; ++tap) {
+    const std::int64_t first = tap * depth.dilation;
+    taps.push_back(
+        slice(padded, 2, first, first + (outputs - 1) * depth.stride + 1, depth.stride, where));
+  }
+  Tensor images = stack(taps, 2, {}, where);            // [N, C, KD, D', H, W]
+  images = permute(images, {0, 3, 1, 2, 4, 5}, where);  // [N, D', C, KD, H, W]
+  images = merge_axes(merge_axes(images, 2, 3, {}, where), 0, 1, {}, where);
+  const Tensor filter = merge_axes(w.with_tags({}), 1, 2, {}, where);
+  const Conv2d op{.stride = volume.plane_stride,
+                  .padding = volume.plane_padding,
+                  .dilation = volume.plane_dilation,
+                  .groups = options.groups};
+  const Tensor y = conv2d(images, filter, bias, op, where);  // [N * D', O, H', W']
+  return permute(split_axis(y, 0, {-1, outputs}, where), {0, 2, 1, 3, 4}, where);
 }
 
 }  // namespace tenon

@@ -59,10 +59,11 @@ inline std::array<std::int64_t, 2> pair_of(std::string_view op, std::string_view
 }
 
 /// Reads the attributes; Errc::bad_attribute for lists of another length, a stride or dilation
-/// below 1, a negative padding, and a padding that hides a whole window.
-inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
-                          const IntList& stride, const IntList& padding, const IntList& dilation,
-                          std::array<std::int64_t, 2> default_stride = {1, 1}) {
+/// below 1, and a negative padding.
+inline Window read_window_lists(std::string_view op, std::array<std::int64_t, 2> taps,
+                                const IntList& stride, const IntList& padding,
+                                const IntList& dilation,
+                                std::array<std::int64_t, 2> default_stride = {1, 1}) {
   const auto strides = stride.empty() ? default_stride : pair_of(op, "stride", stride, 1, 1);
   const auto dilations = pair_of(op, "dilation", dilation, 1, 1);
   std::array<std::int64_t, 4> pads{};  // top, bottom, left, right
@@ -80,6 +81,17 @@ inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
       fail(Errc::bad_attribute, op,
            fmt::format("padding {} or {} is negative", axis.before, axis.after));
     }
+  }
+  if (is_static(taps[0]) && is_static(taps[1])) checked_multiply(taps[0], taps[1]);
+  return window;
+}
+
+/// As above, and Errc::bad_attribute for a padding that hides a whole window.
+inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
+                          const IntList& stride, const IntList& padding, const IntList& dilation,
+                          std::array<std::int64_t, 2> default_stride = {1, 1}) {
+  const Window window = read_window_lists(op, taps, stride, padding, dilation, default_stride);
+  for (const WindowAxis& axis : window) {
     if (!is_static(axis.taps)) continue;  // a symbolic kernel: checked again once it is known
     if (axis.before >= axis.extent() || axis.after >= axis.extent()) {
       fail(Errc::bad_attribute, op,
@@ -87,7 +99,6 @@ inline Window read_window(std::string_view op, std::array<std::int64_t, 2> taps,
                        axis.after, axis.extent()));
     }
   }
-  if (is_static(taps[0]) && is_static(taps[1])) checked_multiply(taps[0], taps[1]);
   return window;
 }
 

@@ -121,5 +121,48 @@ TEST_CASE("pool2d: C4 windows that do not fit") {
   expect_error(Errc::shape_overflow, [] { infer(MaxPool2d{.kernel = {huge, huge}}, {x_type}); });
 }
 
+TEST_CASE("max_pool2d_backward: to the first of the greatest") {
+  const HostBuffer x = floats({1, 1, 2, 3}, {1, 3, 3, 2, 3, 0});
+  const MaxPool2dBackward op{.kernel = {2, 2}, .stride = {1, 1}};
+  expect_equal(apply(op, {x, floats({1, 1, 1, 2}, {10, 7})}), {0, 17, 0, 0, 0, 0});
+  expect_equal(apply(MaxPool2dBackward{.kernel = {1, 2}},
+                     {floats({1, 1, 1, 4}, {nan, 5, 1, nan}), floats({1, 1, 1, 2}, {1, 2})}),
+               {1, 0, 0, 2});
+  // A window on padding alone.
+  expect_equal(apply(MaxPool2dBackward{.kernel = {1, 2}, .padding = {0, 1}, .dilation = {1, 2}},
+                     {floats({1, 1, 1, 1}, {4}), floats({1, 1, 1, 1}, {1})}),
+               {0});
+}
+
+TEST_CASE("avg_pool2d_backward: to all of the window") {
+  const HostBuffer x = floats({1, 1, 1, 2}, {0, 0});
+  const HostBuffer upstream = floats({1, 1, 1, 3}, {1, 2, 4});
+  AvgPool2dBackward op{.kernel = {1, 2}, .stride = {1, 1}, .padding = {0, 0, 1, 1}};
+  expect_equal(apply(op, {x, upstream}), {2, 5});
+  op.count_include_pad = true;
+  expect_equal(apply(op, {x, upstream}), {1.5, 3});
+}
+
+TEST_CASE("pool2d backward: types, sizes of zero, C5 upstream of another type") {
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const HostBuffer x = floats({1, 1, 1, 2}, {1, 2}).to(dtype);
+    const HostBuffer upstream = floats({1, 1, 1, 1}, {4}).to(dtype);
+    expect_equal(apply(MaxPool2dBackward{.kernel = {1, 2}}, {x, upstream}), {0, 4});
+    expect_equal(apply(AvgPool2dBackward{.kernel = {1, 2}}, {x, upstream}), {2, 2});
+  }
+  expect_type(apply(MaxPool2dBackward{.kernel = {2, 2}},
+                    {floats({0, 1, 4, 4}, {}), floats({0, 1, 2, 2}, {})})
+                  .shape(),
+              "f32[0, 1, 4, 4]");
+  const Shape upstream({1, 4, 4, 3}, f32);
+  expect_error(Errc::shape_mismatch,
+               [&] { infer(MaxPool2dBackward{.kernel = {2, 2}}, {x_type, upstream}); });
+  expect_error(Errc::shape_mismatch,
+               [&] { infer(AvgPool2dBackward{.kernel = {2, 2}}, {x_type, upstream}); });
+  expect_error(Errc::shape_mismatch, [&] {
+    infer(AvgPool2dBackward{.kernel = {2, 2}}, {x_type, Shape({1, 4, 4, 4}, f16)});
+  });
+}
+
 }  // namespace
 }  // namespace tenon::testing

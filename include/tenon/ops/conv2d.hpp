@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -51,6 +52,7 @@ struct Conv2d {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Conv2d);
@@ -70,6 +72,23 @@ struct Conv1dOptions {
 };
 Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               const Conv1dOptions& options = {},
+              const std::source_location& where = std::source_location::current());
+
+/// The same along three axes: x [N, C, D, H, W], w [O, C / groups, KD, KH, KW], bias [O]. A conv2d
+/// of N * D' images, whose channels are those of the KD slices that a slice of the result sees.
+///
+/// Attributes  stride and dilation: three values, each at least 1; padding: three values for both
+///             sides of each axis; empty: 1, 0 and 1
+/// Errors      those of conv2d; also x or w not of rank 5 (Errc::shape_mismatch), lists of another
+///             length (Errc::bad_attribute), D or KD not known (Errc::unsupported)
+struct Conv3dOptions {
+  IntList stride{};
+  IntList padding{};
+  IntList dilation{};
+  std::int64_t groups = 1;
+};
+Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+              const Conv3dOptions& options = {},
               const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 namespace tenon {
 
@@ -42,6 +43,7 @@ struct MaxPool2d {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(MaxPool2d);
 
@@ -65,14 +67,72 @@ struct AvgPool2d {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(AvgPool2d);
+
+/// The gradient of max_pool2d with respect to x: each element of `upstream` is added to the first
+/// (in row-major order) of the greatest elements of its window, to the last NaN where there is one,
+/// and to none where the window lies on padding alone.
+///
+/// Inputs    x: [N, C, H, W]; upstream: the shape of the pool's result; one floating dtype
+/// Output    y: sizes and dtype of x
+/// Attributes, Errors  C1 to C4 as for max_pool2d
+///           C5 upstream has another type than the pool's result      Errc::shape_mismatch
+/// Numerics  reference in f64, rounded once
+/// Source    torch.nn.functional.max_pool2d
+struct MaxPool2dBackward {
+  static constexpr std::string_view name = "max_pool2d_backward";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  IntList kernel{};
+  IntList stride{};
+  IntList padding{};
+  IntList dilation{};
+  static constexpr auto fields = std::tuple{field("kernel", &MaxPool2dBackward::kernel),
+                                            field("stride", &MaxPool2dBackward::stride),
+                                            field("padding", &MaxPool2dBackward::padding),
+                                            field("dilation", &MaxPool2dBackward::dilation)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+};
+TENON_DECLARE_OP(MaxPool2dBackward);
+
+/// The gradient of avg_pool2d with respect to x, of which only the shape counts: each element of
+/// `upstream`, divided as the pool divides, is added to the elements of its window.
+///
+/// Inputs, Output, Attributes, Errors, Numerics  as for max_pool2d_backward, with the attributes of
+/// avg_pool2d
+struct AvgPool2dBackward {
+  static constexpr std::string_view name = "avg_pool2d_backward";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  IntList kernel{};
+  IntList stride{};
+  IntList padding{};
+  bool count_include_pad = false;
+  static constexpr auto fields = std::tuple{
+      field("kernel", &AvgPool2dBackward::kernel), field("stride", &AvgPool2dBackward::stride),
+      field("padding", &AvgPool2dBackward::padding),
+      field("count_include_pad", &AvgPool2dBackward::count_include_pad)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
+};
+TENON_DECLARE_OP(AvgPool2dBackward);
 
 /// `max_pool2d(x, {.kernel = {2, 2}})`.
 Tensor max_pool2d(const Tensor& x, const MaxPool2d& options,
                   const std::source_location& where = std::source_location::current());
 Tensor avg_pool2d(const Tensor& x, const AvgPool2d& options,
                   const std::source_location& where = std::source_location::current());
+
+Tensor max_pool2d_backward(const Tensor& x, const Tensor& upstream,
+                           const MaxPool2dBackward& options,
+                           const std::source_location& where = std::source_location::current());
+Tensor avg_pool2d_backward(const Tensor& x, const Tensor& upstream,
+                           const AvgPool2dBackward& options,
+                           const std::source_location& where = std::source_location::current());
 
 /// Mean and maximum over the last two axes, which are kept with size 1.
 Tensor global_avg_pool2d(const Tensor& x,

@@ -1,0 +1,152 @@
+// Transposed convolutions: the products of the filter with all pixels of some rows by GEMM, then
+// their sums at the places in the result. A thread does both for a block of output channels and
+// rows, whose products stay in its cache.
+#include "../integer_math.hpp"
+#include "../matmul/matmul.hpp"
+#include "../task.hpp"
+#include "../vision/vision_kernels.hpp"
+#include "windows.hpp"
+
+#include <tenon/ops/conv_transpose2d.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+/// Products of a block: rows of them per channel and tap, and bytes.
+constexpr std::int64_t block_products = 144, block_floats = 96 * 1024;
+
+class ConvTransposeTask final : public Task {
+ public:
+  ConvTransposeTask(const Step& step, Compiler& compiler)
+      : x_(step.inputs[0]), w_(step.inputs[1]), y_(step.output) {
+    const auto& op = *step.op.as<ConvTranspose2d>();
+    if (op.has_bias) bias_ = step.inputs[2];
+    const Shape &x = x_.shape, &w = w_.shape, &y = y_.shape;
+    // The window slides over the result.
+    rows_ = window_axis(0, y[2], x[2], w[2], op.stride, 1, op.padding, op.dilation);
+    columns_ = window_axis(1, y[3], x[3], w[3], op.stride, 1, op.padding, op.dilation);
+    groups_ = op.groups;
+    outputs_ = w[1];
+    taps_ = w[2] * w[3];
+    // Blocks depend on sizes only: so do the bits of the result.
+    channels_ =
+        std::clamp<std::int64_t>(block_products / taps_, 1, std::max<std::int64_t>(1, outputs_));
+    const std::int64_t halo = (rows_.taps - 1) * rows_.dilation;
+    const std::int64_t wanted = std::max<std::int64_t>(
+        1, block_floats / std::max<std::int64_t>(1, channels_ * taps_ * x[3]));
+    block_rows_ = std::max({wanted * rows_.stride - halo, halo, rows_.stride});
+    block_rows_ = std::min(block_rows_, std::max<std::int64_t>(1, y[2]));
+    channel_blocks_ = ceil_div(outputs_, channels_);
+    row_blocks_ = ceil_div(y[2], block_rows_);
+    most_rows_ = std::min(x[2], (block_rows_ - 1 + halo) / rows_.stride + 2);
+    product_bytes_ = static_cast<std::int64_t>(round_to_line(
+        static_cast<std::size_t>(channels_ * taps_ * most_rows_ * x[3]) * sizeof(float)));
+    compiler.working_memory(product_bytes_ + static_cast<std::int64_t>(matmul_scratch_bytes(
+                                                 product(channels_, most_rows_))));
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t parts = channel_blocks_ * row_blocks_;
+    const Range items = context.share(x_.shape[0] * groups_ * parts);
+    for (std::int64_t i = items.begin; i < items.end && !context.worker.is_interrupted(); ++i) {
+      const std::int64_t part = i % parts, group = i / parts % groups_;
+      block(context, i / parts / groups_, group, part / row_blocks_ * channels_,
+            part % row_blocks_ * block_rows_);
+    }
+  }
+
+ private:
+  MatmulArgs product(std::int64_t channels, std::int64_t rows) const {
+    MatmulArgs args;
+    args.m = channels * taps_;
+    args.k = x_.shape[1] / groups_;
+    args.n = rows * x_.shape[3];
+    args.a_row = 1;
+    args.a_column = outputs_ * taps_;
+    args.b_row = x_.strides[1] / 4;
+    args.c_row = args.n;
+    return args;
+  }
+
+  /// Channels from `channel` of a group and rows from `row` of an image of the result.
+  void block(const TaskContext& context, std::int64_t image, std::int64_t group,
+             std::int64_t channel, std::int64_t row) const noexcept {
+    const VisionKernels& kernels = vision_kernels();
+    const std::int64_t width = y_.shape[3], height = y_.shape[2], pixels = x_.shape[3];
+    const std::int64_t channels = std::min(channels_, outputs_ - channel);
+    const std::int64_t last = std::min(row + block_rows_, height);
+    const std::int64_t reach = row + rows_.before - (rows_.taps - 1) * rows_.dilation;
+    const std::int64_t from = reach <= 0 ? 0 : ceil_div(reach, rows_.stride);
+    const std::int64_t to = std::min(x_.shape[2], (last - 1 + rows_.before) / rows_.stride + 1);
+
+    const std::int64_t first_output = group * outputs_ + channel;
+    auto* y = context.pointer<float>(y_) +
+              ((image * groups_ * outputs_ + first_output) * height + row) * width;
+    const float* bias = bias_ ? context.pointer<const float>(*bias_) + first_output : nullptr;
+    for (std::int64_t o = 0; o < channels; ++o) {
+      std::fill_n(y + o * height * width, (last - row) * width, bias == nullptr ? 0.0f : bias[o]);
+    }
+    if (from >= to) return;
+
+    MatmulArgs args = product(channels, to - from);
+    std::byte* const memory = context.working_memory();
+    auto* const products = reinterpret_cast<float*>(memory);
+    args.a = context.pointer<const float>(w_) + (group * args.k * outputs_ + channel) * taps_;
+    args.b = context.pointer<const float>(x_) + image * (x_.strides[0] / 4) +
+             group * args.k * args.b_row + from * pixels;
+    args.c = products;
+    args.scratch = memory + product_bytes_;
+    args.isa = active_isa();
+    matmul(args, 0, 1);
+
+    for (std::int64_t o = 0; o < channels; ++o) {
+      for (std::int64_t i = from; i < to; ++i) {
+        for (std::int64_t r = 0; r < rows_.taps; ++r) {
+          const std::int64_t at = i * rows_.stride + r * rows_.dilation - rows_.before;
+          if (at < row || at >= last) continue;
+          kernels.fold_row(
+              products + (o * taps_ + r * columns_.taps) * args.n + (i - from) * pixels, args.n,
+              columns_, y + (o * height + at - row) * width);
+        }
+      }
+    }
+  }
+
+  Operand x_, w_, y_;
+  std::optional<Operand> bias_;
+  WindowAxis rows_{}, columns_{};
+  std::int64_t groups_ = 1, outputs_ = 0, taps_ = 1;  ///< outputs of a group
+  std::int64_t channels_ = 1, block_rows_ = 1;        ///< of a block
+  std::int64_t channel_blocks_ = 0, row_blocks_ = 0, most_rows_ = 0;
+  std::int64_t product_bytes_ = 0;
+};
+
+/// The pixels of each plane are adjacent; planes may lie anywhere.
+std::optional<std::string> needs_dense_planes(const Operand& image, std::string_view what) {
+  if (auto why = needs_dense_rows(image, what)) return why;
+  const std::int64_t row = image.shape[3] * block_bytes(image.shape.dtype());
+  if (image.shape[2] > 1 && image.shape.elements() > 0 && image.strides[2] != row) {
+    return std::string(what) + "'s rows lie apart";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> refuses_conv_transpose2d(const Step& step) {
+  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_dense_planes(step.inputs[0], "x")) return why;
+  for (std::size_t i = 1; i < step.inputs.size(); ++i) {
+    if (auto why = needs_dense(step.inputs[i], i == 1 ? "w" : "bias")) return why;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+extern const Kernel conv_transpose2d_kernel;
+constinit const Kernel conv_transpose2d_kernel{op_def<ConvTranspose2d>, refuses_conv_transpose2d,
+                                               make_task<ConvTransposeTask>};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,226 @@
+#pragma once
+
+// Rows of images. Included after a header of simd/, by the sources of one instruction set each.
+#include "vision_kernels.hpp"
+
+#include <cstdint>
+
+namespace tenon::cpu {
+namespace {
+
+using Float = Simd::Float;
+constexpr std::int64_t row_lanes = Simd::lanes;
+
+TENON_INLINE Float all_of(float value) { return Simd::broadcast(&value); }
+
+/// The elements j of a row of windows whose tap, `first` elements after the row's first, is inside.
+struct Span {
+  std::int64_t begin, end;
+};
+TENON_INLINE Span inside(std::int64_t first, const WindowAxis& across) {
+  const std::int64_t begin = first >= 0 ? 0 : (-first + across.stride - 1) / across.stride;
+  std::int64_t end = first >= across.inputs ? 0 : (across.inputs - 1 - first) / across.stride + 1;
+  end = end < across.outputs ? end : across.outputs;
+  return {begin, end < begin ? begin : end};
+}
+
+TENON_INLINE void add_row(const float* x, float* y, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + row_lanes <= count; i += row_lanes) {
+    Simd::store_float(y + i, Simd::add(Simd::load_float(y + i), Simd::load_float(x + i)));
+  }
+  for (; i < count; ++i) y[i] += x[i];
+}
+
+#if defined(__AVX512F__)
+TENON_INLINE void interleave(Float a, Float b, Float& low, Float& high) {
+  low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  high =
+      __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+#elif defined(__AVX2__)
+TENON_INLINE void interleave(Float a, Float b, Float& low, Float& high) {
+  low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+  high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+#else
+TENON_INLINE void interleave(Float a, Float b, Float& low, Float& high) {
+  low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
+#endif
+
+/// y[2 i] += a[i], y[2 i + 1] += b[i].
+TENON_INLINE void add_pairs(const float* a, const float* b, float* y, std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + row_lanes <= count; i += row_lanes) {
+    Float low, high;
+    interleave(Simd::load_float(a + i), Simd::load_float(b + i), low, high);
+    float* const to = y + 2 * i;
+    Simd::store_float(to, Simd::add(Simd::load_float(to), low));
+    Simd::store_float(to + row_lanes, Simd::add(Simd::load_float(to + row_lanes), high));
+  }
+  for (; i < count; ++i) {
+    y[2 * i] += a[i];
+    y[2 * i + 1] += b[i];
+  }
+}
+
+void run_fold_row(const float* from, std::int64_t tap_step, const WindowAxis& across,
+                  float* to) noexcept {
+  const std::int64_t stride = across.stride;
+  const auto add_tap = [&](std::int64_t s, std::int64_t begin, std::int64_t end) {
+    const float* x = from + s * tap_step;
+    float* y = to + s * across.dilation - across.before;
+    if (stride == 1) return add_row(x + begin, y + begin, end - begin);
+    for (std::int64_t j = begin; j < end; ++j) y[j * stride] += x[j];
+  };
+  for (std::int64_t s = 0; s < across.taps; ++s) {
+    const std::int64_t first = s * across.dilation - across.before;
+    const Span one = inside(first, across);
+    if (stride == 2 && across.dilation == 1 && s + 1 < across.taps) {
+      const Span two = inside(first + 1, across);
+      const std::int64_t begin = one.begin > two.begin ? one.begin : two.begin;
+      const std::int64_t end = one.end < two.end ? one.end : two.end;
+      if (begin < end) {
+        // At the ends one of the taps may be inside alone.
+        add_tap(s, one.begin, begin);
+        add_tap(s + 1, two.begin, begin);
+        add_pairs(from + s * tap_step + begin, from + (s + 1) * tap_step + begin,
+                  to + first + 2 * begin, end - begin);
+        add_tap(s, end, one.end);
+        add_tap(s + 1, end, two.end);
+        ++s;
+        continue;
+      }
+    }
+    add_tap(s, one.begin, one.end);
+  }
+}
+
+template <int taps>
+void mix_taps(const float* x, const RowMix& mix, float* y) {
+  const std::int64_t count = mix.count;
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = mix.weights[i] * x[mix.inputs[i]];
+    for (int k = 1; k < taps; ++k) sum += mix.weights[k * count + i] * x[mix.inputs[k * count + i]];
+    y[i] = sum;
+  }
+}
+
+void run_mix_row(const float* x, const RowMix& mix, float* y) noexcept {
+  if (mix.weights == nullptr) {
+    for (std::int64_t i = 0; i < mix.count; ++i) y[i] = x[mix.inputs[i]];
+    return;
+  }
+  switch (mix.taps) {
+    case 1:
+      return mix_taps<1>(x, mix, y);
+    case 2:
+      return mix_taps<2>(x, mix, y);
+    default:
+      return mix_taps<4>(x, mix, y);
+  }
+}
+
+void run_unmix_row(const float* y, const RowMix& mix, float* x) noexcept {
+  for (std::int64_t k = 0; k < mix.taps; ++k) {
+    const std::int32_t* inputs = mix.inputs + k * mix.count;
+    const float* weights = mix.weights == nullptr ? nullptr : mix.weights + k * mix.count;
+    for (std::int64_t i = 0; i < mix.count; ++i) {
+      x[inputs[i]] += weights == nullptr ? y[i] : weights[i] * y[i];
+    }
+  }
+}
+
+template <int taps>
+TENON_INLINE void mix_some_rows(const float* const* rows, const float* weights, float* y,
+                                std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + row_lanes <= count; i += row_lanes) {
+    Float sum = Simd::mul(all_of(weights[0]), Simd::load_float(rows[0] + i));
+    for (int k = 1; k < taps; ++k) {
+      sum = Simd::fma(all_of(weights[k]), Simd::load_float(rows[k] + i), sum);
+    }
+    Simd::store_float(y + i, sum);
+  }
+  for (; i < count; ++i) {
+    float sum = weights[0] * rows[0][i];
+    for (int k = 1; k < taps; ++k) sum = __builtin_fmaf(weights[k], rows[k][i], sum);
+    y[i] = sum;
+  }
+}
+
+void run_add_scaled(const float* x, float factor, float* y, std::int64_t count) noexcept {
+  const Float times = all_of(factor);
+  std::int64_t i = 0;
+  for (; i + row_lanes <= count; i += row_lanes) {
+    Simd::store_float(y + i, Simd::fma(times, Simd::load_float(x + i), Simd::load_float(y + i)));
+  }
+  for (; i < count; ++i) y[i] = __builtin_fmaf(factor, x[i], y[i]);
+}
+
+void run_mix_rows(const float* const* rows, const float* weights, std::int64_t taps, float* y,
+                  std::int64_t count) noexcept {
+  switch (taps) {
+    case 1:
+      return mix_some_rows<1>(rows, weights, y, count);
+    case 2:
+      return mix_some_rows<2>(rows, weights, y, count);
+    case 4:
+      return mix_some_rows<4>(rows, weights, y, count);
+    default:
+      mix_some_rows<1>(rows, weights, y, count);
+      for (std::int64_t k = 1; k < taps; ++k) run_add_scaled(rows[k], weights[k], y, count);
+  }
+}
+
+void run_scale_row(const float* x, float factor, float shift, float* y,
+                   std::int64_t count) noexcept {
+  const Float times = all_of(factor), plus = all_of(shift);
+  std::int64_t i = 0;
+  for (; i + row_lanes <= count; i += row_lanes) {
+    Simd::store_float(y + i, Simd::fma(times, Simd::load_float(x + i), plus));
+  }
+  for (; i < count; ++i) y[i] = __builtin_fmaf(factor, x[i], shift);
+}
+
+/// In blocks whose sums are f32, 16 at a time on every instruction set; blocks add up in f64.
+void run_add_moments(const float* x, float centre, std::int64_t count, double* sums) noexcept {
+  constexpr std::int64_t block = 1024;
+  constexpr int vectors = 16 / Simd::lanes;
+  const Float middle = all_of(centre);
+  while (count > 0) {
+    const std::int64_t n = count < block ? count : block;
+    Float first[vectors], second[vectors];
+    for (int v = 0; v < vectors; ++v) first[v] = second[v] = Simd::zero_float();
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      for (int v = 0; v < vectors; ++v) {
+        const Float value = Simd::sub(Simd::load_float(x + i + v * row_lanes), middle);
+        first[v] = Simd::add(first[v], value);
+        second[v] = Simd::fma(value, value, second[v]);
+      }
+    }
+    float parts_of[2][16];
+    for (int v = 0; v < vectors; ++v) {
+      Simd::store_float(parts_of[0] + v * row_lanes, first[v]);
+      Simd::store_float(parts_of[1] + v * row_lanes, second[v]);
+    }
+    for (int j = 0; i < n; ++i, ++j) {
+      const float value = x[i] - centre;
+      parts_of[0][j] += value;
+      parts_of[1][j] = __builtin_fmaf(value, value, parts_of[1][j]);
+    }
+    for (int m = 0; m < 2; ++m) {
+      double sum = 0;
+      for (int j = 0; j < 16; ++j) sum += static_cast<double>(parts_of[m][j]);
+      sums[m] += sum;
+    }
+    x += n;
+    count -= n;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cpu

@@ -1,0 +1,274 @@
+"""Op cases of images: transposed convolutions, windows as columns, gradients of pools, resizing,
+sampling and boxes: numpy in float64, written from the definitions.
+
+    python3 python/tests/op_cases_vision.py OUTPUT.safetensors [--seed N] [--small]
+
+The formulas were compared with PyTorch 2.15's functions once.
+"""
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from op_cases import TOLERANCE, as_type, main, to_double
+
+FLOATS = ["f32", "f16", "bf16", "f64"]
+
+
+def normal(cases, shape, dtype="f32", scale=1.0):
+    return as_type(cases.rng.normal(size=shape) * scale, dtype)
+
+
+def size(cases, low=1, high=9):
+    return int(cases.rng.integers(low, high + 1))
+
+
+def pick(cases, options):
+    return options[int(cases.rng.integers(len(options)))]
+
+
+def flag(cases):
+    return bool(cases.rng.integers(2))
+
+
+def outputs(length, taps, stride, dilation, before, after):
+    return (length + before + after - ((taps - 1) * dilation + 1)) // stride + 1
+
+
+def random_window(cases, lengths, max_taps=3):
+    """A window that fits: kernel, stride, padding (before and after of each axis), dilation."""
+    kernel, stride, padding, dilation = [], [], [], []
+    for length in lengths:
+        taps, step = size(cases, 1, max_taps), size(cases, 1, 3)
+        spread = 1 if taps == 1 else size(cases, 1, 2)
+        extent = (taps - 1) * spread + 1
+        before, after = size(cases, 0, extent - 1), size(cases, 0, extent - 1)
+        if length + before + after < extent:
+            taps, spread, before, after = 1, 1, 0, 0
+        kernel.append(taps), stride.append(step), dilation.append(spread)
+        padding += [before, after]
+    return kernel, stride, padding, dilation
+
+
+# Transposed convolutions and columns.
+
+def conv_transpose2d(x, w, bias, stride, padding, added, dilation, groups):
+    n, c, h, width = x.shape
+    kh, kw = w.shape[2:]
+    group, o = c // groups, w.shape[1]
+    full = np.zeros((n, o * groups, (h - 1) * stride[0] + (kh - 1) * dilation[0] + 1 + added[0],
+                     (width - 1) * stride[1] + (kw - 1) * dilation[1] + 1 + added[1]))
+    for g in range(groups):
+        part, filters = x[:, g * group:(g + 1) * group], w[g * group:(g + 1) * group]
+        for r in range(kh):
+            for s in range(kw):
+                rows = slice(r * dilation[0], r * dilation[0] + (h - 1) * stride[0] + 1, stride[0])
+                columns = slice(s * dilation[1], s * dilation[1] + (width - 1) * stride[1] + 1, stride[1])
+                full[:, g * o:(g + 1) * o, rows, columns] += np.einsum(
+                    "nchw,co->nohw", part, filters[:, :, r, s])
+    top, bottom, left, right = padding
+    y = full[:, :, top:full.shape[2] - bottom, left:full.shape[3] - right]
+    return y if bias is None else y + bias[:, None, None]
+
+
+def unfold2d(x, kernel, stride, padding, dilation):
+    n, c, h, w = x.shape
+    top, bottom, left, right = padding
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    down = outputs(h, kernel[0], stride[0], dilation[0], top, bottom)
+    across = outputs(w, kernel[1], stride[1], dilation[1], left, right)
+    y = np.zeros((n, c, kernel[0], kernel[1], down, across))
+    for r in range(kernel[0]):
+        for s in range(kernel[1]):
+            y[:, :, r, s] = padded[:, :, r * dilation[0]:r * dilation[0] + (down - 1) * stride[0] + 1:stride[0],
+                                   s * dilation[1]:s * dilation[1] + (across - 1) * stride[1] + 1:stride[1]]
+    return y.reshape(n, c * kernel[0] * kernel[1], down * across)
+
+
+def fold2d(x, shape, kernel, stride, padding, dilation):
+    n, height, width = x.shape[0], *shape
+    top, bottom, left, right = padding
+    down = outputs(height, kernel[0], stride[0], dilation[0], top, bottom)
+    across = outputs(width, kernel[1], stride[1], dilation[1], left, right)
+    parts = x.reshape(n, -1, *kernel, down, across)
+    full = np.zeros((n, parts.shape[1], height + top + bottom, width + left + right))
+    for r in range(kernel[0]):
+        for s in range(kernel[1]):
+            full[:, :, r * dilation[0]:r * dilation[0] + (down - 1) * stride[0] + 1:stride[0],
+                 s * dilation[1]:s * dilation[1] + (across - 1) * stride[1] + 1:stride[1]] += parts[:, :, r, s]
+    return full[:, :, top:top + height, left:left + width]
+
+
+def transposed_cases(cases, count):
+    for i in range(count):
+        h, w = size(cases, 1, 7), size(cases, 1, 7)
+        kernel, stride, padding, dilation = random_window(cases, (h, w), 4)
+        added = [size(cases, 0, max(s, d) - 1) for s, d in zip(stride, dilation)]
+        for axis, length in enumerate((h, w)):
+            extent = (kernel[axis] - 1) * dilation[axis] + 1
+            if (length - 1) * stride[axis] + extent + added[axis] - sum(padding[2 * axis:2 * axis + 2]) < 0:
+                padding[2 * axis:2 * axis + 2] = [0, 0]
+        groups = size(cases, 1, 3)
+        c, o = groups * size(cases, 1, 3), size(cases, 1, 3)
+        n, dtype = size(cases, 0 if i % 7 == 6 else 1, 2), pick(cases, FLOATS)
+        x, weights = normal(cases, (n, c, h, w), dtype), normal(cases, (c, o, *kernel), dtype)
+        inputs = [x, weights]
+        bias = normal(cases, (o * groups,), dtype) if flag(cases) else None
+        want = conv_transpose2d(to_double(x), to_double(weights), None if bias is None else to_double(bias),
+                                stride, padding, added, dilation, groups)
+        cases.add("conv_transpose2d", inputs + ([] if bias is None else [bias]), as_type(want, dtype),
+                  {"stride": stride, "padding": padding, "output_padding": added, "dilation": dilation,
+                   "groups": groups, "has_bias": bias is not None})
+
+
+def column_cases(cases, count):
+    for i in range(count):
+        h, w = size(cases, 1, 8), size(cases, 1, 8)
+        kernel, stride, padding, dilation = random_window(cases, (h, w))
+        n, c, dtype = size(cases, 0 if i % 7 == 6 else 1, 2), size(cases, 1, 3), pick(cases, FLOATS)
+        attributes = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+        x = normal(cases, (n, c, h, w), dtype)
+        columns = unfold2d(to_double(x), kernel, stride, padding, dilation)
+        cases.add("unfold2d", [x], as_type(columns, dtype), attributes)
+        x = normal(cases, columns.shape, dtype)
+        want = fold2d(to_double(x), (h, w), kernel, stride, padding, dilation)
+        cases.add("fold2d", [x], as_type(want, dtype), {"size": [h, w]} | attributes)
+
+
+# Gradients of pools.
+
+def pool_windows(length, taps, stride, dilation, before, after):
+    """The inputs in the window of each output, along one axis."""
+    return [[p for p in (i * stride + t * dilation - before for t in range(taps)) if 0 <= p < length]
+            for i in range(outputs(length, taps, stride, dilation, before, after))]
+
+
+def max_pool2d_backward(x, upstream, kernel, stride, padding, dilation):
+    y = np.zeros_like(x)
+    rows, columns = (pool_windows(x.shape[2 + a], kernel[a], stride[a], dilation[a],
+                                  *padding[2 * a:2 * a + 2]) for a in range(2))
+    for n, c, i, j in np.ndindex(*upstream.shape):
+        places = [(r, s) for r in rows[i] for s in columns[j]]
+        if places:
+            best = max(places, key=lambda p: x[n, c, p[0], p[1]])  # the first of equals
+            y[n, c, best[0], best[1]] += upstream[n, c, i, j]
+    return y
+
+
+def avg_pool2d_backward(x, upstream, kernel, stride, padding, count_pad):
+    y = np.zeros_like(x)
+    rows, columns = (pool_windows(x.shape[2 + a], kernel[a], stride[a], 1,
+                                  *padding[2 * a:2 * a + 2]) for a in range(2))
+    for n, c, i, j in np.ndindex(*upstream.shape):
+        count = kernel[0] * kernel[1] if count_pad else len(rows[i]) * len(columns[j])
+        for r in rows[i]:
+            for s in columns[j]:
+                y[n, c, r, s] += upstream[n, c, i, j] / count
+    return y
+
+
+def pool_cases(cases, count):
+    for i in range(count):
+        h, w = size(cases, 1, 7), size(cases, 1, 7)
+        n, c, dtype = size(cases, 0 if i % 7 == 6 else 1, 2), size(cases, 1, 2), pick(cases, FLOATS)
+        kernel, stride, padding, dilation = random_window(cases, (h, w))
+        # Few values, so that there are ties.
+        x = as_type(np.round(cases.rng.normal(size=(n, c, h, w)) * 2) / 2, dtype)
+        result = [outputs(length, kernel[a], stride[a], dilation[a], *padding[2 * a:2 * a + 2])
+                  for a, length in enumerate((h, w))]
+        upstream = normal(cases, (n, c, *result), dtype)
+        want = max_pool2d_backward(to_double(x), to_double(upstream), kernel, stride, padding, dilation)
+        cases.add("max_pool2d_backward", [x, upstream], as_type(want, dtype),
+                  {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation})
+        padding = [min(p, kernel[a // 2] - 1) for a, p in enumerate(padding)]
+        if any(length + sum(padding[2 * a:2 * a + 2]) < kernel[a] for a, length in enumerate((h, w))):
+            kernel, padding = [1, 1], [0, 0, 0, 0]
+        result = [outputs(length, kernel[a], stride[a], 1, *padding[2 * a:2 * a + 2])
+                  for a, length in enumerate((h, w))]
+        upstream, count_pad = normal(cases, (n, c, *result), dtype), flag(cases)
+        want = avg_pool2d_backward(to_double(x), to_double(upstream), kernel, stride, padding, count_pad)
+        cases.add("avg_pool2d_backward", [x, upstream], as_type(want, dtype),
+                  {"kernel": kernel, "stride": stride, "padding": padding, "count_include_pad": count_pad})
+
+
+# Resizing, as one matrix for each axis.
+
+def resize_matrix(length, outs, mode, coordinates, rounding, a):
+    y = np.zeros((outs, length))
+    for i in range(outs):
+        if coordinates == "asymmetric":
+            position = Fraction(i * length, outs)
+        elif outs == 1 and coordinates != "half_pixel":
+            position = Fraction(0)
+        elif coordinates == "align_corners":
+            position = Fraction(i * (length - 1), outs - 1)
+        else:
+            position = Fraction((2 * i + 1) * length, 2 * outs) - Fraction(1, 2)
+        below = math.floor(position)
+        t = float(position - below)
+        if mode == "nearest":
+            half = Fraction(1, 2)
+            place = {"floor": below, "ceil": math.ceil(position),
+                     "round_prefer_floor": math.ceil(position - half),
+                     "round_prefer_ceil": math.floor(position + half)}[rounding]
+            taps = {place: 1.0}
+        elif mode == "linear":
+            taps = {below: 1 - t, below + 1: t}
+        else:
+            taps = {}
+            for k in range(-1, 3):
+                d = abs(k - t)
+                if d <= 1:
+                    taps[below + k] = (a + 2) * d**3 - (a + 3) * d**2 + 1
+                else:
+                    taps[below + k] = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+        for place, weight in taps.items():
+            y[i, min(max(place, 0), length - 1)] += weight
+    return y
+
+
+def resize(x, sizes, attributes, backward=False):
+    for i, outs in enumerate(sizes):
+        axis = x.ndim - len(sizes) + i
+        source, target = (outs, x.shape[axis]) if backward else (x.shape[axis], outs)
+        matrix = resize_matrix(source, target, attributes["mode"], attributes["coordinates"],
+                               attributes["rounding"], attributes["cubic_coefficient"])
+        x = np.moveaxis(np.tensordot(matrix.T if backward else matrix, x, axes=(1, axis)), 0, axis)
+    return x
+
+
+def resize_cases(cases, count):
+    modes = ["nearest", "linear", "cubic", "linear"]
+    for i in range(count):
+        dtype, axes = pick(cases, FLOATS), 1 + i % 3
+        lead = tuple(size(cases, 0 if i % 8 == 7 else 1, 2) for _ in range(size(cases, 0, 2)))
+        x = normal(cases, lead + tuple(size(cases, 1, 6) for _ in range(axes)), dtype)
+        sizes = [size(cases, 1, 9 if axes < 3 else 5) for _ in range(axes)]
+        attributes = {"mode": modes[i % 4], "rounding":
+                      pick(cases, ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+                      "coordinates": pick(cases, ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]),
+                      "cubic_coefficient": float(pick(cases, [-0.75, -0.5]))}
+        want = resize(to_double(x), sizes, attributes)
+        cases.add("resize", [x], as_type(want, dtype), {"sizes": sizes} | attributes, wider(dtype))
+        upstream = normal(cases, want.shape, dtype)
+        sizes = list(x.shape[len(lead):])
+        want = resize(to_double(upstream), sizes, attributes, backward=True)
+        cases.add("resize_backward", [upstream], as_type(want, dtype), {"sizes": sizes} | attributes, wider(dtype))
+
+
+def wider(dtype):
+    """Sums of many terms cancel."""
+    absolute, relative = TOLERANCE[dtype]
+    return 10 * absolute, relative
+
+
+def generate(cases):
+    many = (lambda small, large: small if cases.small else large)
+    transposed_cases(cases, many(9, 60))
+    column_cases(cases, many(6, 30))
+    pool_cases(cases, many(5, 30))
+    resize_cases(cases, many(12, 60))
+
+
+if __name__ == "__main__":
+    main(generate, __doc__)

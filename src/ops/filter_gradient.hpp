@@ -1,0 +1,33 @@
+// What gradients and forms along other axes of convolutions share.
+#pragma once
+
+#include "ops/window.hpp"
+
+#include <tenon/attributes.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace tenon {
+
+/// Errc::unsupported where axes of `shape` from `first` on are not known: gradients of windows
+/// with a stride depend on the sizes.
+void require_known_sizes(std::string_view op, const Shape& shape, int first);
+
+/// The gradient of a filter [O, C / groups, KH, KW] that slides over `image` [N, C, H, W], where
+/// `outputs` [N, O, H', W'] is the gradient of what it gives: one matrix product for each tap.
+Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& outputs,
+                       const Window& window, std::int64_t groups);
+
+/// The window of a convolution along three axes: that along the first, and lists for the others.
+struct Volume {
+  WindowAxis depth;
+  IntList plane_stride, plane_padding, plane_dilation;
+};
+/// Lists of three values, or empty. Errc::bad_attribute for another length and for values out of
+/// range along the first axis.
+Volume read_volume(std::string_view op, std::int64_t taps, const IntList& stride,
+                   const IntList& padding, const IntList& dilation);
+
+}  // namespace tenon

@@ -6,6 +6,7 @@
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/bitwise.hpp>
 #include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/cache_update.hpp>
 #include <tenon/ops/cast.hpp>
@@ -16,6 +17,7 @@
 #include <tenon/ops/conv_transpose2d.hpp>
 #include <tenon/ops/cumsum.hpp>
 #include <tenon/ops/dot.hpp>
+#include <tenon/ops/einsum.hpp>
 #include <tenon/ops/embedding.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
@@ -34,6 +36,8 @@
 #include <tenon/ops/predicate.hpp>
 #include <tenon/ops/quantize.hpp>
 #include <tenon/ops/quantize_linear.hpp>
+#include <tenon/ops/random.hpp>
+#include <tenon/ops/real_binary.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/reshape.hpp>
 #include <tenon/ops/resize.hpp>
@@ -42,6 +46,7 @@
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
+#include <tenon/ops/special.hpp>
 #include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/topk.hpp>
 #include <tenon/ops/unary.hpp>

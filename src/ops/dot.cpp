@@ -173,6 +173,12 @@ class Dot {
 
 Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<AxisPair> contract,
            std::initializer_list<AxisPair> batch, const std::source_location& where) {
+  return dot(a, b, std::span<const AxisPair>(contract.begin(), contract.size()),
+             std::span<const AxisPair>(batch.begin(), batch.size()), where);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b, std::span<const AxisPair> contract,
+           std::span<const AxisPair> batch, const std::source_location& where) {
   Dot builder(a, b, where);
   for (const AxisPair& pair : batch) builder.add(pair, true);
   for (const AxisPair& pair : contract) builder.add(pair, false);

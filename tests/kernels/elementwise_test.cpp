@@ -97,6 +97,12 @@ const Function functions[] = {
     {Unary::asin, "asin", [](double x) { return std::asin(x); }, 3},
     {Unary::acos, "acos", [](double x) { return std::acos(x); }, 4},
     {Unary::atan, "atan", [](double x) { return std::atan(x); }, 3},
+    {Unary::sinh, "sinh", [](double x) { return std::sinh(x); }, 3},
+    {Unary::cosh, "cosh", [](double x) { return std::cosh(x); }, 3},
+    {Unary::asinh, "asinh", [](double x) { return std::asinh(x); }, 6},
+    {Unary::acosh, "acosh", [](double x) { return std::acosh(x); }, 6},
+    {Unary::atanh, "atanh", [](double x) { return std::atanh(x); }, 6},
+    {Unary::erfc, "erfc", [](double x) { return std::erfc(x); }, 7},
     {Unary::relu6, "relu6", [](double x) { return x < 0   ? 0
                                                   : x > 6 ? 6
                                                           : x; }, 0},

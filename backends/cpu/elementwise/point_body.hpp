@@ -114,6 +114,18 @@ TENON_INLINE void with_function(Unary op, UnaryParameters parameters, Use use) {
       return use([](Float x) { return arc_cosine(x); });
     case Unary::atan:
       return use([](Float x) { return arc_tangent(x); });
+    case Unary::sinh:
+      return use([](Float x) { return hyperbolic_sine(x); });
+    case Unary::cosh:
+      return use([](Float x) { return hyperbolic_cosine(x); });
+    case Unary::asinh:
+      return use([](Float x) { return area_sine(x); });
+    case Unary::acosh:
+      return use([](Float x) { return area_cosine(x); });
+    case Unary::atanh:
+      return use([](Float x) { return area_tangent(x); });
+    case Unary::erfc:
+      return use([](Float x) { return complementary_error(x); });
     case Unary::relu6:
       return use([](Float x) { return clamp(x, set(0.0f), set(6.0f)); });
     case Unary::softplus:

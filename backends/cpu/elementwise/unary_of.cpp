@@ -2,6 +2,7 @@
 
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/special.hpp>
 #include <tenon/ops/unary.hpp>
 
 namespace tenon::cpu {

@@ -6,6 +6,7 @@
 
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/special.hpp>
 #include <tenon/ops/unary.hpp>
 
 #include <algorithm>
@@ -74,7 +75,24 @@ PointStep unary_point(const Step& step) {
                            defined<Op, std::int64_t>});
 }
 
+/// Without vector code: in f64, so that f32 results are rounded once.
+template <class Op>
+void defined_in_f64(const PointCall& call, const OpInstance& instance) noexcept {
+  const Op& op = *instance.as<Op>();
+  each<float>(call, [&op](float x) { return static_cast<float>(op.of(static_cast<double>(x))); });
+}
+template <class Op>
+PointStep defined_point_of(const Step& step) {
+  return point_step(step, {defined_in_f64<Op>, defined<Op, double>, nullptr, nullptr});
+}
+
 }  // namespace
+
+extern const Kernel erfinv_kernel, lgamma_kernel, digamma_kernel, polygamma_kernel;
+constinit const Kernel erfinv_kernel = point_kernel<Erfinv, defined_point_of<Erfinv>>();
+constinit const Kernel lgamma_kernel = point_kernel<Lgamma, defined_point_of<Lgamma>>();
+constinit const Kernel digamma_kernel = point_kernel<Digamma, defined_point_of<Digamma>>();
+constinit const Kernel polygamma_kernel = point_kernel<Polygamma, defined_point_of<Polygamma>>();
 
 #define CPU_UNARY(id, Struct)      \
   extern const Kernel id##_kernel; \

@@ -124,4 +124,48 @@ Tensor leaky_relu(const Tensor& x, double alpha = 0.01,
 Tensor elu(const Tensor& x, double alpha = 1.0,
            const std::source_location& where = std::source_location::current());
 
+// Composed element-wise.
+
+/// 1.0507 (x above zero, 1.6733 (e^x - 1) below) (Klambauer et al., arXiv:1706.02515).
+Tensor selu(const Tensor& x, const std::source_location& where = std::source_location::current());
+/// max(x, 0) + min(alpha (e^(x / alpha) - 1), 0), alpha > 0 (Barron, arXiv:1704.07483).
+/// Errc::bad_argument for another alpha.
+Tensor celu(const Tensor& x, double alpha = 1.0,
+            const std::source_location& where = std::source_location::current());
+/// x above zero, slope * x below; `slope` broadcasts as in ONNX: one slope per channel of
+/// [n, c, h, w] is [c, 1, 1] (He et al., arXiv:1502.01852).
+Tensor prelu(const Tensor& x, const Tensor& slope,
+             const std::source_location& where = std::source_location::current());
+/// x * sigmoid(1.702 x), the sigmoid approximation of gelu (arXiv:1606.08415).
+Tensor quick_gelu(const Tensor& x,
+                  const std::source_location& where = std::source_location::current());
+/// x above alpha, else 0.
+Tensor thresholded_relu(const Tensor& x, double alpha = 1.0,
+                        const std::source_location& where = std::source_location::current());
+/// x / (1 + |x|).
+Tensor softsign(const Tensor& x,
+                const std::source_location& where = std::source_location::current());
+/// log(sigmoid(x)), without overflow.
+Tensor logsigmoid(const Tensor& x,
+                  const std::source_location& where = std::source_location::current());
+/// x - tanh(x).
+Tensor tanhshrink(const Tensor& x,
+                  const std::source_location& where = std::source_location::current());
+/// x moved towards zero by lambda >= 0, and 0 within lambda of it.
+Tensor softshrink(const Tensor& x, double lambda = 0.5,
+                  const std::source_location& where = std::source_location::current());
+/// x, and 0 within lambda of zero.
+Tensor hardshrink(const Tensor& x, double lambda = 0.5,
+                  const std::source_location& where = std::source_location::current());
+
+// Gated linear units of an array that holds both halves of an axis, the gate first:
+// activation(gate) * up (Shazeer, arXiv:2002.05202). PyTorch's `glu` has the gate second.
+// Errc::bad_argument for an axis of odd or unknown size. For two arrays: `glu`.
+Tensor swiglu(const Tensor& x, const AxisRef& axis = -1,
+              const std::source_location& where = std::source_location::current());
+Tensor geglu(const Tensor& x, const AxisRef& axis = -1,
+             const std::source_location& where = std::source_location::current());
+Tensor reglu(const Tensor& x, const AxisRef& axis = -1,
+             const std::source_location& where = std::source_location::current());
+
 }  // namespace tenon

@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 #include <source_location>
+#include <span>
 
 namespace tenon {
 
@@ -37,6 +38,9 @@ struct AxisPair {
 /// the tag that either operand gives it (Errc::shape_mismatch if both have one and they differ).
 Tensor dot(const Tensor& a, const Tensor& b, std::initializer_list<AxisPair> contract,
            std::initializer_list<AxisPair> batch = {},
+           const std::source_location& where = std::source_location::current());
+Tensor dot(const Tensor& a, const Tensor& b, std::span<const AxisPair> contract,
+           std::span<const AxisPair> batch,
            const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

@@ -1,46 +1,13 @@
 // Two classifiers of handwritten digits: a small perceptron and a small convolutional network, on
 // images that training never saw.
+#include "digits_networks.hpp"
+
 #include <tenon/tenon.hpp>
 
 #include <algorithm>
 #include <cstdio>
 
 using namespace tenon;
-
-/// up [64 -> 128], silu, down [128 -> 10].
-template <class T = Tensor>
-struct Mlp {
-  nn::Linear<T> up, down;
-  TENON_FIELDS(up, down)
-
-  static Mlp init(const WeightsView& weights) {
-    return {nn::Linear<>::init(weights["up"]), nn::Linear<>::init(weights["down"])};
-  }
-  /// Images [N, 1, 8, 8] -> scores [N, 10].
-  Tensor forward(const Tensor& images) const {
-    return down.forward(silu(up.forward(flatten(images, 1, 3))));
-  }
-};
-
-/// Twice: 3x3 convolution, relu, 2x2 max pool; then a linear layer.
-template <class T = Tensor>
-struct Cnn {
-  nn::Conv2d<T> conv1, conv2;
-  nn::Linear<T> head;
-  TENON_FIELDS(conv1, conv2, head)
-
-  static Cnn init(const WeightsView& weights) {
-    const Conv2d same{.padding = {1, 1, 1, 1}};
-    return {nn::Conv2d<>::init(weights["conv1"], same), nn::Conv2d<>::init(weights["conv2"], same),
-            nn::Linear<>::init(weights["head"])};
-  }
-  Tensor forward(const Tensor& images) const {
-    const MaxPool2d halve{.kernel = {2, 2}, .stride = {2, 2}};
-    const Tensor first = max_pool2d(relu(conv1.forward(images)), halve);
-    const Tensor second = max_pool2d(relu(conv2.forward(first)), halve);
-    return head.forward(flatten(second, 1, 3));
-  }
-};
 
 /// How many images get their highest score for their label.
 template <class Model>

@@ -147,8 +147,10 @@ TEST_CASE("train: parameters and state are written and read back") {
   const TempFolder folder;
   const Mlp<Buffer> net = parameters(oracle(), "start.");
   const auto both = std::tuple(net, train::Adam{}.start(net, cpu_device()));
-  train::save(folder / "state.safetensors", both, {{"step", "3"}});
+  train::save(folder / "state.safetensors", both,
+              {{"epoch", HostBuffer::of<float>(Shape({1}, f32), {3.0F})}});
   const io::File file = io::open(folder / "state.safetensors");
+  CHECK(elements(file.at("epoch").data())[0] == 3);
   const auto read = train::load(file, both, cpu_device());
   expect_close(std::get<0>(read).up.weight.to_host(), net.up.weight.to_host(), 0, 0);
   Mlp<Buffer> other = net;

@@ -8,22 +8,22 @@
 #include <tenon/io/save.hpp>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 namespace tenon::train {
 
 /// Writes the buffers of a struct, or of a tuple of structs, to a safetensors file, atomically,
-/// under the paths of their fields. Errors: those of io::save_safetensors.
+/// under the paths of their fields, and `others` under their names. Errors: those of
+/// io::save_safetensors.
 template <class Buffers>
 void save(const std::filesystem::path& path, const Buffers& buffers,
-          const std::map<std::string, std::string>& metadata = {}) {
-  std::vector<io::NamedTensor> tensors;
+          std::vector<io::NamedTensor> others = {}) {
+  std::vector<io::NamedTensor>& tensors = others;
   visit_fields(buffers, [&](const std::string& name, const Buffer& buffer) {
     tensors.push_back({name, buffer.to_host()});
   });
-  io::save_safetensors(path, tensors, metadata);
+  io::save_safetensors(path, tensors);
 }
 
 /// The buffers of a file that save() wrote, in the form of `like`, whose shapes they must have.

@@ -84,7 +84,9 @@ class RepeatRecorder {
   };
   /// Starts the next layer; `weights` are the tensors declared for it.
   Frame begin(std::span<const Tensor> weights);
-  void end(std::span<const Tensor> results);
+  /// `times`: how often the layer runs, with indices that count on. Errc::bad_argument below 0, and
+  /// for weights with a number in their names when it is not 1.
+  void end(std::span<const Tensor> results, std::int64_t times = 1);
   std::vector<Tensor> finish();
 
  private:

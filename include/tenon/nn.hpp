@@ -8,4 +8,5 @@
 #include <tenon/nn/linear.hpp>
 #include <tenon/nn/norm.hpp>
 #include <tenon/nn/pooling.hpp>
+#include <tenon/nn/recurrent.hpp>
 #include <tenon/nn/sampler.hpp>

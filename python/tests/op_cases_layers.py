@@ -328,6 +328,12 @@ def caches(cases, count):
                   as_type(want, dtype))
         cases.add("select", [cache, scalar(layer, pick(cases, ["i32", "i64"]))],
                   as_type(to_double(cache)[layer], dtype), {}, (0, 0))
+        slice_dtype = dtype if i % 2 else "i16"
+        stack, part = normal(cases, (layers, h, d), slice_dtype), normal(cases, (h, d), slice_dtype)
+        want = to_double(stack).copy()
+        want[layer] = to_double(part)
+        cases.add("update_slice", [stack, scalar(layer, pick(cases, ["i32", "i64"])), part],
+                  as_type(want, slice_dtype), {}, (0, 0))
 
 
 def glu(cases, count):

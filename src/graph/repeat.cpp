@@ -163,11 +163,16 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
   return frame;
 }
 
-void RepeatRecorder::end(std::span<const Tensor> results) {
+void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times) {
   Impl& self = *impl_;
   Graph::Impl& graph = *self.graph;
   if (self.layer == nullptr)
     throw Error(Errc::call_order, self.where, "repeat: end() without begin()");
+  if (times < 0 || (times != 1 && !self.name.prefix.empty())) {
+    throw Error(Errc::bad_argument, self.where,
+                fmt::format("repeat: {} times{}", times,
+                            self.name.prefix.empty() ? "" : " of a layer with numbered weights"));
+  }
   if (results.size() != self.carry.size()) {
     throw Error(Errc::bad_argument, self.where,
                 fmt::format("repeat: layer {} returns {} tensors, {} are carried", self.traced,
@@ -207,12 +212,12 @@ void RepeatRecorder::end(std::span<const Tensor> results) {
     Impl::Run& last = self.runs.back();
     if (last.function == function && last.scope == scope && last.captured == captured &&
         last.first + last.count == self.name.number) {
-      ++last.count;
+      last.count += times;
       ++self.traced;
       return;
     }
   }
-  self.runs.push_back({function, self.name.number, 1, std::move(scope), std::move(captured)});
+  self.runs.push_back({function, self.name.number, times, std::move(scope), std::move(captured)});
   ++self.traced;
 }
 

@@ -307,6 +307,14 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   step.line = instruction.line;
   if (def.traits.updates_input >= 0) {
     step.output = inputs[static_cast<std::size_t>(def.traits.updates_input)];
+    // A view of what is updated is read while it changes: from a copy.
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const bool is_updated = static_cast<int>(i) == def.traits.updates_input;
+      if (is_updated || step.inputs[i].storage != step.output.storage) continue;
+      const Array moved = fresh(step.inputs[i].shape);
+      copy(step.inputs[i], moved, FlatStep::Join::none, value, instruction.line);
+      step.inputs[i] = moved;
+    }
     flat_.storages[step.output.storage].updated = true;
   } else {
     step.output = fresh(shape);

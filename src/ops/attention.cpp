@@ -242,8 +242,11 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
   if (op.has_mask)
     scores = scores + cast(maximum(in.back(), scalar_like(in.back(), hidden)), dtype);
   scores = where(sees, maximum(scores, low), low);
-  const Tensor sees_any = cast(gt(max(scores, 3, true), scalar_like(scores, hidden / 2)), dtype);
-  const Tensor weights = softmax(scores, 3) * sees_any;
+  Tensor weights = softmax(scores, 3);
+  if (keys != 0) {
+    const Tensor limit = scalar_like(scores, hidden / 2);
+    weights = weights * cast(gt(max(scores, 3, true), limit), dtype);
+  }
   const Tensor mixed = matmul(split_axis(weights, 1, {groups, shared}), v);  // [B, Hkv, n, S, Dv]
   return cast(permute(merge_axes(mixed, 1, 2), {0, 2, 1, 3}), in[0].dtype());
 }

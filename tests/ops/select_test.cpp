@@ -24,6 +24,31 @@ TEST_CASE("select: any dtype, block types included") {
   expect_close(row.to(f32), apply(op, {rows.to(f32), longs({}, {2})}), 0, 0);
 }
 
+TEST_CASE("update_slice: one slice of the first axis") {
+  const HostBuffer x = floats({3, 2}, {1, 2, 3, 4, 5, 6});
+  expect_equal(apply(UpdateSlice{}, {x, longs({}, {1}), floats({2}, {8, 9})}), {1, 2, 8, 9, 5, 6});
+  expect_equal(apply(UpdateSlice{}, {ints({2}, {1, 2}), ints({}, {1}), ints({}, {7})}), {1, 7});
+  expect_equal(apply(UpdateSlice{}, {floats({2, 0}, {}), ints({}, {1}), floats({0}, {})}), {});
+  expect_type(
+      infer(UpdateSlice{}, {Shape({{"t", 3}, {"b", 4}}, f16), Shape({}, i64), Shape({4}, f16)}),
+      "f16[t=3, b=4]");
+}
+
+TEST_CASE("update_slice: errors") {
+  const UpdateSlice update{};
+  const Shape x({3, 2}, f32), index({}, i64), y({2}, f32);
+  expect_error(Errc::shape_mismatch, [&] { infer(update, {Shape({}, f32), index, y}); });   // C1
+  expect_error(Errc::shape_mismatch, [&] { infer(update, {x, index, Shape({3}, f32)}); });  // C1
+  expect_error(Errc::shape_mismatch, [&] { infer(update, {x, Shape({1}, i64), y}); });      // C2
+  expect_error(Errc::unsupported_dtype, [&] { infer(update, {x, Shape({}, f32), y}); });    // C3
+  expect_error(Errc::unsupported_dtype, [&] {                                               // C3
+    infer(update, {Shape({3, 32}, DType::q8_0), index, Shape({32}, DType::q8_0)});
+  });
+  expect_error(Errc::shape_mismatch, [&] { infer(update, {x, index, Shape({2}, f64)}); });  // C4
+  expect_error(Errc::out_of_range,
+               [] { apply(UpdateSlice{}, {floats({1}, {1}), longs({}, {1}), floats({}, {2})}); });
+}
+
 TEST_CASE("select: sizes of zero") {
   expect_type(apply(op, {floats({2, 0}, {}), longs({}, {1})}).shape(), "f32[0]");
   expect_error(Errc::out_of_range, [] { apply(op, {floats({0, 2}, {}), longs({}, {0})}); });

@@ -179,6 +179,29 @@ class SelectTask final : public Task {
   Operand x_, index_, y_;
 };
 
+class UpdateSliceTask final : public Task {
+ public:
+  explicit UpdateSliceTask(const Step& step)
+      : x_(step.inputs[0]), index_(step.inputs[1]), y_(step.inputs[2]) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t index =
+        load_as_int64(index_.shape.dtype(), context.pointer<const std::byte>(index_));
+    if (index < 0 || index >= x_.shape[0]) {
+      context.fault.report(Errc::out_of_range, "update_slice: index", index, x_.shape[0]);
+      return;
+    }
+    HostView to = context.frame.view(x_);
+    to.data += index * to.strides[0];
+    std::copy(to.strides.begin() + 1, to.strides.end(), to.strides.begin());
+    to.shape = y_.shape;
+    copy_share(context, context.frame.view(y_), to);
+  }
+
+ private:
+  Operand x_, index_, y_;
+};
+
 class FullTask final : public Task {
  public:
   explicit FullTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
@@ -220,10 +243,13 @@ class IotaTask final : public Task {
 
 }  // namespace
 
-extern const Kernel concat_kernel, pad_kernel, select_kernel, full_kernel, iota_kernel;
+extern const Kernel concat_kernel, pad_kernel, select_kernel, update_slice_kernel, full_kernel,
+    iota_kernel;
 constinit const Kernel concat_kernel{op_def<Concat>, takes_everything, make_task<ConcatTask>};
 constinit const Kernel pad_kernel{op_def<Pad>, takes_everything, make_pad};
 constinit const Kernel select_kernel{op_def<Select>, takes_everything, make_task<SelectTask>};
+constinit const Kernel update_slice_kernel{op_def<UpdateSlice>, takes_everything,
+                                           make_task<UpdateSliceTask>};
 constinit const Kernel full_kernel{op_def<Full>, takes_everything, make_task<FullTask>};
 constinit const Kernel iota_kernel{op_def<Iota>, takes_everything, make_task<IotaTask>};
 

@@ -33,6 +33,33 @@ struct Select {
 };
 TENON_DECLARE_OP(Select);
 
+/// One slice along the first axis replaced: x, but for x[index] = y. The inverse of select.
+///
+/// Inputs    x: [L, ...], rank >= 1, any plain type; consumed: the output takes over its storage
+///           index: i32[] or i64[]
+///           y: x without its first axis, of x's dtype
+/// Output    x, of the same type and tags
+/// Errors    C1 x of rank 0, or y without the sizes of a slice    Errc::shape_mismatch
+///           C2 index not a scalar                                Errc::shape_mismatch
+///           C3 x of a block type, or index neither i32 nor i64   Errc::unsupported_dtype
+///           C4 x and y differ in dtype                           Errc::shape_mismatch
+///           when run: index outside [0, L)                       Errc::out_of_range, x untouched
+struct UpdateSlice {
+  static constexpr std::string_view name = "update_slice";
+  static constexpr int min_inputs = 3, max_inputs = 3;
+  static constexpr OpTraits traits{.updates_input = 0};
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  /// `out` either is x's own storage or receives a copy of it first.
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
+};
+TENON_DECLARE_OP(UpdateSlice);
+
+Tensor update_slice(const Tensor& x, const Tensor& index, const Tensor& y,
+                    const std::source_location& where = std::source_location::current());
+
 Tensor select(const Tensor& x, const Tensor& index,
               const std::source_location& where = std::source_location::current());
 

@@ -22,12 +22,15 @@
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
 #include <tenon/ops/glu.hpp>
+#include <tenon/ops/grid_sample.hpp>
+#include <tenon/ops/group_norm.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/logical.hpp>
 #include <tenon/ops/loss.hpp>
 #include <tenon/ops/matmul.hpp>
+#include <tenon/ops/non_max_suppression.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/pad.hpp>
@@ -41,6 +44,7 @@
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/reshape.hpp>
 #include <tenon/ops/resize.hpp>
+#include <tenon/ops/roi_align.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>

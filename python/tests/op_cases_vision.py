@@ -262,12 +262,219 @@ def wider(dtype):
     return 10 * absolute, relative
 
 
+# Images at the places of a grid.
+
+def grid_axis(g, length, padding, align):
+    """The place along one axis, in pixels, and its derivative by g."""
+    place, slope = ((g + 1) / 2 * (length - 1), (length - 1) / 2) if align else (((g + 1) * length - 1) / 2, length / 2)
+    if padding == "reflection":
+        low, span = (0, length - 1) if align else (-0.5, length)
+        if span == 0:
+            return 0.0, 0.0
+        turn = (place - low) % (2 * span)  # a triangle wave
+        place, slope = (turn + low, slope) if turn < span else (2 * span - turn + low, -slope)
+    if padding != "zeros":
+        if not 0 < place < length - 1:
+            slope = 0.0
+        place = min(max(place, 0), length - 1)
+    return place, slope
+
+
+def grid_taps(g, h, w, mode, padding, align):
+    """(row, column, weight, its derivatives by the grid) of each pixel inside."""
+    (x, dx), (y, dy) = grid_axis(g[0], w, padding, align), grid_axis(g[1], h, padding, align)
+    if mode == "nearest":
+        taps = [(int(np.rint(y)), int(np.rint(x)), 1.0, 0.0, 0.0)]
+    else:
+        left, top = math.floor(x), math.floor(y)
+        a, b = x - left, y - top
+        taps = [(top, left, (1 - a) * (1 - b), (b - 1) * dx, (a - 1) * dy),
+                (top, left + 1, a * (1 - b), (1 - b) * dx, -a * dy),
+                (top + 1, left, (1 - a) * b, -b * dx, (1 - a) * dy),
+                (top + 1, left + 1, a * b, b * dx, a * dy)]
+    return [t for t in taps if 0 <= t[0] < h and 0 <= t[1] < w]
+
+
+def grid_sample(x, grid, mode, padding, align):
+    y = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:3]))
+    for n, i, j in np.ndindex(*grid.shape[:3]):
+        for row, column, weight, _, _ in grid_taps(grid[n, i, j], *x.shape[2:], mode, padding, align):
+            y[n, :, i, j] += weight * x[n, :, row, column]
+    return y
+
+
+def grid_sample_backward(shape, grid, upstream, mode, padding, align):
+    y = np.zeros(shape)
+    for n, i, j in np.ndindex(*grid.shape[:3]):
+        for row, column, weight, _, _ in grid_taps(grid[n, i, j], *shape[2:], mode, padding, align):
+            y[n, :, row, column] += weight * upstream[n, :, i, j]
+    return y
+
+
+def grid_sample_grid_backward(x, grid, upstream, mode, padding, align):
+    y = np.zeros_like(grid)
+    for n, i, j in np.ndindex(*grid.shape[:3]):
+        for row, column, _, by_x, by_y in grid_taps(grid[n, i, j], *x.shape[2:], mode, padding, align):
+            product = (x[n, :, row, column] * upstream[n, :, i, j]).sum()
+            y[n, i, j] += product * np.array([by_x, by_y])
+    return y
+
+
+def grid_cases(cases, count):
+    for i in range(count):
+        dtype = pick(cases, ["f32", "f64"])
+        n, c = size(cases, 0 if i % 8 == 7 else 1, 2), size(cases, 1, 3)
+        x = normal(cases, (n, c, size(cases, 1, 6), size(cases, 1, 6)), dtype)
+        grid = normal(cases, (n, size(cases, 1, 4), size(cases, 1, 4), 2), dtype)
+        mode, padding, align = ["bilinear", "nearest"][i % 2], pick(cases, ["zeros", "border", "reflection"]), flag(cases)
+        words = {"mode": mode, "padding": padding, "align_corners": align}
+        want = grid_sample(to_double(x), to_double(grid), mode, padding, align)
+        cases.add("grid_sample", [x, grid], as_type(want, dtype), words, wider(dtype))
+        upstream = normal(cases, want.shape, dtype)
+        want = grid_sample_backward(x.shape, to_double(grid), to_double(upstream), mode, padding, align)
+        cases.add("grid_sample_backward", [x, grid, upstream], as_type(want, dtype), words, wider(dtype))
+        want = grid_sample_grid_backward(to_double(x), to_double(grid), to_double(upstream), mode, padding, align)
+        cases.add("grid_sample_grid_backward", [x, grid, upstream], as_type(want, dtype), words, wider(dtype))
+
+
+# Boxes.
+
+def roi_axis(at, length):
+    if not -1 <= at <= length:
+        return []
+    at = max(at, 0.0)
+    low = min(int(at), length - 1)
+    return [(low, 1.0)] if low == length - 1 else [(low, 1 - (at - low)), (low + 1, at - low)]
+
+
+def roi_taps(box, h, w, cells, scale, ratio, aligned):
+    """(cell row, cell column, row, column, weight) of each pixel of each cell."""
+    x1, y1, x2, y2 = (v * scale - (0.5 if aligned else 0) for v in box)
+    extent = [y2 - y1, x2 - x1] if aligned else [max(y2 - y1, 1.0), max(x2 - x1, 1.0)]
+    cell = [e / c for e, c in zip(extent, cells)]
+    parts = [ratio or max(math.ceil(c), 0) for c in cell]
+    for i, j in np.ndindex(*cells):
+        for r, s in np.ndindex(*parts):
+            for row, a in roi_axis(y1 + i * cell[0] + (r + 0.5) * cell[0] / parts[0], h):
+                for column, b in roi_axis(x1 + j * cell[1] + (s + 0.5) * cell[1] / parts[1], w):
+                    yield i, j, row, column, a * b / (parts[0] * parts[1])
+
+
+def roi_align(x, boxes, images, cells, scale, ratio, aligned):
+    y = np.zeros((len(boxes), x.shape[1], *cells))
+    for n, box in enumerate(boxes):
+        for i, j, row, column, weight in roi_taps(box, *x.shape[2:], cells, scale, ratio, aligned):
+            y[n, :, i, j] += weight * x[images[n], :, row, column]
+    return y
+
+
+def roi_align_backward(shape, boxes, images, upstream, cells, scale, ratio, aligned):
+    y = np.zeros(shape)
+    for n, box in enumerate(boxes):
+        for i, j, row, column, weight in roi_taps(box, *shape[2:], cells, scale, ratio, aligned):
+            y[images[n], :, row, column] += weight * upstream[n, :, i, j]
+    return y
+
+
+def roi_cases(cases, count):
+    for i in range(count):
+        dtype = pick(cases, ["f32", "f64"])
+        x = normal(cases, (size(cases, 1, 2), size(cases, 1, 3), size(cases, 2, 8), size(cases, 2, 8)), dtype)
+        r = size(cases, 0 if i % 6 == 5 else 1, 3)
+        corners = cases.rng.uniform(-3, 12, (r, 2))
+        boxes = as_type(np.concatenate([corners, corners + cases.rng.uniform(0, 12, (r, 2))], axis=1), dtype)
+        images = cases.rng.integers(0, x.shape[0], r).astype(pick(cases, [np.int32, np.int64]))
+        cells = [size(cases, 1, 3), size(cases, 1, 3)]
+        attributes = {"size": cells, "scale": float(pick(cases, [1.0, 0.5])), "sampling_ratio": size(cases, 0, 2),
+                      "aligned": flag(cases)}
+        options = (attributes["scale"], attributes["sampling_ratio"], attributes["aligned"])
+        want = roi_align(to_double(x), to_double(boxes), images, cells, *options)
+        cases.add("roi_align", [x, boxes, images], as_type(want, dtype), attributes, wider(dtype))
+        upstream = normal(cases, want.shape, dtype)
+        want = roi_align_backward(x.shape, to_double(boxes), images, to_double(upstream), cells, *options)
+        cases.add("roi_align_backward", [x, boxes, images, upstream], as_type(want, dtype), attributes, wider(dtype))
+
+
+def non_max_suppression(boxes, scores, capacity, most, iou, least, centred):
+    rows = []
+    for image, kind in np.ndindex(*scores.shape[:2]):
+        def corners(box):
+            a, b, c, d = box
+            if centred:
+                return b - d / 2, a - c / 2, b + d / 2, a + c / 2
+            return min(a, c), min(b, d), max(a, c), max(b, d)
+
+        kept = []
+        for i in sorted(range(scores.shape[2]), key=lambda i: (-scores[image, kind, i], i)):
+            if scores[image, kind, i] <= least or len(kept) == most:
+                continue
+            top, left, bottom, right = corners(boxes[image, i])
+            hidden = False
+            for other in kept:
+                t, l, b, r = corners(boxes[image, other])
+                common = max(min(bottom, b) - max(top, t), 0) * max(min(right, r) - max(left, l), 0)
+                union = (bottom - top) * (right - left) + (b - t) * (r - l) - common
+                hidden = hidden or (common > 0 and common / union > iou)
+            if not hidden:
+                kept.append(i)
+        rows += [(image, kind, i) for i in kept]
+    rows = rows[:capacity] + [(-1, -1, -1)] * (capacity - len(rows))
+    return np.array(rows, np.int64).reshape(capacity, 3)
+
+
+def suppression_cases(cases, count):
+    for i in range(count):
+        dtype = pick(cases, ["f32", "f16"])
+        b, k, kinds = size(cases, 1, 2), size(cases, 0 if i % 5 == 4 else 1, 12), size(cases, 1, 2)
+        centred = flag(cases)
+        first = cases.rng.uniform(0, 4, (b, k, 2))
+        second = cases.rng.uniform(0.5, 4, (b, k, 2)) + (0 if centred else first)
+        boxes = as_type(np.concatenate([first, second], axis=2), dtype)
+        scores = as_type(np.round(cases.rng.uniform(0, 1, (b, kinds, k)) * 16) / 16, dtype)
+        most = pick(cases, [2**63 - 1, 2])
+        attributes = {"capacity": size(cases, 0, 16), "max_per_class": most, "iou_threshold": pick(cases, [0.0, 0.3, 0.5]),
+                      "score_threshold": pick(cases, [0.25, 0.0]), "center_point_box": centred}
+        want = non_max_suppression(to_double(boxes), to_double(scores), attributes["capacity"], most,
+                                   attributes["iou_threshold"], attributes["score_threshold"], centred)
+        cases.add("non_max_suppression", [boxes, scores], want, attributes)
+
+
+# Norms of groups of channels.
+
+def group_norm(x, groups, weight, bias, eps):
+    flat = x.reshape(x.shape[0], groups, -1)
+    centred = flat - flat.mean(-1, keepdims=True)
+    y = (centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + eps)).reshape(x.shape)
+    along = (-1,) + (1,) * (x.ndim - 2)
+    return y * (1 if weight is None else weight.reshape(along)) + (0 if bias is None else bias.reshape(along))
+
+
+def group_norm_cases(cases, count):
+    for i in range(count):
+        dtype, groups = pick(cases, FLOATS), size(cases, 1, 3)
+        c = groups * size(cases, 1, 3)
+        shape = (size(cases, 1, 2), c) + tuple(size(cases, 1, 5) for _ in range(i % 4))
+        x, eps = normal(cases, shape, dtype, 2), float(pick(cases, [1e-5, 0.1]))
+        if np.prod(shape[1:]) == groups:
+            eps = 0.1  # the variance is 0
+        parameters = [normal(cases, (c,), dtype) for _ in range(i % 3)]
+        weight, bias = ([to_double(p) for p in parameters] + [None, None])[:2]
+        want = group_norm(to_double(x), groups, weight, bias, eps)
+        absolute, relative = TOLERANCE[dtype]
+        cases.add("group_norm", [x] + parameters, as_type(want, dtype), {"groups": groups, "eps": eps},
+                  (max(2e-6, absolute) if dtype != "f64" else absolute, relative))
+
+
 def generate(cases):
     many = (lambda small, large: small if cases.small else large)
     transposed_cases(cases, many(9, 60))
-    column_cases(cases, many(6, 30))
+    column_cases(cases, many(5, 30))
     pool_cases(cases, many(5, 30))
     resize_cases(cases, many(12, 60))
+    grid_cases(cases, many(5, 30))
+    roi_cases(cases, many(4, 24))
+    suppression_cases(cases, many(5, 30))
+    group_norm_cases(cases, many(6, 30))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@
 #include <tenon/ops/glu.hpp>
 #include <tenon/ops/grid_sample.hpp>
 #include <tenon/ops/group_norm.hpp>
+#include <tenon/ops/image_norm.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/log_softmax.hpp>
@@ -35,6 +36,8 @@
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/pad.hpp>
 #include <tenon/ops/permute.hpp>
+#include <tenon/ops/pixel_shuffle.hpp>
+#include <tenon/ops/pool.hpp>
 #include <tenon/ops/pool2d.hpp>
 #include <tenon/ops/predicate.hpp>
 #include <tenon/ops/quantize.hpp>

@@ -2,6 +2,7 @@
 
 #include <tenon/fields.hpp>
 #include <tenon/ops/conv2d.hpp>
+#include <tenon/ops/conv_transpose2d.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <optional>
@@ -28,6 +29,50 @@ struct Conv2d {
     requires std::same_as<T, Tensor>
   {
     return conv2d(x, weight, bias.value_or(Tensor()), options, where);
+  }
+};
+
+/// Convolution along one axis: x [N, in, W]. Weight [out, in / groups, kernel width]; bias [out],
+/// optional.
+template <class T = Tensor>
+struct Conv1d {
+  T weight;
+  std::optional<T> bias;
+  TENON_FIELDS(weight, bias)
+  Conv1dOptions options;  ///< stride, padding, dilation, groups
+
+  static Conv1d init(const WeightsView& view, const Conv1dOptions& options = {},
+                     const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where), view.find("bias", where), options};
+  }
+
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return conv1d(x, weight, bias.value_or(Tensor()), options, where);
+  }
+};
+
+/// Transposed 2-D convolution, NCHW. Weight [in, out / groups, kernel height, kernel width]; bias
+/// [out], optional.
+template <class T = Tensor>
+struct ConvTranspose2d {
+  T weight;
+  std::optional<T> bias;
+  TENON_FIELDS(weight, bias)
+  tenon::ConvTranspose2d options;  ///< stride, padding, output_padding, dilation, groups
+
+  static ConvTranspose2d init(const WeightsView& view, const tenon::ConvTranspose2d& options = {},
+                              const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where), view.find("bias", where), options};
+  }
+
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return conv_transpose2d(x, weight, bias.value_or(Tensor()), options, where);
   }
 };
 

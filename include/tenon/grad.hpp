@@ -2,6 +2,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/fields.hpp>
+#include <tenon/program.hpp>
 #include <tenon/tensor.hpp>
 
 #include <source_location>
@@ -37,6 +38,12 @@ inline Tensor grad(const Tensor& loss, const Tensor& parameter,
                    const std::source_location& where = std::source_location::current()) {
   return grad(loss, std::span<const Tensor>(&parameter, 1), where).front();
 }
+
+/// The same for a program, such as one read from text: its results, then a gradient of its first
+/// result, a scalar, for each of `parameters`, which name inputs or constants. Loops are unrolled;
+/// functions are inlined. Errors as above, at the program's line; Errc::bad_reference for an
+/// unknown name, Errc::bad_type where the type of an input or constant is not stated.
+Program gradient(const Program& program, std::span<const std::string> parameters);
 
 /// As above, for a model's struct: the same struct with a gradient in place of each tensor. Plain
 /// values are copied.

@@ -1,3 +1,4 @@
+#include "graph/grad_impl.hpp"
 #include "graph/graph_impl.hpp"
 #include "graph/inline_repeats.hpp"
 
@@ -50,8 +51,8 @@ class Attribution {
 /// The backward pass over one function of a graph.
 class BackwardPass {
  public:
-  BackwardPass(Graph::Impl& graph, const std::source_location& where)
-      : graph_(graph), where_(where) {}
+  BackwardPass(Graph::Impl& graph, const std::source_location& where, const PlaceOf& place_of)
+      : graph_(graph), where_(where), place_of_(place_of) {}
 
   /// The nodes that lie between the parameters and the outputs, in recording order.
   void find_path(std::span<Node* const> outputs, std::span<Node* const> parameters) {
@@ -94,7 +95,7 @@ class BackwardPass {
  private:
   void differentiate(const Node& node, const Tensor& upstream) {
     const Attribution attribution(graph_, node.where);
-    const std::string place = fmt::format("{}: {}", to_string(node.where), node.op->name);
+    const std::string place = fmt::format("{}: {}", place_of_(node), node.op->name);
     if (node.op->gradient == nullptr) {
       throw Error(Errc::unsupported, place,
                   "the op has no gradient, and the loss depends on a parameter through it; "
@@ -125,6 +126,7 @@ class BackwardPass {
 
   Graph::Impl& graph_;
   const std::source_location& where_;
+  const PlaceOf& place_of_;
   std::unordered_set<const Node*> depends_;  ///< on a parameter
   std::vector<const Node*> path_;
   std::unordered_map<const Node*, Tensor> gradients_;
@@ -132,8 +134,9 @@ class BackwardPass {
 
 }  // namespace
 
-std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
-                         std::span<const Tensor> parameters, const std::source_location& where) {
+std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                                std::span<const Tensor> parameters,
+                                const std::source_location& where, const PlaceOf& place_of) {
   if (outputs.empty() || outputs.size() != upstream.size()) {
     refuse(where, fmt::format("{} outputs, {} gradients of them", outputs.size(), upstream.size()));
   }
@@ -150,7 +153,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
   inline_repeats(graph, ends);
 
-  BackwardPass pass(graph, where);
+  BackwardPass pass(graph, where, place_of);
   pass.find_path(ends, starts);
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (!(upstream[i].shape(where).without_tags() == ends[i]->shape.without_tags())) {
@@ -176,6 +179,12 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
     result.push_back(gradient);
   }
   return result;
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
+                         std::span<const Tensor> parameters, const std::source_location& where) {
+  return grad_placed(outputs, upstream, parameters, where,
+                     [](const Node& node) { return to_string(node.where); });
 }
 
 std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,

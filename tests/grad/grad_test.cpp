@@ -1,4 +1,5 @@
 #include "support/op_testing.hpp"
+#include "support/program_text.hpp"
 
 #include <tenon/tenon.hpp>
 
@@ -188,6 +189,49 @@ TEST_CASE("grad: of an op of the user's own") {
   const Tensor g = grad(sum(cube(OwnCube<false>{})), x);
   expect_near(run(graph.program({&g, 1}), {vector_of({1, -2, 3})}), {3, 12, 27});
   expect_error(Errc::shape_mismatch, [&] { grad(sum(cube(OwnCube<true>{})), x); });
+}
+
+constexpr std::string_view text = R"(
+def forward(x: f32[4], y: f32[4]):
+    w: f32[4] = const("w")
+    a = mul(x, w)
+    d = sub(a, y)
+    s = square(d)
+    loss = mean(s, axes=[0])
+    return loss
+)";
+
+TEST_CASE("grad: of a program read from text") {
+  const Program program = program_of(text);
+  const Program both = gradient(program, std::vector<std::string>{"w", "x"});
+  Session session(both, {.backends = default_backends()});
+  std::map<std::string, Buffer> weights{{"w", vector_of({1, 2, 3, 4}).to_device(cpu_device())}};
+  session.bind(std::make_shared<const WeightSet>(std::move(weights)));
+  const auto results =
+      session.forward(std::vector{vector_of({1, 1, 1, 2}).to_device(cpu_device()),
+                                  vector_of({0, 0, 0, 0}).to_device(cpu_device())});
+  expect_near(results.at(0).to_host(), {(1.0 + 4 + 9 + 64) / 4});
+  expect_near(results.at(1).to_host(), {0.5, 1, 1.5, 8});   // 2 (x w - y) x / 4
+  expect_near(results.at(2).to_host(), {0.5, 2, 4.5, 16});  // 2 (x w - y) w / 4
+
+  expect_error(Errc::bad_reference,
+               [&] { gradient(program, std::vector<std::string>{"nothing"}); });
+  // An op without a gradient, at the program's line.
+  std::string coded(text);
+  coded.insert(coded.find("    s = "),
+               "    one = full(value=1.0)\n    q = quantize_linear(d, one)\n");
+  coded.replace(coded.find("square(d)"), 9, "dequantize_linear(q, one)");
+  try {
+    gradient(program_of(coded), std::vector<std::string>{"w"});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::unsupported);
+    CHECK(error.where().find("test.tenon:1") != std::string::npos);
+  }
+  std::string shifted(text);
+  shifted.replace(shifted.find("mean(s, axes=[0])"), 17, "sub(s, d)");
+  expect_error(Errc::bad_argument,
+               [&] { gradient(program_of(shifted), std::vector<std::string>{"w"}); });
 }
 
 }  // namespace

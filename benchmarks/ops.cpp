@@ -9,6 +9,7 @@
 #include "timing.hpp"
 
 #include <tenon/backends/cpu.hpp>
+#include <tenon/grad.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
@@ -119,6 +120,85 @@ std::vector<Case> chains() {
   return cases;
 }
 
+/// A transposed convolution as a convolution of x with zeros between its pixels.
+Tensor transposed_by_zeros(const Tensor& x, const Tensor& w, std::int64_t stride,
+                           std::int64_t padding) {
+  const std::int64_t rows = x.dim(2), columns = x.dim(3), reach = w.dim(2) - 1 - padding;
+  const Tensor apart = unsqueeze(unsqueeze(x, 4), 3);  // [N, C, H, 1, W, 1]
+  Tensor y = pad(apart, {0, 0, 0, 0, 0, 0}, {0, 0, 0, stride - 1, 0, stride - 1});
+  y = merge_axes(merge_axes(y, 4, 5), 2, 3);
+  y = slice(y, 2, 0, (rows - 1) * stride + 1);
+  y = slice(y, 3, 0, (columns - 1) * stride + 1);
+  return conv2d(y, w, {}, {.padding = {reach, reach}});
+}
+
+/// Images: transposed convolutions, resampling, norms, and gradients of windows.
+std::vector<Case> image_cases() {
+  std::vector<Case> cases;
+  const Shape small({1, 128, 32, 32}, f32);
+  const double products = 2.0 * 128 * 32 * 32 * 64 * 16;
+  const ConvTranspose2d doubled{.stride = {2, 2}, .padding = {1, 1}};
+  cases.push_back({"conv_transpose 4x4 / 2",
+                   {small, Shape({128, 64, 4, 4}, f32)},
+                   [=](const auto& x) { return conv_transpose2d(x[0], x[1], {}, doubled); },
+                   products});
+  cases.push_back({"conv_transpose by zeros",
+                   {small, Shape({64, 128, 4, 4}, f32)},
+                   [](const auto& x) { return transposed_by_zeros(x[0], x[1], 2, 1); },
+                   products});
+  const ConvTranspose2d same{.padding = {1, 1}};
+  cases.push_back({"conv_transpose 3x3",
+                   {Shape({1, 64, 56, 56}, f32), Shape({64, 64, 3, 3}, f32)},
+                   [=](const auto& x) { return conv_transpose2d(x[0], x[1], {}, same); },
+                   2.0 * 64 * 56 * 56 * 64 * 9});
+  const Shape image({1, 64, 64, 64}, f32);
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    const Resize op{.sizes = {128, 128}, .mode = mode};
+    cases.push_back({fmt::format("resize x 2, {}", mode), {image}, [op](const auto& x) {
+                       return resize(x[0], op);
+                     }});
+  }
+  cases.push_back({"resize_backward, linear", {Shape({1, 64, 128, 128}, f32)}, [](const auto& x) {
+                     return resize_backward(x[0], {.sizes = {64, 64}});
+                   }});
+  const Shape plane({1, 256, 56, 56}, f32), channels({256}, f32);
+  cases.push_back({"group_norm, 32 groups",
+                   {plane, channels, channels},
+                   [](const auto& x) { return group_norm(x[0], 32, x[1], x[2]); },
+                   6 * product(plane)});
+  cases.push_back({"batch_norm",
+                   {plane, channels, channels, channels, channels},
+                   [](const auto& x) { return batch_norm(x[0], x[1], x[2], x[3], x[4]); },
+                   2 * product(plane)});
+  cases.push_back({"batch_norm_training",
+                   {plane, channels, channels},
+                   [](const auto& x) { return batch_norm_training(x[0], x[1], x[2]).y; },
+                   6 * product(plane)});
+  const MaxPool2dBackward pool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  cases.push_back({"max_pool2d_backward 3x3 / 2",
+                   {Shape({1, 64, 112, 112}, f32), Shape({1, 64, 56, 56}, f32)},
+                   [pool](const auto& x) { return max_pool2d_backward(x[0], x[1], pool); }});
+  cases.push_back(
+      {"gradient of conv 3x3",
+       {Shape({1, 64, 56, 56}, f32), Shape({64, 64, 3, 3}, f32), Shape({1, 64, 56, 56}, f32)},
+       [](const auto& x) {
+         const Tensor y = conv2d(x[0], x[1], {}, {.padding = {1, 1}});
+         return grad({&y, 1}, {&x[2], 1}, {&x[1], 1}).front();
+       },
+       2.0 * 64 * 56 * 56 * 64 * 9});
+  cases.push_back({"conv3d 3x3x3, 32 channels",
+                   {Shape({1, 32, 16, 28, 28}, f32), Shape({32, 32, 3, 3, 3}, f32)},
+                   [](const auto& x) { return conv3d(x[0], x[1], {}, {.padding = {1, 1, 1}}); },
+                   2.0 * 32 * 16 * 28 * 28 * 32 * 27});
+  cases.push_back({"unfold 3x3", {image}, [](const auto& x) {
+                     return unfold2d(x[0], {.kernel = {3, 3}, .padding = {1, 1}});
+                   }});
+  cases.push_back({"grid_sample, bilinear", {image, Shape({1, 64, 64, 2}, f32)}, [](const auto& x) {
+                     return grid_sample(x[0], x[1]);
+                   }});
+  return cases;
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases{
       binary("add", f32, add),
@@ -186,6 +266,7 @@ std::vector<Case> all_cases() {
                      return max_pool2d(x[0], op);
                    },
                    64.0 * 56 * 56 * 9});
+  for (Case& made : image_cases()) cases.push_back(std::move(made));
   for (Case& chain : chains()) cases.push_back(std::move(chain));
   return cases;
 }

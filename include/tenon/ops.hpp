@@ -5,6 +5,7 @@
 #include <tenon/ops/arg_reduce.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/bitwise.hpp>
 #include <tenon/ops/broadcast_to.hpp>

@@ -465,6 +465,22 @@ def group_norm_cases(cases, count):
                   (max(2e-6, absolute) if dtype != "f64" else absolute, relative))
 
 
+def batch_norm_cases(cases, count):
+    for i in range(count):
+        dtype, eps = pick(cases, FLOATS), float(pick(cases, [1e-5, 0.1]))
+        shape = (size(cases, 0 if i % 6 == 5 else 1, 2), size(cases, 1, 4)) + tuple(size(cases, 1, 5) for _ in range(i % 4))
+        x, mean = normal(cases, shape, dtype, 2), normal(cases, shape[1:2], dtype)
+        variance = as_type(cases.rng.uniform(0.1, 2, shape[1:2]), dtype)
+        parameters = [normal(cases, shape[1:2], dtype) for _ in range(i % 3)]
+        along = (-1,) + (1,) * (len(shape) - 2)
+        y = (to_double(x) - to_double(mean).reshape(along)) / np.sqrt(to_double(variance).reshape(along) + eps)
+        if len(parameters) > 0:
+            y = y * to_double(parameters[0]).reshape(along)
+        if len(parameters) > 1:
+            y = y + to_double(parameters[1]).reshape(along)
+        cases.add("batch_norm", [x, mean, variance] + parameters, as_type(y, dtype), {"eps": eps}, wider(dtype))
+
+
 def generate(cases):
     many = (lambda small, large: small if cases.small else large)
     transposed_cases(cases, many(9, 60))
@@ -475,6 +491,7 @@ def generate(cases):
     roi_cases(cases, many(4, 24))
     suppression_cases(cases, many(5, 30))
     group_norm_cases(cases, many(6, 30))
+    batch_norm_cases(cases, many(5, 30))
 
 
 if __name__ == "__main__":

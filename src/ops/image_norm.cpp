@@ -22,49 +22,7 @@ void require_channels(std::string_view op, const Tensor& x, const std::source_lo
           fmt::format("x needs rank 2 or more, got {}", to_string(x.shape())));
 }
 
-/// [C] as [C, 1, ...], so that it broadcasts along x's channels.
-Tensor along_channels(std::string_view op, const Tensor& row, const Tensor& x,
-                      const std::source_location& where) {
-  const Shape& shape = row.shape(where);
-  if (shape.rank() != 1 || !sizes_agree(shape[0], x.dim(1))) {
-    fail_at(where, Errc::shape_mismatch, op,
-            fmt::format("{} for the channels of {}", to_string(shape), to_string(x.shape())));
-  }
-  Tensor result = row;
-  for (int i = 2; i < x.rank(); ++i) result = unsqueeze(result, -1, {}, where);
-  return result;
-}
-
 }  // namespace
-
-Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
-                  const Tensor& bias, double eps, const std::source_location& where) {
-  constexpr std::string_view name = "batch_norm";
-  require_channels(name, x, where);
-  Tensor scale = rsqrt(add(variance, scalar_like(variance, eps, where), where), where);
-  if (!weight.is_empty()) scale = mul(scale, weight, where);
-  Tensor shift = neg(mul(mean, scale, where), where);
-  if (!bias.is_empty()) shift = add(bias, shift, where);
-  return add(mul(x, along_channels(name, scale, x, where), where),
-             along_channels(name, shift, x, where), where);
-}
-
-BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                      double eps, const std::source_location& where) {
-  constexpr std::string_view name = "batch_norm_training";
-  require_channels(name, x, where);
-  std::vector<AxisRef> axes{0};
-  for (int i = 2; i < x.rank(); ++i) axes.emplace_back(i);
-  const AxisList others{std::span<const AxisRef>(axes)};
-  const Tensor centre = mean(x, others, false, where);
-  const Tensor centred = sub(x, along_channels(name, centre, x, where), where);
-  const Tensor variance = mean(square(centred, where), others, false, where);
-  Tensor scale = rsqrt(add(variance, scalar_like(variance, eps, where), where), where);
-  if (!weight.is_empty()) scale = mul(scale, weight, where);
-  Tensor y = mul(centred, along_channels(name, scale, x, where), where);
-  if (!bias.is_empty()) y = add(y, along_channels(name, bias, x, where), where);
-  return {y, centre, variance};
-}
 
 Tensor l2_normalize(const Tensor& x, const AxisList& axes, double eps,
                     const std::source_location& where) {

@@ -2,6 +2,7 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
+#include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/group_norm.hpp>
 
 #include <limits>
@@ -40,6 +41,30 @@ TEST_CASE("group_norm: C1 to C3") {
                               GroupNorm{.eps = std::numeric_limits<double>::quiet_NaN()}}) {
     expect_error(Errc::bad_attribute, [&] { infer(op, {x}); });
   }
+}
+
+TEST_CASE("batch_norm: channels by given statistics") {
+  const HostBuffer x = floats({1, 2, 2}, {1, 3, 2, 10});
+  const HostBuffer mean = floats({2}, {1, 2}), variance = floats({2}, {4, 16});
+  expect_near(apply(BatchNorm{.eps = 0}, {x, mean, variance}), {0, 1, 0, 2});
+  expect_near(apply(BatchNorm{.eps = 0}, {x, mean, variance, floats({2}, {2, 3})}), {0, 2, 0, 6});
+  expect_near(
+      apply(BatchNorm{.eps = 0}, {x, mean, variance, floats({2}, {2, 3}), floats({2}, {10, 20})}),
+      {10, 12, 20, 26});
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    expect_equal(apply(BatchNorm{.eps = 0}, {x.to(dtype), mean.to(dtype), variance.to(dtype)}),
+                 {0, 1, 0, 2});
+  }
+  expect_type(apply(BatchNorm{}, {floats({0, 2}, {}), mean, variance}).shape(), "f32[0, 2]");
+}
+
+TEST_CASE("batch_norm: C1 to C3") {
+  const Shape x({2, 4, 3}, f32), row({4}, f32);
+  expect_error(Errc::unsupported_dtype, [&] { infer(BatchNorm{}, {x.with_dtype(i32), row, row}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(BatchNorm{}, {row, row, row}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(BatchNorm{}, {x, row, Shape({3}, f32)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(BatchNorm{}, {x, row.with_dtype(f16), row}); });
+  expect_error(Errc::bad_attribute, [&] { infer(BatchNorm{.eps = -1}, {x, row, row}); });
 }
 
 }  // namespace

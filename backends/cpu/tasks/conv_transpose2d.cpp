@@ -4,7 +4,7 @@
 #include "../integer_math.hpp"
 #include "../matmul/matmul.hpp"
 #include "../task.hpp"
-#include "../vision/vision_kernels.hpp"
+#include "../vision/fold_plane.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/conv_transpose2d.hpp>
@@ -16,7 +16,42 @@ namespace tenon::cpu {
 namespace {
 
 /// Products of a block: rows of them per channel and tap, and bytes.
-constexpr std::int64_t block_products = 144, block_floats = 96 * 1024;
+constexpr std::int64_t block_products = 288, block_floats = 160 * 1024;
+
+/// The filter [C, O / groups, taps] as [groups][O / groups * taps][C / groups], in scratch memory.
+class FilterTask final : public Task {
+ public:
+  FilterTask(const Operand& w, std::int64_t groups, std::int64_t table)
+      : w_(w),
+        groups_(groups),
+        inputs_(w.shape[0] / groups),
+        rows_(w.shape[1] * w.shape[2] * w.shape[3]),
+        table_(table) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    constexpr std::int64_t edge = 16;
+    const auto* w = context.pointer<const float>(w_);
+    auto* table = reinterpret_cast<float*>(context.scratch(table_));
+    const std::int64_t blocks = ceil_div(rows_, edge);
+    const Range range = context.share(groups_ * blocks);
+    for (std::int64_t block = range.begin; block < range.end; ++block) {
+      const std::int64_t group = block / blocks, first = block % blocks * edge;
+      const std::int64_t last = std::min(first + edge, rows_);
+      for (std::int64_t k = 0; k < inputs_; k += edge) {
+        for (std::int64_t row = first; row < last; ++row) {
+          float* to = table + (group * rows_ + row) * inputs_;
+          for (std::int64_t j = k; j < std::min(k + edge, inputs_); ++j) {
+            to[j] = w[(group * inputs_ + j) * rows_ + row];
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  Operand w_;
+  std::int64_t groups_, inputs_, rows_, table_;
+};
 
 class ConvTransposeTask final : public Task {
  public:
@@ -34,18 +69,30 @@ class ConvTransposeTask final : public Task {
     // Blocks depend on sizes only: so do the bits of the result.
     channels_ =
         std::clamp<std::int64_t>(block_products / taps_, 1, std::max<std::int64_t>(1, outputs_));
+    channel_blocks_ = ceil_div(outputs_, channels_);
+    channels_ =
+        std::max<std::int64_t>(1, ceil_div(outputs_, std::max<std::int64_t>(1, channel_blocks_)));
     const std::int64_t halo = (rows_.taps - 1) * rows_.dilation;
     const std::int64_t wanted = std::max<std::int64_t>(
         1, block_floats / std::max<std::int64_t>(1, channels_ * taps_ * x[3]));
     block_rows_ = std::max({wanted * rows_.stride - halo, halo, rows_.stride});
     block_rows_ = std::min(block_rows_, std::max<std::int64_t>(1, y[2]));
-    channel_blocks_ = ceil_div(outputs_, channels_);
     row_blocks_ = ceil_div(y[2], block_rows_);
     most_rows_ = std::min(x[2], (block_rows_ - 1 + halo) / rows_.stride + 2);
     product_bytes_ = static_cast<std::int64_t>(round_to_line(
         static_cast<std::size_t>(channels_ * taps_ * most_rows_ * x[3]) * sizeof(float)));
-    compiler.working_memory(product_bytes_ + static_cast<std::int64_t>(matmul_scratch_bytes(
-                                                 product(channels_, most_rows_))));
+    // A smaller block may need more memory than a larger one.
+    std::size_t scratch = 0;
+    for (const std::int64_t channels : {channels_, outputs_ - (channel_blocks_ - 1) * channels_}) {
+      for (std::int64_t rows = 1; rows <= most_rows_; ++rows) {
+        scratch = std::max(scratch, matmul_scratch_bytes(product(channels, rows)));
+      }
+    }
+    compiler.working_memory(product_bytes_ + static_cast<std::int64_t>(scratch));
+    table_ = compiler.shared_table(
+        OpInstance(ConvTranspose2d{.groups = groups_}), std::span(step.inputs).subspan(1, 1),
+        w.bytes(),
+        [&](std::int64_t table) { return std::make_unique<FilterTask>(w_, groups_, table); });
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -64,8 +111,7 @@ class ConvTransposeTask final : public Task {
     args.m = channels * taps_;
     args.k = x_.shape[1] / groups_;
     args.n = rows * x_.shape[3];
-    args.a_row = 1;
-    args.a_column = outputs_ * taps_;
+    args.a_row = args.k;
     args.b_row = x_.strides[1] / 4;
     args.c_row = args.n;
     return args;
@@ -74,7 +120,6 @@ class ConvTransposeTask final : public Task {
   /// Channels from `channel` of a group and rows from `row` of an image of the result.
   void block(const TaskContext& context, std::int64_t image, std::int64_t group,
              std::int64_t channel, std::int64_t row) const noexcept {
-    const VisionKernels& kernels = vision_kernels();
     const std::int64_t width = y_.shape[3], height = y_.shape[2], pixels = x_.shape[3];
     const std::int64_t channels = std::min(channels_, outputs_ - channel);
     const std::int64_t last = std::min(row + block_rows_, height);
@@ -86,15 +131,18 @@ class ConvTransposeTask final : public Task {
     auto* y = context.pointer<float>(y_) +
               ((image * groups_ * outputs_ + first_output) * height + row) * width;
     const float* bias = bias_ ? context.pointer<const float>(*bias_) + first_output : nullptr;
-    for (std::int64_t o = 0; o < channels; ++o) {
-      std::fill_n(y + o * height * width, (last - row) * width, bias == nullptr ? 0.0f : bias[o]);
+    if (from >= to) {
+      for (std::int64_t o = 0; o < channels; ++o) {
+        std::fill_n(y + o * height * width, (last - row) * width, bias == nullptr ? 0.0f : bias[o]);
+      }
+      return;
     }
-    if (from >= to) return;
 
     MatmulArgs args = product(channels, to - from);
     std::byte* const memory = context.working_memory();
     auto* const products = reinterpret_cast<float*>(memory);
-    args.a = context.pointer<const float>(w_) + (group * args.k * outputs_ + channel) * taps_;
+    args.a = reinterpret_cast<const float*>(context.scratch(table_)) +
+             (group * outputs_ + channel) * taps_ * args.k;
     args.b = context.pointer<const float>(x_) + image * (x_.strides[0] / 4) +
              group * args.k * args.b_row + from * pixels;
     args.c = products;
@@ -103,15 +151,8 @@ class ConvTransposeTask final : public Task {
     matmul(args, 0, 1);
 
     for (std::int64_t o = 0; o < channels; ++o) {
-      for (std::int64_t i = from; i < to; ++i) {
-        for (std::int64_t r = 0; r < rows_.taps; ++r) {
-          const std::int64_t at = i * rows_.stride + r * rows_.dilation - rows_.before;
-          if (at < row || at >= last) continue;
-          kernels.fold_row(
-              products + (o * taps_ + r * columns_.taps) * args.n + (i - from) * pixels, args.n,
-              columns_, y + (o * height + at - row) * width);
-        }
-      }
+      fold_plane(products + o * taps_ * args.n, args.n, {rows_, columns_}, {from, to}, {row, last},
+                 bias == nullptr ? 0.0f : bias[o], y + o * height * width);
     }
   }
 
@@ -121,7 +162,7 @@ class ConvTransposeTask final : public Task {
   std::int64_t groups_ = 1, outputs_ = 0, taps_ = 1;  ///< outputs of a group
   std::int64_t channels_ = 1, block_rows_ = 1;        ///< of a block
   std::int64_t channel_blocks_ = 0, row_blocks_ = 0, most_rows_ = 0;
-  std::int64_t product_bytes_ = 0;
+  std::int64_t product_bytes_ = 0, table_ = 0;
 };
 
 /// The pixels of each plane are adjacent; planes may lie anywhere.

@@ -1,7 +1,7 @@
 // Windows of images as columns, and columns added up to images.
 #include "../integer_math.hpp"
 #include "../task.hpp"
-#include "../vision/vision_kernels.hpp"
+#include "../vision/fold_plane.hpp"
 #include "reader.hpp"
 #include "windows.hpp"
 
@@ -80,22 +80,13 @@ class FoldTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const VisionKernels& kernels = vision_kernels();
     const std::int64_t places = rows_.outputs * columns_.outputs;
     const std::int64_t taps = rows_.taps * columns_.taps, plane = rows_.inputs * columns_.inputs;
     const Range range = context.share(y_.shape[0] * y_.shape[1]);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const float* x = context.pointer<const float>(x_) + i * taps * places;
       float* y = context.pointer<float>(y_) + i * plane;
-      std::fill_n(y, plane, 0.0f);
-      for (std::int64_t j = 0; j < rows_.outputs; ++j) {
-        for (std::int64_t r = 0; r < rows_.taps; ++r) {
-          const std::int64_t row = j * rows_.stride + r * rows_.dilation - rows_.before;
-          if (row < 0 || row >= rows_.inputs) continue;
-          kernels.fold_row(x + r * columns_.taps * places + j * columns_.outputs, places, columns_,
-                           y + row * columns_.inputs);
-        }
-      }
+      fold_plane(x, places, {rows_, columns_}, {0, rows_.outputs}, {0, rows_.inputs}, 0.0f, y);
     }
   }
 

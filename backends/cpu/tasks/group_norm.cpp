@@ -1,8 +1,9 @@
-// Groups of channels to mean 0 and variance 1: a group at a time, its sums in f64 over blocks of
-// f32.
+// Norms with a factor and a shift for each channel. Groups of channels: a group at a time, its sums
+// in f64 over blocks of f32.
 #include "../task.hpp"
 #include "../vision/vision_kernels.hpp"
 
+#include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/group_norm.hpp>
 
 #include <algorithm>
@@ -59,6 +60,38 @@ class GroupNormTask final : public Task {
   std::int64_t pixels_ = 1;
 };
 
+class BatchNormTask final : public Task {
+ public:
+  explicit BatchNormTask(const Step& step)
+      : in_(step.inputs), y_(step.output), eps_(step.op.as<BatchNorm>()->eps) {
+    for (int i = 2; i < y_.shape.rank(); ++i) pixels_ *= y_.shape[i];
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const VisionKernels& kernels = vision_kernels();
+    const std::int64_t channels = y_.shape[1];
+    const auto of_channel = [&](std::size_t i, std::int64_t channel, double absent) {
+      return i < in_.size() ? static_cast<double>(context.pointer<const float>(in_[i])[channel])
+                            : absent;
+    };
+    const Range range = context.share(y_.shape[0] * channels);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t c = i % channels;
+      const double factor = of_channel(3, c, 1) / std::sqrt(of_channel(2, c, 1) + eps_);
+      const double shift = of_channel(4, c, 0) - of_channel(1, c, 0) * factor;
+      kernels.scale_row(context.pointer<const float>(in_[0]) + i * pixels_,
+                        static_cast<float>(factor), static_cast<float>(shift),
+                        context.pointer<float>(y_) + i * pixels_, pixels_);
+    }
+  }
+
+ private:
+  std::vector<Operand> in_;
+  Operand y_;
+  double eps_;
+  std::int64_t pixels_ = 1;
+};
+
 std::optional<std::string> refuses_group_norm(const Step& step) {
   if (auto why = needs_f32(step)) return why;
   for (const Operand& input : step.inputs) {
@@ -69,8 +102,10 @@ std::optional<std::string> refuses_group_norm(const Step& step) {
 
 }  // namespace
 
-extern const Kernel group_norm_kernel;
+extern const Kernel group_norm_kernel, batch_norm_kernel;
 constinit const Kernel group_norm_kernel{op_def<GroupNorm>, refuses_group_norm,
                                          make_task<GroupNormTask>};
+constinit const Kernel batch_norm_kernel{op_def<BatchNorm>, refuses_group_norm,
+                                         make_task<BatchNormTask>};
 
 }  // namespace tenon::cpu

@@ -6,6 +6,9 @@
 #include <tenon/ops/pool2d.hpp>
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
 
 namespace tenon::cpu {
 namespace {
@@ -21,11 +24,10 @@ PoolTaps pool_taps(const WindowAxis& axis, std::int64_t output) noexcept {
   return {begin, std::max(begin, end)};
 }
 
-/// Calls spread(first input row, its taps, first input column, its taps, upstream element).
 template <class Op>
 class PoolBackwardTask final : public Task {
  public:
-  explicit PoolBackwardTask(const Step& step)
+  PoolBackwardTask(const Step& step, Compiler& compiler)
       : x_(step.inputs[0]), upstream_(step.inputs[1]), y_(step.output), op_(*step.op.as<Op>()) {
     IntList dilation;
     if constexpr (requires { op_.dilation; }) dilation = op_.dilation;
@@ -34,6 +36,7 @@ class PoolBackwardTask final : public Task {
       axes_[i] = window_axis(i, x_.shape[axis], upstream_.shape[axis], op_.kernel[i], op_.stride,
                              op_.kernel[i], op_.padding, dilation);
     }
+    if (is_max) compiler.working_memory(axes_[1].outputs * 8);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -46,46 +49,71 @@ class PoolBackwardTask final : public Task {
       const float* upstream = context.pointer<const float>(upstream_) + p * outputs;
       float* y = context.pointer<float>(y_) + p * plane;
       std::fill_n(y, plane, 0.0f);
-      for (std::int64_t i = 0; i < rows.outputs; ++i) {
+      for (std::int64_t i = 0; i < rows.outputs; ++i, upstream += columns.outputs) {
         const PoolTaps down = pool_taps(rows, i);
-        const std::int64_t row = i * rows.stride - rows.before;
-        for (std::int64_t j = 0; j < columns.outputs; ++j) {
-          const PoolTaps across = pool_taps(columns, j);
-          const std::int64_t first = row * columns.inputs + j * columns.stride - columns.before;
-          spread(x, first, down, across, *upstream++, y);
+        if (down.begin == down.end) continue;
+        if constexpr (is_max) {
+          to_greatest(context, x, i, down, upstream, y);
+        } else {
+          to_all(i, down, upstream, y);
         }
       }
     }
   }
 
  private:
-  std::int64_t place(std::int64_t first, std::int64_t r, std::int64_t s) const noexcept {
-    return first + r * axes_[0].dilation * axes_[1].inputs + s * axes_[1].dilation;
-  }
+  static constexpr bool is_max = std::is_same_v<Op, MaxPool2dBackward>;
 
-  void spread(const float* x, std::int64_t first, PoolTaps down, PoolTaps across, float amount,
-              float* y) const noexcept {
-    if (down.begin == down.end || across.begin == across.end) return;
-    if constexpr (requires { op_.count_include_pad; }) {
-      const std::int64_t inside = (down.end - down.begin) * (across.end - across.begin);
-      const std::int64_t count = op_.count_include_pad ? axes_[0].taps * axes_[1].taps : inside;
-      const float part = amount / static_cast<float>(count);
-      for (std::int64_t r = down.begin; r < down.end; ++r) {
-        for (std::int64_t s = across.begin; s < across.end; ++s) y[place(first, r, s)] += part;
-      }
-    } else {
-      std::int64_t best = place(first, down.begin, across.begin);
-      float peak = x[best];
-      for (std::int64_t r = down.begin; r < down.end; ++r) {
-        for (std::int64_t s = across.begin; s < across.end; ++s) {
-          const std::int64_t at = place(first, r, s);
-          if (x[at] > peak || x[at] != x[at]) {
-            peak = x[at];
-            best = at;
+  /// Tap by tap along the row of outputs; outputs whose tap is outside keep what they have.
+  void to_greatest(const TaskContext& context, const float* x, std::int64_t i, PoolTaps down,
+                   const float* upstream, float* y) const noexcept {
+    const auto& [rows, columns] = axes_;
+    auto* peak = reinterpret_cast<float*>(context.working_memory());
+    auto* places = reinterpret_cast<std::int32_t*>(peak + columns.outputs);
+    std::fill_n(peak, columns.outputs, -std::numeric_limits<float>::infinity());
+    std::fill_n(places, columns.outputs, -1);
+    for (std::int64_t r = down.begin; r < down.end; ++r) {
+      const std::int64_t row = i * rows.stride + r * rows.dilation - rows.before;
+      for (std::int64_t s = 0; s < columns.taps; ++s) {
+        const std::int64_t first = s * columns.dilation - columns.before;
+        const std::int64_t begin = std::min(
+            columns.outputs, first >= 0 ? 0 : (-first + columns.stride - 1) / columns.stride);
+        const std::int64_t end = first >= columns.inputs
+                                     ? begin
+                                     : std::clamp((columns.inputs - 1 - first) / columns.stride + 1,
+                                                  begin, columns.outputs);
+        const std::int64_t at = row * columns.inputs + first + begin * columns.stride;
+        // The first element counts even if it is -inf.
+        if (r == down.begin) {
+          for (std::int64_t j = begin; j < end; ++j) {
+            if (places[j] < 0) {
+              places[j] = static_cast<std::int32_t>(at + (j - begin) * columns.stride);
+            }
           }
         }
+        vision_kernels().take_greater(x + at, columns.stride, static_cast<std::int32_t>(at),
+                                      end - begin, peak + begin, places + begin);
       }
-      y[best] += amount;
+    }
+    for (std::int64_t j = 0; j < columns.outputs; ++j) {
+      if (places[j] >= 0) y[places[j]] += upstream[j];
+    }
+  }
+
+  void to_all(std::int64_t i, PoolTaps down, const float* upstream, float* y) const noexcept {
+    const auto& [rows, columns] = axes_;
+    for (std::int64_t j = 0; j < columns.outputs; ++j) {
+      const PoolTaps across = pool_taps(columns, j);
+      std::int64_t count = (down.end - down.begin) * (across.end - across.begin);
+      if constexpr (requires { op_.count_include_pad; }) {
+        if (op_.count_include_pad) count = rows.taps * columns.taps;
+      }
+      const float part = upstream[j] / static_cast<float>(count);
+      for (std::int64_t r = down.begin; r < down.end; ++r) {
+        float* row = y + (i * rows.stride + r - rows.before) * columns.inputs + j * columns.stride -
+                     columns.before;
+        for (std::int64_t s = across.begin; s < across.end; ++s) row[s] += part;
+      }
     }
   }
 
@@ -97,6 +125,9 @@ class PoolBackwardTask final : public Task {
 std::optional<std::string> refuses_pool2d_backward(const Step& step) {
   if (auto why = needs_f32(step)) return why;
   if (auto why = needs_dense(step.inputs[0], "x")) return why;
+  const Shape& x = step.inputs[0].shape;
+  if (x[3] > 0 && x[2] > (std::int64_t{1} << 30) / x[3])
+    return "a plane of more than 2^30 elements";
   return needs_dense(step.inputs[1], "upstream");
 }
 

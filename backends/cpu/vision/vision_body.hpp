@@ -98,6 +98,100 @@ void run_fold_row(const float* from, std::int64_t tap_step, const WindowAxis& ac
   }
 }
 
+/// The sum of what arrives at `place` of the result.
+TENON_INLINE float folded_at(const FoldedRows& from, const WindowAxis& across, float start,
+                             std::int64_t place) {
+  float sum = start;
+  for (std::int64_t k = 0; k < from.count; ++k) {
+    for (std::int64_t s = 0; s < across.taps; ++s) {
+      const std::int64_t at = place + across.before - s * across.dilation;
+      if (at < 0 || at % across.stride != 0 || at / across.stride >= across.outputs) continue;
+      sum += from.rows[k][s * from.tap_step + at / across.stride];
+    }
+  }
+  return sum;
+}
+
+/// The sums of taps `phase`, phase + apart, ...: of a vector of places whose first one takes element
+/// `at` of tap `phase`, and one element before it for each further tap times `shift`.
+TENON_INLINE Float folded_vector(const FoldedRows& from, std::int64_t taps, std::int64_t phase,
+                                 std::int64_t apart, std::int64_t shift, std::int64_t at,
+                                 Float sum) {
+  for (std::int64_t k = 0; k < from.count; ++k) {
+    const float* x = from.rows[k] + phase * from.tap_step + at;
+    for (std::int64_t s = phase; s < taps; s += apart) {
+      sum = Simd::add(sum, Simd::load_float(x));
+      x += apart * from.tap_step - shift;
+    }
+  }
+  return sum;
+}
+
+/// Calls vector(i) for vectors that cover [begin, end), the last one moved back; false for none.
+template <class Visit>
+TENON_INLINE bool cover(std::int64_t begin, std::int64_t end, Visit vector) {
+  if (end - begin < row_lanes) return false;
+  std::int64_t i = begin;
+  for (; i + row_lanes <= end; i += row_lanes) vector(i);
+  if (i < end) vector(end - row_lanes);
+  return true;
+}
+
+/// Every element is summed up whole, in the order of rows and taps.
+void run_fold_rows(const FoldedRows& from, const WindowAxis& across, float start,
+                   float* to) noexcept {
+  const Float first = all_of(start);
+  const std::int64_t reach = (across.taps - 1) * across.dilation, width = across.inputs;
+  // The places [begin, end) where every tap arrives.
+  std::int64_t begin = 0, end = 0;
+  if (across.stride == 1) {
+    begin = reach - across.before > 0 ? reach - across.before : 0;
+    end = across.outputs - across.before < width ? across.outputs - across.before : width;
+    const bool is_done = cover(begin, end, [&](std::int64_t place) {
+      Simd::store_float(to + place, folded_vector(from, across.taps, 0, 1, across.dilation,
+                                                  place + across.before, first));
+    });
+    if (!is_done) end = begin;
+  } else if (across.stride == 2 && across.dilation == 1) {
+    // Place 2 m + phase - before takes taps phase, phase + 2, ..., elements m, m - 1, ...
+    std::int64_t least = reach / 2, beyond = across.outputs;
+    if (2 * least < across.before) least = (across.before + 1) / 2;
+    if (2 * beyond - across.before > width) beyond = (width + across.before) / 2;
+    const bool is_done = cover(least, beyond, [&](std::int64_t m) {
+      const Float even = folded_vector(from, across.taps, 0, 2, 1, m, first);
+      const Float odd = folded_vector(from, across.taps, 1, 2, 1, m, first);
+      Float low, high;
+      interleave(even, odd, low, high);
+      Simd::store_float(to + 2 * m - across.before, low);
+      Simd::store_float(to + 2 * m - across.before + row_lanes, high);
+    });
+    begin = 2 * least - across.before;
+    end = is_done ? 2 * beyond - across.before : begin;
+  }
+  if (begin > width) begin = end = width;
+  for (std::int64_t i = 0; i < begin; ++i) to[i] = folded_at(from, across, start, i);
+  for (std::int64_t i = end; i < width; ++i) to[i] = folded_at(from, across, start, i);
+}
+
+template <int step>
+TENON_INLINE void take_greater_of(const float* x, std::int64_t apart, std::int32_t place,
+                                  std::int64_t count, float* peak, std::int32_t* places) {
+  if (step > 0) apart = step;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float value = x[j * apart];
+    const bool greater = (value > peak[j]) | (value != value);
+    peak[j] = greater ? value : peak[j];
+    places[j] = greater ? place + static_cast<std::int32_t>(j * apart) : places[j];
+  }
+}
+
+void run_take_greater(const float* x, std::int64_t step, std::int32_t place, std::int64_t count,
+                      float* peak, std::int32_t* places) noexcept {
+  if (step == 1) return take_greater_of<1>(x, step, place, count, peak, places);
+  if (step == 2) return take_greater_of<2>(x, step, place, count, peak, places);
+  take_greater_of<0>(x, step, place, count, peak, places);
+}
+
 template <int taps>
 void mix_taps(const float* x, const RowMix& mix, float* y) {
   const std::int64_t count = mix.count;

@@ -17,12 +17,25 @@ struct RowMix {
   std::int64_t taps, count;
 };
 
+/// Rows of windows whose elements add up in one row of a result: element j of tap s of row k, at
+/// rows[k][s * tap_step + j], belongs at j * stride + s * dilation - before, where that is inside.
+struct FoldedRows {
+  static constexpr std::int64_t most = 16;
+  const float* rows[most];
+  std::int64_t count, tap_step;
+};
+
 struct VisionKernels {
-  /// Adds a row of windows at their places: element j of tap s, at from[s * tap_step + j], is added
-  /// to the row `to` of across.inputs elements at j * stride + s * dilation - before, where that is
-  /// inside.
+  /// A row of across.inputs elements: `start`, plus what arrives there.
+  void (*fold_rows)(const FoldedRows& from, const WindowAxis& across, float start,
+                    float* to) noexcept;
+  /// Adds what arrives there from one row, to a row that has a value.
   void (*fold_row)(const float* from, std::int64_t tap_step, const WindowAxis& across,
                    float* to) noexcept;
+  /// Where x[j * step] exceeds peak[j] or is NaN, peak[j] and places[j] become x[j * step] and
+  /// place + j * step.
+  void (*take_greater)(const float* x, std::int64_t step, std::int32_t place, std::int64_t count,
+                       float* peak, std::int32_t* places) noexcept;
   void (*mix_row)(const float* x, const RowMix& mix, float* y) noexcept;
   /// The other way round: x[inputs[..]] += weights[..] * y[i].
   void (*unmix_row)(const float* y, const RowMix& mix, float* x) noexcept;

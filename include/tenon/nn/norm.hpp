@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tenon/fields.hpp>
+#include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/group_norm.hpp>
-#include <tenon/ops/image_norm.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/weights_view.hpp>
 

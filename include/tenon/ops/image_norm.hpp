@@ -1,4 +1,4 @@
-// Norms composed of other ops; group_norm and instance_norm have a header of their own.
+// Norms composed of other ops; batch_norm and group_norm have headers of their own.
 #pragma once
 
 #include <tenon/axis_list.hpp>
@@ -8,28 +8,6 @@
 #include <source_location>
 
 namespace tenon {
-
-/// y = (x - mean[c]) / sqrt(variance[c] + eps) * weight[c] + bias[c]: batch normalisation with
-/// statistics that are given, as one multiplication and one addition per element. x [N, C, ...] of a
-/// floating type and rank >= 2, the others [C] of its dtype; weight and bias may be empty tensors.
-///
-/// Errors  x of rank below 2, other operands not [C]        Errc::shape_mismatch
-/// Source  ONNX operator BatchNormalization; torch.nn.functional.batch_norm
-Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance,
-                  const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
-                  const std::source_location& where = std::source_location::current());
-
-/// The same with the statistics of x itself, over all axes but the channels'. `variance` is without
-/// Bessel's correction, as y uses it; PyTorch's running variance takes variance * n / (n - 1), with
-/// n elements per channel.
-struct BatchNormTraining {
-  Tensor y;
-  Tensor mean;      ///< [C]
-  Tensor variance;  ///< [C]
-};
-BatchNormTraining batch_norm_training(
-    const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
-    const std::source_location& where = std::source_location::current());
 
 /// x / max(|x|, eps), with |x| the Euclidean length along `axes`: torch.nn.functional.normalize.
 /// Needs f32 or f64 where eps^2 is to count: it is below the smallest half.

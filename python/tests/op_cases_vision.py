@@ -90,7 +90,7 @@ def fold2d(x, shape, kernel, stride, padding, dilation):
     top, bottom, left, right = padding
     down = outputs(height, kernel[0], stride[0], dilation[0], top, bottom)
     across = outputs(width, kernel[1], stride[1], dilation[1], left, right)
-    parts = x.reshape(n, -1, *kernel, down, across)
+    parts = x.reshape(n, x.shape[1] // (kernel[0] * kernel[1]), *kernel, down, across)
     full = np.zeros((n, parts.shape[1], height + top + bottom, width + left + right))
     for r in range(kernel[0]):
         for s in range(kernel[1]):

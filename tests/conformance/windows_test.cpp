@@ -167,5 +167,55 @@ TEST_CASE("pools: paths of the CPU backend's kernel") {
   check(OpInstance(dilated), {x});
 }
 
+TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels") {
+  Random random;
+  const auto transposed = [&](const Sizes& sizes, const ConvTranspose2d& options) {
+    INFO(sizes.channels << " channels to " << sizes.outputs << " in " << sizes.groups << " groups, "
+                        << sizes.rows << " x " << sizes.columns << " under " << sizes.kernel_rows
+                        << " x " << sizes.kernel_columns);
+    ConvTranspose2d op = options;
+    op.groups = sizes.groups;
+    op.has_bias = true;
+    check(OpInstance(op),
+          {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
+           random.uniform(Shape({sizes.channels, sizes.outputs / sizes.groups, sizes.kernel_rows,
+                                 sizes.kernel_columns},
+                                f32),
+                          -0.2, 0.2),
+           random.uniform(Shape({sizes.outputs}, f32))});
+  };
+  transposed({5, 40, 1, 60, 70, 3, 3}, {.padding = {1, 1}});
+  transposed({7, 37, 1, 45, 53, 4, 4}, {.stride = {2, 2}, .padding = {1, 1}});
+  transposed({7, 37, 1, 45, 53, 3, 3},
+             {.stride = {2, 2}, .padding = {1, 2, 0, 1}, .output_padding = {1, 1}});
+  transposed({6, 9, 3, 30, 41, 5, 2}, {.stride = {3, 2}, .dilation = {2, 3}});
+  transposed({6, 6, 6, 33, 40, 3, 5}, {.stride = {2, 1}, .padding = {1, 2}});
+  transposed({2, 3, 1, 30, 3, 19, 1}, {.padding = {4, 0}});
+  check(OpInstance(Fold2d{.size = {40, 21}, .kernel = {19, 3}, .padding = {3, 1}}),
+        {random.uniform(Shape({1, 2 * 57, 28 * 21}, f32), -1, 1)});
+  check(OpInstance(Unfold2d{.kernel = {3, 2}, .stride = {2, 3}, .padding = {2, 1, 0, 3}}),
+        {random.uniform(Shape({2, 5, 31, 40}, f32))});
+}
+
+TEST_CASE("resize, norms, gradients of pools: larger than a vector") {
+  Random random;
+  const HostBuffer image = random.uniform(Shape({2, 3, 37, 53}, f32));
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    INFO(mode);
+    check(OpInstance(Resize{.sizes = {80, 31}, .mode = mode}), {image});
+    check(OpInstance(Resize{.sizes = {20, 107}, .mode = mode, .coordinates = "align_corners"}),
+          {image});
+    check(OpInstance(Resize{.sizes = {5, 50, 53}, .mode = mode}), {image});
+    check(OpInstance(ResizeBackward{.sizes = {19, 90}, .mode = mode}), {image});
+  }
+  const HostBuffer wide = random.uniform(Shape({2, 12, 40, 41}, f32), 3, 4);
+  const HostBuffer weight = random.uniform(Shape({12}, f32)),
+                   bias = random.uniform(Shape({12}, f32));
+  check(OpInstance(GroupNorm{.groups = 3}), {wide, weight, bias});
+  check(OpInstance(BatchNorm{}), {wide, weight, random.uniform(Shape({12}, f32), 0.5, 2)});
+  const MaxPool2dBackward pool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+  check(OpInstance(pool), {image, random.uniform(Shape({2, 3, 19, 27}, f32))});
+}
+
 }  // namespace
 }  // namespace tenon::testing

@@ -79,8 +79,8 @@ void Conv2d::reference(std::span<const HostView> in, const HostView& out) const 
 
 namespace {
 
-/// The gradient of conv2d by x: a transposed convolution. Without strides that is a convolution with
-/// the filter turned by 180 degrees, whose kernels are faster.
+/// The gradient of conv2d by x: a transposed convolution. Without strides that is a convolution
+/// with the filter turned by 180 degrees, whose kernels are faster.
 Tensor image_gradient(const Conv2d& op, const Window& window, const Backward& at) {
   const Tensor &x = at.inputs[0], &w = at.inputs[1];
   if (window[0].stride == 1 && window[1].stride == 1) {

@@ -112,8 +112,8 @@ TENON_INLINE float folded_at(const FoldedRows& from, const WindowAxis& across, f
   return sum;
 }
 
-/// The sums of taps `phase`, phase + apart, ...: of a vector of places whose first one takes element
-/// `at` of tap `phase`, and one element before it for each further tap times `shift`.
+/// The sums of taps `phase`, phase + apart, ...: of a vector of places whose first one takes
+/// element `at` of tap `phase`, and one element before it for each further tap times `shift`.
 TENON_INLINE Float folded_vector(const FoldedRows& from, std::int64_t taps, std::int64_t phase,
                                  std::int64_t apart, std::int64_t shift, std::int64_t at,
                                  Float sum) {

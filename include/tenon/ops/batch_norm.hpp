@@ -36,14 +36,14 @@ struct BatchNorm {
 };
 TENON_DECLARE_OP(BatchNorm);
 
-/// Without weight, or with weight and without bias, the rest is left out: pass empty tensors. A bias
-/// without a weight is Errc::bad_argument.
+/// Without weight, or with weight and without bias, the rest is left out: pass empty tensors. A
+/// bias without a weight is Errc::bad_argument.
 Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance,
                   const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                   const std::source_location& where = std::source_location::current());
 
-/// The same with the statistics of x itself, over all axes but the channels', composed of other ops;
-/// a bias may come without a weight. `variance` is without Bessel's correction, as y uses it;
+/// The same with the statistics of x itself, over all axes but the channels', composed of other
+/// ops; a bias may come without a weight. `variance` is without Bessel's correction, as y uses it;
 /// PyTorch's running variance takes variance * n / (n - 1), with n elements per channel.
 struct BatchNormTraining {
   Tensor y;

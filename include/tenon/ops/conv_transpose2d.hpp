@@ -90,9 +90,9 @@ Tensor conv_transpose1d(const Tensor& x, const Tensor& w, const Tensor& bias = {
 /// conv_transpose2d of N * D images, whose results are added up along the depth by fold2d.
 ///
 /// Attributes  three values each, as for conv_transpose2d; padding is the same on both sides
-/// Errors      those of conv_transpose2d; also x or w not of rank 5 (Errc::shape_mismatch), lists of
-///             another length (Errc::bad_attribute), sizes of x or w that are not known but for N
-///             (Errc::unsupported)
+/// Errors      those of conv_transpose2d; also x or w not of rank 5 (Errc::shape_mismatch), lists
+///             of another length (Errc::bad_attribute), sizes of x or w that are not known but for
+///             N (Errc::unsupported)
 struct ConvTranspose3dOptions {
   IntList stride{};
   IntList padding{};

@@ -51,8 +51,9 @@ struct GridSample : GridSampleOp<GridSample> {
 };
 TENON_DECLARE_OP(GridSample);
 
-/// The gradient of grid_sample with respect to x, of which only the shape counts. Inputs x, grid and
-/// upstream [N, C, H', W'] of one dtype (C6 another shape: Errc::shape_mismatch); y has x's sizes.
+/// The gradient of grid_sample with respect to x, of which only the shape counts. Inputs x, grid
+/// and upstream [N, C, H', W'] of one dtype (C6 another shape: Errc::shape_mismatch); y has x's
+/// sizes.
 struct GridSampleBackward : GridSampleOp<GridSampleBackward> {
   static constexpr std::string_view name = "grid_sample_backward";
   static constexpr int min_inputs = 3, max_inputs = 3;

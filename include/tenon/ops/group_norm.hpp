@@ -41,8 +41,8 @@ struct GroupNorm {
 };
 TENON_DECLARE_OP(GroupNorm);
 
-/// Without weight, or with weight and without bias, the rest is left out: pass empty tensors. A bias
-/// without a weight is Errc::bad_argument.
+/// Without weight, or with weight and without bias, the rest is left out: pass empty tensors. A
+/// bias without a weight is Errc::bad_argument.
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5,
                   const std::source_location& where = std::source_location::current());

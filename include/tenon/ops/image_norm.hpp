@@ -15,8 +15,9 @@ Tensor l2_normalize(const Tensor& x, const AxisList& axes = -1, double eps = 1e-
                     const std::source_location& where = std::source_location::current());
 
 /// y = x / (k + alpha / size * s)^beta, with s the sum of squares over the channels from
-/// c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) that there are: ONNX's LRN. PyTorch's window
-/// is the same for an odd size; for an even one it lies one channel lower. x [N, C, ...], rank >= 2.
+/// c - floor((size - 1) / 2) to c + ceil((size - 1) / 2) that there are: ONNX's LRN. PyTorch's
+/// window is the same for an odd size; for an even one it lies one channel lower. x [N, C, ...],
+/// rank >= 2.
 ///
 /// Errors  x of rank below 2                                Errc::shape_mismatch
 ///         size below 1                                     Errc::bad_attribute

@@ -13,8 +13,8 @@
 namespace tenon {
 
 /// Boxes that are kept when those that overlap a better one of their class are dropped: for each
-/// image and class, boxes in the order of their scores, the greatest first, of equal ones the first;
-/// one is kept unless its intersection with a kept one, divided by their union, exceeds
+/// image and class, boxes in the order of their scores, the greatest first, of equal ones the
+/// first; one is kept unless its intersection with a kept one, divided by their union, exceeds
 /// iou_threshold.
 ///
 /// Inputs    boxes: [B, K, 4], each (y1, x1, y2, x2) with corners in any order, or, with

@@ -40,7 +40,8 @@ namespace tenon {
 ///           C3 x has fewer axes than there are sizes                 Errc::shape_mismatch
 ///           C4 an axis of size 0 to be resampled to another size     Errc::bad_shape
 /// Numerics  reference in f64, rounded once. Positions are exact fractions, not products with a
-///           rounded scale, so that nearest never depends on rounding; PyTorch's may, by one element
+///           rounded scale, so that nearest never depends on rounding; PyTorch's may, by one
+///           element
 /// Source    ONNX operator Resize (sizes given); torch.nn.functional.interpolate: `nearest` is
 ///           nearest, asymmetric, floor; `nearest-exact` nearest, half_pixel, round_prefer_ceil;
 ///           `bilinear` linear, half_pixel or align_corners; `bicubic` the same with cubic, -0.75;
@@ -94,8 +95,8 @@ struct ResizeBackward {
 TENON_DECLARE_OP(ResizeBackward);
 
 /// What resize mixes each of `outputs` elements along an axis from: element i from
-/// inputs[k * outputs + i], times weights[k * outputs + i], for k < taps (1, 2 or 4). The inputs are
-/// within [0, size). For kernels, of ops whose checks have passed.
+/// inputs[k * outputs + i], times weights[k * outputs + i], for k < taps (1, 2 or 4). The inputs
+/// are within [0, size). For kernels, of ops whose checks have passed.
 struct ResizeTaps {
   std::int64_t taps = 1;
   std::int64_t outputs = 0;

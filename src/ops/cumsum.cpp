@@ -1,10 +1,10 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
-#include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/cumsum.hpp>
+#include <tenon/ops/slice.hpp>
 
 namespace tenon {
 
@@ -34,8 +34,8 @@ void Cumsum::reference(std::span<const HostView> in, const HostView& out) const 
 }
 
 std::vector<Tensor> Cumsum::gradient(const Backward& at) const {
-  const Tensor& g = at.upstream;
-  return {sum(g, axis, true) - tenon::cumsum(g, axis) + g};  // sums from the end
+  // Sums from the end: sum - cumsum + g would cancel.
+  return {flip(tenon::cumsum(flip(at.upstream, axis), axis), axis)};
 }
 
 Tensor cumsum(const Tensor& x, const AxisRef& axis, const std::source_location& where) {

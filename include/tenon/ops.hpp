@@ -17,6 +17,7 @@
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/ops/conv_transpose2d.hpp>
 #include <tenon/ops/cumsum.hpp>
+#include <tenon/ops/cumulative.hpp>
 #include <tenon/ops/dot.hpp>
 #include <tenon/ops/einsum.hpp>
 #include <tenon/ops/embedding.hpp>
@@ -54,6 +55,7 @@
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
+#include <tenon/ops/sort.hpp>
 #include <tenon/ops/special.hpp>
 #include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/topk.hpp>

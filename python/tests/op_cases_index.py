@@ -103,6 +103,98 @@ class Maker:
                 self.cases.add("pad", [x], y, {"before": before, "after": after, "mode": mode})
 
 
+    def ranked(self):
+        """Sorting: distinct reals (a gradient at equal ones depends on their order), whole numbers with
+        equals, and lanes long enough for every way of sorting."""
+        shapes = [self.shape() for _ in range(self.rounds(20))] + [(2, 150), (300,), (3, 140, 2)]
+        shapes += [] if self.small else [(17000,), (2, 20000), (40000, 2)]
+        for shape in shapes:
+            dtype, axis = self.pick(FLOATS + INTEGERS), int(self.rng.integers(len(shape)))
+            if dtype in FLOATS:
+                places = self.rng.permuted(np.broadcast_to(np.arange(shape[axis]), np.moveaxis(
+                    np.empty(shape), axis, -1).shape), axis=-1)
+                scale = 1.0 if shape[axis] > 60 else 0.25
+                x = as_type(np.moveaxis(places, -1, axis) * scale - 3, dtype)
+            else:
+                x = self.array(dtype, shape)
+            descending = bool(self.rng.random() < 0.5)
+            self._ranked(x, dtype, axis, descending)
+        x = as_type([[3, np.nan, -np.inf, 0, np.inf], [np.nan, 5, 5, np.nan, -1]], "f32")
+        for descending in [False, True]:
+            self._ranked(x, "f32", 1, descending)
+
+    def _ranked(self, x, dtype, axis, descending):
+        values = to_double(x) if dtype in FLOATS else x
+        order = _argsort(values, axis, descending)
+        y = np.take_along_axis(values, order, axis)
+        attributes = {"axis": axis, "descending": descending}
+        self.cases.add("sort", [x], as_type(y, dtype) if dtype in FLOATS else y, attributes)
+        self.cases.add("argsort", [x], order.astype(np.int32), attributes)
+
+    def searched(self):
+        for _ in range(self.rounds(20)):
+            dtype, shape = self.pick(FLOATS + INTEGERS), self.shape(1, 3)
+            right = bool(self.rng.random() < 0.5)
+            ordered = np.sort(to_double(self.array(dtype, shape)) if dtype in FLOATS
+                              else self.array(dtype, shape), axis=-1)
+            ordered = as_type(ordered, dtype)
+            sizes = self.shape(0, 3) if len(shape) == 1 else shape[:-1] + (int(self.rng.integers(0, 20)),)
+            values = self.array(dtype, sizes)
+            if self.rng.random() < 0.5 and shape[-1] > 0:  # elements of the array themselves
+                table = to_double(ordered) if dtype in FLOATS else ordered
+                pick = self.rng.integers(0, shape[-1], sizes)
+                table = table[pick] if len(shape) == 1 else np.take_along_axis(table, pick, -1)
+                values = as_type(table, dtype)
+            side = "right" if right else "left"
+            rows = to_double(ordered) if dtype in FLOATS else ordered
+            wanted = to_double(values) if dtype in FLOATS else values
+            if len(shape) == 1:
+                y = np.searchsorted(rows, wanted, side)
+            else:
+                y = np.zeros(sizes)
+                for at in np.ndindex(*shape[:-1]):
+                    y[at] = np.searchsorted(rows[at], wanted[at], side)
+            self.cases.add("searchsorted", [ordered, values], np.asarray(y).astype(np.int32), {"right": right})
+        x, values = as_type([1, 2, np.nan, np.nan], "f32"), as_type([np.nan, 2, np.inf], "f32")
+        for right in [False, True]:
+            y = np.searchsorted(x, values, "right" if right else "left")
+            self.cases.add("searchsorted", [x, values], y.astype(np.int32), {"right": right})
+
+    def cumulative(self):
+        functions = {"cumprod": np.cumprod, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}
+        for op, function in functions.items():
+            for _ in range(self.rounds(20) + 1):
+                dtype = self.pick(FLOATS + INTEGERS + (["bool"] if op == "cumprod" else []))
+                shape = self.shape()
+                axis = int(self.rng.integers(len(shape)))
+                if op == "cumprod" and dtype in FLOATS:
+                    x = self.array(dtype, shape, 0.5, 1.6)
+                    x = as_type(to_double(x) * self.rng.choice([-1, 1], shape), dtype)
+                else:
+                    x = self.array(dtype, shape)
+                if dtype in FLOATS:
+                    y = as_type(function(to_double(x), axis=axis), dtype)
+                elif op == "cumprod":
+                    y = np.cumprod(x.astype(np.int64), axis=axis, dtype=np.int64)
+                else:
+                    y = function(x, axis=axis)
+                self.cases.add(op, [x], y, {"axis": axis})
+        x = as_type([[2, 0, 3, 0.5], [0, 2, 0, 3], [1.5, 2, 3, 0], [1, 2, 3, 4]], "f64")
+        self.cases.add("cumprod", [x], np.cumprod(x, axis=1), {"axis": 1})
+        x = as_type([1, 3, np.nan, 2, np.inf], "f32")
+        for op, function in functions.items():
+            self.cases.add(op, [x], function(x), {"axis": 0})
+
+
+def _argsort(values, axis, descending):
+    """A stable order, descending too; a NaN is largest."""
+    if not descending:
+        return np.argsort(values, axis=axis, kind="stable")
+    size = values.shape[axis]
+    backwards = np.flip(np.argsort(np.flip(values, axis), axis=axis, kind="stable"), axis)
+    return size - 1 - backwards
+
+
 def _scatter(x, index, source, axis, combine, dtype):
     real = dtype in FLOATS
     y = to_double(x) if real else np.array(x)
@@ -119,6 +211,9 @@ def generate(cases):
     maker.scatter()
     maker.views()
     maker.pad()
+    maker.ranked()
+    maker.searched()
+    maker.cumulative()
 
 
 if __name__ == "__main__":

@@ -243,8 +243,9 @@ TEST_CASE("grad: every op agrees with finite differences, and on the CPU with th
 
 /// Ops without a gradient, by why: results that are no reals, quantised values, state.
 constexpr std::string_view without_gradient =
-    " argmax argmin topk eq ne lt le gt ge is_nan is_inf is_finite logical_not logical_and "
-    "logical_or logical_xor quantize dequantize quantize_linear dequantize_linear matmul_integer "
+    " argmax argmin topk argsort searchsorted eq ne lt le gt ge is_nan is_inf is_finite "
+    "logical_not logical_and logical_or logical_xor quantize dequantize quantize_linear "
+    "dequantize_linear matmul_integer "
     "conv2d_integer cache_update full iota max_pool2d_backward bitwise_not bitwise_and bitwise_or "
     "bitwise_xor shift_left shift_right random_bits grid_sample_grid_backward "
     "non_max_suppression ";

@@ -1,0 +1,319 @@
+// Lanes in order, and places in ordered lanes.
+#include "../integer_math.hpp"
+#include "lanes.hpp"
+#include "ordered.hpp"
+
+#include <tenon/ops/sort.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace tenon::cpu {
+namespace {
+
+/// A key with the place that its element had.
+struct PlacedKey {
+  std::uint64_t key;
+  std::uint32_t place;
+};
+
+// What is sorted, with `key` as the unsigned number of `bits` bits that decides. Elements of equal
+// keys keep their order. For 32-bit keys, place and key are one number.
+template <class T, bool with_place>
+struct Sorted;
+
+template <class T>
+struct Sorted<T, false> {
+  using Entry = decltype(ordered(T{}));
+  static constexpr int bits = 8 * sizeof(Entry);
+  static Entry make(Entry key, std::uint32_t) noexcept { return key; }
+  static Entry key(Entry entry) noexcept { return entry; }
+  static bool is_before(Entry a, Entry b) noexcept { return a < b; }
+};
+
+template <class T>
+  requires(sizeof(T) == 4)
+struct Sorted<T, true> {
+  using Entry = std::uint64_t;
+  static constexpr int bits = 32;
+  static Entry make(std::uint32_t key, std::uint32_t place) noexcept {
+    return std::uint64_t{key} << 32 | place;
+  }
+  static std::uint32_t key(Entry entry) noexcept { return static_cast<std::uint32_t>(entry >> 32); }
+  static std::uint32_t place(Entry entry) noexcept { return static_cast<std::uint32_t>(entry); }
+  static bool is_before(Entry a, Entry b) noexcept { return a < b; }
+};
+
+template <class T>
+  requires(sizeof(T) == 8)
+struct Sorted<T, true> {
+  using Entry = PlacedKey;
+  static constexpr int bits = 64;
+  static Entry make(std::uint64_t key, std::uint32_t place) noexcept { return {key, place}; }
+  static std::uint64_t key(const Entry& entry) noexcept { return entry.key; }
+  static std::uint32_t place(const Entry& entry) noexcept { return entry.place; }
+  static bool is_before(const Entry& a, const Entry& b) noexcept {
+    return a.key != b.key ? a.key < b.key : a.place < b.place;
+  }
+};
+
+/// Digit by digit, least significant first, each pass stable (Knuth, The Art of Computer
+/// Programming 3, 5.2.5); digits that all entries share are left out. Returns which of the two
+/// arrays has the result.
+template <class S, int digit_bits>
+typename S::Entry* radix_sort(typename S::Entry* from, typename S::Entry* to,
+                              std::int64_t count) noexcept {
+  constexpr std::size_t digits = (S::bits + digit_bits - 1) / digit_bits;
+  constexpr std::size_t values = std::size_t{1} << digit_bits;
+  std::array<std::array<std::uint32_t, values>, digits> counts{};
+  const auto digit_of = [](auto key, std::size_t digit) {
+    return static_cast<std::size_t>(key >> (digit * digit_bits)) & (values - 1);
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto key = S::key(from[i]);
+    for (std::size_t d = 0; d < digits; ++d) ++counts[d][digit_of(key, d)];
+  }
+  for (std::size_t d = 0; d < digits; ++d) {
+    auto& places = counts[d];
+    if (places[digit_of(S::key(from[0]), d)] == static_cast<std::uint32_t>(count)) continue;
+    std::uint32_t place = 0;
+    for (std::uint32_t& number : places) place += std::exchange(number, place);
+    for (std::int64_t i = 0; i < count; ++i) to[places[digit_of(S::key(from[i]), d)]++] = from[i];
+    std::swap(from, to);
+  }
+  return from;
+}
+
+/// The entries in order: in `entries` or in `room`.
+template <class S>
+typename S::Entry* sort_entries(typename S::Entry* entries, typename S::Entry* room,
+                                std::int64_t count) noexcept {
+  constexpr std::int64_t few = 128, many = 16384;
+  if (count < few) {
+    std::sort(entries, entries + count, S::is_before);
+    return entries;
+  }
+  return count < many ? radix_sort<S, 8>(entries, room, count)
+                      : radix_sort<S, 11>(entries, room, count);
+}
+
+/// Sorts lanes. Where there are fewer long ones than threads, each thread sorts the keys of every
+/// lane that fall into its own range.
+template <class Op, class T>
+class SortTask final : public Task {
+  static constexpr bool with_place = std::is_same_v<Op, Argsort>;
+  using S = Sorted<T, with_place>;
+  using Entry = typename S::Entry;
+  using Key = decltype(ordered(T{}));
+
+ public:
+  SortTask(const Step& step, Compiler& compiler)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        axis_(static_cast<std::size_t>(step.op.as<Op>()->axis)),
+        flip_(step.op.as<Op>()->descending ? static_cast<Key>(~Key{0}) : Key{0}),
+        lanes_(x_, static_cast<int>(axis_)),
+        results_(y_, static_cast<int>(axis_)) {
+    constexpr std::int64_t least_divided = 16384;
+    divides_ = lanes_.count() < compiler.threads() && lanes_.size() >= least_divided;
+    lane_bytes_ = round_up(lanes_.size() * std::int64_t{sizeof(Entry)}, 64);
+    if (divides_) {
+      scratch_ = compiler.scratch(2 * lanes_.count() * lane_bytes_);
+    } else {
+      compiler.working_memory(2 * lane_bytes_);
+    }
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    if (lanes_.size() == 0) return;
+    const bool alone = context.alone || context.worker.threads == 1;
+    const Range range = divides_ ? Range{0, lanes_.count()} : context.share(lanes_.count());
+    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
+      std::byte* const room =
+          divides_ ? context.scratch(scratch_) + 2 * lane * lane_bytes_ : context.working_memory();
+      auto* const entries = reinterpret_cast<Entry*>(room);
+      auto* const more = reinterpret_cast<Entry*>(room + lane_bytes_);
+      const std::byte* x = context.pointer<const std::byte>(x_) + lanes_.offset(lane);
+      std::byte* y = context.pointer<std::byte>(y_) + results_.offset(lane);
+      if (divides_ && !alone) {
+        sort_part(x, y, entries, more, context.worker.thread, context.worker.threads);
+      } else {
+        std::int64_t next = 0;
+        each_key(x, [&](Key key, std::int64_t i) {
+          entries[next++] = S::make(key, static_cast<std::uint32_t>(i));
+        });
+        write(y, 0, sort_entries<S>(entries, more, next), next);
+      }
+    }
+  }
+
+ private:
+  /// Calls visit(key, place) for the elements of the lane at `x`.
+  template <class Visit>
+  void each_key(const std::byte* x, Visit&& visit) const noexcept {
+    BlockBuffer buffer;
+    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+      const auto* values = static_cast<const T*>(lanes_.read(x, i, count, buffer));
+      for (std::int64_t j = 0; j < count; ++j)
+        visit(static_cast<Key>(ordered(values[j]) ^ flip_), i + j);
+    }
+  }
+
+  /// Sorts the keys in the range of a thread. Ranges are bounded by keys of a sample, the same one
+  /// for all threads.
+  void sort_part(const std::byte* x, std::byte* y, Entry* entries, Entry* more, int thread,
+                 int threads) const noexcept {
+    constexpr std::int64_t sampled = 1024;
+    std::array<Key, sampled> sample;
+    BlockBuffer buffer;
+    for (std::int64_t i = 0; i < sampled; ++i) {
+      const std::int64_t place = i * lanes_.size() / sampled;
+      const T value = *static_cast<const T*>(lanes_.read(x, place, 1, buffer));
+      sample[static_cast<std::size_t>(i)] = static_cast<Key>(ordered(value) ^ flip_);
+    }
+    std::sort(sample.begin(), sample.end());
+    const bool is_first = thread == 0, is_last = thread + 1 == threads;
+    const auto bound = [&](int part) {
+      return sample[static_cast<std::size_t>(split(sampled, part, threads).begin)];
+    };
+    const Key low = is_first ? Key{0} : bound(thread);
+    const Key high = is_last ? static_cast<Key>(~Key{0}) : bound(thread + 1);
+    // Keys equal to `high` belong to the next thread, but for the last.
+    std::int64_t below = 0, inside = 0;
+    each_key(x, [&](Key key, std::int64_t) {
+      below += key < low ? 1 : 0;
+      inside += key >= low && (key < high || is_last) ? 1 : 0;
+    });
+    if (inside == 0) return;
+    Entry* const own = entries + below;
+    std::int64_t next = 0;
+    each_key(x, [&](Key key, std::int64_t i) {
+      if (key < low || (key >= high && !is_last)) return;
+      own[next++] = S::make(key, static_cast<std::uint32_t>(i));
+    });
+    write(y, below, sort_entries<S>(own, more + below, inside), inside);
+  }
+
+  /// Entries as elements [first, first + count) of the lane at `y`.
+  void write(std::byte* y, std::int64_t first, const Entry* entries,
+             std::int64_t count) const noexcept {
+    const DType dtype = y_.shape.dtype();
+    const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
+    BlockBuffer computed, stored;
+    for (std::int64_t i = 0; i < count; i += block_elements) {
+      const std::int64_t block = std::min(block_elements, count - i);
+      std::byte* const to = y + (first + i) * step;
+      const bool in_place = step == unit;
+      if constexpr (with_place) {
+        auto* places = reinterpret_cast<std::int32_t*>(in_place ? to : stored.bytes);
+        for (std::int64_t j = 0; j < block; ++j)
+          places[j] = static_cast<std::int32_t>(S::place(entries[i + j]));
+      } else {
+        const bool is_direct = in_place && is_computed_as_stored(dtype);
+        auto* values = reinterpret_cast<T*>(is_direct ? to : computed.bytes);
+        for (std::int64_t j = 0; j < block; ++j)
+          values[j] = value_of<T>(static_cast<Key>(entries[i + j] ^ flip_));
+        if (!is_direct) narrow(dtype, computed.bytes, in_place ? to : stored.bytes, block);
+      }
+      if (in_place) continue;
+      for (std::int64_t j = 0; j < block; ++j)
+        std::memcpy(to + j * step, stored.bytes + j * unit, static_cast<std::size_t>(unit));
+    }
+  }
+
+  Operand x_, y_;
+  std::size_t axis_;
+  Key flip_;
+  Lanes lanes_, results_;
+  bool divides_ = false;
+  std::int64_t lane_bytes_ = 0, scratch_ = 0;
+};
+
+template <class Op>
+std::unique_ptr<Task> make_sort(const Step& step, Compiler& compiler) {
+  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
+    return std::make_unique<SortTask<Op, T>>(step, compiler);
+  });
+}
+
+/// A binary search for each value.
+template <class T>
+class SearchsortedTask final : public Task {
+  using Key = decltype(ordered(T{}));
+
+ public:
+  explicit SearchsortedTask(const Step& step)
+      : sorted_(step.inputs[0]),
+        y_(step.output),
+        right_(step.op.as<Searchsorted>()->right),
+        rows_(sorted_, sorted_.shape.rank() - 1),
+        values_(step.inputs[1], step.output.shape, Reader::As::computed),
+        step_(rows_.size() <= 1
+                  ? 0
+                  : sorted_.strides[static_cast<std::size_t>(sorted_.shape.rank() - 1)]),
+        per_row_(sorted_.shape.rank() == 1 ? y_.shape.elements() : row_size(y_.shape)) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range range = flat_share(context, y_.shape.elements());
+    auto* y = context.pointer<std::int32_t>(y_);
+    BlockBuffer buffer;
+    for (std::int64_t i = range.begin; i < range.end; i += block_elements) {
+      const std::int64_t count = std::min(block_elements, range.end - i);
+      const Reader::Block block = values_.read(context, i, count, buffer);
+      const auto* values = static_cast<const T*>(block.data);
+      for (std::int64_t j = 0; j < count; ++j) {
+        const std::byte* row =
+            context.pointer<const std::byte>(sorted_) + rows_.offset((i + j) / per_row_);
+        y[i + j] = static_cast<std::int32_t>(search(row, values[j * block.step]));
+      }
+    }
+  }
+
+ private:
+  std::int64_t search(const std::byte* row, T value) const noexcept {
+    const Key wanted = ordered(value);
+    std::int64_t begin = 0, size = rows_.size();
+    while (size > 0) {
+      const std::int64_t half = size / 2;
+      const Key key = key_at(row + (begin + half) * step_);
+      const bool is_before = right_ ? key <= wanted : key < wanted;
+      begin = is_before ? begin + half + 1 : begin;
+      size = is_before ? size - half - 1 : half;
+    }
+    return begin;
+  }
+
+  Key key_at(const std::byte* element) const noexcept {
+    if (is_computed_as_stored(sorted_.shape.dtype()))
+      return ordered(*reinterpret_cast<const T*>(element));
+    T value;
+    widen(sorted_.shape.dtype(), element, &value, 1);
+    return ordered(value);
+  }
+
+  Operand sorted_, y_;
+  bool right_;
+  Lanes rows_;
+  Reader values_;
+  std::int64_t step_, per_row_;
+};
+
+std::unique_ptr<Task> make_searchsorted(const Step& step, Compiler&) {
+  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
+    return std::make_unique<SearchsortedTask<T>>(step);
+  });
+}
+
+}  // namespace
+
+extern const Kernel sort_kernel, argsort_kernel, searchsorted_kernel;
+constinit const Kernel sort_kernel{op_def<Sort>, takes_everything, make_sort<Sort>};
+constinit const Kernel argsort_kernel{op_def<Argsort>, takes_everything, make_sort<Argsort>};
+constinit const Kernel searchsorted_kernel{op_def<Searchsorted>, takes_everything,
+                                           make_searchsorted};
+
+}  // namespace tenon::cpu

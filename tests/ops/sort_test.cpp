@@ -2,7 +2,11 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
+#include <tenon/backends/reference.hpp>
+#include <tenon/grad.hpp>
+#include <tenon/graph.hpp>
 #include <tenon/ops/sort.hpp>
+#include <tenon/session.hpp>
 
 #include <limits>
 
@@ -93,6 +97,20 @@ TEST_CASE("sort: builders") {
   expect_equal(graph.value(both.indices), {1, 2, 0});
   const Tensor row = graph.input(floats({3}, {1, 2, 3}));
   expect_equal(graph.value(searchsorted(row, x, true)), {1, 3, 2});
+}
+
+TEST_CASE("sort: a gradient along an axis of unknown size") {
+  register_reference_backend();
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Shape shape({symbol("N"), 2}, f32);
+  const Tensor x = graph.input("x", shape), upstream = graph.input("g", shape);
+  const Tensor sorted = sort(x, 0);
+  Session session(graph.program(grad({&sorted, 1}, {&upstream, 1}, {&x, 1})),
+                  {.backends = {make_backend("reference")}});
+  const Buffer values = floats({3, 2}, {3, 1, 1, 2, 2, 3}).to_device(cpu_device());
+  const Buffer slopes = floats({3, 2}, {10, 20, 30, 40, 50, 60}).to_device(cpu_device());
+  expect_equal(session.forward({values, slopes}).at(0).to_host(), {50, 20, 10, 40, 30, 60});
 }
 
 TEST_CASE("unique: distinct elements, padded to a capacity") {

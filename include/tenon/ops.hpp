@@ -53,10 +53,12 @@
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>
+#include <tenon/ops/selection.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
 #include <tenon/ops/sort.hpp>
 #include <tenon/ops/special.hpp>
+#include <tenon/ops/statistics.hpp>
 #include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/topk.hpp>
 #include <tenon/ops/unary.hpp>

@@ -102,6 +102,92 @@ class Maker:
         np.add.at(y, index[:, 0], to_double(source))
         self.cases.add("scatter_nd", [x, index, source], as_type(y, "f32"), {"mode": "add"})
 
+    # --- reductions
+
+    def reductions(self):
+        for _ in range(1 if self.small else 12):
+            dtype, shape = self.pick(FLOATS), self.shape()
+            axes = tuple(int(a) for a in self.rng.permutation(len(shape))[:int(self.rng.integers(1, len(shape) + 1))])
+            keep = bool(self.rng.random() < 0.5)
+            x = self.reals(dtype, shape)
+            v = to_double(x)
+            a = {"axes": list(axes), "keep_dims": keep}
+            near = {"f16": (2e-3, 2e-3), "bf16": (2e-2, 2e-2)}.get(dtype, (2e-6, 4e-6))
+
+            def add(name, y, **more):
+                self.cases.add(name, [x], as_type(y, dtype), {**a, **more}, near)
+
+            most = v.max(axes, keepdims=True)
+            y = np.log(np.exp(v - most).sum(axes, keepdims=True)) + most
+            add("logsumexp", y if keep else y.squeeze(axes))
+            count = np.prod([shape[i] for i in axes])
+            correction = float(self.rng.choice([0, 1, 0.5])) if count > 1 else 0.0
+            add("variance", v.var(axes, ddof=correction, keepdims=keep), correction=correction)
+            add("standard_deviation", v.std(axes, ddof=correction, keepdims=keep), correction=correction)
+            for p in [0, 1, 2, 3, 1.5, 0.5, -1, "inf", "-inf"]:
+                if p in [0, "inf", "-inf"]:
+                    y = {0: np.sum(v != 0, axes, keepdims=keep), "inf": np.abs(v).max(axes, keepdims=keep),
+                         "-inf": np.abs(v).min(axes, keepdims=keep)}[p]
+                else:
+                    y = np.sum(np.abs(v) ** p, axes, keepdims=keep) ** (1 / p)
+                self.cases.add("norm", [x], as_type(y, dtype), {**a, "p": str(p)},
+                               (near[0] * 10, near[1] * 4))
+            z = self.rng.integers(-1, 2, shape).astype(self.pick([np.float32, np.int8, np.int64, np.bool_]))
+            self.cases.add("count_nonzero", [z], np.count_nonzero(z, axes, keepdims=keep).astype(np.int64)
+                           if not keep else np.sum(z != 0, axes, keepdims=True).astype(np.int64), a)
+            axis = self.axis(shape)
+            for name, function in {"last_argmax": np.argmax, "last_argmin": np.argmin}.items():
+                z = self.rng.integers(-2, 3, shape).astype(self.pick([np.float32, np.int32]))
+                y = shape[axis] - 1 - function(np.flip(z, axis), axis)
+                self.cases.add(name, [z], y.astype(np.int32), {"axis": axis})
+        for values in [[-np.inf, -np.inf], [np.inf, 0], [1000, 1000], [np.nan, 1]]:
+            y = [np.logaddexp(*values)]
+            self.cases.add("logsumexp", [as_type(values, "f32")], as_type(y, "f32"),
+                           {"axes": [0], "keep_dims": True})
+
+    # --- selection
+
+    def selection(self):
+        for _ in range(1 if self.small else 10):
+            ids = self.rng.integers(0, 9, self.shape(0, 3)).astype(self.pick([np.int32, np.int64]))
+            size = 9 + int(self.rng.integers(0, 5))
+            self.cases.add("bincount", [ids], np.bincount(ids.reshape(-1), minlength=size), {"size": size})
+            weights = self.reals("f32", ids.shape)
+            self.cases.add("bincount", [ids, weights], as_type(np.bincount(
+                ids.reshape(-1), to_double(weights).reshape(-1), size), "f32"), {"size": size}, (1e-5, 1e-5))
+            self.cases.add("one_hot", [ids], as_type(np.where(ids[..., None] == np.arange(7), 2.5, -1), "f32"),
+                           {"classes": 7, "on": 2.5, "off": -1.0})
+            shape = self.shape(2, 4)
+            dtype, k = self.pick(FLOATS), int(self.rng.integers(-6, 7))
+            x = self.reals(dtype, shape)
+            v = to_double(x)
+            self.cases.add("tril", [x], as_type(np.tril(v, k), dtype), {"k": k})
+            self.cases.add("triu", [x], as_type(np.triu(v, k), dtype), {"k": k})
+            y = np.apply_along_axis(lambda row: np.diag(row, k), -1, v)
+            self.cases.add("diagonal_matrix", [x], as_type(y, dtype), {"k": k})
+            n, m = shape[-2:]
+            self.cases.add("eye", [x], as_type(np.eye(n, m, k), "f32"), {"rows": n, "columns": m, "k": k})
+            mask = self.rng.random(shape[1:]) < 0.4
+            self.cases.add("masked_fill", [x, mask], as_type(np.where(mask, -7.5, v), dtype), {"value": -7.5})
+            full = np.broadcast_to(mask, shape)
+            capacity = max(int(full.sum()) + int(self.rng.integers(-3, 4)), 0)
+            chosen = v[full][:capacity]
+            y = np.concatenate([chosen, np.full(capacity - len(chosen), 0.5)])
+            self.cases.add("masked_select", [x, mask], as_type(y, dtype), {"capacity": capacity})
+            y = np.argwhere(full)[:capacity]
+            y = np.concatenate([y, np.full((capacity - len(y), len(shape)), -1)]).astype(np.int64)
+            number = np.int64(full.sum())
+            for z in [np.array(full), as_type(np.where(full, v + 4, 0), "f32")]:
+                self.cases.add("nonzero", [z], y, {"capacity": capacity})
+                self.cases.add("number_of_nonzero", [z], np.array(number), {"capacity": capacity})
+            z = self.rng.integers(-3, 4, shape).astype(self.pick([np.int32, np.float32, np.int8]))
+            values, inverse, counts = np.unique(z, return_inverse=True, return_counts=True)
+            self.cases.add("unique", [z], np.concatenate([values, [9] * (12 - len(values))]).astype(z.dtype),
+                           {"capacity": 12})
+            self.cases.add("unique_inverse", [z], inverse.reshape(shape).astype(np.int64), {"capacity": 12})
+            self.cases.add("unique_counts", [z], counts[:2].astype(np.int64) if len(counts) > 1 else
+                           np.array([counts[0], 0]), {"capacity": 2})
+
 
 def generate(cases):
     maker = Maker(cases)
@@ -109,6 +195,8 @@ def generate(cases):
     maker.scatter()
     maker.index_add()
     maker.nd()
+    maker.reductions()
+    maker.selection()
 
 
 if __name__ == "__main__":

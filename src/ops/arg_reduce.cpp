@@ -3,6 +3,9 @@
 #include "ops/support.hpp"
 
 #include <tenon/ops/arg_reduce.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/gather.hpp>
+#include <tenon/ops/slice.hpp>
 
 #include <cmath>
 #include <limits>
@@ -77,17 +80,36 @@ void ArgReduceOp<Op>::reference(std::span<const HostView> in, const HostView& ou
   });
 }
 
-#define TENON_DEFINE_ARG_REDUCE(id, Struct)                                    \
-  template struct ArgReduceOp<Struct>;                                         \
-  TENON_DEFINE_OP(id, Struct);                                                 \
-  Tensor id(const Tensor& x, const AxisRef& axis, bool keep_dims, DType dtype, \
-            const std::source_location& where) {                               \
-    Struct op;                                                                 \
-    op.axis = axis_of(x, axis, Struct::name, where);                           \
-    op.keep_dims = keep_dims;                                                  \
-    op.dtype = dtype;                                                          \
-    return record(op, {x}, where);                                             \
-  }                                                                            \
+namespace {
+
+/// Calls extreme(array, axis) for the array read backwards, and turns the indices it gives around.
+template <class Extreme>
+Tensor last_extreme(const Tensor& x, const AxisRef& axis, DType dtype,
+                    const std::source_location& where, Extreme&& extreme) {
+  const Tensor index = extreme(flip(x, axis, where));
+  return gather(flip(iota(x, axis, dtype, 0, 1, where).with_tags({}), {}, where), index, 0, where);
+}
+
+}  // namespace
+
+#define TENON_DEFINE_ARG_REDUCE(id, Struct)                                               \
+  template struct ArgReduceOp<Struct>;                                                    \
+  TENON_DEFINE_OP(id, Struct);                                                            \
+  Tensor id(const Tensor& x, const AxisRef& axis, bool keep_dims, DType dtype,            \
+            const std::source_location& where) {                                          \
+    Struct op;                                                                            \
+    op.axis = axis_of(x, axis, Struct::name, where);                                      \
+    op.keep_dims = keep_dims;                                                             \
+    op.dtype = dtype;                                                                     \
+    return record(op, {x}, where);                                                        \
+  }                                                                                       \
+  Tensor id(const Tensor& x, const AxisRef& axis, Ties ties, bool keep_dims, DType dtype, \
+            const std::source_location& where) {                                          \
+    if (ties == Ties::first) return id(x, axis, keep_dims, dtype, where);                 \
+    return last_extreme(x, axis, dtype, where, [&](const Tensor& backwards) {             \
+      return id(backwards, axis, keep_dims, dtype, where);                                \
+    });                                                                                   \
+  }                                                                                       \
   static_assert(true, "lets the use end in a semicolon")
 
 TENON_DEFINE_ARG_REDUCE(argmax, Argmax);

@@ -53,4 +53,14 @@ Tensor argmax(const Tensor& x, const AxisRef& axis = -1, bool keep_dims = false,
 Tensor argmin(const Tensor& x, const AxisRef& axis = -1, bool keep_dims = false, DType dtype = i32,
               const std::source_location& where = std::source_location::current());
 
+/// Which of several extreme elements, or of several NaN, is meant.
+enum class Ties : std::uint8_t { first, last };
+
+Tensor argmax(const Tensor& x, const AxisRef& axis, Ties ties, bool keep_dims = false,
+              DType dtype = i32,
+              const std::source_location& where = std::source_location::current());
+Tensor argmin(const Tensor& x, const AxisRef& axis, Ties ties, bool keep_dims = false,
+              DType dtype = i32,
+              const std::source_location& where = std::source_location::current());
+
 }  // namespace tenon

@@ -38,9 +38,19 @@ enum class DType : std::uint8_t {
   q8_k,
   iq4_nl,
   iq4_xs,
+  iq1_s,
+  iq1_m,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
+  iq3_xxs,
+  iq3_s,
+  tq1_0,
+  tq2_0,
+  mxfp4,
 };
 
-inline constexpr int dtype_count = static_cast<int>(DType::iq4_xs) + 1;
+inline constexpr int dtype_count = static_cast<int>(DType::mxfp4) + 1;
 
 enum class DTypeKind : std::uint8_t { boolean, signed_integer, unsigned_integer, floating, block };
 

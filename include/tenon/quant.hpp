@@ -17,6 +17,10 @@ namespace tenon {
 /// payload of a NaN. f64 rounds to nearest.
 void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t count) noexcept;
 
+/// Whether `quantize` writes the type: floating types, and block types except iq1_s, iq1_m, iq2_xxs
+/// and iq2_xs, which are of use only with an importance matrix.
+bool is_quantizable(DType type) noexcept;
+
 /// Narrows `count` floats to a floating or block type; the same input gives the same bytes on every
 /// machine.
 ///
@@ -25,10 +29,11 @@ void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t co
 ///
 /// q4_0, q4_1, q5_0, q5_1 and q8_0 give the bytes of Python's `gguf.quants.quantize` for finite
 /// blocks whose scale is a normal float. The other block types search for the scales that minimise
-/// the squared error of each sub-block. A block with an infinity or a NaN becomes NaN throughout; a
-/// block too small for its f16 scale becomes zero; one too large for it becomes infinite or NaN.
+/// the squared error of each sub-block. A block with an infinity or a NaN becomes NaN throughout
+/// (mxfp4, which has none: infinite); a block too small for its f16 scale becomes zero; one too
+/// large for it becomes infinite or NaN.
 ///
-/// Errors  unsupported_dtype  `type` is neither floating nor a block type
+/// Errors  unsupported_dtype  not is_quantizable(type)
 ///         bad_argument       `count` is negative or no multiple of block_size(type)
 void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count);
 

@@ -37,7 +37,9 @@ SAFETENSORS_WORDS = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16"
 NPY_TYPES = {"bool": "?", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1",
              "u16": "u2", "u32": "u4", "f16": "f2", "f32": "f4", "f64": "f8"}
 GGUF_TYPES = ["F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-              "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ4_NL", "IQ4_XS"]
+              "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ4_NL", "IQ4_XS",
+              "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0",
+              "MXFP4"]
 ALPHABET = "abcxyz._-0129 ä漢😀\"\\\n"
 
 

@@ -21,7 +21,8 @@ from gguf.quants import dequantize, quantize
 DECODED = {
     "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0],
     "q2_k": [80, 82], "q3_k": [108], "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208],
-    "iq4_nl": [0], "iq4_xs": [0],
+    "iq4_nl": [0], "iq4_xs": [0], "iq1_s": [0], "iq1_m": [], "iq2_xxs": [0], "iq2_xs": [0],
+    "iq2_s": [0], "iq3_xxs": [0], "iq3_s": [0], "tq1_0": [52], "tq2_0": [64], "mxfp4": [],
 }
 ENCODED = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
 EDGE_SCALES = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x3C00,
@@ -42,6 +43,13 @@ def decode_record(rng, name, blocks):
     data = rng.integers(0, 256, (blocks, size), dtype=np.uint8)
     for offset in DECODED[name]:
         data[:, offset:offset + 2] = random_scales(rng, blocks).view(np.uint8).reshape(blocks, 2)
+    if name == "iq1_m":  # its scale: the top four bits of the last four words
+        scales = random_scales(rng, blocks)
+        words = np.ascontiguousarray(data[:, 48:]).view("<u2")
+        for i in range(4):
+            nibble = (scales >> (4 * i)) & 15
+            words[:, i] = (words[:, i] & 0x0FFF) | (nibble << 12)
+        data[:, 48:] = words.view(np.uint8)
     return name, 0, data, dequantize(data, kind)
 
 

@@ -19,7 +19,12 @@ constexpr DTypeFacts dtype_facts[dtype_count] = {
     {"q3_k", DTypeKind::block, 256, 110},       {"q4_k", DTypeKind::block, 256, 144},
     {"q5_k", DTypeKind::block, 256, 176},       {"q6_k", DTypeKind::block, 256, 210},
     {"q8_k", DTypeKind::block, 256, 292},       {"iq4_nl", DTypeKind::block, 32, 18},
-    {"iq4_xs", DTypeKind::block, 256, 136},
+    {"iq4_xs", DTypeKind::block, 256, 136},     {"iq1_s", DTypeKind::block, 256, 50},
+    {"iq1_m", DTypeKind::block, 256, 56},       {"iq2_xxs", DTypeKind::block, 256, 66},
+    {"iq2_xs", DTypeKind::block, 256, 74},      {"iq2_s", DTypeKind::block, 256, 82},
+    {"iq3_xxs", DTypeKind::block, 256, 98},     {"iq3_s", DTypeKind::block, 256, 110},
+    {"tq1_0", DTypeKind::block, 256, 54},       {"tq2_0", DTypeKind::block, 256, 66},
+    {"mxfp4", DTypeKind::block, 32, 17},
 };
 
 }  // namespace

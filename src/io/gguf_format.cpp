@@ -11,12 +11,14 @@ struct TypeId {
 };
 
 constexpr TypeId type_ids[] = {
-    {0, DType::f32},   {1, DType::f16},     {2, DType::q4_0},    {3, DType::q4_1},
-    {6, DType::q5_0},  {7, DType::q5_1},    {8, DType::q8_0},    {10, DType::q2_k},
-    {11, DType::q3_k}, {12, DType::q4_k},   {13, DType::q5_k},   {14, DType::q6_k},
-    {15, DType::q8_k}, {20, DType::iq4_nl}, {23, DType::iq4_xs}, {24, DType::i8},
-    {25, DType::i16},  {26, DType::i32},    {27, DType::i64},    {28, DType::f64},
-    {30, DType::bf16},
+    {0, DType::f32},     {1, DType::f16},      {2, DType::q4_0},    {3, DType::q4_1},
+    {6, DType::q5_0},    {7, DType::q5_1},     {8, DType::q8_0},    {10, DType::q2_k},
+    {11, DType::q3_k},   {12, DType::q4_k},    {13, DType::q5_k},   {14, DType::q6_k},
+    {15, DType::q8_k},   {16, DType::iq2_xxs}, {17, DType::iq2_xs}, {18, DType::iq3_xxs},
+    {19, DType::iq1_s},  {20, DType::iq4_nl},  {21, DType::iq3_s},  {22, DType::iq2_s},
+    {23, DType::iq4_xs}, {24, DType::i8},      {25, DType::i16},    {26, DType::i32},
+    {27, DType::i64},    {28, DType::f64},     {29, DType::iq1_m},  {30, DType::bf16},
+    {34, DType::tq1_0},  {35, DType::tq2_0},   {39, DType::mxfp4},
 };
 
 struct ForeignId {
@@ -25,9 +27,8 @@ struct ForeignId {
 };
 
 constexpr ForeignId foreign_ids[] = {
-    {4, "q4_2 (removed)"}, {5, "q4_3 (removed)"}, {9, "q8_1"},   {16, "iq2_xxs"}, {17, "iq2_xs"},
-    {18, "iq3_xxs"},       {19, "iq1_s"},         {21, "iq3_s"}, {22, "iq2_s"},   {29, "iq1_m"},
-    {34, "tq1_0"},         {35, "tq2_0"},         {39, "mxfp4"}, {40, "nvfp4"},   {41, "q1_0"},
+    {4, "q4_2 (removed)"}, {5, "q4_3 (removed)"}, {9, "q8_1"},
+    {40, "nvfp4"},         {41, "q1_0"},          {42, "q2_0"},
 };
 
 }  // namespace

@@ -30,6 +30,11 @@ Shape Quantize::infer(std::span<const Shape> in) const {
   if (!is_block(dtype)) {  // C1
     fail(Errc::bad_attribute, name, fmt::format("dtype {} is no block type", tenon::name(dtype)));
   }
+  if (!is_quantizable(dtype)) {  // C5
+    fail(Errc::unsupported_dtype, name,
+         fmt::format("writing {} takes an importance matrix, which is not supported",
+                     tenon::name(dtype)));
+  }
   require_dtype(name, "x", x, DType::f32);  // C2
   if (x.rank() == 0) {                      // C3
     fail(Errc::shape_mismatch, name, fmt::format("x is a scalar: {}", to_string(x)));

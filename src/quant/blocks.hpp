@@ -128,11 +128,108 @@ struct BlockIQ4XS {
   std::uint8_t nibbles[128];
 };
 
+/// y = d (2 scale_b + 1) (g + delta_b) with sub-blocks of 32, g in {-1, 0, 1} and delta_b 1/8, or
+/// -1/8 where bit 15 of high[b] is set; scale_b: bits 12 to 14. Eight elements from e on are entry
+/// codes[e / 8] of `iq1_grid`, bits 3 (e / 8 % 4) and up of high[b] being the entry's upper three.
+struct BlockIQ1S {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint8_t codes[32];
+  std::uint16_t high[8];
+};
+
+/// As iq1_s with a scale for 16 and a delta for 8 elements: nibble e / 8 of `high` holds three bits
+/// of the entry and, in bit 3, the delta's sign. Scale b: bits 3 (b % 4) and up of scales[b / 4],
+/// whose top four bits, of all four words, make the f16 d.
+struct BlockIQ1M {
+  static constexpr int size = 256;
+  std::uint8_t codes[32];
+  std::uint8_t high[16];
+  std::uint16_t scales[4];
+};
+
+/// y = d (2 scale_b + 1) / 8 s m with sub-blocks of 32, s = 1 or -1 and m in {8, 25, 43}. The eight
+/// bytes of a sub-block: four entries of `iq2_xxs_grid` for 8 elements each, and a little-endian
+/// word of four times 7 signs (the eighth makes their number even) and, on top, scale_b.
+struct BlockIQ2XXS {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint8_t codes[64];
+};
+
+/// As iq2_xxs with sub-blocks of 16: 9 bits of codes[e / 8] are the entry of `iq2_xs_grid`, the 7
+/// above its signs. Scales are nibbles.
+struct BlockIQ2XS {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint16_t codes[32];
+  std::uint8_t scales[8];
+};
+
+/// As iq2_xs, with a sign for every element: bit e % 8 of signs[e / 8]. Entries of `iq2_s_grid`;
+/// crumb e / 8 of `high` has the upper two bits.
+struct BlockIQ2S {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint8_t codes[32];
+  std::uint8_t signs[32];
+  std::uint8_t high[8];
+  std::uint8_t scales[8];
+};
+
+/// y = d (2 scale_b + 1) / 4 s m with sub-blocks of 32 and m in {4, 12, ..., 52, 62}: codes[e / 4]
+/// is the entry of `iq3_xxs_grid`. A word per sub-block holds signs and scale as in iq2_xxs.
+struct BlockIQ3XXS {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint8_t codes[64];
+  std::uint8_t signs[32];
+};
+
+/// y = d (2 scale_b + 1) s m with sub-blocks of 32 and m in {1, 3, ..., 15}: codes[e / 4] and, as
+/// bit 8, bit e / 4 of `high` are the entry of `iq3_s_grid`. Signs as in iq2_s, scales nibbles.
+struct BlockIQ3S {
+  static constexpr int size = 256;
+  std::uint16_t d;
+  std::uint8_t codes[64];
+  std::uint8_t high[8];
+  std::uint8_t signs[32];
+  std::uint8_t scales[4];
+};
+
+/// y = d (q - 1) with q in {0, 1, 2}. A byte holds five digits to the base 3 as the fraction
+/// byte / 256, the first digit on top: elements e, e + 32, ... of 160 in the first 32 bytes,
+/// e, e + 16, ... of the next 80 in 16 more, and four, e + 4 apart, of the last 16 in `last`.
+struct BlockTQ1_0 {
+  static constexpr int size = 256;
+  std::uint8_t digits[48];
+  std::uint8_t last[4];
+  std::uint16_t d;
+};
+
+/// y = d (q - 1). Two-bit codes as q2_k places them; files hold 0 to 2.
+struct BlockTQ2_0 {
+  static constexpr int size = 256;
+  std::uint8_t crumbs[64];
+  std::uint16_t d;
+};
+
+/// y = 2^(exponent - 128) mxfp4_values[q]: the OCP microscaling format, with values and scale twice
+/// and half of what it says. Nibbles as in q4_0. The largest exponent is no NaN here.
+struct BlockMXFP4 {
+  static constexpr int size = 32;
+  std::uint8_t exponent;
+  std::uint8_t nibbles[16];
+};
+
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2K) == 84);
 static_assert(sizeof(BlockQ3K) == 110 && sizeof(BlockQ4K) == 144 && sizeof(BlockQ5K) == 176);
 static_assert(sizeof(BlockQ6K) == 210 && sizeof(BlockQ8K) == 292 && sizeof(BlockIQ4NL) == 18);
-static_assert(sizeof(BlockIQ4XS) == 136);
+static_assert(sizeof(BlockIQ4XS) == 136 && sizeof(BlockIQ1S) == 50 && sizeof(BlockIQ1M) == 56);
+static_assert(sizeof(BlockIQ2XXS) == 66 && sizeof(BlockIQ2XS) == 74 && sizeof(BlockIQ2S) == 82);
+static_assert(sizeof(BlockIQ3XXS) == 98 && sizeof(BlockIQ3S) == 110 && sizeof(BlockTQ1_0) == 54);
+static_assert(sizeof(BlockTQ2_0) == 66 && sizeof(BlockMXFP4) == 17);
 
 /// The sixteen levels of iq4_nl and iq4_xs.
 inline constexpr std::int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,

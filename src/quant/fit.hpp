@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 /// Scales that keep the squared error of a sub-block small.
 ///
@@ -46,6 +47,23 @@ double squared_error(std::span<const float> in, double scale) noexcept {
   return sum;
 }
 
+/// Sums over `in` of x times its level under 1 / factor, and of the squares of these levels. In
+/// four parts each, so that additions need not wait for one another.
+template <class Codebook>
+std::pair<double, double> level_sums(std::span<const float> in, double factor) noexcept {
+  double product[4] = {}, square[4] = {};
+  for (std::size_t i = 0; i < in.size(); i += 4) {
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      const double x = in[i + lane];
+      const double level = Codebook::level(x * factor);
+      product[lane] += x * level;
+      square[lane] += level * level;
+    }
+  }
+  return {(product[0] + product[1]) + (product[2] + product[3]),
+          (square[0] + square[1]) + (square[2] + square[3])};
+}
+
 /// The scale, of either sign, under which the codebook's levels lie closest to `in`; 0 for zeros.
 template <class Codebook>
 float fit_scale(std::span<const float> in) noexcept {
@@ -62,12 +80,7 @@ float fit_scale(std::span<const float> in) noexcept {
     for (int step = -steps; step <= steps; ++step) {
       const double target = end * (1.0 + 0.02 * step);
       const double factor = target / extreme;
-      double product = 0, square = 0;
-      for (const double x : in) {
-        const double level = Codebook::level(x * factor);
-        product += x * level;
-        square += level * level;
-      }
+      const auto [product, square] = level_sums<Codebook>(in, factor);
       // The error of the least-squares scale is sum x^2 - gain.
       const double gain = square > 0 ? product * product / square : 0.0;
       if (gain > best_gain) {

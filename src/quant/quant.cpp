@@ -21,32 +21,11 @@ using namespace quant;
 template <class F>
 void with_block(DType type, F use) {
   switch (type) {
-    case DType::q4_0:
-      return use(BlockQ4_0{});
-    case DType::q4_1:
-      return use(BlockQ4_1{});
-    case DType::q5_0:
-      return use(BlockQ5_0{});
-    case DType::q5_1:
-      return use(BlockQ5_1{});
-    case DType::q8_0:
-      return use(BlockQ8_0{});
-    case DType::q2_k:
-      return use(BlockQ2K{});
-    case DType::q3_k:
-      return use(BlockQ3K{});
-    case DType::q4_k:
-      return use(BlockQ4K{});
-    case DType::q5_k:
-      return use(BlockQ5K{});
-    case DType::q6_k:
-      return use(BlockQ6K{});
-    case DType::q8_k:
-      return use(BlockQ8K{});
-    case DType::iq4_nl:
-      return use(BlockIQ4NL{});
-    case DType::iq4_xs:
-      return use(BlockIQ4XS{});
+#define TENON_BLOCK(type, Block) \
+  case DType::type:              \
+    return use(Block{});
+#include "block_types.def"
+#undef TENON_BLOCK
     default:
       assert(is_block(type));
   }
@@ -73,6 +52,12 @@ void set_nan(Block& block) noexcept {
   }
 }
 
+/// mxfp4 has no NaN: infinities.
+void set_nan(BlockMXFP4& block) noexcept {
+  block.exponent = 255;
+  std::memset(block.nibbles, 0x77, sizeof block.nibbles);
+}
+
 bool is_finite(const float* values, int count) noexcept {
   // The exponent field is all ones for infinities and NaNs; no float arithmetic, so no branches.
   std::uint32_t special = 0;
@@ -84,6 +69,7 @@ bool is_finite(const float* values, int count) noexcept {
 }
 
 template <class Block>
+  requires is_encoded<Block>
 void encode_blocks(const float* in, std::byte* blocks, std::int64_t count) noexcept {
   for (std::int64_t i = 0; i < count; i += Block::size) {
     Block block;
@@ -96,6 +82,9 @@ void encode_blocks(const float* in, std::byte* blocks, std::int64_t count) noexc
     blocks += sizeof block;
   }
 }
+
+template <class Block>
+void encode_blocks(const float*, std::byte*, std::int64_t) noexcept {}  // refused before
 
 /// Plain types: converts one stored element after the other.
 template <class Stored, class F>
@@ -141,10 +130,22 @@ void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t co
   with_block(type, [&]<class Block>(Block) { decode_blocks<Block>(blocks, out, count); });
 }
 
+bool is_quantizable(DType type) noexcept {
+  bool encoded = is_floating(type);
+  if (is_block(type)) with_block(type, [&]<class Block>(Block) { encoded = is_encoded<Block>; });
+  return encoded;
+}
+
 void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count) {
   if (!is_floating(type) && !is_block(type)) {
     throw Error(Errc::unsupported_dtype, "quantize",
                 fmt::format("{} is neither a floating nor a block type", name(type)));
+  }
+  if (!is_quantizable(type)) {
+    throw Error(Errc::unsupported_dtype, "quantize",
+                fmt::format("{} is read and computed with, but writing it takes an importance "
+                            "matrix, which is not supported",
+                            name(type)));
   }
   if (count < 0 || count % block_size(type) != 0) {
     throw Error(Errc::bad_argument, "quantize",

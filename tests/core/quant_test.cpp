@@ -21,9 +21,14 @@ using namespace tenon;
 
 namespace {
 
-const std::vector<DType> block_types = {
-    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,   DType::q2_k,  DType::q3_k,
-    DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs};
+const std::vector<DType> block_types = {DType::q4_0,   DType::q4_1,  DType::q5_0,    DType::q5_1,
+                                        DType::q8_0,   DType::q2_k,  DType::q3_k,    DType::q4_k,
+                                        DType::q5_k,   DType::q6_k,  DType::q8_k,    DType::iq4_nl,
+                                        DType::iq4_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s,
+                                        DType::tq1_0,  DType::tq2_0, DType::mxfp4};
+
+/// Types that are read and not written.
+const std::vector<DType> read_types = {DType::iq1_s, DType::iq1_m, DType::iq2_xxs, DType::iq2_xs};
 
 std::vector<std::byte> quantized(DType type, const std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
@@ -115,6 +120,7 @@ void check_records(const std::vector<Record>& records) {
     }
   }
   for (const auto type : block_types) CHECK(decoded[type] > 0);
+  for (const auto type : read_types) CHECK(decoded[type] > 0);
   CHECK(decoded[f16] > 0);
   CHECK(decoded[bf16] > 0);
   for (const auto type : {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0}) {
@@ -189,10 +195,13 @@ TEST_CASE("quant: plain types round to nearest") {
 TEST_CASE("quant: error of a round trip of Gaussian values") {
   // A few per cent above what these encoders reach, so that a worse search shows.
   const std::map<DType, double> bounds = {
-      {DType::q4_0, 0.090},   {DType::q4_1, 0.081},  {DType::q5_0, 0.0445}, {DType::q5_1, 0.0392},
-      {DType::q8_0, 0.0056},  {DType::q2_k, 0.270},  {DType::q3_k, 0.150},  {DType::q4_k, 0.0725},
-      {DType::q5_k, 0.0360},  {DType::q6_k, 0.0172}, {DType::q8_k, 0.0074}, {DType::iq4_nl, 0.0760},
-      {DType::iq4_xs, 0.0770}};
+      {DType::q4_0, 0.090},    {DType::q4_1, 0.081},  {DType::q5_0, 0.0445},
+      {DType::q5_1, 0.0392},   {DType::q8_0, 0.0056}, {DType::q2_k, 0.270},
+      {DType::q3_k, 0.150},    {DType::q4_k, 0.0725}, {DType::q5_k, 0.0360},
+      {DType::q6_k, 0.0172},   {DType::q8_k, 0.0074}, {DType::iq4_nl, 0.0760},
+      {DType::iq4_xs, 0.0770}, {DType::iq2_s, 0.248}, {DType::iq3_xxs, 0.182},
+      {DType::iq3_s, 0.133},   {DType::tq1_0, 0.445}, {DType::tq2_0, 0.445},
+      {DType::mxfp4, 0.115}};
   const auto values = gaussian(1 << 15, 7);
   for (const auto type : block_types) {
     const double error = relative_error(values, round_trip(type, values));
@@ -254,7 +263,7 @@ TEST_CASE("quant: one infinity or NaN marks its own block only") {
       INFO(name(type) << " " << special);
       for (std::size_t i = 0; i < 3 * block; ++i) {
         if (i / block == 1) {
-          REQUIRE(std::isnan(marked[i]));
+          REQUIRE((type == DType::mxfp4 ? std::isinf(marked[i]) : std::isnan(marked[i])));
         } else {
           REQUIRE(marked[i] == clean[i]);
         }
@@ -322,6 +331,10 @@ TEST_CASE("quant: refused calls") {
   };
   CHECK(code_of(i8, 32) == Errc::unsupported_dtype);
   CHECK(code_of(boolean, 1) == Errc::unsupported_dtype);
+  for (const auto type : read_types) {
+    CHECK(!is_quantizable(type));
+    CHECK(code_of(type, 256) == Errc::unsupported_dtype);
+  }
   CHECK(code_of(DType::q4_0, 31) == Errc::bad_argument);
   CHECK(code_of(DType::q4_k, 32) == Errc::bad_argument);
   CHECK(code_of(f32, -1) == Errc::bad_argument);

@@ -84,14 +84,13 @@ TEST_CASE("G13: sums of sizes that overflow") {
 }
 
 TEST_CASE("G17: element types that do not exist, and those that Tenon lacks") {
-  for (const std::uint32_t type : {0xFFFFFFFFu, 42u, 0x7FFFFFFFu, 31u}) {
+  for (const std::uint32_t type : {0xFFFFFFFFu, 43u, 0x7FFFFFFFu, 31u}) {
     const std::string words =
         refused_gguf(Errc::unsupported_dtype, one({"t", {32}, type, 0}).bytes());
     CHECK(contains(words, std::to_string(type)));
     CHECK(contains(words, "does not exist"));
   }
-  CHECK(
-      contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 16, 0}).bytes()), "iq2_xxs"));
+  CHECK(contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 40, 0}).bytes()), "nvfp4"));
 }
 
 TEST_CASE("gguf: every element type by its id, with its size") {
@@ -100,11 +99,13 @@ TEST_CASE("gguf: every element type by its id, with its size") {
     const char* name;
   };
   // Ids: the enumeration ggml_type.
-  const Id ids[] = {{0, "f32"},   {1, "f16"},   {2, "q4_0"},  {3, "q4_1"},    {6, "q5_0"},
-                    {7, "q5_1"},  {8, "q8_0"},  {10, "q2_k"}, {11, "q3_k"},   {12, "q4_k"},
-                    {13, "q5_k"}, {14, "q6_k"}, {15, "q8_k"}, {20, "iq4_nl"}, {23, "iq4_xs"},
-                    {24, "i8"},   {25, "i16"},  {26, "i32"},  {27, "i64"},    {28, "f64"},
-                    {30, "bf16"}};
+  const Id ids[] = {{0, "f32"},    {1, "f16"},      {2, "q4_0"},    {3, "q4_1"},     {6, "q5_0"},
+                    {7, "q5_1"},   {8, "q8_0"},     {10, "q2_k"},   {11, "q3_k"},    {12, "q4_k"},
+                    {13, "q5_k"},  {14, "q6_k"},    {15, "q8_k"},   {20, "iq4_nl"},  {23, "iq4_xs"},
+                    {24, "i8"},    {25, "i16"},     {26, "i32"},    {27, "i64"},     {28, "f64"},
+                    {30, "bf16"},  {16, "iq2_xxs"}, {17, "iq2_xs"}, {18, "iq3_xxs"}, {19, "iq1_s"},
+                    {21, "iq3_s"}, {22, "iq2_s"},   {29, "iq1_m"},  {34, "tq1_0"},   {35, "tq2_0"},
+                    {39, "mxfp4"}};
   for (const Id& id : ids) {
     INFO(id.name);
     accepted(one({"t", {512}, id.id, 0}, 4096).bytes(), "model.gguf", [&](const io::File& file) {

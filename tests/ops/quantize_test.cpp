@@ -25,7 +25,8 @@ TEST_CASE("quantize: the bytes that quant.hpp gives, for every block type") {
   Random random;
   for (const DType dtype :
        {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
+        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs,
+        DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::tq1_0, DType::tq2_0, DType::mxfp4}) {
     INFO(name(dtype));
     const HostBuffer x = random.uniform(Shape({3, 256}, f32));
     const HostBuffer y = apply(Quantize{.dtype = dtype}, {x});
@@ -85,4 +86,12 @@ TEST_CASE("dequantize: C1 result not floating, C2 x of a plain type") {
 }
 
 }  // namespace
+
+TEST_CASE("quantize: C5 types that take an importance matrix") {
+  for (const DType dtype : {DType::iq1_s, DType::iq1_m, DType::iq2_xxs, DType::iq2_xs}) {
+    expect_error(Errc::unsupported_dtype,
+                 [&] { infer(Quantize{.dtype = dtype}, {Shape({256}, f32)}); });
+  }
+}
+
 }  // namespace tenon::testing

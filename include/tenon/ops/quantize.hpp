@@ -19,6 +19,7 @@ namespace tenon {
 ///           C2 x not f32                                 Errc::unsupported_dtype
 ///           C3 x of rank 0                               Errc::shape_mismatch
 ///           C4 K not a multiple of the type's block      Errc::bad_shape
+///           C5 dtype not is_quantizable                  Errc::unsupported_dtype
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   static constexpr int min_inputs = 1, max_inputs = 1;

@@ -17,9 +17,11 @@ std::vector<cpu::Isa> supported_isas() {
 }
 
 const std::vector<DType>& block_types() {
-  static const std::vector<DType> types = {DType::q4_0, DType::q4_1, DType::q5_0,   DType::q5_1,
-                                           DType::q8_0, DType::q2_k, DType::q3_k,   DType::q4_k,
-                                           DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+  static const std::vector<DType> types = {
+      DType::q4_0,  DType::q4_1,  DType::q5_0,  DType::q5_1,    DType::q8_0,   DType::q2_k,
+      DType::q3_k,  DType::q4_k,  DType::q5_k,  DType::q6_k,    DType::iq4_nl, DType::iq4_xs,
+      DType::iq1_s, DType::iq1_m, DType::iq2_s, DType::iq2_xxs, DType::iq2_xs, DType::iq3_xxs,
+      DType::iq3_s, DType::tq1_0, DType::tq2_0, DType::mxfp4};
   return types;
 }
 
@@ -47,6 +49,13 @@ std::vector<std::size_t> scale_offsets(DType dtype) {
       return {108};
     case DType::q6_k:
       return {208};
+    case DType::tq1_0:
+      return {52};
+    case DType::tq2_0:
+      return {64};
+    case DType::iq1_m:  // spread over four words: set_scales
+    case DType::mxfp4:
+      return {};
     default:
       return {0};
   }
@@ -63,6 +72,16 @@ void set_scales(Random& random, Weights& w) {
     for (const std::size_t offset : scale_offsets(w.dtype)) {
       const half scale = to_half(random_scale(random));
       std::memcpy(w.bytes.data() + at + offset, &scale, 2);
+    }
+    if (w.dtype == DType::mxfp4) {  // powers of two from 2^-10 to 2^-3
+      w.bytes[at] = static_cast<std::byte>(118 + random.below(8));
+    }
+    if (w.dtype == DType::iq1_m) {
+      const unsigned scale = to_half(random_scale(random)).bits;
+      for (std::size_t i = 0; i < 4; ++i) {
+        std::byte& high = w.bytes[at + 49 + 2 * i];
+        high = (high & std::byte{15}) | static_cast<std::byte>((scale >> (4 * i) & 15u) << 4);
+      }
     }
   }
 }

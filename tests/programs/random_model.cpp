@@ -409,12 +409,12 @@ class Maker {
   }
   DType weight_type(std::int64_t inputs) {
     if (inputs % 256 == 0 && inputs > 0 && chance(0.5)) {
-      return one_of<DType>(
-          {DType::q4_k, DType::q6_k, DType::q2_k, DType::q3_k, DType::q5_k, DType::iq4_xs});
+      return one_of<DType>({DType::q4_k, DType::q6_k, DType::q2_k, DType::q3_k, DType::q5_k,
+                            DType::iq4_xs, DType::iq2_s, DType::iq3_s, DType::tq2_0});
     }
     if (inputs % 32 == 0 && inputs > 0 && chance(0.5)) {
-      return one_of<DType>(
-          {DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::iq4_nl});
+      return one_of<DType>({DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                            DType::iq4_nl, DType::mxfp4});
     }
     return one_of<DType>({f32, f32, f32, f16, bf16});
   }

@@ -39,7 +39,8 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
-        Weights::of(Packed::template vector<j>(codes)).store(bytes + 64 * j, max_groups * 512);
+        Weights::of(Packed::template vector<j>(codes, packed.book))
+            .store(bytes + 64 * j, max_groups * 512);
       });
       for (int sub = 0; sub < subs; ++sub) {
         const std::int64_t lane = (at * subs + sub) * 16 + packed.part * Simd::lanes;
@@ -99,7 +100,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
         const ScaledCodes<Packed> scaled(factor);
         unroll<vectors>([&]<int q>() __attribute__((always_inline)) {
           constexpr int j = sub * vectors + q;
-          Simd::store(bytes + 64 * j, scaled.of(Packed::template vector<j>(codes)));
+          Simd::store(bytes + 64 * j, scaled.of(Packed::template vector<j>(codes, packed.book)));
         });
         if constexpr (Packed::has_min) {
           Simd::store_float(out.mins + (at * subs + sub) * 16 + lane, record.min(i * subs + sub));
@@ -123,7 +124,7 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
   for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
                         static_cast<std::size_t>(p) * job.panel_bytes;
-    PackedPanel<dtype> panel[1] = {{start, start + job.scale_bytes, 0}};
+    PackedPanel<dtype> panel[1] = {PackedPanel<dtype>::at(start, job, 0)};
     for (int part = 0; part < parts; ++part) {
       panel[0].part = part;
       const TileRows x{block.first_row, nullptr, sums + part * Simd::lanes};
@@ -239,7 +240,7 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
   const auto packed = [&](std::size_t i, int part) {
     const auto* start = reinterpret_cast<const std::uint8_t*>(job.panels) +
                         (static_cast<std::size_t>(p) + i) * job.panel_bytes;
-    return Packed{start, start + job.scale_bytes, part};
+    return Packed::at(start, job, part);
   };
   for (std::int64_t g = 0; g == 0 || g < groups; g += at_once) {
     const std::int64_t end = smaller(g + at_once, groups);
@@ -298,34 +299,7 @@ void run_blocks(const LinearJob& job, const LinearBlock& block) {
 }
 
 void run_blocks(const LinearJob& job, const LinearBlock& block) {
-  switch (job.dtype) {
-    case DType::q4_0:
-      return run_blocks<DType::q4_0>(job, block);
-    case DType::q4_1:
-      return run_blocks<DType::q4_1>(job, block);
-    case DType::q5_0:
-      return run_blocks<DType::q5_0>(job, block);
-    case DType::q5_1:
-      return run_blocks<DType::q5_1>(job, block);
-    case DType::q8_0:
-      return run_blocks<DType::q8_0>(job, block);
-    case DType::q2_k:
-      return run_blocks<DType::q2_k>(job, block);
-    case DType::q3_k:
-      return run_blocks<DType::q3_k>(job, block);
-    case DType::q4_k:
-      return run_blocks<DType::q4_k>(job, block);
-    case DType::q5_k:
-      return run_blocks<DType::q5_k>(job, block);
-    case DType::q6_k:
-      return run_blocks<DType::q6_k>(job, block);
-    case DType::iq4_nl:
-      return run_blocks<DType::iq4_nl>(job, block);
-    case DType::iq4_xs:
-      return run_blocks<DType::iq4_xs>(job, block);
-    default:
-      return;
-  }
+  with_block_kernel(job.dtype, [&]<DType dtype>() { run_blocks<dtype>(job, block); });
 }
 
 }  // namespace

@@ -25,14 +25,14 @@ void dequantize_panel(const DenseJob& job, const std::byte* bytes, std::int64_t 
   const float offset_value = static_cast<float>(Packed::offset);
   const Float offset = Simd::broadcast(&offset_value);
   for (int part = 0; part < parts; ++part) {
-    const Packed packed{start, start + job.scale_bytes, part};
+    const Packed packed = Packed::at(start, job, part);
     for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
       const auto record = packed.record(g);
       for (int i = 0; i < Packed::groups_per_record; ++i) {
         const std::uint8_t* codes = packed.codes(g + i);
         float* group = out + ((g + i) * 32 - first) * 16 + part * Simd::lanes;
         unroll<8>([&]<int j>() __attribute__((always_inline)) {
-          const Int v = Packed::template vector<j>(codes);
+          const Int v = Packed::template vector<j>(codes, packed.book);
           const int sub = i * subs + j * subs / 8;
           const Float scale = record.scale(sub);
           unroll<4>([&]<int b>() __attribute__((always_inline)) {
@@ -53,34 +53,8 @@ void dequantize_panel(const DenseJob& job, const std::byte* bytes, std::int64_t 
 
 void dequantize_panel(const DenseJob& job, const std::byte* panel, std::int64_t first,
                       std::int64_t last, float* out) {
-  switch (job.dtype) {
-    case DType::q4_0:
-      return dequantize_panel<DType::q4_0>(job, panel, first, last, out);
-    case DType::q4_1:
-      return dequantize_panel<DType::q4_1>(job, panel, first, last, out);
-    case DType::q5_0:
-      return dequantize_panel<DType::q5_0>(job, panel, first, last, out);
-    case DType::q5_1:
-      return dequantize_panel<DType::q5_1>(job, panel, first, last, out);
-    case DType::q8_0:
-      return dequantize_panel<DType::q8_0>(job, panel, first, last, out);
-    case DType::q2_k:
-      return dequantize_panel<DType::q2_k>(job, panel, first, last, out);
-    case DType::q3_k:
-      return dequantize_panel<DType::q3_k>(job, panel, first, last, out);
-    case DType::q4_k:
-      return dequantize_panel<DType::q4_k>(job, panel, first, last, out);
-    case DType::q5_k:
-      return dequantize_panel<DType::q5_k>(job, panel, first, last, out);
-    case DType::q6_k:
-      return dequantize_panel<DType::q6_k>(job, panel, first, last, out);
-    case DType::iq4_nl:
-      return dequantize_panel<DType::iq4_nl>(job, panel, first, last, out);
-    case DType::iq4_xs:
-      return dequantize_panel<DType::iq4_xs>(job, panel, first, last, out);
-    default:
-      return;
-  }
+  with_block_kernel(job.dtype,
+                    [&]<DType dtype>() { dequantize_panel<dtype>(job, panel, first, last, out); });
 }
 
 /// Elements [first, last) of k of a plain type's panel as f32; `first` starts an element of the

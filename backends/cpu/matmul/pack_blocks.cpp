@@ -109,6 +109,38 @@ void read(const BlockIQ4XS& b, Record& r) {
   for (int s = 0; s < 8; ++s) unpack_nibbles<16>(b.nibbles + 16 * s, r.codes + 32 * s);
 }
 
+// d q - d, as q2_k.
+template <class Block>
+void read_ternary(const Block& b, Record& r) {
+  r.d = r.dmin = b.d;
+  std::fill_n(r.scales, 16, std::uint8_t{0x11});
+  unpack_codes(b, r.codes);
+}
+void read(const BlockTQ1_0& b, Record& r) { read_ternary(b, r); }
+void read(const BlockTQ2_0& b, Record& r) { read_ternary(b, r); }
+void read(const BlockMXFP4& b, Record& r) {
+  r.d = mxfp4_scale(b.exponent);
+  unpack_nibbles<16>(b.nibbles, r.codes);
+}
+// Scales of 16 elements; of 32, where panels have no others.
+template <class Block, int group>
+void read_levels(const Block& b, Record& r) {
+  LevelCodes block;
+  unpack(b, block);
+  r.d = block.d;
+  for (int g = 0; g < 256 / group; ++g) {
+    r.scales[g] = static_cast<std::uint8_t>(block.scales[g * group / 16]);
+  }
+  std::memcpy(r.codes, block.codes, sizeof r.codes);
+}
+void read(const BlockIQ1S& b, Record& r) { read_levels<BlockIQ1S, 16>(b, r); }
+void read(const BlockIQ1M& b, Record& r) { read_levels<BlockIQ1M, 16>(b, r); }
+void read(const BlockIQ2XXS& b, Record& r) { read_levels<BlockIQ2XXS, 16>(b, r); }
+void read(const BlockIQ2XS& b, Record& r) { read_levels<BlockIQ2XS, 16>(b, r); }
+void read(const BlockIQ2S& b, Record& r) { read_levels<BlockIQ2S, 16>(b, r); }
+void read(const BlockIQ3XXS& b, Record& r) { read_levels<BlockIQ3XXS, 32>(b, r); }
+void read(const BlockIQ3S& b, Record& r) { read_levels<BlockIQ3S, 32>(b, r); }
+
 // Eight vectors of 64 bytes from 32 codes of each of 16 rows.
 void transpose(const Record (&rows)[16], int first, std::uint8_t (&vectors)[8][64]) {
   for (int r = 0; r < 16; ++r) {
@@ -140,6 +172,8 @@ std::uint8_t* write_codes(const std::uint8_t (&vectors)[8][64], std::uint8_t* ou
   if constexpr (high != 0) out = write_plane<high>(vectors, low, out);
   return out;
 }
+
+void read(const BlockQ8K&, Record&) {}  // no weights
 
 template <class Block>
 void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_bytes,
@@ -209,21 +243,23 @@ int read_plane(const std::uint8_t* plane, int bits, int vector, int byte) {
   return (plane[64 * line + byte] >> (bits * slot)) & ((1 << bits) - 1);
 }
 
-int code_at(const BlockFormat& format, const std::uint8_t* group, int vector, int byte) {
+int code_at(DType dtype, const std::uint8_t* group, int vector, int byte) {
+  const BlockFormat format = block_format(dtype);
   if (format.low_bits == 8) return group[64 * vector + byte];
   int code = read_plane(group, format.low_bits, vector, byte);
   if (format.high_bits != 0) {
     code |= read_plane(group + 64 * format.low_bits, format.high_bits, vector, byte)
             << format.low_bits;
   }
-  return format.codebook ? iq4_codes[code] : code;
+  return format.codebook ? codebook(dtype).codes[code] : code;
 }
 
-float f16_at(const std::uint8_t* bytes) {
-  half value;
-  std::memcpy(&value.bits, bytes, 2);
-  return to_float(value);
+std::uint16_t bits_at(const std::uint8_t* bytes) {
+  std::uint16_t bits;
+  std::memcpy(&bits, bytes, 2);
+  return bits;
 }
+float f16_at(const std::uint8_t* bytes) { return to_float(half{bits_at(bytes)}); }
 
 // w = scale * (code - offset) + min
 struct Affine {
@@ -232,10 +268,13 @@ struct Affine {
 };
 
 // Of the group that element k belongs to.
-Affine affine_at(const BlockFormat& format, const std::uint8_t* scales, int lane, std::int64_t k) {
+Affine affine_at(DType dtype, const std::uint8_t* scales, int lane, std::int64_t k) {
+  const BlockFormat format = block_format(dtype);
   const std::uint8_t* record = scales + k / format.scale_span() * format.scale_bytes();
   Affine w{f16_at(record + 2 * lane), format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f};
+  if (format.wide_scale) w.scale = to_float(bfloat16{bits_at(record + 2 * lane)});
   if (!format.two_levels) return w;
+  if (format.codebook) w.scale *= codebook(dtype).unit;
   const bool shared_byte = format.low_bits == 2 && format.has_min;
   const int stride = format.has_min && !shared_byte ? 32 : 16;
   const std::uint8_t* sub =
@@ -253,30 +292,11 @@ void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
                       std::byte* codes) noexcept {
   const BlockFormat format = block_format(dtype);
   switch (dtype) {
-    case DType::q4_0:
-      return pack<BlockQ4_0>(format, source, scales, codes);
-    case DType::q4_1:
-      return pack<BlockQ4_1>(format, source, scales, codes);
-    case DType::q5_0:
-      return pack<BlockQ5_0>(format, source, scales, codes);
-    case DType::q5_1:
-      return pack<BlockQ5_1>(format, source, scales, codes);
-    case DType::q8_0:
-      return pack<BlockQ8_0>(format, source, scales, codes);
-    case DType::q2_k:
-      return pack<BlockQ2K>(format, source, scales, codes);
-    case DType::q3_k:
-      return pack<BlockQ3K>(format, source, scales, codes);
-    case DType::q4_k:
-      return pack<BlockQ4K>(format, source, scales, codes);
-    case DType::q5_k:
-      return pack<BlockQ5K>(format, source, scales, codes);
-    case DType::q6_k:
-      return pack<BlockQ6K>(format, source, scales, codes);
-    case DType::iq4_nl:
-      return pack<BlockIQ4NL>(format, source, scales, codes);
-    case DType::iq4_xs:
-      return pack<BlockIQ4XS>(format, source, scales, codes);
+#define TENON_BLOCK(type, Block) \
+  case DType::type:              \
+    return pack<Block>(format, source, scales, codes);
+#include "quant/block_types.def"
+#undef TENON_BLOCK
     default:
       return;
   }
@@ -286,12 +306,12 @@ void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte
                       int lane, std::int64_t inputs, float* out) noexcept {
   const BlockFormat format = block_format(dtype);
   for (std::int64_t k = 0; k < inputs; k += format.group) {
-    const Affine w = affine_at(format, reinterpret_cast<const std::uint8_t*>(scale_bytes), lane, k);
+    const Affine w = affine_at(dtype, reinterpret_cast<const std::uint8_t*>(scale_bytes), lane, k);
     const auto* group =
         reinterpret_cast<const std::uint8_t*>(code_bytes) + k / 32 * format.code_bytes();
     for (int i = 0; i < format.group; ++i) {
       const int at = static_cast<int>(k % 32) + i;
-      const int code = code_at(format, group, at / 4, 4 * lane + at % 4);
+      const int code = code_at(dtype, group, at / 4, 4 * lane + at % 4);
       const float value = static_cast<float>(code - format.offset) * w.scale;
       out[k + i] = format.has_min ? value + w.min : value;
     }

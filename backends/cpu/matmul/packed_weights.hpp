@@ -21,11 +21,12 @@ inline constexpr std::int64_t panel_rows = 16;
 /// One layout serves every instruction set, so packed weights are written to disk and mapped again,
 /// on another machine too: a change of the layout needs another `packed_layout` in layout.hpp.
 /// Panels of 16 rows follow one another; inside a panel the k-axis is outermost. See layout.hpp for
-/// the bytes. Block types keep their bits per weight: the packed form is at most 1.07 times the
-/// file's bytes (plus padding of N to 16).
+/// the bytes. The block types keep their bits per weight: the packed form is at most 1.07 times the
+/// file's bytes (plus padding of N to 16). Types whose elements come from a lattice or share digits
+/// do not: iq1 and iq2 take 3.6 bits, iq3 4.3, and tq1_0 and tq2_0 2.6.
 ///
-/// dtypes: f32 f16 bf16 (any K >= 0) and q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl (K a multiple of 32),
-/// q2_k q3_k q4_k q5_k q6_k iq4_xs (K a multiple of 256).
+/// dtypes: f32 f16 bf16 (any K >= 0) and q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 (K a multiple of
+/// 32), q2_k ... q6_k, iq1_s ... iq4_xs, tq1_0 tq2_0 (K a multiple of 256).
 class PackedWeights {
  public:
   PackedWeights() = default;

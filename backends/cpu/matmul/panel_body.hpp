@@ -55,7 +55,17 @@ struct PackedPanel {
 
   const std::uint8_t* scales;
   const std::uint8_t* code_section;
+  const Codebook* book;
   int part;
+
+  /// The panel at `start` of a type that kernels of `dtype` compute with.
+  TENON_INLINE static PackedPanel at(const std::uint8_t* start, const LinearOperands& job,
+                                     int part) {
+    return {start, start + job.scale_bytes, book_of(job), part};
+  }
+  TENON_INLINE static const Codebook* book_of(const LinearOperands& job) {
+    return format.codebook ? &codebook(job.dtype) : nullptr;
+  }
 
   TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
     return code_section + g * code_bytes + part * (4 * Simd::lanes);
@@ -67,23 +77,25 @@ struct PackedPanel {
     return code_section + g * even_bytes;
   }
 
-  /// Codes 4 j to 4 j + 3 of a group.
+  /// Codes 4 j to 4 j + 3 of a group; where the format has levels, those of `book`.
   template <int j>
-  TENON_INLINE static Int vector(const std::uint8_t* codes) {
+  TENON_INLINE static Int vector(const std::uint8_t* codes, const Codebook* book) {
     if constexpr (format.low_bits == 8) {
       return Simd::load(codes + 64 * j);
     } else {
-      const Int low = plane_vector<format.low_bits, j, 0>(codes);
-      if constexpr (format.codebook) return Simd::look_up(Simd::load_table(iq4_codes), low);
-      if constexpr (format.high_bits == 0) return low;
-      return Simd::bit_or(low, plane_vector < format.high_bits == 0 ? 1 : format.high_bits, j,
-                          format.low_bits > (codes + 64 * format.low_bits));
+      Int code = plane_vector<format.low_bits, j, 0>(codes);
+      if constexpr (format.high_bits != 0) {
+        code = Simd::bit_or(
+            code, plane_vector<format.high_bits, j, format.low_bits>(codes + 64 * format.low_bits));
+      }
+      if constexpr (format.codebook) return Simd::look_up(Simd::load_table(book->codes), code);
+      return code;
     }
   }
 
   template <int j, class Weights>
-  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
-    return Weights::of(vector<j>(codes));
+  TENON_INLINE static Weights weights(const std::uint8_t* codes, const Codebook* book) {
+    return Weights::of(vector<j>(codes, book));
   }
 
   /// Scale and min of the groups of one record.
@@ -129,7 +141,14 @@ struct PackedPanel {
   TENON_INLINE Record record(std::int64_t g) const {
     const std::uint8_t* p = scales + g / groups_per_record * scale_bytes;
     Record r;
-    r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
+    if constexpr (format.wide_scale) {
+      r.d = Simd::load_bf16(p + part * (2 * Simd::lanes));
+    } else {
+      r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
+    }
+    if constexpr (format.codebook && format.two_levels) {
+      r.d = Simd::mul(r.d, Simd::broadcast(&book->unit));
+    }
     r.dmin = r.d;
     if constexpr (has_min) {
       r.dmin = Simd::load_f16(p + 32 + part * (2 * Simd::lanes));
@@ -139,6 +158,52 @@ struct PackedPanel {
     return r;
   }
 };
+
+/// Calls f.template operator()<type>() for a block type, where kernels of `type` are those that
+/// compute with its panels.
+template <class F>
+TENON_INLINE void with_block_kernel(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::q4_0:
+      return f.template operator()<DType::q4_0>();
+    case DType::q4_1:
+      return f.template operator()<DType::q4_1>();
+    case DType::q5_0:
+      return f.template operator()<DType::q5_0>();
+    case DType::q5_1:
+      return f.template operator()<DType::q5_1>();
+    case DType::q8_0:
+      return f.template operator()<DType::q8_0>();
+    case DType::q2_k:
+    case DType::tq1_0:
+    case DType::tq2_0:
+      return f.template operator()<DType::q2_k>();
+    case DType::q3_k:
+      return f.template operator()<DType::q3_k>();
+    case DType::q4_k:
+      return f.template operator()<DType::q4_k>();
+    case DType::q5_k:
+      return f.template operator()<DType::q5_k>();
+    case DType::q6_k:
+      return f.template operator()<DType::q6_k>();
+    case DType::iq4_nl:
+      return f.template operator()<DType::iq4_nl>();
+    case DType::iq4_xs:
+    case DType::iq3_xxs:
+    case DType::iq3_s:
+      return f.template operator()<DType::iq4_xs>();
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return f.template operator()<DType::iq2_xs>();
+    case DType::mxfp4:
+      return f.template operator()<DType::mxfp4>();
+    default:
+      return;
+  }
+}
 
 /// Calls f.template operator()<j>() for j = 0 .. count - 1.
 template <int count, int first = 0, class F>

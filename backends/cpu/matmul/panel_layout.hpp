@@ -1,5 +1,8 @@
 #pragma once
 
+// Levels of the types whose codes are numbers of them: dependency-free facts of the formats.
+#include "quant/levels.hpp"
+
 #include <tenon/dtype.hpp>
 
 #include <cstddef>
@@ -13,9 +16,9 @@
 /// A panel of a block type is a scale section followed by a code section, each starting at a
 /// multiple of 64 bytes.
 ///
-/// Scales, one level (q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl), per 32 elements of k:
-///   f16 d[16], and f16 m[16] if the type has mins.
-/// Scales, two levels (q2_k ... q6_k, iq4_xs), per 256 elements:
+/// Scales, one level (q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4), per 32 elements of k:
+///   f16 d[16] (mxfp4: bf16), and f16 m[16] if the type has mins.
+/// Scales, two levels (q2_k ... q6_k, iq1_s ... iq4_xs), per 256 elements:
 ///   f16 d[16], and f16 dmin[16] if the type has mins, then per sub-block (32 or 16 elements)
 ///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high
 ///   nibble).
@@ -28,6 +31,10 @@
 ///   2 bits  bits 2 (j % 4) and up of line j / 4 are vector j
 ///   1 bit   bit j of the one line is vector j
 /// A 5-bit code is a 4-bit plane and then a 1-bit plane, 6-bit 4 + 2, 3-bit 2 + 1.
+///
+/// Codes of iq1 to iq4 and mxfp4 are numbers of the type's levels (see `codebook`): 3-bit for iq1
+/// and iq2, whose scales are stored for each 16 elements, else 4-bit. tq1_0 and tq2_0 are stored as
+/// q2_k, with all scales and mins 1.
 namespace tenon::cpu {
 
 /// The version of this layout: files of packed weights with another number are rebuilt.
@@ -40,12 +47,13 @@ struct BlockFormat {
   int group;        ///< elements that share a scale: 32 or 16
   bool two_levels;  ///< i8 scales under an f16 per 256 elements
   bool has_min;     ///< w = scale * code + min (one level) or - min (two levels)
-  bool codebook;    ///< codes index iq4's sixteen values, which are then offset by 128
+  bool codebook;    ///< codes index sixteen levels, which are then offset by 128
+  bool wide_scale = false;  ///< d is a bf16
 
   constexpr int bits() const { return codebook ? 8 : low_bits + high_bits; }
   /// Whether code - offset times its scale of the second level takes a byte, whatever the two are:
   /// q2_k 0 to 45, q3_k -124 to 128.
-  constexpr bool scaled_codes_fit() const { return two_levels && low_bits == 2; }
+  constexpr bool scaled_codes_fit() const { return two_levels && low_bits == 2 && !codebook; }
   constexpr int code_bytes() const { return 64 * (low_bits + high_bits); }  ///< per 32 elements
   /// Elements that one scale record describes, and its bytes.
   constexpr int scale_span() const { return two_levels ? 256 : 32; }
@@ -70,6 +78,8 @@ constexpr BlockFormat block_format(DType dtype) {
     case DType::q8_0:
       return {8, 0, 128, 32, false, false, false};
     case DType::q2_k:
+    case DType::tq1_0:
+    case DType::tq2_0:
       return {2, 0, 0, 16, true, true, false};
     case DType::q3_k:
       return {2, 1, 4, 16, true, false, false};
@@ -82,14 +92,64 @@ constexpr BlockFormat block_format(DType dtype) {
     case DType::iq4_nl:
       return {4, 0, 128, 32, false, false, true};
     case DType::iq4_xs:
+    case DType::iq3_xxs:
+    case DType::iq3_s:
       return {4, 0, 128, 32, true, false, true};
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return {2, 1, 128, 16, true, false, true};
+    case DType::mxfp4:
+      return {4, 0, 128, 32, false, false, true, true};
     default:
       return {};
   }
 }
 
-/// iq4's values, 128 added.
-inline constexpr std::uint8_t iq4_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                               129, 141, 153, 166, 181, 197, 217, 241};
+/// What the codes of a type stand for: levels, 128 added, and a factor of the scale d.
+struct Codebook {
+  std::uint8_t codes[16];
+  float unit;
+};
+
+constexpr Codebook codebook_of(const std::int8_t (&levels)[16], float unit = 1.0f) {
+  Codebook book{{}, unit};
+  for (int i = 0; i < 16; ++i) book.codes[i] = static_cast<std::uint8_t>(levels[i] + 128);
+  return book;
+}
+constexpr Codebook codebook_of(const quant::Levels& levels) {
+  return codebook_of(levels.at, levels.unit);
+}
+
+inline constexpr Codebook iq4_codebook = codebook_of(quant::iq4_values);
+inline constexpr Codebook iq3_s_codebook = codebook_of(quant::iq3_s_levels);
+inline constexpr Codebook iq3_xxs_codebook = codebook_of(quant::iq3_xxs_levels);
+inline constexpr Codebook iq2_codebook = codebook_of(quant::iq2_levels);
+inline constexpr Codebook iq1_codebook = codebook_of(quant::iq1_levels);
+inline constexpr Codebook mxfp4_codebook = codebook_of(quant::mxfp4_values);
+
+/// Of a type whose format says so; any other gets iq4's. Static, since kernels of one instruction
+/// set each must not share it.
+static inline const Codebook& codebook(DType dtype) {
+  switch (dtype) {
+    case DType::iq3_s:
+      return iq3_s_codebook;
+    case DType::iq3_xxs:
+      return iq3_xxs_codebook;
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+      return iq2_codebook;
+    case DType::iq1_s:
+    case DType::iq1_m:
+      return iq1_codebook;
+    case DType::mxfp4:
+      return mxfp4_codebook;
+    default:
+      return iq4_codebook;
+  }
+}
 
 }  // namespace tenon::cpu

@@ -76,12 +76,15 @@ struct RowStream {
 
   const std::int8_t* codes;
   const float* scales;
+  const Codebook* book;
   const float* sums;
   const std::int32_t* starts;
   std::int64_t first_start = 0;  ///< entry that `starts` begins with
 
   TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row)
-      : codes(numbers.codes + row * job.inputs), scales(numbers.scales + row * (job.inputs / 32)) {
+      : codes(numbers.codes + row * job.inputs),
+        scales(numbers.scales + row * (job.inputs / 32)),
+        book(Panel::book_of(job)) {
     const std::int64_t at = row * (job.inputs / 32);
     sums = (mins == 1 ? numbers.sums : numbers.half_sums) + at * mins;
     starts = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at * subs;
@@ -98,7 +101,7 @@ struct RowStream {
       constexpr int j = sub * quads + q;
       typename PanelDot::Weights w[panels];
       unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
-        w[p] = Panel::template weights<j, typename PanelDot::Weights>(w_codes[p]);
+        w[p] = Panel::template weights<j, typename PanelDot::Weights>(w_codes[p], book);
       });
       const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
       unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {

@@ -25,7 +25,7 @@ void widen_panel(const LinearOperands& job, const std::byte* bytes, std::int64_t
   using Packed = PackedPanel<dtype>;
   constexpr int subs = 32 / Packed::group;
   const auto* start = reinterpret_cast<const std::uint8_t*>(bytes);
-  const Packed packed{start, start + job.scale_bytes, 0};
+  const Packed packed = Packed::at(start, job, 0);
   for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
     for (int i = 0; i < Packed::groups_per_record; ++i) {
@@ -41,7 +41,7 @@ void widen_panel(const LinearOperands& job, const std::byte* bytes, std::int64_t
         }
         unroll<8 / subs>([&]<int q>() __attribute__((always_inline)) {
           constexpr int j = sub * (8 / subs) + q;
-          const Int v = Packed::template vector<j>(codes);
+          const Int v = Packed::template vector<j>(codes, packed.book);
           const Float w0 = Simd::fma(Simd::byte_to_float<0>(v), scale, base);
           const Float w1 = Simd::fma(Simd::byte_to_float<1>(v), scale, base);
           const Float w2 = Simd::fma(Simd::byte_to_float<2>(v), scale, base);
@@ -65,36 +65,9 @@ void round_panel(const std::byte* panel, std::int64_t first, std::int64_t last,
 
 void widen_panel(const LinearOperands& job, const std::byte* panel, std::int64_t first,
                  std::int64_t last, std::uint16_t* out) {
-  switch (job.dtype) {
-    case DType::f16:
-      return round_panel(panel, first, last, out);
-    case DType::q4_0:
-      return widen_panel<DType::q4_0>(job, panel, first, last, out);
-    case DType::q4_1:
-      return widen_panel<DType::q4_1>(job, panel, first, last, out);
-    case DType::q5_0:
-      return widen_panel<DType::q5_0>(job, panel, first, last, out);
-    case DType::q5_1:
-      return widen_panel<DType::q5_1>(job, panel, first, last, out);
-    case DType::q8_0:
-      return widen_panel<DType::q8_0>(job, panel, first, last, out);
-    case DType::q2_k:
-      return widen_panel<DType::q2_k>(job, panel, first, last, out);
-    case DType::q3_k:
-      return widen_panel<DType::q3_k>(job, panel, first, last, out);
-    case DType::q4_k:
-      return widen_panel<DType::q4_k>(job, panel, first, last, out);
-    case DType::q5_k:
-      return widen_panel<DType::q5_k>(job, panel, first, last, out);
-    case DType::q6_k:
-      return widen_panel<DType::q6_k>(job, panel, first, last, out);
-    case DType::iq4_nl:
-      return widen_panel<DType::iq4_nl>(job, panel, first, last, out);
-    case DType::iq4_xs:
-      return widen_panel<DType::iq4_xs>(job, panel, first, last, out);
-    default:
-      return;
-  }
+  if (job.dtype == DType::f16) return round_panel(panel, first, last, out);
+  with_block_kernel(job.dtype,
+                    [&]<DType dtype>() { widen_panel<dtype>(job, panel, first, last, out); });
 }
 
 /// bf16 numbers of a panel's longest range of k.

@@ -28,11 +28,13 @@ struct UnpackedCodes {
   int part;
   std::int64_t first_group;
 
+  TENON_INLINE static const Codebook* book_of(const LinearOperands&) { return nullptr; }
+
   TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
     return code_section + (g - first_group) * code_bytes + part * (4 * Simd::lanes);
   }
   template <int j, class Weights>
-  TENON_INLINE static Weights weights(const std::uint8_t* codes) {
+  TENON_INLINE static Weights weights(const std::uint8_t* codes, const Codebook*) {
     return Weights::load(codes + 64 * j, max_groups * code_bytes);
   }
 };

@@ -138,6 +138,10 @@ struct Simd {
   TENON_INLINE static Float load_f16(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+  }
   TENON_INLINE static Float broadcast_f16(const std::uint16_t* p) {
     return _mm256_cvtph_ps(_mm_set1_epi16(static_cast<std::int16_t>(*p)));
   }

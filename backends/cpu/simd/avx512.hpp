@@ -138,6 +138,10 @@ struct Simd {
   TENON_INLINE static Float load_f16(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+  }
   TENON_INLINE static Float broadcast_f16(const std::uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<std::int16_t>(*p)));
   }

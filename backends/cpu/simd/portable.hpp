@@ -122,6 +122,10 @@ struct Simd {
     return reinterpret_cast<Float>(reinterpret_cast<UnsignedWords4>(finite) | special |
                                    (h & 0x8000u) << 16);
   }
+  TENON_INLINE static Float load_bf16(const void* p) {
+    return reinterpret_cast<Float>(__builtin_convertvector(load_as<Halves4>(p), UnsignedWords4)
+                                   << 16);
+  }
   TENON_INLINE static Float broadcast_f16(const std::uint16_t* p) {
     const std::uint16_t four[4] = {*p, *p, *p, *p};
     return load_f16(four);

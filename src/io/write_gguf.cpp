@@ -1,5 +1,6 @@
 #include "base/atomic_file.hpp"
 #include "gguf_format.hpp"
+#include "gguf_writer.hpp"
 #include "names.hpp"
 #include "write_tensors.hpp"
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,31 +21,31 @@ namespace {
 constexpr std::string_view save_gguf_name = "save_gguf";
 constexpr std::uint64_t max_alignment = std::uint64_t{1} << 20;
 
-std::uint64_t find_alignment(const Metadata& metadata) {
+std::uint64_t find_alignment(const Metadata& metadata, std::string_view caller) {
   const MetaValue* const value = metadata.find(gguf::alignment_key);
   if (value == nullptr) return gguf::default_alignment;
   const auto* const number = std::get_if<std::uint32_t>(value);
   if (number == nullptr) {
-    throw Error(Errc::bad_type, std::string(save_gguf_name),
+    throw Error(Errc::bad_type, std::string(caller),
                 fmt::format("'{}' is {}, expected u32", gguf::alignment_key, type_text(*value)));
   }
   if (!gguf::is_alignment(*number, max_alignment)) {
-    throw Error(Errc::bad_alignment, std::string(save_gguf_name),
+    throw Error(Errc::bad_alignment, std::string(caller),
                 fmt::format("'{}' is {}, allowed are powers of two from {} to {}",
                             gguf::alignment_key, *number, gguf::min_alignment, max_alignment));
   }
   return *number;
 }
 
-void check_tensor(const NamedTensor& tensor) {
-  const Shape& shape = tensor.data.shape();
+void check_tensor(const TensorPlan& tensor, std::string_view caller) {
+  const Shape& shape = tensor.shape;
   if (!gguf::find_id(shape.dtype())) {
-    throw Error(Errc::unsupported_dtype, std::string(save_gguf_name),
+    throw Error(Errc::unsupported_dtype, std::string(caller),
                 fmt::format("tensor {} is {}, which GGUF lacks", quote_name(tensor.name),
                             name(shape.dtype())));
   }
   if (shape.rank() > gguf::max_rank) {
-    throw Error(Errc::bad_shape, std::string(save_gguf_name),
+    throw Error(Errc::bad_shape, std::string(caller),
                 fmt::format("tensor {} is {}, GGUF has at most {} dimensions",
                             quote_name(tensor.name), to_string(shape), gguf::max_rank));
   }
@@ -77,8 +79,8 @@ void write_value(AtomicFile& file, const MetaValue& value) {
       value);
 }
 
-void write_description(AtomicFile& file, const NamedTensor& tensor, std::int64_t offset) {
-  const Shape& shape = tensor.data.shape();
+void write_description(AtomicFile& file, const TensorPlan& tensor, std::int64_t offset) {
+  const Shape& shape = tensor.shape;
   write_text(file, tensor.name);
   file.write_number(static_cast<std::uint32_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) file.write_number(shape[axis]);
@@ -86,11 +88,13 @@ void write_description(AtomicFile& file, const NamedTensor& tensor, std::int64_t
   file.write_number(offset);
 }
 
-void save(const std::filesystem::path& path, const Metadata& metadata,
-          std::span<const NamedTensor> tensors) {
-  const auto alignment = static_cast<std::int64_t>(find_alignment(metadata));
-  check_tensor_names(tensors, save_gguf_name);
-  std::ranges::for_each(tensors, check_tensor);
+}  // namespace
+
+void write_gguf(const std::filesystem::path& path, const Metadata& metadata,
+                std::span<const TensorPlan> tensors, std::string_view caller,
+                const std::function<void(std::size_t, AtomicFile&)>& write_data) {
+  const auto alignment = static_cast<std::int64_t>(find_alignment(metadata, caller));
+  for (const TensorPlan& tensor : tensors) check_tensor(tensor, caller);
   const auto padding = [&](std::int64_t size) {
     return (alignment - size % alignment) % alignment;
   };
@@ -105,24 +109,30 @@ void save(const std::filesystem::path& path, const Metadata& metadata,
     write_value(file, entry.value);
   }
   std::int64_t offset = 0;
-  for (const NamedTensor& tensor : tensors) {
+  for (const TensorPlan& tensor : tensors) {
     write_description(file, tensor, offset);
-    const std::int64_t end = checked_add(offset, tensor.data.shape().bytes());
+    const std::int64_t end = checked_add(offset, tensor.shape.bytes());
     offset = checked_add(end, padding(end));
   }
   file.write_zeros(static_cast<std::size_t>(padding(static_cast<std::int64_t>(file.size()))));
-  for (const NamedTensor& tensor : tensors) {
-    write_array(file, tensor.data);
-    file.write_zeros(static_cast<std::size_t>(padding(tensor.data.shape().bytes())));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    write_data(i, file);
+    file.write_zeros(static_cast<std::size_t>(padding(tensors[i].shape.bytes())));
   }
   file.commit();
 }
 
-}  // namespace
-
 void save_gguf(const std::filesystem::path& path, const Metadata& metadata,
                std::span<const NamedTensor> tensors) {
-  with_memory_errors(path.native(), [&] { save(path, metadata, tensors); });
+  with_memory_errors(path.native(), [&] {
+    find_alignment(metadata, save_gguf_name);
+    check_tensor_names(tensors, save_gguf_name);
+    std::vector<TensorPlan> plans;
+    plans.reserve(tensors.size());
+    for (const NamedTensor& tensor : tensors) plans.push_back({tensor.name, tensor.data.shape()});
+    write_gguf(path, metadata, plans, save_gguf_name,
+               [&](std::size_t i, AtomicFile& file) { write_array(file, tensors[i].data); });
+  });
 }
 
 }  // namespace tenon::io

@@ -18,7 +18,8 @@ from harness import (
     DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, SOURCE, WRONG_CALL, ToolTest, read_npy,
 )
 
-COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "bench", "profile", "graph", "devices")
+COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
+            "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.

@@ -1,0 +1,208 @@
+#include "gguf_writer.hpp"
+#include "quantize_rules.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/io/quantize.hpp>
+#include <tenon/memory_errors.hpp>
+#include <tenon/quant.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tenon::io {
+namespace {
+
+using namespace quantize_rules;
+
+constexpr std::string_view caller = "quantize";
+
+[[noreturn]] void refuse(Errc code, std::string sentence) {
+  throw Error(code, std::string(caller), std::move(sentence));
+}
+
+const MixFacts& mix_named(std::string_view type) {
+  if (const MixFacts* mix = find_mix(type)) return *mix;
+  if (needs_importance(type)) {
+    refuse(Errc::unsupported_dtype,
+           fmt::format("{} takes an importance matrix, which is not supported", type));
+  }
+  refuse(Errc::bad_argument,
+         fmt::format("no type '{}'; there are {}", type, fmt::join(quantize_types(), ", ")));
+}
+
+void require_other_file(const File& file, const std::filesystem::path& out) {
+  for (const auto& shard : file.shards()) {
+    std::error_code missing;
+    if (std::filesystem::equivalent(shard->path(), out, missing)) {
+      refuse(Errc::bad_argument, fmt::format("{} is a file of the input", out.string()));
+    }
+  }
+}
+
+/// The rows of a tensor in another type.
+class Conversion {
+ public:
+  Conversion(const TensorEntry& tensor, DType to, const Interrupt& interrupt)
+      : name_(tensor.name),
+        data_(tensor.data()),
+        from_(tensor.shape.dtype()),
+        to_(to),
+        columns_(tensor.shape[tensor.shape.rank() - 1]),
+        rows_(columns_ == 0 ? 0 : tensor.shape.elements() / columns_),
+        out_(static_cast<std::size_t>(tensor.shape.with_dtype(to).bytes())),
+        interrupt_(interrupt) {}
+
+  const std::vector<std::byte>& run(int threads) {
+    constexpr std::int64_t elements_at_once = 1 << 15;
+    rows_at_once_ =
+        std::max<std::int64_t>(1, elements_at_once / std::max<std::int64_t>(columns_, 1));
+    const std::int64_t pieces = (rows_ + rows_at_once_ - 1) / rows_at_once_;
+    const auto count = static_cast<std::size_t>(
+        std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(pieces, 1)));
+    std::vector<std::vector<float>> buffers(
+        count, std::vector<float>(static_cast<std::size_t>(rows_at_once_ * columns_)));
+    {
+      std::vector<std::jthread> helpers;
+      helpers.reserve(count);
+      for (std::size_t i = 1; i < count; ++i) {
+        try {
+          helpers.emplace_back([this, &buffers, i] { work(buffers[i]); });
+        } catch (const std::system_error&) {
+          break;  // fewer of them do the same work
+        }
+      }
+      work(buffers[0]);
+    }
+    interrupt_.check(caller);
+    if (has_special_) {
+      refuse(Errc::bad_input, fmt::format("tensor '{}' holds an infinity or a NaN", name_));
+    }
+    return out_;
+  }
+
+ private:
+  void work(std::vector<float>& buffer) noexcept {
+    const std::int64_t row_in = columns_ / block_size(from_) * block_bytes(from_);
+    const std::int64_t row_out = columns_ / block_size(to_) * block_bytes(to_);
+    while (!has_special_ && !interrupt_.is_due()) {
+      const std::int64_t first = next_.fetch_add(rows_at_once_);
+      if (first >= rows_) return;
+      const std::int64_t count = std::min(rows_at_once_, rows_ - first) * columns_;
+      dequantize(from_, data_.bytes() + first * row_in, buffer.data(), count);
+      const auto end = buffer.begin() + count;
+      if (std::any_of(buffer.begin(), end, [](float x) { return !std::isfinite(x); })) {
+        has_special_ = true;
+      }
+      quantize(to_, buffer.data(), out_.data() + first * row_out, count);
+    }
+  }
+
+  std::string_view name_;
+  HostBuffer data_;
+  DType from_, to_;
+  std::int64_t columns_, rows_;
+  std::int64_t rows_at_once_ = 1;
+  std::vector<std::byte> out_;
+  const Interrupt& interrupt_;
+  std::atomic<std::int64_t> next_ = 0;
+  std::atomic<bool> has_special_ = false;
+};
+
+Metadata metadata_for(const Metadata& from, const MixFacts& mix) {
+  std::vector<Metadata::Entry> entries;
+  for (const Metadata::Entry& entry : from.entries()) {
+    if (!entry.key.starts_with("split.")) entries.push_back(entry);
+  }
+  // The copy keeps the input's memory.
+  Metadata result(std::move(entries), std::make_shared<const Metadata>(from), std::string(caller));
+  result.set("general.quantization_version", std::uint32_t{2});
+  result.set("general.file_type", mix.file_type);
+  return result;
+}
+
+void require_convertible(const TensorEntry& tensor, DType to, const QuantizeOptions& options) {
+  const DType from = tensor.shape.dtype();
+  if (from == to || !is_block(from) || options.allow_requantize) return;
+  refuse(Errc::unsupported,
+         fmt::format("tensor '{}' is {} already: rounding it again, to {}, has to be asked for "
+                     "(--requantize, allow_requantize)",
+                     tensor.name, name(from), name(to)));
+}
+
+QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path& out,
+                   const MixFacts& mix, const QuantizeOptions& options) {
+  const File file = open(in);
+  if (file.format() != Format::gguf) {
+    refuse(Errc::unsupported, fmt::format("{} is {}; only GGUF files are quantised",
+                                          file.path().string(), name(file.format())));
+  }
+  require_other_file(file, out);
+  const auto tensors = file.tensors();
+  const auto choices = choose_types(tensors, file.metadata(), mix, options.pure);
+
+  QuantizeResult result;
+  std::vector<TensorPlan> plans;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorEntry& tensor = tensors[i];
+    require_convertible(tensor, choices[i].type, options);
+    plans.push_back({tensor.name, tensor.shape.with_dtype(choices[i].type)});
+    ++result.tensors;
+    result.converted += choices[i].type != tensor.shape.dtype() ? 1u : 0u;
+    result.fallbacks += choices[i].fallback ? 1u : 0u;
+    result.elements += static_cast<std::uint64_t>(tensor.shape.elements());
+    result.bytes_before += tensor.size_bytes;
+    result.bytes_after += static_cast<std::uint64_t>(plans.back().shape.bytes());
+  }
+
+  const int threads =
+      options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
+  std::uint64_t done = 0;
+  write_gguf(out, metadata_for(file.metadata(), mix), plans, caller,
+             [&](std::size_t i, AtomicFile& to) {
+               const TensorEntry& tensor = tensors[i];
+               const DType from = tensor.shape.dtype(), type = choices[i].type;
+               options.interrupt.check(caller);
+               if (options.progress) {
+                 options.progress({tensor.name, from, type, done, result.bytes_before});
+               }
+               if (type == from) {
+                 const HostBuffer data = tensor.data();
+                 to.write({data.bytes(), static_cast<std::size_t>(tensor.size_bytes)});
+               } else {
+                 to.write(Conversion(tensor, type, options.interrupt).run(threads));
+               }
+               file.check_pages();
+               done += tensor.size_bytes;
+             });
+  return result;
+}
+
+}  // namespace
+
+std::span<const std::string_view> quantize_types() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const MixFacts& mix : mixes()) all.push_back(mix.name);
+    return all;
+  }();
+  return names;
+}
+
+QuantizeResult quantize_gguf(const std::filesystem::path& in, const std::filesystem::path& out,
+                             std::string_view type, const QuantizeOptions& options) {
+  const MixFacts& mix = mix_named(type);
+  QuantizeResult result;
+  with_memory_errors(out.native(), [&] { result = run(in, out, mix, options); });
+  return result;
+}
+
+}  // namespace tenon::io

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <tenon/io/file.hpp>
+#include <tenon/io/metadata.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+/// Which element type each tensor of a quantised model gets.
+///
+/// Source: the rules of llama.cpp's src/llama-quant.cpp as of July 2026, without an importance
+/// matrix.
+namespace tenon::io::quantize_rules {
+
+enum class Mix : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q2_k_s,
+  q3_k_s,
+  q3_k_m,
+  q3_k_l,
+  q4_k_s,
+  q4_k_m,
+  q5_k_s,
+  q5_k_m,
+  q6_k,
+  iq2_m,
+  iq3_xxs,
+  iq3_xs,
+  iq3_s,
+  iq3_m,
+  iq4_nl,
+  iq4_xs,
+  tq1_0,
+  tq2_0,
+  mxfp4_moe,
+};
+
+struct MixFacts {
+  std::string_view name;
+  Mix mix;
+  DType main;
+  std::uint32_t file_type;  ///< the number under general.file_type
+};
+
+std::span<const MixFacts> mixes() noexcept;
+/// The mix of a name, in which "q4_k" stands for "q4_k_m" and so on.
+const MixFacts* find_mix(std::string_view name) noexcept;
+/// Whether llama.cpp has a mix of this name that takes an importance matrix.
+bool needs_importance(std::string_view name) noexcept;
+
+struct Choice {
+  DType type;
+  bool fallback = false;  ///< rows are no whole number of the wanted type's blocks
+};
+
+/// One for each tensor. `pure`: the main type for all that are quantised.
+std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Metadata& metadata,
+                                 const MixFacts& mix, bool pure);
+
+}  // namespace tenon::io::quantize_rules

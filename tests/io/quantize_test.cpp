@@ -1,0 +1,196 @@
+#include "support/expect_error.hpp"
+#include "temp_folder.hpp"
+
+#include <tenon/io/file.hpp>
+#include <tenon/io/quantize.hpp>
+#include <tenon/io/save.hpp>
+#include <tenon/quant.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+namespace tenon::testing {
+namespace {
+
+constexpr int layers = 8;
+
+HostBuffer waves(std::int64_t rows, std::int64_t columns) {
+  HostBuffer matrix = HostBuffer::zeros(Shape({rows, columns}, f32));
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    matrix.view().as<float>()[i] = 0.1f * std::sin(0.37f * static_cast<float>(i * i % 1009));
+  }
+  return matrix;
+}
+
+std::vector<io::NamedTensor> model_tensors() {
+  std::vector<io::NamedTensor> tensors = {{"token_embd.weight", waves(12, 256).to(f16)}};
+  for (int i = 0; i < layers; ++i) {
+    const auto named = [&](const char* part) { return fmt::format("blk.{}.{}.weight", i, part); };
+    tensors.push_back({named("attn_norm"), HostBuffer::zeros(Shape({256}, f32))});
+    tensors.push_back({named("attn_q"), waves(3, 256)});
+    tensors.push_back({named("attn_v"), waves(3, 256)});
+    tensors.push_back({named("attn_output"), waves(3, 96)});  // no multiple of 256
+    tensors.push_back({named("ffn_down"), waves(5, 512)});
+  }
+  tensors.push_back({"odd.weight", waves(3, 7)});
+  return tensors;
+}
+
+std::filesystem::path made_model(const TempFolder& folder,
+                                 const std::vector<io::NamedTensor>& tensors = model_tensors()) {
+  io::Metadata metadata;
+  metadata.set("general.architecture", "llama");
+  metadata.set("general.file_type", std::uint32_t{0});
+  metadata.set("llama.block_count", std::uint32_t{layers});
+  metadata.set("llama.attention.head_count", std::uint32_t{4});
+  metadata.set("llama.attention.head_count_kv", std::uint32_t{4});
+  metadata.set("split.count", std::uint16_t{0});
+  const auto path = folder.path() / "model.gguf";
+  io::save_gguf(path, metadata, tensors);
+  return path;
+}
+
+DType type_in(const io::File& file, const std::string& name) { return file.at(name).shape.dtype(); }
+
+std::size_t files_in(const TempFolder& folder) {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder.path()),
+                                                std::filesystem::directory_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("quantize: q4_k_m, its types by hand and its bytes by quant.hpp") {
+  const TempFolder folder;
+  const auto in = made_model(folder);
+  const auto out = folder.path() / "out.gguf";
+  std::size_t reports = 0;
+  const io::QuantizeResult result = io::quantize_gguf(
+      in, out, "q4_k_m", {.threads = 3, .progress = [&](const io::QuantizeProgress& at) {
+                            CHECK(at.done_bytes <= at.total_bytes);
+                            ++reports;
+                          }});
+  const io::File source = io::open(in), file = io::open(out);
+  CHECK(reports == source.tensors().size());
+  CHECK(file.metadata().get<int>("general.file_type") == 15);
+  CHECK(file.metadata().get<int>("general.quantization_version") == 2);
+  CHECK(file.metadata().get<std::string>("general.architecture") == "llama");
+  CHECK_FALSE(file.metadata().contains("split.count"));
+  CHECK(type_in(file, "token_embd.weight") == DType::q6_k);  // there is no output.weight
+  CHECK(type_in(file, "odd.weight") == f16);
+  for (int i = 0; i < layers; ++i) {
+    INFO("layer " << i);
+    const auto type = [&](const char* part) {
+      return type_in(file, fmt::format("blk.{}.{}.weight", i, part));
+    };
+    const bool more = i == 0 || i == 3 || i == 6 || i == 7;
+    CHECK(type("attn_norm") == f32);
+    CHECK(type("attn_q") == DType::q4_k);
+    CHECK(type("attn_v") == (more ? DType::q6_k : DType::q4_k));
+    CHECK(type("ffn_down") == (more ? DType::q6_k : DType::q4_k));
+    CHECK(type("attn_output") == DType::q5_0);
+  }
+  CHECK(result.tensors == 2 + 5 * layers);
+  CHECK(result.converted == 2 + 4 * layers);
+  CHECK(result.fallbacks == 1 + layers);
+  std::uint64_t bytes = 0;
+  for (const io::TensorEntry& tensor : file.tensors()) {
+    INFO(tensor.name);
+    bytes += tensor.size_bytes;
+    const HostBuffer wanted = source.at(tensor.name).data().to(f32).to(tensor.shape.dtype());
+    const HostBuffer found = tensor.data();
+    CHECK(std::equal(found.bytes(), found.bytes() + tensor.size_bytes, wanted.bytes()));
+  }
+  CHECK(result.bytes_after == bytes);
+}
+
+TEST_CASE("quantize: every type is written and read") {
+  const TempFolder folder;
+  const auto in = made_model(folder);
+  for (const std::string_view type : io::quantize_types()) {
+    INFO(type);
+    const auto out = folder.path() / "out.gguf";
+    io::quantize_gguf(in, out, type, {.threads = 2});
+    const io::File file = io::open(out);
+    for (const io::TensorEntry& tensor : file.tensors()) {
+      const HostBuffer values = tensor.data().to(f32);
+      CHECK(
+          std::ranges::all_of(values.values<float>(), [](float x) { return std::fabs(x) < 0.2f; }));
+    }
+    io::quantize_gguf(in, out, type, {.pure = true});
+  }
+}
+
+TEST_CASE("quantize: an output of its own leaves the embedding to the mix") {
+  const TempFolder folder;
+  auto tensors = model_tensors();
+  tensors.push_back({"output.weight", waves(12, 256)});
+  const auto in = made_model(folder, tensors);
+  const auto out = folder.path() / "out.gguf";
+  io::quantize_gguf(in, out, "q3_k_m");
+  const io::File file = io::open(out);
+  CHECK(type_in(file, "output.weight") == DType::q6_k);
+  CHECK(type_in(file, "token_embd.weight") == DType::q3_k);
+  CHECK(type_in(file, "blk.1.attn_v.weight") == DType::q5_k);
+  CHECK(type_in(file, "blk.2.attn_v.weight") == DType::q4_k);
+}
+
+TEST_CASE("quantize: what is quantised already is rounded again only if asked for") {
+  const TempFolder folder;
+  const auto in = made_model(folder);
+  const auto once = folder.path() / "once.gguf", twice = folder.path() / "twice.gguf";
+  io::quantize_gguf(in, once, "q8_0");
+  expect_error(Errc::unsupported, [&] { io::quantize_gguf(once, twice, "q4_0"); });
+  CHECK_FALSE(std::filesystem::exists(twice));
+  io::quantize_gguf(once, twice, "q4_0", {.allow_requantize = true});
+  CHECK(type_in(io::open(twice), "blk.0.attn_q.weight") == DType::q4_0);
+  CHECK(io::quantize_gguf(once, twice, "q8_0").converted == 0);
+}
+
+TEST_CASE("quantize: refused calls leave no file") {
+  const TempFolder folder;
+  const auto in = made_model(folder);
+  const auto out = folder.path() / "out.gguf";
+  const auto refused = [&](Errc code, const std::filesystem::path& from, std::string_view type,
+                           const std::filesystem::path& to) {
+    const std::size_t files = files_in(folder);
+    expect_error(code, [&] { io::quantize_gguf(from, to, type); });
+    CHECK(files_in(folder) == files);
+  };
+  refused(Errc::bad_argument, in, "q4_k_m", in);
+  refused(Errc::bad_argument, in, "q9_k", out);
+  refused(Errc::bad_argument, in, "", out);
+  refused(Errc::unsupported_dtype, in, "iq2_xxs", out);
+  refused(Errc::not_found, folder.path() / "none.gguf", "q4_k_m", out);
+  std::filesystem::create_symlink(in, folder.path() / "link.gguf");
+  refused(Errc::bad_argument, in, "q4_k_m", folder.path() / "link.gguf");
+
+  const auto cut = folder.path() / "cut.gguf";
+  std::filesystem::copy_file(in, cut);
+  std::filesystem::resize_file(cut, std::filesystem::file_size(in) - 100);
+  refused(Errc::truncated, cut, "q4_k_m", out);
+
+  const auto other = folder.path() / "model.safetensors";
+  io::save_safetensors(other, model_tensors());
+  refused(Errc::unsupported, other, "q4_k_m", out);
+
+  auto tensors = model_tensors();
+  tensors[2].data.view().as<float>()[5] = std::numeric_limits<float>::infinity();
+  refused(Errc::bad_input, made_model(folder, tensors), "q4_k_m", out);
+
+  std::stop_source stop;
+  stop.request_stop();
+  expect_error(Errc::cancelled, [&] {
+    io::quantize_gguf(made_model(folder), out, "q4_k_m",
+                      {.interrupt = {.cancel = stop.get_token()}});
+  });
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+}  // namespace tenon::testing

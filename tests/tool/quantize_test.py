@@ -1,0 +1,32 @@
+"""`tenon quantize`: a model written in other types, which runs."""
+
+from commands_test import Folder
+from harness import LLAMA, MALFORMED, UNSUPPORTED, WRONG_CALL
+
+
+class Quantize(Folder):
+    def test_a_quantised_model_runs(self):
+        out = self.folder / "out.gguf"
+        for kind in ("q8_0", "q4_k_m", "mxfp4_moe", "f32"):
+            made = self.json("quantize", LLAMA, out, "--type", kind, "--requantize", "-t", "2")
+            self.assertEqual(made["bytes_after"], self.json("info", out)["tensor_bytes"])
+            self.assertGreater(made["converted"], 0)
+            tokens = ",".join(str(i % 200) for i in range(40))
+            want = self.json("score", LLAMA, "--tokens", tokens)["mean_log_probability"]
+            got = self.json("score", out, "--tokens", tokens)["mean_log_probability"]
+            self.assertAlmostEqual(got, want, delta=0.05 * abs(want))
+
+    def test_wrong_calls_leave_no_file(self):
+        out = self.folder / "out.gguf"
+        self.refused(WRONG_CALL, "BadArgument", "quantize", LLAMA, out, "--type", "q9", says="q4_k_m")
+        self.refused(WRONG_CALL, "BadArgument", "quantize", LLAMA, out, says="--type")
+        self.refused(WRONG_CALL, "BadArgument", "quantize", LLAMA, LLAMA, "--type", "q8_0")
+        self.refused(MALFORMED, "UnsupportedDType", "quantize", LLAMA, out, "--type", "iq1_s",
+                     says="importance matrix")
+        self.refused(MALFORMED, "NotFound", "quantize", self.folder / "no.gguf", out, "--type", "q8_0")
+        cut = self.folder / "cut.gguf"
+        cut.write_bytes(LLAMA.read_bytes()[:-100])
+        self.refused(MALFORMED, "Truncated", "quantize", cut, out, "--type", "q8_0")
+        self.refused(UNSUPPORTED, "Unsupported", "quantize", LLAMA, out, "--type", "q8_0",
+                     says="--requantize")
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["cut.gguf"])

@@ -43,12 +43,16 @@ def load_ggml(path):
     return ggml
 
 
-def by_ggml(ggml, kind, x):
+def by_ggml_bytes(ggml, kind, x):
     ggml.ggml_quantize_init(kind)
     rows, columns = x.shape
     out = np.empty((rows, ggml.ggml_row_size(kind, columns)), dtype=np.uint8)
     ggml.ggml_quantize_chunk(kind, x.ctypes.data, out.ctypes.data, 0, rows, columns, None)
-    return dequantize(out, kind).reshape(x.shape)
+    return out
+
+
+def by_ggml(ggml, kind, x):
+    return dequantize(by_ggml_bytes(ggml, kind, x), kind).reshape(x.shape)
 
 
 def by_tenon(tenon, source, target, mix):

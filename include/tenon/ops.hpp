@@ -21,6 +21,7 @@
 #include <tenon/ops/dot.hpp>
 #include <tenon/ops/einsum.hpp>
 #include <tenon/ops/embedding.hpp>
+#include <tenon/ops/fft.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
 #include <tenon/ops/glu.hpp>
@@ -29,6 +30,7 @@
 #include <tenon/ops/image_norm.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
+#include <tenon/ops/linear_algebra.hpp>
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/logical.hpp>
 #include <tenon/ops/loss.hpp>

@@ -143,10 +143,67 @@ class Maker:
             inputs = [key] if number is None else [key, np.array(number)]
             self.cases.add("random_bits", inputs, words.reshape(dims), {"dims": dims, "stream": stream})
 
+    def spectra(self):
+        def parts(z):
+            return np.stack([z.real, z.imag], -1)
+
+        sizes = [1, 2, 3, 8, 15, 30, 34, 37, 74] if self.small else [1, 4, 5, 6, 7, 16, 49, 60, 97, 128, 202, 400]
+        for size in sizes:
+            dtype, axis = self.pick(["f32", "f64"]), int(self.rng.integers(2))
+            shape = [size, 3] if axis == 0 else [3, size]
+            x = self.reals(dtype, shape + [2])
+            z = to_double(x) @ np.array([1, 1j])
+            absolute = (1e-5 if dtype == "f32" else 1e-12) * max(4.0, size**0.5)
+            for inverse, function in [(False, np.fft.fft), (True, np.fft.ifft)]:
+                y = as_type(parts(function(z, axis=axis)), dtype)
+                self.cases.add("fft", [x], y, {"axis": axis, "inverse": inverse}, (absolute, 1e-6))
+            x = self.reals(dtype, shape)
+            y = as_type(parts(np.fft.rfft(to_double(x), axis=axis)), dtype)
+            self.cases.add("rfft", [x], y, {"axis": axis}, (absolute, 1e-6))
+            shape[axis] = size // 2 + 1
+            x = self.reals(dtype, shape + [2])
+            y = np.fft.irfft(to_double(x) @ np.array([1, 1j]), size, axis=axis)
+            self.cases.add("irfft", [x], as_type(y, dtype), {"axis": axis, "size": size}, (absolute, 1e-6))
+
+    def matrices(self):
+        sizes = [1, 3, 6] if self.small else [0, 1, 2, 5, 9, 17, 30]
+        for n in sizes:
+            dtype = self.pick(["f32", "f64"])
+            lead = self.pick([[], [2], [2, 2]])
+            tolerance = (1e-4, 1e-4) if dtype == "f32" else (1e-10, 1e-10)
+            a = self.rng.uniform(-1, 1, lead + [n, n]) + 3 * np.eye(n) * self.rng.choice([-1, 1])
+            a = as_type(a, dtype)
+            wide = to_double(a)
+            b = self.reals(dtype, lead + [n, 4])
+            self.cases.add("solve", [a, b], as_type(np.linalg.solve(wide, to_double(b)), dtype), None, tolerance)
+            self.cases.add("det", [a], as_type(np.linalg.det(wide), dtype), None, (tolerance[0] * 10, tolerance[1]))
+            y = as_type(np.stack(np.linalg.slogdet(wide), -1), dtype)
+            self.cases.add("slogdet", [a], y, None, tolerance)
+            for lower in [False, True]:
+                transposed, unit = bool(self.rng.integers(2)), bool(self.rng.integers(2))
+                used = np.tril(wide) if lower else np.triu(wide)
+                if unit:
+                    used = used * (1 - np.eye(n)) + np.eye(n)
+                used = np.swapaxes(used, -1, -2) if transposed else used
+                y = as_type(np.linalg.solve(used, to_double(b)), dtype)
+                attributes = {"lower": lower, "transposed": transposed, "unit": unit}
+                self.cases.add("triangular_solve", [a, b], y, attributes, tolerance)
+            symmetric = (wide + np.swapaxes(wide, -1, -2)) / 2
+            definite = as_type(wide @ np.swapaxes(wide, -1, -2), dtype)
+            both = to_double(definite)
+            y = np.linalg.cholesky((both + np.swapaxes(both, -1, -2)) / 2)
+            self.cases.add("cholesky", [definite], as_type(y, dtype), None, tolerance)
+            w, v = np.linalg.eigh(symmetric)
+            if n:
+                largest = np.take_along_axis(v, np.abs(v).argmax(-2)[..., None, :], -2)
+                v = v * np.sign(largest)
+            y = np.concatenate([w[..., None, :], v], -2)
+            self.cases.add("eigh", [a], as_type(y, dtype), None, tolerance)
+
 
 def generate(cases):
     maker = Maker(cases)
-    for family in (maker.unary, maker.binary, maker.random):
+    for family in (maker.unary, maker.binary, maker.random, maker.spectra, maker.matrices):
         family()
 
 

@@ -1,6 +1,7 @@
 #include "../matmul/matmul.hpp"
 
 #include "../task.hpp"
+#include "typed_matmul.hpp"
 
 #include <tenon/ops/matmul.hpp>
 
@@ -73,15 +74,23 @@ class MatmulTask final : public Task {
 };
 
 std::optional<std::string> refuses_matmul(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  const DType dtype = step.output.shape.dtype();
+  if (dtype == DType::f16 || dtype == DType::bf16) return needs_f32(step);
   if (step.inputs[0].shape.rank() < 2 || step.inputs[1].shape.rank() < 2)
     return "an operand is a vector";
   return std::nullopt;
 }
 
+std::unique_ptr<Task> make_matmul(const Step& step, Compiler& compiler) {
+  if (step.output.shape.dtype() == DType::f32) {
+    return std::make_unique<MatmulTask>(step, compiler);
+  }
+  return make_typed_matmul(step, compiler);
+}
+
 }  // namespace
 
 extern const Kernel matmul_kernel;
-constinit const Kernel matmul_kernel{op_def<Matmul>, refuses_matmul, make_task<MatmulTask>};
+constinit const Kernel matmul_kernel{op_def<Matmul>, refuses_matmul, make_matmul};
 
 }  // namespace tenon::cpu

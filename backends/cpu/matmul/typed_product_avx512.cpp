@@ -1,0 +1,11 @@
+// The vectors first: the body is written in terms of them.
+// clang-format off
+#include "../simd/avx512.hpp"
+#include "typed_product_body.hpp"
+// clang-format on
+
+namespace tenon::cpu::avx512 {
+
+constinit const ProductTiles product_tiles = all_product_tiles;
+
+}  // namespace tenon::cpu::avx512

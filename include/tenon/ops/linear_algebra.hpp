@@ -1,0 +1,175 @@
+#pragma once
+
+#include <tenon/op.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace tenon {
+
+// Equations and decompositions of matrices, which are the last two axes; f32 and f64. Leading axes
+// are batches, the same in all operands. Everything is computed in f64 and rounded once.
+
+/// A dense matrix, row by row: what `compute` members work on. They may overwrite their inputs.
+struct DenseMatrix {
+  std::int64_t rows, columns;
+  double* elements;
+  double* row(std::int64_t i) const noexcept { return elements + i * columns; }
+};
+
+/// The lower triangle L with L L^T = (a + a^T) / 2, above it 0. NaN where that is not positive
+/// definite.
+///
+/// Input     a: [.., n, n]; f32 or f64
+/// Output    y: shape and dtype of a, no tags
+/// Errors    C1 dtype neither f32 nor f64      Errc::unsupported_dtype
+///           C2 not square matrices            Errc::shape_mismatch
+/// Source    gradient: Murray, arXiv:1602.07527, section 4
+struct Cholesky {
+  static constexpr std::string_view name = "cholesky";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Cholesky);
+
+/// x with a x = b, or a^T x = b where `transposed`, for a triangular a: only its lower triangle is
+/// read where `lower`, else its upper one, and the diagonal is taken as 1 where `unit`. A zero on
+/// the diagonal gives infinities and NaN.
+///
+/// Inputs    a: [.., n, n], b: [.., n, k]; f32 or f64, one dtype
+/// Output    x: shape and dtype of b, no tags
+/// Errors    C1 dtype neither f32 nor f64, or two                Errc::unsupported_dtype
+///           C2 a not square, or b's matrices not of a's height  Errc::shape_mismatch
+///           C3 leading axes differ                              Errc::shape_mismatch
+struct TriangularSolve {
+  static constexpr std::string_view name = "triangular_solve";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  bool lower = true;
+  bool transposed = false;
+  bool unit = false;
+  static constexpr auto fields = std::tuple{field("lower", &TriangularSolve::lower),
+                                            field("transposed", &TriangularSolve::transposed),
+                                            field("unit", &TriangularSolve::unit)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(TriangularSolve);
+
+/// x with a x = b, by Gaussian elimination with row exchanges. A singular a gives infinities or
+/// NaN.
+///
+/// Inputs    a: [.., n, n], b: [.., n, k]; f32 or f64, one dtype
+/// Output    x: shape and dtype of b, no tags
+/// Errors    C1 .. C3 as of triangular_solve
+struct Solve {
+  static constexpr std::string_view name = "solve";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Solve);
+
+/// The determinant. Its gradient needs the inverse: NaN for a singular matrix.
+///
+/// Input     a: [.., n, n]; f32 or f64
+/// Output    y: [..], dtype of a, no tags
+/// Errors    C1, C2 as of cholesky
+struct Det {
+  static constexpr std::string_view name = "det";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Det);
+
+/// The determinant's sign and the logarithm of its absolute value; 0 and -inf for a singular
+/// matrix. The builder returns the two.
+///
+/// Input     a: [.., n, n]; f32 or f64
+/// Output    y: [.., 2], dtype of a, no tags
+/// Errors    C1, C2 as of cholesky
+struct Slogdet {
+  static constexpr std::string_view name = "slogdet";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Slogdet);
+
+/// Eigenvalues, ascending, and eigenvectors of the symmetric matrix (a + a^T) / 2. A vector has
+/// length 1, and its component of the largest absolute value (the first of equal ones) is positive.
+/// The builder returns the two. The gradient of the vectors is infinite where eigenvalues are equal.
+///
+/// Input     a: [.., n, n]; f32 or f64
+/// Output    y: [.., n + 1, n], dtype of a, no tags: row 0 has the eigenvalues, and below each is
+///           its vector
+/// Errors    C1, C2 as of cholesky
+/// Source    Jacobi's method, Golub and Van Loan, section 8.5; gradient: Giles, Collected matrix
+///           derivative results for algorithmic differentiation (2008), section 3.1
+struct Eigh {
+  static constexpr std::string_view name = "eigh";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Eigh);
+
+struct SignAndLog {
+  Tensor sign;     ///< [..]: -1, 0 or 1
+  Tensor log_abs;  ///< [..]
+};
+struct Eigen {
+  Tensor values;   ///< [.., n]
+  Tensor vectors;  ///< [.., n, n]: column i belongs to value i
+};
+
+Tensor cholesky(const Tensor& a,
+                const std::source_location& where = std::source_location::current());
+Tensor triangular_solve(const Tensor& a, const Tensor& b, const TriangularSolve& options = {},
+                        const std::source_location& where = std::source_location::current());
+Tensor solve(const Tensor& a, const Tensor& b,
+             const std::source_location& where = std::source_location::current());
+/// solve(a, 1); the sizes of a must be known (Errc::bad_argument).
+Tensor inverse(const Tensor& a,
+               const std::source_location& where = std::source_location::current());
+Tensor det(const Tensor& a, const std::source_location& where = std::source_location::current());
+SignAndLog slogdet(const Tensor& a,
+                   const std::source_location& where = std::source_location::current());
+Eigen eigh(const Tensor& a, const std::source_location& where = std::source_location::current());
+
+}  // namespace tenon

@@ -1,0 +1,113 @@
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+#include "support/valued_graph.hpp"
+
+#include <tenon/grad.hpp>
+#include <tenon/ops/linear_algebra.hpp>
+#include <tenon/ops/operators.hpp>
+#include <tenon/ops/reduce.hpp>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+TEST_CASE("linear algebra: two by two") {
+  const HostBuffer a = floats({2, 2}, {4, 2, 2, 5});
+  expect_near(apply(Cholesky{}, {a}), {2, 0, 1, 2});
+  expect_near(apply(Cholesky{}, {floats({2, 2}, {1, 2, 2, 1})}), {none, 0, none, none});
+  expect_near(apply(Det{}, {a}), {16});
+  expect_near(apply(Slogdet{}, {floats({2, 2}, {0, 1, 1, 0})}), {-1, 0});
+  expect_near(apply(Slogdet{}, {floats({2, 2}, {1, 1, 1, 1})}),
+              {0, -std::numeric_limits<double>::infinity()});
+  const HostBuffer b = floats({2, 1}, {8, 9});
+  expect_near(apply(Solve{}, {a, b}), {1.375, 1.25});
+  expect_near(apply(TriangularSolve{}, {a, b}), {2, 1});
+  expect_near(apply(TriangularSolve{.lower = false}, {a, b}), {1.1, 1.8});
+  expect_near(apply(TriangularSolve{.transposed = true}, {a, b}), {1.1, 1.8});
+  expect_near(apply(TriangularSolve{.unit = true}, {a, b}), {8, -7});
+  const double root = std::sqrt(0.5);
+  expect_near(apply(Eigh{}, {floats({2, 2}, {2, 1, 1, 2})}), {1, 3, root, root, -root, root});
+}
+
+TEST_CASE("linear algebra: batches, and matrices without elements") {
+  const HostBuffer a = floats({2, 1, 1}, {4, 9});
+  expect_near(apply(Cholesky{}, {a}), {2, 3});
+  expect_near(apply(Det{}, {a}), {4, 9});
+  expect_near(apply(Det{}, {floats({0, 0}, {})}), {1});
+  expect_type(apply(Eigh{}, {floats({0, 0}, {})}).shape(), "f32[1, 0]");
+  expect_type(apply(Solve{}, {floats({0, 3, 3}, {}), floats({0, 3, 2}, {})}).shape(),
+              "f32[0, 3, 2]");
+}
+
+TEST_CASE("linear algebra: C1 .. C3") {
+  const Shape square({3, 3}, f32);
+  expect_error(Errc::unsupported_dtype, [] { infer(Cholesky{}, {Shape({3, 3}, i32)}); });
+  expect_error(Errc::unsupported_dtype, [] { infer(Det{}, {Shape({3, 3}, f16)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(Eigh{}, {Shape({3, 2}, f32)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(Slogdet{}, {Shape({3}, f32)}); });
+  expect_error(Errc::unsupported_dtype, [&] { infer(Solve{}, {square, Shape({3, 1}, f64)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(Solve{}, {square, Shape({2, 1}, f32)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(Solve{}, {square, Shape({3}, f32)}); });
+  expect_error(Errc::shape_mismatch,
+               [&] { infer(TriangularSolve{}, {square, Shape({2, 3, 1}, f32)}); });
+}
+
+/// Gradients of sum(g * f(a)) against central differences, element by element.
+template <class Function>
+void check_gradient(const HostBuffer& a, Function function) {
+  ValuedGraph graph;
+  Random random(3);
+  const Tensor x = graph.input(a);
+  const Tensor y = function(x);
+  const HostBuffer weights = random.uniform(y.shape());
+  const std::vector<double> got = elements(graph.value(grad(sum(y * graph.input(weights)), x)));
+  const auto loss = [&](std::size_t element, double step) {
+    std::vector<double> values = elements(a);
+    values[element] += step;
+    ValuedGraph other;
+    const Tensor moved =
+        other.input(HostBuffer::of<double>(a.shape(), std::span<const double>(values)));
+    return elements(other.value(sum(function(moved) * other.input(weights))))[0];
+  };
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    INFO("element " << i);
+    CHECK(std::fabs(got[i] - (loss(i, 1e-5) - loss(i, -1e-5)) / 2e-5) < 1e-6);
+  }
+}
+
+TEST_CASE("linear algebra: gradients") {
+  const HostBuffer a = HostBuffer::of<double>(
+      Shape({2, 3, 3}, f64), {4.0, 0.5, -0.25, 0.75, 3.0, 1.0, 0.1, 0.9, 2.0, 5.0, 1.5, 0.25, 1.0,
+                              4.0, -1.0, 0.0, -0.5, 3.0});
+  check_gradient(a, [](const Tensor& x) { return cholesky(x); });
+  check_gradient(a, [](const Tensor& x) { return det(x); });
+  check_gradient(a, [](const Tensor& x) { return slogdet(x).log_abs; });
+  check_gradient(a, [](const Tensor& x) { return inverse(x); });
+  check_gradient(a, [](const Tensor& x) { return solve(x, x * x); });
+  check_gradient(a, [](const Tensor& x) { return eigh(x).values; });
+  check_gradient(a, [](const Tensor& x) { return eigh(x).vectors; });
+  for (const bool lower : {false, true}) {
+    for (const bool transposed : {false, true}) {
+      const TriangularSolve op{.lower = lower, .transposed = transposed, .unit = !lower};
+      check_gradient(a, [&](const Tensor& x) { return triangular_solve(x, x + 1, op); });
+    }
+  }
+}
+
+TEST_CASE("inverse: of matrices of known size") {
+  ValuedGraph graph;
+  expect_near(graph.value(inverse(graph.input(floats({2, 2}, {4, 2, 2, 5})))),
+              {0.3125, -0.125, -0.125, 0.25});
+  Graph other;
+  const Tensor x = other.input("x", Shape({symbol("N"), symbol("N")}, f32));
+  expect_error(Errc::bad_argument, [&] { (void)inverse(x); });
+  expect_type(cholesky(x).shape(), "f32[N, N]");
+}
+
+}  // namespace
+}  // namespace tenon::testing

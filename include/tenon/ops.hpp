@@ -56,6 +56,7 @@
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/selection.hpp>
+#include <tenon/ops/signal.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
 #include <tenon/ops/sort.hpp>

@@ -159,10 +159,61 @@ class Maker:
         order = np.argsort(-words, kind="stable")
         self.cases.add("random_permutation", [key], order.astype(np.int32), {"size": 30})
 
+    # --- spectra
+
+    def signal(self):
+        for builder, function in {"hann_window": np.hanning, "hamming_window": np.hamming}.items():
+            for size in [1, 2, 9]:
+                for periodic in [False, True]:
+                    y = function(size + 1)[:-1] if periodic and size > 1 else function(size)
+                    self.add(builder, [], y, "f64", {"size": size, "periodic": periodic})
+        for center in [False, True]:
+            x, window = self.reals("f32", (2, 40)), self.reals("f32", (12,))
+            y = _stft(to_double(x), to_double(window), 5, center)
+            y = np.stack([y.real, y.imag], -1)
+            self.add("stft", [x, window], y, "f32", {"hop": 5, "center": center}, 100)
+        for scale in ["slaney", "htk"]:
+            self.add("mel_filters", [], _mel_filters(5, 64, 8000, 50, 3500, scale), "f32", {"scale": scale})
+        x = self.reals("f32", (2, 800), -0.5, 0.5)
+        power = np.abs(_stft(to_double(x), np.hanning(401)[:-1], 160, True)[:, :-1]) ** 2
+        y = np.log10(np.maximum(_mel_filters(8, 400, 16000, 0, 8000, "slaney") @ np.swapaxes(power, 1, 2), 1e-10))
+        y = (np.maximum(y, y.max((1, 2), keepdims=True) - 8) + 4) / 4
+        self.add("log_mel_spectrogram", [x], y, "f32", {"mels": 8}, 100)
+
+
+def _stft(x, window, hop, center):
+    n = len(window)
+    if center:
+        x = np.pad(x, [(0, 0), (n // 2, n // 2)], mode="reflect")
+    frames = [x[:, i : i + n] * window for i in range(0, x.shape[1] - n + 1, hop)]
+    return np.fft.rfft(np.stack(frames, 1))
+
+
+def _mel_filters(mels, size, rate, low, high, scale):
+    """librosa.filters.mel: Slaney's with area 1, HTK's with height 1."""
+    def to_mel(hertz):
+        if scale == "htk":
+            return 2595 * np.log10(1 + hertz / 700)
+        return hertz * 3 / 200 if hertz < 1000 else 15 + np.log(hertz / 1000) / (np.log(6.4) / 27)
+
+    def to_hertz(mel):
+        if scale == "htk":
+            return 700 * (10 ** (mel / 2595) - 1)
+        return mel * 200 / 3 if mel < 15 else 1000 * np.exp((mel - 15) * np.log(6.4) / 27)
+
+    corners = np.array([to_hertz(m) for m in np.linspace(to_mel(low), to_mel(high), mels + 2)])
+    bins = np.fft.rfftfreq(size, 1 / rate)
+    y = []
+    for left, middle, right in zip(corners, corners[1:], corners[2:]):
+        triangle = np.maximum(0, np.minimum((bins - left) / (middle - left), (right - bins) / (right - middle)))
+        y.append(triangle * (2 / (right - left) if scale == "slaney" else 1))
+    return np.array(y)
+
 
 def generate(cases):
     maker = Maker(cases)
-    for family in (maker.activations, maker.pointwise, maker.einsum, maker.products, maker.random):
+    for family in (maker.activations, maker.pointwise, maker.einsum, maker.products, maker.random,
+                   maker.signal):
         family()
 
 

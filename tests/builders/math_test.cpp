@@ -4,6 +4,7 @@
 #include <tenon/ops/einsum.hpp>
 #include <tenon/ops/random.hpp>
 #include <tenon/ops/real_binary.hpp>
+#include <tenon/ops/signal.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -59,6 +60,25 @@ const BuilderTable math_table = {
     {"random_permutation",
      [](Operands x, const Json& a) { return random_permutation(x[0], a.at("size")); }},
     {"dropout", [](Operands x, const Json& a) { return dropout(x[0], x[1], a.at("rate")); }},
+    {"hann_window",
+     [](Operands, const Json& a) {
+       return hann_window(a.at("size"), a.at("periodic").get<bool>(), f64);
+     }},
+    {"hamming_window",
+     [](Operands, const Json& a) {
+       return hamming_window(a.at("size"), a.at("periodic").get<bool>(), f64);
+     }},
+    {"stft",
+     [](Operands x, const Json& a) {
+       return stft(x[0], x[1], a.at("hop"), a.at("center").get<bool>());
+     }},
+    {"mel_filters",
+     [](Operands, const Json& a) {
+       const bool htk = a.at("scale").get<std::string>() == "htk";
+       return mel_filters(5, 64, 8000, 50, 3500, htk ? MelScale::htk : MelScale::slaney);
+     }},
+    {"log_mel_spectrogram",
+     [](Operands x, const Json& a) { return log_mel_spectrogram(x[0], a.at("mels")); }},
     {"nan_to_num", [](Operands x, const Json& a) { return nan_to_num(x[0], a.at("nan")); }},
 };
 

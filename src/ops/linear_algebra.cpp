@@ -26,6 +26,7 @@ TENON_DEFINE_OP(solve, Solve);
 TENON_DEFINE_OP(det, Det);
 TENON_DEFINE_OP(slogdet, Slogdet);
 TENON_DEFINE_OP(eigh, Eigh);
+TENON_DEFINE_OP(svd, Svd);
 
 namespace {
 
@@ -390,6 +391,148 @@ std::vector<Tensor> Eigh::gradient(const Backward& at) const {
 
 double Eigh::flops(std::span<const Shape> in, const Shape&) const { return cube_of(in[0]) * 50; }
 
+Shape Svd::infer(std::span<const Shape> in) const {
+  const Shape& a = in[0];
+  if (a.dtype() != f32 && a.dtype() != f64) {  // C1
+    fail(Errc::unsupported_dtype, name, fmt::format("needs f32 or f64, got {}", to_string(a)));
+  }
+  const int rank = a.rank();
+  if (rank < 2)
+    fail(Errc::shape_mismatch, name, fmt::format("needs matrices, got {}", to_string(a)));
+  const std::int64_t m = a[rank - 2], n = a[rank - 1];
+  if (!is_static(m) || !is_static(n)) {  // C3
+    fail(Errc::bad_shape, name, fmt::format("needs known sizes, got {}", to_string(a)));
+  }
+  return a.without_tags()
+      .with_dim(rank - 2, std::min(m, n))
+      .with_dim(rank - 1, checked_add(checked_add(m, n), 1));
+}
+
+void Svd::reference(std::span<const HostView> in, const HostView& out) const {
+  each_matrix(*this, in, out, 2);
+}
+
+namespace {
+
+/// Makes vector `i` one of length 1 that is orthogonal to those before it: of the unit vectors, the
+/// first that keeps enough of its length.
+void complete(const DenseMatrix& out, std::int64_t i, std::int64_t first, std::int64_t length) {
+  double* x = out.row(i) + first;
+  for (std::int64_t unit = 0; unit < length; ++unit) {
+    std::fill_n(x, length, 0.0);
+    x[unit] = 1;
+    for (int again = 0; again < 2; ++again) {
+      for (std::int64_t j = 0; j < i; ++j) {
+        const double* y = out.row(j) + first;
+        add_row(x, -dot_product(x, y, length), y, length);
+      }
+    }
+    const double size = std::sqrt(dot_product(x, x, length));
+    if (size * size * static_cast<double>(length) < 0.5) continue;
+    std::transform(x, x + length, x, [size](double value) { return value / size; });
+    return;
+  }
+}
+
+}  // namespace
+
+void Svd::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
+  const DenseMatrix& a = in[0];
+  const std::int64_t m = a.rows, n = a.columns, k = out.rows;
+  // The longer vectors, columns of a or its rows, are rotated until they are orthogonal; the
+  // shorter ones gather the rotations.
+  const bool tall = m >= n;
+  const std::int64_t length = tall ? m : n, at = tall ? 0 : m + 1, other = tall ? m + 1 : 0;
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t j = 0; j < length; ++j) out.row(i)[at + j] = tall ? a.row(j)[i] : a.row(i)[j];
+    for (std::int64_t j = 0; j < k; ++j) out.row(i)[other + j] = i == j ? 1 : 0;
+  }
+  bool rotates = true;
+  for (int sweep = 0; sweep < 60 && rotates; ++sweep) {
+    rotates = false;
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t q = p + 1; q < k; ++q) {
+        double *x = out.row(p) + at, *y = out.row(q) + at;
+        const double xx = dot_product(x, x, length), yy = dot_product(y, y, length);
+        const double xy = dot_product(x, y, length);
+        if (!(std::fabs(xy) > 1e-16 * std::sqrt(xx) * std::sqrt(yy))) continue;
+        if (std::fabs(xy) < std::numeric_limits<double>::min()) continue;
+        rotates = true;
+        const double zeta = (yy - xx) / (2 * xy);
+        const double t = std::copysign(1.0, zeta) / (std::fabs(zeta) + std::hypot(zeta, 1.0));
+        const double c = 1 / std::hypot(t, 1.0), s = c * t;
+        const auto mix = [&](double* left, double* right, std::int64_t count) {
+          for (std::int64_t i = 0; i < count; ++i) {
+            const double before = left[i];
+            left[i] = c * before - s * right[i];
+            right[i] = s * before + c * right[i];
+          }
+        };
+        mix(x, y, length);
+        mix(out.row(p) + other, out.row(q) + other, k);
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < k; ++i) {
+    const double* x = out.row(i) + at;
+    out.row(i)[m] = std::sqrt(dot_product(x, x, length));
+  }
+  for (std::int64_t i = 0; i < k; ++i) {  // descending
+    std::int64_t largest = i;
+    for (std::int64_t j = i + 1; j < k; ++j) {
+      if (out.row(j)[m] > out.row(largest)[m]) largest = j;
+    }
+    if (largest != i) std::swap_ranges(out.row(i), out.row(i) + out.columns, out.row(largest));
+  }
+  for (std::int64_t i = 0; i < k; ++i) {
+    double* row = out.row(i);
+    double* x = row + at;
+    const double size = row[m];
+    if (size > 1e-15 * out.row(0)[m]) {
+      std::transform(x, x + length, x, [size](double value) { return value / size; });
+    } else if (size <= out.row(0)[m]) {  // what is left of a vector is rounding; a NaN stays
+      complete(out, i, at, length);
+    }
+    const double* v = row + m + 1;
+    const double* largest =
+        std::max_element(v, v + n, [](double l, double r) { return std::fabs(l) < std::fabs(r); });
+    if (*largest < 0) {
+      for (std::int64_t j = 0; j < out.columns; ++j) row[j] = j == m ? row[j] : -row[j];
+    }
+  }
+}
+
+// u [(skew(u^T du) / e) s + s (skew(v^T dv) / e) + ds] v^T with e_ij = s_j^2 - s_i^2, and what du
+// and dv have outside the spans of u and v.
+std::vector<Tensor> Svd::gradient(const Backward& at) const {
+  const Shape& shape = at.inputs[0].shape();
+  const std::int64_t m = shape[shape.rank() - 2], n = shape[shape.rank() - 1], k = std::min(m, n);
+  const auto parts = [m](const Tensor& x) {  // vectors in rows, values in a column
+    return std::array{slice(x, -1, 0, m), slice(x, -1, m, m + 1), slice(x, -1, m + 1)};
+  };
+  const auto [u, s, v] = parts(at.output);
+  const auto [du, ds, dv] = parts(at.upstream);
+  const Tensor row = turned(s), one = identity(s, k);
+  const Tensor e = square(row) - square(s) + one;
+  const auto skew = [&](const Tensor& x, const Tensor& dx) {
+    const Tensor product = matmul(x, turned(dx));
+    return (product - turned(product)) / e;
+  };
+  const Tensor inner = skew(u, du) * row + s * skew(v, dv) + one * ds;
+  Tensor g = matmul(turned(u), matmul(inner, v));
+  const auto outside = [&](const Tensor& x, const Tensor& dx) {
+    return (dx - matmul(matmul(dx, turned(x)), x)) / s;
+  };
+  if (m > k) g = g + matmul(turned(outside(u, du)), v);
+  if (n > k) g = g + matmul(turned(u), outside(v, dv));
+  return {g};
+}
+
+double Svd::flops(std::span<const Shape> in, const Shape& out) const {
+  const int rank = in[0].rank();
+  return 20.0 * static_cast<double>(in[0].elements()) * static_cast<double>(out[rank - 2]);
+}
+
 Tensor cholesky(const Tensor& a, const std::source_location& where) {
   return record(Cholesky{}, {a}, where);
 }
@@ -424,6 +567,14 @@ Eigen eigh(const Tensor& a, const std::source_location& where) {
   const Tensor both = record(Eigh{}, {a}, where);
   return {squeeze(slice(both, -2, 0, 1, 1, where), -2, where),
           slice(both, -2, 1, to_end, 1, where)};
+}
+
+SingularValues svd(const Tensor& a, const std::source_location& where) {
+  const Tensor all = record(Svd{}, {a}, where);
+  const std::int64_t m = a.shape(where)[a.rank(where) - 2];
+  return {transpose(slice(all, -1, 0, m, 1, where), -2, -1, where),
+          squeeze(slice(all, -1, m, m + 1, 1, where), -1, where),
+          slice(all, -1, m + 1, to_end, 1, where)};
 }
 
 }  // namespace tenon

@@ -99,6 +99,32 @@ TEST_CASE("linear algebra: gradients") {
   }
 }
 
+TEST_CASE("svd: values, vectors, and matrices that lack rank") {
+  const HostBuffer y = apply(Svd{}, {floats({2, 3}, {0, 3, 0, -2, 0, 0})});
+  expect_near(y, {1, 0, 3, 0, 1, 0, 0, -1, 2, 1, 0, 0});
+  // Vectors of singular values 0 complete the others.
+  const HostBuffer zero = apply(Svd{}, {floats({3, 2}, {1, 1, 1, 1, 1, 1})});
+  const std::vector<double> e = elements(zero);
+  CHECK(e[3] == Approx(std::sqrt(6.0)));
+  CHECK(std::fabs(e[9]) < 1e-6);
+  CHECK(std::fabs(e[0] * e[6] + e[1] * e[7] + e[2] * e[8]) < 1e-6);
+  CHECK(e[6] * e[6] + e[7] * e[7] + e[8] * e[8] == Approx(1));
+  expect_type(apply(Svd{}, {floats({0, 3}, {})}).shape(), "f32[0, 4]");
+  expect_error(Errc::unsupported_dtype, [] { infer(Svd{}, {Shape({3, 2}, f16)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(Svd{}, {Shape({3}, f32)}); });
+  expect_error(Errc::bad_shape, [] { infer(Svd{}, {Shape({3, symbol("N")}, f32)}); });
+}
+
+TEST_CASE("svd: gradients") {
+  const std::initializer_list<double> values = {4, 0.5, -0.25, 0.75, 3, 1};
+  for (const Shape& shape : {Shape({2, 3}, f64), Shape({3, 2}, f64)}) {
+    const HostBuffer a = HostBuffer::of<double>(shape, values);
+    check_gradient(a, [](const Tensor& x) { return svd(x).u; });
+    check_gradient(a, [](const Tensor& x) { return svd(x).values; });
+    check_gradient(a, [](const Tensor& x) { return svd(x).v; });
+  }
+}
+
 TEST_CASE("inverse: of matrices of known size") {
   ValuedGraph graph;
   expect_near(graph.value(inverse(graph.input(floats({2, 2}, {4, 2, 2, 5})))),

@@ -96,5 +96,6 @@ TENON_MATRIX_KERNEL(solve, Solve);
 TENON_MATRIX_KERNEL(det, Det);
 TENON_MATRIX_KERNEL(slogdet, Slogdet);
 TENON_MATRIX_KERNEL(eigh, Eigh);
+TENON_MATRIX_KERNEL(svd, Svd);
 
 }  // namespace tenon::cpu

@@ -149,6 +149,32 @@ struct Eigh {
 };
 TENON_DECLARE_OP(Eigh);
 
+/// The singular value decomposition a = u diag(s) v: s descending, of k = min(m, n) values. Vectors
+/// have length 1, and the component of the largest absolute value of each row of v (the first of
+/// equal ones) is positive. The builder returns the three. The gradient of the vectors is infinite
+/// where singular values are equal, or 0 for a matrix that is not square.
+///
+/// Input     a: [.., m, n]; f32 or f64
+/// Output    y: [.., k, m + 1 + n], dtype of a, no tags: in each row a column of u, its singular
+///           value, and the row of v
+/// Errors    C1 dtype neither f32 nor f64      Errc::unsupported_dtype
+///           C2 rank below 2                   Errc::shape_mismatch
+///           C3 an unknown size of a matrix    Errc::bad_shape
+/// Source    Jacobi's method on one side, Golub and Van Loan, section 8.6.3; gradient: Townsend,
+///           Differentiating the singular value decomposition (2016)
+struct Svd {
+  static constexpr std::string_view name = "svd";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Svd);
+
 struct SignAndLog {
   Tensor sign;     ///< [..]: -1, 0 or 1
   Tensor log_abs;  ///< [..]
@@ -156,6 +182,11 @@ struct SignAndLog {
 struct Eigen {
   Tensor values;   ///< [.., n]
   Tensor vectors;  ///< [.., n, n]: column i belongs to value i
+};
+struct SingularValues {
+  Tensor u;       ///< [.., m, k]
+  Tensor values;  ///< [.., k], descending
+  Tensor v;       ///< [.., k, n]: the rows are the right vectors, as numpy's vh
 };
 
 Tensor cholesky(const Tensor& a,
@@ -171,5 +202,7 @@ Tensor det(const Tensor& a, const std::source_location& where = std::source_loca
 SignAndLog slogdet(const Tensor& a,
                    const std::source_location& where = std::source_location::current());
 Eigen eigh(const Tensor& a, const std::source_location& where = std::source_location::current());
+SingularValues svd(const Tensor& a,
+                   const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

@@ -26,7 +26,11 @@ FLOATS = ["f32", "f16", "bf16", "f64"]
 BLOCKS = {"q4_0": (32, 18, [0]), "q4_1": (32, 20, [0, 2]), "q5_0": (32, 22, [0]),
           "q5_1": (32, 24, [0, 2]), "q8_0": (32, 34, [0]), "q2_k": (256, 84, [80, 82]),
           "q3_k": (256, 110, [108]), "q4_k": (256, 144, [0, 2]), "q5_k": (256, 176, [0, 2]),
-          "q6_k": (256, 210, [208]), "iq4_nl": (32, 18, [0]), "iq4_xs": (256, 136, [0])}
+          "q6_k": (256, 210, [208]), "iq4_nl": (32, 18, [0]), "iq4_xs": (256, 136, [0]),
+          "iq1_s": (256, 50, [0]), "iq1_m": (256, 56, []), "iq2_xxs": (256, 66, [0]),
+          "iq2_xs": (256, 74, [0]), "iq2_s": (256, 82, [0]), "iq3_xxs": (256, 98, [0]),
+          "iq3_s": (256, 110, [0]), "tq1_0": (256, 54, [52]), "tq2_0": (256, 66, [64]),
+          "mxfp4": (32, 17, [])}
 
 
 def normal(cases, shape, dtype="f32", scale=1.0):
@@ -57,6 +61,12 @@ def random_blocks(cases, dtype, rows, columns):
     for offset in scales:
         values = (cases.rng.normal(size=count) * 0.01).astype(np.float16)
         data[:, offset:offset + 2] = values.view(np.uint8).reshape(count, 2)
+    if dtype == "mxfp4":  # a power of two
+        data[:, 0] = cases.rng.integers(118, 126, count)
+    if dtype == "iq1_m":  # the top four bits of the last four words
+        values = (cases.rng.normal(size=count) * 0.01).astype(np.float16).view(np.uint16)
+        for i in range(4):
+            data[:, 49 + 2 * i] = (data[:, 49 + 2 * i] & 15) | ((values >> (4 * i)) & 15) << 4
     if count == 0:
         return Blocks(dtype, (rows, columns), data), np.zeros((rows, columns))
     kind = GGMLQuantizationType[dtype.upper()]
@@ -117,7 +127,7 @@ def linear(cases, count):
         x_type = pick(cases, FLOATS)
         n = size(cases, 0 if i % 5 == 4 else 1, 19)
         if w_type in BLOCKS:
-            k = BLOCKS[w_type][0] * size(cases, 1, 2)
+            k = BLOCKS[w_type][0] * size(cases, 1, 1 if cases.small else 2)
             w, w_values = random_blocks(cases, w_type, n, k)
         else:
             k = size(cases, 0 if i % 6 == 5 else 1, 40)
@@ -154,7 +164,7 @@ def embedding(cases, count):
 
 def dequantize(cases, count):
     for dtype in list(BLOCKS)[:count]:
-        blocks, values = random_blocks(cases, dtype, 2, BLOCKS[dtype][0])
+        blocks, values = random_blocks(cases, dtype, 1 if cases.small else 2, BLOCKS[dtype][0])
         out = pick(cases, ["f32", "f64"])
         cases.add("dequantize", [blocks], as_type(values, out), {"dtype": out}, (0, 0))
     for dtype in ["q4_0", "q8_0", "q5_1"]:

@@ -1,401 +1,312 @@
-// Fourier transforms. Several lanes are transformed at once, element by element side by side, so
-// that every loop runs over adjacent numbers: Stockham's form of the mixed-radix transform, and
-// Bluestein's convolution for sizes with a large prime factor.
-#include "lanes.hpp"
+// Fourier transforms: as many lanes at once as a vector holds, in the type of the elements, with
+// roots from f64.
+#include "../fourier/fourier_kernels.hpp"
+#include "../task.hpp"
+#include "reader.hpp"
 
 #include <tenon/ops/fft.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <complex>
-#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numbers>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 namespace tenon::cpu {
 namespace {
 
-/// Complex numbers: real and imaginary parts apart.
+/// A plan with the tables it points to.
 template <class T>
-struct Split {
-  T *re, *im;
-  Split swapped() const noexcept { return {im, re}; }
-  Split at(std::int64_t i) const noexcept { return {re + i, im + i}; }
-};
-
-template <class T>
-struct SplitTable {
-  std::vector<T> re, im;
-  void push(std::complex<double> value) {
-    re.push_back(static_cast<T>(value.real()));
-    im.push_back(static_cast<T>(value.imag()));
-  }
-};
-
-/// exp(-2 pi i k / n).
-std::complex<double> root_of_one(std::int64_t k, std::int64_t n) {
-  return std::polar(1.0,
-                    -2 * std::numbers::pi * static_cast<double>(k % n) / static_cast<double>(n));
-}
-
-template <class T>
-class FftPlan {
+class OwnedPlan {
  public:
-  static constexpr std::int64_t largest_radix = 31;
-
-  explicit FftPlan(std::int64_t n) : n_(n) {
-    std::int64_t rest = n;
-    std::vector<std::int64_t> radices;
-    const auto divide = [&](std::int64_t radix) {
-      for (; rest % radix == 0; rest /= radix) radices.push_back(radix);
-    };
-    divide(4);
-    for (std::int64_t radix = 2; radix <= largest_radix && rest > 1; ++radix) divide(radix);
+  explicit OwnedPlan(std::int64_t size) {
+    plan_.size = size;
+    std::int64_t rest = size;
+    for (std::int64_t f = 4; rest > 1 && f <= FourierPlan<T>::most_factor;) {
+      if (rest % f == 0) {
+        plan_.factor[plan_.factors++] = static_cast<std::int8_t>(f);
+        rest /= f;
+      } else {
+        f = f == 4 ? 2 : f == 2 ? 3 : f == 3 ? 5 : f + 2;
+      }
+    }
     if (rest > 1) {
-      plan_convolution();
-      return;
-    }
-    rest = n;
-    for (const std::int64_t radix : radices) {
-      Pass pass{radix, rest / radix, {}, {}};
-      for (std::int64_t p = 0; p < pass.parts; ++p) {
-        for (std::int64_t k = 1; k < radix; ++k) pass.twiddles.push(root_of_one(p * k, rest));
-      }
-      for (std::int64_t k = 0; k < radix; ++k) pass.roots.push(root_of_one(k, radix));
-      passes_.push_back(std::move(pass));
-      rest /= radix;
+      plan_.factors = 0;
+      make_chirp();
+    } else {
+      for (std::int64_t j = 0; j < size; ++j) push_root(roots_, j, size);
+      plan_.roots = roots_.data();
     }
   }
-
-  /// Elements that x and y need for each lane.
-  std::int64_t room() const noexcept { return inner_ ? inner_->n_ : n_; }
-
-  /// Transforms x, element j of lane q at [j * lanes + q], not scaled; x or y has the result, which
-  /// is returned, and then the other is overwritten. The inverse: with parts swapped.
-  Split<T> run(Split<T> x, Split<T> y, std::int64_t lanes) const noexcept {
-    if (inner_) return convolve(x, y, lanes);
-    std::int64_t stride = lanes;
-    for (const Pass& pass : passes_) {
-      switch (pass.radix) {
-        case 2:
-          step2(pass, x, y, stride);
-          break;
-        case 4:
-          step4(pass, x, y, stride);
-          break;
-        default:
-          step(pass, x, y, stride);
-      }
-      std::swap(x, y);
-      stride *= pass.radix;
-    }
-    return x;
-  }
+  const FourierPlan<T>& plan() const noexcept { return plan_; }
 
  private:
-  struct Pass {
-    std::int64_t radix, parts;
-    SplitTable<T> twiddles;  ///< [parts][radix - 1]
-    SplitTable<T> roots;     ///< of 1, `radix` of them
-  };
+  /// exp(-2 pi i j / n).
+  static void push_root(std::vector<T>& to, std::int64_t j, std::int64_t n) {
+    const double angle = -2 * std::numbers::pi * static_cast<double>(j) / static_cast<double>(n);
+    to.push_back(static_cast<T>(std::cos(angle)));
+    to.push_back(static_cast<T>(std::sin(angle)));
+  }
 
-  static void step2(const Pass& pass, Split<T> x, Split<T> y, std::int64_t stride) noexcept {
-    for (std::int64_t p = 0; p < pass.parts; ++p) {
-      const auto index = static_cast<std::size_t>(p);
-      const T wr = pass.twiddles.re[index], wi = pass.twiddles.im[index];
-      const Split<T> a = x.at(p * stride), b = x.at((p + pass.parts) * stride);
-      const Split<T> u = y.at(2 * p * stride), v = y.at((2 * p + 1) * stride);
-      for (std::int64_t q = 0; q < stride; ++q) {
-        const T dr = a.re[q] - b.re[q], di = a.im[q] - b.im[q];
-        u.re[q] = a.re[q] + b.re[q];
-        u.im[q] = a.im[q] + b.im[q];
-        v.re[q] = dr * wr - di * wi;
-        v.im[q] = dr * wi + di * wr;
+  void make_chirp() {
+    const std::int64_t size = plan_.size;
+    const auto length =
+        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * size - 1)));
+    longer_ = std::make_unique<OwnedPlan>(length);
+    // j^2 mod 2 size, from differences: j^2 itself may not fit.
+    for (std::int64_t j = 0, square = 0; j < size; ++j) {
+      push_root(chirp_, square, 2 * size);
+      square = (square + 2 * j + 1) % (2 * size);
+    }
+    // In f64 whatever T is: once per plan.
+    const OwnedPlan<double> exact(length);
+    std::vector<double> x(static_cast<std::size_t>(2 * length)), spare(x.size());
+    std::vector<double> chirp;
+    for (std::int64_t j = 0, square = 0; j < size; ++j) {
+      const double angle =
+          std::numbers::pi * static_cast<double>(square) / static_cast<double>(size);
+      for (const std::int64_t at : {j, (length - j) % length}) {
+        x[static_cast<std::size_t>(2 * at)] = std::cos(angle);
+        x[static_cast<std::size_t>(2 * at + 1)] = std::sin(angle);
       }
+      square = (square + 2 * j + 1) % (2 * size);
     }
+    const double* y = fourier_kernels().single_f64.run(exact.plan(), x.data(), spare.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      filter_.push_back(static_cast<T>(y[i] / static_cast<double>(length)));
+    }
+    plan_.longer = &longer_->plan();
+    plan_.chirp = chirp_.data();
+    plan_.filter = filter_.data();
   }
 
-  static void step4(const Pass& pass, Split<T> x, Split<T> y, std::int64_t stride) noexcept {
-    const std::int64_t m = pass.parts;
-    for (std::int64_t p = 0; p < m; ++p) {
-      const auto index = static_cast<std::size_t>(3 * p);
-      const T* wr = pass.twiddles.re.data() + index;
-      const T* wi = pass.twiddles.im.data() + index;
-      const Split<T> a = x.at(p * stride), b = x.at((p + m) * stride),
-                     c = x.at((p + 2 * m) * stride), d = x.at((p + 3 * m) * stride);
-      const Split<T> to = y.at(4 * p * stride);
-      T *r1 = to.re + stride, *r2 = r1 + stride, *r3 = r2 + stride;
-      T *i1 = to.im + stride, *i2 = i1 + stride, *i3 = i2 + stride;
-      for (std::int64_t q = 0; q < stride; ++q) {
-        const T sr = a.re[q] + c.re[q], si = a.im[q] + c.im[q];
-        const T tr = a.re[q] - c.re[q], ti = a.im[q] - c.im[q];
-        const T ur = b.re[q] + d.re[q], ui = b.im[q] + d.im[q];
-        const T vr = b.re[q] - d.re[q], vi = b.im[q] - d.im[q];
-        to.re[q] = sr + ur;
-        to.im[q] = si + ui;
-        const T e1r = tr + vi, e1i = ti - vr;  // t - i v
-        const T e2r = sr - ur, e2i = si - ui;
-        const T e3r = tr - vi, e3i = ti + vr;
-        r1[q] = e1r * wr[0] - e1i * wi[0];
-        i1[q] = e1r * wi[0] + e1i * wr[0];
-        r2[q] = e2r * wr[1] - e2i * wi[1];
-        i2[q] = e2r * wi[1] + e2i * wr[1];
-        r3[q] = e3r * wr[2] - e3i * wi[2];
-        i3[q] = e3r * wi[2] + e3i * wr[2];
-      }
-    }
-  }
-
-  static void step(const Pass& pass, Split<T> x, Split<T> y, std::int64_t stride) noexcept {
-    const std::int64_t radix = pass.radix;
-    for (std::int64_t p = 0; p < pass.parts; ++p) {
-      for (std::int64_t k = 0; k < radix; ++k) {
-        const Split<T> to = y.at((radix * p + k) * stride), first = x.at(p * stride);
-        std::copy_n(first.re, stride, to.re);
-        std::copy_n(first.im, stride, to.im);
-        for (std::int64_t r = 1; r < radix; ++r) {
-          const auto root = static_cast<std::size_t>(r * k % radix);
-          const T cr = pass.roots.re[root], ci = pass.roots.im[root];
-          const Split<T> from = x.at((p + r * pass.parts) * stride);
-          for (std::int64_t q = 0; q < stride; ++q) {
-            to.re[q] += from.re[q] * cr - from.im[q] * ci;
-            to.im[q] += from.re[q] * ci + from.im[q] * cr;
-          }
-        }
-        if (k == 0) continue;
-        const auto index = static_cast<std::size_t>(p * (radix - 1) + k - 1);
-        scale(to, stride, pass.twiddles.re[index], pass.twiddles.im[index]);
-      }
-    }
-  }
-
-  static void scale(Split<T> x, std::int64_t count, T wr, T wi) noexcept {
-    for (std::int64_t q = 0; q < count; ++q) {
-      const T re = x.re[q];
-      x.re[q] = re * wr - x.im[q] * wi;
-      x.im[q] = re * wi + x.im[q] * wr;
-    }
-  }
-
-  /// j k = (j^2 + k^2 - (k - j)^2) / 2: a convolution with chirps, of a power of 2.
-  void plan_convolution() {
-    std::int64_t size = 1;
-    while (size < 2 * n_ - 1) size *= 2;
-    inner_ = std::make_unique<FftPlan>(size);
-    std::vector<T> re(static_cast<std::size_t>(2 * size)), im(re.size());
-    std::int64_t square = 0;  // j^2 modulo 2n
-    for (std::int64_t j = 0; j < n_; square = (square + 2 * j + 1) % (2 * n_), ++j) {
-      const std::complex<double> chirp = root_of_one(square, 2 * n_);
-      chirps_.push(chirp);
-      for (const std::int64_t at : {j, (size - j) % size}) {
-        re[static_cast<std::size_t>(at)] = static_cast<T>(chirp.real());
-        im[static_cast<std::size_t>(at)] = static_cast<T>(-chirp.imag());
-      }
-    }
-    const Split<T> x{re.data(), im.data()};
-    const Split<T> y = inner_->run(x, x.at(size), 1);
-    for (std::int64_t j = 0; j < size; ++j) {
-      kernel_.push(std::complex<double>(y.re[j], y.im[j]) / static_cast<double>(size));
-    }
-  }
-
-  Split<T> convolve(Split<T> x, Split<T> y, std::int64_t lanes) const noexcept {
-    const std::int64_t size = inner_->n_;
-    const auto times = [lanes](Split<T> values, const SplitTable<T>& factors, std::int64_t count) {
-      for (std::int64_t j = 0; j < count; ++j) {
-        const auto index = static_cast<std::size_t>(j);
-        scale(values.at(j * lanes), lanes, factors.re[index], factors.im[index]);
-      }
-    };
-    times(x, chirps_, n_);
-    std::fill(x.re + n_ * lanes, x.re + size * lanes, T{});
-    std::fill(x.im + n_ * lanes, x.im + size * lanes, T{});
-    const Split<T> spectrum = inner_->run(x, y, lanes);
-    times(spectrum, kernel_, size);
-    const Split<T> other = spectrum.re == x.re ? y : x;
-    const Split<T> result = inner_->run(spectrum.swapped(), other.swapped(), lanes).swapped();
-    times(result, chirps_, n_);
-    return result;
-  }
-
-  std::int64_t n_;
-  std::vector<Pass> passes_;
-  std::unique_ptr<FftPlan> inner_;
-  SplitTable<T> chirps_, kernel_;
+  FourierPlan<T> plan_;
+  std::vector<T> roots_, chirp_, filter_;
+  std::unique_ptr<OwnedPlan> longer_;
 };
 
-/// An array whose last axis is the pair of parts, without it.
-Operand without_parts(const Operand& x) {
-  Operand result = x;
-  result.shape = x.shape.without_tags().without_axis(x.shape.rank() - 1);
-  return result;
-}
+/// The lanes of a real array or, of a complex one, of its real parts.
+struct FourierLanes {
+  Operand operand;
+  Loops outer;
+  std::int64_t count = 1, size, step, part = 0;
+
+  FourierLanes(const Operand& array, int axis, bool is_complex)
+      : operand(array),
+        size(array.shape[axis]),
+        step(array.strides[static_cast<std::size_t>(axis)]) {
+    const int rank = array.shape.rank() - (is_complex ? 1 : 0);
+    for (int i = 0; i < rank; ++i) {
+      if (i == axis) continue;
+      count *= array.shape[i];
+      outer.push(array.shape[i], array.strides[static_cast<std::size_t>(i)]);
+    }
+    if (is_complex) part = array.strides[static_cast<std::size_t>(rank)];
+  }
+};
+
+struct FourierForm {
+  int axis;
+  bool from_real, to_real, inverse;
+  std::int64_t size;
+};
 
 template <class T>
-class FftTask final : public Task {
+class FourierTask final : public Task {
  public:
-  enum class Kind : std::uint8_t { forward, inverse, from_real, to_real };
-
-  FftTask(const Step& step, int axis, Kind kind, Compiler& compiler)
-      : x_(step.inputs[0]),
-        y_(step.output),
-        kind_(kind),
-        x_lanes_(kind == Kind::from_real ? x_ : without_parts(x_), axis),
-        y_lanes_(kind == Kind::to_real ? y_ : without_parts(y_), axis),
-        n_(kind == Kind::to_real ? y_.shape[axis] : x_.shape[axis]),
-        halves_(kind != Kind::forward && kind != Kind::inverse && n_ % 2 == 0),
-        plan_(std::max<std::int64_t>(halves_ ? n_ / 2 : n_, 1)) {
-    const auto stride = [axis](const Operand& operand, int at) {
-      return operand.strides[static_cast<std::size_t>(at < 0 ? operand.shape.rank() + at : axis)];
-    };
-    x_step_ = stride(x_, axis);
-    y_step_ = stride(y_, axis);
-    x_part_ = kind == Kind::from_real ? 0 : stride(x_, -1);
-    y_part_ = kind == Kind::to_real ? 0 : stride(y_, -1);
+  FourierTask(const Step& step, const FourierForm& form, Compiler& compiler)
+      : form_(form),
+        x_(step.inputs[0], form.axis, !form.from_real),
+        y_(step.output, form.axis, !form.to_real),
+        // Real lanes of even size are complex ones of half the size.
+        halves_((form.from_real || form.to_real) && form.size % 2 == 0),
+        owned_(halves_ ? form.size / 2 : form.size),
+        kernel_(kernel(x_.count)),
+        room_(std::max(owned_.plan().room(), form.size / 2 + 1) * 2 * kernel_.lanes) {
     if (halves_) {
-      for (std::int64_t k = 0; k <= n_ / 2; ++k) roots_.push(root_of_one(k, n_));
+      for (std::int64_t k = 0; k <= form.size / 2; ++k) {
+        const double angle =
+            -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(form.size);
+        turns_.push_back(static_cast<T>(std::cos(angle)));
+        turns_.push_back(static_cast<T>(std::sin(angle)));
+      }
     }
-    at_once_ = std::clamp<std::int64_t>(8192 / plan_.room(), 1, 16);
-    compiler.working_memory(4 * array_elements() * static_cast<std::int64_t>(sizeof(T)));
+    compiler.working_memory((2 * room_ + alignment) * std::int64_t{sizeof(T)});
   }
 
   void run(const TaskContext& context) const noexcept override {
-    if (n_ == 0) return;
-    const std::int64_t count = x_lanes_.count();
-    const Range groups = context.share(ceil_div(count, at_once_));
-    auto* memory = reinterpret_cast<T*>(context.working_memory());
-    const std::int64_t step = array_elements();
-    const Split<T> first{memory, memory + step}, second{memory + 2 * step, memory + 3 * step};
-    const auto* x = context.pointer<const std::byte>(x_);
-    auto* y = context.pointer<std::byte>(y_);
-    for (std::int64_t g = groups.begin; g < groups.end; ++g) {
-      const std::int64_t lane = g * at_once_, lanes = std::min(at_once_, count - lane);
-      for (std::int64_t q = 0; q < lanes; ++q) {
-        read(x + x_lanes_.offset(lane + q), first.at(q), lanes);
+    const std::int64_t lanes = kernel_.lanes;
+    const auto* from = context.pointer<const std::byte>(x_.operand);
+    auto* to = context.pointer<std::byte>(y_.operand);
+    void* memory = context.working_memory();
+    auto bytes = static_cast<std::size_t>((2 * room_ + alignment) * std::int64_t{sizeof(T)});
+    auto* const first = static_cast<T*>(
+        std::align(64, static_cast<std::size_t>(2 * room_) * sizeof(T), memory, bytes));
+    T* const second = first + room_;
+    const Range groups = context.share(ceil_div(x_.count, lanes));
+    for (std::int64_t g = groups.begin; g < groups.end && !context.worker.is_interrupted(); ++g) {
+      const std::int64_t count = std::min(lanes, x_.count - g * lanes);
+      if (count < lanes) std::fill(first, first + room_, T{});
+      for (std::int64_t l = 0; l < count; ++l) {
+        read(from + x_.outer.offset(g * lanes + l), first + l);
       }
-      const bool back = kind_ == Kind::inverse || kind_ == Kind::to_real;
-      const Split<T> result = back ? plan_.run(first.swapped(), second.swapped(), lanes).swapped()
-                                   : plan_.run(first, second, lanes);
-      for (std::int64_t q = 0; q < lanes; ++q) {
-        write(result.at(q), lanes, y + y_lanes_.offset(lane + q));
+      T* x = first;
+      T* other = second;
+      if (halves_ && form_.to_real) {
+        join(first, second);
+        std::swap(x, other);
+      }
+      T* y = kernel_.run(owned_.plan(), x, other);
+      if (halves_ && form_.from_real) {
+        T* const result = y == first ? second : first;
+        split(y, result);
+        y = result;
+      }
+      for (std::int64_t l = 0; l < count; ++l) {
+        write(y + l, to + y_.outer.offset(g * lanes + l));
       }
     }
   }
 
  private:
-  std::int64_t array_elements() const noexcept {
-    return round_up(plan_.room() * at_once_, 64 / static_cast<std::int64_t>(sizeof(T)));
-  }
+  static constexpr std::int64_t alignment = 16;  // elements: 64 bytes of f32
 
-  static T at(const std::byte* p) noexcept { return *reinterpret_cast<const T*>(p); }
-  static void put(std::byte* p, T value) noexcept { *reinterpret_cast<T*>(p) = value; }
-  T x_re(const std::byte* x, std::int64_t k) const noexcept { return at(x + k * x_step_); }
-  T x_im(const std::byte* x, std::int64_t k) const noexcept {
-    return 2 * k % n_ == 0 ? T{} : at(x + k * x_step_ + x_part_);
-  }
-
-  /// One lane to every `step`-th element of `to`.
-  void read(const std::byte* x, Split<T> to, std::int64_t step) const noexcept {
-    const std::int64_t h = n_ / 2;
-    if (kind_ == Kind::from_real) {
-      const std::int64_t size = halves_ ? h : n_;
-      for (std::int64_t j = 0; j < size; ++j) {
-        to.re[j * step] = x_re(x, halves_ ? 2 * j : j);
-        to.im[j * step] = halves_ ? x_re(x, 2 * j + 1) : T{};
-      }
-    } else if (kind_ == Kind::to_real && halves_) {
-      // Even and odd elements of the result as the two parts of one transform of half the size.
-      for (std::int64_t k = 0; k < h; ++k) {
-        const T ar = x_re(x, k), ai = x_im(x, k), br = x_re(x, h - k), bi = -x_im(x, h - k);
-        const auto index = static_cast<std::size_t>(k);
-        const T wr = roots_.re[index], wi = -roots_.im[index];
-        const T er = (ar + br) / 2, ei = (ai + bi) / 2, dr = (ar - br) / 2, di = (ai - bi) / 2;
-        const T odd_r = dr * wr - di * wi, odd_i = dr * wi + di * wr;
-        to.re[k * step] = er - odd_i;
-        to.im[k * step] = ei + odd_r;
-      }
-    } else if (kind_ == Kind::to_real) {
-      for (std::int64_t k = 0; k < n_; ++k) {
-        const bool mirrored = k > h;
-        const T im = x_im(x, mirrored ? n_ - k : k);
-        to.re[k * step] = x_re(x, mirrored ? n_ - k : k);
-        to.im[k * step] = mirrored ? -im : im;
-      }
+  /// Fewer lanes than half a vector are computed one by one.
+  static FourierKernel<T> kernel(std::int64_t lanes) {
+    const FourierKernels& kernels = fourier_kernels();
+    if constexpr (std::is_same_v<T, float>) {
+      return 2 * lanes > kernels.f32.lanes ? kernels.f32 : kernels.single_f32;
     } else {
-      for (std::int64_t j = 0; j < n_; ++j) {
-        to.re[j * step] = at(x + j * x_step_);
-        to.im[j * step] = at(x + j * x_step_ + x_part_);
+      return 2 * lanes > kernels.f64.lanes ? kernels.f64 : kernels.single_f64;
+    }
+  }
+  static T load(const std::byte* element) noexcept {
+    T value;
+    std::memcpy(&value, element, sizeof value);
+    return value;
+  }
+
+  /// One lane to x, whose elements are 2 * lanes apart. An inverse exchanges real and imaginary
+  /// parts before and after a forward transform.
+  void read(const std::byte* lane, T* x) const noexcept {
+    const std::int64_t lanes = kernel_.lanes, step = x_.step;
+    if (form_.from_real) {
+      const std::int64_t pairs = halves_ ? form_.size / 2 : 0;
+      for (std::int64_t j = 0; j < pairs; ++j, x += 2 * lanes) {
+        x[0] = load(lane + 2 * j * step);
+        x[lanes] = load(lane + (2 * j + 1) * step);
+      }
+      for (std::int64_t j = 2 * pairs; j < form_.size; ++j, x += 2 * lanes) {
+        x[0] = load(lane + j * step);
+        x[lanes] = 0;
+      }
+      return;
+    }
+    const std::int64_t re = form_.inverse && !halves_ ? lanes : 0, im = lanes - re;
+    for (std::int64_t j = 0; j < x_.size; ++j) {
+      const std::byte* element = lane + j * step;
+      x[2 * lanes * j + re] = load(element);
+      x[2 * lanes * j + im] = load(element + x_.part);
+      if (!form_.to_real) continue;
+      const bool own_mirror = j == 0 || 2 * j == form_.size;
+      if (own_mirror) x[2 * lanes * j + im] = 0;
+      if (!halves_ && !own_mirror) {
+        x[2 * lanes * (form_.size - j) + re] = x[2 * lanes * j + re];
+        x[2 * lanes * (form_.size - j) + im] = -x[2 * lanes * j + im];
       }
     }
   }
 
-  void write(Split<T> from, std::int64_t step, std::byte* y) const noexcept {
-    const std::int64_t h = n_ / 2;
-    if (kind_ == Kind::from_real && halves_) {
-      for (std::int64_t k = 0; k <= h; ++k) {
-        const std::int64_t a = k % h * step, b = (h - k) % h * step;
-        const auto index = static_cast<std::size_t>(k);
-        const T er = (from.re[a] + from.re[b]) / 2, ei = (from.im[a] - from.im[b]) / 2;
-        const T odd_r = (from.im[a] + from.im[b]) / 2, odd_i = (from.re[b] - from.re[a]) / 2;
-        const T wr = roots_.re[index], wi = roots_.im[index];
-        put(y + k * y_step_, er + odd_r * wr - odd_i * wi);
-        put(y + k * y_step_ + y_part_, ei + odd_r * wi + odd_i * wr);
+  void write(const T* y, std::byte* lane) const noexcept {
+    const std::int64_t lanes = kernel_.lanes, step = y_.step;
+    const auto scale = static_cast<T>(form_.inverse ? 1 / static_cast<double>(form_.size) : 1);
+    const auto store = [&](std::byte* element, T value) {
+      value *= scale;
+      std::memcpy(element, &value, sizeof value);
+    };
+    const std::int64_t re = form_.inverse ? lanes : 0, im = lanes - re;
+    if (form_.to_real && halves_) {
+      for (std::int64_t j = 0; j < form_.size / 2; ++j, y += 2 * lanes) {
+        store(lane + 2 * j * step, y[re]);
+        store(lane + (2 * j + 1) * step, y[im]);
       }
-    } else if (kind_ == Kind::to_real) {
-      const T factor = T{1} / static_cast<T>(halves_ ? h : n_);
-      for (std::int64_t j = 0; j < n_; ++j) {
-        const T value = !halves_     ? from.re[j * step]
-                        : j % 2 == 0 ? from.re[j / 2 * step]
-                                     : from.im[j / 2 * step];
-        put(y + j * y_step_, value * factor);
-      }
-    } else {
-      const T factor = kind_ == Kind::inverse ? T{1} / static_cast<T>(n_) : T{1};
-      const std::int64_t count = kind_ == Kind::from_real ? h + 1 : n_;
-      for (std::int64_t j = 0; j < count; ++j) {
-        put(y + j * y_step_, from.re[j * step] * factor);
-        put(y + j * y_step_ + y_part_, from.im[j * step] * factor);
+      return;
+    }
+    for (std::int64_t j = 0; j < y_.size; ++j, y += 2 * lanes) {
+      store(lane + j * step, y[re]);
+      if (!form_.to_real) store(lane + j * step + y_.part, y[im]);
+    }
+  }
+
+  /// From the transform z of x_{2j} + i x_{2j+1}, of h = n / 2 elements, that of x:
+  /// y_k = (z_k + conj z_{h-k}) / 2 - i w^k (z_k - conj z_{h-k}) / 2, w = exp(-2 pi i / n).
+  void split(const T* z, T* y) const noexcept {
+    const std::int64_t lanes = kernel_.lanes, half = form_.size / 2;
+    for (std::int64_t k = 0; k <= half; ++k) {
+      const T* a = z + 2 * lanes * (k == half ? 0 : k);
+      const T* b = z + 2 * lanes * (k == 0 ? 0 : half - k);
+      const T c = turns_[static_cast<std::size_t>(2 * k)];
+      const T s = turns_[static_cast<std::size_t>(2 * k + 1)];
+      T* to = y + 2 * lanes * k;
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        const T sum_re = a[l] + b[l], sum_im = a[lanes + l] - b[lanes + l];
+        const T rest_re = a[l] - b[l], rest_im = a[lanes + l] + b[lanes + l];
+        to[l] = static_cast<T>(0.5) * (sum_re + (c * rest_im + s * rest_re));
+        to[lanes + l] = static_cast<T>(0.5) * (sum_im - (c * rest_re - s * rest_im));
       }
     }
   }
 
-  Operand x_, y_;
-  Kind kind_;
-  Lanes x_lanes_, y_lanes_;
-  std::int64_t n_;
+  /// The other way round, twice z: z_k = (y_k + conj y_{h-k}) + i w^-k (y_k - conj y_{h-k}), with
+  /// real and imaginary parts exchanged for the inverse.
+  void join(const T* y, T* z) const noexcept {
+    const std::int64_t lanes = kernel_.lanes, half = form_.size / 2;
+    for (std::int64_t k = 0; k < half; ++k) {
+      const T* a = y + 2 * lanes * k;
+      const T* b = y + 2 * lanes * (half - k);
+      const T c = turns_[static_cast<std::size_t>(2 * k)];
+      const T s = -turns_[static_cast<std::size_t>(2 * k + 1)];
+      T* to = z + 2 * lanes * k;
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        const T sum_re = a[l] + b[l], sum_im = a[lanes + l] - b[lanes + l];
+        const T rest_re = a[l] - b[l], rest_im = a[lanes + l] + b[lanes + l];
+        to[lanes + l] = sum_re - (c * rest_im + s * rest_re);
+        to[l] = sum_im + (c * rest_re - s * rest_im);
+      }
+    }
+  }
+
+  FourierForm form_;
+  FourierLanes x_, y_;
   bool halves_;
-  FftPlan<T> plan_;
-  SplitTable<T> roots_;
-  std::int64_t x_step_ = 0, y_step_ = 0, x_part_ = 0, y_part_ = 0, at_once_ = 1;
+  OwnedPlan<T> owned_;
+  FourierKernel<T> kernel_;
+  std::int64_t room_;
+  std::vector<T> turns_;
 };
 
-template <class T>
-std::unique_ptr<Task> make_fft_of(const Step& step, Compiler& compiler) {
-  using Kind = typename FftTask<T>::Kind;
-  if (const auto* op = step.op.as<Fft>()) {
-    return std::make_unique<FftTask<T>>(step, static_cast<int>(op->axis),
-                                        op->inverse ? Kind::inverse : Kind::forward, compiler);
+template <class Op>
+std::unique_ptr<Task> make_fourier(const Step& step, Compiler& compiler) {
+  const Op& op = *step.op.as<Op>();
+  const auto axis = static_cast<int>(op.axis);
+  FourierForm form{axis, std::is_same_v<Op, Rfft>, std::is_same_v<Op, Irfft>,
+                   std::is_same_v<Op, Irfft>, step.inputs[0].shape[axis]};
+  if constexpr (std::is_same_v<Op, Irfft>) form.size = op.size;
+  if constexpr (std::is_same_v<Op, Fft>) form.inverse = op.inverse;
+  if (step.output.shape.dtype() == DType::f64) {
+    return std::make_unique<FourierTask<double>>(step, form, compiler);
   }
-  if (const auto* op = step.op.as<Rfft>()) {
-    return std::make_unique<FftTask<T>>(step, static_cast<int>(op->axis), Kind::from_real,
-                                        compiler);
-  }
-  return std::make_unique<FftTask<T>>(step, static_cast<int>(step.op.as<Irfft>()->axis),
-                                      Kind::to_real, compiler);
-}
-
-std::unique_ptr<Task> make_fft(const Step& step, Compiler& compiler) {
-  return step.output.shape.dtype() == DType::f32 ? make_fft_of<float>(step, compiler)
-                                                 : make_fft_of<double>(step, compiler);
+  return std::make_unique<FourierTask<float>>(step, form, compiler);
 }
 
 }  // namespace
 
 extern const Kernel fft_kernel, rfft_kernel, irfft_kernel;
-constinit const Kernel fft_kernel{op_def<Fft>, takes_everything, make_fft};
-constinit const Kernel rfft_kernel{op_def<Rfft>, takes_everything, make_fft};
-constinit const Kernel irfft_kernel{op_def<Irfft>, takes_everything, make_fft};
+constinit const Kernel fft_kernel{op_def<Fft>, takes_everything, make_fourier<Fft>};
+constinit const Kernel rfft_kernel{op_def<Rfft>, takes_everything, make_fourier<Rfft>};
+constinit const Kernel irfft_kernel{op_def<Irfft>, takes_everything, make_fourier<Irfft>};
 
 }  // namespace tenon::cpu

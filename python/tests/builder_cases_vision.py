@@ -93,7 +93,7 @@ def convolutions(cases, count):
                 y = y + to_double(inputs[2]).reshape(-1, *[1] * axes)
             if axes == 1:
                 attributes = {k: v[0] if isinstance(v, list) else v for k, v in attributes.items()}
-            cases.add(builder, inputs, as_type(y, dtype), attributes, loose(dtype, 8))
+            cases.add(builder, inputs, as_type(y, dtype), attributes, loose(dtype, 32))
 
 
 # Pools.
@@ -194,7 +194,7 @@ def norms(cases, count):
             cases.add("instance_norm", [x, weight, bias], as_type(scaled(y), dtype), {"eps": eps}, loose(dtype, 16))
         axis = size(cases, 0, len(shape) - 1)
         y = values / np.maximum(np.linalg.norm(values, axis=axis, keepdims=True), 1e-12)
-        cases.add("l2_normalize", [x], as_type(y, dtype), {"axis": axis}, loose(dtype))
+        cases.add("l2_normalize", [x], as_type(y, dtype), {"axis": axis}, loose(dtype, 16))
         window, c = size(cases, 1, 5), shape[1]
         sums = np.stack([np.square(values[:, max(0, j - (window - 1) // 2):j + window // 2 + 1]).sum(1)
                          for j in range(c)], axis=1)

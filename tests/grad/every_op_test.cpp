@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 namespace tenon::testing {
 namespace {
 
@@ -253,7 +255,7 @@ constexpr std::string_view without_gradient =
 TEST_CASE("grad: an op has a gradient or is named here") {
   for (const OpDef* def : all_ops()) {
     INFO(def->name);
-    const std::string word = " " + std::string(def->name) + " ";
+    const std::string word = fmt::format(" {} ", def->name);
     CHECK((def->gradient == nullptr) == (without_gradient.find(word) != std::string_view::npos));
   }
 }

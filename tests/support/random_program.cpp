@@ -30,7 +30,8 @@ bool is_smooth(const OpDef& def) {
       "topk is_nan is_inf is_finite log log2 log1p reciprocal div rsqrt exp exp2 expm1 prod "
       "cumsum asin acos logical_not logical_and logical_or logical_xor sinh cosh acosh "
       "atanh erfinv lgamma digamma polygamma atan2 random_bits max_pool2d_backward "
-      "non_max_suppression scatter quantize dequantize quantize_linear cast ";
+      "non_max_suppression scatter quantize dequantize quantize_linear cast argsort "
+      "searchsorted cumprod cholesky triangular_solve solve det slogdet eigh svd ";
   const std::string word = fmt::format(" {} ", def.name);
   return rough.find(word) == std::string_view::npos;
 }

@@ -151,7 +151,7 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
   std::vector<Node*> ends, starts;
   for (const Tensor& output : outputs) ends.push_back(imported(output));
   for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
-  inline_repeats(graph, ends);
+  inline_repeats(graph, starts, ends);
 
   BackwardPass pass(graph, where, place_of);
   pass.find_path(ends, starts);

@@ -3,7 +3,9 @@
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -97,15 +99,42 @@ class Inliner {
   std::unordered_map<const Node*, std::vector<Node*>> inner_;  ///< what inner repeats return
 };
 
-/// The repeats that the outputs need, in recording order.
-std::vector<Node*> needed_repeats(const GraphFunction& function, std::span<Node* const> outputs) {
+/// Whether a repeated function or its callees may use the constant `name`; `prefix` is the scope of
+/// the layers' weights.
+bool uses_constant(const GraphFunction& function, std::string_view prefix, std::string_view name) {
+  for (const Node* node = function.first; node != nullptr; node = node->next) {
+    if (node->kind == Node::Kind::repeat && uses_constant(*node->callee, node->name, name)) {
+      return true;
+    }
+    if (node->kind != Node::Kind::constant) continue;
+    const bool is_it =
+        node->scoped ? name.starts_with(prefix) && name.ends_with(node->name) : name == node->name;
+    if (is_it) return true;
+  }
+  return false;
+}
+
+/// The repeats that the outputs need and that depend on an input, in recording order.
+std::vector<Node*> repeats_between(const GraphFunction& function, std::span<Node* const> inputs,
+                                   std::span<Node* const> outputs) {
   std::vector<Node*> nodes, repeats;
   for (Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
   std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
   }
+  std::unordered_set<const Node*> depends(inputs.begin(), inputs.end());
   for (Node* node : nodes) {
+    bool is_between = std::ranges::any_of(
+        node->inputs, [&](const Node* input) { return depends.contains(input); });
+    if (node->kind == Node::Kind::repeat && !is_between) {
+      is_between = std::ranges::any_of(inputs, [&](const Node* input) {
+        return input->kind == Node::Kind::constant &&
+               uses_constant(*node->callee, node->name, input->name);
+      });
+    }
+    if (!is_between) continue;
+    depends.insert(node);
     if (node->kind == Node::Kind::repeat && needed.contains(node)) repeats.push_back(node);
   }
   return repeats;
@@ -130,20 +159,22 @@ void hoist_constants(GraphFunction& function) {
 
 }  // namespace
 
-void inline_repeats(Graph::Impl& graph, std::span<Node* const> outputs) {
+void inline_repeats(Graph::Impl& graph, std::span<Node* const> inputs,
+                    std::span<Node* const> outputs) {
   GraphFunction& function = *graph.current;
-  if (needed_repeats(function, outputs).empty()) return;
+  const std::vector<Node*> repeats = repeats_between(function, inputs, outputs);
+  if (repeats.empty()) return;
   hoist_constants(function);
-  for (Node* repeat : needed_repeats(function, outputs)) {
+  for (Node* repeat : repeats) {
     // Appends behind the repeat, then links the rest of the function again.
     Node* const rest = repeat->next;
     Node* const last = function.last;
     repeat->next = nullptr;
     function.last = repeat;
-    const std::vector<Node*> inputs(repeat->inputs.begin(), repeat->inputs.end());
+    const std::vector<Node*> operands(repeat->inputs.begin(), repeat->inputs.end());
     std::vector<Node*> carry;
     try {
-      carry = Inliner(graph).layers(*repeat, inputs);
+      carry = Inliner(graph).layers(*repeat, operands);
     } catch (...) {
       function.last->next = rest;
       function.last = last;

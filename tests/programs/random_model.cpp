@@ -1,6 +1,7 @@
 #include "random_model.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/grad.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
@@ -423,7 +424,7 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 27)) {
+    switch (integer(0, 29)) {
       case 0:
       case 1:
       case 2:
@@ -471,6 +472,10 @@ class Maker {
       case 25:
       case 26:
         return add_one(some_quantised());
+      case 27:
+        return some_scan(pick_rows());
+      case 28:
+        return add_one(some_gradient(pick_rows()));
       default:
         return add_one(of_shape(some_dims(), f32));
     }
@@ -964,7 +969,22 @@ class Maker {
     const std::int64_t rank = x.rank();
     if (rank == 0 || x.shape().elements() > max_elements / 4) return smooth(x);
     const std::int64_t axis = integer(0, rank - 1);
-    switch (integer(0, 4)) {
+    switch (integer(0, 10)) {
+      case 5:
+        return flip(x, axis);
+      case 6:
+        return roll(x, integer(-3, 3), axis);
+      case 7:
+        return slice(flip(x, axis), axis, 0, to_end, 2);
+      case 8:
+        return sort(x, axis);
+      case 9:
+        return cummax(x, axis);
+      case 10: {
+        if (x.dim(axis) < 2) return flip(x, axis);
+        const Name mode = one_of<Name>({"edge", "circular", "reflect"});
+        return pad(x, axis, integer(0, 1), integer(0, 1), mode);
+      }
       case 0:
         return pad(x, axis, integer(0, 2), integer(0, 2), 0.5);
       case 1:
@@ -976,6 +996,34 @@ class Maker {
       default:
         return stack({x, x * 0.5}, 0);
     }
+  }
+
+  /// A running mix of the slices along the first axis: the last one, and all of them.
+  void some_scan(const Tensor& x) {
+    if (x.shape().elements() > max_elements || x.dim(0) > 40) return add(smooth(x));
+    const Dims dims = dims_of(x);
+    const Tensor start = of_shape(Dims(dims.begin() + 1, dims.end()), x.dtype());
+    const bool reads_other = chance(0.5);
+    const auto [last, all] = scan(start, x, [&](const Tensor& carry, const Tensor& slice) {
+      const Tensor next = 0.5 * carry + tanh(slice);
+      return std::pair(next, reads_other ? next - 0.25 * carry : next);
+    });
+    add(last);
+    add(all);
+  }
+
+  /// The gradient of a small loss with respect to a value that others use, too.
+  Tensor some_gradient(const Tensor& x) {
+    const std::int64_t k = x.dim(-1), n = integer(1, 9);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
+    const Tensor w = of_shape({n, k}, chance(0.7) ? f32 : weight_type(k), scale);
+    Dims result = dims_of(x);
+    result.back() = n;
+    if (product(result) > max_elements) return smooth(x);
+    Tensor y = tanh(linear(x, w, chance(0.5) ? of_shape({n}, f32) : Tensor()));
+    if (chance(0.4)) y = softmax(y, -1);
+    if (chance(0.4)) y = layer_norm(y, 0.1);
+    return grad(sum(y * y), x);
   }
 
   /// Layers with weights of their own, shared ones, and ones picked by the layer's number.

@@ -19,7 +19,7 @@ Tensor hann_window(std::int64_t size, bool periodic = true, DType dtype = f32,
 Tensor hamming_window(std::int64_t size, bool periodic = true, DType dtype = f32,
                       const std::source_location& where = std::source_location::current());
 
-/// Transforms of windowed stretches: frame f is x[f hop .. f hop + n), n being the window's size,
+/// Transforms of windowed frames: frame f is x[f hop .. f hop + n), n being the window's size,
 /// times the window. With `center`, x is reflected by n / 2 on both sides first, so that frame f is
 /// centred at f hop, as torch.stft does by default.
 ///
@@ -47,7 +47,7 @@ Tensor mel_filters(std::int64_t mels, std::int64_t size, double rate, double low
 /// log10 of at least 1e-10, at most 8 below the largest, (y + 4) / 4.
 ///
 /// Input   x: [.., time], f32
-/// Result  [.., mels, time / 160]; the largest number is that of each stretch of audio
+/// Result  [.., mels, time / 160]; the largest number is that of each piece of audio
 Tensor log_mel_spectrogram(const Tensor& x, std::int64_t mels = 80,
                            const std::source_location& where = std::source_location::current());
 

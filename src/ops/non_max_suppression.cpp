@@ -88,7 +88,9 @@ void NonMaxSuppression::reference(std::span<const HostView> in, const HostView& 
                                     : score > score_threshold;
         if (takes_part) order.push_back({score, i});
       }
-      std::ranges::stable_sort(order, [](Scored a, Scored b) { return a.score > b.score; });
+      std::ranges::sort(order, [](Scored a, Scored b) {
+        return a.score != b.score ? a.score > b.score : a.box < b.box;
+      });
       std::vector<Box> kept;
       for (const Scored& next : order) {
         if (static_cast<std::int64_t>(kept.size()) >= max_per_class) break;

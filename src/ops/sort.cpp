@@ -67,10 +67,11 @@ void for_each_sorted(const HostView& x, const HostView& y, std::int64_t axis, bo
       for (std::size_t i = 0; i < count; ++i)
         values[i] = load(in.base + static_cast<std::int64_t>(i) * in.step);
       std::iota(order.begin(), order.end(), std::int64_t{0});
-      std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
-        const T left = values[static_cast<std::size_t>(a)],
-                right = values[static_cast<std::size_t>(b)];
-        return descending ? is_below(right, left) : is_below(left, right);
+      std::ranges::sort(order, [&](std::int64_t a, std::int64_t b) {  // equals keep their order
+        const T first = values[static_cast<std::size_t>(descending ? b : a)],
+                second = values[static_cast<std::size_t>(descending ? a : b)];
+        if (is_below(first, second)) return true;
+        return !is_below(second, first) && a < b;
       });
       visit(out, values, order);
     });

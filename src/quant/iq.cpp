@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace tenon::quant {
 namespace {
@@ -57,8 +58,9 @@ struct Lattice {
       entries[k] = static_cast<std::uint16_t>(k);
       for (std::size_t i = 0; i < width; ++i) square_of[k] += magnitude(k, i) * magnitude(k, i);
     }
-    std::stable_sort(entries, entries + count,
-                     [&](std::size_t a, std::size_t b) { return square_of[a] < square_of[b]; });
+    std::sort(entries, entries + count, [&](std::size_t a, std::size_t b) {
+      return std::pair(square_of[a], a) < std::pair(square_of[b], b);
+    });
     for (std::size_t k = 0; k < count; ++k) {
       const float square = square_of[entries[k]];
       if (k == 0 || square != squares[classes - 1]) {

@@ -105,7 +105,7 @@ Program gradient(const Program& program, std::span<const std::string> parameters
   const Function& main = flat.main();
   // Backward programs are some times as long; a node takes a few hundred bytes.
   Graph graph(Graph::default_budget_bytes + main.body.size() * (std::size_t{64} << 10));
-  const Graph::Recording recording(graph);
+  const Graph::Recording active(graph);
   Recorder recorder(flat, graph);
   recorder.record_all();
 

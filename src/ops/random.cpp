@@ -19,6 +19,7 @@
 #include <tenon/ops/unary.hpp>
 #include <tenon/ops/where.hpp>
 
+#include <cmath>
 #include <numbers>
 
 namespace tenon {
@@ -102,7 +103,7 @@ Tensor fractions(const Tensor& key, std::span<const std::int64_t> dims, DType dt
   }
   const int digits = dtype == f16 ? 11 : dtype == bf16 ? 8 : 24;
   const Tensor whole = shifted(bits_of(key, dims, where), 32 - digits, dtype, where);
-  return mul(whole, scalar_like(whole, 1.0 / (std::int64_t{1} << digits), where), where);
+  return mul(whole, scalar_like(whole, std::ldexp(1.0, -digits), where), where);
 }
 
 void require_random_floating(std::string_view op, const Shape& shape,

@@ -74,8 +74,8 @@ Shape resized(const Op& op, const Shape& x) {
          fmt::format("sizes [{}] need one to three values of at least 0",
                      fmt::join(op.sizes.span(), ", ")));
   }
-  const auto one_of = [](std::string_view attribute, Name word,
-                         std::initializer_list<std::string_view> words) {
+  const auto one_of = [name](std::string_view attribute, Name word,
+                             std::initializer_list<std::string_view> words) {
     if (word.empty() || std::ranges::find(words, word.text()) != words.end()) return;
     fail(Errc::bad_attribute, name,
          fmt::format("no {} '{}'; there are {}", attribute, word.text(), fmt::join(words, ", ")));

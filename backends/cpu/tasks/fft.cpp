@@ -156,7 +156,7 @@ class FourierTask final : public Task {
       T* x = first;
       T* other = second;
       if (halves_ && form_.to_real) {
-        join(first, second);
+        join_halves(first, second);
         std::swap(x, other);
       }
       T* y = kernel_.run(owned_.plan(), x, other);
@@ -262,7 +262,7 @@ class FourierTask final : public Task {
 
   /// The other way round, twice z: z_k = (y_k + conj y_{h-k}) + i w^-k (y_k - conj y_{h-k}), with
   /// real and imaginary parts exchanged for the inverse.
-  void join(const T* y, T* z) const noexcept {
+  void join_halves(const T* y, T* z) const noexcept {
     const std::int64_t lanes = kernel_.lanes, half = form_.size / 2;
     for (std::int64_t k = 0; k < half; ++k) {
       const T* a = y + 2 * lanes * k;

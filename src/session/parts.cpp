@@ -24,7 +24,8 @@ StepTime::Part described(const Step& step, std::int64_t runs) {
   part.values = {step.value};
   part.op = op_of(step);
   part.shape = step.output.shape;
-  if (step.op.def() != nullptr && step.op.def()->flops != nullptr) {
+  const OpDef* const def = step.op.def();
+  if (def != nullptr && def->flops != nullptr && step.inputs.size() > 1) {
     part.weights = step.inputs[1].shape.dtype();
   }
   part.count = runs;

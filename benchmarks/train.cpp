@@ -86,7 +86,7 @@ void run_cnn(const Options& options, const DevicePtr& device) {
   auto state = training.optimizer.start(net, device);
   const Shape images({options.batch, 1, 8, 8}, f32), labels({options.batch}, i32);
   auto run = compile<&CnnTraining::step>(training,
-                                         {shapes, char_lm::shapes_of(state), images, labels,
+                                         {shapes, train::shapes_of(state), images, labels,
                                           Shape(std::span<const Axis>(), f32)},
                                          device, compile_options(options))
                  .bind(training);
@@ -108,7 +108,7 @@ void run_transformer(const Options& options, const DevicePtr& device) {
   const Shape ids({options.batch, 65}, i32);
   auto run =
       compile<&char_lm::Training::step>(
-          training, {shapes, char_lm::shapes_of(state), ids, Shape(std::span<const Axis>(), f32)},
+          training, {shapes, train::shapes_of(state), ids, Shape(std::span<const Axis>(), f32)},
           device, compile_options(options))
           .bind(training);
   const Buffer x = counted(ids, 128).to_device(device);

@@ -97,9 +97,4 @@ struct Training {
   }
 };
 
-template <class Buffers>
-rebind_t<Buffers, Shape> shapes_of(const Buffers& buffers) {
-  return map_fields<Shape>(buffers, [](const std::string&, const Buffer& b) { return b.shape(); });
-}
-
 }  // namespace char_lm

@@ -61,11 +61,6 @@ Cnn<Shape> network_shapes() {
           .head = {Shape({10, 128}, f32), Shape({10}, f32)}};
 }
 
-template <class Buffers>
-rebind_t<Buffers, Shape> shapes_of(const Buffers& buffers) {
-  return map_fields<Shape>(buffers, [](const std::string&, const Buffer& b) { return b.shape(); });
-}
-
 /// The images [8, 8] of a batch, each moved by up to one pixel: people do not write on a grid.
 HostBuffer moved_images(std::span<const std::uint8_t> pixels, std::span<const std::size_t> chosen,
                         std::mt19937_64& random) {
@@ -180,11 +175,12 @@ int main(int argc, char** argv) try {
   }
 
   const Shape images_shape({batch, 1, 8, 8}, f32), labels_shape({batch}, i32);
-  auto step = compile<&Training::step>(training,
-                                       {shapes_of(net), shapes_of(state), images_shape,
-                                        labels_shape, Shape(std::span<const Axis>(), f32)},
-                                       device)
-                  .bind(training);
+  auto step =
+      compile<&Training::step>(training,
+                               {train::shapes_of(net), train::shapes_of(state), images_shape,
+                                labels_shape, Shape(std::span<const Axis>(), f32)},
+                               device)
+          .bind(training);
   const std::int64_t batches = static_cast<std::int64_t>(count) / batch;
   const train::WarmupCosine rate{.peak = 4e-3, .warmup = 20, .total = options.epochs * batches};
   const std::int64_t last =
@@ -228,8 +224,9 @@ int main(int argc, char** argv) try {
   const HostBuffer truth = test.at("labels").data();
   const std::int64_t tested = truth.shape()[0];
   const HostBuffer images = test.at("images").data().reshape({tested, 1, 8, 8});
-  auto classify = compile<&Training::classify>(training, {shapes_of(net), images.shape()}, device)
-                      .bind(training);
+  auto classify =
+      compile<&Training::classify>(training, {train::shapes_of(net), images.shape()}, device)
+          .bind(training);
   const HostBuffer found = classify(net, images.to_device(device)).to_host();
   std::int64_t right = 0;
   for (std::int64_t i = 0; i < tested; ++i) right += found.at({i}) == truth.at({i}) ? 1 : 0;

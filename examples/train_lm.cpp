@@ -105,7 +105,7 @@ int main(int argc, char** argv) try {
   auto state = training.optimizer.start(net, device);
   auto step = compile<&char_lm::Training::step>(
                   training,
-                  {shapes, char_lm::shapes_of(state), Shape({batch, sizes.context + 1}, i32),
+                  {shapes, train::shapes_of(state), Shape({batch, sizes.context + 1}, i32),
                    Shape(std::span<const Axis>(), f32)},
                   device)
                   .bind(training);

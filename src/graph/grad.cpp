@@ -37,15 +37,17 @@ Tensor plain(const Graph::Impl& graph, const Node* node) {
 /// While one exists, ops that are recorded belong to the line of the op that is differentiated.
 class Attribution {
  public:
-  Attribution(Graph::Impl& graph, const std::source_location& where) : graph_(graph) {
+  Attribution(Graph::Impl& graph, const std::source_location& where)
+      : graph_(graph), outer_(graph.attributed_to) {
     graph_.attributed_to = &where;
   }
-  ~Attribution() { graph_.attributed_to = nullptr; }
+  ~Attribution() { graph_.attributed_to = outer_; }
   Attribution(const Attribution&) = delete;
   Attribution& operator=(const Attribution&) = delete;
 
  private:
   Graph::Impl& graph_;
+  const std::source_location* outer_;  ///< of a gradient that differentiates a composition
 };
 
 /// The backward pass over one function of a graph.

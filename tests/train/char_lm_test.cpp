@@ -39,7 +39,7 @@ TEST_CASE("train: a character model follows PyTorch's loss for 20 steps") {
   auto state = training.optimizer.start(net, device);
   const Buffer rate = train::scalar(3e-3, f32, device);
   auto step = compile<&char_lm::Training::step>(training,
-                                                {char_lm::shapes(sizes), char_lm::shapes_of(state),
+                                                {char_lm::shapes(sizes), train::shapes_of(state),
                                                  ids_of(0).shape(), rate.shape()},
                                                 device)
                   .bind(training);

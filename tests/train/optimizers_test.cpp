@@ -73,11 +73,6 @@ Mlp<Buffer> parameters(const io::File& file, const std::string& prefix) {
   });
 }
 
-template <class Form>
-rebind_t<Form, Shape> shapes_like(const Form& buffers) {
-  return map_fields<Shape>(buffers, [](const std::string&, const Buffer& b) { return b.shape(); });
-}
-
 template <class Optimizer>
 void check(const std::string& name, Training<Optimizer> training) {
   INFO(name);
@@ -87,11 +82,11 @@ void check(const std::string& name, Training<Optimizer> training) {
   const Buffer x = file.at("x").data().to_device(cpu_device());
   const Buffer labels = file.at("labels").data().to_device(cpu_device());
   const Buffer rate = train::scalar(0.05, f64, cpu_device());
-  auto run =
-      compile<&Training<Optimizer>::step>(
-          training, {shapes_like(net), shapes_like(state), x.shape(), labels.shape(), rate.shape()},
-          cpu_device())
-          .bind(training);
+  auto run = compile<&Training<Optimizer>::step>(training,
+                                                 {train::shapes_of(net), train::shapes_of(state),
+                                                  x.shape(), labels.shape(), rate.shape()},
+                                                 cpu_device())
+                 .bind(training);
   const HostBuffer want = file.at(name + ".losses").data();
   for (const double loss : elements(want)) {
     Buffer got;

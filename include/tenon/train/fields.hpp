@@ -1,6 +1,7 @@
 // Arithmetic on models' structs, leaf by leaf.
 #pragma once
 
+#include <tenon/buffer.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/tensor.hpp>
 
@@ -9,6 +10,13 @@
 #include <vector>
 
 namespace tenon::train {
+
+/// The shapes of a struct of buffers, as compile() takes them.
+template <class Buffers>
+rebind_t<Buffers, Shape> shapes_of(const Buffers& buffers) {
+  return map_fields<Shape>(buffers,
+                           [](const std::string&, const Buffer& buffer) { return buffer.shape(); });
+}
 
 /// The tensors of a model's struct that are not empty, in field order.
 template <class Model>

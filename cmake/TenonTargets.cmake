@@ -141,6 +141,9 @@ function(tenon_test name)
   endif()
 
   list(TRANSFORM ARG_NEEDS REPLACE "(.+)" "~[\\1]" OUTPUT_VARIABLE others)
+  if(TENON_SANITIZE MATCHES "thread")  # what runs no threads, and takes long
+    list(APPEND others "~[one_thread]")
+  endif()
   list(JOIN others "" others)
   if(NOT ARG_ONLY_NEEDS)
     add_test(NAME ${name} COMMAND test_${name} ${others} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -169,7 +169,8 @@ TEST_CASE("Session: a snapshot of another version of the library loads when its 
   }
 }
 
-TEST_CASE("Session: every flipped bit and every truncation of a snapshot is found") {
+TEST_CASE("Session: every flipped bit and every truncation of a snapshot is found",
+          "[one_thread]") {
   const Folder folder;
   save(folder / "a.snap");
   const std::vector<char> whole = read(folder / "a.snap");
@@ -195,7 +196,7 @@ TEST_CASE("Session: every flipped bit and every truncation of a snapshot is foun
   }
 }
 
-TEST_CASE("Session: an untrusted manifest ends in an error or in a session") {
+TEST_CASE("Session: an untrusted manifest ends in an error or in a session", "[one_thread]") {
   const Folder folder;
   save(folder / "a.snap");
   const auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));

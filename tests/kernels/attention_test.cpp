@@ -2,6 +2,7 @@
 
 #include "backends/cpu/thread_pool.hpp"
 #include "kernels/support.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/quant.hpp>
 
@@ -240,7 +241,7 @@ TEST_CASE("attention: a worked example") {
 TEST_CASE("attention: every variant against f64") {
   Random random;
   CAPTURE(random.seed());
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < testing::rounds(120); ++round) {
     const std::int64_t kv_heads = 1 + random.below(3);
     const std::int64_t group = 1 + random.below(5) * (1 + random.below(2) * 4);
     // Few queries use the split kernel, many the tiles.

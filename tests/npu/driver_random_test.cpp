@@ -1,6 +1,7 @@
 // Random networks on random devices, engines interleaved at random: always the bits of the host.
 #include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops.hpp>
@@ -167,7 +168,7 @@ std::vector<HostBuffer> run_apart(const Network& network, const BackendPtr& back
 
 TEST_CASE("npu: random networks on random devices give the bits of the host") {
   const char* wanted = std::getenv("TENON_NPU_NETWORKS");
-  const int count = wanted != nullptr ? std::atoi(wanted) : 60;
+  const int count = wanted != nullptr ? std::atoi(wanted) : rounds(60);
   Random random;
   for (int i = 0; i < count; ++i) {
     const std::uint64_t seed = random.engine()();

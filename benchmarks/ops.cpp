@@ -30,15 +30,17 @@ namespace {
 
 using namespace tenon;
 
-/// Numbers in written memory: pages that were never written all share one zero page.
+/// Numbers in written memory: pages that were never written all share one zero page. Those of i64
+/// are below 2^16 and serve as indices.
 Buffer numbers(const Shape& shape) {
   const HostBuffer values = HostBuffer::zeros(shape);
   const std::int64_t unit = block_bytes(shape.dtype());
   const double least = is_floating(shape.dtype()) ? -4 : 0;
+  const double scale = shape.dtype() == i64 ? 1 : 0x1p-13;
   std::byte* const bytes = values.view().data;
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     const auto mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15u >> 48;
-    store_double(shape.dtype(), bytes + i * unit, least + static_cast<double>(mixed) * 0x1p-13);
+    store_double(shape.dtype(), bytes + i * unit, least + static_cast<double>(mixed) * scale);
   }
   return values.to_device(cpu_device());
 }
@@ -244,6 +246,20 @@ std::vector<Case> all_cases() {
   cases.push_back({"cumsum", {rows}, [](const auto& x) { return cumsum(x[0]); }, elements});
   cases.push_back(
       {"topk 40", {rows}, [](const auto& x) { return topk(x[0], 40).indices; }, elements});
+  const Shape thousands({1000, 1000}, f32), million({1000000}, f32), slots({65536}, f32);
+  for (const Shape& x : {thousands, million}) {
+    const std::string sizes = x.rank() == 1 ? "1M" : "1000 x 1000";
+    cases.push_back({"sort " + sizes, {x}, [](const auto& in) { return sort(in[0]); }, 0});
+    cases.push_back({"argsort " + sizes, {x}, [](const auto& in) { return argsort(in[0]); }, 0});
+  }
+  cases.push_back({"scatter add 1M",
+                   {slots, million.with_dtype(i64), million},
+                   [](const auto& x) { return scatter(x[0], x[1], x[2], 0, "add"); },
+                   1e6});
+  cases.push_back({"index_add rows of 64",
+                   {Shape({65536, 64}, f32), Shape({65536}, i64), Shape({65536, 64}, f32)},
+                   [](const auto& x) { return index_add(x[0], x[1], x[2], 0); },
+                   65536.0 * 64});
   cases.push_back({"transposed copy",
                    {rows},
                    [](const auto& x) { return reshape(permute(x[0], {1, 0}), {-1}); },

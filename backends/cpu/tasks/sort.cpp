@@ -100,8 +100,9 @@ typename S::Entry* sort_entries(typename S::Entry* entries, typename S::Entry* r
                       : radix_sort<S, 11>(entries, room, count);
 }
 
-/// Sorts lanes. Where there are fewer long ones than threads, each thread sorts the keys of every
-/// lane that fall into its own range.
+/// Sorts lanes. Of a single long one, each of many threads sorts the keys that fall into its own
+/// range. Finding these takes each of them two thirds of the time of sorting the lane, so that a few
+/// threads are no faster than one.
 template <class Op, class T>
 class SortTask final : public Task {
   static constexpr bool with_place = std::is_same_v<Op, Argsort>;
@@ -118,10 +119,11 @@ class SortTask final : public Task {
         lanes_(x_, static_cast<int>(axis_)),
         results_(y_, static_cast<int>(axis_)) {
     constexpr std::int64_t least_divided = 16384;
-    divides_ = lanes_.count() < compiler.threads() && lanes_.size() >= least_divided;
+    divides_ = lanes_.count() == 1 && lanes_.size() >= least_divided &&
+               compiler.threads() >= least_threads;
     lane_bytes_ = round_up(lanes_.size() * std::int64_t{sizeof(Entry)}, 64);
     if (divides_) {
-      scratch_ = compiler.scratch(2 * lanes_.count() * lane_bytes_);
+      scratch_ = compiler.scratch(2 * lane_bytes_);
     } else {
       compiler.working_memory(2 * lane_bytes_);
     }
@@ -129,16 +131,15 @@ class SortTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     if (lanes_.size() == 0) return;
-    const bool alone = context.alone || context.worker.threads == 1;
-    const Range range = divides_ ? Range{0, lanes_.count()} : context.share(lanes_.count());
+    const bool divides = divides_ && !context.alone && context.worker.threads >= least_threads;
+    const Range range = divides ? Range{0, 1} : context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
-      std::byte* const room =
-          divides_ ? context.scratch(scratch_) + 2 * lane * lane_bytes_ : context.working_memory();
+      std::byte* const room = divides_ ? context.scratch(scratch_) : context.working_memory();
       auto* const entries = reinterpret_cast<Entry*>(room);
       auto* const more = reinterpret_cast<Entry*>(room + lane_bytes_);
       const std::byte* x = context.pointer<const std::byte>(x_) + lanes_.offset(lane);
       std::byte* y = context.pointer<std::byte>(y_) + results_.offset(lane);
-      if (divides_ && !alone) {
+      if (divides) {
         sort_part(x, y, entries, more, context.worker.thread, context.worker.threads);
       } else {
         std::int64_t next = 0;
@@ -151,6 +152,8 @@ class SortTask final : public Task {
   }
 
  private:
+  static constexpr int least_threads = 8;
+
   /// Calls visit(key, place) for the elements of the lane at `x`.
   template <class Visit>
   void each_key(const std::byte* x, Visit&& visit) const noexcept {
@@ -185,16 +188,27 @@ class SortTask final : public Task {
     // Keys equal to `high` belong to the next thread, but for the last.
     std::int64_t below = 0, inside = 0;
     each_key(x, [&](Key key, std::int64_t) {
-      below += key < low ? 1 : 0;
-      inside += key >= low && (key < high || is_last) ? 1 : 0;
+      below += key < low;
+      inside += (key >= low) & ((key < high) | is_last);
     });
     if (inside == 0) return;
     Entry* const own = entries + below;
+    // Without branches, which would be mispredicted. Entries pass through a block, since every one
+    // is written, and behind this thread's last place are those of another.
+    std::array<Entry, block_elements> kept;
+    std::size_t count = 0;
     std::int64_t next = 0;
+    const auto flush = [&] {
+      std::copy_n(kept.begin(), count, own + next);
+      next += static_cast<std::int64_t>(count);
+      count = 0;
+    };
     each_key(x, [&](Key key, std::int64_t i) {
-      if (key < low || (key >= high && !is_last)) return;
-      own[next++] = S::make(key, static_cast<std::uint32_t>(i));
+      kept[count] = S::make(key, static_cast<std::uint32_t>(i));
+      count += static_cast<std::size_t>((key >= low) & ((key < high) | is_last));
+      if (count == kept.size()) flush();
     });
+    flush();
     write(y, below, sort_entries<S>(own, more + below, inside), inside);
   }
 

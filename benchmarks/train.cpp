@@ -1,11 +1,12 @@
-// One training step - forward, loss, gradients, AdamW - of two networks, as benchmarks/train.py
+// One training step - forward, loss, gradients, AdamW - of three networks, as benchmarks/train.py
 // measures them beside PyTorch:
 //
-//   bench_train cnn|transformer [--batch N] [--threads N] [--steps N]
+//   bench_train cnn|resnet|transformer [--batch N] [--threads N] [--steps N] [--profile 1]
 //
-// prints the median and the minimum of the steps' milliseconds. cnn: the digit network of
-// examples/train_digits.cpp, images [N, 1, 8, 8]; transformer: that of examples/char_lm.hpp with 4
-// layers of width 128, 4 heads, 64 characters.
+// prints the median and the minimum of the steps' milliseconds; with --profile where their time
+// went. cnn: the digit network of examples/train_digits.cpp, images [N, 1, 8, 8]; resnet: ResNet-18
+// with batch norms, images [N, 3, 64, 64], 1000 classes; transformer: that of examples/char_lm.hpp
+// with 4 layers of width 128, 4 heads, 64 characters.
 #include "examples/char_lm.hpp"
 #include "examples/digits_networks.hpp"
 
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,13 +29,15 @@ struct Options {
   std::int64_t batch = 8;
   int threads = 2;
   int steps = 50;
+  bool profile = false;
 };
 
-struct CnnTraining {
+template <template <class> class Net>
+struct ImageTraining {
   train::Adam optimizer = train::adamw(0.01);
   TENON_FIELDS()
-  std::tuple<Cnn<Tensor>, train::AdamState<Cnn<Tensor>>, Tensor> step(
-      Cnn<Tensor> net, train::AdamState<Cnn<Tensor>> state, Tensor images, Tensor labels,
+  std::tuple<Net<Tensor>, train::AdamState<Net<Tensor>>, Tensor> step(
+      Net<Tensor> net, train::AdamState<Net<Tensor>> state, Tensor images, Tensor labels,
       Tensor rate) const {
     const Tensor loss = cross_entropy(net.forward(images), labels);
     auto [next, next_state] = optimizer.update(net, grad(loss, net), state, rate);
@@ -41,23 +45,93 @@ struct CnnTraining {
   }
 };
 
+nn::Conv2d<Shape> filters(std::int64_t inputs, std::int64_t outputs, std::int64_t size,
+                          std::int64_t stride) {
+  return {Shape({outputs, inputs, size, size}, f32),
+          std::nullopt,
+          {.stride = {stride, stride}, .padding = {size / 2, size / 2}}};
+}
+
+/// A convolution and the norm of its results over the batch.
+template <class T = Tensor>
+struct NormedConv {
+  nn::Conv2d<T> conv;
+  T weight, bias;
+  TENON_FIELDS(conv, weight, bias)
+
+  Tensor forward(const Tensor& x) const {
+    return batch_norm_training(conv.forward(x), weight, bias).y;
+  }
+};
+
+NormedConv<Shape> normed(std::int64_t inputs, std::int64_t outputs, std::int64_t size,
+                         std::int64_t stride) {
+  const Shape channels({outputs}, f32);
+  return {filters(inputs, outputs, size, stride), channels, channels};
+}
+
+template <class T = Tensor>
+struct BasicBlock {
+  NormedConv<T> first, second;
+  std::optional<NormedConv<T>> shortcut;
+  TENON_FIELDS(first, second, shortcut)
+
+  Tensor forward(const Tensor& x) const {
+    return relu(second.forward(relu(first.forward(x))) + (shortcut ? shortcut->forward(x) : x));
+  }
+};
+
+/// ResNet-18 (He et al., arXiv:1512.03385).
+template <class T = Tensor>
+struct ResNet18 {
+  NormedConv<T> stem;
+  std::vector<BasicBlock<T>> blocks;
+  nn::Linear<T> head;
+  TENON_FIELDS(stem, blocks, head)
+
+  Tensor forward(const Tensor& images) const {
+    Tensor x = max_pool2d(relu(stem.forward(images)),
+                          {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
+    for (const BasicBlock<T>& block : blocks) x = block.forward(x);
+    return head.forward(mean(x, {2, 3}));
+  }
+};
+
+ResNet18<Shape> resnet_shapes() {
+  ResNet18<Shape> net{normed(3, 64, 7, 2), {}, {Shape({1000, 512}, f32), Shape({1000}, f32)}};
+  std::int64_t inputs = 64;
+  for (const std::int64_t outputs : {64, 128, 256, 512}) {
+    const std::int64_t stride = outputs == 64 ? 1 : 2;
+    BasicBlock<Shape> block{normed(inputs, outputs, 3, stride), normed(outputs, outputs, 3, 1), {}};
+    if (stride == 2) block.shortcut = normed(inputs, outputs, 1, 2);
+    net.blocks.push_back(std::move(block));
+    net.blocks.push_back({normed(outputs, outputs, 3, 1), normed(outputs, outputs, 3, 1), {}});
+    inputs = outputs;
+  }
+  return net;
+}
+
 /// Runs `step` on a network and its state, which it updates.
-template <class Net, class State, class Step>
-void measure(const Options& options, Net net, State state, const Step& step) {
+template <class Run, class Net, class State, class Step>
+void measure(const Options& options, Run& run, Net net, State state, const Step& step) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
+  Profile profile;
+  run.enable_time_profile(options.profile);
   float last = 0;
   for (int i = 0; i < options.steps + 5; ++i) {
     const auto begin = Clock::now();
     Buffer loss;
     std::tie(net, state, loss) = step(std::move(net), std::move(state));
     last = loss.to_host().values<float>()[0];
-    if (i >= 5)
-      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    if (i < 5) continue;
+    times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+    profile.add(run.step_times());
   }
   std::ranges::sort(times);
   fmt::print("median {:.3f} ms, minimum {:.3f} ms, loss {:.4f}\n", times[times.size() / 2],
              times.front(), last);
+  if (options.profile) fmt::print("{}", profile.table({}, 2000));
 }
 
 HostBuffer counted(const Shape& shape, std::int32_t below) {
@@ -76,25 +150,31 @@ CompileOptions compile_options(const Options& options) {
   return result;
 }
 
-void run_cnn(const Options& options, const DevicePtr& device) {
+Cnn<Shape> cnn_shapes() {
   const Conv2d same{.padding = {1, 1, 1, 1}};
-  const Cnn<Shape> shapes{.conv1 = {Shape({16, 1, 3, 3}, f32), Shape({16}, f32), same},
-                          .conv2 = {Shape({32, 16, 3, 3}, f32), Shape({32}, f32), same},
-                          .head = {Shape({10, 128}, f32), Shape({10}, f32)}};
-  const CnnTraining training;
+  return {.conv1 = {Shape({16, 1, 3, 3}, f32), Shape({16}, f32), same},
+          .conv2 = {Shape({32, 16, 3, 3}, f32), Shape({32}, f32), same},
+          .head = {Shape({10, 128}, f32), Shape({10}, f32)}};
+}
+
+template <template <class> class Net>
+void run_images(const Options& options, const DevicePtr& device, const Net<Shape>& shapes,
+                const Shape& images, std::int32_t classes) {
+  using Training = ImageTraining<Net>;
+  const Training training;
   auto net = train::initialize(shapes, 1, device);
   auto state = training.optimizer.start(net, device);
-  const Shape images({options.batch, 1, 8, 8}, f32), labels({options.batch}, i32);
-  auto run = compile<&CnnTraining::step>(training,
-                                         {shapes, train::shapes_of(state), images, labels,
-                                          Shape(std::span<const Axis>(), f32)},
-                                         device, compile_options(options))
+  const Shape labels({options.batch}, i32);
+  auto run = compile<&Training::step>(training,
+                                      {shapes, train::shapes_of(state), images, labels,
+                                       Shape(std::span<const Axis>(), f32)},
+                                      device, compile_options(options))
                  .bind(training);
   const Buffer x =
       train::initial_values("x", images, {train::Initial::Kind::uniform, 1}, 1).to_device(device);
-  const Buffer y = counted(labels, 10).to_device(device);
+  const Buffer y = counted(labels, classes).to_device(device);
   const Buffer rate = train::scalar(1e-3, f32, device);
-  measure(options, std::move(net), std::move(state),
+  measure(options, run, std::move(net), std::move(state),
           [&](auto&& n, auto&& s) { return run(std::move(n), std::move(s), x, y, rate); });
 }
 
@@ -113,7 +193,7 @@ void run_transformer(const Options& options, const DevicePtr& device) {
           .bind(training);
   const Buffer x = counted(ids, 128).to_device(device);
   const Buffer rate = train::scalar(1e-3, f32, device);
-  measure(options, std::move(net), std::move(state),
+  measure(options, run, std::move(net), std::move(state),
           [&](auto&& n, auto&& s) { return run(std::move(n), std::move(s), x, rate); });
 }
 
@@ -128,6 +208,7 @@ int main(int argc, char** argv) try {
       if (number < 1) throw Error(Errc::bad_argument, word, "takes a positive number");
       if (word == "--batch") options.batch = number;
       if (word == "--threads") options.threads = static_cast<int>(number);
+      if (word == "--profile") options.profile = true;
       if (word == "--steps") options.steps = static_cast<int>(number);
     } else {
       options.network = word;
@@ -135,11 +216,14 @@ int main(int argc, char** argv) try {
   }
   const DevicePtr device = Device::open("cpu:");
   if (options.network == "cnn") {
-    run_cnn(options, device);
+    run_images<Cnn>(options, device, cnn_shapes(), Shape({options.batch, 1, 8, 8}, f32), 10);
+  } else if (options.network == "resnet") {
+    run_images<ResNet18>(options, device, resnet_shapes(), Shape({options.batch, 3, 64, 64}, f32),
+                         1000);
   } else if (options.network == "transformer") {
     run_transformer(options, device);
   } else {
-    throw Error(Errc::bad_argument, "bench_train", "takes cnn or transformer");
+    throw Error(Errc::bad_argument, "bench_train", "takes cnn, resnet or transformer");
   }
   return 0;
 } catch (const Error& error) {

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-CASES = [("cnn", 8), ("cnn", 64), ("transformer", 8), ("transformer", 64)]
+CASES = [("cnn", 8), ("cnn", 64), ("resnet", 8), ("resnet", 64), ("transformer", 8), ("transformer", 64)]
 
 
 def torch_step(network, batch, threads, steps):
@@ -28,6 +28,27 @@ def torch_step(network, batch, threads, steps):
                               nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                               nn.Linear(128, 10))
         x, y = torch.rand(batch, 1, 8, 8), torch.randint(0, 10, (batch,))
+        loss_of = lambda: F.cross_entropy(model(x), y)
+    elif network == "resnet":
+        def normed(inputs, outputs, size, stride):
+            return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False),
+                                 nn.BatchNorm2d(outputs, track_running_stats=False))
+
+        class Basic(nn.Module):
+            def __init__(self, inputs, outputs, stride):
+                super().__init__()
+                self.first, self.second = normed(inputs, outputs, 3, stride), normed(outputs, outputs, 3, 1)
+                self.shortcut = normed(inputs, outputs, 1, 2) if stride == 2 else nn.Identity()
+
+            def forward(self, x):
+                return F.relu(self.second(F.relu(self.first(x))) + self.shortcut(x))
+
+        model = nn.Sequential(
+            normed(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+            *[Basic(max(64, width // (2 if i == 0 else 1)), width, 2 if i == 0 and width > 64 else 1)
+              for width in (64, 128, 256, 512) for i in range(2)],
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+        x, y = torch.rand(batch, 3, 64, 64), torch.randint(0, 1000, (batch,))
         loss_of = lambda: F.cross_entropy(model(x), y)
     else:
         class Block(nn.Module):
@@ -88,7 +109,7 @@ def main():
         return torch_step(options.torch[0], int(options.torch[1]), options.threads, options.steps)
     print("| network | batch | Tenon, ms | PyTorch, ms | Tenon / PyTorch |\n|---|---:|---:|---:|---:|")
     for network, batch in CASES:
-        steps = str(options.steps if batch == 8 or network == "cnn" else max(5, options.steps // 4))
+        steps = str(options.steps if network == "cnn" or (network, batch) == ("transformer", 8) else max(5, options.steps // (4 if batch == 8 or network == "transformer" else 8)))
         common = ["--threads", str(options.threads), "--steps", steps]
         ours, theirs = [], []
         for _ in range(options.rounds):

@@ -85,6 +85,42 @@ def unfold2d(x, kernel, stride, padding, dilation):
     return y.reshape(n, c * kernel[0] * kernel[1], down * across)
 
 
+def conv2d_filter_backward(x, upstream, kernel, stride, padding, dilation, groups):
+    (n, c), (o, down, across) = x.shape[:2], upstream.shape[1:]
+    top, bottom, left, right = padding
+    reach = [(size - 1) * stride[a] + (kernel[a] - 1) * dilation[a] + 1 for a, size in enumerate((down, across))]
+    padded = np.zeros((n, c, max(reach[0], x.shape[2] + top), max(reach[1], x.shape[3] + left)))
+    padded[:, :, top:top + x.shape[2], left:left + x.shape[3]] = x
+    y = np.zeros((o, c // groups, *kernel))
+    for g in range(groups):
+        outs, ins = slice(g * o // groups, (g + 1) * o // groups), slice(g * c // groups, (g + 1) * c // groups)
+        for r in range(kernel[0]):
+            for s in range(kernel[1]):
+                seen = padded[:, ins, r * dilation[0]:r * dilation[0] + (down - 1) * stride[0] + 1:stride[0],
+                              s * dilation[1]:s * dilation[1] + (across - 1) * stride[1] + 1:stride[1]]
+                y[outs, :, r, s] = np.einsum("noij,ncij->oc", upstream[:, outs], seen)
+    return y
+
+
+def filter_cases(cases, count):
+    for i in range(count):
+        h, w = size(cases, 1, 8), size(cases, 1, 8)
+        groups = size(cases, 1, 3)
+        n, c, o = size(cases, 0 if i % 6 == 5 else 1, 3), groups * size(cases, 1, 3), groups * size(cases, 1, 4)
+        kernel, stride, padding, dilation = random_window(cases, (h, w))
+        result = [outputs(length, kernel[a], stride[a], dilation[a], *padding[2 * a:2 * a + 2])
+                  for a, length in enumerate((h, w))]
+        if i % 4 == 3:  # windows beyond the image, and fewer than fit
+            result = [result[0] + size(cases, 0, 2), max(1, result[1] - 1)]
+            padding = [p + size(cases, 0, 3) for p in padding]
+        dtype = pick(cases, FLOATS)
+        x, upstream = normal(cases, (n, c, h, w), dtype), normal(cases, (n, o, *result), dtype)
+        want = conv2d_filter_backward(to_double(x), to_double(upstream), kernel, stride, padding, dilation, groups)
+        cases.add("conv2d_filter_backward", [x, upstream], as_type(want, dtype),
+                  {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups},
+                  wider(dtype))
+
+
 def fold2d(x, shape, kernel, stride, padding, dilation):
     n, height, width = x.shape[0], *shape
     top, bottom, left, right = padding
@@ -485,6 +521,7 @@ def generate(cases):
     many = (lambda small, large: small if cases.small else large)
     transposed_cases(cases, many(9, 60))
     column_cases(cases, many(5, 30))
+    filter_cases(cases, many(6, 40))
     pool_cases(cases, many(5, 30))
     resize_cases(cases, many(12, 60))
     grid_cases(cases, many(5, 30))

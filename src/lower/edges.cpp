@@ -44,6 +44,14 @@ bool covers(const Operand& outer, const Operand& inner) {
          (outer.is_contiguous() && written.begin <= range.begin && range.end <= written.end);
 }
 
+/// Whether what is in this memory at the end is the caller's: an output, or an input that becomes
+/// one. Other inputs that steps write to were given up.
+bool outlives_run(const Lowered& program, const Place& place) {
+  if (place.kind != Place::Kind::input) return place.kind != Place::Kind::slab;
+  return std::ranges::find(program.outputs, place.index, &OutputSlot::from_input) !=
+         program.outputs.end();
+}
+
 void add(std::vector<Operand>& list, const Operand& operand) {
   if (std::ranges::find(list, operand) == list.end()) list.push_back(operand);
 }
@@ -90,7 +98,7 @@ StepEdges edges(const Lowered& program, std::span<const Step> steps) {
   const bool on_top = not_after(begin, steps.data()) && not_after(steps.data(), end);
   std::vector<bool> wanted(made.size(), !on_top);
   for (std::size_t i = 0; i < made.size(); ++i) {
-    if (made[i].place.kind != Place::Kind::slab) wanted[i] = true;
+    if (outlives_run(program, made[i].place)) wanted[i] = true;
   }
   if (on_top) {
     std::vector<bool> gone(made.size(), false);

@@ -19,6 +19,7 @@
 namespace tenon {
 
 TENON_DEFINE_OP(conv2d, Conv2d);
+TENON_DEFINE_OP(conv2d_filter_backward, Conv2dFilterBackward);
 
 Shape Conv2d::infer(std::span<const Shape> in) const {
   const std::size_t expected = has_bias ? 3 : 2;
@@ -118,6 +119,96 @@ std::vector<Tensor> Conv2d::gradient(const Backward& at) const {
 double Conv2d::flops(std::span<const Shape> in, const Shape& out) const {
   const Shape& w = in[1];  // [O, C / groups, KH, KW]
   return 2.0 * static_cast<double>(out.elements()) * static_cast<double>(w[1] * w[2] * w[3]);
+}
+
+Shape Conv2dFilterBackward::infer(std::span<const Shape> in) const {
+  if (in.size() != 2) {  // C1
+    fail(Errc::bad_argument, name, fmt::format("{} inputs, needs 2", in.size()));
+  }
+  const Shape &x = in[0], &upstream = in[1];
+  constexpr std::array<std::string_view, 2> names{"x", "upstream"};
+  const std::string operands = operands_text(names, in);
+  for (const Shape& operand : in) require_floating(name, operand);  // C2
+  require_rank(name, "x", x, 4);                                    // C3
+  require_rank(name, "upstream", upstream, 4);
+  if (x.dtype() != upstream.dtype() || !sizes_agree(x[0], upstream[0])) {
+    fail(Errc::shape_mismatch, name, fmt::format("dtypes or batches differ: {}", operands));
+  }
+  if (!is_static(x[1]) || !is_static(upstream[1])) {  // C6
+    fail(Errc::unsupported, name, fmt::format("the channels are not known: {}", operands));
+  }
+  if (groups < 1 || x[1] % groups != 0 || upstream[1] % groups != 0) {  // C4
+    fail(Errc::bad_attribute, name,
+         fmt::format("{} groups do not divide the channels: {}", groups, operands));
+  }
+  if (kernel.empty()) fail(Errc::bad_attribute, name, "kernel is missing");  // C5
+  const auto taps = pair_of(name, "kernel", kernel, 1, 1);
+  read_window_lists(name, taps, stride, padding, dilation);
+  return Shape({upstream[1], x[1] / groups, taps[0], taps[1]}, x.dtype());
+}
+
+void Conv2dFilterBackward::reference(std::span<const HostView> in, const HostView& out) const {
+  const Shape &x = in[0].shape, &upstream = in[1].shape;
+  const auto [rows, columns] =
+      read_window_lists(name, {kernel[0], kernel[1]}, stride, padding, dilation);
+  const std::vector<double> image = read_rows(in[0]);
+  const std::vector<double> given = read_rows(in[1]);
+  const std::int64_t channels = x[1] / groups, outputs = upstream[1] / groups;
+  std::byte* next = out.data;
+  for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+    const std::int64_t channel = outputs == 0 ? 0 : index[0] / outputs * channels + index[1];
+    double sum = 0;
+    for (std::int64_t n = 0; n < x[0]; ++n) {
+      const double* const plane = image.data() + (n * x[1] + channel) * x[2] * x[3];
+      const double* from = given.data() + (n * upstream[1] + index[0]) * upstream[2] * upstream[3];
+      for (std::int64_t i = 0; i < upstream[2]; ++i) {
+        const std::int64_t row = rows.input(i, index[2]);
+        for (std::int64_t j = 0; j < upstream[3]; ++j, ++from) {
+          const std::int64_t column = columns.input(j, index[3]);
+          const bool inside = row >= 0 && row < x[2] && column >= 0 && column < x[3];
+          sum += *from * (inside ? plane[row * x[3] + column] : 0.0);
+        }
+      }
+    }
+    store_double(out.shape.dtype(), next, sum);
+    next += block_bytes(out.shape.dtype());
+  });
+}
+
+/// By x: the transposed convolution of upstream by the gradient; by upstream: the convolution of x.
+/// Both on an image that is padded so far that every window lies in it.
+std::vector<Tensor> Conv2dFilterBackward::gradient(const Backward& at) const {
+  const Tensor &x = at.inputs[0], &upstream = at.inputs[1], &filter = at.upstream;
+  require_known_sizes(name, x.shape(), 2);
+  require_known_sizes(name, upstream.shape(), 2);
+  const Window window = read_window_lists(name, {kernel[0], kernel[1]}, stride, padding, dilation);
+  Tensor image = x;
+  Tensor dx = conv_transpose2d(upstream, filter, {},
+                               {.stride = stride, .dilation = dilation, .groups = groups});
+  for (int i = 0; i < 2; ++i) {
+    const int axis = 2 + i;
+    const WindowAxis& w = window[static_cast<std::size_t>(i)];
+    const std::int64_t seen = (upstream.dim(axis) - 1) * w.stride + w.extent();
+    const std::int64_t size = std::max(w.before + x.dim(axis), seen);
+    image = pad(image, axis, w.before, size - w.before - x.dim(axis));
+    dx = slice(pad(dx, axis, 0, size - seen), axis, w.before, w.before + x.dim(axis));
+  }
+  Tensor given =
+      conv2d(image, filter, {}, {.stride = stride, .dilation = dilation, .groups = groups});
+  for (int axis = 2; axis < 4; ++axis) given = slice(given, axis, 0, upstream.dim(axis));
+  return {dx, given};
+}
+
+double Conv2dFilterBackward::flops(std::span<const Shape> in, const Shape& out) const {
+  const Shape& upstream = in[1];
+  return 2.0 * static_cast<double>(out.elements()) *
+         static_cast<double>(upstream[0] * upstream[2] * upstream[3]);
+}
+
+Tensor conv2d_filter_backward(const Tensor& x, const Tensor& upstream,
+                              const Conv2dFilterBackward& options,
+                              const std::source_location& where) {
+  return record(options, {x, upstream}, where);
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d& options,

@@ -274,6 +274,16 @@ Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& o
   for (const WindowAxis& axis : window) {
     if (!is_static(axis.taps)) fail(Errc::unsupported, op, "needs the sizes of its filter");
   }
+  const bool is_depthwise = image.dim(1) == groups && outputs.dim(1) == groups;
+  if (!is_depthwise) {
+    return conv2d_filter_backward(
+        image, outputs,
+        {.kernel = {rows.taps, columns.taps},
+         .stride = {rows.stride, columns.stride},
+         .padding = {rows.before, rows.after, columns.before, columns.after},
+         .dilation = {rows.dilation, columns.dilation},
+         .groups = groups});
+  }
   require_known_sizes(op, outputs.shape(), 2);
   require_known_sizes(op, image.shape(), 1);
   const std::int64_t height = outputs.dim(2), width = outputs.dim(3);
@@ -281,12 +291,6 @@ Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& o
   const Tensor padded =
       is_padded ? pad(image, {0, 0, rows.before, columns.before}, {0, 0, rows.after, columns.after})
                 : image;
-  const bool is_depthwise = image.dim(1) == groups && outputs.dim(1) == groups;
-  // [N, groups * c, H', W'] as [groups, c, N * H' * W'].
-  const auto grouped = [&](const Tensor& t) {
-    return merge_axes(permute(split_axis(t, 1, {groups, -1}), {1, 2, 0, 3, 4}), 2, 4);
-  };
-  const Tensor left = is_depthwise ? outputs : grouped(outputs);
   std::vector<Tensor> taps;
   for (std::int64_t r = 0; r < rows.taps; ++r) {
     const Tensor band = slice(padded, 2, r * rows.dilation,
@@ -295,12 +299,7 @@ Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& o
       const std::int64_t first = s * columns.dilation;
       const Tensor seen =
           slice(band, 3, first, first + (width - 1) * columns.stride + 1, columns.stride);
-      if (is_depthwise) {
-        taps.push_back(unsqueeze(sum(mul(left, seen), {0, 2, 3}), -1));  // [groups, 1]
-      } else {
-        const Tensor product = matmul(left, transpose(grouped(seen)));  // [groups, o, c]
-        taps.push_back(merge_axes(product, 0, 1));
-      }
+      taps.push_back(unsqueeze(sum(mul(outputs, seen), {0, 2, 3}), -1));  // [groups, 1]
     }
   }
   return split_axis(stack(taps, -1), -1, {rows.taps, columns.taps});

@@ -16,7 +16,8 @@ namespace tenon {
 void require_known_sizes(std::string_view op, const Shape& shape, int first);
 
 /// The gradient of a filter [O, C / groups, KH, KW] that slides over `image` [N, C, H, W], where
-/// `outputs` [N, O, H', W'] is the gradient of what it gives: one matrix product for each tap.
+/// `outputs` [N, O, H', W'] is the gradient of what it gives: conv2d_filter_backward, or sums of
+/// products for each tap where every channel is a group.
 Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& outputs,
                        const Window& window, std::int64_t groups);
 

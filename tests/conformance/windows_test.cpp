@@ -5,11 +5,17 @@
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
+#include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/session.hpp>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -101,6 +107,72 @@ TEST_CASE("conv2d: paths of the CPU backend's kernel") {
   uneven.dilation = {2, 3};
   check_conv(random, {4, 6, 2, 17, 21, 3, 3}, uneven);
   check_conv(random, {4, 4, 4, 17, 41, 3, 3}, uneven);
+}
+
+TEST_CASE("conv2d_filter_backward: paths of the CPU backend's kernel") {
+  Random random;
+  const std::vector<Sizes> all{
+      {3, 16, 1, 19, 23, 7, 7},   // taps of a row as one run
+      {31, 13, 1, 21, 20, 3, 3},  // and several panels of it
+      {40, 7, 1, 9, 33, 3, 3},    // a run for each tap, channels within a panel
+      {130, 4, 1, 4, 5, 3, 3},    // fewer outputs than threads
+      {64, 70, 1, 7, 7, 1, 1},
+      {12, 18, 3, 30, 28, 3, 2},  // blocks of pixels that end within an image
+      {6, 12, 6, 13, 50, 5, 5},
+      {1, 3, 1, 1, 100, 1, 9},
+  };
+  for (const Sizes& sizes : all) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      for (const std::int64_t dilation : {1, 2}) {
+        INFO(sizes.channels << " channels to " << sizes.outputs << ", stride " << stride);
+        const std::int64_t rows = (sizes.rows - 1) / stride + 1;
+        const std::int64_t columns = (sizes.columns - 1) / stride + 1;
+        const Conv2dFilterBackward op{
+            .kernel = {sizes.kernel_rows, sizes.kernel_columns},
+            .stride = {stride, stride},
+            .padding = {sizes.kernel_rows / 2 * dilation, sizes.kernel_columns / 2 * dilation},
+            .dilation = {dilation, dilation},
+            .groups = sizes.groups};
+        check(OpInstance(op),
+              {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
+               random.uniform(Shape({2, sizes.outputs, rows, columns}, f32), -0.1, 0.1)});
+      }
+    }
+  }
+}
+
+TEST_CASE("conv2d: filters that are computed, in any order of their elements") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random;
+  const auto run_on = [&](const char* backend, const std::vector<HostBuffer>& inputs,
+                          const std::function<Tensor(const Tensor&, const Tensor&)>& build) {
+    Graph graph;
+    const Tensor x = graph.input("x", inputs[0].shape()), w = graph.input("w", inputs[1].shape());
+    const Tensor y = build(x, w);
+    Session session(graph.program({&y, 1}), {.backends = {make_backend(backend, {.threads = 2})}});
+    session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+    return session
+        .forward({inputs[0].to_device(cpu_device()), inputs[1].to_device(cpu_device())})[0]
+        .to_host();
+  };
+  for (const auto& [outputs, channels, taps] :
+       std::vector<std::array<std::int64_t, 3>>{{33, 5, 3}, {16, 70, 3}, {20, 17, 1}, {5, 3, 2}}) {
+    const std::vector<HostBuffer> inputs{
+        random.uniform(Shape({2, channels, 6, 7}, f32), -1, 1),
+        random.uniform(Shape({outputs, channels, taps, taps}, f32), -1, 1)};
+    const std::vector<HostBuffer> turned{random.uniform(Shape({2, outputs, 6, 7}, f32), -1, 1),
+                                         inputs[1]};
+    const auto plain = [](const Tensor& x, const Tensor& w) { return conv2d(x, w); };
+    const auto flipped = [](const Tensor& x, const Tensor& w) {
+      return conv2d(x, flip(permute(w, {1, 0, 2, 3}), {2, 3}));
+    };
+    const auto mirrored = [](const Tensor& x, const Tensor& w) { return conv2d(x, flip(w, {3})); };
+    expect_close(run_on("cpu", inputs, plain), run_on("reference", inputs, plain), 2e-5, 2e-5);
+    expect_close(run_on("cpu", turned, flipped), run_on("reference", turned, flipped), 2e-5, 2e-5);
+    expect_close(run_on("cpu", inputs, mirrored), run_on("reference", inputs, mirrored), 2e-5,
+                 2e-5);
+  }
 }
 
 TEST_CASE("conv2d: nothing outside the image takes part, not even a NaN beside a padded row") {

@@ -135,5 +135,59 @@ TEST_CASE("conv2d: C8 one tag twice") {
   expect_error(Errc::shape_mismatch, [] { infer(Conv2d{}, {x_type, w_type.with_tag(0, "h")}); });
 }
 
+TEST_CASE("conv2d_filter_backward: what each tap meets") {
+  // Two pixels of the result, each under a window of 1 x 2.
+  const HostBuffer x = floats({1, 1, 1, 3}, {1, 2, 3}), upstream = floats({1, 1, 1, 2}, {10, 100});
+  expect_equal(apply(Conv2dFilterBackward{.kernel = {1, 2}}, {x, upstream}), {210, 320});
+  expect_equal(
+      apply(Conv2dFilterBackward{.kernel = {1, 2}, .padding = {0, 0, 1, 0}}, {x, upstream}),
+      {100, 210});
+  expect_equal(apply(Conv2dFilterBackward{.kernel = {1, 1}, .stride = {1, 2}}, {x, upstream}),
+               {310});
+  // Windows beyond the image meet zeros.
+  expect_equal(
+      apply(Conv2dFilterBackward{.kernel = {1, 1}, .padding = {4, 4, 9, 0}}, {x, upstream}), {0});
+  // Groups; no images, no pixels, no channels.
+  expect_equal(apply(Conv2dFilterBackward{.kernel = {1, 1}, .groups = 2},
+                     {floats({1, 2, 1, 1}, {3, 5}), floats({1, 2, 1, 1}, {10, 100})}),
+               {30, 500});
+  expect_equal(apply(Conv2dFilterBackward{.kernel = {1, 2}},
+                     {floats({0, 1, 3, 3}, {}), floats({0, 2, 2, 2}, {})}),
+               {0, 0, 0, 0});
+  expect_equal(apply(Conv2dFilterBackward{.kernel = {1, 1}},
+                     {floats({2, 1, 3, 0}, {}), floats({2, 1, 0, 2}, {})}),
+               {0});
+  expect_type(apply(Conv2dFilterBackward{.kernel = {2, 3}},
+                    {floats({1, 0, 3, 3}, {}), floats({1, 2, 1, 1}, {1, 2})})
+                  .shape(),
+              "f32[2, 0, 2, 3]");
+}
+
+TEST_CASE("conv2d_filter_backward: C1 to C6") {
+  const Shape x({2, 4, 8, 8}, f32), upstream({2, 6, 6, 6}, f32);
+  const Conv2dFilterBackward op{.kernel = {3, 3}};
+  expect_type(infer(op, {x, upstream}), "f32[6, 4, 3, 3]");
+  expect_type(infer(op, {x.with_dim(2, symbol("H")), upstream}), "f32[6, 4, 3, 3]");
+  expect_error(Errc::bad_argument, [&] { infer(op, {x}); });
+  expect_error(Errc::unsupported_dtype, [&] { infer(op, {x.with_dtype(i32), upstream}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(op, {x, upstream.with_dtype(f16)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(op, {x, upstream.with_dim(0, 3)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(op, {x, Shape({2, 6, 6}, f32)}); });
+  for (const std::int64_t groups : {0, 3, -1}) {
+    expect_error(Errc::bad_attribute, [&] {
+      infer(Conv2dFilterBackward{.kernel = {3, 3}, .groups = groups}, {x, upstream});
+    });
+  }
+  for (const Conv2dFilterBackward& bad :
+       {Conv2dFilterBackward{}, Conv2dFilterBackward{.kernel = {3}},
+        Conv2dFilterBackward{.kernel = {3, 0}},
+        Conv2dFilterBackward{.kernel = {3, 3}, .stride = {1, 0}},
+        Conv2dFilterBackward{.kernel = {3, 3}, .padding = {-1, 0}},
+        Conv2dFilterBackward{.kernel = {3, 3}, .dilation = {1, 1, 1}}}) {
+    expect_error(Errc::bad_attribute, [&] { infer(bad, {x, upstream}); });
+  }
+  expect_error(Errc::unsupported, [&] { infer(op, {x.with_dim(1, symbol("C")), upstream}); });
+}
+
 }  // namespace
 }  // namespace tenon::testing

@@ -75,6 +75,18 @@ struct PlaneJob {
   WindowAxis rows, columns;
 };
 
+/// A tile of the gradient of a filter: c[i][j] = the sum over k of a[k][i] * b[k][j], added to what
+/// c holds if `adds`.
+struct FilterTile {
+  static constexpr int rows = 6, columns = 16;
+  const float* a;  ///< [depth][rows]
+  const float* b;  ///< panels [depth][columns], `panel` apart
+  std::int64_t panel, depth;
+  float* c;  ///< [rows][panels * columns]
+  std::int64_t c_step;
+  bool adds;
+};
+
 /// Outputs of one call: rows, columns and channels, the last a multiple of 16 where it begins.
 struct Part {
   std::int64_t first_row, last_row;
@@ -90,6 +102,8 @@ struct ConvolutionKernels {
   void (*pool)(PoolOp, const PoolJob&, const Part&) noexcept;
   /// Output rows [first, last).
   void (*plane_pool)(PoolOp, const PlaneJob&, std::int64_t first, std::int64_t last) noexcept;
+  /// `panels` adjacent tiles of one block of rows.
+  void (*filter_tiles)(const FilterTile&, std::int64_t panels) noexcept;
 };
 
 /// The most channels that a convolution reads from a tap outside of the image: the size of the zero

@@ -2,6 +2,7 @@
 // clang-format off
 #include "../simd/portable.hpp"
 #include "depthwise_f32.hpp"
+#include "filter_tile_body.hpp"
 #include "plane_pool_body.hpp"
 #include "pool_body.hpp"
 #include "product_body.hpp"
@@ -9,7 +10,7 @@
 
 namespace tenon::cpu::portable {
 
-constinit const ConvolutionKernels convolution{run_product, run_depthwise, run_pool,
-                                               run_plane_pool};
+constinit const ConvolutionKernels convolution{run_product, run_depthwise, run_pool, run_plane_pool,
+                                               run_filter_tiles};
 
 }  // namespace tenon::cpu::portable

@@ -57,12 +57,57 @@ struct Conv2d {
 };
 TENON_DECLARE_OP(Conv2d);
 
+/// The gradient of conv2d with respect to its filter:
+///
+///   y[o, c, r, s] = sum over n, i, j of
+///                   upstream[n, o, i, j] * x[n, g * Cg + c, i * stride + r * dilation - top, j * ...]
+///
+/// Inputs    x: [N, C, H, W]; upstream: [N, O, H', W']; one floating dtype. H' and W' are free:
+///           outside x there are zeros, wherever a window lies; these take part as factors, too
+/// Output    y: [O, C / groups, KH, KW], dtype of x, no tags
+/// Attributes kernel: KH and KW, at least 1; stride, padding, dilation, groups as for conv2d, but
+///           for a padding of any size
+/// Errors    C1 wrong number of inputs                                Errc::bad_argument
+///           C2 a dtype that is not floating                          Errc::unsupported_dtype
+///           C3 x or upstream not of rank 4, dtypes or N differ       Errc::shape_mismatch
+///           C4 groups < 1, or no divisor of C or of O                Errc::bad_attribute
+///           C5 kernel missing or below 1; a list of another length; stride or dilation < 1; a
+///              negative padding                                      Errc::bad_attribute
+///           C6 O or C not known                                      Errc::unsupported
+/// Numerics  reference in f64, rounded once
+/// Source    the derivative of conv2d's formula
+struct Conv2dFilterBackward {
+  static constexpr std::string_view name = "conv2d_filter_backward";
+  static constexpr int min_inputs = 2, max_inputs = 2;
+  IntList kernel{};
+  IntList stride{};
+  IntList padding{};
+  IntList dilation{};
+  std::int64_t groups = 1;
+  static constexpr auto fields = std::tuple{field("kernel", &Conv2dFilterBackward::kernel),
+                                            field("stride", &Conv2dFilterBackward::stride),
+                                            field("padding", &Conv2dFilterBackward::padding),
+                                            field("dilation", &Conv2dFilterBackward::dilation),
+                                            field("groups", &Conv2dFilterBackward::groups)};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Conv2dFilterBackward);
+
 /// `conv2d(x, w, bias, {.stride = {2, 2}, .padding = {1, 1}})`. An empty `bias` means none;
 /// has_bias of `options` is ignored and set accordingly.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2d& options = {},
               const std::source_location& where = std::source_location::current());
 
-/// The same along one axis: x [N, C, W], w [O, C / groups, KW]; a conv2d of one row.
+/// `conv2d_filter_backward(x, upstream, {.kernel = {3, 3}, .padding = {1, 1}})`.
+Tensor conv2d_filter_backward(const Tensor& x, const Tensor& upstream,
+                              const Conv2dFilterBackward& options,
+                              const std::source_location& where = std::source_location::current());
+
+/// conv2d along one axis: x [N, C, W], w [O, C / groups, KW]; a conv2d of one row.
 struct Conv1dOptions {
   std::int64_t stride = 1;
   std::int64_t padding_left = 0;

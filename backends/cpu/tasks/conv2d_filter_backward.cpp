@@ -1,0 +1,266 @@
+// The gradient of a convolution's filter as a GEMM over the pixels of the result. Blocks of pixels
+// are copied into panels: the upstream gradient with its channels last, and for each tap the pixels
+// of x that it meets, from an image with its channels last. A thread owns some output channels, or
+// some of the filter's input channels where there are too few, and sums them over all pixels in
+// their order: the bits do not depend on the number of threads.
+#include "../convolution/channels_last.hpp"
+#include "../convolution/convolution_kernels.hpp"
+#include "../integer_math.hpp"
+#include "../task.hpp"
+#include "array/transpose.hpp"
+#include "windows.hpp"
+
+#include <tenon/ops/conv2d.hpp>
+#include <tenon/ops/permute.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+constexpr std::int64_t tile_rows = FilterTile::rows, panel_width = FilterTile::columns;
+/// Pixels of a block, and the panels of x that are copied for it at once.
+constexpr std::int64_t block_pixels = 384, block_panels = 4;
+/// Input channels below which a tap's row is one run of columns.
+constexpr std::int64_t few_channels = 32;
+constexpr std::int64_t unit = sizeof(float);
+
+/// The same images with their channels last, in scratch memory.
+class ChannelsLastTask final : public Task {
+ public:
+  ChannelsLastTask(const Operand& x, std::int64_t table) : x_(x), table_(table) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t channels = x_.shape[1], pixels = x_.shape[2] * x_.shape[3];
+    const std::int64_t blocks = ceil_div(pixels, std::int64_t{64});
+    const auto* x = context.pointer<const std::byte>(x_);
+    std::byte* const table = context.scratch(table_);
+    const Range range = context.share(x_.shape[0] * blocks);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t image = i / blocks, first = i % blocks * 64;
+      transpose(x + (image * channels * pixels + first) * unit, pixels * unit,
+                table + (image * pixels + first) * channels * unit, channels * unit,
+                std::min<std::int64_t>(64, pixels - first), channels, unit);
+    }
+  }
+
+ private:
+  Operand x_;
+  std::int64_t table_;
+};
+
+class FilterBackwardTask final : public Task {
+ public:
+  FilterBackwardTask(const Step& step, Compiler& compiler)
+      : x_(step.inputs[0]), upstream_(step.inputs[1]), y_(step.output) {
+    const auto& op = *step.op.as<Conv2dFilterBackward>();
+    const Shape &x = x_.shape, &u = upstream_.shape;
+    rows_ = window_axis(0, x[2], u[2], op.kernel[0], op.stride, 1, op.padding, op.dilation);
+    columns_ = window_axis(1, x[3], u[3], op.kernel[1], op.stride, 1, op.padding, op.dilation);
+    groups_ = op.groups;
+    channels_ = x[1] / groups_;
+    outputs_ = u[1] / groups_;
+    pixels_ = u[0] * u[2] * u[3];
+    joins_taps_ = channels_ < few_channels && columns_.dilation == 1 && groups_ == 1;
+
+    const std::int64_t threads = std::max(compiler.threads(), 1);
+    output_parts_ = std::clamp<std::int64_t>(ceil_div(outputs_, tile_rows), 1, threads);
+    const std::int64_t wanted = ceil_div(threads, output_parts_ * groups_);
+    channel_parts_ =
+        joins_taps_ ? 1 : std::clamp<std::int64_t>(ceil_div(channels_, panel_width), 1, wanted);
+    part_outputs_ =
+        round_up(ceil_div(std::max<std::int64_t>(outputs_, 1), output_parts_), tile_rows);
+    part_channels_ =
+        joins_taps_
+            ? channels_
+            : round_up(ceil_div(std::max<std::int64_t>(channels_, 1), channel_parts_), panel_width);
+    run_ = joins_taps_ ? channels_ * columns_.taps : part_channels_;
+    run_panels_ = ceil_div(run_, panel_width);
+    runs_ = rows_.taps * (joins_taps_ ? 1 : columns_.taps);
+    compiler.working_memory(unit * (upstream_floats() + patch_floats() + sum_floats()));
+    table_ = compiler.shared_table(
+        OpInstance(Permute{.order = {0, 2, 3, 1}}), std::span(step.inputs).first(1), x.bytes(),
+        [&](std::int64_t table) { return std::make_unique<ChannelsLastTask>(x_, table); });
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t parts = output_parts_ * channel_parts_;
+    const Range range = context.share(groups_ * parts);
+    for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
+      const std::int64_t group = i / parts, part = i % parts;
+      const std::int64_t output = part / channel_parts_ * part_outputs_;
+      const std::int64_t channel = part % channel_parts_ * part_channels_;
+      const Part own{group, output, std::min(part_outputs_, outputs_ - output), channel,
+                     std::min(part_channels_, channels_ - channel)};
+      if (own.outputs > 0 && own.channels > 0) compute(context, own);
+    }
+  }
+
+ private:
+  /// Output and input channels of a group.
+  struct Part {
+    std::int64_t group, output, outputs, channel, channels;
+  };
+
+  std::int64_t upstream_floats() const { return block_pixels * part_outputs_; }
+  std::int64_t patch_floats() const { return block_pixels * block_panels * panel_width; }
+  std::int64_t sum_step() const { return runs_ * run_panels_ * panel_width; }
+  std::int64_t sum_floats() const { return part_outputs_ * sum_step(); }
+
+  void compute(const TaskContext& context, const Part& part) const noexcept {
+    auto* const given = reinterpret_cast<float*>(context.working_memory());
+    float* const patches = given + upstream_floats();
+    float* const sums = patches + patch_floats();
+    const std::int64_t tiles = ceil_div(part.outputs, tile_rows), panels = runs_ * run_panels_;
+    if (pixels_ == 0) std::fill_n(sums, sum_floats(), 0.0f);
+    for (std::int64_t first = 0; first < pixels_; first += block_pixels) {
+      const std::int64_t depth = std::min(block_pixels, pixels_ - first);
+      copy_upstream(context, part, first, depth, given);
+      for (std::int64_t panel = 0; panel < panels; panel += block_panels) {
+        const std::int64_t count = std::min(block_panels, panels - panel);
+        for (std::int64_t i = 0; i < count; ++i) {
+          copy_patches(context, part, panel + i, first, depth, patches + i * depth * panel_width);
+        }
+        FilterTile tile{
+            given,      patches,  depth * panel_width, depth, sums + panel * panel_width,
+            sum_step(), first > 0};
+        for (std::int64_t t = 0; t < tiles; ++t) {
+          convolution_kernels().filter_tiles(tile, count);
+          tile.a += depth * tile_rows;
+          tile.c += tile_rows * sum_step();
+        }
+      }
+    }
+    store(context, part, sums);
+  }
+
+  /// Calls run(image, row, column, count, k) for the pixels [first, first + depth) of the result, row
+  /// by row.
+  template <class Run>
+  void for_each_run(std::int64_t first, std::int64_t depth, const Run& run) const {
+    const std::int64_t width = columns_.outputs, height = rows_.outputs;
+    for (std::int64_t k = 0; k < depth;) {
+      const std::int64_t line = (first + k) / width, column = (first + k) % width;
+      const std::int64_t count = std::min(width - column, depth - k);
+      run(line / height, line % height, column, count, k);
+      k += count;
+    }
+  }
+
+  /// [tile][pixel][row of the tile], zeros behind the last channel.
+  void copy_upstream(const TaskContext& context, const Part& part, std::int64_t first,
+                     std::int64_t depth, float* to) const noexcept {
+    const std::int64_t plane = rows_.outputs * columns_.outputs;
+    const auto* from = context.pointer<const float>(upstream_);
+    for (std::int64_t output = 0; output < part.outputs; output += tile_rows) {
+      const std::int64_t rows = std::min(tile_rows, part.outputs - output);
+      if (rows < tile_rows) std::fill_n(to, depth * tile_rows, 0.0f);
+      for (std::int64_t k = 0; k < depth;) {
+        const std::int64_t image = (first + k) / plane, pixel = (first + k) % plane;
+        const std::int64_t count = std::min(plane - pixel, depth - k);
+        const float* line =
+            from + ((image * groups_ + part.group) * outputs_ + part.output + output) * plane +
+            pixel;
+        transpose(reinterpret_cast<const std::byte*>(line), plane * unit,
+                  reinterpret_cast<std::byte*>(to + k * tile_rows), tile_rows * unit, count, rows,
+                  unit);
+        k += count;
+      }
+      to += depth * tile_rows;
+    }
+  }
+
+  /// [pixel][column of the panel], zeros outside of the image and behind the last column.
+  void copy_patches(const TaskContext& context, const Part& part, std::int64_t panel,
+                    std::int64_t first, std::int64_t depth, float* to) const noexcept {
+    const std::int64_t run = panel / run_panels_, begin = panel % run_panels_ * panel_width;
+    const std::int64_t run_size = joins_taps_ ? run_ : part.channels;
+    const std::int64_t wanted = std::min(panel_width, run_size - begin);
+    if (wanted < panel_width) std::fill_n(to, depth * panel_width, 0.0f);
+    if (wanted <= 0) return;
+    const std::int64_t row_tap = joins_taps_ ? run : run / columns_.taps;
+    const std::int64_t column_tap = joins_taps_ ? 0 : run % columns_.taps;
+    const std::int64_t all = groups_ * channels_;
+    const auto* x = reinterpret_cast<const float*>(context.scratch(table_)) +
+                    part.group * channels_ + part.channel + begin;
+    for_each_run(first, depth,
+                 [&](std::int64_t image, std::int64_t i, std::int64_t j, std::int64_t count,
+                     std::int64_t k) {
+                   const std::int64_t row =
+                       i * rows_.stride + row_tap * rows_.dilation - rows_.before;
+                   const bool is_inside = row >= 0 && row < rows_.inputs;
+                   const float* line = x + (image * rows_.inputs + row) * columns_.inputs * all;
+                   std::int64_t column =
+                       j * columns_.stride + column_tap * columns_.dilation - columns_.before;
+                   float* at = to + k * panel_width;
+                   for (std::int64_t n = 0; n < count; ++n) {
+                     // Elements of the run that lie inside: of one pixel, or of several where taps are joined.
+                     std::int64_t low = 0, high = is_inside ? wanted : 0;
+                     if (joins_taps_) {
+                       low = std::clamp<std::int64_t>(-column * channels_ - begin, 0, high);
+                       high = std::clamp<std::int64_t>(
+                           (columns_.inputs - column) * channels_ - begin, low, high);
+                     } else if (column < 0 || column >= columns_.inputs) {
+                       high = 0;
+                     }
+                     if (low == 0 && high == panel_width) {
+                       std::memcpy(at, line + column * all, panel_width * sizeof(float));
+                     } else {
+                       for (std::int64_t e = 0; e < low; ++e) at[e] = 0;
+                       for (std::int64_t e = low; e < high; ++e) at[e] = line[column * all + e];
+                       for (std::int64_t e = high; e < wanted; ++e) at[e] = 0;
+                     }
+                     at += panel_width;
+                     column += columns_.stride;
+                   }
+                 });
+  }
+
+  /// The sums of an output channel, [tap][channel], as [channel][tap].
+  void store(const TaskContext& context, const Part& part, const float* sums) const noexcept {
+    const std::int64_t taps = rows_.taps * columns_.taps;
+    auto* const y = context.pointer<float>(y_);
+    const auto move = [&](const float* from, std::int64_t from_step, float* to,
+                          std::int64_t columns) {
+      transpose(reinterpret_cast<const std::byte*>(from), from_step * unit,
+                reinterpret_cast<std::byte*>(to), taps * unit, part.channels, columns, unit);
+    };
+    for (std::int64_t o = 0; o < part.outputs; ++o) {
+      const float* from = sums + o * sum_step();
+      float* to = y + ((part.group * outputs_ + part.output + o) * channels_ + part.channel) * taps;
+      if (!joins_taps_) {
+        move(from, run_panels_ * panel_width, to, taps);
+        continue;
+      }
+      for (std::int64_t r = 0; r < rows_.taps; ++r) {
+        move(from + r * run_panels_ * panel_width, channels_, to + r * columns_.taps,
+             columns_.taps);
+      }
+    }
+  }
+
+  Operand x_, upstream_, y_;
+  WindowAxis rows_{}, columns_{};
+  std::int64_t groups_ = 1, channels_ = 0, outputs_ = 0, pixels_ = 0;
+  bool joins_taps_ = false;
+  std::int64_t output_parts_ = 1, channel_parts_ = 1, part_outputs_ = 0, part_channels_ = 0;
+  /// Columns in a row: the channels of a tap, or of all taps of a row; panels of them, and their
+  /// number.
+  std::int64_t run_ = 0, run_panels_ = 0, runs_ = 0;
+  std::int64_t table_ = 0;
+};
+
+std::optional<std::string> refuses_filter_backward(const Step& step) {
+  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_dense(step.inputs[0], "x")) return why;
+  return needs_dense(step.inputs[1], "upstream");
+}
+
+}  // namespace
+
+extern const Kernel conv2d_filter_backward_kernel;
+constinit const Kernel conv2d_filter_backward_kernel{
+    op_def<Conv2dFilterBackward>, refuses_filter_backward, make_task<FilterBackwardTask>};
+
+}  // namespace tenon::cpu

@@ -13,6 +13,9 @@
 namespace tenon::cpu {
 namespace {
 
+/// Outputs of a row below which vectors of them gain nothing.
+constexpr std::int64_t few_outputs = 16;
+
 struct PoolTaps {
   std::int64_t begin, end;
 };
@@ -53,7 +56,11 @@ class PoolBackwardTask final : public Task {
         const PoolTaps down = pool_taps(rows, i);
         if (down.begin == down.end) continue;
         if constexpr (is_max) {
-          to_greatest(context, x, i, down, upstream, y);
+          if (columns.stride > 1 || columns.outputs < few_outputs) {
+            to_greatest_of_each(x, i, down, upstream, y);
+          } else {
+            to_greatest(context, x, i, down, upstream, y);
+          }
         } else {
           to_all(i, down, upstream, y);
         }
@@ -63,6 +70,54 @@ class PoolBackwardTask final : public Task {
 
  private:
   static constexpr bool is_max = std::is_same_v<Op, MaxPool2dBackward>;
+
+  /// Steps along rows: windows one by one, the inner ones of usual sizes without branches.
+  void to_greatest_of_each(const float* x, std::int64_t i, PoolTaps down, const float* upstream,
+                           float* y) const noexcept {
+    const auto& [rows, columns] = axes_;
+    const bool is_whole = down.end - down.begin == rows.taps && rows.dilation == 1 &&
+                          columns.dilation == 1 && rows.taps == columns.taps;
+    for (std::int64_t j = 0; j < columns.outputs; ++j) {
+      const std::int64_t left = j * columns.stride - columns.before;
+      const bool is_inner = is_whole && left >= 0 && left + columns.taps <= columns.inputs;
+      const std::int64_t first = (i * rows.stride - rows.before) * columns.inputs + left;
+      std::int64_t place = -1;
+      if (is_inner && columns.taps == 2) {
+        place = greatest_of<2>(x, first, columns.inputs);
+      } else if (is_inner && columns.taps == 3) {
+        place = greatest_of<3>(x, first, columns.inputs);
+      } else {
+        const PoolTaps across = pool_taps(columns, j);
+        for (std::int64_t r = down.begin; r < down.end; ++r) {
+          for (std::int64_t s = across.begin; s < across.end; ++s) {
+            const std::int64_t at =
+                first + r * rows.dilation * columns.inputs + s * columns.dilation;
+            if (place < 0 || x[at] > x[place] || x[at] != x[at]) place = at;
+          }
+        }
+      }
+      if (place >= 0) y[place] += upstream[j];
+    }
+  }
+
+  /// The place of the first of the greatest, or of the last NaN, in a window that lies inside.
+  template <int taps>
+  static std::int64_t greatest_of(const float* x, std::int64_t first, std::int64_t row) noexcept {
+    float best = x[first];
+    std::int64_t place = first;
+#pragma GCC unroll 3
+    for (int r = 0; r < taps; ++r) {
+#pragma GCC unroll 3
+      for (int s = 0; s < taps; ++s) {
+        const std::int64_t at = first + r * row + s;
+        const float value = x[at];
+        const bool takes = (value > best) | (value != value);
+        best = takes ? value : best;
+        place = takes ? at : place;
+      }
+    }
+    return place;
+  }
 
   /// Tap by tap along the row of outputs; outputs whose tap is outside keep what they have.
   void to_greatest(const TaskContext& context, const float* x, std::int64_t i, PoolTaps down,

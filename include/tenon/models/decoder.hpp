@@ -121,6 +121,22 @@ struct Decoder {
     return {logits(norm.forward(x)), updated};
   }
 
+  /// Logits of every position of whole sequences [B, S], without a cache: f32 [B, S, vocabulary].
+  /// For training, since it has a gradient, and for scoring.
+  Tensor scores(const Tensor& ids) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor positions = iota(ids, 1, i32);
+    const Tensor x =
+        repeat(layers, embed(ids),
+               [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
+                 const Tensor mixed = layer.attention.forward(layer.attention_norm.forward(carry),
+                                                              positions, Tensor());
+                 return after_attention(layer, mixed, carry);
+               });
+    return logits(norm.forward(x));
+  }
+
  private:
   struct Hidden {
     Tensor x;
@@ -131,22 +147,31 @@ struct Decoder {
   Hidden hidden(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    Tensor x = tokens.forward(ids);
-    if (config.embedding_scale != 1) x = x * config.embedding_scale;
     const nn::Position position{past, iota(ids.dim(1), i32) + past};
-    return repeat(layers, Hidden{x, cache},
+    return repeat(layers, Hidden{embed(ids), cache},
                   [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
                     auto [mixed, next] = layer.attention.forward(
                         layer.attention_norm.forward(carry.x), position, index, carry.cache);
-                    if (layer.post_attention_norm)
-                      mixed = layer.post_attention_norm->forward(mixed);
-                    const Tensor middle = mixed + carry.x;
-                    Tensor fed =
-                        layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
-                    if (layer.post_feed_forward_norm)
-                      fed = layer.post_feed_forward_norm->forward(fed);
-                    return Hidden{fed + middle, next};
+                    return Hidden{after_attention(layer, mixed, carry.x), next};
                   });
+  }
+
+  Tensor embed(const Tensor& ids) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor x = tokens.forward(ids);
+    return config.embedding_scale == 1 ? x : x * config.embedding_scale;
+  }
+
+  /// The rest of a layer, whose attention made `mixed` of `x`.
+  static Tensor after_attention(const DecoderLayer<Tensor>& layer, Tensor mixed, const Tensor& x)
+    requires std::same_as<T, Tensor>
+  {
+    if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
+    const Tensor middle = mixed + x;
+    Tensor fed = layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
+    if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
+    return fed + middle;
   }
 
   /// x [B, S, width] at the last position: [B, width].

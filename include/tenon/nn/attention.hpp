@@ -55,7 +55,7 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, &position, where);
+    const auto [q, k, v] = project(x, &position.positions, where);
     const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, where),
                                cache_update(cache.values, layer, v, position.past, where)};
     // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
@@ -77,11 +77,21 @@ struct MultiHeadAttention {
     return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 
+  /// The same for x at these positions (i32 [S] or [B, S]), which a rotary embedding takes.
+  Tensor forward(const Tensor& x, const Tensor& positions, const Tensor& mask,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const auto [q, k, v] = project(x, &positions, where);
+    const Tensor mixed = tenon::attention(q, k, v, options, Tensor(), mask, where);
+    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
+  }
+
  private:
   struct Projected {
     Tensor q, k, v;  // [B, S, heads, head_dim]
   };
-  Projected project(const Tensor& x, const Position* position,
+  Projected project(const Tensor& x, const Tensor* positions,
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
@@ -90,10 +100,10 @@ struct MultiHeadAttention {
     const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
     if (query_norm) q = query_norm->forward(q, where);
     if (key_norm) k = key_norm->forward(k, where);
-    if (rope && position != nullptr) {
+    if (rope && positions != nullptr) {
       const Tensor factors = rope_factors.value_or(Tensor());
-      q = tenon::rope(q, position->positions, *rope, factors, where);
-      k = tenon::rope(k, position->positions, *rope, factors, where);
+      q = tenon::rope(q, *positions, *rope, factors, where);
+      k = tenon::rope(k, *positions, *rope, factors, where);
     }
     return {q, k, v};
   }

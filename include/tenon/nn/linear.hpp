@@ -1,6 +1,8 @@
 #pragma once
 
 #include <tenon/fields.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/fill.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/weights_view.hpp>
 
@@ -9,12 +11,23 @@
 
 namespace tenon::nn {
 
+/// A low-rank change of a linear layer: the layer computes x (W + scale B A)^T + b (Hu et al., LoRA,
+/// arXiv:2106.09685). W stays as it is; a and b are trained.
+template <class T = Tensor>
+struct Lora {
+  T a;  ///< [rank, in], of x's dtype
+  T b;  ///< [out, rank], of x's dtype
+  double scale = 1;
+  TENON_FIELDS(a, b, scale)
+};
+
 /// y = x W^T + b. Weight [out, in], of a floating or a block type; bias [out], optional.
 template <class T = Tensor>
 struct Linear {
   T weight;
   std::optional<T> bias;
-  TENON_FIELDS(weight, bias)
+  std::optional<Lora<T>> lora{};  ///< no part of files of weights: models::with_adapters sets it
+  TENON_FIELDS(weight, bias, lora)
 
   /// Declares "weight" and, where the file has it, "bias" below `view`.
   static Linear init(const WeightsView& view,
@@ -27,7 +40,11 @@ struct Linear {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    return linear(x, weight, bias.value_or(Tensor()), Tensor(), where);
+    const Tensor y = linear(x, weight, bias.value_or(Tensor()), Tensor(), where);
+    if (!lora) return y;
+    const Tensor low = linear(x, lora->a, Tensor(), Tensor(), where);
+    return linear(mul(low, scalar_like(low, lora->scale, where), where), lora->b, Tensor(), y,
+                  where);
   }
 };
 

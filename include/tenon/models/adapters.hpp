@@ -1,0 +1,84 @@
+#pragma once
+
+#include <tenon/fields.hpp>
+#include <tenon/models/decoder.hpp>
+#include <tenon/train/initialize.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// Low-rank adapters of a decoder: trained with the model's weights as they are, of block types too,
+// saved alone, and merged.
+//
+//   const models::LoraConfig lora{.rank = 8, .alpha = 16};
+//   const auto shapes = models::adapter_shapes(decoder, lora);
+//   auto adapters = train::initialize(shapes, seed, device, models::lora_initial);
+//   …                                  // in a step: models::with_adapters(decoder, adapters)
+//   models::save_adapters("adapter", adapters, lora, decoder.config);
+
+namespace tenon::models {
+
+/// Which linear layers have adapters, under Hugging Face's names: q_proj, k_proj, v_proj, o_proj,
+/// gate_proj, up_proj and down_proj.
+struct LoraConfig {
+  std::int64_t rank = 8;
+  double alpha = 16;  ///< the change is alpha / rank * B A
+  std::vector<std::string> targets{"q_proj", "v_proj"};
+
+  double scale() const noexcept { return alpha / static_cast<double>(rank); }
+};
+
+/// The adapters of a decoder's layer; empty for layers that are no targets.
+template <class T = Tensor>
+struct LayerAdapters {
+  std::optional<nn::Lora<T>> query, key, value, output, gate, up, down;
+  TENON_FIELDS(query, key, value, output, gate, up, down)
+};
+
+template <class T = Tensor>
+struct DecoderAdapters {
+  std::vector<LayerAdapters<T>> layers;
+  TENON_FIELDS(layers)
+};
+
+/// The shapes of a decoder's adapters, of f32. Errc::bad_argument for a rank below 1, an unknown
+/// target, and one that the decoder has not.
+DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const LoraConfig& config);
+
+/// The decoder with adapters beside its linear layers. Errc::bad_argument where their numbers of
+/// layers differ.
+Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Tensor>& adapters);
+
+/// For train::initialize: b is 0, so that the first change is none, and a is uniform within
+/// 1 / sqrt(in), as PEFT's are.
+train::Initial lora_initial(std::string_view path, const Shape& shape);
+
+/// Writes a folder that Hugging Face's PEFT reads: adapter_model.safetensors, adapter_config.json.
+/// Rows of queries and keys are put into Hugging Face's order where `decoder` has GGUF's (llama).
+/// Errors: those of io::save_safetensors; Errc::io for the folder.
+void save_adapters(const std::filesystem::path& folder, const DecoderAdapters<Buffer>& adapters,
+                   const LoraConfig& config, const DecoderConfig& decoder);
+
+/// Reads such a folder, of PEFT's own too, for a decoder with these weights. Factors of other
+/// floating types become f32.
+/// Errors: those of io::open and of JSON files; Errc::unsupported for adapters of another kind than
+/// plain LoRA; Errc::bad_reference for a missing factor or target; Errc::shape_mismatch.
+std::pair<DecoderAdapters<HostBuffer>, LoraConfig> load_adapters(
+    const std::filesystem::path& folder, const Decoder<Tensor>& decoder);
+
+/// weight + scale * B A, computed in f32 and rounded to the weight's type: of a block type, that is
+/// a new quantisation, whose error adds to that of the first.
+/// weight: [out, in]; the factors are f32. Errc::shape_mismatch.
+HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors);
+
+/// The weights of a decoder with adapters merged into them, for Exe::bind of the plain decoder.
+Bufferized<Decoder<Tensor>> merge_adapters(Bufferized<Decoder<Tensor>> weights,
+                                           const DecoderAdapters<Buffer>& adapters,
+                                           const DevicePtr& device);
+
+}  // namespace tenon::models

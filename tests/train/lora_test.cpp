@@ -1,0 +1,264 @@
+// Low-rank adapters of a tiny decoder: gradients, training, files, merging.
+#include "../../examples/lora_training.hpp"
+#include "io/temp_folder.hpp"
+#include "support/expect_error.hpp"
+
+#include <tenon/tenon.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+using lora_training::Training;
+using Adapters = models::DecoderAdapters<Buffer>;
+
+const char* const tiny_model = "tests/models/data/tiny_llama.gguf";
+const models::LoraConfig lora{
+    .rank = 3, .alpha = 6, .targets = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj"}};
+
+HostBuffer token_ids(std::int64_t rows, std::int64_t steps) {
+  HostBuffer ids = HostBuffer::uninitialized(Shape({rows, steps}, i32));
+  std::int32_t i = 0;
+  for (std::int32_t& id : ids.mutable_values<std::int32_t>()) id = 7 * i++ % 97;
+  return ids;
+}
+
+struct Rig {
+  io::File file = io::open(tiny_model);
+  models::DecoderConfig config = models::DecoderConfig::from(file);
+  WeightsView view = file.view();
+  models::Decoder<> decoder = models::Decoder<>::init(view, config);
+  DevicePtr device = cpu_device();
+  models::DecoderAdapters<Shape> shapes = models::adapter_shapes(decoder, lora);
+
+  Bufferized<Training<>> weights() const {
+    Bufferized<Training<>> result;
+    result.decoder = io::load(decoder, file, device);
+    return result;
+  }
+};
+
+/// The gradient and the loss.
+template <class T = Tensor>
+struct Slope {
+  Training<T> training;
+  TENON_FIELDS(training)
+  std::tuple<models::DecoderAdapters<>, Tensor> at(const models::DecoderAdapters<>& adapters,
+                                                   const Tensor& ids) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor loss = training.loss(adapters, ids);
+    return {grad(loss, adapters), loss};
+  }
+};
+
+double value_of(const Buffer& scalar) { return scalar.to_host().at({}); }
+
+TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
+  for (const std::string architecture : {"llama", "gemma3", "qwen3"}) {
+    const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
+    const WeightsView view = file.view();
+    const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
+    HostBuffer ids = HostBuffer::uninitialized(Shape({1, 48}, i32));
+    std::int32_t i = 0;
+    for (std::int32_t& id : ids.mutable_values<std::int32_t>()) id = 7 * i++ % 272;
+    CompileOptions exact;
+    exact.backend.exact = true;
+    auto run = compile<&models::Decoder<>::scores>(decoder, {ids.shape()}, cpu_device(), exact)
+                   .bind(io::load(decoder, file, cpu_device()));
+    const HostBuffer got = run(ids.to_device(cpu_device())).to_host();
+    const HostBuffer want = io::read_npy("tests/models/data/tiny_" + architecture + "_logits.npy");
+    const auto a = got.values<float>(), b = want.values<float>();
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      worst = std::max(worst, std::fabs(static_cast<double>(a[k]) - static_cast<double>(b[k])));
+    }
+    INFO(architecture);
+    CHECK(worst < 2e-3);
+  }
+}
+
+TEST_CASE("lora: gradients are finite differences, and the first change is none") {
+  const Rig rig;
+  const HostBuffer ids = token_ids(2, 9);
+  CompileOptions exact;
+  exact.backend.exact = true;
+  const Training<> training{rig.decoder};
+  const auto bound = [&](auto&& exe) { return exe.bind(rig.weights()); };
+  auto loss =
+      bound(compile<&Training<>::loss>(training, {rig.shapes, ids.shape()}, rig.device, exact));
+  auto adapters = train::initialize(rig.shapes, 3, rig.device, models::lora_initial);
+  const double before = value_of(loss(adapters, ids.to_device(rig.device)));
+  for (const nn::Lora<Buffer>& change : {*adapters.layers[0].query, *adapters.layers[1].up}) {
+    CHECK(change.scale == 2);
+    for (const float b : change.b.to_host().values<float>()) CHECK(b == 0);
+  }
+
+  Bufferized<Slope<>> weights;
+  weights.training.decoder = io::load(rig.decoder, rig.file, rig.device);
+  auto slope =
+      compile<&Slope<>::at>(Slope<>{{rig.decoder}}, {rig.shapes, ids.shape()}, rig.device, exact)
+          .bind(weights);
+  // Away from b = 0, where a has no gradient.
+  adapters = train::initialize(rig.shapes, 3, rig.device, [](std::string_view, const Shape&) {
+    return train::Initial{train::Initial::Kind::uniform, 0.3};
+  });
+  const auto [gradients, at] = slope(adapters, ids.to_device(rig.device));
+  CHECK(value_of(at) != Approx(before));
+  const auto check_factor = [&](Buffer& factor, const Buffer& gradient, std::size_t place) {
+    HostBuffer values = factor.to_host();
+    const float kept = values.values<float>()[place];
+    const auto loss_at = [&](float value) {
+      HostBuffer changed = HostBuffer::uninitialized(values.shape());
+      std::ranges::copy(values.values<float>(), changed.mutable_values<float>().begin());
+      changed.mutable_values<float>()[place] = value;
+      factor = changed.to_device(rig.device);
+      return value_of(loss(adapters, ids.to_device(rig.device)));
+    };
+    constexpr float step = 4e-3f;
+    const double difference = (loss_at(kept + step) - loss_at(kept - step)) / (2.0 * step);
+    loss_at(kept);
+    const double want = gradient.to_host().values<float>()[place];
+    INFO("place " << place << ": " << difference << ", gradient " << want);
+    CHECK(std::fabs(difference - want) < 2e-3 + 0.02 * std::fabs(want));
+  };
+  const auto& slopes = gradients;
+  for (std::size_t layer = 0; layer < adapters.layers.size(); ++layer) {
+    auto& mine = adapters.layers[layer];
+    const auto& its = slopes.layers[layer];
+    for (const std::size_t place : {std::size_t{0}, std::size_t{5}}) {
+      check_factor(mine.query->a, its.query->a, place);
+      check_factor(mine.key->b, its.key->b, place);
+      check_factor(mine.up->b, its.up->b, place);
+      check_factor(mine.output->a, its.output->a, place);
+    }
+  }
+}
+
+TEST_CASE("lora: training, files that PEFT reads, merging") {
+  const Rig rig;
+  const HostBuffer ids = token_ids(2, 17);
+  const Training<> training{rig.decoder};
+  auto adapters = train::initialize(rig.shapes, 3, rig.device, models::lora_initial);
+  auto state = training.optimizer.start(adapters, rig.device);
+  const Buffer rate = train::scalar(1e-2, f32, rig.device);
+  auto step =
+      compile<&Training<>::step>(
+          training, {rig.shapes, train::shapes_of(state), ids.shape(), rate.shape()}, rig.device)
+          .bind(rig.weights());
+  double first = 0, last = 0;
+  for (int i = 0; i < 25; ++i) {
+    Buffer loss;
+    std::tie(adapters, state, loss) =
+        step(std::move(adapters), std::move(state), ids.to_device(rig.device), rate);
+    last = value_of(loss);
+    if (i == 0) first = last;
+  }
+  INFO("loss " << first << ", then " << last);
+  CHECK(last < 0.8 * first);
+
+  const TempFolder folder;
+  models::save_adapters(folder / "adapter", adapters, lora, rig.config);
+  std::ifstream json(folder / "adapter" / "adapter_config.json");
+  const std::string text{std::istreambuf_iterator<char>(json), {}};
+  CHECK(text.find("\"peft_type\":\"LORA\"") != std::string::npos);
+  CHECK(text.find("\"r\":3,\"lora_alpha\":6") != std::string::npos);
+  const io::File saved = io::open(folder / "adapter" / "adapter_model.safetensors");
+  const Shape query_b =
+      saved.at("base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight").shape;
+  CHECK(query_b == rig.shapes.layers[1].query->b);
+  CHECK(saved.find("base_model.model.model.layers.0.mlp.down_proj.lora_A.weight") == nullptr);
+
+  const auto [read, config] = models::load_adapters(folder / "adapter", rig.decoder);
+  CHECK(config.rank == 3);
+  CHECK(config.targets == lora.targets);
+  std::size_t compared = 0;
+  for (std::size_t layer = 0; layer < read.layers.size(); ++layer) {
+    for (const auto part :
+         {&models::LayerAdapters<HostBuffer>::query, &models::LayerAdapters<HostBuffer>::key,
+          &models::LayerAdapters<HostBuffer>::up}) {
+      const auto& got = *(read.layers[layer].*part);
+      const auto& want =
+          part == &models::LayerAdapters<HostBuffer>::query ? *adapters.layers[layer].query
+          : part == &models::LayerAdapters<HostBuffer>::key ? *adapters.layers[layer].key
+                                                            : *adapters.layers[layer].up;
+      CHECK(std::ranges::equal(got.a.values<float>(), want.a.to_host().values<float>()));
+      CHECK(std::ranges::equal(got.b.values<float>(), want.b.to_host().values<float>()));
+      ++compared;
+    }
+  }
+  CHECK(compared == 3 * rig.decoder.layers.size());
+
+  // Merged weights do what the adapters do.
+  CompileOptions exact;
+  exact.backend.exact = true;
+  auto loss = compile<&Training<>::loss>(training, {rig.shapes, ids.shape()}, rig.device, exact)
+                  .bind(rig.weights());
+  const double with = value_of(loss(adapters, ids.to_device(rig.device)));
+  Bufferized<Training<>> merged = rig.weights();
+  merged.decoder = models::merge_adapters(merged.decoder, adapters, rig.device);
+  auto plain = compile<&Training<>::loss>(training, {rig.shapes, ids.shape()}, rig.device, exact)
+                   .bind(merged);
+  const auto none = train::initialize(rig.shapes, 3, rig.device, models::lora_initial);
+  const double after = value_of(plain(none, ids.to_device(rig.device)));
+  INFO("with adapters " << with << ", merged " << after);
+  CHECK(std::fabs(after - with) < 0.05 * (first - with));  // the merged weights are quantised again
+}
+
+TEST_CASE("lora: a merged weight is W + scale B A") {
+  const HostBuffer w = HostBuffer::of<float>(Shape({2, 3}, f32), {1, 2, 3, 4, 5, 6});
+  const nn::Lora<HostBuffer> change{HostBuffer::of<float>(Shape({1, 3}, f32), {1, 0, -1}),
+                                    HostBuffer::of<float>(Shape({2, 1}, f32), {10, 100}), 0.5};
+  const HostBuffer sum = models::merged(w, change);
+  const std::vector<float> want{6, 2, -2, 54, 5, -44};
+  CHECK(std::ranges::equal(sum.values<float>(), want));
+  CHECK(w.values<float>()[0] == 1);
+  CHECK(models::merged(w.to(f16), change).shape().dtype() == f16);
+}
+
+TEST_CASE("lora: what is refused") {
+  const Rig rig;
+  models::LoraConfig config = lora;
+  config.rank = 0;
+  expect_error(Errc::bad_argument, [&] { models::adapter_shapes(rig.decoder, config); });
+  config = lora;
+  config.targets.emplace_back("lm_head");
+  expect_error(Errc::bad_argument, [&] { models::adapter_shapes(rig.decoder, config); });
+  const HostBuffer w = HostBuffer::zeros(Shape({4, 3}, f32));
+  expect_error(Errc::shape_mismatch, [&] {
+    models::merged(w,
+                   {HostBuffer::zeros(Shape({2, 4}, f32)), HostBuffer::zeros(Shape({4, 2}, f32))});
+  });
+  const TempFolder folder;
+  expect_error(Errc::not_found, [&] { models::load_adapters(folder / "none", rig.decoder); });
+  const auto refused = [&](Errc code, const std::string& json) {
+    std::ofstream(folder / "adapter_config.json") << json;
+    expect_error(code, [&] { models::load_adapters(folder / "", rig.decoder); });
+  };
+  refused(Errc::syntax, "{");
+  refused(Errc::unsupported, R"({"peft_type": "IA3"})");
+  refused(Errc::unsupported,
+          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "use_dora": true})");
+  refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": [], "bias": "all"})");
+  refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": "all-linear"})");
+  refused(Errc::bad_argument, R"({"r": 3, "lora_alpha": 6, "target_modules": ["lm_head"]})");
+  refused(Errc::not_found, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");
+  auto adapters = train::initialize(rig.shapes, 3, rig.device, models::lora_initial);
+  models::save_adapters(folder / "", adapters, lora, rig.config);
+  refused(Errc::shape_mismatch, R"({"r": 4, "lora_alpha": 6, "target_modules": ["q_proj"]})");
+  refused(Errc::bad_reference, R"({"r": 3, "lora_alpha": 6, "target_modules": ["gate_proj"]})");
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -7,10 +7,12 @@
 
 #include <tenon/error.hpp>
 #include <tenon/kernel.hpp>
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/embedding.hpp>
+#include <tenon/ops/glu.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/matmul.hpp>
@@ -82,7 +84,10 @@ class Adapter {
       const Operand& w = step_.inputs[1];
       const bool is_packed =
           w.place.kind == Place::Kind::constant && PackedWeights::is_packable(w.shape.dtype());
-      if (!is_packed) return multiply_by_matrix(*linear);
+      if (!is_packed || wide_type() == DType::f64) return multiply_by_matrix(*linear);
+    }
+    if (const auto* glu = step_.op.as<Glu>(); glu != nullptr && wide_type() == DType::f64) {
+      return activate_and_multiply(*glu);
     }
     if (step_.op.as<MatmulInteger>() != nullptr && step_.inputs[1].shape.rank() > 2) {
       return multiply_matrix_by_matrix();
@@ -139,21 +144,28 @@ class Adapter {
     return copy;
   }
 
-  /// The operand in f32, itself where it is that; only for halves and block types besides.
+  /// The type that operands are widened to.
+  DType wide_type() const {
+    return step_.output.shape.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  }
+  bool is_narrow(DType dtype) const {
+    return is_half(dtype) || (dtype == DType::f32 && wide_type() == DType::f64);
+  }
+
+  /// The operand in wide_type(), itself where it is that; only for real and block types.
   Operand widened(const Operand& operand) {
-    const DType dtype = operand.shape.dtype();
-    if (dtype == DType::f32) return operand;
-    const Operand wide = scratch(operand.shape.with_dtype(DType::f32));
-    push(is_block(dtype) ? OpInstance(Dequantize{.dtype = DType::f32})
-                         : OpInstance(Cast{.dtype = DType::f32}),
+    const DType dtype = operand.shape.dtype(), to = wide_type();
+    if (dtype == to) return operand;
+    const Operand wide = scratch(operand.shape.with_dtype(to));
+    push(is_block(dtype) ? OpInstance(Dequantize{.dtype = to}) : OpInstance(Cast{.dtype = to}),
          {operand}, wide);
     say("widens", operand.shape);
     bytes_ += wide.shape.bytes();
     return wide;
   }
-  static bool is_widenable(const Operand& operand) {
+  bool is_widenable(const Operand& operand) const {
     const DType dtype = operand.shape.dtype();
-    return dtype == DType::f32 || is_half(dtype) || is_block(dtype);
+    return dtype == wide_type() || is_narrow(dtype) || is_block(dtype);
   }
 
   /// Where a step in f32 writes what `output` shall hold; finish() then narrows it.
@@ -179,7 +191,9 @@ class Adapter {
   /// A linear layer whose weight is computed, or has no packed form.
   bool multiply_by_matrix(const Linear& linear) {
     const std::vector<Operand>& in = step_.inputs;
-    if (!std::ranges::all_of(in, is_widenable)) return false;
+    const bool are_widenable =
+        std::ranges::all_of(in, [this](const Operand& operand) { return is_widenable(operand); });
+    if (!are_widenable) return false;
     const Operand x = rows_of(widened(in[0]));
     const Operand w = transposed(widened(in[1]));
     const Operand wide = wide_output(step_.output);
@@ -198,6 +212,22 @@ class Adapter {
     }
     say("is a matmul with", in[1].shape);
     finish(wide, step_.output);
+    return accepted();
+  }
+
+  /// A gate in f64.
+  bool activate_and_multiply(const Glu& glu) {
+    const std::string_view word = glu.activation.text();
+    const OpInstance activation = word == "silu"        ? OpInstance(Silu{})
+                                  : word == "gelu"      ? OpInstance(Gelu{})
+                                  : word == "gelu_tanh" ? OpInstance(GeluTanh{})
+                                  : word == "relu"      ? OpInstance(Relu{})
+                                                        : OpInstance(Sigmoid{});
+    const Operand gate = scratch(step_.output.shape);
+    push(activation, {step_.inputs[0]}, gate);
+    push(OpInstance(Mul()), {gate, step_.inputs[1]}, step_.output);
+    say("computes the activation alone:", gate.shape);
+    bytes_ += gate.shape.bytes();
     return accepted();
   }
 
@@ -268,11 +298,11 @@ class Adapter {
   enum class Fix : std::uint8_t { none, copy, widen };
 
   /// What may be done to an input: nothing, and what changes it.
-  static std::vector<Fix> fixes_of(const Step& step, std::size_t input) {
+  std::vector<Fix> fixes_of(const Step& step, std::size_t input) const {
     std::vector<Fix> fixes{Fix::none};
     if (step.op.def()->traits.updates_input == static_cast<int>(input)) return fixes;
     if (!lies_as_copied(step.inputs[input])) fixes.push_back(Fix::copy);
-    if (is_half(step.inputs[input].shape.dtype())) fixes.push_back(Fix::widen);
+    if (is_narrow(step.inputs[input].shape.dtype())) fixes.push_back(Fix::widen);
     return fixes;
   }
 
@@ -283,9 +313,9 @@ class Adapter {
     return std::equal(dense.begin(), dense.begin() + operand.shape.rank(), operand.strides.begin());
   }
 
-  static Operand fixed(const Operand& operand, Fix fix) {
+  Operand fixed(const Operand& operand, Fix fix) const {
     if (fix == Fix::none) return operand;
-    return dense_as(fix == Fix::copy ? operand.shape : operand.shape.with_dtype(DType::f32));
+    return dense_as(fix == Fix::copy ? operand.shape : operand.shape.with_dtype(wide_type()));
   }
 
   /// Copies inputs that lie apart and widens halves: of all ways that the kernel takes, the one

@@ -296,12 +296,13 @@ TEST_CASE("values: one whose memory is in part given to another is still read th
 
 TEST_CASE("fallback: what the first backend refuses is named, and can be forbidden") {
   Graph graph;
-  const Tensor x = graph.input("x", Shape({4, 8}, f64));
-  const Tensor y = linear(x, x);
+  const Tensor x = graph.input("x", Shape({4, 8}, f32));
+  const Tensor w = graph.input("w", Shape({4, 8}, f64));
+  const Tensor y = linear(x, w);
   const Program program = graph.program({&y, 1});
   const std::vector<BackendPtr> backends{make_cpu_backend({.threads = 1}),
                                          make_reference_backend({})};
-  const std::vector<Shape> shapes{x.shape()};
+  const std::vector<Shape> shapes{x.shape(), w.shape()};
 
   std::vector<std::string> warnings;
   const LogSink before = set_log_sink([&](LogLevel level, std::string_view message) {
@@ -314,8 +315,8 @@ TEST_CASE("fallback: what the first backend refuses is named, and can be forbidd
   REQUIRE(report.fallbacks.size() == 1);
   CHECK(report.fallbacks[0].op == "linear");
   CHECK(report.fallbacks[0].backend == "reference");
-  CHECK(report.fallbacks[0].why.find("f64") != std::string::npos);
-  CHECK(report.fallbacks[0].bytes == (32 + 32 + 16) * 8);
+  CHECK(report.fallbacks[0].why.find("constant") != std::string::npos);
+  CHECK(report.fallbacks[0].bytes == (32 + 16) * 4 + 32 * 8);
   REQUIRE(warnings.size() == 1);
   CHECK(warnings[0].find("element by element") != std::string::npos);
 

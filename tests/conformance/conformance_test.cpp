@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 namespace tenon::testing {
 namespace {
 
@@ -28,13 +30,21 @@ struct Candidate {
   BackendOptions options;
 };
 
+/// Whether all numbers that are computed with are f64.
+bool is_f64(const OpCase& op_case) {
+  if (op_case.output.shape().dtype() != f64) return false;
+  return std::ranges::all_of(op_case.inputs, [](const HostBuffer& input) {
+    return input.shape().dtype() == f64 || is_integer(input.shape().dtype());
+  });
+}
+
 /// f32 kernels differ from numpy by rounding; integer dot products by the int8 rounding of their
 /// activations: 1/127 of the largest of a group of 32, averaged over a row.
 double slack(const OpCase& op_case, const Candidate& backend) {
   static const std::set<std::string_view> exact = {"quantize_linear", "dequantize_linear",
                                                    "matmul_integer", "conv2d_integer"};
   if (exact.contains(op_case.op.def()->name)) return 0;
-  double tolerance = 1e-4;
+  double tolerance = is_f64(op_case) ? 1e-12 : 1e-4;
   const bool block =
       op_case.op.def()->name == "linear" && is_block(op_case.inputs[1].shape().dtype());
   if (block && !backend.options.exact) tolerance = 0.03;
@@ -51,19 +61,24 @@ double largest(const HostBuffer& array) {
   return most;
 }
 
-/// A case of other floating types again in f32, the type that fast kernels are written for. What
-/// must come out is then the reference's answer, which the case itself has checked.
-std::optional<OpCase> in_f32(const OpCase& op_case) {
+/// A case of other floating types again in `dtype`: in f32, the type that fast kernels are written
+/// for, or in f64. What must come out is then the reference's answer, which the case itself has
+/// checked.
+std::optional<OpCase> in_type(DType dtype, const OpCase& op_case) {
   OpCase result = op_case;
   bool changed = false;
   for (HostBuffer& input : result.inputs) {
-    if (!is_floating(input.shape().dtype()) || input.shape().dtype() == f32) continue;
-    input = input.to(f32);
+    if (!is_floating(input.shape().dtype()) || input.shape().dtype() == dtype) continue;
+    input = input.to(dtype);
     changed = true;
   }
   if (!changed || op_case.op.def()->name == "cast") return std::nullopt;
-  result.name += ", in f32";
-  result.output = run_reference(result.op, result.inputs);
+  result.name += fmt::format(", in {}", tenon::name(dtype));
+  try {
+    result.output = run_reference(result.op, result.inputs);
+  } catch (const Error&) {
+    return std::nullopt;  // an operand that must be f32
+  }
   return result;
 }
 
@@ -78,7 +93,9 @@ std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases;
   for (const auto& file : committed_op_cases()) {
     for (OpCase& op_case : read_op_cases(file)) {
-      if (auto widened = in_f32(op_case)) cases.push_back(std::move(*widened));
+      for (const DType dtype : {f32, f64}) {
+        if (auto widened = in_type(dtype, op_case)) cases.push_back(std::move(*widened));
+      }
       cases.push_back(std::move(op_case));
     }
   }
@@ -144,6 +161,59 @@ TEST_CASE("conformance: the CPU backend takes what the list of exclusions does n
     // A stale exclusion fails too: take it off the list. Views become copies only in odd cases.
     const bool is_view = find_op(op)->view != nullptr;
     if (!is_view) CHECK(taken.contains(op) != excluded);
+  }
+}
+
+/// Only operands of f64 of an op whose result is narrower are not narrowed for a kernel.
+TEST_CASE("conformance: no case is left to the reference, strided or not") {
+  register_cpu_backend();
+  register_reference_backend();
+  const std::vector<BackendPtr> backends{make_backend("cpu", {.threads = 1}),
+                                         make_backend("reference")};
+  for (const OpCase& op_case : all_cases()) {
+    const DType result = op_case.output.shape().dtype();
+    const bool narrows = is_floating(result) && result != f64 &&
+                         std::ranges::any_of(op_case.inputs, [](const HostBuffer& input) {
+                           return input.shape().dtype() == f64;
+                         });
+    if (narrows) continue;
+    for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+      std::vector<PlanReport::Part> parts;
+      run_case(op_case, backends, order, &parts);
+      INFO(op_case.name);
+      CHECK(std::ranges::all_of(parts, [](const auto& part) { return part.backend == "cpu"; }));
+    }
+  }
+}
+
+TEST_CASE("conformance: f64 in several blocks") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random(2);
+  const auto array = [&](std::initializer_list<std::int64_t> sizes) {
+    return random.uniform(Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size()), f64));
+  };
+  std::vector<OpCase> cases(4);
+  cases[0].op = OpInstance(Conv2d{.stride = {1, 1}, .padding = {1, 1}});
+  cases[0].inputs = {array({1, 40, 9, 20}), array({200, 40, 3, 3})};
+  cases[1].op = OpInstance(ConvTranspose2d{.stride = {2, 2}});
+  cases[1].inputs = {array({1, 30, 40, 40}), array({30, 20, 3, 3})};
+  cases[2].op = OpInstance(Attention{.causal = true, .window = 100});
+  cases[2].inputs = {array({1, 70, 2, 20}), array({1, 300, 1, 20}), array({1, 300, 1, 30})};
+  cases[3].op = OpInstance(Linear{});
+  cases[3].inputs = {array({100, 300}), array({270, 300})};
+  for (OpCase& op_case : cases) {
+    op_case.name = op_case.op.def()->name;
+    INFO(op_case.name);
+    op_case.output = run_reference(op_case.op, op_case.inputs);
+    std::vector<double> one;
+    for (const int threads : {1, 3}) {
+      const HostBuffer y =
+          run_case(op_case, {make_backend("cpu", {.threads = threads})}, Order::dense);
+      expect_close(y, op_case.output, 1e-11, 1e-11);
+      if (threads == 1) one = elements(y);
+      CHECK(one == elements(y));
+    }
   }
 }
 

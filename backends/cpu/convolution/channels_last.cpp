@@ -37,7 +37,9 @@ Role role_of(const Step& step) {
     return Role::convolution;
   }
   if (is_convolution(step)) return needs_f32(step) ? Role::other : Role::convolution;
-  if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) return Role::pool;
+  if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) {
+    return step.output.shape.dtype() == DType::f64 ? Role::other : Role::pool;
+  }
   if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;
   if (step.op.as<QuantizedMean>() != nullptr || folds_image<Mean>(step) || folds_image<Sum>(step) ||
       folds_image<Max>(step) || folds_image<Min>(step)) {

@@ -2,10 +2,14 @@
 
 #include "../matmul/tiled_values.hpp"
 #include "../task.hpp"
+#include "real.hpp"
+#include "typed_matmul.hpp"
 
 #include <tenon/ops/attention.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tenon::cpu {
 namespace {
@@ -113,8 +117,175 @@ class AttentionTask final : public Task {
   std::int64_t workspace_ = 0, workspace_bytes_ = 0;
 };
 
+/// In f64, for blocks of queries of one head: all scores of a block, their softmax, the sums.
+class AttentionF64Task final : public Task {
+ public:
+  AttentionF64Task(const Step& step, Compiler& compiler)
+      : q_(step.inputs[0]),
+        k_(step.inputs[1]),
+        v_(step.inputs[2]),
+        y_(step.output),
+        op_(*step.op.as<Attention>()) {
+    std::size_t next = 3;
+    if (op_.has_position) position_ = step.inputs[next++];
+    if (op_.has_mask) mask_ = step.inputs[next];
+    const std::int64_t size = q_.shape[3];
+    scale_ = op_.scale != 0 || size == 0 ? op_.scale : 1 / std::sqrt(static_cast<double>(size));
+    score_bytes_ = most_queries * k_.shape[1] * 8;
+    compiler.working_memory(score_bytes_ + product_f64_bytes());
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    std::int64_t past = k_.shape[1] - q_.shape[1];
+    if (position_) {
+      past = *context.pointer<const std::int32_t>(*position_);
+      if (past < 0 || past + q_.shape[1] > k_.shape[1]) {
+        context.fault.report(Errc::out_of_range, "attention: position", past,
+                             k_.shape[1] - q_.shape[1] + 1);
+        return;
+      }
+    }
+    if (y_.shape.elements() == 0) return;
+    const std::int64_t heads = q_.shape[2];
+    const std::int64_t blocks = (q_.shape[1] + most_queries - 1) / most_queries;
+    const Range range = context.share(q_.shape[0] * heads * blocks);
+    for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
+      block(context, i / blocks / heads, i / blocks % heads, i % blocks * most_queries, past);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t most_queries = 32;
+
+  template <class T>
+  static T* at(const TaskContext& context, const Operand& operand, std::int64_t batch,
+               std::int64_t row, std::int64_t head) noexcept {
+    return context.pointer<T>(operand) +
+           (batch * operand.strides[0] + row * operand.strides[1] + head * operand.strides[2]) / 8;
+  }
+
+  void block(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t first,
+             std::int64_t past) const noexcept {
+    const std::int64_t queries = q_.shape[1], keys = k_.shape[1];
+    const std::int64_t count = std::min(most_queries, queries - first);
+    const std::int64_t kv_head = head / (q_.shape[2] / k_.shape[2]);
+    // The keys that any of these queries sees; others may be uninitialised.
+    const auto seen = [&](std::int64_t s) { return op_.visible_keys(past, s, queries, keys); };
+    const std::int64_t begin = seen(first).begin, end = seen(first + count - 1).end;
+    const std::int64_t width = std::max<std::int64_t>(0, end - begin);
+    auto* const scores = reinterpret_cast<double*>(context.working_memory());
+    std::byte* const memory = context.working_memory() + score_bytes_;
+    multiply({.m = count,
+              .n = width,
+              .k = q_.shape[3],
+              .a = at<const double>(context, q_, batch, first, head),
+              .a_row = q_.strides[1] / 8,
+              .a_column = 1,
+              .b = at<const double>(context, k_, batch, begin, kv_head),
+              .b_row = 1,
+              .b_column = k_.strides[1] / 8,
+              .c = scores,
+              .c_row = width},
+             memory);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto range = seen(first + i);
+      weigh(context, batch, head, first + i, {range.begin, range.end}, {begin, end},
+            scores + i * width);
+    }
+    multiply({.m = count,
+              .n = v_.shape[3],
+              .k = width,
+              .a = scores,
+              .a_row = width,
+              .a_column = 1,
+              .b = at<const double>(context, v_, batch, begin, kv_head),
+              .b_row = v_.strides[1] / 8,
+              .b_column = 1,
+              .c = at<double>(context, y_, batch, first, head),
+              .c_row = y_.strides[1] / 8},
+             memory);
+    mend(context, batch, head, first, count, {begin, end}, scores);
+  }
+
+  /// Products of a query and the keys `all` become weights; those outside of `seen` become 0.
+  void weigh(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t query,
+             Range seen, Range all, double* scores) const noexcept {
+    constexpr double hidden = -std::numeric_limits<double>::infinity();
+    double peak = hidden;
+    bool sees = false;
+    for (std::int64_t t = seen.begin; t < seen.end; ++t) {
+      double& score = scores[t - all.begin];
+      score *= scale_;
+      if (op_.softcap > 0) score = op_.softcap * std::tanh(score / op_.softcap);
+      if (mask_) score += static_cast<double>(*mask_at(context, batch, head, query, t));
+      peak = std::max(peak, score);
+      sees = sees || score != hidden;  // a NaN is seen
+    }
+    double sum = 0;
+    for (std::int64_t t = all.begin; t < all.end; ++t) {
+      double& score = scores[t - all.begin];
+      const bool counts = sees && t >= seen.begin && t < seen.end && score != hidden;
+      score = counts ? std::exp(score - peak) : 0.0;
+      sum += score;
+    }
+    if (!sees) return;
+    for (std::int64_t t = seen.begin; t < seen.end; ++t) scores[t - all.begin] /= sum;
+  }
+
+  /// A value of weight 0 does not count, even where it is not finite: rows of the result that a
+  /// product with one has spoilt are computed again.
+  void mend(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t first,
+            std::int64_t count, Range all, const double* scores) const noexcept {
+    const std::int64_t kv_head = head / (q_.shape[2] / k_.shape[2]), size = v_.shape[3];
+    for (std::int64_t i = 0; i < count; ++i, scores += all.end - all.begin) {
+      double* const y = at<double>(context, y_, batch, first + i, head);
+      if (std::all_of(y, y + size, [](double value) { return std::isfinite(value); })) continue;
+      std::fill_n(y, size, 0.0);
+      for (std::int64_t t = all.begin; t < all.end; ++t) {
+        const double weight = scores[t - all.begin];
+        if (weight == 0) continue;
+        const double* value = at<const double>(context, v_, batch, t, kv_head);
+        for (std::int64_t d = 0; d < size; ++d) y[d] += weight * value[d];
+      }
+    }
+  }
+
+  const float* mask_at(const TaskContext& context, std::int64_t batch, std::int64_t head,
+                       std::int64_t query, std::int64_t key) const noexcept {
+    const std::int64_t index[] = {batch, head, query, key};
+    const int rank = mask_->shape.rank();
+    std::int64_t offset = 0;
+    for (int i = 0; i < rank; ++i) {
+      if (mask_->shape[i] != 1) {
+        offset += index[4 - rank + i] * mask_->strides[static_cast<std::size_t>(i)];
+      }
+    }
+    return reinterpret_cast<const float*>(context.pointer<const std::byte>(*mask_) + offset);
+  }
+
+  Operand q_, k_, v_, y_;
+  Attention op_;
+  std::optional<Operand> position_, mask_;
+  double scale_ = 0;
+  std::int64_t score_bytes_ = 0;
+};
+
+std::unique_ptr<Task> make_attention(const Step& step, Compiler& compiler) {
+  if (is_f64(step)) return std::make_unique<AttentionF64Task>(step, compiler);
+  return std::make_unique<AttentionTask>(step, compiler);
+}
+
+std::optional<std::string> refuses_attention_f64(const Step& step) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (auto why = needs_dtype(step.inputs[i], DType::f64, "q, k or v")) return why;
+    if (auto why = needs_dense_rows(step.inputs[i], "q, k or v")) return why;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> refuses_attention(const Step& step) {
   const auto& op = *step.op.as<Attention>();
+  if (is_f64(step)) return refuses_attention_f64(step);
   if (auto why = needs_dtype(step.inputs[0], DType::f32, "q")) return why;
   const DType kv = step.inputs[1].shape.dtype();
   if (kv != DType::f32 && kv != DType::f16 && kv != DType::q8_0)
@@ -137,6 +308,7 @@ std::optional<std::string> refuses_attention(const Step& step) {
 }
 
 bool attention_step_writes_tiles(const Step& step, std::int64_t row_size) {
+  if (is_f64(step)) return false;
   const AttentionArgs args = args_of(step, true);
   return args.out_row == row_size && attention_writes_tiles(args);
 }
@@ -144,7 +316,7 @@ bool attention_step_writes_tiles(const Step& step, std::int64_t row_size) {
 }  // namespace
 
 extern const Kernel attention_kernel;
-constinit const Kernel attention_kernel{op_def<Attention>, refuses_attention,
-                                        make_task<AttentionTask>, attention_step_writes_tiles};
+constinit const Kernel attention_kernel{op_def<Attention>, refuses_attention, make_attention,
+                                        attention_step_writes_tiles};
 
 }  // namespace tenon::cpu

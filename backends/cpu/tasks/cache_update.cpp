@@ -40,6 +40,9 @@ class CacheUpdateTask final : public Task {
       std::byte* to =
           cache + b * cache_.strides[1] + h * cache_.strides[2] + (past + s) * cache_.strides[3];
       switch (cache_.shape.dtype()) {
+        case DType::f64:
+          std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(double));
+          break;
         case DType::f16:
           f32_to_f16(from, reinterpret_cast<std::uint16_t*>(to), size);
           break;
@@ -61,10 +64,11 @@ class CacheUpdateTask final : public Task {
 
 std::optional<std::string> refuses_cache_update(const Step& step) {
   const DType cache = step.inputs[0].shape.dtype();
-  const bool is_taken =
-      cache == DType::f16 || cache == DType::bf16 || cache == DType::f32 || cache == DType::q8_0;
+  const DType x = cache == DType::f64 ? DType::f64 : DType::f32;
+  const bool is_taken = cache == DType::f64 || cache == DType::f16 || cache == DType::bf16 ||
+                        cache == DType::f32 || cache == DType::q8_0;
   if (!is_taken) return "the cache is " + std::string(tenon::name(cache));
-  if (auto why = needs_dtype(step.inputs[2], DType::f32, "x")) return why;
+  if (auto why = needs_dtype(step.inputs[2], x, "x")) return why;
   if (auto why = needs_dense_rows(step.inputs[0], "the cache")) return why;
   return needs_dense_rows(step.inputs[2], "x");
 }

@@ -7,7 +7,9 @@
 #include "../convolution/plan.hpp"
 #include "../convolution/winograd/task.hpp"
 #include "../task.hpp"
+#include "conv_f64.hpp"
 #include "image_task.hpp"
+#include "real.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -81,7 +83,10 @@ class ConvTask final : public Task {
 };
 
 std::optional<std::string> refuses_conv2d(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
+  if (is_f64(step)) {
+    if (auto why = needs_dense(step.inputs[1], "w")) return why;
+  }
   for (std::size_t i = 2; i < step.inputs.size(); ++i) {
     if (auto why = needs_dense(step.inputs[i], "bias")) return why;
   }
@@ -89,6 +94,7 @@ std::optional<std::string> refuses_conv2d(const Step& step) {
 }
 
 std::unique_ptr<Task> make_conv2d(const Step& step, Compiler& compiler) {
+  if (is_f64(step)) return make_conv2d_f64(step, compiler);
   if (auto task = winograd::make_task(Convolution::of(step), compiler)) return task;
   return std::make_unique<ConvTask>(step, compiler);
 }

@@ -8,6 +8,8 @@
 #include "../integer_math.hpp"
 #include "../task.hpp"
 #include "array/transpose.hpp"
+#include "conv_f64.hpp"
+#include "real.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/conv2d.hpp>
@@ -252,15 +254,20 @@ class FilterBackwardTask final : public Task {
 };
 
 std::optional<std::string> refuses_filter_backward(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
   if (auto why = needs_dense(step.inputs[0], "x")) return why;
   return needs_dense(step.inputs[1], "upstream");
+}
+
+std::unique_ptr<Task> make_filter_backward(const Step& step, Compiler& compiler) {
+  if (is_f64(step)) return make_conv2d_filter_backward_f64(step, compiler);
+  return std::make_unique<FilterBackwardTask>(step, compiler);
 }
 
 }  // namespace
 
 extern const Kernel conv2d_filter_backward_kernel;
-constinit const Kernel conv2d_filter_backward_kernel{
-    op_def<Conv2dFilterBackward>, refuses_filter_backward, make_task<FilterBackwardTask>};
+constinit const Kernel conv2d_filter_backward_kernel{op_def<Conv2dFilterBackward>,
+                                                     refuses_filter_backward, make_filter_backward};
 
 }  // namespace tenon::cpu

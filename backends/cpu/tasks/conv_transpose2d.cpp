@@ -5,6 +5,8 @@
 #include "../matmul/matmul.hpp"
 #include "../task.hpp"
 #include "../vision/fold_plane.hpp"
+#include "conv_f64.hpp"
+#include "real.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/conv_transpose2d.hpp>
@@ -176,7 +178,10 @@ std::optional<std::string> needs_dense_planes(const Operand& image, std::string_
 }
 
 std::optional<std::string> refuses_conv_transpose2d(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
+  if (is_f64(step)) {
+    if (auto why = needs_dense(step.inputs[0], "x")) return why;
+  }
   if (auto why = needs_dense_planes(step.inputs[0], "x")) return why;
   for (std::size_t i = 1; i < step.inputs.size(); ++i) {
     if (auto why = needs_dense(step.inputs[i], i == 1 ? "w" : "bias")) return why;
@@ -184,10 +189,15 @@ std::optional<std::string> refuses_conv_transpose2d(const Step& step) {
   return std::nullopt;
 }
 
+std::unique_ptr<Task> make_conv_transpose2d(const Step& step, Compiler& compiler) {
+  if (is_f64(step)) return make_conv_transpose2d_f64(step, compiler);
+  return std::make_unique<ConvTransposeTask>(step, compiler);
+}
+
 }  // namespace
 
 extern const Kernel conv_transpose2d_kernel;
 constinit const Kernel conv_transpose2d_kernel{op_def<ConvTranspose2d>, refuses_conv_transpose2d,
-                                               make_task<ConvTransposeTask>};
+                                               make_conv_transpose2d};
 
 }  // namespace tenon::cpu

@@ -4,6 +4,8 @@
 #include <tenon/ops/embedding.hpp>
 #include <tenon/quant.hpp>
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 
 namespace tenon::cpu {
@@ -13,16 +15,20 @@ class EmbeddingTask final : public Task {
  public:
   EmbeddingTask(const Step& step, Compiler& compiler)
       : ids_(step.inputs[0]), table_(step.inputs[1]), y_(step.output) {
-    compiler.prefer_packed(table_);
+    if (!is_copied()) compiler.prefer_packed(table_);
+    if (is_wide()) compiler.working_memory(table_.shape[1] * 4);
   }
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t count = ids_.shape.elements(), size = table_.shape[1],
                        limit = table_.shape[0];
     const Range rows = context.share(count);
-    const std::optional<PackedTable> packed = packed_table(context);
+    const std::optional<PackedTable> packed = is_copied() ? std::nullopt : packed_table(context);
     const auto* table = packed ? nullptr : context.pointer<const std::byte>(table_);
-    auto* y = context.pointer<float>(y_);
+    const DType dtype = table_.shape.dtype();
+    auto* const y = context.pointer<std::byte>(y_);
+    const std::int64_t line = size * block_bytes(y_.shape.dtype());
+    auto* const row_f32 = reinterpret_cast<float*>(context.working_memory());
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       const std::int64_t id = ids_.shape.dtype() == DType::i32
                                   ? context.pointer<const std::int32_t>(ids_)[row]
@@ -31,11 +37,18 @@ class EmbeddingTask final : public Task {
         context.fault.report(Errc::out_of_range, "embedding: id", id, limit);
         return;
       }
-      if (packed) {
-        packed->weights->dequantize_row(packed->first + id * packed->step, y + row * size);
-      } else {
-        dequantize(table_.shape.dtype(), table + id * table_.strides[0], y + row * size, size);
+      std::byte* const to = y + row * line;
+      if (is_copied()) {
+        std::memcpy(to, table + id * table_.strides[0], static_cast<std::size_t>(line));
+        continue;
       }
+      float* const wide = is_wide() ? row_f32 : reinterpret_cast<float*>(to);
+      if (packed) {
+        packed->weights->dequantize_row(packed->first + id * packed->step, wide);
+      } else {
+        dequantize(dtype, table + id * table_.strides[0], wide, size);
+      }
+      if (is_wide()) std::copy_n(wide, size, reinterpret_cast<double*>(to));
     }
   }
 
@@ -61,11 +74,17 @@ class EmbeddingTask final : public Task {
     return PackedTable{weights, offset / row_bytes, table_.strides[0] / row_bytes};
   }
 
+  bool is_wide() const noexcept { return y_.shape.dtype() == DType::f64; }
+  /// Packed rows of f64 would be f32.
+  bool is_copied() const noexcept { return is_wide() && table_.shape.dtype() == DType::f64; }
+
   Operand ids_, table_, y_;
 };
 
 std::optional<std::string> refuses_embedding(const Step& step) {
-  if (auto why = needs_dtype(step.output, DType::f32, "the output")) return why;
+  if (step.output.shape.dtype() != DType::f64) {
+    if (auto why = needs_dtype(step.output, DType::f32, "the output")) return why;
+  }
   if (auto why = needs_dense(step.inputs[0], "ids")) return why;
   return needs_dense_rows(step.inputs[1], "the table");
 }

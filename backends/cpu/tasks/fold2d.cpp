@@ -3,6 +3,7 @@
 #include "../task.hpp"
 #include "../vision/fold_plane.hpp"
 #include "reader.hpp"
+#include "real.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/unfold2d.hpp>
@@ -71,6 +72,7 @@ class UnfoldTask final : public Task {
   WindowAxis rows_{}, columns_{};
 };
 
+template <class T>
 class FoldTask final : public Task {
  public:
   explicit FoldTask(const Step& step) : x_(step.inputs[0]), y_(step.output) {
@@ -84,9 +86,9 @@ class FoldTask final : public Task {
     const std::int64_t taps = rows_.taps * columns_.taps, plane = rows_.inputs * columns_.inputs;
     const Range range = context.share(y_.shape[0] * y_.shape[1]);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const float* x = context.pointer<const float>(x_) + i * taps * places;
-      float* y = context.pointer<float>(y_) + i * plane;
-      fold_plane(x, places, {rows_, columns_}, {0, rows_.outputs}, {0, rows_.inputs}, 0.0f, y);
+      const T* x = context.pointer<const T>(x_) + i * taps * places;
+      T* y = context.pointer<T>(y_) + i * plane;
+      fold_plane(x, places, {rows_, columns_}, {0, rows_.outputs}, {0, rows_.inputs}, T(0), y);
     }
   }
 
@@ -96,7 +98,7 @@ class FoldTask final : public Task {
 };
 
 std::optional<std::string> refuses_fold2d(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
   return needs_dense(step.inputs[0], "x");
 }
 
@@ -104,6 +106,6 @@ std::optional<std::string> refuses_fold2d(const Step& step) {
 
 extern const Kernel unfold2d_kernel, fold2d_kernel;
 constinit const Kernel unfold2d_kernel{op_def<Unfold2d>, takes_everything, make_task<UnfoldTask>};
-constinit const Kernel fold2d_kernel{op_def<Fold2d>, refuses_fold2d, make_task<FoldTask>};
+constinit const Kernel fold2d_kernel{op_def<Fold2d>, refuses_fold2d, make_real_task<FoldTask>};
 
 }  // namespace tenon::cpu

@@ -1,7 +1,8 @@
 // Norms with a factor and a shift for each channel. Groups of channels: a group at a time, its sums
-// in f64 over blocks of f32.
+// in f64, over blocks of f32 where x is f32.
 #include "../task.hpp"
 #include "../vision/vision_kernels.hpp"
+#include "real.hpp"
 
 #include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/group_norm.hpp>
@@ -13,6 +14,36 @@
 namespace tenon::cpu {
 namespace {
 
+void scale_row(const float* x, double factor, double shift, float* y, std::int64_t count) noexcept {
+  vision_kernels().scale_row(x, static_cast<float>(factor), static_cast<float>(shift), y, count);
+}
+void scale_row(const double* x, double factor, double shift, double* y,
+               std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor + shift;
+}
+
+/// sums[0] += the sum of x - centre, sums[1] += that of (x - centre)^2.
+void add_moments(const float* x, double centre, std::int64_t count, double* sums) noexcept {
+  vision_kernels().add_moments(x, static_cast<float>(centre), count, sums);
+}
+void add_moments(const double* x, double centre, std::int64_t count, double* sums) noexcept {
+  constexpr std::int64_t lanes = 8;
+  std::array<double, lanes> first{}, second{};
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const std::int64_t width = std::min(lanes, count - i);
+    for (std::int64_t j = 0; j < width; ++j) {
+      const double rest = x[i + j] - centre;
+      first[static_cast<std::size_t>(j)] += rest;
+      second[static_cast<std::size_t>(j)] += rest * rest;
+    }
+  }
+  for (std::size_t j = 0; j < lanes; ++j) {
+    sums[0] += first[j];
+    sums[1] += second[j];
+  }
+}
+
+template <class T>
 class GroupNormTask final : public Task {
  public:
   explicit GroupNormTask(const Step& step)
@@ -21,34 +52,32 @@ class GroupNormTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const VisionKernels& kernels = vision_kernels();
     const std::int64_t channels = y_.shape[1] / op_.groups, size = channels * pixels_;
     const auto weights = [&](std::size_t i) {
-      return i < in_.size() ? context.pointer<const float>(in_[i]) : nullptr;
+      return i < in_.size() ? context.pointer<const T>(in_[i]) : nullptr;
     };
-    const float *weight = weights(1), *bias = weights(2);
+    const T *weight = weights(1), *bias = weights(2);
     const Range range = context.share(y_.shape[0] * op_.groups);
     for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
-      const float* x = context.pointer<const float>(in_[0]) + i * size;
-      float* y = context.pointer<float>(y_) + i * size;
+      const T* x = context.pointer<const T>(in_[0]) + i * size;
+      T* y = context.pointer<T>(y_) + i * size;
       const auto count = static_cast<double>(size);
       std::array<double, 2> sums{};
-      kernels.add_moments(x, 0, size, sums.data());
+      add_moments(x, 0, size, sums.data());
       // What the f32 rounding of the mean leaves is the first moment around it.
-      const auto centre = static_cast<float>(sums[0] / count);
+      const auto centre = static_cast<double>(static_cast<T>(sums[0] / count));
       sums = {};
-      kernels.add_moments(x, centre, size, sums.data());
+      add_moments(x, centre, size, sums.data());
       const double rest = sums[0] / count;
       const double variance = sums[1] / count - rest * rest;
       const double scale = 1 / std::sqrt(std::max(variance, 0.0) + op_.eps);
-      const double mean = static_cast<double>(centre) + rest;
+      const double mean = centre + rest;
       for (std::int64_t c = 0; c < channels; ++c) {
         const auto channel = static_cast<std::size_t>(i % op_.groups * channels + c);
         const double factor =
             scale * (weight == nullptr ? 1.0 : static_cast<double>(weight[channel]));
         const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[channel]);
-        kernels.scale_row(x + c * pixels_, static_cast<float>(factor),
-                          static_cast<float>(shift - mean * factor), y + c * pixels_, pixels_);
+        scale_row(x + c * pixels_, factor, shift - mean * factor, y + c * pixels_, pixels_);
       }
     }
   }
@@ -60,6 +89,7 @@ class GroupNormTask final : public Task {
   std::int64_t pixels_ = 1;
 };
 
+template <class T>
 class BatchNormTask final : public Task {
  public:
   explicit BatchNormTask(const Step& step)
@@ -68,10 +98,9 @@ class BatchNormTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const VisionKernels& kernels = vision_kernels();
     const std::int64_t channels = y_.shape[1];
     const auto of_channel = [&](std::size_t i, std::int64_t channel, double absent) {
-      return i < in_.size() ? static_cast<double>(context.pointer<const float>(in_[i])[channel])
+      return i < in_.size() ? static_cast<double>(context.pointer<const T>(in_[i])[channel])
                             : absent;
     };
     const Range range = context.share(y_.shape[0] * channels);
@@ -79,9 +108,8 @@ class BatchNormTask final : public Task {
       const std::int64_t c = i % channels;
       const double factor = of_channel(3, c, 1) / std::sqrt(of_channel(2, c, 1) + eps_);
       const double shift = of_channel(4, c, 0) - of_channel(1, c, 0) * factor;
-      kernels.scale_row(context.pointer<const float>(in_[0]) + i * pixels_,
-                        static_cast<float>(factor), static_cast<float>(shift),
-                        context.pointer<float>(y_) + i * pixels_, pixels_);
+      scale_row(context.pointer<const T>(in_[0]) + i * pixels_, factor, shift,
+                context.pointer<T>(y_) + i * pixels_, pixels_);
     }
   }
 
@@ -93,7 +121,7 @@ class BatchNormTask final : public Task {
 };
 
 std::optional<std::string> refuses_group_norm(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
   for (const Operand& input : step.inputs) {
     if (auto why = needs_dense(input, "an input")) return why;
   }
@@ -104,8 +132,8 @@ std::optional<std::string> refuses_group_norm(const Step& step) {
 
 extern const Kernel group_norm_kernel, batch_norm_kernel;
 constinit const Kernel group_norm_kernel{op_def<GroupNorm>, refuses_group_norm,
-                                         make_task<GroupNormTask>};
+                                         make_real_task<GroupNormTask>};
 constinit const Kernel batch_norm_kernel{op_def<BatchNorm>, refuses_group_norm,
-                                         make_task<BatchNormTask>};
+                                         make_real_task<BatchNormTask>};
 
 }  // namespace tenon::cpu

@@ -2,6 +2,7 @@
 // box's row is depends on all before it.
 #include "../integer_math.hpp"
 #include "../task.hpp"
+#include "real.hpp"
 
 #include <tenon/ops/non_max_suppression.hpp>
 
@@ -15,11 +16,13 @@ namespace {
 struct KeptBox {
   double top, left, bottom, right, area;
 };
+template <class T>
 struct ScoredBox {
-  float score;
+  T score;
   std::int32_t box;
 };
 
+template <class T>
 class SuppressionTask final : public Task {
  public:
   SuppressionTask(const Step& step, Compiler& compiler)
@@ -29,8 +32,8 @@ class SuppressionTask final : public Task {
         op_(*step.op.as<NonMaxSuppression>()) {
     const std::int64_t count = boxes_.shape[1];
     kept_bytes_ = round_up(count * static_cast<std::int64_t>(sizeof(KeptBox)), 64);
-    scratch_ = compiler.scratch(kept_bytes_ +
-                                round_up(count * static_cast<std::int64_t>(sizeof(ScoredBox)), 64));
+    scratch_ = compiler.scratch(
+        kept_bytes_ + round_up(count * static_cast<std::int64_t>(sizeof(ScoredBox<T>)), 64));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -53,10 +56,9 @@ class SuppressionTask final : public Task {
                     std::int64_t room, std::int64_t* y) const noexcept {
     const std::int64_t count = boxes_.shape[1];
     auto* kept = reinterpret_cast<KeptBox*>(context.scratch(scratch_));
-    auto* order = reinterpret_cast<ScoredBox*>(context.scratch(scratch_ + kept_bytes_));
-    const float* scores =
-        context.pointer<const float>(scores_) + (image * scores_.shape[1] + kind) * count;
-    const float* boxes = context.pointer<const float>(boxes_) + image * count * 4;
+    auto* order = reinterpret_cast<ScoredBox<T>*>(context.scratch(scratch_ + kept_bytes_));
+    const T* scores = context.pointer<const T>(scores_) + (image * scores_.shape[1] + kind) * count;
+    const T* boxes = context.pointer<const T>(boxes_) + image * count * 4;
     const bool takes_all = op_.score_threshold == -std::numeric_limits<double>::infinity();
     std::int64_t candidates = 0;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -64,7 +66,7 @@ class SuppressionTask final : public Task {
           takes_all ? scores[i] == scores[i] : static_cast<double>(scores[i]) > op_.score_threshold;
       if (takes_part) order[candidates++] = {scores[i], static_cast<std::int32_t>(i)};
     }
-    std::sort(order, order + candidates, [](const ScoredBox& a, const ScoredBox& b) {
+    std::sort(order, order + candidates, [](const ScoredBox<T>& a, const ScoredBox<T>& b) {
       return a.score != b.score ? a.score > b.score : a.box < b.box;
     });
     const std::int64_t most = std::min(room, op_.max_per_class);
@@ -81,7 +83,7 @@ class SuppressionTask final : public Task {
     return size;
   }
 
-  KeptBox corners(const float* v) const noexcept {
+  KeptBox corners(const T* v) const noexcept {
     const double a = static_cast<double>(v[0]), b = static_cast<double>(v[1]),
                  c = static_cast<double>(v[2]), d = static_cast<double>(v[3]);
     KeptBox box{std::min(a, c), std::min(b, d), std::max(a, c), std::max(b, d), 0};
@@ -109,7 +111,8 @@ class SuppressionTask final : public Task {
 
 std::optional<std::string> refuses_suppression(const Step& step) {
   for (const Operand& input : step.inputs) {
-    if (auto why = needs_dtype(input, DType::f32, "an input")) return why;
+    const DType dtype = is_f64(step) ? DType::f64 : DType::f32;
+    if (auto why = needs_dtype(input, dtype, "an input")) return why;
     if (auto why = needs_dense(input, "an input")) return why;
   }
   if (step.inputs[0].shape[1] > std::numeric_limits<std::int32_t>::max()) return "2^31 boxes";
@@ -120,6 +123,6 @@ std::optional<std::string> refuses_suppression(const Step& step) {
 
 extern const Kernel non_max_suppression_kernel;
 constinit const Kernel non_max_suppression_kernel{op_def<NonMaxSuppression>, refuses_suppression,
-                                                  make_task<SuppressionTask>};
+                                                  make_real_task<SuppressionTask>};
 
 }  // namespace tenon::cpu

@@ -2,11 +2,13 @@
 #include "../int8/max_pool.hpp"
 #include "../task.hpp"
 #include "image_task.hpp"
+#include "real.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/pool2d.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace tenon::cpu {
 namespace {
@@ -72,22 +74,91 @@ class PoolTask final : public Task {
   bool channels_last_ = false;
 };
 
+/// Row by row of the result, in f64: tap after tap.
+class PoolF64Task final : public Task {
+ public:
+  PoolF64Task(const Step& step, PoolOp op, const WindowAxis& rows, const WindowAxis& columns,
+              Compiler& compiler)
+      : x_(step.inputs[0]), y_(step.output), op_(op), rows_(rows), columns_(columns) {
+    compiler.working_memory(columns_.outputs * 8);
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t width = columns_.outputs, height = rows_.outputs;
+    const Range range = context.share(y_.shape[0] * y_.shape[1] * height);
+    auto* const counts = reinterpret_cast<std::int64_t*>(context.working_memory());
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const std::int64_t plane = i / height, output = i % height;
+      const double* x = context.pointer<const double>(x_) + plane * rows_.inputs * columns_.inputs;
+      double* y = context.pointer<double>(y_) + i * width;
+      std::fill_n(y, width, op_ == PoolOp::max ? -std::numeric_limits<double>::infinity() : 0.0);
+      std::fill_n(counts, width, std::int64_t{0});
+      for (std::int64_t r = 0; r < rows_.taps; ++r) {
+        const std::int64_t row = output * rows_.stride + r * rows_.dilation - rows_.before;
+        if (row < 0 || row >= rows_.inputs) continue;
+        for (std::int64_t s = 0; s < columns_.taps; ++s) {
+          take_tap(x + row * columns_.inputs, s * columns_.dilation - columns_.before, y, counts);
+        }
+      }
+      if (op_ == PoolOp::max) continue;
+      const auto all = static_cast<double>(rows_.taps * columns_.taps);
+      for (std::int64_t j = 0; j < width; ++j) {
+        y[j] /= op_ == PoolOp::padded_mean ? all : static_cast<double>(counts[j]);
+      }
+    }
+  }
+
+ private:
+  void take_tap(const double* line, std::int64_t first, double* y,
+                std::int64_t* counts) const noexcept {
+    for (std::int64_t j = 0; j < columns_.outputs; ++j) {
+      const std::int64_t column = first + j * columns_.stride;
+      if (column < 0 || column >= columns_.inputs) continue;
+      const double value = line[column];
+      if (op_ != PoolOp::max) {
+        y[j] += value;
+        ++counts[j];
+      } else if (value > y[j] || value != value) {
+        y[j] = value;
+      }
+    }
+  }
+
+  Operand x_, y_;
+  PoolOp op_;
+  WindowAxis rows_, columns_;
+};
+
+template <class Op>
+std::unique_ptr<Task> make_pool_f64(const Step& step, const Op& op, PoolOp kind,
+                                    const IntList& dilation, Compiler& compiler) {
+  const auto axis = [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    return window_axis(at, step.inputs[0].shape[2 + i], step.output.shape[2 + i], op.kernel[at],
+                       op.stride, op.kernel[at], op.padding, dilation);
+  };
+  return std::make_unique<PoolF64Task>(step, kind, axis(0), axis(1), compiler);
+}
+
 std::optional<std::string> refuses_pool2d(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
+  if (is_f64(step)) return needs_dense(step.inputs[0], "x");
   return needs_dense_rows(step.inputs[0], "x");
 }
 
-std::unique_ptr<Task> make_max(const Step& step, Compiler&) {
+std::unique_ptr<Task> make_max(const Step& step, Compiler& compiler) {
   if (step.inputs[0].shape.dtype() == DType::u8) return make_int8_max_pool(step);
   const auto& op = *step.op.as<MaxPool2d>();
+  if (is_f64(step)) return make_pool_f64(step, op, PoolOp::max, op.dilation, compiler);
   return std::make_unique<PoolTask>(step, PoolOp::max, op.kernel, op.stride, op.padding,
                                     op.dilation);
 }
 
-std::unique_ptr<Task> make_mean(const Step& step, Compiler&) {
+std::unique_ptr<Task> make_mean(const Step& step, Compiler& compiler) {
   const auto& op = *step.op.as<AvgPool2d>();
-  return std::make_unique<PoolTask>(step, op.count_include_pad ? PoolOp::padded_mean : PoolOp::mean,
-                                    op.kernel, op.stride, op.padding, IntList{});
+  const PoolOp kind = op.count_include_pad ? PoolOp::padded_mean : PoolOp::mean;
+  if (is_f64(step)) return make_pool_f64(step, op, kind, IntList{}, compiler);
+  return std::make_unique<PoolTask>(step, kind, op.kernel, op.stride, op.padding, IntList{});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Gradients of pools: plane by plane, each element of the upstream gradient to its window.
 #include "../task.hpp"
 #include "../vision/vision_kernels.hpp"
+#include "real.hpp"
 #include "windows.hpp"
 
 #include <tenon/ops/pool2d.hpp>
@@ -27,7 +28,22 @@ PoolTaps pool_taps(const WindowAxis& axis, std::int64_t output) noexcept {
   return {begin, std::max(begin, end)};
 }
 
-template <class Op>
+/// Where x[j * step] exceeds peak[j] or is NaN: peak[j] and places[j] become that and its place.
+void take_greater_of(const float* x, std::int64_t step, std::int32_t place, std::int64_t count,
+                     float* peak, std::int32_t* places) noexcept {
+  vision_kernels().take_greater(x, step, place, count, peak, places);
+}
+void take_greater_of(const double* x, std::int64_t step, std::int32_t place, std::int64_t count,
+                     double* peak, std::int32_t* places) noexcept {
+  for (std::int64_t j = 0; j < count; ++j) {
+    const double value = x[j * step];
+    if (!(value > peak[j] || value != value)) continue;
+    peak[j] = value;
+    places[j] = place + static_cast<std::int32_t>(j * step);
+  }
+}
+
+template <class Op, class T>
 class PoolBackwardTask final : public Task {
  public:
   PoolBackwardTask(const Step& step, Compiler& compiler)
@@ -39,7 +55,8 @@ class PoolBackwardTask final : public Task {
       axes_[i] = window_axis(i, x_.shape[axis], upstream_.shape[axis], op_.kernel[i], op_.stride,
                              op_.kernel[i], op_.padding, dilation);
     }
-    if (is_max) compiler.working_memory(axes_[1].outputs * 8);
+    if (is_max)
+      compiler.working_memory(axes_[1].outputs * static_cast<std::int64_t>(sizeof(T) + 4));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -48,10 +65,10 @@ class PoolBackwardTask final : public Task {
     const std::int64_t outputs = rows.outputs * columns.outputs;
     const Range range = context.share(x_.shape[0] * x_.shape[1]);
     for (std::int64_t p = range.begin; p < range.end; ++p) {
-      const float* x = context.pointer<const float>(x_) + p * plane;
-      const float* upstream = context.pointer<const float>(upstream_) + p * outputs;
-      float* y = context.pointer<float>(y_) + p * plane;
-      std::fill_n(y, plane, 0.0f);
+      const T* x = context.pointer<const T>(x_) + p * plane;
+      const T* upstream = context.pointer<const T>(upstream_) + p * outputs;
+      T* y = context.pointer<T>(y_) + p * plane;
+      std::fill_n(y, plane, T(0));
       for (std::int64_t i = 0; i < rows.outputs; ++i, upstream += columns.outputs) {
         const PoolTaps down = pool_taps(rows, i);
         if (down.begin == down.end) continue;
@@ -72,8 +89,8 @@ class PoolBackwardTask final : public Task {
   static constexpr bool is_max = std::is_same_v<Op, MaxPool2dBackward>;
 
   /// Steps along rows: windows one by one, the inner ones of usual sizes without branches.
-  void to_greatest_of_each(const float* x, std::int64_t i, PoolTaps down, const float* upstream,
-                           float* y) const noexcept {
+  void to_greatest_of_each(const T* x, std::int64_t i, PoolTaps down, const T* upstream,
+                           T* y) const noexcept {
     const auto& [rows, columns] = axes_;
     const bool is_whole = down.end - down.begin == rows.taps && rows.dilation == 1 &&
                           columns.dilation == 1 && rows.taps == columns.taps;
@@ -102,15 +119,15 @@ class PoolBackwardTask final : public Task {
 
   /// The place of the first of the greatest, or of the last NaN, in a window that lies inside.
   template <int taps>
-  static std::int64_t greatest_of(const float* x, std::int64_t first, std::int64_t row) noexcept {
-    float best = x[first];
+  static std::int64_t greatest_of(const T* x, std::int64_t first, std::int64_t row) noexcept {
+    T best = x[first];
     std::int64_t place = first;
 #pragma GCC unroll 3
     for (int r = 0; r < taps; ++r) {
 #pragma GCC unroll 3
       for (int s = 0; s < taps; ++s) {
         const std::int64_t at = first + r * row + s;
-        const float value = x[at];
+        const T value = x[at];
         const bool takes = (value > best) | (value != value);
         best = takes ? value : best;
         place = takes ? at : place;
@@ -120,12 +137,12 @@ class PoolBackwardTask final : public Task {
   }
 
   /// Tap by tap along the row of outputs; outputs whose tap is outside keep what they have.
-  void to_greatest(const TaskContext& context, const float* x, std::int64_t i, PoolTaps down,
-                   const float* upstream, float* y) const noexcept {
+  void to_greatest(const TaskContext& context, const T* x, std::int64_t i, PoolTaps down,
+                   const T* upstream, T* y) const noexcept {
     const auto& [rows, columns] = axes_;
-    auto* peak = reinterpret_cast<float*>(context.working_memory());
+    auto* peak = reinterpret_cast<T*>(context.working_memory());
     auto* places = reinterpret_cast<std::int32_t*>(peak + columns.outputs);
-    std::fill_n(peak, columns.outputs, -std::numeric_limits<float>::infinity());
+    std::fill_n(peak, columns.outputs, -std::numeric_limits<T>::infinity());
     std::fill_n(places, columns.outputs, -1);
     for (std::int64_t r = down.begin; r < down.end; ++r) {
       const std::int64_t row = i * rows.stride + r * rows.dilation - rows.before;
@@ -146,8 +163,8 @@ class PoolBackwardTask final : public Task {
             }
           }
         }
-        vision_kernels().take_greater(x + at, columns.stride, static_cast<std::int32_t>(at),
-                                      end - begin, peak + begin, places + begin);
+        take_greater_of(x + at, columns.stride, static_cast<std::int32_t>(at), end - begin,
+                        peak + begin, places + begin);
       }
     }
     for (std::int64_t j = 0; j < columns.outputs; ++j) {
@@ -155,7 +172,7 @@ class PoolBackwardTask final : public Task {
     }
   }
 
-  void to_all(std::int64_t i, PoolTaps down, const float* upstream, float* y) const noexcept {
+  void to_all(std::int64_t i, PoolTaps down, const T* upstream, T* y) const noexcept {
     const auto& [rows, columns] = axes_;
     for (std::int64_t j = 0; j < columns.outputs; ++j) {
       const PoolTaps across = pool_taps(columns, j);
@@ -163,10 +180,10 @@ class PoolBackwardTask final : public Task {
       if constexpr (requires { op_.count_include_pad; }) {
         if (op_.count_include_pad) count = rows.taps * columns.taps;
       }
-      const float part = upstream[j] / static_cast<float>(count);
+      const T part = upstream[j] / static_cast<T>(count);
       for (std::int64_t r = down.begin; r < down.end; ++r) {
-        float* row = y + (i * rows.stride + r - rows.before) * columns.inputs + j * columns.stride -
-                     columns.before;
+        T* row = y + (i * rows.stride + r - rows.before) * columns.inputs + j * columns.stride -
+                 columns.before;
         for (std::int64_t s = across.begin; s < across.end; ++s) row[s] += part;
       }
     }
@@ -177,8 +194,13 @@ class PoolBackwardTask final : public Task {
   std::array<WindowAxis, 2> axes_{};
 };
 
+template <class T>
+using MaxBackwardTask = PoolBackwardTask<MaxPool2dBackward, T>;
+template <class T>
+using AvgBackwardTask = PoolBackwardTask<AvgPool2dBackward, T>;
+
 std::optional<std::string> refuses_pool2d_backward(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
   if (auto why = needs_dense(step.inputs[0], "x")) return why;
   const Shape& x = step.inputs[0].shape;
   if (x[3] > 0 && x[2] > (std::int64_t{1} << 30) / x[3])
@@ -189,11 +211,9 @@ std::optional<std::string> refuses_pool2d_backward(const Step& step) {
 }  // namespace
 
 extern const Kernel max_pool2d_backward_kernel, avg_pool2d_backward_kernel;
-constinit const Kernel max_pool2d_backward_kernel{op_def<MaxPool2dBackward>,
-                                                  refuses_pool2d_backward,
-                                                  make_task<PoolBackwardTask<MaxPool2dBackward>>};
-constinit const Kernel avg_pool2d_backward_kernel{op_def<AvgPool2dBackward>,
-                                                  refuses_pool2d_backward,
-                                                  make_task<PoolBackwardTask<AvgPool2dBackward>>};
+constinit const Kernel max_pool2d_backward_kernel{
+    op_def<MaxPool2dBackward>, refuses_pool2d_backward, make_real_task<MaxBackwardTask>};
+constinit const Kernel avg_pool2d_backward_kernel{
+    op_def<AvgPool2dBackward>, refuses_pool2d_backward, make_real_task<AvgBackwardTask>};
 
 }  // namespace tenon::cpu

@@ -3,6 +3,7 @@
 #include "../integer_math.hpp"
 #include "../task.hpp"
 #include "../vision/vision_kernels.hpp"
+#include "real.hpp"
 
 #include <tenon/ops/resize.hpp>
 
@@ -13,11 +14,74 @@
 namespace tenon::cpu {
 namespace {
 
-/// One axis of a resize, with weights in f32.
+/// What each element of a row is mixed from, as RowMix.
+struct RowMixF64 {
+  const std::int32_t* inputs;
+  const double* weights;  ///< null: one tap of weight 1
+  std::int64_t taps, count;
+};
+
+/// The kernels of rows that tasks use: vectors in f32, plain loops in f64.
+template <class T>
+struct ResizeRows;
+
+template <>
+struct ResizeRows<float> {
+  using Mix = RowMix;
+  const VisionKernels& kernels = vision_kernels();
+
+  void mix_row(const float* x, const RowMix& mix, float* y) const noexcept {
+    kernels.mix_row(x, mix, y);
+  }
+  void unmix_row(const float* y, const RowMix& mix, float* x) const noexcept {
+    kernels.unmix_row(y, mix, x);
+  }
+  void mix_rows(const float* const* rows, const float* weights, std::int64_t taps, float* y,
+                std::int64_t count) const noexcept {
+    kernels.mix_rows(rows, weights, taps, y, count);
+  }
+  void add_scaled(const float* x, float factor, float* y, std::int64_t count) const noexcept {
+    kernels.add_scaled(x, factor, y, count);
+  }
+};
+
+template <>
+struct ResizeRows<double> {
+  using Mix = RowMixF64;
+
+  void mix_row(const double* x, const Mix& mix, double* y) const noexcept {
+    std::fill_n(y, mix.count, 0.0);
+    for (std::int64_t k = 0; k < mix.taps; ++k) {
+      const std::int32_t* inputs = mix.inputs + k * mix.count;
+      for (std::int64_t i = 0; i < mix.count; ++i) {
+        y[i] += (mix.weights == nullptr ? 1.0 : mix.weights[k * mix.count + i]) * x[inputs[i]];
+      }
+    }
+  }
+  void unmix_row(const double* y, const Mix& mix, double* x) const noexcept {
+    for (std::int64_t k = 0; k < mix.taps; ++k) {
+      const std::int32_t* inputs = mix.inputs + k * mix.count;
+      for (std::int64_t i = 0; i < mix.count; ++i) {
+        x[inputs[i]] += (mix.weights == nullptr ? 1.0 : mix.weights[k * mix.count + i]) * y[i];
+      }
+    }
+  }
+  void mix_rows(const double* const* rows, const double* weights, std::int64_t taps, double* y,
+                std::int64_t count) const noexcept {
+    std::fill_n(y, count, 0.0);
+    for (std::int64_t k = 0; k < taps; ++k) add_scaled(rows[k], weights[k], y, count);
+  }
+  void add_scaled(const double* x, double factor, double* y, std::int64_t count) const noexcept {
+    for (std::int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
+  }
+};
+
+/// One axis of a resize, with weights in T.
+template <class T>
 struct ResampledAxis {
   std::int64_t inputs = 1, outputs = 1, taps = 1;
   std::vector<std::int32_t> places{0};
-  std::vector<float> weights{1.0f};
+  std::vector<T> weights{T(1)};
   bool is_copy = true;  ///< one tap of weight 1
 
   ResampledAxis() = default;
@@ -27,32 +91,33 @@ struct ResampledAxis {
       is_copy = true;
       places.resize(static_cast<std::size_t>(outputs));
       for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int32_t>(i);
-      weights.assign(places.size(), 1.0f);
+      weights.assign(places.size(), T(1));
       return;
     }
     const ResizeTaps table = resize_taps(op, size, outputs_);
     taps = table.taps;
     places.assign(table.inputs.begin(), table.inputs.end());
     weights.clear();
-    for (const double weight : table.weights) weights.push_back(static_cast<float>(weight));
+    for (const double weight : table.weights) weights.push_back(static_cast<T>(weight));
     is_copy = taps == 1;
   }
 
   std::int32_t place(std::int64_t tap, std::int64_t output) const noexcept {
     return places[static_cast<std::size_t>(tap * outputs + output)];
   }
-  float weight(std::int64_t tap, std::int64_t output) const noexcept {
+  T weight(std::int64_t tap, std::int64_t output) const noexcept {
     return weights[static_cast<std::size_t>(tap * outputs + output)];
   }
-  RowMix mix() const noexcept {
+  typename ResizeRows<T>::Mix mix() const noexcept {
     return {places.data(), is_copy ? nullptr : weights.data(), taps, outputs};
   }
 };
 
 /// Slices, rows and columns; absent axes have one element.
+template <class T>
 struct ResampledAxes {
   std::int64_t planes = 1;  ///< what the leading axes multiply to
-  std::array<ResampledAxis, 3> axes;
+  std::array<ResampledAxis<T>, 3> axes;
 
   ResampledAxes(const Resize& op, const Shape& from, const Shape& to) {
     const auto count = static_cast<int>(op.sizes.size());
@@ -60,33 +125,34 @@ struct ResampledAxes {
     for (int i = 0; i < lead; ++i) planes *= to[i];
     for (int i = 0; i < count; ++i) {
       axes[static_cast<std::size_t>(3 - count + i)] =
-          ResampledAxis(op, from[lead + i], to[lead + i]);
+          ResampledAxis<T>(op, from[lead + i], to[lead + i]);
     }
   }
 };
 
+template <class T>
 class ResizeTask final : public Task {
  public:
   ResizeTask(const Step& step, Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), resampled_(*step.op.as<Resize>(), x_.shape, y_.shape) {
-    row_bytes_ = round_up(columns().outputs * 4, 64);
+    row_bytes_ = round_up(columns().outputs * static_cast<std::int64_t>(sizeof(T)), 64);
     compiler.working_memory(slots * row_bytes_);
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const VisionKernels& kernels = vision_kernels();
+    const ResizeRows<T> kernels;
     const auto& [depth, rows, _] = resampled_.axes;
     const std::int64_t width = columns().outputs;
-    const auto* x = context.pointer<const float>(x_);
-    auto* y = context.pointer<float>(y_);
+    const auto* x = context.pointer<const T>(x_);
+    auto* y = context.pointer<T>(y_);
     std::array<std::int64_t, slots> held;  // the row of x that each kept row was made from
     held.fill(-1);
     const Range range = context.share(resampled_.planes * depth.outputs * rows.outputs);
     for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
       const std::int64_t row = i % rows.outputs, slice = i / rows.outputs % depth.outputs;
       const std::int64_t plane = i / rows.outputs / depth.outputs;
-      std::array<const float*, slots> sources;
-      std::array<float, slots> weights;
+      std::array<const T*, slots> sources;
+      std::array<T, slots> weights;
       std::size_t count = 0;
       for (std::int64_t d = 0; d < depth.taps; ++d) {
         for (std::int64_t r = 0; r < rows.taps; ++r) {
@@ -97,9 +163,9 @@ class ResizeTask final : public Task {
                                            rows.place(r, row));
         }
       }
-      const bool is_one = count == 1 && weights[0] == 1.0f;
+      const bool is_one = count == 1 && weights[0] == T(1);
       if (is_one) {
-        std::memcpy(y + i * width, sources[0], static_cast<std::size_t>(width) * sizeof(float));
+        std::memcpy(y + i * width, sources[0], static_cast<std::size_t>(width) * sizeof(T));
       } else {
         kernels.mix_rows(sources.data(), weights.data(), static_cast<std::int64_t>(count),
                          y + i * width, width);
@@ -110,17 +176,16 @@ class ResizeTask final : public Task {
  private:
   /// Taps along an axis are up to four elements in a row: modulo four they do not meet.
   static constexpr std::int64_t slots = 16;
-  const ResampledAxis& columns() const noexcept { return resampled_.axes[2]; }
+  const ResampledAxis<T>& columns() const noexcept { return resampled_.axes[2]; }
 
-  const float* resampled_row(const TaskContext& context, const VisionKernels& kernels,
-                             const float* x, std::array<std::int64_t, slots>& held,
-                             std::int64_t from, std::int64_t slice,
-                             std::int64_t row) const noexcept {
-    const ResampledAxis& axis = columns();
-    const float* source = x + from * axis.inputs;
+  const T* resampled_row(const TaskContext& context, const ResizeRows<T>& kernels, const T* x,
+                         std::array<std::int64_t, slots>& held, std::int64_t from,
+                         std::int64_t slice, std::int64_t row) const noexcept {
+    const ResampledAxis<T>& axis = columns();
+    const T* source = x + from * axis.inputs;
     if (axis.is_copy && axis.inputs == axis.outputs) return source;
     const std::int64_t slot = slice % 4 * 4 + row % 4;
-    auto* kept = reinterpret_cast<float*>(context.working_memory() + slot * row_bytes_);
+    auto* kept = reinterpret_cast<T*>(context.working_memory() + slot * row_bytes_);
     std::int64_t& of = held[static_cast<std::size_t>(slot)];
     if (of != from) {
       kernels.mix_row(source, axis.mix(), kept);
@@ -130,7 +195,7 @@ class ResizeTask final : public Task {
   }
 
   Operand x_, y_;
-  ResampledAxes resampled_;
+  ResampledAxes<T> resampled_;
   std::int64_t row_bytes_ = 0;
 };
 
@@ -147,6 +212,7 @@ Resize forward_op(const ResizeBackward& op, const Shape& upstream) {
 }
 
 /// Plane by plane, each the work of one thread.
+template <class T>
 class ResizeBackwardTask final : public Task {
  public:
   ResizeBackwardTask(const Step& step, Compiler& compiler)
@@ -154,24 +220,25 @@ class ResizeBackwardTask final : public Task {
         y_(step.output),
         resampled_(forward_op(*step.op.as<ResizeBackward>(), upstream_.shape), y_.shape,
                    upstream_.shape) {
-    compiler.working_memory(round_up(resampled_.axes[2].inputs * 4, 64));
+    compiler.working_memory(
+        round_up(resampled_.axes[2].inputs * static_cast<std::int64_t>(sizeof(T)), 64));
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const VisionKernels& kernels = vision_kernels();
+    const ResizeRows<T> kernels;
     const auto& [depth, rows, columns] = resampled_.axes;
     const std::int64_t width = columns.inputs;
     const std::int64_t plane = depth.inputs * rows.inputs * width;
-    const float* upstream = context.pointer<const float>(upstream_);
-    auto* y = context.pointer<float>(y_);
-    auto* row = reinterpret_cast<float*>(context.working_memory());
+    const T* upstream = context.pointer<const T>(upstream_);
+    auto* y = context.pointer<T>(y_);
+    auto* row = reinterpret_cast<T*>(context.working_memory());
     const Range range = context.share(resampled_.planes);
     for (std::int64_t p = range.begin; p < range.end && !context.worker.is_interrupted(); ++p) {
-      float* to = y + p * plane;
-      std::fill_n(to, plane, 0.0f);
+      T* to = y + p * plane;
+      std::fill_n(to, plane, T(0));
       for (std::int64_t i = 0; i < depth.outputs * rows.outputs; ++i) {
-        const float* from = upstream + (p * depth.outputs * rows.outputs + i) * columns.outputs;
-        std::fill_n(row, width, 0.0f);
+        const T* from = upstream + (p * depth.outputs * rows.outputs + i) * columns.outputs;
+        std::fill_n(row, width, T(0));
         kernels.unmix_row(from, columns.mix(), row);
         for (std::int64_t d = 0; d < depth.taps; ++d) {
           for (std::int64_t r = 0; r < rows.taps; ++r) {
@@ -187,11 +254,11 @@ class ResizeBackwardTask final : public Task {
 
  private:
   Operand upstream_, y_;
-  ResampledAxes resampled_;
+  ResampledAxes<T> resampled_;
 };
 
 std::optional<std::string> refuses_resize(const Step& step) {
-  if (auto why = needs_f32(step)) return why;
+  if (auto why = needs_one_real(step)) return why;
   for (const Shape* shape : {&step.inputs[0].shape, &step.output.shape}) {
     for (const std::int64_t size : shape->dims()) {
       if (size > std::numeric_limits<std::int32_t>::max())
@@ -204,8 +271,8 @@ std::optional<std::string> refuses_resize(const Step& step) {
 }  // namespace
 
 extern const Kernel resize_kernel, resize_backward_kernel;
-constinit const Kernel resize_kernel{op_def<Resize>, refuses_resize, make_task<ResizeTask>};
+constinit const Kernel resize_kernel{op_def<Resize>, refuses_resize, make_real_task<ResizeTask>};
 constinit const Kernel resize_backward_kernel{op_def<ResizeBackward>, refuses_resize,
-                                              make_task<ResizeBackwardTask>};
+                                              make_real_task<ResizeBackwardTask>};
 
 }  // namespace tenon::cpu

@@ -1,5 +1,6 @@
 // Means over the cells of boxes, box by box, and their gradient, plane by plane.
 #include "../task.hpp"
+#include "real.hpp"
 
 #include <tenon/host_view.hpp>
 #include <tenon/ops/roi_align.hpp>
@@ -11,53 +12,55 @@
 namespace tenon::cpu {
 namespace {
 
+template <class T>
 struct RoiPoint {
   std::int64_t low = 0, high = 0;
-  float share = 0;
+  T share = 0;
   bool is_inside = false;
 };
 
 /// A box in pixels, divided into cells, and those into parts.
+template <class T>
 struct RoiGrid {
-  std::array<float, 2> first, cell;
+  std::array<T, 2> first, cell;
   std::array<std::int64_t, 2> parts;
 
   template <class Op>
-  RoiGrid(const Op& op, const float* box) noexcept {
-    const auto scale = static_cast<float>(op.scale);
+  RoiGrid(const Op& op, const T* box) noexcept {
+    const auto scale = static_cast<T>(op.scale);
     for (std::size_t i = 0; i < 2; ++i) {  // rows, columns
-      first[i] = box[1 - i] * scale - (op.aligned ? 0.5f : 0.0f);
-      float extent = box[3 - i] * scale - (op.aligned ? 0.5f : 0.0f) - first[i];
-      if (!op.aligned) extent = std::max(extent, 1.0f);
-      cell[i] = extent / static_cast<float>(op.size[i]);
-      const float wanted =
-          std::isfinite(cell[i]) ? std::clamp(std::ceil(cell[i]), 0.0f, 0x1p20f) : 0.0f;
+      first[i] = box[1 - i] * scale - (op.aligned ? T(0.5) : T(0));
+      T extent = box[3 - i] * scale - (op.aligned ? T(0.5) : T(0)) - first[i];
+      if (!op.aligned) extent = std::max(extent, T(1));
+      cell[i] = extent / static_cast<T>(op.size[i]);
+      const T wanted =
+          std::isfinite(cell[i]) ? std::clamp(std::ceil(cell[i]), T(0), T(0x1p20)) : T(0);
       parts[i] = op.sampling_ratio > 0 ? op.sampling_ratio : static_cast<std::int64_t>(wanted);
     }
   }
-  float share() const noexcept {
-    return 1 / static_cast<float>(std::max<std::int64_t>(parts[0] * parts[1], 1));
+  T share() const noexcept {
+    return 1 / static_cast<T>(std::max<std::int64_t>(parts[0] * parts[1], 1));
   }
-  RoiPoint point(std::size_t axis, std::int64_t i, std::int64_t part,
-                 std::int64_t size) const noexcept {
-    float at = first[axis] + static_cast<float>(i) * cell[axis] +
-               (static_cast<float>(part) + 0.5f) * cell[axis] / static_cast<float>(parts[axis]);
-    if (!(at >= -1 && at <= static_cast<float>(size)) || size == 0) return {};
-    at = std::max(at, 0.0f);
+  RoiPoint<T> point(std::size_t axis, std::int64_t i, std::int64_t part,
+                    std::int64_t size) const noexcept {
+    T at = first[axis] + static_cast<T>(i) * cell[axis] +
+           (static_cast<T>(part) + T(0.5)) * cell[axis] / static_cast<T>(parts[axis]);
+    if (!(at >= -1 && at <= static_cast<T>(size)) || size == 0) return {};
+    at = std::max(at, T(0));
     const auto low = static_cast<std::int64_t>(at);
     if (low >= size - 1) return {size - 1, size - 1, 0, true};
-    return {low, low + 1, at - static_cast<float>(low), true};
+    return {low, low + 1, at - static_cast<T>(low), true};
   }
   /// Calls visit(offset in a plane, weight) for the pixels of a cell.
   template <class Visit>
   void pixels(std::int64_t i, std::int64_t j, std::int64_t height, std::int64_t width,
               Visit&& visit) const noexcept {
     for (std::int64_t r = 0; r < parts[0]; ++r) {
-      const RoiPoint down = point(0, i, r, height);
+      const RoiPoint<T> down = point(0, i, r, height);
       for (std::int64_t s = 0; s < parts[1] && down.is_inside; ++s) {
-        const RoiPoint across = point(1, j, s, width);
+        const RoiPoint<T> across = point(1, j, s, width);
         if (!across.is_inside) continue;
-        const float a = across.share, b = down.share;
+        const T a = across.share, b = down.share;
         visit(down.low * width + across.low, (1 - a) * (1 - b));
         visit(down.low * width + across.high, a * (1 - b));
         visit(down.high * width + across.low, (1 - a) * b);
@@ -79,6 +82,7 @@ std::int64_t roi_image(const TaskContext& context, const Operand& images, std::i
   return -1;
 }
 
+template <class T>
 class RoiAlignTask final : public Task {
  public:
   explicit RoiAlignTask(const Step& step)
@@ -92,13 +96,13 @@ class RoiAlignTask final : public Task {
       const std::int64_t box = i / op_.size[0], row = i % op_.size[0];
       const std::int64_t image = roi_image<RoiAlign>(context, in_[2], x[0], box);
       if (image < 0) return;
-      const RoiGrid grid(op_, context.pointer<const float>(in_[1]) + box * 4);
-      const float* from = context.pointer<const float>(in_[0]) + image * channels * plane;
-      float* y = context.pointer<float>(y_) + box * channels * cells + row * op_.size[1];
-      const float share = grid.share();
+      const RoiGrid<T> grid(op_, context.pointer<const T>(in_[1]) + box * 4);
+      const T* from = context.pointer<const T>(in_[0]) + image * channels * plane;
+      T* y = context.pointer<T>(y_) + box * channels * cells + row * op_.size[1];
+      const T share = grid.share();
       for (std::int64_t j = 0; j < op_.size[1]; ++j) {
         for (std::int64_t c = 0; c < channels; ++c) y[c * cells + j] = 0;
-        grid.pixels(row, j, x[2], x[3], [&](std::int64_t offset, float weight) {
+        grid.pixels(row, j, x[2], x[3], [&](std::int64_t offset, T weight) {
           for (std::int64_t c = 0; c < channels; ++c) {
             y[c * cells + j] += weight * from[c * plane + offset];
           }
@@ -114,6 +118,7 @@ class RoiAlignTask final : public Task {
   RoiAlign op_;
 };
 
+template <class T>
 class RoiAlignBackwardTask final : public Task {
  public:
   explicit RoiAlignBackwardTask(const Step& step)
@@ -123,21 +128,21 @@ class RoiAlignBackwardTask final : public Task {
     const Shape& x = y_.shape;
     const std::int64_t channels = x[1], plane = x[2] * x[3], cells = op_.size[0] * op_.size[1];
     const Range range = context.share(channels);
-    float* y = context.pointer<float>(y_);
+    T* y = context.pointer<T>(y_);
     for (std::int64_t c = range.begin; c < range.end; ++c) {
       for (std::int64_t n = 0; n < x[0]; ++n)
-        std::fill_n(y + (n * channels + c) * plane, plane, 0.0f);
+        std::fill_n(y + (n * channels + c) * plane, plane, T(0));
     }
     for (std::int64_t box = 0; box < in_[1].shape[0]; ++box) {
       const std::int64_t image = roi_image<RoiAlignBackward>(context, in_[2], x[0], box);
       if (image < 0) return;
-      const RoiGrid grid(op_, context.pointer<const float>(in_[1]) + box * 4);
-      const float share = grid.share();
-      const float* upstream = context.pointer<const float>(in_[3]) + box * channels * cells;
-      float* to = y + image * channels * plane;
+      const RoiGrid<T> grid(op_, context.pointer<const T>(in_[1]) + box * 4);
+      const T share = grid.share();
+      const T* upstream = context.pointer<const T>(in_[3]) + box * channels * cells;
+      T* to = y + image * channels * plane;
       for (std::int64_t i = 0; i < cells; ++i) {
         grid.pixels(i / op_.size[1], i % op_.size[1], x[2], x[3],
-                    [&](std::int64_t offset, float weight) {
+                    [&](std::int64_t offset, T weight) {
                       for (std::int64_t c = range.begin; c < range.end; ++c) {
                         to[c * plane + offset] += weight * share * upstream[c * cells + i];
                       }
@@ -155,7 +160,8 @@ class RoiAlignBackwardTask final : public Task {
 std::optional<std::string> refuses_roi(const Step& step) {
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     if (i != 2) {
-      if (auto why = needs_dtype(step.inputs[i], DType::f32, "an input")) return why;
+      const DType dtype = is_f64(step) ? DType::f64 : DType::f32;
+      if (auto why = needs_dtype(step.inputs[i], dtype, "an input")) return why;
     }
     if (auto why = needs_dense(step.inputs[i], "an input")) return why;
   }
@@ -165,8 +171,9 @@ std::optional<std::string> refuses_roi(const Step& step) {
 }  // namespace
 
 extern const Kernel roi_align_kernel, roi_align_backward_kernel;
-constinit const Kernel roi_align_kernel{op_def<RoiAlign>, refuses_roi, make_task<RoiAlignTask>};
+constinit const Kernel roi_align_kernel{op_def<RoiAlign>, refuses_roi,
+                                        make_real_task<RoiAlignTask>};
 constinit const Kernel roi_align_backward_kernel{op_def<RoiAlignBackward>, refuses_roi,
-                                                 make_task<RoiAlignBackwardTask>};
+                                                 make_real_task<RoiAlignBackwardTask>};
 
 }  // namespace tenon::cpu

@@ -1,5 +1,6 @@
 #include "../elementwise/elementwise.hpp"
 #include "reader.hpp"
+#include "real.hpp"
 
 #include <tenon/ops/rope.hpp>
 
@@ -9,6 +10,7 @@ namespace tenon::cpu {
 namespace {
 
 /// Cosines and sines of the angles of every position: [rows][2][pairs].
+template <class T>
 class TableTask final : public Task {
  public:
   TableTask(const Step& step, const Rope& op, std::int64_t pairs, std::int64_t table)
@@ -33,9 +35,9 @@ class TableTask final : public Task {
           *reinterpret_cast<const std::int32_t*>(positions + rows_.offset(row)));
       const double turned = position * frequencies_[static_cast<std::size_t>(i)] /
                             (factors != nullptr ? static_cast<double>(factors[i]) : 1.0);
-      auto* cosines = reinterpret_cast<float*>(context.scratch(table_)) + row * 2 * pairs_;
-      cosines[i] = static_cast<float>(std::cos(turned) * magnitude_);
-      cosines[pairs_ + i] = static_cast<float>(std::sin(turned) * magnitude_);
+      auto* cosines = reinterpret_cast<T*>(context.scratch(table_)) + row * 2 * pairs_;
+      cosines[i] = static_cast<T>(std::cos(turned) * magnitude_);
+      cosines[pairs_ + i] = static_cast<T>(std::sin(turned) * magnitude_);
     }
   }
 
@@ -49,6 +51,22 @@ class TableTask final : public Task {
   std::int64_t table_;
 };
 
+void rotate(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
+            bool interleaved, float* y, std::int64_t count) noexcept {
+  rotate_row(x, cosines, sines, pairs, interleaved, y, count);
+}
+void rotate(const double* x, const double* cosines, const double* sines, std::int64_t pairs,
+            bool interleaved, double* y, std::int64_t count) noexcept {
+  const std::int64_t step = interleaved ? 2 : 1, between = interleaved ? 1 : pairs;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const double a = x[i * step], b = x[i * step + between];
+    y[i * step] = a * cosines[i] - b * sines[i];
+    y[i * step + between] = a * sines[i] + b * cosines[i];
+  }
+  for (std::int64_t i = 2 * pairs; i < count; ++i) y[i] = x[i];
+}
+
+template <class T>
 class RopeTask final : public Task {
  public:
   RopeTask(const Step& step, Compiler& compiler)
@@ -61,21 +79,23 @@ class RopeTask final : public Task {
     turning.interleaved = false;
     table_ = compiler.shared_table(
         OpInstance(turning), std::span(step.inputs).subspan(1),
-        positions.shape.elements() * 2 * pairs_ * static_cast<std::int64_t>(sizeof(float)),
-        [&](std::int64_t table) { return std::make_unique<TableTask>(step, op_, pairs_, table); });
+        positions.shape.elements() * 2 * pairs_ * static_cast<std::int64_t>(sizeof(T)),
+        [&](std::int64_t table) {
+          return std::make_unique<TableTask<T>>(step, op_, pairs_, table);
+        });
   }
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t heads = x_.shape[2], size = x_.shape[3], length = x_.shape[1];
-    const auto* table = reinterpret_cast<const float*>(context.scratch(table_));
+    const auto* table = reinterpret_cast<const T*>(context.scratch(table_));
     const Range range = context.share(x_.shape[0] * length * heads);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const std::int64_t h = i % heads, row = i / heads, s = row % length, b = row / length;
       const std::byte* x = context.pointer<const std::byte>(x_) + b * x_.strides[0] +
                            s * x_.strides[1] + h * x_.strides[2];
-      const float* cosines = table + (has_own_positions_ ? row : s) * 2 * pairs_;
-      rotate_row(reinterpret_cast<const float*>(x), cosines, cosines + pairs_, pairs_,
-                 op_.interleaved, context.pointer<float>(y_) + i * size, size);
+      const T* cosines = table + (has_own_positions_ ? row : s) * 2 * pairs_;
+      rotate(reinterpret_cast<const T*>(x), cosines, cosines + pairs_, pairs_, op_.interleaved,
+             context.pointer<T>(y_) + i * size, size);
     }
   }
 
@@ -88,7 +108,11 @@ class RopeTask final : public Task {
 };
 
 std::optional<std::string> refuses_rope(const Step& step) {
-  if (auto why = needs_dtype(step.inputs[0], DType::f32, "x")) return why;
+  const DType dtype = is_f64(step) ? DType::f64 : DType::f32;
+  if (auto why = needs_dtype(step.inputs[0], dtype, "x")) return why;
+  if (step.inputs.size() > 2) {
+    if (auto why = needs_dtype(step.inputs[2], DType::f32, "freq_factors")) return why;
+  }
   if (step.inputs.size() > 2 && !step.inputs[2].is_contiguous()) return "freq_factors are strided";
   return needs_dense_rows(step.inputs[0], "x");
 }
@@ -96,6 +120,6 @@ std::optional<std::string> refuses_rope(const Step& step) {
 }  // namespace
 
 extern const Kernel rope_kernel;
-constinit const Kernel rope_kernel{op_def<Rope>, refuses_rope, make_task<RopeTask>};
+constinit const Kernel rope_kernel{op_def<Rope>, refuses_rope, make_real_task<RopeTask>};
 
 }  // namespace tenon::cpu

@@ -3,6 +3,7 @@
 #include "../integer_math.hpp"
 #include "../matmul/tiled_values.hpp"
 #include "lanes.hpp"
+#include "real.hpp"
 
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/norm.hpp>
@@ -10,21 +11,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace tenon::cpu {
 namespace {
 
 /// The arguments of a row's kernel: weights are null where the op has none.
+template <class T>
 struct Row {
-  const float* x;
-  std::array<const float*, 2> weights;
-  float* y;
+  const T* x;
+  std::array<const T*, 2> weights;
+  T* y;
   std::int64_t size;
 };
 
-/// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous
-/// f32 go through scratch memory of the thread; so do rows that are written as tiles.
-template <class Body>
+/// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous or
+/// not T go through scratch memory of the thread; so do rows that are written as tiles, which are
+/// f32.
+template <class T, class Body>
 class RowTask final : public Task {
  public:
   RowTask(const Step& step, int axis, Compiler& compiler, Body body)
@@ -41,7 +46,7 @@ class RowTask final : public Task {
     }
     if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
-    row_bytes_ = round_up(x_lanes_.size() * 4, 64);
+    row_bytes_ = round_up(x_lanes_.size() * static_cast<std::int64_t>(sizeof(T)), 64);
     scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
   }
 
@@ -55,7 +60,7 @@ class RowTask final : public Task {
     auto* y = context.pointer<std::byte>(y_);
     std::byte* const own =
         context.scratch(scratch_) + context.worker.thread * rows_of_scratch * row_bytes_;
-    Row row{nullptr, {}, nullptr, x_lanes_.size()};
+    Row<T> row{nullptr, {}, nullptr, x_lanes_.size()};
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const auto* weight = context.pointer<const std::byte>(weights_[i]);
       if (!weight_lanes_[i].is_direct()) {
@@ -63,19 +68,23 @@ class RowTask final : public Task {
         weight_lanes_[i].read_all(weight, wide);
         weight = wide;
       }
-      row.weights[i] = reinterpret_cast<const float*>(weight);
+      row.weights[i] = reinterpret_cast<const T*>(weight);
     }
     const bool direct = is_direct();
     for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
       const std::byte* from = x + x_lanes_.offset(i);
       std::byte* const to = tiled ? context.working_memory() : y + y_lanes_.offset(i);
       if (!direct) x_lanes_.read_all(from, own);
-      row.x = reinterpret_cast<const float*>(direct ? from : own);
-      row.y = reinterpret_cast<float*>(direct ? to : own + row_bytes_);
+      row.x = reinterpret_cast<const T*>(direct ? from : own);
+      row.y = reinterpret_cast<T*>(direct ? to : own + row_bytes_);
       body_(row);
-      if (tiled) {
-        round_row(row.y, tiles, i);
-      } else if (!direct) {
+      if constexpr (std::is_same_v<T, float>) {
+        if (tiled) {
+          round_row(row.y, tiles, i);
+          continue;
+        }
+      }
+      if (!direct) {
         y_lanes_.write_all(own + row_bytes_, to);
       }
     }
@@ -93,14 +102,15 @@ class RowTask final : public Task {
   std::int64_t row_bytes_ = 0, scratch_ = 0;
 };
 
-template <class Body>
+template <class T, class Body>
 std::unique_ptr<Task> row_task(const Step& step, int axis, Compiler& compiler, Body body) {
-  return std::make_unique<RowTask<Body>>(step, axis, compiler, std::move(body));
+  return std::make_unique<RowTask<T, Body>>(step, axis, compiler, std::move(body));
 }
 
 std::optional<std::string> refuses_rows(const Step& step) {
+  const Compute computed = compute_type(step.output.shape.dtype());
   for (const Operand& input : step.inputs) {
-    if (compute_type(input.shape.dtype()) != Compute::f32) return "not computed in f32";
+    if (compute_type(input.shape.dtype()) != computed) return "types that are computed differently";
   }
   return std::nullopt;
 }
@@ -111,31 +121,109 @@ bool rows_write_tiles(const Step& step, std::int64_t size) {
   const auto is_direct = [](const Operand& operand) {
     return Lanes(operand, operand.shape.rank() - 1).is_direct();
   };
-  return row_size(step.output.shape) == size && std::ranges::all_of(step.inputs, is_direct);
+  return !is_f64(step) && row_size(step.output.shape) == size &&
+         std::ranges::all_of(step.inputs, is_direct);
+}
+
+/// The sum of term(i), i < count, as eight sums, which the compiler turns into vectors.
+template <class Term>
+double sum_of(std::int64_t count, Term&& term) noexcept {
+  constexpr std::int64_t lanes = 8;
+  std::array<double, lanes> sums{};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::int64_t j = 0; j < lanes; ++j) sums[static_cast<std::size_t>(j)] += term(i + j);
+  }
+  for (std::int64_t j = 0; i < count; ++i, ++j) sums[static_cast<std::size_t>(j)] += term(i);
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+/// y = (x - centre) * scale * weight + bias
+void write_normalised(const Row<double>& row, double centre, double scale) noexcept {
+  const auto& [weight, bias] = row.weights;
+  for (std::int64_t i = 0; i < row.size; ++i) {
+    row.y[i] = (row.x[i] - centre) * scale * (weight != nullptr ? weight[i] : 1.0);
+  }
+  if (bias == nullptr) return;
+  for (std::int64_t i = 0; i < row.size; ++i) row.y[i] += bias[i];
+}
+
+void rms_norm_f64(const Row<double>& row, double eps) noexcept {
+  const double squares = sum_of(row.size, [x = row.x](std::int64_t i) { return x[i] * x[i]; });
+  write_normalised(row, 0, 1 / std::sqrt(squares / static_cast<double>(row.size) + eps));
+}
+
+void layer_norm_f64(const Row<double>& row, double eps) noexcept {
+  const auto count = static_cast<double>(row.size);
+  const double mean = sum_of(row.size, [x = row.x](std::int64_t i) { return x[i]; }) / count;
+  const double squares =
+      sum_of(row.size, [x = row.x, mean](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  write_normalised(row, mean, 1 / std::sqrt(squares / count + eps));
+}
+
+/// The largest element, or a NaN.
+double peak_of(const Row<double>& row) noexcept {
+  double peak = -std::numeric_limits<double>::infinity();
+  for (std::int64_t i = 0; i < row.size; ++i) {
+    if (!(row.x[i] <= peak)) peak = row.x[i];
+    if (peak != peak) break;
+  }
+  return peak;
+}
+
+void softmax_f64(const Row<double>& row) noexcept {
+  const double peak = peak_of(row);
+  for (std::int64_t i = 0; i < row.size; ++i) row.y[i] = std::exp(row.x[i] - peak);
+  const double sum = sum_of(row.size, [y = row.y](std::int64_t i) { return y[i]; });
+  for (std::int64_t i = 0; i < row.size; ++i) row.y[i] /= sum;
+}
+
+void log_softmax_f64(const Row<double>& row) noexcept {
+  const double peak = peak_of(row);
+  const double sum =
+      sum_of(row.size, [x = row.x, peak](std::int64_t i) { return std::exp(x[i] - peak); });
+  const double shift = std::log(sum);
+  for (std::int64_t i = 0; i < row.size; ++i) row.y[i] = row.x[i] - peak - shift;
 }
 
 std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler& compiler) {
-  const auto eps = static_cast<float>(step.op.as<RmsNorm>()->eps);
-  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
-    rms_norm_row(row.x, row.weights[0], eps, row.y, row.size);
-  });
+  const double eps = step.op.as<RmsNorm>()->eps;
+  if (is_f64(step)) {
+    return row_task<double>(step, last_axis(step), compiler,
+                            [eps](const Row<double>& row) { rms_norm_f64(row, eps); });
+  }
+  return row_task<float>(step, last_axis(step), compiler,
+                         [eps = static_cast<float>(eps)](const Row<float>& row) {
+                           rms_norm_row(row.x, row.weights[0], eps, row.y, row.size);
+                         });
 }
 
 std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
-  const auto eps = static_cast<float>(step.op.as<LayerNorm>()->eps);
-  return row_task(step, last_axis(step), compiler, [eps](const Row& row) {
-    layer_norm_row(row.x, row.weights[0], row.weights[1], eps, row.y, row.size);
-  });
+  const double eps = step.op.as<LayerNorm>()->eps;
+  if (is_f64(step)) {
+    return row_task<double>(step, last_axis(step), compiler,
+                            [eps](const Row<double>& row) { layer_norm_f64(row, eps); });
+  }
+  return row_task<float>(
+      step, last_axis(step), compiler, [eps = static_cast<float>(eps)](const Row<float>& row) {
+        layer_norm_row(row.x, row.weights[0], row.weights[1], eps, row.y, row.size);
+      });
 }
 
 std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
-  return row_task(step, static_cast<int>(step.op.as<Softmax>()->axis), compiler,
-                  [](const Row& row) { softmax_row(row.x, row.y, row.size); });
+  const auto axis = static_cast<int>(step.op.as<Softmax>()->axis);
+  if (is_f64(step)) return row_task<double>(step, axis, compiler, softmax_f64);
+  return row_task<float>(step, axis, compiler,
+                         [](const Row<float>& row) { softmax_row(row.x, row.y, row.size); });
 }
 
 std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
-  return row_task(step, static_cast<int>(step.op.as<LogSoftmax>()->axis), compiler,
-                  [](const Row& row) { log_softmax_row(row.x, row.y, row.size); });
+  const auto axis = static_cast<int>(step.op.as<LogSoftmax>()->axis);
+  if (is_f64(step)) return row_task<double>(step, axis, compiler, log_softmax_f64);
+  return row_task<float>(step, axis, compiler,
+                         [](const Row<float>& row) { log_softmax_row(row.x, row.y, row.size); });
 }
 
 }  // namespace

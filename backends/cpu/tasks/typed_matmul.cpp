@@ -43,6 +43,94 @@ struct Matrices {
   }
 };
 
+/// A factor of a product: where it lies, with steps in bytes.
+struct Factor {
+  DType dtype;
+  const std::byte* at;
+  std::int64_t row, column;
+};
+
+template <class T>
+const ProductTile& tile_of() noexcept {
+  const ProductTiles& tiles = product_tiles();
+  if constexpr (std::is_same_v<T, double>) {
+    return tiles.f64;
+  } else {
+    return std::is_same_v<T, std::uint32_t> ? tiles.u32 : tiles.u64;
+  }
+}
+
+constexpr std::int64_t most_columns = 64;  // of a tile
+template <class T>
+constexpr std::int64_t packed_a_bytes = part_rows * depth * std::int64_t{sizeof(T)};
+template <class T>
+constexpr std::int64_t packed_b_bytes = most_columns * depth * std::int64_t{sizeof(T)};
+
+template <class S, class T>
+void pack_from(const std::byte* from, std::int64_t k_step, std::int64_t step, std::int64_t length,
+               std::int64_t count, std::int64_t width, T* to) noexcept {
+  if constexpr (std::is_floating_point_v<S> == std::is_floating_point_v<T>) {
+    for (std::int64_t k = 0; k < length; ++k, from += k_step, to += width) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        S value;
+        std::memcpy(&value, from + i * step, sizeof value);
+        to[i] = static_cast<T>(value);
+      }
+      std::fill(to + count, to + width, T{});
+    }
+  }
+}
+
+/// to[k][i] for `length` k and `count` i, with zeros up to `width`.
+template <class T>
+void pack(DType dtype, const std::byte* from, std::int64_t k_step, std::int64_t step,
+          std::int64_t length, std::int64_t count, std::int64_t width, T* to) noexcept {
+  switch (dtype) {
+    case DType::f64:
+      return pack_from<double>(from, k_step, step, length, count, width, to);
+    case DType::i8:
+      return pack_from<std::int8_t>(from, k_step, step, length, count, width, to);
+    case DType::i16:
+      return pack_from<std::int16_t>(from, k_step, step, length, count, width, to);
+    case DType::i32:
+      return pack_from<std::int32_t>(from, k_step, step, length, count, width, to);
+    case DType::u8:
+      return pack_from<std::uint8_t>(from, k_step, step, length, count, width, to);
+    case DType::u16:
+      return pack_from<std::uint16_t>(from, k_step, step, length, count, width, to);
+    case DType::u32:
+      return pack_from<std::uint32_t>(from, k_step, step, length, count, width, to);
+    default:
+      return pack_from<std::int64_t>(from, k_step, step, length, count, width, to);
+  }
+}
+
+/// c [rows, columns], of at most part_rows by part_columns, with `step` elements between its rows.
+/// `memory`: packed_a_bytes and packed_b_bytes.
+template <class T>
+void multiply_part(const Factor& a, const Factor& b, std::int64_t rows, std::int64_t columns,
+                   std::int64_t products, T* c, std::int64_t step, std::byte* memory) noexcept {
+  const ProductTile& tile = tile_of<T>();
+  auto* const packed_a = reinterpret_cast<T*>(memory);
+  auto* const packed_b = reinterpret_cast<T*>(memory + packed_a_bytes<T>);
+  for (std::int64_t k = 0; k < std::max<std::int64_t>(products, 1); k += depth) {
+    const std::int64_t length = std::min(depth, products - k);
+    for (std::int64_t r = 0; r < rows; r += tile.rows) {
+      pack(a.dtype, a.at + r * a.row + k * a.column, a.column, a.row, length,
+           std::min(tile.rows, rows - r), tile.rows, packed_a + r * depth);
+    }
+    for (std::int64_t j = 0; j < columns; j += tile.columns) {
+      const std::int64_t width = std::min(tile.columns, columns - j);
+      pack(b.dtype, b.at + j * b.column + k * b.row, b.row, b.column, length, width, tile.columns,
+           packed_b);
+      for (std::int64_t r = 0; r < rows; r += tile.rows) {
+        tile.run(packed_a + r * depth, packed_b, length, c + r * step + j, step,
+                 std::min(tile.rows, rows - r), width, k > 0);
+      }
+    }
+  }
+}
+
 /// T: double, or an unsigned type, whose arithmetic wraps.
 template <class T>
 class TypedMatmulTask final : public Task {
@@ -54,7 +142,7 @@ class TypedMatmulTask final : public Task {
     n_ = y_.shape[rank - 1];
     k_ = a_.operand.shape[a_.operand.shape.rank() - 1];
     is_direct_ = is_computed_as_stored(y_.shape.dtype());
-    compiler.working_memory(packed_a + packed_b + (is_direct_ ? 0 : sums));
+    compiler.working_memory(packed_bytes + (is_direct_ ? 0 : sums));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -68,20 +156,8 @@ class TypedMatmulTask final : public Task {
   }
 
  private:
-  static constexpr std::int64_t unit = sizeof(T);
-  static constexpr std::int64_t most_columns = 64;  // of a tile
-  static constexpr std::int64_t packed_a = part_rows * depth * unit;
-  static constexpr std::int64_t packed_b = most_columns * depth * unit;
-  static constexpr std::int64_t sums = part_rows * part_columns * unit;
-
-  static const ProductTile& tile() noexcept {
-    const ProductTiles& tiles = product_tiles();
-    if constexpr (std::is_same_v<T, double>) {
-      return tiles.f64;
-    } else {
-      return std::is_same_v<T, std::uint32_t> ? tiles.u32 : tiles.u64;
-    }
-  }
+  static constexpr std::int64_t packed_bytes = packed_a_bytes<T> + packed_b_bytes<T>;
+  static constexpr std::int64_t sums = part_rows * part_columns * std::int64_t{sizeof(T)};
 
   void compute(const TaskContext& context, std::int64_t batch, std::int64_t row,
                std::int64_t column) const noexcept {
@@ -90,76 +166,18 @@ class TypedMatmulTask final : public Task {
     const std::int64_t y_unit = block_bytes(y_.shape.dtype());
     std::byte* const y =
         context.pointer<std::byte>(y_) + ((batch * m_ + row) * n_ + column) * y_unit;
-    auto* const a = reinterpret_cast<T*>(context.working_memory());
-    auto* const b = reinterpret_cast<T*>(context.working_memory() + packed_a);
-    auto* const c = is_direct_
-                        ? reinterpret_cast<T*>(y)
-                        : reinterpret_cast<T*>(context.working_memory() + packed_a + packed_b);
+    auto* const c = reinterpret_cast<T*>(is_direct_ ? y : context.working_memory() + packed_bytes);
     const std::int64_t step = is_direct_ ? n_ : part_columns;
-    const auto index = static_cast<std::size_t>(batch);
-    const std::byte* const from_a =
-        context.pointer<const std::byte>(a_.operand) + a_.offsets[index] + row * a_.row;
-    const std::byte* const from_b =
-        context.pointer<const std::byte>(b_.operand) + b_.offsets[index] + column * b_.column;
-    const ProductTile& tile = TypedMatmulTask::tile();
-    for (std::int64_t k = 0; k < std::max<std::int64_t>(k_, 1); k += depth) {
-      const std::int64_t length = std::min(depth, k_ - k);
-      for (std::int64_t r = 0; r < rows; r += tile.rows) {
-        pack(a_.operand.shape.dtype(), from_a + r * a_.row + k * a_.column, a_.column, a_.row,
-             length, std::min(tile.rows, rows - r), tile.rows, a + r * depth);
-      }
-      for (std::int64_t j = 0; j < columns; j += tile.columns) {
-        const std::int64_t width = std::min(tile.columns, columns - j);
-        pack(b_.operand.shape.dtype(), from_b + j * b_.column + k * b_.row, b_.row, b_.column,
-             length, width, tile.columns, b);
-        for (std::int64_t r = 0; r < rows; r += tile.rows) {
-          tile.run(a + r * depth, b, length, c + r * step + j, step, std::min(tile.rows, rows - r),
-                   width, k > 0);
-        }
-      }
-    }
+    const auto factor = [&](const Matrices& x, std::int64_t offset) {
+      const std::byte* first =
+          context.pointer<const std::byte>(x.operand) + x.offsets[static_cast<std::size_t>(batch)];
+      return Factor{x.operand.shape.dtype(), first + offset, x.row, x.column};
+    };
+    multiply_part(factor(a_, row * a_.row), factor(b_, column * b_.column), rows, columns, k_, c,
+                  step, context.working_memory());
     if (is_direct_) return;
     for (std::int64_t r = 0; r < rows; ++r) {
       narrow(y_.shape.dtype(), c + r * step, y + r * n_ * y_unit, columns);
-    }
-  }
-
-  /// to[k][i] for `length` k and `count` i, with zeros up to `width`.
-  static void pack(DType dtype, const std::byte* from, std::int64_t k_step, std::int64_t step,
-                   std::int64_t length, std::int64_t count, std::int64_t width, T* to) noexcept {
-    switch (dtype) {
-      case DType::f64:
-        return pack_from<double>(from, k_step, step, length, count, width, to);
-      case DType::i8:
-        return pack_from<std::int8_t>(from, k_step, step, length, count, width, to);
-      case DType::i16:
-        return pack_from<std::int16_t>(from, k_step, step, length, count, width, to);
-      case DType::i32:
-        return pack_from<std::int32_t>(from, k_step, step, length, count, width, to);
-      case DType::u8:
-        return pack_from<std::uint8_t>(from, k_step, step, length, count, width, to);
-      case DType::u16:
-        return pack_from<std::uint16_t>(from, k_step, step, length, count, width, to);
-      case DType::u32:
-        return pack_from<std::uint32_t>(from, k_step, step, length, count, width, to);
-      default:
-        return pack_from<std::int64_t>(from, k_step, step, length, count, width, to);
-    }
-  }
-
-  template <class S>
-  static void pack_from(const std::byte* from, std::int64_t k_step, std::int64_t step,
-                        std::int64_t length, std::int64_t count, std::int64_t width,
-                        T* to) noexcept {
-    if constexpr (std::is_floating_point_v<S> == std::is_floating_point_v<T>) {
-      for (std::int64_t k = 0; k < length; ++k, from += k_step, to += width) {
-        for (std::int64_t i = 0; i < count; ++i) {
-          S value;
-          std::memcpy(&value, from + i * step, sizeof value);
-          to[i] = static_cast<T>(value);
-        }
-        std::fill(to + count, to + width, T{});
-      }
     }
   }
 
@@ -179,6 +197,24 @@ std::unique_ptr<Task> make_typed_matmul(const Step& step, Compiler& compiler) {
       return std::make_unique<TypedMatmulTask<std::uint32_t>>(step, compiler);
     default:
       return std::make_unique<TypedMatmulTask<std::uint64_t>>(step, compiler);
+  }
+}
+
+std::int64_t product_f64_bytes() noexcept {
+  return packed_a_bytes<double> + packed_b_bytes<double>;
+}
+
+void multiply(const ProductF64& p, std::byte* memory) noexcept {
+  constexpr std::int64_t unit = sizeof(double);
+  for (std::int64_t row = 0; row < p.m; row += part_rows) {
+    for (std::int64_t column = 0; column < p.n; column += part_columns) {
+      const auto* a = reinterpret_cast<const std::byte*>(p.a + row * p.a_row);
+      const auto* b = reinterpret_cast<const std::byte*>(p.b + column * p.b_column);
+      multiply_part<double>({DType::f64, a, p.a_row * unit, p.a_column * unit},
+                            {DType::f64, b, p.b_row * unit, p.b_column * unit},
+                            std::min(part_rows, p.m - row), std::min(part_columns, p.n - column),
+                            p.k, p.c + row * p.c_row + column, p.c_row, memory);
+    }
   }
 }
 

@@ -14,5 +14,7 @@ namespace tenon::cpu {
 /// row to.begin. Axes: rows, columns, with the plane as their input.
 void fold_plane(const float* windows, std::int64_t tap_step, const std::array<WindowAxis, 2>& axes,
                 Range from, Range to, float start, float* y) noexcept;
+void fold_plane(const double* windows, std::int64_t tap_step, const std::array<WindowAxis, 2>& axes,
+                Range from, Range to, double start, double* y) noexcept;
 
 }  // namespace tenon::cpu

@@ -6,16 +6,18 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/broadcast_to.hpp>
+#include <tenon/ops/cast.hpp>
+#include <tenon/ops/concat.hpp>
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/linear_algebra.hpp>
 #include <tenon/ops/matmul.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/slice.hpp>
+#include <tenon/ops/sort.hpp>
 #include <tenon/ops/unary.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 namespace tenon {
@@ -27,6 +29,8 @@ TENON_DEFINE_OP(det, Det);
 TENON_DEFINE_OP(slogdet, Slogdet);
 TENON_DEFINE_OP(eigh, Eigh);
 TENON_DEFINE_OP(svd, Svd);
+TENON_DEFINE_OP(lu, Lu);
+TENON_DEFINE_OP(qr, Qr);
 
 namespace {
 
@@ -38,6 +42,26 @@ void require_square(std::string_view op, const Shape& shape) {
   if (rank < 2 || !sizes_agree(shape[rank - 2], shape[rank - 1])) {
     fail(Errc::shape_mismatch, op, fmt::format("needs square matrices, got {}", to_string(shape)));
   }
+}
+
+/// Height and width of matrices, C1 .. C3 of svd.
+std::array<std::int64_t, 2> require_known_matrices(std::string_view op, const Shape& a) {
+  if (a.dtype() != f32 && a.dtype() != f64) {
+    fail(Errc::unsupported_dtype, op, fmt::format("needs f32 or f64, got {}", to_string(a)));
+  }
+  const int rank = a.rank();
+  if (rank < 2) fail(Errc::shape_mismatch, op, fmt::format("needs matrices, got {}", to_string(a)));
+  const std::int64_t m = a[rank - 2], n = a[rank - 1];
+  if (!is_static(m) || !is_static(n)) {
+    fail(Errc::bad_shape, op, fmt::format("needs known sizes, got {}", to_string(a)));
+  }
+  return {m, n};
+}
+
+/// [.., n, n] as [.., n + 1, n].
+Shape with_a_row_above(const Shape& a) {
+  const std::int64_t n = a[a.rank() - 2];
+  return a.without_tags().with_dim(a.rank() - 2, is_static(n) ? n + 1 : unknown_dim);
 }
 
 Shape infer_solution(std::string_view op, std::span<const Shape> in) {
@@ -89,46 +113,6 @@ void each_matrix(const Op& op, std::span<const HostView> in, const HostView& out
   });
 }
 
-void symmetrize(const DenseMatrix& a) noexcept {
-  for (std::int64_t i = 0; i < a.rows; ++i) {
-    for (std::int64_t j = 0; j < i; ++j) {
-      a.row(i)[j] = a.row(j)[i] = 0.5 * (a.row(i)[j] + a.row(j)[i]);
-    }
-  }
-}
-
-/// x += factor * y
-void add_row(double* x, double factor, const double* y, std::int64_t count) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) x[i] += factor * y[i];
-}
-
-/// Makes a upper triangular by row exchanges, which b shares, and elimination. Returns the sign of
-/// the exchanges.
-double eliminate(const DenseMatrix& a, const DenseMatrix& b) noexcept {
-  const std::int64_t n = a.rows;
-  double sign = 1;
-  for (std::int64_t k = 0; k < n; ++k) {
-    std::int64_t pivot = k;
-    for (std::int64_t i = k + 1; i < n; ++i) {
-      if (std::fabs(a.row(i)[k]) > std::fabs(a.row(pivot)[k])) pivot = i;
-    }
-    if (pivot != k) {
-      sign = -sign;
-      std::swap_ranges(a.row(k), a.row(k) + n, a.row(pivot));
-      std::swap_ranges(b.row(k), b.row(k) + b.columns, b.row(pivot));
-    }
-    const double diagonal = a.row(k)[k];
-    if (diagonal == 0) continue;
-    for (std::int64_t i = k + 1; i < n; ++i) {
-      const double factor = -a.row(i)[k] / diagonal;
-      if (factor == 0) continue;
-      add_row(a.row(i) + k, factor, a.row(k) + k, n - k);
-      add_row(b.row(i), factor, b.row(k), b.columns);
-    }
-  }
-  return sign;
-}
-
 double cube_of(const Shape& shape) {
   const auto n = static_cast<double>(shape[shape.rank() - 1]);
   return static_cast<double>(shape.elements()) * n;
@@ -160,25 +144,6 @@ void Cholesky::reference(std::span<const HostView> in, const HostView& out) cons
   each_matrix(*this, in, out, 2);
 }
 
-void Cholesky::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  const DenseMatrix& a = in[0];
-  symmetrize(a);
-  bool is_definite = true;
-  for (std::int64_t i = 0; i < a.rows; ++i) {
-    double* y = out.row(i);
-    for (std::int64_t j = 0; j <= i; ++j) {
-      const double rest = a.row(i)[j] - dot_product(y, out.row(j), j);
-      is_definite = is_definite && (j < i || rest > 0);
-      y[j] = j < i ? rest / out.row(j)[j] : std::sqrt(rest);
-    }
-    std::fill(y + i + 1, y + a.rows, 0.0);
-  }
-  if (is_definite) return;
-  for (std::int64_t i = 0; i < a.rows; ++i) {
-    std::fill(out.row(i), out.row(i) + i + 1, std::numeric_limits<double>::quiet_NaN());
-  }
-}
-
 // With P the lower triangle of L^T dL, its diagonal halved: the symmetric part of L^-T P L^-1.
 std::vector<Tensor> Cholesky::gradient(const Backward& at) const {
   const Tensor& l = at.output;
@@ -196,23 +161,6 @@ Shape TriangularSolve::infer(std::span<const Shape> in) const { return infer_sol
 
 void TriangularSolve::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 2);
-}
-
-void TriangularSolve::compute(std::span<const DenseMatrix> in,
-                              const DenseMatrix& out) const noexcept {
-  const DenseMatrix &a = in[0], &b = in[1];
-  const std::int64_t n = a.rows;
-  std::copy_n(b.elements, n * b.columns, out.elements);
-  const bool forward = lower != transposed;
-  for (std::int64_t step = 0; step < n; ++step) {
-    const std::int64_t i = forward ? step : n - 1 - step;
-    for (std::int64_t j = forward ? 0 : i + 1; j < (forward ? i : n); ++j) {
-      add_row(out.row(i), -(transposed ? a.row(j)[i] : a.row(i)[j]), out.row(j), out.columns);
-    }
-    if (unit) continue;
-    const double diagonal = a.row(i)[i];
-    for (std::int64_t c = 0; c < out.columns; ++c) out.row(i)[c] /= diagonal;
-  }
 }
 
 std::vector<Tensor> TriangularSolve::gradient(const Backward& at) const {
@@ -236,11 +184,6 @@ void Solve::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 2);
 }
 
-void Solve::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  eliminate(in[0], in[1]);
-  TriangularSolve{.lower = false}.compute(in, out);
-}
-
 std::vector<Tensor> Solve::gradient(const Backward& at) const {
   const Tensor b = solve(turned(at.inputs[0]), at.upstream);
   return {-matmul(b, turned(at.output)), b};
@@ -260,12 +203,6 @@ void Det::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 0);
 }
 
-void Det::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  double product = eliminate(in[0], {in[0].rows, 0, in[0].elements});
-  for (std::int64_t i = 0; i < in[0].rows; ++i) product *= in[0].row(i)[i];
-  out.elements[0] = product;
-}
-
 std::vector<Tensor> Det::gradient(const Backward& at) const {
   const Tensor factor = unsqueeze(unsqueeze(at.upstream * at.output, -1), -1);
   return {turned(inverse(at.inputs[0])) * factor};
@@ -282,17 +219,6 @@ void Slogdet::reference(std::span<const HostView> in, const HostView& out) const
   each_matrix(*this, in, out, 1);
 }
 
-void Slogdet::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  double sign = eliminate(in[0], {in[0].rows, 0, in[0].elements}), sum = 0;
-  for (std::int64_t i = 0; i < in[0].rows; ++i) {
-    const double diagonal = in[0].row(i)[i];
-    sign *= diagonal > 0 ? 1 : diagonal < 0 ? -1 : diagonal;
-    sum += std::log(std::fabs(diagonal));
-  }
-  out.elements[0] = sign;
-  out.elements[1] = sum;
-}
-
 std::vector<Tensor> Slogdet::gradient(const Backward& at) const {
   const Tensor factor = unsqueeze(slice(at.upstream, -1, 1, 2), -1);
   return {turned(inverse(at.inputs[0])) * factor};
@@ -304,77 +230,11 @@ double Slogdet::flops(std::span<const Shape> in, const Shape& out) const {
 
 Shape Eigh::infer(std::span<const Shape> in) const {
   require_square(name, in[0]);  // C1, C2
-  const int rank = in[0].rank();
-  const std::int64_t n = in[0][rank - 2];
-  return in[0].without_tags().with_dim(rank - 2, is_static(n) ? n + 1 : unknown_dim);
+  return with_a_row_above(in[0]);
 }
 
 void Eigh::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 2);
-}
-
-namespace {
-
-/// One rotation of rows and columns p and q that makes a_pq zero; `vectors` has one in each row.
-void rotate_away(const DenseMatrix& a, std::int64_t p, std::int64_t q,
-                 const DenseMatrix& vectors) noexcept {
-  const double off = a.row(p)[q];
-  const double theta = (a.row(q)[q] - a.row(p)[p]) / (2 * off);
-  const double t = std::copysign(1.0, theta) / (std::fabs(theta) + std::hypot(theta, 1.0));
-  const double c = 1 / std::hypot(t, 1.0), s = t * c;
-  const auto mix = [&](double& x, double& y) {
-    const double before = x;
-    x = c * before - s * y;
-    y = s * before + c * y;
-  };
-  for (std::int64_t i = 0; i < a.rows; ++i) mix(a.row(i)[p], a.row(i)[q]);
-  for (std::int64_t i = 0; i < a.rows; ++i) mix(a.row(p)[i], a.row(q)[i]);
-  a.row(p)[q] = a.row(q)[p] = 0;
-  for (std::int64_t i = 0; i < a.rows; ++i) mix(vectors.row(p)[i], vectors.row(q)[i]);
-}
-
-}  // namespace
-
-void Eigh::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  const DenseMatrix& a = in[0];
-  const std::int64_t n = a.rows;
-  symmetrize(a);
-  const DenseMatrix vectors{n, n, out.elements + n};
-  std::fill_n(vectors.elements, n * n, 0.0);
-  for (std::int64_t i = 0; i < n; ++i) vectors.row(i)[i] = 1;
-  // Sweeps converge quadratically; the limit is for NaN.
-  bool rotates = true;
-  for (int sweep = 0; sweep < 60 && rotates; ++sweep) {
-    rotates = false;
-    for (std::int64_t p = 0; p < n; ++p) {
-      for (std::int64_t q = p + 1; q < n; ++q) {
-        const double off = std::fabs(a.row(p)[q]);
-        const double both = std::sqrt(std::fabs(a.row(p)[p])) * std::sqrt(std::fabs(a.row(q)[q]));
-        constexpr double tiny = std::numeric_limits<double>::min();
-        // Small against both diagonal elements, or so small that it changes neither.
-        const double larger = std::max(std::fabs(a.row(p)[p]), std::fabs(a.row(q)[q]));
-        if (off <= tiny || off <= 1e-17 * larger || off <= 1e-16 * both) continue;
-        rotates = true;
-        rotate_away(a, p, q, vectors);
-      }
-    }
-  }
-  for (std::int64_t i = 0; i < n; ++i) out.elements[i] = a.row(i)[i];
-  for (std::int64_t i = 0; i < n; ++i) {  // ascending
-    const std::int64_t least = std::min_element(out.elements + i, out.elements + n) - out.elements;
-    if (least == i) continue;
-    std::swap(out.elements[i], out.elements[least]);
-    std::swap_ranges(vectors.row(i), vectors.row(i) + n, vectors.row(least));
-  }
-  for (std::int64_t i = 0; i < n; ++i) {
-    double* v = vectors.row(i);
-    const double* largest =
-        std::max_element(v, v + n, [](double x, double y) { return std::fabs(x) < std::fabs(y); });
-    if (*largest < 0) std::transform(v, v + n, v, [](double x) { return -x; });
-  }
-  for (std::int64_t i = 0; i < n; ++i) {  // one in each column
-    for (std::int64_t j = 0; j < i; ++j) std::swap(vectors.row(i)[j], vectors.row(j)[i]);
-  }
 }
 
 // V (diag(dw) + F o (V^T dV)) V^T, F_ij = 1 / (w_j - w_i) off the diagonal; its symmetric part.
@@ -393,113 +253,14 @@ double Eigh::flops(std::span<const Shape> in, const Shape&) const { return cube_
 
 Shape Svd::infer(std::span<const Shape> in) const {
   const Shape& a = in[0];
-  if (a.dtype() != f32 && a.dtype() != f64) {  // C1
-    fail(Errc::unsupported_dtype, name, fmt::format("needs f32 or f64, got {}", to_string(a)));
-  }
-  const int rank = a.rank();
-  if (rank < 2)
-    fail(Errc::shape_mismatch, name, fmt::format("needs matrices, got {}", to_string(a)));
-  const std::int64_t m = a[rank - 2], n = a[rank - 1];
-  if (!is_static(m) || !is_static(n)) {  // C3
-    fail(Errc::bad_shape, name, fmt::format("needs known sizes, got {}", to_string(a)));
-  }
+  const auto [m, n] = require_known_matrices(name, a);  // C1 .. C3
   return a.without_tags()
-      .with_dim(rank - 2, std::min(m, n))
-      .with_dim(rank - 1, checked_add(checked_add(m, n), 1));
+      .with_dim(a.rank() - 2, std::min(m, n))
+      .with_dim(a.rank() - 1, checked_add(checked_add(m, n), 1));
 }
 
 void Svd::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 2);
-}
-
-namespace {
-
-/// Makes vector `i` one of length 1 that is orthogonal to those before it: of the unit vectors, the
-/// first that keeps enough of its length.
-void complete(const DenseMatrix& out, std::int64_t i, std::int64_t first, std::int64_t length) {
-  double* x = out.row(i) + first;
-  for (std::int64_t unit = 0; unit < length; ++unit) {
-    std::fill_n(x, length, 0.0);
-    x[unit] = 1;
-    for (int again = 0; again < 2; ++again) {
-      for (std::int64_t j = 0; j < i; ++j) {
-        const double* y = out.row(j) + first;
-        add_row(x, -dot_product(x, y, length), y, length);
-      }
-    }
-    const double size = std::sqrt(dot_product(x, x, length));
-    if (size * size * static_cast<double>(length) < 0.5) continue;
-    std::transform(x, x + length, x, [size](double value) { return value / size; });
-    return;
-  }
-}
-
-}  // namespace
-
-void Svd::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept {
-  const DenseMatrix& a = in[0];
-  const std::int64_t m = a.rows, n = a.columns, k = out.rows;
-  // The longer vectors, columns of a or its rows, are rotated until they are orthogonal; the
-  // shorter ones gather the rotations.
-  const bool tall = m >= n;
-  const std::int64_t length = tall ? m : n, at = tall ? 0 : m + 1, other = tall ? m + 1 : 0;
-  for (std::int64_t i = 0; i < k; ++i) {
-    for (std::int64_t j = 0; j < length; ++j) out.row(i)[at + j] = tall ? a.row(j)[i] : a.row(i)[j];
-    for (std::int64_t j = 0; j < k; ++j) out.row(i)[other + j] = i == j ? 1 : 0;
-  }
-  bool rotates = true;
-  for (int sweep = 0; sweep < 60 && rotates; ++sweep) {
-    rotates = false;
-    for (std::int64_t p = 0; p < k; ++p) {
-      for (std::int64_t q = p + 1; q < k; ++q) {
-        double *x = out.row(p) + at, *y = out.row(q) + at;
-        const double xx = dot_product(x, x, length), yy = dot_product(y, y, length);
-        const double xy = dot_product(x, y, length);
-        if (!(std::fabs(xy) > 1e-16 * std::sqrt(xx) * std::sqrt(yy))) continue;
-        if (std::fabs(xy) < std::numeric_limits<double>::min()) continue;
-        rotates = true;
-        const double zeta = (yy - xx) / (2 * xy);
-        const double t = std::copysign(1.0, zeta) / (std::fabs(zeta) + std::hypot(zeta, 1.0));
-        const double c = 1 / std::hypot(t, 1.0), s = c * t;
-        const auto mix = [&](double* left, double* right, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i) {
-            const double before = left[i];
-            left[i] = c * before - s * right[i];
-            right[i] = s * before + c * right[i];
-          }
-        };
-        mix(x, y, length);
-        mix(out.row(p) + other, out.row(q) + other, k);
-      }
-    }
-  }
-  for (std::int64_t i = 0; i < k; ++i) {
-    const double* x = out.row(i) + at;
-    out.row(i)[m] = std::sqrt(dot_product(x, x, length));
-  }
-  for (std::int64_t i = 0; i < k; ++i) {  // descending
-    std::int64_t largest = i;
-    for (std::int64_t j = i + 1; j < k; ++j) {
-      if (out.row(j)[m] > out.row(largest)[m]) largest = j;
-    }
-    if (largest != i) std::swap_ranges(out.row(i), out.row(i) + out.columns, out.row(largest));
-  }
-  for (std::int64_t i = 0; i < k; ++i) {
-    double* row = out.row(i);
-    double* x = row + at;
-    const double size = row[m];
-    if (size > 1e-15 * out.row(0)[m]) {
-      std::transform(x, x + length, x, [size](double value) { return value / size; });
-    } else if (size <= out.row(0)[m]) {  // what is left of a vector is rounding; a NaN stays
-      complete(out, i, at, length);
-    }
-    const double* v = row + m + 1;
-    const double* largest =
-        std::max_element(v, v + n, [](double l, double r) { return std::fabs(l) < std::fabs(r); });
-    if (*largest < 0) {
-      for (std::int64_t j = 0; j < out.columns; ++j) row[j] = j == m ? row[j] : -row[j];
-    }
-  }
 }
 
 // u [(skew(u^T du) / e) s + s (skew(v^T dv) / e) + ds] v^T with e_ij = s_j^2 - s_i^2, and what du
@@ -533,6 +294,89 @@ double Svd::flops(std::span<const Shape> in, const Shape& out) const {
   return 20.0 * static_cast<double>(in[0].elements()) * static_cast<double>(out[rank - 2]);
 }
 
+Shape Lu::infer(std::span<const Shape> in) const {
+  require_square(name, in[0]);  // C1, C2
+  return with_a_row_above(in[0]);
+}
+
+void Lu::reference(std::span<const HostView> in, const HostView& out) const {
+  each_matrix(*this, in, out, 2);
+}
+
+namespace {
+
+/// The gradient of a by those of the factors, packed: with a permuted as the rows say,
+/// L^-T (the strict lower triangle of L^T dL + the upper one of dU U^T) U^-T, and rows put back.
+Tensor lu_gradient(const Tensor& packed, const Tensor& rows, const Tensor& upstream) {
+  const std::int64_t n = order_of(packed);
+  const Tensor below = lower_mask(packed, n, 1), above = 1.0 - below;
+  const Tensor l = packed * below + identity(packed, n), u = packed * above;
+  const Tensor inner =
+      matmul(turned(l), upstream * below) * below + matmul(upstream * above, turned(u)) * above;
+  const Tensor left =
+      triangular_solve(packed, inner, {.lower = true, .transposed = true, .unit = true});
+  const Tensor both = turned(triangular_solve(packed, turned(left), {.lower = false}));
+  return take_along(both, broadcast_to(unsqueeze(argsort(rows, -1), -1), both.shape().dims()), -2);
+}
+
+Tensor rows_of_lu(const Tensor& all) { return cast(squeeze(slice(all, -2, 0, 1), -2), i64); }
+
+}  // namespace
+
+std::vector<Tensor> Lu::gradient(const Backward& at) const {
+  return {lu_gradient(slice(at.output, -2, 1), rows_of_lu(at.output), slice(at.upstream, -2, 1))};
+}
+
+double Lu::flops(std::span<const Shape> in, const Shape&) const { return cube_of(in[0]) * 2 / 3; }
+
+Shape Qr::infer(std::span<const Shape> in) const {
+  const Shape& a = in[0];
+  const auto [m, n] = require_known_matrices(name, a);  // C1 .. C3
+  return a.without_tags()
+      .with_dim(a.rank() - 2, std::min(m, n))
+      .with_dim(a.rank() - 1, checked_add(m, n));
+}
+
+void Qr::reference(std::span<const HostView> in, const HostView& out) const {
+  each_matrix(*this, in, out, 2);
+}
+
+namespace {
+
+/// Of a = q r with r square: (dq + q sym(r dr^T - dq^T q)) r^-T, where sym copies the lower triangle
+/// to the upper one.
+Tensor qr_gradient(const Tensor& q, const Tensor& r, const Tensor& dq, const Tensor& dr) {
+  const Tensor inner = matmul(r, turned(dr)) - matmul(turned(dq), q);
+  const std::int64_t n = order_of(r);
+  const Tensor lower = inner * lower_mask(r, n, 0), below = inner * lower_mask(r, n, 1);
+  const Tensor left = dq + matmul(q, lower + turned(below));
+  return turned(triangular_solve(r, turned(left), {.lower = false}));
+}
+
+}  // namespace
+
+// Columns of a beyond the square part x = q r' are q v: they give q dv, and x also has (a dv^T).
+std::vector<Tensor> Qr::gradient(const Backward& at) const {
+  const Tensor& a = at.inputs[0];
+  const std::int64_t m = a.shape()[a.rank() - 2], n = a.shape()[a.rank() - 1], k = std::min(m, n);
+  const auto parts = [m](const Tensor& x) {
+    return std::array{turned(slice(x, -1, 0, m)), slice(x, -1, m)};
+  };
+  const auto [q, r] = parts(at.output);
+  const auto [dq, dr] = parts(at.upstream);
+  if (n == k) return {qr_gradient(q, r, dq, dr)};
+  const Tensor dv = slice(dr, -1, k);
+  const Tensor x = qr_gradient(q, slice(r, -1, 0, k), dq + matmul(slice(a, -1, k), turned(dv)),
+                               slice(dr, -1, 0, k));
+  const std::array pieces{x, matmul(q, dv)};
+  return {concat(pieces, -1)};
+}
+
+double Qr::flops(std::span<const Shape> in, const Shape& out) const {
+  const int rank = in[0].rank();
+  return 4.0 * static_cast<double>(in[0].elements()) * static_cast<double>(out[rank - 2]);
+}
+
 Tensor cholesky(const Tensor& a, const std::source_location& where) {
   return record(Cholesky{}, {a}, where);
 }
@@ -563,7 +407,7 @@ SignAndLog slogdet(const Tensor& a, const std::source_location& where) {
           squeeze(slice(both, -1, 1, 2, 1, where), -1, where)};
 }
 
-Eigen eigh(const Tensor& a, const std::source_location& where) {
+EigenPairs eigh(const Tensor& a, const std::source_location& where) {
   const Tensor both = record(Eigh{}, {a}, where);
   return {squeeze(slice(both, -2, 0, 1, 1, where), -2, where),
           slice(both, -2, 1, to_end, 1, where)};
@@ -575,6 +419,34 @@ SingularValues svd(const Tensor& a, const std::source_location& where) {
   return {transpose(slice(all, -1, 0, m, 1, where), -2, -1, where),
           squeeze(slice(all, -1, m, m + 1, 1, where), -1, where),
           slice(all, -1, m + 1, to_end, 1, where)};
+}
+
+LuFactors lu(const Tensor& a, const std::source_location& where) {
+  const Tensor all = record(Lu{}, {a}, where);
+  return {slice(all, -2, 1, to_end, 1, where), rows_of_lu(all)};
+}
+
+Tensor lu_solve(const LuFactors& factors, const Tensor& b, const std::source_location& where) {
+  const Shape &packed = factors.packed.shape(where), &right = b.shape(where);
+  located(where, "lu_solve", [&] {
+    const std::array shapes{packed, right};
+    infer_solution("lu_solve", shapes);
+    if (!right.is_static()) {
+      fail(Errc::bad_argument, "lu_solve",
+           fmt::format("needs known sizes, got {}", to_string(right)));
+    }
+  });
+  const Tensor rows = broadcast_to(unsqueeze(factors.rows, -1, {}, where), right.dims(), where);
+  const Tensor permuted = take_along(b.with_tags({}), rows, -2, where);
+  const Tensor below = triangular_solve(factors.packed, permuted, {.unit = true}, where);
+  return triangular_solve(factors.packed, below, {.lower = false}, where);
+}
+
+QrFactors qr(const Tensor& a, const std::source_location& where) {
+  const Tensor all = record(Qr{}, {a}, where);
+  const std::int64_t m = a.shape(where)[a.rank(where) - 2];
+  return {transpose(slice(all, -1, 0, m, 1, where), -2, -1, where),
+          slice(all, -1, m, to_end, 1, where)};
 }
 
 }  // namespace tenon

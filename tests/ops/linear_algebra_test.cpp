@@ -3,10 +3,14 @@
 #include "support/valued_graph.hpp"
 
 #include <tenon/grad.hpp>
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/linear_algebra.hpp>
+#include <tenon/ops/matmul.hpp>
 #include <tenon/ops/operators.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/reduce.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -123,6 +127,79 @@ TEST_CASE("svd: gradients") {
     check_gradient(a, [](const Tensor& x) { return svd(x).values; });
     check_gradient(a, [](const Tensor& x) { return svd(x).v; });
   }
+}
+
+TEST_CASE("lu: factors, rows, singular matrices") {
+  // Row 1 comes first: [4 2; 1 3] = [1 0; 0.25 1] [4 2; 0 2.5].
+  expect_near(apply(Lu{}, {floats({2, 2}, {1, 3, 4, 2})}), {1, 0, 4, 2, 0.25, 2.5});
+  expect_near(apply(Lu{}, {floats({2, 2}, {1, 1, 1, 1})}), {0, 1, 1, 1, 1, 0});
+  expect_type(apply(Lu{}, {floats({0, 0}, {})}).shape(), "f32[1, 0]");
+  expect_error(Errc::unsupported_dtype, [] { infer(Lu{}, {Shape({3, 3}, i64)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(Lu{}, {Shape({3, 2}, f32)}); });
+}
+
+TEST_CASE("qr: tall, wide, without independent columns") {
+  expect_near(apply(Qr{}, {floats({2, 1}, {-3, 4})}), {-0.6, 0.8, 5});
+  expect_near(apply(Qr{}, {floats({1, 2}, {-3, 4})}), {-1, 3, -4});
+  const std::vector<double> e = elements(apply(Qr{}, {floats({2, 2}, {1, 1, 1, 1})}));
+  CHECK(std::fabs(e[0] * e[4] + e[1] * e[5]) < 1e-6);
+  CHECK(e[2] == Approx(std::sqrt(2.0)));
+  CHECK(std::fabs(e[7]) < 1e-6);
+  expect_type(apply(Qr{}, {floats({0, 3}, {})}).shape(), "f32[0, 3]");
+  expect_error(Errc::unsupported_dtype, [] { infer(Qr{}, {Shape({3, 2}, f16)}); });
+  expect_error(Errc::shape_mismatch, [] { infer(Qr{}, {Shape({3}, f32)}); });
+  expect_error(Errc::bad_shape, [] { infer(Qr{}, {Shape({3, symbol("N")}, f32)}); });
+}
+
+TEST_CASE("lu and qr: gradients") {
+  const HostBuffer a = HostBuffer::of<double>(
+      Shape({2, 3, 3}, f64), {0.5, 3.0, -0.25, 4.0, 0.75, 1.0, 0.1, 0.9, 2.0, 1.0, 4.0, -1.0, 0.0,
+                              -0.5, 3.0, 5.0, 1.5, 0.25});
+  const HostBuffer b = HostBuffer::of<double>(Shape({2, 3, 1}, f64), {1, -2, 3, 0.5, 1.5, -1});
+  check_gradient(a, [](const Tensor& x) { return lu(x).packed; });
+  check_gradient(a, [](const Tensor& x) { return lu_solve(lu(x), x * x); });
+  ValuedGraph graph;
+  const Tensor x = graph.input(a), y = graph.input(b);
+  expect_close(graph.value(lu_solve(lu(x), y)), graph.value(solve(x, y)), 1e-12, 1e-12);
+  const std::initializer_list<double> values = {4, 0.5, -0.25, 0.75, 3, 1};
+  for (const Shape& shape : {Shape({2, 3}, f64), Shape({3, 2}, f64)}) {
+    const HostBuffer c = HostBuffer::of<double>(shape, values);
+    check_gradient(c, [](const Tensor& z) { return qr(z).q; });
+    check_gradient(c, [](const Tensor& z) { return qr(z).r; });
+  }
+  check_gradient(a, [](const Tensor& z) { return qr(z).r; });
+}
+
+TEST_CASE("linear algebra: matrices larger than a block") {
+  Random random(5);
+  const HostBuffer a = random.uniform(Shape({200, 200}, f64));
+  HostBuffer unit = HostBuffer::zeros(Shape({200, 200}, f64));
+  for (std::size_t i = 0; i < 200; ++i) unit.mutable_values<double>()[i * 201] = 1;
+  ValuedGraph graph;
+  const Tensor x = graph.input(a), square = matmul(x, transpose(x)), one = graph.input(unit);
+  const auto largest = [&](const Tensor& error) {
+    double most = 0;
+    for (const double e : elements(graph.value(error))) most = std::max(most, std::fabs(e));
+    return most;
+  };
+  const Tensor l = cholesky(square + one);
+  CHECK(largest(matmul(l, transpose(l)) - square - one) < 1e-11);
+  CHECK(largest(matmul(x, lu_solve(lu(x), one)) - one) < 1e-9);
+  CHECK(largest(matmul(x, inverse(x)) - one) < 1e-9);
+  const QrFactors factors = qr(x);
+  CHECK(largest(matmul(factors.q, factors.r) - x) < 1e-12);
+  CHECK(largest(matmul(transpose(factors.q), factors.q) - one) < 1e-12);
+  const SingularValues s = svd(x);
+  CHECK(largest(matmul(s.u * unsqueeze(s.values, 0), s.v) - x) < 1e-11);
+  const EigenPairs e = eigh(square);
+  CHECK(largest(matmul(square, e.vectors) - e.vectors * unsqueeze(e.values, 0)) < 1e-10);
+}
+
+TEST_CASE("linear algebra: elements that are not finite") {
+  const HostBuffer a = floats({2, 2}, {1, none, none, 2});
+  expect_near(apply(Eigh{}, {a}), {none, none, none, none, none, none});
+  expect_near(apply(Svd{}, {a}), {none, none, none, none, none, none, none, none, none, none});
+  expect_near(apply(Cholesky{}, {a}), {none, 0, none, none});
 }
 
 TEST_CASE("inverse: of matrices of known size") {

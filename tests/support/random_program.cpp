@@ -31,7 +31,7 @@ bool is_smooth(const OpDef& def) {
       "cumsum asin acos logical_not logical_and logical_or logical_xor sinh cosh acosh "
       "atanh erfinv lgamma digamma polygamma atan2 random_bits max_pool2d_backward "
       "non_max_suppression scatter quantize dequantize quantize_linear cast argsort "
-      "searchsorted cumprod cholesky triangular_solve solve det slogdet eigh svd ";
+      "searchsorted cumprod cholesky triangular_solve solve det slogdet eigh svd lu qr ";
   const std::string word = fmt::format(" {} ", def.name);
   return rough.find(word) == std::string_view::npos;
 }

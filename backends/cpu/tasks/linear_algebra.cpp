@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -36,14 +37,19 @@ class MatrixTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const Range range = context.share(count_);
     const std::int64_t size = rows_ * columns_, unit = block_bytes(y_.shape.dtype());
-    for (std::int64_t m = range.begin; m < range.end; ++m) {
+    for (std::int64_t m = range.begin; m < range.end && !context.worker.is_interrupted(); ++m) {
       auto* memory = reinterpret_cast<double*>(context.working_memory());
       std::array<DenseMatrix, 2> matrices{};
       for (std::size_t i = 0; i < inputs_.size(); ++i) {
         matrices[i] = read(context, i, m, memory);
         memory += matrices[i].rows * matrices[i].columns;
       }
-      op_.compute(std::span(matrices).first(inputs_.size()), {rows_, columns_, memory});
+      try {
+        op_.compute(std::span(matrices).first(inputs_.size()), {rows_, columns_, memory});
+      } catch (...) {  // no memory
+        context.fault.report(std::current_exception());
+        return;
+      }
       std::byte* y = context.pointer<std::byte>(y_) + m * size * unit;
       for (std::int64_t i = 0; i < size; ++i, y += unit) {
         if (unit == 4) {
@@ -97,5 +103,7 @@ TENON_MATRIX_KERNEL(det, Det);
 TENON_MATRIX_KERNEL(slogdet, Slogdet);
 TENON_MATRIX_KERNEL(eigh, Eigh);
 TENON_MATRIX_KERNEL(svd, Svd);
+TENON_MATRIX_KERNEL(lu, Lu);
+TENON_MATRIX_KERNEL(qr, Qr);
 
 }  // namespace tenon::cpu

@@ -15,7 +15,9 @@ namespace tenon {
 // Equations and decompositions of matrices, which are the last two axes; f32 and f64. Leading axes
 // are batches, the same in all operands. Everything is computed in f64 and rounded once.
 
-/// A dense matrix, row by row: what `compute` members work on. They may overwrite their inputs.
+/// A dense matrix, row by row: what `compute` members work on, one matrix of a batch. They may
+/// overwrite their inputs, and throw where there is no memory. Blocked algorithms of the library
+/// Eigen, on the calling thread.
 struct DenseMatrix {
   std::int64_t rows, columns;
   double* elements;
@@ -37,7 +39,7 @@ struct Cholesky {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -64,7 +66,7 @@ struct TriangularSolve {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -83,7 +85,7 @@ struct Solve {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -101,7 +103,7 @@ struct Det {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -120,7 +122,7 @@ struct Slogdet {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -134,8 +136,9 @@ TENON_DECLARE_OP(Slogdet);
 /// Output    y: [.., n + 1, n], dtype of a, no tags: row 0 has the eigenvalues, and below each is
 ///           its vector
 /// Errors    C1, C2 as of cholesky
-/// Source    Jacobi's method, Golub and Van Loan, section 8.5; gradient: Giles, Collected matrix
-///           derivative results for algorithmic differentiation (2008), section 3.1
+/// Numerics  NaN where an element is not finite
+/// Source    gradient: Giles, Collected matrix derivative results for algorithmic differentiation
+///           (2008), section 3.1
 struct Eigh {
   static constexpr std::string_view name = "eigh";
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -143,7 +146,7 @@ struct Eigh {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
@@ -160,8 +163,8 @@ TENON_DECLARE_OP(Eigh);
 /// Errors    C1 dtype neither f32 nor f64      Errc::unsupported_dtype
 ///           C2 rank below 2                   Errc::shape_mismatch
 ///           C3 an unknown size of a matrix    Errc::bad_shape
-/// Source    Jacobi's method on one side, Golub and Van Loan, section 8.6.3; gradient: Townsend,
-///           Differentiating the singular value decomposition (2016)
+/// Numerics  NaN where an element is not finite
+/// Source    gradient: Townsend, Differentiating the singular value decomposition (2016)
 struct Svd {
   static constexpr std::string_view name = "svd";
   static constexpr int min_inputs = 1, max_inputs = 1;
@@ -169,17 +172,60 @@ struct Svd {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
-  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const noexcept;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
   std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Svd);
 
+/// p a = l u, by Gaussian elimination with row exchanges: l has ones on its diagonal, and no element
+/// larger than 1 below it. A singular a gives a u with zeros on its diagonal. The builder returns
+/// the parts.
+///
+/// Input     a: [.., n, n]; f32 or f64
+/// Output    y: [.., n + 1, n], dtype of a, no tags: row 0 says which row of a each row of p a is,
+///           and below are u and, under its diagonal, l
+/// Errors    C1, C2 as of cholesky
+/// Source    gradient: torch.linalg.lu_factor
+struct Lu {
+  static constexpr std::string_view name = "lu";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Lu);
+
+/// a = q r: the k = min(m, n) columns of q are orthogonal and of length 1, r is upper triangular
+/// (upper trapezoidal where m < n), and no element on its diagonal is negative. The builder returns
+/// the two. The gradient needs the first k columns of a to be independent.
+///
+/// Input     a: [.., m, n]; f32 or f64
+/// Output    y: [.., k, m + n], dtype of a, no tags: in each row a column of q and the row of r
+/// Errors    C1 .. C3 as of svd
+/// Source    Householder's reflections; gradient: torch.linalg.qr
+struct Qr {
+  static constexpr std::string_view name = "qr";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr std::tuple<> fields{};
+
+  Shape infer(std::span<const Shape> in) const;
+  void reference(std::span<const HostView> in, const HostView& out) const;
+  void compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
+  double flops(std::span<const Shape> in, const Shape& out) const;
+};
+TENON_DECLARE_OP(Qr);
+
 struct SignAndLog {
   Tensor sign;     ///< [..]: -1, 0 or 1
   Tensor log_abs;  ///< [..]
 };
-struct Eigen {
+struct EigenPairs {
   Tensor values;   ///< [.., n]
   Tensor vectors;  ///< [.., n, n]: column i belongs to value i
 };
@@ -187,6 +233,15 @@ struct SingularValues {
   Tensor u;       ///< [.., m, k]
   Tensor values;  ///< [.., k], descending
   Tensor v;       ///< [.., k, n]: the rows are the right vectors, as numpy's vh
+};
+
+struct LuFactors {
+  Tensor packed;  ///< [.., n, n]: u, and below the diagonal l without its ones
+  Tensor rows;    ///< i64[.., n]: row i of l u is row rows[i] of a
+};
+struct QrFactors {
+  Tensor q;  ///< [.., m, k]
+  Tensor r;  ///< [.., k, n]
 };
 
 Tensor cholesky(const Tensor& a,
@@ -201,8 +256,15 @@ Tensor inverse(const Tensor& a,
 Tensor det(const Tensor& a, const std::source_location& where = std::source_location::current());
 SignAndLog slogdet(const Tensor& a,
                    const std::source_location& where = std::source_location::current());
-Eigen eigh(const Tensor& a, const std::source_location& where = std::source_location::current());
+EigenPairs eigh(const Tensor& a,
+                const std::source_location& where = std::source_location::current());
 SingularValues svd(const Tensor& a,
                    const std::source_location& where = std::source_location::current());
+LuFactors lu(const Tensor& a, const std::source_location& where = std::source_location::current());
+/// x with a x = b, of lu(a): [.., n, k]. Errors as of solve; sizes of b must be known
+/// (Errc::bad_argument).
+Tensor lu_solve(const LuFactors& factors, const Tensor& b,
+                const std::source_location& where = std::source_location::current());
+QrFactors qr(const Tensor& a, const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

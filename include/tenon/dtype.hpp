@@ -48,11 +48,23 @@ enum class DType : std::uint8_t {
   tq1_0,
   tq2_0,
   mxfp4,
+  u64,
+  f8_e4m3,
+  f8_e5m2,
 };
 
-inline constexpr int dtype_count = static_cast<int>(DType::mxfp4) + 1;
+inline constexpr int dtype_count = static_cast<int>(DType::f8_e5m2) + 1;
 
-enum class DTypeKind : std::uint8_t { boolean, signed_integer, unsigned_integer, floating, block };
+/// `stored`: types that are read, written, moved and converted, but not computed with; `cast` leads
+/// to others.
+enum class DTypeKind : std::uint8_t {
+  boolean,
+  signed_integer,
+  unsigned_integer,
+  floating,
+  block,
+  stored
+};
 
 struct DTypeFacts {
   std::string_view name;  ///< "f32", "q4_k", "bool"
@@ -74,6 +86,8 @@ inline bool is_integer(DType dtype) noexcept {
          facts(dtype).kind == DTypeKind::unsigned_integer;
 }
 
+inline bool is_stored(DType dtype) noexcept { return facts(dtype).kind == DTypeKind::stored; }
+
 /// The type spelled `name` ("f32", "q4_k"), if there is one.
 std::optional<DType> find_dtype(std::string_view name) noexcept;
 
@@ -81,6 +95,8 @@ std::optional<DType> find_dtype(std::string_view name) noexcept;
 inline constexpr DType boolean = DType::boolean;
 inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 = DType::i64;
 inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32;
+inline constexpr DType u64 = DType::u64;
+inline constexpr DType f8_e4m3 = DType::f8_e4m3, f8_e5m2 = DType::f8_e5m2;
 inline constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, f64 = DType::f64;
 
 /// IEEE 754 binary16 and the upper half of binary32, as stored; arithmetic happens in float.
@@ -91,13 +107,27 @@ struct bfloat16 {
   std::uint16_t bits;
 };
 
+/// 8-bit floating point (OCP 8-bit Floating Point Specification, 2023): e4m3 has no infinity, one
+/// NaN of each sign, and 448 as its largest number; e5m2 is the upper half of binary16.
+struct float8_e4m3 {
+  std::uint8_t bits;
+};
+struct float8_e5m2 {
+  std::uint8_t bits;
+};
+
 /// Exact widening; NaN payloads are kept.
 float to_float(half value) noexcept;
 float to_float(bfloat16 value) noexcept;
+float to_float(float8_e4m3 value) noexcept;
+float to_float(float8_e5m2 value) noexcept;
 
 /// Rounds to nearest, ties to even; overflow gives infinity; NaN stays NaN.
 half to_half(float value) noexcept;
 bfloat16 to_bfloat16(float value) noexcept;
+/// The same; where e4m3 overflows, and for infinities, it gives NaN (ml_dtypes' float8_e4m3fn).
+float8_e4m3 to_float8_e4m3(float value) noexcept;
+float8_e5m2 to_float8_e5m2(float value) noexcept;
 
 /// DType of a C++ element type: dtype_of<float>() == f32.
 template <class T>
@@ -133,6 +163,18 @@ constexpr DType dtype_of<std::uint16_t>() noexcept {
 template <>
 constexpr DType dtype_of<std::uint32_t>() noexcept {
   return DType::u32;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() noexcept {
+  return DType::u64;
+}
+template <>
+constexpr DType dtype_of<float8_e4m3>() noexcept {
+  return DType::f8_e4m3;
+}
+template <>
+constexpr DType dtype_of<float8_e5m2>() noexcept {
+  return DType::f8_e5m2;
 }
 template <>
 constexpr DType dtype_of<half>() noexcept {

@@ -1,6 +1,8 @@
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
 
+#include <cstdint>
+#include <cstring>
 #include <iterator>
 #include <ostream>
 
@@ -83,7 +85,11 @@ void write_text(std::ostream& out, const HostBuffer& array) {
     const auto to = std::back_inserter(lines);
     if (dtype == f32) {  // the shortest text that reads back as the same number
       fmt::format_to(to, "{}\n", static_cast<float>(load_as_double(dtype, element)));
-    } else if (is_floating(dtype)) {
+    } else if (dtype == u64) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, element, sizeof value);
+      fmt::format_to(to, "{}\n", value);
+    } else if (is_floating(dtype) || is_stored(dtype)) {
       fmt::format_to(to, "{}\n", load_as_double(dtype, element));
     } else {
       fmt::format_to(to, "{}\n", load_as_int64(dtype, element));

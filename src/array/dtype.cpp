@@ -1,3 +1,5 @@
+#include "array/element.hpp"
+
 #include <tenon/dtype.hpp>
 
 #include <bit>
@@ -24,7 +26,8 @@ constexpr DTypeFacts dtype_facts[dtype_count] = {
     {"iq2_xs", DTypeKind::block, 256, 74},      {"iq2_s", DTypeKind::block, 256, 82},
     {"iq3_xxs", DTypeKind::block, 256, 98},     {"iq3_s", DTypeKind::block, 256, 110},
     {"tq1_0", DTypeKind::block, 256, 54},       {"tq2_0", DTypeKind::block, 256, 66},
-    {"mxfp4", DTypeKind::block, 32, 17},
+    {"mxfp4", DTypeKind::block, 32, 17},        {"u64", DTypeKind::stored, 1, 8},
+    {"f8_e4m3", DTypeKind::stored, 1, 1},       {"f8_e5m2", DTypeKind::stored, 1, 1},
 };
 
 }  // namespace
@@ -52,6 +55,11 @@ float to_float(half value) noexcept {
 float to_float(bfloat16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
+
+float to_float(float8_e4m3 value) noexcept { return element::widen(value); }
+float to_float(float8_e5m2 value) noexcept { return element::widen(value); }
+float8_e4m3 to_float8_e4m3(float value) noexcept { return element::narrow<float8_e4m3>(value); }
+float8_e5m2 to_float8_e5m2(float value) noexcept { return element::narrow<float8_e5m2>(value); }
 
 half to_half(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);

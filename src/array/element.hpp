@@ -18,7 +18,10 @@
 namespace tenon::element {
 
 template <class T>
-inline constexpr bool is_small_float = std::same_as<T, half> || std::same_as<T, bfloat16>;
+inline constexpr bool is_float8 = std::same_as<T, float8_e4m3> || std::same_as<T, float8_e5m2>;
+template <class T>
+inline constexpr bool is_small_float =
+    std::same_as<T, half> || std::same_as<T, bfloat16> || is_float8<T>;
 
 /// `value` rounded to odd: truncated to float, with the last bit set if that was inexact. Rounding
 /// the result to fewer than 23 bits equals rounding `value` directly (Boldo and Melquiond, "When
@@ -32,15 +35,16 @@ inline float round_to_odd(double value) noexcept {
 }
 
 /// The same for integers that a double may not represent.
-inline float round_to_odd(std::int64_t value) noexcept {
-  const std::uint64_t magnitude =
-      value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+inline float round_to_odd(std::uint64_t magnitude) noexcept {
   const int shift = static_cast<int>(std::bit_width(magnitude)) - 24;
-  if (shift <= 0) return static_cast<float>(value);
+  if (shift <= 0) return static_cast<float>(magnitude);
   const std::uint64_t kept = magnitude >> shift;
   const bool lost = (kept << shift) != magnitude;
-  const float result = std::ldexp(static_cast<float>(kept | (lost ? 1u : 0u)), shift);
-  return value < 0 ? -result : result;
+  return std::ldexp(static_cast<float>(kept | (lost ? 1u : 0u)), shift);
+}
+inline float round_to_odd(std::int64_t value) noexcept {
+  const auto bits = static_cast<std::uint64_t>(value);
+  return value < 0 ? -round_to_odd(0 - bits) : round_to_odd(bits);
 }
 
 /// Truncates; NaN becomes 0 and values beyond the range saturate.
@@ -72,12 +76,50 @@ inline float widen(bfloat16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+inline float widen(float8_e5m2 value) noexcept {
+  return quant::widen(static_cast<std::uint16_t>(value.bits << 8));
+}
+inline float widen(float8_e4m3 value) noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x80u) << 24;
+  const std::uint32_t code = value.bits & 0x7Fu;
+  const std::uint32_t normal = (code << 20) + (120u << 23);  // exponent biases 127 - 7
+  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(code) * 0x1p-9f);
+  const std::uint32_t finite = code < 8 ? subnormal : normal;
+  return std::bit_cast<float>(sign | (code == 0x7Fu ? 0x7FC00000u : finite));
+}
+
+/// To 8 bits of which `mantissa` follow the point, with exponents that are biased by `bias`. Codes
+/// from `beyond` on are numbers that are too large, or not finite, and become `overflow`.
+template <int mantissa, std::uint32_t bias, std::uint32_t beyond, std::uint32_t overflow,
+          std::uint32_t nan>
+std::uint8_t narrow_to_8(float value) noexcept {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
+  constexpr int lost = 23 - mantissa;
+  constexpr std::uint32_t rebias = (127u - bias) << 23;
+  const std::uint32_t normal =
+      (magnitude + ((1u << (lost - 1)) - 1u) + ((magnitude >> lost) & 1u) - rebias) >> lost;
+  // Adding this number rounds to the multiples of the smallest subnormal.
+  constexpr std::uint32_t step = (127u + 24u - bias - mantissa) << 23;
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(step)) -
+      step;
+  const std::uint32_t finite = magnitude < rebias + (1u << 23) ? subnormal : normal;
+  const std::uint32_t number = finite >= beyond ? overflow : finite;
+  const std::uint32_t code = magnitude > 0x7F800000u ? nan : number;
+  return static_cast<std::uint8_t>(((bits >> 24) & 0x80u) | code);
+}
+
 template <class To>
 To narrow(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   constexpr std::uint32_t infinity = 0x7F800000u;
-  if constexpr (std::same_as<To, bfloat16>) {
+  if constexpr (std::same_as<To, float8_e4m3>) {
+    return {narrow_to_8<3, 7, 0x7Fu, 0x7Fu, 0x7Fu>(value)};
+  } else if constexpr (std::same_as<To, float8_e5m2>) {
+    return {narrow_to_8<2, 15, 0x7Cu, 0x7Cu, 0x7Eu>(value)};
+  } else if constexpr (std::same_as<To, bfloat16>) {
     const std::uint32_t rounded = bits + 0x7FFFu + ((bits >> 16) & 1u);
     const std::uint32_t quiet_nan = bits | 0x400000u;
     return {static_cast<std::uint16_t>((magnitude > infinity ? quiet_nan : rounded) >> 16)};
@@ -115,6 +157,8 @@ To convert(From value) noexcept {
     if constexpr (std::same_as<From, float>) {
       return narrow<To>(value);
     } else if constexpr (std::floating_point<From>) {
+      return narrow<To>(round_to_odd(value));
+    } else if constexpr (std::same_as<From, std::uint64_t>) {
       return narrow<To>(round_to_odd(value));
     } else {
       return narrow<To>(round_to_odd(static_cast<std::int64_t>(value)));
@@ -166,6 +210,12 @@ auto visit_plain(DType dtype, Visit&& visit) {
       return visit(std::type_identity<std::uint16_t>{});
     case DType::u32:
       return visit(std::type_identity<std::uint32_t>{});
+    case DType::u64:
+      return visit(std::type_identity<std::uint64_t>{});
+    case DType::f8_e4m3:
+      return visit(std::type_identity<float8_e4m3>{});
+    case DType::f8_e5m2:
+      return visit(std::type_identity<float8_e5m2>{});
     case DType::f16:
       return visit(std::type_identity<half>{});
     case DType::bf16:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <ostream>
 #include <vector>
 
@@ -32,6 +34,11 @@ double element_at(const HostView& view, Index index) {
 std::string element_text(const HostView& view, Index index) {
   const DType dtype = view.shape.dtype();
   if (dtype == DType::boolean) return load_as_int64(dtype, view.at(index)) != 0 ? "true" : "false";
+  if (dtype == DType::u64) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, view.at(index), sizeof value);
+    return fmt::format("{}", value);
+  }
   if (is_integer(dtype)) return fmt::format("{}", load_as_int64(dtype, view.at(index)));
   return fmt::format("{:.6g}", element_at(view, index));
 }

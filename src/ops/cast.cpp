@@ -1,8 +1,10 @@
+#include "array/element.hpp"
 #include "ops/checks.hpp"
 #include "ops/pointwise.hpp"
 
 #include <tenon/ops/cast.hpp>
 
+#include <type_traits>
 #include <vector>
 namespace tenon {
 
@@ -18,10 +20,12 @@ Shape Cast::infer(std::span<const Shape> in) const {
 }
 
 void Cast::reference(std::span<const HostView> in, const HostView& out) const {
-  const DType from = in[0].shape.dtype();
-  if (is_floating(from)) return map_reals(in[0], out, [](double x) { return x; });
-  for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
-    store_int64(dtype, out.at(index), load_as_int64(from, in[0].at(index)));
+  element::visit_plain(in[0].shape.dtype(), [&]<class From>(std::type_identity<From>) {
+    element::visit_plain(dtype, [&]<class To>(std::type_identity<To>) {
+      for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+        element::store(out.at(index), element::convert<To>(element::load<From>(in[0].at(index))));
+      });
+    });
   });
 }
 

@@ -18,6 +18,15 @@ inline void require_plain(std::string_view op, const Shape& shape) {
   }
 }
 
+/// Neither a block type nor one that is only stored.
+inline void require_computed(std::string_view op, const Shape& shape) {
+  require_plain(op, shape);
+  if (is_stored(shape.dtype())) {
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("does not compute with {}, cast it", to_string(shape)));
+  }
+}
+
 inline void require_bool(std::string_view op, const Shape& shape) {
   if (shape.dtype() != boolean) {
     fail(Errc::unsupported_dtype, op, fmt::format("needs bool, got {}", to_string(shape)));

@@ -30,7 +30,7 @@ struct Order<Ge> : std::greater_equal<> {};
 template <class Op>
 Shape CompareOp<Op>::infer(std::span<const Shape> in) const {
   require_same_dtype(Op::name, in);                // C1
-  require_plain(Op::name, in[0]);                  // C2
+  require_computed(Op::name, in[0]);               // C2
   return broadcast_shapes(Op::name, in, boolean);  // C3
 }
 

@@ -43,7 +43,7 @@ template <class Op>
 Shape CumulativeOp<Op>::infer(std::span<const Shape> in) const {
   checked_axis(Op::name, axis, in[0]);  // C1
   if constexpr (std::same_as<Op, Cumprod>) {
-    require_plain(Op::name, in[0]);  // C2
+    require_computed(Op::name, in[0]);  // C2
     return is_floating(in[0].dtype()) ? in[0] : in[0].with_dtype(i64);
   } else {
     require_number(Op::name, in[0]);  // C2

@@ -20,7 +20,7 @@ Shape Full::infer(std::span<const Shape>) const {
     if (dim < 0)
       fail(Errc::bad_shape, name, fmt::format("sizes [{}]", fmt::join(dims.span(), ", ")));  // C1
   }
-  if (is_block(dtype)) {  // C2
+  if (is_block(dtype) || is_stored(dtype)) {  // C2
     fail(Errc::unsupported_dtype, name, fmt::format("makes no {}", tenon::name(dtype)));
   }
   std::byte element[8];

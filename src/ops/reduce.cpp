@@ -168,7 +168,7 @@ DType result_dtype(const Op& op, const Shape& in) {
     }
     return in.dtype();
   } else {
-    require_plain(Op::name, in);
+    require_computed(Op::name, in);
     return is_floating(in.dtype()) ? in.dtype() : i64;
   }
 }

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 namespace tenon {
@@ -134,6 +135,16 @@ void Scatter::reference(std::span<const HostView> in, const HostView& out) const
       run(
           reals, [&](const std::byte* element) { return load_as_double(dtype, element); },
           [&](std::byte* element, double value) { store_double(dtype, element, value); });
+    } else if (is_stored(dtype)) {  // only replaced: bits are moved
+      const auto bytes = static_cast<std::size_t>(block_bytes(dtype));
+      run(
+          integers,
+          [&](const std::byte* element) {
+            std::int64_t bits = 0;
+            std::memcpy(&bits, element, bytes);
+            return bits;
+          },
+          [&](std::byte* element, std::int64_t bits) { std::memcpy(element, &bits, bytes); });
     } else {
       run(
           integers, [&](const std::byte* element) { return load_as_int64(dtype, element); },

@@ -1,8 +1,10 @@
 #include <tenon/dtype.hpp>
+#include <tenon/host_buffer.hpp>
 
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -141,6 +143,57 @@ TEST_CASE("dtype: roundings worth knowing") {
   CHECK(to_half(1.00048828125f).bits == 0x3C00);   // 1 + 2^-11, a tie
   CHECK(to_bfloat16(1.00390625f).bits == 0x3F80);  // 1 + 2^-8, a tie
   CHECK(to_bfloat16(1.01171875f).bits == 0x3F82);  // 1 + 3 * 2^-8, the other way
+}
+
+TEST_CASE("dtype: 8-bit floating point, every code and the middle between two") {
+  const auto number = [](int code, int mantissa, int bias) {  // of a code without sign
+    const int exponent = code >> mantissa, rest = code & ((1 << mantissa) - 1);
+    if (exponent == 0) return std::ldexp(static_cast<float>(rest), 1 - bias - mantissa);
+    return std::ldexp(1.0f + std::ldexp(static_cast<float>(rest), -mantissa), exponent - bias);
+  };
+  const auto check = [&](auto narrow, auto widen, int mantissa, int bias, int largest) {
+    for (int code = 0; code <= largest; ++code) {
+      const float value = number(code, mantissa, bias);
+      CHECK(widen(static_cast<std::uint8_t>(code)) == value);
+      CHECK(widen(static_cast<std::uint8_t>(code | 0x80)) == -value);
+      CHECK(narrow(value) == code);
+      CHECK(narrow(-value) == (code | 0x80));
+      const float next = number(code + 1, mantissa, bias), middle = (value + next) / 2;
+      CHECK(narrow(std::nextafter(middle, value)) == code);
+      CHECK(narrow(middle) == code + code % 2);
+      CHECK(narrow(std::nextafter(middle, next)) == code + 1);
+    }
+  };
+  const auto e4m3 = [](float x) { return int{to_float8_e4m3(x).bits}; };
+  const auto e5m2 = [](float x) { return int{to_float8_e5m2(x).bits}; };
+  check(e4m3, [](std::uint8_t code) { return to_float(float8_e4m3{code}); }, 3, 7, 0x7E);
+  check(e5m2, [](std::uint8_t code) { return to_float(float8_e5m2{code}); }, 2, 15, 0x7B);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(to_float(float8_e4m3{0x7E}) == 448);
+  CHECK(to_float(float8_e5m2{0x7B}) == 57344);
+  CHECK(to_float(float8_e5m2{0xFC}) == -infinity);
+  for (const int code : {0x7F, 0xFF}) {
+    CHECK(std::isnan(to_float(float8_e4m3{static_cast<std::uint8_t>(code)})));
+    CHECK(std::isnan(to_float(float8_e5m2{static_cast<std::uint8_t>(code)})));
+  }
+  // Too large: NaN in e4m3, infinite in e5m2.
+  for (const float x : {465.0f, 1e30f, infinity, nan}) CHECK(e4m3(x) == 0x7F);
+  for (const float x : {61440.0f, 1e30f, infinity}) CHECK(e5m2(-x) == 0xFC);
+  CHECK(std::isnan(to_float(to_float8_e5m2(nan))));
+}
+
+TEST_CASE("dtype: u64 above the range of i64") {
+  const std::uint64_t most = ~std::uint64_t{0};
+  const HostBuffer x = HostBuffer::of<std::uint64_t>(Shape({3}, u64), {1, most, most - 1024});
+  CHECK(x.to(i64).values<std::int64_t>()[1] == std::numeric_limits<std::int64_t>::max());
+  CHECK(x.to(f32).values<float>()[1] == 0x1p64f);
+  CHECK(x.to(f64).values<double>()[2] == 0x1p64 - 2048);
+  CHECK(x.to(u8).values<std::uint8_t>()[1] == 255);
+  const HostBuffer y = HostBuffer::of<double>(Shape({3}, f64), {-1, 1e30, 0x1p63});
+  CHECK(y.to(u64).values<std::uint64_t>()[0] == 0);
+  CHECK(y.to(u64).values<std::uint64_t>()[1] == most);
+  CHECK(y.to(u64).values<std::uint64_t>()[2] == std::uint64_t{1} << 63);
 }
 
 }  // namespace tenon

@@ -48,7 +48,7 @@ TEST_CASE("npy: written and read back, every type") {
     for (std::int64_t b = 0; b < shape.bytes(); ++b) {
       array.view().data[b] = static_cast<std::byte>(dtype == DType::boolean ? b % 2 : b * 7);
     }
-    if (is_block(dtype) || dtype == bf16) {
+    if (is_block(dtype) || dtype == bf16 || dtype == f8_e4m3 || dtype == f8_e5m2) {
       expect_error(Errc::unsupported_dtype, [&] { io::write_npy(folder / "a.npy", array); });
       continue;
     }
@@ -125,8 +125,8 @@ TEST_CASE("npy: dictionaries that are not right") {
   bad(Errc::bad_key, "{'descr': '<i4', 'shape': ()}");
   bad(Errc::bad_key, "{'descr': '<i4', 'fortran_order': False, 'shape': (), 'x': 1}");
   bad(Errc::duplicate_name, "{'descr': '<i4', 'descr': '<i4'}");
-  for (const char* descr : {"'<c8'", "'|O'", "'<U4'", "'<M8[s]'", "'<u8'", "'<f16'", "''", "'<'",
-                            "[('a', '<i4')]", "'<V2'"}) {
+  for (const char* descr :
+       {"'<c8'", "'|O'", "'<U4'", "'<M8[s]'", "'<f16'", "''", "'<'", "[('a', '<i4')]", "'<V2'"}) {
     bad(Errc::unsupported_dtype, header(descr, "False", "()"));
   }
 }

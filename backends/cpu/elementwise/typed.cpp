@@ -3,6 +3,7 @@
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
 
+#include <array>
 #include <cstring>
 
 namespace tenon::cpu {
@@ -22,18 +23,43 @@ void truth(const void* x, void* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] != 0;
 }
 
+/// By a table of all codes.
+template <class Code>
+void widen_8(const void* x, void* y, std::int64_t count) {
+  static const std::array<float, 256> numbers = [] {
+    std::array<float, 256> table{};
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      table[i] = to_float(Code{static_cast<std::uint8_t>(i)});
+    }
+    return table;
+  }();
+  const auto* from = static_cast<const std::uint8_t*>(x);
+  auto* to = static_cast<float*>(y);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = numbers[from[i]];
+}
+
+template <auto to_code>
+void narrow_8(const void* x, void* y, std::int64_t count) {
+  const auto* from = static_cast<const float*>(x);
+  auto* to = static_cast<std::uint8_t*>(y);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = to_code(from[i]).bits;
+}
+
 }  // namespace
 
 Compute compute_type(DType dtype) noexcept {
   switch (dtype) {
     case DType::f16:
     case DType::bf16:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
     case DType::f32:
       return Compute::f32;
     case DType::f64:
       return Compute::f64;
     case DType::u32:
     case DType::i64:
+    case DType::u64:  // by its bits
       return Compute::i64;
     default:
       return Compute::i32;
@@ -41,7 +67,8 @@ Compute compute_type(DType dtype) noexcept {
 }
 
 bool is_computed_as_stored(DType dtype) noexcept {
-  return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::f32 || dtype == DType::f64;
+  return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u64 || dtype == DType::f32 ||
+         dtype == DType::f64;
 }
 
 void widen(DType from, const void* x, void* y, std::int64_t count) noexcept {
@@ -62,6 +89,10 @@ void widen(DType from, const void* x, void* y, std::int64_t count) noexcept {
       return f16_to_f32(static_cast<const std::uint16_t*>(x), static_cast<float*>(y), count);
     case DType::bf16:
       return bf16_to_f32(static_cast<const std::uint16_t*>(x), static_cast<float*>(y), count);
+    case DType::f8_e4m3:
+      return widen_8<float8_e4m3>(x, y, count);
+    case DType::f8_e5m2:
+      return widen_8<float8_e5m2>(x, y, count);
     default:
       std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(from)));
   }
@@ -85,6 +116,10 @@ void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept {
       return f32_to_f16(static_cast<const float*>(x), static_cast<std::uint16_t*>(y), count);
     case DType::bf16:
       return f32_to_bf16(static_cast<const float*>(x), static_cast<std::uint16_t*>(y), count);
+    case DType::f8_e4m3:
+      return narrow_8<to_float8_e4m3>(x, y, count);
+    case DType::f8_e5m2:
+      return narrow_8<to_float8_e5m2>(x, y, count);
     default:
       std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(to)));
   }

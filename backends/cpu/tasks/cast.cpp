@@ -40,7 +40,7 @@ void converted_block(const PointCall& call, const OpInstance&) noexcept {
   for (std::int64_t i = 0; i < call.count; ++i) y[i] = converted<From, To>(x[i * call.step[0]]);
 }
 
-/// f32 as a half type: the narrowing is PointTask's.
+/// f32 as a narrow type: the narrowing is PointTask's.
 void unchanged(const PointCall& call, const OpInstance&) noexcept {
   const auto* x = static_cast<const float*>(call.x[0]);
   auto* y = static_cast<float*>(call.y);
@@ -66,6 +66,8 @@ PointFunction conversion(DType to) {
       return converted_block<From, std::uint16_t>;
     case DType::u32:
       return converted_block<From, std::uint32_t>;
+    case DType::u64:
+      return converted_block<From, std::uint64_t>;
     case DType::f32:
       return converted_block<From, float>;
     default:
@@ -87,22 +89,33 @@ PointFunction conversion(Compute from, DType to) {
   return nullptr;
 }
 
-/// To a half type from one that f32 does not hold: two roundings would differ from one.
+/// With the last bits gathered in one, where the number has more than a double holds: rounding the
+/// result to a narrow type is rounding the number.
+double sticky(std::uint64_t x) {
+  if (x >> 53 == 0) return static_cast<double>(x);
+  return static_cast<double>(x >> 11 | ((x & 0x7FF) != 0 ? 1u : 0u)) * 0x1p11;
+}
+
+/// To a narrow type from one that f32 does not hold: two roundings would differ from one.
 template <class From, DType to>
 void rounded_once(const PointCall& call, const OpInstance&) noexcept {
+  constexpr std::int64_t unit = to == DType::f16 || to == DType::bf16 ? 2 : 1;
   const auto* x = static_cast<const From*>(call.x[0]);
   auto* y = static_cast<std::byte*>(call.y);
   for (std::int64_t i = 0; i < call.count; ++i) {
-    if constexpr (std::is_floating_point_v<From>) {
-      store_double(to, y + 2 * i, x[i * call.step[0]]);
+    if constexpr (std::is_same_v<From, std::uint64_t>) {
+      store_double(to, y + unit * i, sticky(x[i * call.step[0]]));
+    } else if constexpr (std::is_floating_point_v<From>) {
+      store_double(to, y + unit * i, x[i * call.step[0]]);
     } else {
-      store_int64(to, y + 2 * i, x[i * call.step[0]]);
+      store_int64(to, y + unit * i, x[i * call.step[0]]);
     }
   }
 }
 
 template <DType to>
-PointFunction conversion_to_half(Compute from) {
+PointFunction conversion_to_narrow(Compute from, bool is_u64) {
+  if (is_u64) return rounded_once<std::uint64_t, to>;
   switch (from) {
     case Compute::i32:
       return rounded_once<std::int32_t, to>;
@@ -118,11 +131,22 @@ PointFunction conversion_to_half(Compute from) {
 PointStep cast_point(const Step& step) {
   const Compute from = compute_type(step.inputs[0].shape.dtype());
   const DType to = step.output.shape.dtype();
-  const bool half = to == DType::f16 || to == DType::bf16;
-  if (half && from == Compute::f32) return {step, unchanged};
-  const PointFunction function = to == DType::f16    ? conversion_to_half<DType::f16>(from)
-                                 : to == DType::bf16 ? conversion_to_half<DType::bf16>(from)
-                                                     : conversion(from, to);
+  const bool is_u64 = step.inputs[0].shape.dtype() == DType::u64;
+  const auto function = [&]() -> PointFunction {
+    switch (to) {
+      case DType::f16:
+        return conversion_to_narrow<DType::f16>(from, is_u64);
+      case DType::bf16:
+        return conversion_to_narrow<DType::bf16>(from, is_u64);
+      case DType::f8_e4m3:
+        return conversion_to_narrow<DType::f8_e4m3>(from, is_u64);
+      case DType::f8_e5m2:
+        return conversion_to_narrow<DType::f8_e5m2>(from, is_u64);
+      default:
+        return is_u64 ? conversion<std::uint64_t>(to) : conversion(from, to);
+    }
+  }();
+  if (function == nullptr) return {step, unchanged};
   return {step, function, Reader::As::computed, Reader::As::raw};
 }
 

@@ -16,7 +16,7 @@ namespace tenon {
 /// Inputs    a, b: same dtype, any plain type
 /// Output    y: the broadcast shape, bool; an axis keeps the tag that either input gives it
 /// Errors    C1 dtypes differ                      Errc::shape_mismatch
-///           C2 dtype is a block type              Errc::unsupported_dtype
+///           C2 a block type, u64 or 8-bit floats  Errc::unsupported_dtype
 ///           C3 sizes or tags of an axis differ    Errc::shape_mismatch
 /// Numerics  exact; a NaN is unequal to everything and unordered; false < true
 template <class Op>

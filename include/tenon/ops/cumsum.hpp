@@ -17,7 +17,7 @@ namespace tenon {
 /// Input     x: rank >= 1, any plain type
 /// Output    y: shape and tags of x; integers and bool give i64
 /// Errors    C1 axis outside [0, rank)    Errc::axis_out_of_range
-///           C2 a block type              Errc::unsupported_dtype
+///           C2 a block type, u64 or f8   Errc::unsupported_dtype
 /// Numerics  reference keeps the running sum in f64; integers in i64, modulo 2^64
 struct Cumsum {
   static constexpr std::string_view name = "cumsum";

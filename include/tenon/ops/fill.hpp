@@ -16,7 +16,7 @@ namespace tenon {
 ///
 /// Output    y: `dims`, `dtype`
 /// Errors    C1 a negative size                                       Errc::bad_shape
-///           C2 a block type                                          Errc::unsupported_dtype
+///           C2 a block type, u64 or 8-bit floats                     Errc::unsupported_dtype
 ///           C3 an integer type or bool that cannot hold `value`      Errc::bad_attribute
 /// Numerics  `value` is rounded to the dtype; integers beyond 2^53 need iota
 struct Full {

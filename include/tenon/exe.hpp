@@ -51,6 +51,11 @@ struct CompileOptions {
   /// Names of forward's arguments, in order, for the program and for messages; the fields of an
   /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
   std::vector<std::string> arguments{};
+  /// Calls with arguments that do not fit the compiled shapes are Errc::bad_input, naming the
+  /// argument, instead of being traced and planned when they are made: a server's latency then has
+  /// no surprises. Known sizes must be equal, and a symbolic one the same number wherever it
+  /// stands.
+  bool closed_shapes = false;
 };
 
 namespace detail {
@@ -112,6 +117,9 @@ class ArgumentList {
   /// another form than the declared one, that has no data, or whose tags contradict the declared.
   std::vector<Shape> shapes_of(std::span<const std::string> paths,
                                std::span<Buffer* const> leaves) const;
+  /// Errc::bad_input, naming the argument, unless these types fit the declared ones:
+  /// CompileOptions::closed_shapes.
+  void check_fit(std::span<const Shape> inputs) const;
 
  private:
   std::string described(std::size_t i) const;
@@ -155,9 +163,9 @@ class BoundExe;
 
 /// A compiled `forward`: traced from the model struct, without weights yet. A handle that bindings
 /// share; calls on a moved-from one throw Errc::call_order. A call with shapes other than the
-/// compiled ones is traced and planned at that time, and the plan is kept; the axis tags of the
-/// compiled shapes apply to it, too. Keeps the declarations of the model's tensors, so that the
-/// file may be closed.
+/// compiled ones is traced and planned at that time, and the plan is kept, or refused
+/// (CompileOptions::closed_shapes); the axis tags of the compiled shapes apply to it, too. Keeps
+/// the declarations of the model's tensors, so that the file may be closed.
 template <auto Forward>
 class Exe {
  public:
@@ -460,6 +468,7 @@ class BoundExe {
       sessions_.splice(sessions_.begin(), sessions_, known);
       return sessions_.front().second;
     }
+    if (state_->cache.options().closed_shapes) state_->arguments.check_fit(shapes);
     // All shapes share one slab: only one of them runs at a time.
     Entry fresh = state_->cache.session(shapes);
     fresh.session = sessions_.empty() ? fresh.session.fork()

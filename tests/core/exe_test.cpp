@@ -605,6 +605,24 @@ TEST_CASE("Exe: keeps what declared its model") {
       {"field 'up.weight'", "WeightsView", "outlive"});
 }
 
+TEST_CASE("Exe: closed shapes are all that is accepted") {
+  const WeightsView view("mlp.safetensors", mlp_weights());
+  CompileOptions options = on("reference");
+  options.closed_shapes = true;
+  options.arguments = {"x"};
+  const auto exe =
+      compile<&Mlp<>::forward>(Mlp<>::init(view), {Shape({symbol("B"), 4}, f32)}, options);
+  auto run = exe.bind(random_weights());
+  for (const std::int64_t rows : {1, 3}) {
+    CHECK(run(device(HostBuffer::zeros(Shape({rows, 4}, f32)))).shape() == Shape({rows, 4}, f32));
+  }
+  for (const Shape& shape : {Shape({3, 5}, f32), Shape({4}, f32), Shape({3, 4}, f16)}) {
+    check_contains(expect_error(Errc::bad_input, [&] { run(device(HostBuffer::zeros(shape))); }),
+                   {"'x' is " + to_string(shape), "compiled for f32[B, 4]", "closed_shapes"});
+    expect_error(Errc::bad_input, [&] { run.prepare({shape}); });
+  }
+}
+
 TEST_CASE("Exe: arguments of another form, or without data, are named") {
   const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({2}, f32)}};
   const WeightsView view("state.gguf", list);

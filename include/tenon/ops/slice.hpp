@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <source_location>
 #include <span>
 #include <string_view>
@@ -14,9 +13,6 @@
 #include <vector>
 
 namespace tenon {
-
-/// `end` of a slice that reaches to the end of the axis; with a negative step, to its first element.
-inline constexpr std::int64_t to_end = std::numeric_limits<std::int64_t>::max();
 
 /// Every `step`-th element of one axis, from `begin` up to but not including `end`. Negative
 /// `begin` and `end` count from the end of the axis, as in Python, and are recorded as such: x[-1:]

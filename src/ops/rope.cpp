@@ -50,6 +50,21 @@ void check_scaling(const Rope& op) {
   }
 }
 
+void check_sections(const Rope& op, std::int64_t rotated) {
+  std::int64_t left = is_static(rotated) ? rotated / 2 : unknown_dim;
+  for (const std::int64_t section : op.sections) {
+    if (section < 0 || (is_static(left) && section > left)) {
+      fail(Errc::bad_attribute, Rope::name,
+           fmt::format("a section of {} where {} pairs are left", section, left));
+    }
+    if (is_static(left)) left -= section;
+  }
+  if (!op.sections.empty() && is_static(rotated) && left != 0) {
+    fail(Errc::bad_attribute, Rope::name,
+         fmt::format("sections leave {} of {} pairs", left, rotated / 2));
+  }
+}
+
 double scale_llama3(const Rope& op, double frequency) {
   const double turns = static_cast<double>(op.original_context) * frequency / full_turn;  // c / w
   if (turns > op.high_freq_factor) return frequency;
@@ -91,6 +106,23 @@ std::vector<double> Rope::frequencies(std::int64_t rotated_dims) const {
   return result;
 }
 
+std::vector<int> Rope::section_of_pairs(std::int64_t pairs) const {
+  std::vector<int> result(static_cast<std::size_t>(pairs), 0);
+  const auto count = static_cast<std::int64_t>(sections.size());
+  if (count == 0) return result;
+  std::int64_t end = sections[0], section = 0;
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    if (sections_interleaved) {
+      section = i % count;
+      if (i >= count * sections[static_cast<std::size_t>(section)]) section = 0;
+    } else {
+      while (i >= end && section + 1 < count) end += sections[static_cast<std::size_t>(++section)];
+    }
+    result[static_cast<std::size_t>(i)] = static_cast<int>(section);
+  }
+  return result;
+}
+
 double Rope::magnitude() const {
   if (attention_factor != 0) return attention_factor;
   return scaling.text() == "yarn" && factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
@@ -106,19 +138,27 @@ Shape Rope::infer(std::span<const Shape> in) const {
   constexpr std::array<std::string_view, 3> names{"x", "positions", "freq_factors"};
   const std::string operands = operands_text(names, in);
   require_rank(name, "x", x, 4);  // C2
-  if (positions.rank() != 1 && positions.rank() != 2) {
-    fail(Errc::shape_mismatch, name, fmt::format("positions need rank 1 or 2: {}", operands));
+  const int least = sections.empty() ? 1 : 2;
+  if (positions.rank() != least && positions.rank() != least + 1) {
+    fail(Errc::shape_mismatch, name,
+         fmt::format("positions need rank {} or {}: {}", least, least + 1, operands));
   }
   require_floating(name, x);  // C3
   require_dtype(name, "positions", positions, DType::i32);
   common_axis(name, x, 1, positions, positions.rank() - 1, "the number of steps", operands);  // C4
-  if (positions.rank() == 2) common_axis(name, x, 0, positions, 0, "the batch", operands);
+  if (positions.rank() == least + 1) common_axis(name, x, 0, positions, 0, "the batch", operands);
+  const auto section_count = static_cast<std::int64_t>(sections.size());
+  if (section_count > 0 && !sizes_agree(positions[positions.rank() - 2], section_count)) {
+    fail(Errc::shape_mismatch, name,
+         fmt::format("{} sections need as many positions: {}", section_count, operands));
+  }
   const bool fits = dims >= 0 && dims % 2 == 0 && (!is_static(x[3]) || dims <= x[3]);
   if (!fits || (dims == 0 && is_static(x[3]) && x[3] % 2 != 0)) {  // C5
     fail(Errc::bad_attribute, name,
          fmt::format("dims {} must be even and within the last axis: {}", dims, operands));
   }
   check_scaling(*this);  // C6
+  check_sections(*this, dims == 0 ? x[3] : dims);
   if (has_freq_factors) {
     require_rank(name, "freq_factors", in[2], 1);
     require_dtype(name, "freq_factors", in[2], DType::f32);
@@ -146,14 +186,21 @@ void Rope::reference(std::span<const HostView> in, const HostView& out) const {
     }
   }
 
+  const std::vector<int> section = section_of_pairs(pairs);
+  const int batch_axes = positions.shape.rank() - (sections.empty() ? 1 : 2);
+  const std::int64_t section_step =
+      sections.empty() ? 0 : positions.strides[static_cast<std::size_t>(batch_axes)];
+  const std::int64_t step = positions.strides[static_cast<std::size_t>(positions.shape.rank() - 1)];
+
   std::vector<double> row(static_cast<std::size_t>(x.shape[3]));
   const Shape heads = x.shape.without_tags().without_axis(3);
   for_each_index(heads, [&](std::span<const std::int64_t> index) {
-    const auto position = static_cast<double>(load_as_int64(
-        DType::i32,
-        positions.at(positions.shape.rank() == 1 ? index.subspan(1, 1) : index.first(2))));
+    const std::byte* const first_position =
+        positions.data + (batch_axes == 1 ? index[0] * positions.strides[0] : 0) + index[1] * step;
     read_row(dtype, slice_at(x, index), x.strides[3], row);
     for (std::int64_t i = 0; i < pairs; ++i) {
+      const auto position = static_cast<double>(load_as_int64(
+          DType::i32, first_position + section[static_cast<std::size_t>(i)] * section_step));
       const double angle = position * frequency[static_cast<std::size_t>(i)];
       double& first = row[static_cast<std::size_t>(interleaved ? 2 * i : i)];
       double& second = row[static_cast<std::size_t>(interleaved ? 2 * i + 1 : i + pairs)];

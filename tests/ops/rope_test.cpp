@@ -156,6 +156,39 @@ TEST_CASE("rope: C4 positions and factors that do not match") {
   });
 }
 
+TEST_CASE("rope: sections take their angles from positions of their own") {
+  // Pairs (i, i + 4) of (1, 0) turn to (cos, sin); theta 1 makes all frequencies 1.
+  const HostBuffer x = floats({1, 1, 1, 8}, {1, 1, 1, 1, 0, 0, 0, 0});
+  const HostBuffer positions = ints({3, 1}, {0, 1, 2});
+  const auto sine = [](int p) { return std::sin(static_cast<double>(p)); };
+  const auto sines_of = [&](const Rope& op) {
+    const HostBuffer y = apply(op, {x, positions});
+    const auto values = y.values<float>();
+    return std::vector<float>(values.begin() + 4, values.end());
+  };
+  const auto check = [&](const Rope& op, std::initializer_list<int> turned) {
+    std::size_t i = 0;
+    const std::vector<float> sines = sines_of(op);
+    for (const int p : turned) CHECK(static_cast<double>(sines[i++]) == Approx(sine(p)));
+  };
+  check({.theta = 1, .sections = {2, 1, 1}}, {0, 0, 1, 2});
+  check({.theta = 1, .sections = {1, 0, 3}}, {0, 2, 2, 2});
+  check({.theta = 1, .sections = {2, 1, 1}, .sections_interleaved = true}, {0, 1, 2, 0});
+  check({.theta = 1, .sections = {3, 1, 0}, .sections_interleaved = true}, {0, 1, 0, 0});
+}
+
+TEST_CASE("rope: C2, C4 and C6 of sections") {
+  const Rope op{.sections = {2, 1, 1}};
+  expect_type(infer(op, {x_type, Shape({3, x_type[1]}, i32)}), to_string(x_type));
+  expect_type(infer(op, {x_type, Shape({x_type[0], 3, x_type[1]}, i32)}), to_string(x_type));
+  expect_error(Errc::shape_mismatch, [&] { infer(op, {x_type, Shape({x_type[1]}, i32)}); });
+  expect_error(Errc::shape_mismatch, [&] { infer(op, {x_type, Shape({2, x_type[1]}, i32)}); });
+  for (const IntList& sections : {IntList{2, 1, 2}, IntList{2, 1, 0}, IntList{5, -1, 0}}) {
+    expect_error(Errc::bad_attribute,
+                 [&] { infer(Rope{.sections = sections}, {x_type, Shape({3, x_type[1]}, i32)}); });
+  }
+}
+
 TEST_CASE("rope: C5 dims") {
   for (const std::int64_t dims : {std::int64_t{-2}, std::int64_t{3}, std::int64_t{10}}) {
     expect_error(Errc::bad_attribute, [=] { infer(Rope{.dims = dims}, {x_type, positions_type}); });

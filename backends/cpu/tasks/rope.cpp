@@ -16,11 +16,23 @@ class TableTask final : public Task {
   TableTask(const Step& step, const Rope& op, std::int64_t pairs, std::int64_t table)
       : positions_(step.inputs[1]),
         pairs_(pairs),
+        angles_(pairs),
         frequencies_(op.frequencies(2 * pairs)),
         magnitude_(op.magnitude()),
         table_(table) {
     if (op.has_freq_factors) factors_ = step.inputs[2];
+    // Sections lie beside each other: a pair's own is a step from the first.
+    const int section_axis = op.sections.empty() ? -1 : positions_.shape.rank() - 2;
+    steps_.assign(static_cast<std::size_t>(pairs), 0);
+    if (section_axis >= 0) {
+      const std::vector<int> sections = op.section_of_pairs(pairs);
+      for (std::size_t i = 0; i < steps_.size(); ++i) {
+        steps_[i] = sections[i] * positions_.strides[static_cast<std::size_t>(section_axis)];
+      }
+    }
     for (int i = 0; i < positions_.shape.rank(); ++i) {
+      if (i == section_axis) continue;
+      angles_ *= positions_.shape[i];
       rows_.push(positions_.shape[i], positions_.strides[static_cast<std::size_t>(i)]);
     }
   }
@@ -28,11 +40,11 @@ class TableTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     const auto* positions = context.pointer<const std::byte>(positions_);
     const auto* factors = factors_ ? context.pointer<const float>(*factors_) : nullptr;
-    const Range angles = context.share(positions_.shape.elements() * pairs_);
+    const Range angles = context.share(angles_);
     for (std::int64_t angle = angles.begin; angle < angles.end; ++angle) {
       const std::int64_t row = angle / pairs_, i = angle % pairs_;
-      const auto position = static_cast<double>(
-          *reinterpret_cast<const std::int32_t*>(positions + rows_.offset(row)));
+      const auto position = static_cast<double>(*reinterpret_cast<const std::int32_t*>(
+          positions + rows_.offset(row) + steps_[static_cast<std::size_t>(i)]));
       const double turned = position * frequencies_[static_cast<std::size_t>(i)] /
                             (factors != nullptr ? static_cast<double>(factors[i]) : 1.0);
       auto* cosines = reinterpret_cast<T*>(context.scratch(table_)) + row * 2 * pairs_;
@@ -46,6 +58,8 @@ class TableTask final : public Task {
   std::optional<Operand> factors_;
   Loops rows_;
   std::int64_t pairs_;
+  std::int64_t angles_;
+  std::vector<std::int64_t> steps_;  // in bytes, from a row's first position to a pair's
   std::vector<double> frequencies_;
   double magnitude_;
   std::int64_t table_;
@@ -73,13 +87,14 @@ class RopeTask final : public Task {
       : x_(step.inputs[0]), y_(step.output), op_(*step.op.as<Rope>()) {
     pairs_ = (op_.dims != 0 ? op_.dims : x_.shape[3]) / 2;
     const Operand& positions = step.inputs[1];
-    has_own_positions_ = positions.shape.rank() == 2;
+    has_own_positions_ = positions.shape.rank() == (op_.sections.empty() ? 2 : 3);
+    const std::int64_t rows = x_.shape[1] * (has_own_positions_ ? x_.shape[0] : 1);
     Rope turning = op_;
     turning.dims = 2 * pairs_;
     turning.interleaved = false;
     table_ = compiler.shared_table(
         OpInstance(turning), std::span(step.inputs).subspan(1),
-        positions.shape.elements() * 2 * pairs_ * static_cast<std::int64_t>(sizeof(T)),
+        rows * 2 * pairs_ * static_cast<std::int64_t>(sizeof(T)),
         [&](std::int64_t table) {
           return std::make_unique<TableTask<T>>(step, op_, pairs_, table);
         });

@@ -285,7 +285,7 @@ class Adapter {
   void spread_mask(Step& step) {
     const auto& op = *step.op.as<Attention>();
     if (!op.has_mask) return;
-    Operand& mask = step.inputs.back();
+    Operand& mask = step.inputs[op.mask_index()];
     const std::int64_t keys = step.inputs[1].shape[1];
     if (mask.shape.rank() == 0) mask = with_axis(mask, 0);
     const int last = mask.shape.rank() - 1;

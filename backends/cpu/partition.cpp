@@ -90,9 +90,11 @@ class CpuBoundPartition final : public BoundPartition {
       rethrow_from(first.exception, first.node->values.front());
     }
     if (first.node != nullptr) {
-      throw Error(first.code, "cpu",
-                  fmt::format("{} {} outside [0, {}), computing '{}'", first.op, first.value,
-                              first.limit, fmt::join(first.node->values, ", ")));
+      throw Error(
+          first.code, "cpu",
+          fmt::format("{} {} outside [0, {}){}, computing '{}'", first.op, first.value, first.limit,
+                      first.row < 0 ? "" : fmt::format(" in row {}", first.row),
+                      fmt::join(first.node->values, ", ")));
     }
   }
 
@@ -103,7 +105,7 @@ class CpuBoundPartition final : public BoundPartition {
     const Node* node = nullptr;
     Errc code = Errc::internal;
     const char* op = "";
-    std::int64_t value = 0, limit = 0;
+    std::int64_t value = 0, limit = 0, row = -1;
     std::exception_ptr exception;  // of a registered kernel
 
     void take(const Fault& fault, const Node& faulty) noexcept {
@@ -113,6 +115,7 @@ class CpuBoundPartition final : public BoundPartition {
       op = fault.op();
       value = fault.value();
       limit = fault.limit();
+      row = fault.row();
       exception = fault.exception();
     }
   };

@@ -26,13 +26,16 @@ namespace tenon::cpu {
 /// Errors in data that tasks report. The first report wins; the region runs to its end.
 class Fault {
  public:
-  void report(Errc code, const char* op, std::int64_t value, std::int64_t limit) noexcept {
+  /// `row`: of the batch, where each has its own value.
+  void report(Errc code, const char* op, std::int64_t value, std::int64_t limit,
+              std::int64_t row = -1) noexcept {
     bool none = false;
     if (!reported_.compare_exchange_strong(none, true)) return;
     code_ = code;
     op_ = op;
     value_ = value;
     limit_ = limit;
+    row_ = row;
   }
   /// The same for a kernel that is not ours.
   void report(std::exception_ptr exception) noexcept {
@@ -45,6 +48,7 @@ class Fault {
   const char* op() const noexcept { return op_; }
   std::int64_t value() const noexcept { return value_; }
   std::int64_t limit() const noexcept { return limit_; }
+  std::int64_t row() const noexcept { return row_; }
 
  private:
   std::atomic<bool> reported_{false};
@@ -52,6 +56,7 @@ class Fault {
   const char* op_ = "";
   std::int64_t value_ = 0;
   std::int64_t limit_ = 0;
+  std::int64_t row_ = -1;
   std::exception_ptr exception_;
 };
 

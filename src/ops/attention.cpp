@@ -1,6 +1,8 @@
 #include "ops/gradient.hpp"
+#include "ops/positions.hpp"
 #include "ops/rows.hpp"
 
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/logical.hpp>
@@ -8,6 +10,7 @@
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/quantize.hpp>
 #include <tenon/ops/softmax.hpp>
+#include <tenon/ops/statistics.hpp>
 #include <tenon/ops/unary.hpp>
 
 #include <algorithm>
@@ -48,17 +51,19 @@ std::array<std::int64_t, 4> mask_strides(const HostView& mask) {
   return strides;
 }
 
-/// Softmax of scores, in place; false where every key is masked.
-bool normalise(std::vector<double>& scores) {
-  constexpr double hidden = -std::numeric_limits<double>::infinity();
-  double peak = hidden;
+constexpr double hidden_score = -std::numeric_limits<double>::infinity();
+
+/// Softmax of scores beside a sink, in place; false where every key is masked.
+bool normalise(std::vector<double>& scores, double sink) {
+  constexpr double hidden = hidden_score;
+  double peak = sink;
   bool sees = false;
   for (const double score : scores) {
     peak = std::max(peak, score);
     sees = sees || score != hidden;  // a NaN is not masked, and propagates
   }
   if (!sees) return false;
-  double sum = 0;
+  double sum = sink == hidden ? 0 : sink == peak ? 1 : std::exp(sink - peak);
   for (double& score : scores) {
     score = score == hidden ? 0 : std::exp(score - peak);
     sum += score;
@@ -81,7 +86,7 @@ Attention::KeyRange Attention::visible_keys(std::int64_t p, std::int64_t s, std:
 }
 
 Shape Attention::infer(std::span<const Shape> in) const {
-  const std::size_t expected = 3 + std::size_t{has_position} + std::size_t{has_mask};
+  const std::size_t expected = sinks_index() + std::size_t{has_sinks};
   if (in.size() != expected) {  // C1
     fail(Errc::bad_argument, name, fmt::format("{} inputs, needs {}", in.size(), expected));
   }
@@ -91,6 +96,7 @@ Shape Attention::infer(std::span<const Shape> in) const {
   std::vector<std::string_view> names{"q", "k", "v"};
   if (has_position) names.push_back("position");
   if (has_mask) names.push_back("mask");
+  if (has_sinks) names.push_back("sinks");
   const std::string operands = operands_text(names, in);
 
   require_floating(name, q);  // C2
@@ -100,8 +106,14 @@ Shape Attention::infer(std::span<const Shape> in) const {
   require_rank(name, "k", k, 4);
   require_rank(name, "v", v, 4);
   if (has_position) {
-    require_rank(name, "position", in[3], 0);
+    if (in[3].rank() > 1) {
+      fail(Errc::shape_mismatch, name, fmt::format("position has rank above 1: {}", operands));
+    }
     require_dtype(name, "position", in[3], DType::i32);
+  }
+  if (has_sinks) {
+    require_rank(name, "sinks", in[sinks_index()], 1);
+    require_dtype(name, "sinks", in[sinks_index()], DType::f32);
   }
   if (k.dtype() != v.dtype()) {  // C4
     fail(Errc::shape_mismatch, name, fmt::format("dtypes of k and v differ: {}", operands));
@@ -112,6 +124,10 @@ Shape Attention::infer(std::span<const Shape> in) const {
   common_axis(name, k, 1, v, 1, "the number of keys", operands);
   common_axis(name, k, 2, v, 2, "the number of key heads", operands);
   common_axis(name, q, 3, k, 3, "the head's size", operands);
+  if (has_position && in[3].rank() == 1) {
+    common_axis(name, q, 0, in[3], 0, "the batch", operands);
+  }
+  if (has_sinks) common_axis(name, q, 2, in[sinks_index()], 0, "the number of heads", operands);
   const std::int64_t kv_heads = known_size(k[2], v[2]);
   if (is_static(q[2]) && is_static(kv_heads) &&  // C6
       (kv_heads == 0 ? q[2] != 0 : q[2] % kv_heads != 0)) {
@@ -119,8 +135,8 @@ Shape Attention::infer(std::span<const Shape> in) const {
          fmt::format("{} heads are not a multiple of {} key heads: {}", q[2], kv_heads, operands));
   }
   if (has_mask) {  // C7
-    require_dtype(name, "mask", in.back(), DType::f32);
-    check_mask(in.back(), {batch.size, q[2], q[1], known_size(k[1], v[1])}, operands);
+    require_dtype(name, "mask", in[mask_index()], DType::f32);
+    check_mask(in[mask_index()], {batch.size, q[2], q[1], known_size(k[1], v[1])}, operands);
   }
   if (window < 0 || window > max_window) {  // C8
     fail(Errc::bad_attribute, name, fmt::format("window {} outside [0, {}]", window, max_window));
@@ -147,17 +163,11 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
   if (out.shape.elements() == 0) return;
   const std::int64_t group = q.shape[2] / k.shape[2];
 
-  std::int64_t past = keys - queries;
-  if (has_position) {
-    past = load_as_int64(DType::i32, in[3].data);
-    if (past < 0 || past + queries > keys) {
-      fail(Errc::out_of_range, name,
-           fmt::format("positions [{}, {}) outside [0, {})", past, past + queries, keys));
-    }
-  }
+  std::vector<std::int64_t> pasts(static_cast<std::size_t>(q.shape[0]), keys - queries);
+  if (has_position) pasts = read_positions(name, in[3], q.shape[0], queries, keys);
   const double factor =
       scale != 0 || head_dim == 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim));
-  const HostView* mask = has_mask ? &in.back() : nullptr;
+  const HostView* mask = has_mask ? &in[mask_index()] : nullptr;
   const auto mask_step = mask != nullptr ? mask_strides(*mask) : std::array<std::int64_t, 4>{};
 
   std::vector<double> query(static_cast<std::size_t>(head_dim));
@@ -169,7 +179,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
     const std::int64_t b = index[0];
     const std::int64_t s = index[1];
     const std::int64_t h = index[2];
-    const auto [begin, end] = visible_keys(past, s, queries, keys);
+    const auto [begin, end] = visible_keys(pasts[static_cast<std::size_t>(b)], s, queries, keys);
     read_row(q.shape.dtype(), slice_at(q, index), q.strides[3], query);
     scores.clear();
     for (std::int64_t t = begin; t < end; ++t) {
@@ -184,7 +194,9 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
     }
 
     std::fill(sum.begin(), sum.end(), 0.0);
-    if (normalise(scores)) {
+    const double sink =
+        has_sinks ? load_as_double(DType::f32, in[sinks_index()].at(std::array{h})) : hidden_score;
+    if (normalise(scores, sink)) {
       for (std::int64_t t = begin; t < end; ++t) {
         const double weight = scores[static_cast<std::size_t>(t - begin)];
         if (weight == 0) continue;  // a masked key's value is unspecified and may be NaN
@@ -231,7 +243,10 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
 
   const Tensor key = iota(in[1], 1, i32).with_tags({});
   Tensor first = op.has_position ? in[3] : scalar_like(key, static_cast<double>(keys - queries));
-  const Tensor query = unsqueeze(iota(in[0], 1, i32).with_tags({}) + first, 1);  // [S, 1]
+  // [B, 1, 1, 1] where each row has its own.
+  if (op.has_position && first.rank() == 1)
+    first = split_axis(first.with_tags({}), 0, {first.dim(0), 1, 1, 1});
+  const Tensor query = unsqueeze(iota(in[0], 1, i32).with_tags({}), 1) + first;  // [S, 1]
   Tensor sees = op.causal ? le(key, query) : lt(key, first + static_cast<double>(queries));
   if (op.window > 0 && op.window < keys + queries) {
     const auto window = static_cast<double>(op.window);
@@ -240,9 +255,16 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
   }
   const Tensor low = scalar_like(scores, hidden);
   if (op.has_mask)
-    scores = scores + cast(maximum(in.back(), scalar_like(in.back(), hidden)), dtype);
+    scores = scores +
+             cast(maximum(in[op.mask_index()], scalar_like(in[op.mask_index()], hidden)), dtype);
   scores = where(sees, maximum(scores, low), low);
   Tensor weights = softmax(scores, 3);
+  if (op.has_sinks && keys != 0) {
+    // w / (1 + e^(sink - lse)) is w * sigmoid(lse - sink).
+    const Tensor sink =
+        split_axis(cast(in[op.sinks_index()], dtype).with_tags({}), 0, {in[0].dim(2), 1, 1});
+    weights = weights * sigmoid(logsumexp(scores, 3, true) - sink);
+  }
   if (keys != 0) {
     const Tensor limit = scalar_like(scores, hidden / 2);
     weights = weights * cast(gt(max(scores, 3, true), limit), dtype);
@@ -259,13 +281,16 @@ std::vector<Tensor> Attention::gradient(const Backward& at) const {
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,
-                 const Tensor& position, const Tensor& mask, const std::source_location& where) {
+                 const Tensor& position, const Tensor& mask, const Tensor& sinks,
+                 const std::source_location& where) {
   Attention op = options;
   op.has_position = !position.is_empty();
   op.has_mask = !mask.is_empty();
+  op.has_sinks = !sinks.is_empty();
   std::vector<Tensor> inputs{q, k, v};
   if (op.has_position) inputs.push_back(position);
   if (op.has_mask) inputs.push_back(mask);
+  if (op.has_sinks) inputs.push_back(sinks);
   return record(op, std::span<const Tensor>(inputs), where);
 }
 

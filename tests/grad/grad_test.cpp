@@ -58,6 +58,24 @@ TEST_CASE("grad: a model's struct gives a struct of gradients") {
   CHECK(gradients.offset.to_host().values<float>()[0] == Approx(-5));
 }
 
+TEST_CASE("grad: of a sink, and of rows with positions of their own") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor v = graph.input("v", Shape({2, 3, 1, 1}, f32));
+  const Tensor position = graph.input("position", Shape({2}, i32));
+  const Tensor sinks = graph.input("sinks", Shape({1}, f32));
+  // All scores are 0: y = sum(v) / (n + e^sink) over the n keys of a row.
+  const Tensor y = attention(full(0, Shape({2, 1, 1, 1}, f32)), full(0, Shape({2, 3, 1, 1}, f32)),
+                             v, {.causal = true}, position, {}, sinks);
+  const std::vector<Tensor> gradients{grad(sum(y), v), grad(sum(y), sinks)};
+  const HostBuffer values = HostBuffer::of<float>(Shape({2, 3, 1, 1}, f32), {1, 2, 3, 4, 5, 6});
+  const std::vector<HostBuffer> inputs{
+      values, HostBuffer::of<std::int32_t>(Shape({2}, i32), {0, 2}), vector_of({std::log(2.0f)})};
+  const double one = 1.0 / 3, three = 1.0 / 5;
+  expect_near(run(graph.program(gradients), inputs, 0), {one, 0, 0, three, three, three}, 1e-6);
+  expect_near(run(graph.program(gradients), inputs, 1), {-2.0 / 9 - 15 * 2.0 / 25}, 1e-6);
+}
+
 TEST_CASE("grad: of a gradient") {
   Graph graph;
   const Graph::Recording recording(graph);

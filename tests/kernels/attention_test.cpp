@@ -22,7 +22,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 struct Case {
   AttentionArgs args;
-  std::vector<float> q, k, v, mask;
+  std::vector<float> q, k, v, mask, sinks;
   std::vector<std::byte> narrow_k, narrow_v;  // what the kernel gets, unless they are f32
 
   // Strides leave gaps, which must neither be read as data nor be written.
@@ -94,6 +94,7 @@ struct Case {
     a.k = a.kv_dtype == DType::f32 ? static_cast<const void*>(k.data()) : narrow_k.data();
     a.v = a.kv_dtype == DType::f32 ? static_cast<const void*>(v.data()) : narrow_v.data();
     a.mask = mask.empty() ? nullptr : mask.data();
+    a.sinks = sinks.empty() ? nullptr : sinks.data();
     std::vector<float> out(static_cast<std::size_t>(a.queries * a.out_row), 77.0f);
     a.out = out.data();
     const std::size_t bytes = cpu::attention_workspace_bytes(a);
@@ -166,6 +167,9 @@ struct Case {
         for (double& s : scores) {
           s = std::isinf(max) ? 0.0 : std::exp(s - max);
           sum += s;
+        }
+        if (!sinks.empty() && sum != 0.0) {
+          sum += std::exp(static_cast<double>(sinks[static_cast<std::size_t>(h)]) - max);
         }
         for (std::int64_t d = 0; d < args.value_dim; ++d) {
           double y = 0.0;
@@ -257,6 +261,7 @@ TEST_CASE("attention: every variant against f64") {
     if (random.below(3) == 0) c.args.window = 1 + random.below(300);
     if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
     if (random.below(3) == 0) c.add_mask(random);
+    if (random.below(3) == 0) c.sinks = random.normals(c.args.heads, 3.0f);
     const std::vector<double> expected = c.reference();
     for (const cpu::Isa isa : supported_isas()) {
       CAPTURE(name(isa), queries, keys, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
@@ -288,6 +293,7 @@ TEST_CASE("attention: bf16 tiles stay near f64 in every variant", "[amx]") {
     if (random.below(3) == 0) c.args.window = 1 + random.below(100);
     if (random.below(3) == 0) c.args.soft_cap = 1.0f + static_cast<float>(random.below(30));
     if (random.below(3) == 0) c.add_mask(random);
+    if (random.below(3) == 0) c.sinks = random.normals(c.args.heads, 3.0f);
     CAPTURE(queries, past, kv_heads, group, dim, value_dim, name(c.args.kv_dtype));
     CAPTURE(c.args.causal, c.args.window, c.args.soft_cap, c.mask.size(), c.args.mask_row);
     const std::vector<float> out = c.run(cpu::Isa::amx, 1, true);

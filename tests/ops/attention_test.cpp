@@ -55,6 +55,28 @@ TEST_CASE("attention: position places the queries in a longer cache, whose rest 
   expect_near(apply(open, {queries({0, 0}), k, v, ints({}, {0})}), {4.5, 4.5});
 }
 
+TEST_CASE("attention: each row stands at its own position, behind which nothing is read") {
+  const HostBuffer q = floats({2, 1, 1, 1}, {0, 0});
+  const HostBuffer k = floats({2, 3, 1, 1}, {0, nan, nan, 0, 0, 0});
+  const HostBuffer v = floats({2, 3, 1, 1}, {5, nan, nan, 3, 6, 12});
+  const Attention causal{.causal = true, .has_position = true};
+  expect_near(apply(causal, {q, k, v, ints({2}, {0, 2})}), {5, 7});
+}
+
+TEST_CASE("attention: a sink takes its share of the weights, and has no value") {
+  const HostBuffer q = floats({1, 1, 2, 1}, {0, 0});
+  const HostBuffer k = floats({1, 2, 1, 1}, {0, 0});
+  const HostBuffer v = floats({1, 2, 1, 1}, {3, 6});
+  const Attention sunk{.has_sinks = true};
+  const float ln2 = std::log(2.0f);
+  expect_near(apply(sunk, {q, k, v, floats({2}, {0, ln2})}), {3, 2.25});
+  expect_near(apply(sunk, {q, k, v, floats({2}, {-inf, inf})}), {4.5, 0});
+  expect_near(apply(sunk, {q, k, v, floats({2}, {1000, -1000})}), {0, 4.5});
+  // No key to see: zeros, whatever the sink.
+  const HostBuffer none = floats({1, 0, 1, 1}, {});
+  expect_equal(apply(sunk, {q, none, none, floats({2}, {0, 1})}), {0, 0});
+}
+
 TEST_CASE("attention: a window hides keys further away than it is wide") {
   const HostBuffer zero = queries({0, 0, 0, 0});
   const HostBuffer v = queries({2, 4, 8, 16});
@@ -153,13 +175,19 @@ TEST_CASE("attention: C2 dtypes") {
   expect_error(Errc::unsupported_dtype, [] {
     infer(Attention{.has_mask = true}, {q_type, k_type, v_type, Shape({3, 5}, f16)});
   });
+  expect_error(Errc::unsupported_dtype, [] {
+    infer(Attention{.has_sinks = true}, {q_type, k_type, v_type, Shape({4}, f16)});
+  });
 }
 
 TEST_CASE("attention: C3 ranks") {
   expect_error(Errc::shape_mismatch,
                [] { infer(Attention{}, {Shape({3, 4, 8}, f32), k_type, v_type}); });
   expect_error(Errc::shape_mismatch, [] {
-    infer(Attention{.has_position = true}, {q_type, k_type, v_type, Shape({1}, i32)});
+    infer(Attention{.has_position = true}, {q_type, k_type, v_type, Shape({2, 1}, i32)});
+  });
+  expect_error(Errc::shape_mismatch, [] {
+    infer(Attention{.has_sinks = true}, {q_type, k_type, v_type, Shape({1, 4}, f32)});
   });
   expect_error(Errc::shape_mismatch, [] {
     infer(Attention{.has_mask = true}, {q_type, k_type, v_type, Shape({1, 1, 1, 3, 5}, f32)});
@@ -180,6 +208,12 @@ TEST_CASE("attention: C5 sizes and tags that differ") {
                [] { infer(Attention{}, {q_type, k_type.with_dim(3, 7), v_type}); });
   expect_error(Errc::shape_mismatch,
                [] { infer(Attention{}, {q_type, k_type.with_tag(3, "e"), v_type}); });
+  expect_error(Errc::shape_mismatch, [] {
+    infer(Attention{.has_position = true}, {q_type, k_type, v_type, Shape({1}, i32)});
+  });
+  expect_error(Errc::shape_mismatch, [] {
+    infer(Attention{.has_sinks = true}, {q_type, k_type, v_type, Shape({3}, f32)});
+  });
 }
 
 TEST_CASE("attention: C6 heads that do not group") {
@@ -215,6 +249,14 @@ TEST_CASE("attention: a position that does not fit") {
     expect_error(Errc::out_of_range, [&] {
       apply(op, {queries({0, 0}), queries({0, 0, 0}), queries({0, 0, 0}), ints({}, {position})});
     });
+  }
+  const HostBuffer q = floats({2, 1, 1, 1}, {0, 0}), k = floats({2, 1, 1, 1}, {0, 0});
+  try {
+    apply(op, {q, k, k, ints({2}, {0, 1})});
+    FAIL("taken");
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::out_of_range);
+    CHECK(error.message().find("row 1: positions [1, 2) outside [0, 1)") != std::string::npos);
   }
 }
 

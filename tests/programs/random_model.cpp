@@ -685,8 +685,14 @@ class Maker {
     if (chance(0.3)) options.window = integer(1, 20);
     if (chance(0.2)) options.softcap = 5;
     if (chance(0.2)) options.scale = 0.3;
-    Tensor position, mask;
-    if (chance(0.3)) {
+    Tensor position, mask, sinks;
+    if (chance(0.2)) {
+      std::vector<std::int32_t> rows;
+      for (std::int64_t row = 0; row < b; ++row) {
+        rows.push_back(static_cast<std::int32_t>(integer(0, t - s)));
+      }
+      position = input_of(HostBuffer::of<std::int32_t>(shape_of({b}, i32), rows));
+    } else if (chance(0.3)) {
       position = input_of(HostBuffer::of<std::int32_t>(
           shape_of({}, i32), {static_cast<std::int32_t>(integer(0, t - s))}));
     }
@@ -698,7 +704,8 @@ class Maker {
       dims.erase(dims.begin(), dims.begin() + integer(0, 4));
       mask = of_shape(dims, f32);
     }
-    return attention(q, k, v, options, position, mask);
+    if (chance(0.3)) sinks = of_shape({groups * kv_heads}, f32);
+    return attention(q, k, v, options, position, mask, sinks);
   }
 
   Tensor some_rope() {
@@ -706,14 +713,21 @@ class Maker {
                        d = one_of<std::int64_t>({2, 6, 16, 32});
     const DType dtype = chance(0.9) ? f32 : f16;
     const Tensor x = of_shape({b, s, h, d}, dtype);
-    const Dims positions = chance(0.5) ? Dims{s} : Dims{b, s};
+    Rope options;
+    options.interleaved = chance(0.5);
+    if (d > 2 && chance(0.3)) options.dims = d - 2;
+    const std::int64_t pairs = (options.dims != 0 ? options.dims : d) / 2;
+    Dims positions{s};
+    if (pairs > 2 && chance(0.3)) {
+      options.sections = {pairs - 2, 1, 1};
+      options.sections_interleaved = chance(0.5);
+      positions.insert(positions.begin(), 3);
+    }
+    if (chance(0.5)) positions.insert(positions.begin(), b);
     std::vector<std::int32_t> numbers(static_cast<std::size_t>(product(positions)));
     for (auto& number : numbers) number = static_cast<std::int32_t>(integer(0, 50));
     const Tensor where = input_of(HostBuffer::of<std::int32_t>(
         shape_of(positions, i32), std::span<const std::int32_t>(numbers)));
-    Rope options;
-    options.interleaved = chance(0.5);
-    if (d > 2 && chance(0.3)) options.dims = d - 2;
     return rope(x, where, options);
   }
 
@@ -1106,9 +1120,14 @@ class Maker {
       store_int64(dtype, number.view().data, value);
       return number;
     };
-    const std::int64_t past = integer(0, t - s);
+    const bool has_rows = chance(0.4);
+    std::vector<std::int32_t> rows;
+    for (std::int64_t row = 0; row < (has_rows ? b : 1); ++row) {
+      rows.push_back(static_cast<std::int32_t>(integer(0, t - s)));
+    }
     const Tensor layer = input_of(scalar(i64, integer(0, layers - 1)));
-    const Tensor position = input_of(scalar(i32, past));
+    const Tensor position = input_of(
+        HostBuffer::of<std::int32_t>(has_rows ? shape_of({b}, i32) : shape_of({}, i32), rows));
     const Tensor updated = cache_update(cache, layer, of_shape({b, s, h, d}, f32), position);
     states_.push_back(updated);
     const Tensor keys = permute(select(updated, layer), {0, 2, 1, 3});

@@ -89,6 +89,7 @@ AttentionJob job_of(const AttentionArgs& args) {
   job.mask = args.mask;
   job.mask_head = args.mask_head;
   job.mask_row = args.mask_row;
+  job.sinks = args.sinks;
   return job;
 }
 
@@ -194,6 +195,9 @@ void combine(const AttentionArgs& args, const AttentionJob& job, const Plan& pla
       const float weight = std::exp(partial[0] - origin);
       sum += weight * partial[1];
       for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] += weight * partial[2 + d];
+    }
+    if (args.sinks != nullptr && sum != 0.0f) {
+      sum += std::exp(args.sinks[kv_head * job.group + h] - origin);
     }
     const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (std::int64_t d = 0; d < job.value_dim; ++d) out[d] *= factor;

@@ -55,6 +55,8 @@ struct AttentionArgs {
   std::int64_t mask_head = 0;   ///< stride from head to head, 0 broadcasts
   std::int64_t mask_row = 0;    ///< stride from query to query, 0 broadcasts
 
+  const float* sinks = nullptr;  ///< optional, of each head: a score without a value
+
   bool fast = false;  ///< allow bf16 factors where that is faster
   std::byte* workspace = nullptr;
   Isa isa = active_isa();

@@ -328,9 +328,13 @@ void write_out(const Item& item, const Scratch& s) {
   for (std::int64_t r = 0; r < item.rows(); ++r) {
     const std::int64_t query = r % item.padded;
     if (query >= item.queries) continue;
-    const float sum = _mm512_reduce_add_ps(_mm512_load_ps(s.sums[r]));
-    const __m512 factor = _mm512_set1_ps(sum == 0.0f ? 0.0f : 1.0f / sum);
+    float sum = _mm512_reduce_add_ps(_mm512_load_ps(s.sums[r]));
     const std::int64_t head = item.head + r / item.padded;
+    if (job.sinks != nullptr && sum != 0.0f) {  // maxima are in powers of two
+      const __m512 above = _mm512_set1_ps(job.sinks[head] * log2_e - s.max[r]);
+      sum += _mm512_cvtss_f32(power_of_two(above));
+    }
+    const __m512 factor = _mm512_set1_ps(sum == 0.0f ? 0.0f : 1.0f / sum);
     const auto value = [&](std::int64_t d) {
       return _mm512_mul_ps(_mm512_load_ps(s.out + r * item.value_dim + d), factor);
     };

@@ -39,6 +39,7 @@ struct AttentionJob {
   std::int64_t past, window;
   const float* mask;
   std::int64_t mask_head, mask_row;
+  const float* sinks;
 };
 
 /// Softmax over some of a query's keys: `values` is the sum of exp(s - max) v.

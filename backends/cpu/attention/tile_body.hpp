@@ -88,13 +88,21 @@ TENON_INLINE void load_queries(const AttentionJob& job, std::int64_t head, std::
   }
 }
 
-/// Outputs divided by their sums; zeros for a query that saw no key.
+/// Outputs divided by their sums, the sink's share included; zeros for a query that saw no key.
 TENON_INLINE void store_outputs(const AttentionJob& job, std::int64_t head, std::int64_t first,
                                 std::int64_t queries, const TileScratch& s) {
   float* const out = job.out + first * job.out_row + head * job.out_head;
   alignas(64) float factors[tile_queries];
+  alignas(64) float sinks[tile_queries] = {};
+  if (job.sinks != nullptr) {
+    const Simd::Float sink = set(job.sinks[head]);
+    for (std::int64_t i = 0; i < tile_queries; i += Simd::lanes) {
+      const Simd::Float origin = Simd::max(set(-__FLT_MAX__), Simd::load_float(s.max + i));
+      Simd::store_float(sinks + i, exponential(Simd::sub(sink, origin)));
+    }
+  }
   for (std::int64_t i = 0; i < tile_queries; ++i) {
-    factors[i] = s.sum[i] == 0.0f ? 0.0f : 1.0f / s.sum[i];
+    factors[i] = s.sum[i] == 0.0f ? 0.0f : 1.0f / (s.sum[i] + sinks[i]);
   }
   const std::int64_t turned = job.value_dim / Simd::lanes * Simd::lanes;
   for (std::int64_t at = 0; at < queries; at += Simd::lanes) {

@@ -55,9 +55,10 @@ class AttentionTask final : public Task {
   AttentionTask(const Step& step, Compiler& compiler)
       : q_(step.inputs[0]), k_(step.inputs[1]), v_(step.inputs[2]), y_(step.output) {
     const auto& op = *step.op.as<Attention>();
-    std::size_t next = 3;
-    if (op.has_position) position_ = step.inputs[next++];
-    if (op.has_mask) mask_ = step.inputs[next];
+    if (op.has_position) position_ = step.inputs[3];
+    if (op.has_mask) mask_ = step.inputs[op.mask_index()];
+    if (op.has_sinks) sinks_ = step.inputs[op.sinks_index()];
+    has_own_positions_ = position_ && position_->shape.rank() == 1;
     batch_ = q_.shape[0];
     capacity_ = k_.shape[1];
     args_ = args_of(step, !compiler.exact());
@@ -78,7 +79,16 @@ class AttentionTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     AttentionArgs args = args_;
-    if (position_) {
+    if (sinks_) args.sinks = context.pointer<const float>(*sinks_);
+    if (has_own_positions_) {
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const std::int64_t past = past_of(context, b);
+        if (past >= 0 && past + args.queries <= capacity_) continue;
+        context.fault.report(Errc::out_of_range, "attention: position", past,
+                             capacity_ - args.queries + 1, b);
+        return;
+      }
+    } else if (position_) {
       const std::int64_t past = *context.pointer<const std::int32_t>(*position_);
       if (past < 0 || past + args.queries > capacity_) {
         context.fault.report(Errc::out_of_range, "attention: position", past,
@@ -93,6 +103,10 @@ class AttentionTask final : public Task {
       const auto at = [&](const Operand& operand) {
         return context.pointer<const std::byte>(operand) + b * operand.strides[0];
       };
+      if (has_own_positions_) {
+        args.past = past_of(context, b);
+        args.keys = args.past + args.queries;
+      }
       args.q = reinterpret_cast<const float*>(at(q_));
       args.k = at(k_);
       args.v = at(v_);
@@ -110,8 +124,14 @@ class AttentionTask final : public Task {
   }
 
  private:
+  std::int64_t past_of(const TaskContext& context, std::int64_t b) const noexcept {
+    return *reinterpret_cast<const std::int32_t*>(context.pointer<const std::byte>(*position_) +
+                                                  b * position_->strides[0]);
+  }
+
   Operand q_, k_, v_, y_;
-  std::optional<Operand> position_, mask_;
+  std::optional<Operand> position_, mask_, sinks_;
+  bool has_own_positions_ = false;
   AttentionArgs args_;
   std::int64_t batch_ = 0, capacity_ = 0, mask_batch_ = 0;
   std::int64_t workspace_ = 0, workspace_bytes_ = 0;
@@ -296,8 +316,11 @@ std::optional<std::string> refuses_attention(const Step& step) {
   if (step.inputs[0].shape[3] > max_head_dim || step.inputs[2].shape[3] > max_head_dim) {
     return "heads wider than 512";
   }
+  if (op.has_sinks) {
+    if (auto why = needs_dense_rows(step.inputs[op.sinks_index()], "sinks")) return why;
+  }
   if (op.has_mask) {
-    const Operand& mask = step.inputs[op.has_position ? 4 : 3];
+    const Operand& mask = step.inputs[op.mask_index()];
     const int rank = mask.shape.rank();
     if (rank == 0 || mask.shape[rank - 1] != step.inputs[1].shape[1]) {
       return "the mask broadcasts along keys";

@@ -15,20 +15,43 @@ class CacheUpdateTask final : public Task {
       : cache_(step.inputs[0]),
         layer_(step.inputs[1]),
         x_(step.inputs[2]),
-        position_(step.inputs[3]) {}
+        position_(step.inputs[3]) {
+    if (step.op.as<CacheUpdate>()->has_table) table_ = step.inputs[4];
+  }
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t layer = *context.pointer<const std::int64_t>(layer_);
-    const std::int64_t past = *context.pointer<const std::int32_t>(position_);
     const std::int64_t queries = x_.shape[1], heads = x_.shape[2], size = x_.shape[3];
     if (layer < 0 || layer >= cache_.shape[0]) {
       context.fault.report(Errc::out_of_range, "cache_update: layer", layer, cache_.shape[0]);
       return;
     }
-    if (past < 0 || past + queries > cache_.shape[3]) {
+    const bool has_own = position_.shape.rank() == 1;
+    const auto past_of = [&](std::int64_t b) {
+      return std::int64_t{*reinterpret_cast<const std::int32_t*>(
+          context.pointer<const std::byte>(position_) + (has_own ? b * position_.strides[0] : 0))};
+    };
+    const std::int64_t page_size = cache_.shape[3];
+    const std::int64_t capacity = table_ ? page_size * table_->shape[1] : page_size;
+    for (std::int64_t b = 0; b < (has_own ? x_.shape[0] : 1); ++b) {
+      const std::int64_t past = past_of(b);
+      if (past >= 0 && past + queries <= capacity) continue;
       context.fault.report(Errc::out_of_range, "cache_update: position", past,
-                           cache_.shape[3] - queries + 1);
+                           capacity - queries + 1, has_own ? b : -1);
       return;
+    }
+    const auto page_of = [&](std::int64_t b, std::int64_t p) {
+      return std::int64_t{*reinterpret_cast<const std::int32_t*>(
+          context.pointer<const std::byte>(*table_) + b * table_->strides[0] +
+          p / page_size * table_->strides[1])};
+    };
+    for (std::int64_t b = 0; table_ && b < x_.shape[0]; ++b) {  // before anything is written
+      for (std::int64_t s = 0; s < queries; ++s) {
+        const std::int64_t page = page_of(b, past_of(b) + s);
+        if (page >= 0 && page < cache_.shape[1]) continue;
+        context.fault.report(Errc::out_of_range, "cache_update: page", page, cache_.shape[1], b);
+        return;
+      }
     }
     std::byte* const cache = context.pointer<std::byte>(cache_) + layer * cache_.strides[0];
     const std::byte* const x = context.pointer<const std::byte>(x_);
@@ -37,8 +60,9 @@ class CacheUpdateTask final : public Task {
       const std::int64_t h = row % heads, s = row / heads % queries, b = row / heads / queries;
       const auto* from = reinterpret_cast<const float*>(x + b * x_.strides[0] + s * x_.strides[1] +
                                                         h * x_.strides[2]);
-      std::byte* to =
-          cache + b * cache_.strides[1] + h * cache_.strides[2] + (past + s) * cache_.strides[3];
+      const std::int64_t p = past_of(b) + s;
+      std::byte* to = cache + (table_ ? page_of(b, p) : b) * cache_.strides[1] +
+                      h * cache_.strides[2] + (table_ ? p % page_size : p) * cache_.strides[3];
       switch (cache_.shape.dtype()) {
         case DType::f64:
           std::memcpy(to, from, static_cast<std::size_t>(size) * sizeof(double));
@@ -60,6 +84,7 @@ class CacheUpdateTask final : public Task {
 
  private:
   Operand cache_, layer_, x_, position_;
+  std::optional<Operand> table_;
 };
 
 std::optional<std::string> refuses_cache_update(const Step& step) {

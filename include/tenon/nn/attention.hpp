@@ -6,7 +6,9 @@
 #include <tenon/nn/norm.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/binary.hpp>
 #include <tenon/ops/cache_update.hpp>
+#include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
@@ -19,8 +21,15 @@ namespace tenon::nn {
 
 /// Positions of the queries: needed by rotary embeddings and KV caches.
 struct Position {
-  Tensor past;       ///< i32[]: number of earlier keys
-  Tensor positions;  ///< i32[S]: past, past + 1, ...
+  Tensor past;       ///< i32[], or i32[B] where rows differ: number of earlier keys
+  Tensor positions;  ///< i32[S] or i32[B, S]: past, past + 1, ...; what `rope` takes
+
+  /// Of `steps` queries behind `past` keys.
+  static Position after(const Tensor& past, std::int64_t steps,
+                        const std::source_location& where = std::source_location::current()) {
+    const Tensor first = past.rank() == 0 ? past : unsqueeze(past.with_tags({}), 1, {}, where);
+    return {past, add(iota(steps, i32, 0, 1, where), first, where)};
+  }
 };
 
 /// Multi-head attention with projections, grouped key-value heads, optional normalisation of
@@ -34,8 +43,9 @@ struct MultiHeadAttention {
   std::optional<RmsNorm<T>> query_norm;
   std::optional<RmsNorm<T>> key_norm;
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
-  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors, heads, kv_heads,
-               head_dim, options, rope)
+  std::optional<T> sinks;         ///< f32[heads], see `attention`
+  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors, sinks, heads,
+               kv_heads, head_dim, options, rope)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
@@ -49,20 +59,21 @@ struct MultiHeadAttention {
   };
 
   /// Self-attention over x [B, S, width] and the keys and values that the cache has for `layer`
-  /// (i64[]); appends those of x. -> y [B, S, width].
+  /// (i64[]); appends those of x, each row's behind its own past. -> y [B, S, width].
   Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
                  const KvCache<Tensor>& cache,
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, &position.positions, where);
-    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, where),
-                               cache_update(cache.values, layer, v, position.past, where)};
+    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
+                               cache_update(cache.values, layer, v, position.past, {}, where)};
     // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
     // ...].
     const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
-    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(), where);
+    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(),
+                                          sinks.value_or(Tensor()), where);
     return {output.forward(merge_axes(mixed, 2, 3, {}, where), where), next};
   }
 
@@ -73,7 +84,8 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, nullptr, where);
-    const Tensor mixed = tenon::attention(q, k, v, options, Tensor(), mask, where);
+    const Tensor mixed =
+        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), where);
     return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 

@@ -11,28 +11,39 @@
 namespace tenon {
 
 /// Writes keys or values into one layer of a cache:
-/// cache[layer, b, h, position + s, :] = x[b, s, h, :]; every other element stays.
+/// cache[layer, b, h, position + s, :] = x[b, s, h, :]; every other element stays. Where each row
+/// of the batch has its own position, row b writes from position[b] on.
+///
+/// With a table of pages, the cache is a pool of pages that all rows share: [L, pages, H, page_size,
+/// D]. Position p of row b lies in page table[b, p / page_size] at p % page_size; T is then
+/// max_pages * page_size. Entries of pages that are not written are not read. Two rows must not
+/// write one place: which of them stays is not defined. `gather_pages` reads such a cache.
 ///
 /// Inputs    cache: [L, B, H, T, D], a floating or a block type; consumed: the output takes over
 ///           its storage
 ///           layer: i64[]
 ///           x: [B, S, H, D], floating; converted to the cache's dtype
-///           position: i32[]
+///           position: i32[] or i32[B]
+///           table: i32[B, max_pages], when has_table
 /// Output    the cache, of the same type and tags
-/// Errors    C1 cache not of rank 5, x not of rank 4, layer or position not scalar
+/// Errors    C1 cache not of rank 5, x not of rank 4, layer not scalar, position neither
+///           of rank 0 nor 1, table not of rank 2
 ///                                                            Errc::shape_mismatch
 ///           C2 cache neither floating nor of blocks, x not floating, layer not i64, position
-///           not i32
+///           or table not i32
 ///                                                            Errc::unsupported_dtype
 ///           C3 sizes or tags of B, H or D differ             Errc::shape_mismatch
 ///           C4 S > T, both known                             Errc::shape_mismatch
-///           when run: layer outside [0, L), position < 0, position + S > T
+///           C5 wrong number of inputs for the flag           Errc::bad_argument
+///           when run: layer outside [0, L), position < 0 or position + S > T of any row, a page
+///           to be written outside [0, pages)
 ///                                                            Errc::out_of_range, cache untouched
 struct CacheUpdate {
   static constexpr std::string_view name = "cache_update";
-  static constexpr int min_inputs = 4, max_inputs = 4;
+  static constexpr int min_inputs = 4, max_inputs = 5;
   static constexpr OpTraits traits{.updates_input = 0};
-  static constexpr std::tuple<> fields{};
+  bool has_table = false;
+  static constexpr auto fields = std::tuple{field("has_table", &CacheUpdate::has_table)};
 
   Shape infer(std::span<const Shape> in) const;
   /// `out` either is the cache's own storage or receives a copy of it first.
@@ -41,7 +52,20 @@ struct CacheUpdate {
 TENON_DECLARE_OP(CacheUpdate);
 
 Tensor cache_update(const Tensor& cache, const Tensor& layer, const Tensor& x,
-                    const Tensor& position,
+                    const Tensor& position, const Tensor& table = {},
+                    const std::source_location& where = std::source_location::current());
+
+/// The keys or values of one layer of a cache in pages, for `attention` with per-row positions:
+///
+///   y[b, p, h, :] = cache[layer, table[b, p / page_size], h, p % page_size, :]
+///
+/// Inputs    cache: [L, pages, H, page_size, D], floating;  layer: i64[] or i32[]
+///           table: i32[B, max_pages]; entries beyond a row's last page must be pages too
+/// Output    y: [B, max_pages * page_size, H, D], without tags
+/// Errors    of `select` and `gather`: a page outside [0, pages) is Errc::out_of_range when run
+/// Cost      a composition: all B * max_pages pages are copied in each run, those beyond a row's
+///           position too. Attention itself then reads the visible ones only.
+Tensor gather_pages(const Tensor& cache, const Tensor& layer, const Tensor& table,
                     const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

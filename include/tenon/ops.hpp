@@ -4,6 +4,7 @@
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/arg_reduce.hpp>
 #include <tenon/ops/attention.hpp>
+#include <tenon/ops/attention_mask.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/binary.hpp>

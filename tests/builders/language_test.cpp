@@ -1,0 +1,54 @@
+#include "builder_cases.hpp"
+
+#include <tenon/ops/attention_mask.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/cache_update.hpp>
+#include <tenon/ops/cast.hpp>
+#include <tenon/ops/reduce.hpp>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+std::int64_t number(const Json& a, const char* name) { return a.at(name).get<std::int64_t>(); }
+
+Tensor second(Operands x) { return x.size() > 1 ? x[1] : Tensor(); }
+
+/// A value of the program that depends on its input too, which is 0.
+Tensor beside(const Tensor& zero, const Tensor& y) { return add(y, cast(sum(zero), y.dtype())); }
+
+const BuilderTable language_table = {
+    {"alibi_slopes",
+     [](Operands x, const Json& a) {
+       return beside(x[0], alibi_slopes(number(a, "heads"), a.at("max_bias").get<double>()));
+     }},
+    {"alibi_mask",
+     [](Operands x, const Json& a) {
+       return alibi_mask(x[0], number(a, "queries"), number(a, "keys"), second(x));
+     }},
+    {"streaming_mask",
+     [](Operands x, const Json& a) {
+       return beside(x[0], streaming_mask(number(a, "window"), number(a, "first"),
+                                          number(a, "queries"), number(a, "keys"), second(x)));
+     }},
+    {"prefix_mask",
+     [](Operands x, const Json& a) {
+       return prefix_mask(x[0], number(a, "queries"), number(a, "keys"), second(x));
+     }},
+    {"segment_mask", [](Operands x, const Json&) { return segment_mask(x[0], x[1]); }},
+    {"segments_of",
+     [](Operands x, const Json& a) {
+       const IntList sizes = int_list(a.at("sizes"));
+       return beside(x[0], segments_of(std::vector<std::int64_t>(sizes.begin(), sizes.end())));
+     }},
+    {"gather_pages", [](Operands x, const Json&) { return gather_pages(x[0], x[1], x[2]); }},
+};
+
+TEST_CASE("builders: language models") { check_builders("language", language_table); }
+TEST_CASE("builders: language models, fresh random cases", "[oracle]") {
+  check_fresh_builders("language", language_table);
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -190,8 +190,10 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   return decoder;
 }
 
-nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype) {
-  return nn::kv_cache_shape(config.layers, 1, config.kv_heads, capacity, config.head_dim, dtype);
+nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
+                               std::int64_t batch) {
+  return nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim,
+                            dtype);
 }
 
 }  // namespace tenon::models

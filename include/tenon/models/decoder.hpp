@@ -61,8 +61,10 @@ struct DecoderLayer {
                            std::int64_t index);
 };
 
-/// A decoder's inputs are ids (i32 [B, S]), past (i32[], the number of positions in the cache) and
-/// the cache. Its results are logits and the cache with this input's positions added.
+/// A decoder's inputs are ids (i32 [B, S]), past (i32[], the number of positions in the cache, or
+/// i32[B], that of each row) and the cache. Rows of different lengths are padded at the end
+/// (`next_rows`): the next call's past counts a row's own tokens only, so that what the padding
+/// wrote is never seen. Its results are logits and the cache with this input's positions added.
 template <class T = Tensor>
 struct DecoderState {
   T logits;
@@ -99,6 +101,19 @@ struct Decoder {
   {
     auto [x, updated] = hidden(ids, past, cache);
     return {logits(norm.forward(last(x))), updated};
+  }
+
+  /// The same where rows end at positions of their own: `ends`, i32 [B], is the index in S of each
+  /// row's last token.
+  DecoderState<Tensor> next_rows(const Tensor& ids, const Tensor& past, const Tensor& ends,
+                                 const nn::KvCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, updated] = hidden(ids, past, cache);
+    const Tensor index = split_axis(ends.with_tags({}), 0, {ends.dim(0), 1, 1});
+    const Tensor ended =
+        take_along(x, broadcast_to(index, {ends.dim(0), 1, x.dim(2)}), 1);  // [B, 1, width]
+    return {logits(norm.forward(squeeze(ended, 1))), updated};
   }
 
   /// Greedy decoding: the most probable token after the last position, in [0, config.tokens).
@@ -147,7 +162,7 @@ struct Decoder {
   Hidden hidden(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    const nn::Position position{past, iota(ids.dim(1), i32) + past};
+    const nn::Position position = nn::Position::after(past, ids.dim(1));
     return repeat(layers, Hidden{embed(ids), cache},
                   [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
                     auto [mixed, next] = layer.attention.forward(
@@ -194,7 +209,8 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
 template <>
 Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConfig& config);
 
-/// Shapes of the cache for one sequence of up to `capacity` positions.
-nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype);
+/// Shapes of the cache for `batch` sequences of up to `capacity` positions.
+nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
+                               std::int64_t batch = 1);
 
 }  // namespace tenon::models

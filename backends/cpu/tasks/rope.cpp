@@ -94,8 +94,7 @@ class RopeTask final : public Task {
     turning.interleaved = false;
     table_ = compiler.shared_table(
         OpInstance(turning), std::span(step.inputs).subspan(1),
-        rows * 2 * pairs_ * static_cast<std::int64_t>(sizeof(T)),
-        [&](std::int64_t table) {
+        rows * 2 * pairs_ * static_cast<std::int64_t>(sizeof(T)), [&](std::int64_t table) {
           return std::make_unique<TableTask<T>>(step, op_, pairs_, table);
         });
   }

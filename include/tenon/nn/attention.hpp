@@ -95,7 +95,8 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, &positions, where);
-    const Tensor mixed = tenon::attention(q, k, v, options, Tensor(), mask, where);
+    const Tensor mixed =
+        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), where);
     return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 

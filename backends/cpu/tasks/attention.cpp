@@ -50,15 +50,42 @@ AttentionArgs args_of(const Step& step, bool fast) {
   return args;
 }
 
+/// Where a batch stands among its keys: one position for all rows, or one for each.
+class Positions {
+ public:
+  explicit Positions(const Operand& operand) : operand_(operand) {}
+
+  bool are_own() const noexcept { return operand_.shape.rank() == 1; }
+  std::int64_t past_of(const TaskContext& context, std::int64_t row) const noexcept {
+    return *reinterpret_cast<const std::int32_t*>(context.pointer<const std::byte>(operand_) +
+                                                  (are_own() ? row * operand_.strides[0] : 0));
+  }
+  /// Whether all of `queries` positions of each of `rows` are within the keys; reports the first
+  /// that are not.
+  bool fit(const TaskContext& context, std::int64_t rows, std::int64_t queries,
+           std::int64_t keys) const noexcept {
+    for (std::int64_t row = 0; row < (are_own() ? rows : 1); ++row) {
+      const std::int64_t past = past_of(context, row), limit = keys - queries + 1;
+      if (past >= 0 && past < limit) continue;
+      context.fault.report(Errc::out_of_range, "attention: position", past, limit,
+                           are_own() ? row : -1);
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  Operand operand_;
+};
+
 class AttentionTask final : public Task {
  public:
   AttentionTask(const Step& step, Compiler& compiler)
       : q_(step.inputs[0]), k_(step.inputs[1]), v_(step.inputs[2]), y_(step.output) {
     const auto& op = *step.op.as<Attention>();
-    if (op.has_position) position_ = step.inputs[3];
+    if (op.has_position) position_.emplace(step.inputs[3]);
     if (op.has_mask) mask_ = step.inputs[op.mask_index()];
     if (op.has_sinks) sinks_ = step.inputs[op.sinks_index()];
-    has_own_positions_ = position_ && position_->shape.rank() == 1;
     batch_ = q_.shape[0];
     capacity_ = k_.shape[1];
     args_ = args_of(step, !compiler.exact());
@@ -80,31 +107,14 @@ class AttentionTask final : public Task {
   void run(const TaskContext& context) const noexcept override {
     AttentionArgs args = args_;
     if (sinks_) args.sinks = context.pointer<const float>(*sinks_);
-    if (has_own_positions_) {
-      for (std::int64_t b = 0; b < batch_; ++b) {
-        const std::int64_t past = past_of(context, b);
-        if (past >= 0 && past + args.queries <= capacity_) continue;
-        context.fault.report(Errc::out_of_range, "attention: position", past,
-                             capacity_ - args.queries + 1, b);
-        return;
-      }
-    } else if (position_) {
-      const std::int64_t past = *context.pointer<const std::int32_t>(*position_);
-      if (past < 0 || past + args.queries > capacity_) {
-        context.fault.report(Errc::out_of_range, "attention: position", past,
-                             capacity_ - args.queries + 1);
-        return;
-      }
-      args.past = past;
-      args.keys = past + args.queries;
-    }
+    if (position_ && !position_->fit(context, batch_, args.queries, capacity_)) return;
     if (y_.shape.elements() == 0) return;
     for (std::int64_t b = 0; b < batch_; ++b) {
       const auto at = [&](const Operand& operand) {
         return context.pointer<const std::byte>(operand) + b * operand.strides[0];
       };
-      if (has_own_positions_) {
-        args.past = past_of(context, b);
+      if (position_) {
+        args.past = position_->past_of(context, b);
         args.keys = args.past + args.queries;
       }
       args.q = reinterpret_cast<const float*>(at(q_));
@@ -124,14 +134,9 @@ class AttentionTask final : public Task {
   }
 
  private:
-  std::int64_t past_of(const TaskContext& context, std::int64_t b) const noexcept {
-    return *reinterpret_cast<const std::int32_t*>(context.pointer<const std::byte>(*position_) +
-                                                  b * position_->strides[0]);
-  }
-
   Operand q_, k_, v_, y_;
-  std::optional<Operand> position_, mask_, sinks_;
-  bool has_own_positions_ = false;
+  std::optional<Positions> position_;
+  std::optional<Operand> mask_, sinks_;
   AttentionArgs args_;
   std::int64_t batch_ = 0, capacity_ = 0, mask_batch_ = 0;
   std::int64_t workspace_ = 0, workspace_bytes_ = 0;
@@ -146,9 +151,9 @@ class AttentionF64Task final : public Task {
         v_(step.inputs[2]),
         y_(step.output),
         op_(*step.op.as<Attention>()) {
-    std::size_t next = 3;
-    if (op_.has_position) position_ = step.inputs[next++];
-    if (op_.has_mask) mask_ = step.inputs[next];
+    if (op_.has_position) position_.emplace(step.inputs[3]);
+    if (op_.has_mask) mask_ = step.inputs[op_.mask_index()];
+    if (op_.has_sinks) sinks_ = step.inputs[op_.sinks_index()];
     const std::int64_t size = q_.shape[3];
     scale_ = op_.scale != 0 || size == 0 ? op_.scale : 1 / std::sqrt(static_cast<double>(size));
     score_bytes_ = most_queries * k_.shape[1] * 8;
@@ -156,21 +161,16 @@ class AttentionF64Task final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    std::int64_t past = k_.shape[1] - q_.shape[1];
-    if (position_) {
-      past = *context.pointer<const std::int32_t>(*position_);
-      if (past < 0 || past + q_.shape[1] > k_.shape[1]) {
-        context.fault.report(Errc::out_of_range, "attention: position", past,
-                             k_.shape[1] - q_.shape[1] + 1);
-        return;
-      }
-    }
+    const std::int64_t queries = q_.shape[1], keys = k_.shape[1];
+    if (position_ && !position_->fit(context, q_.shape[0], queries, keys)) return;
     if (y_.shape.elements() == 0) return;
     const std::int64_t heads = q_.shape[2];
     const std::int64_t blocks = (q_.shape[1] + most_queries - 1) / most_queries;
     const Range range = context.share(q_.shape[0] * heads * blocks);
     for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
-      block(context, i / blocks / heads, i / blocks % heads, i % blocks * most_queries, past);
+      const std::int64_t batch = i / blocks / heads;
+      const std::int64_t past = position_ ? position_->past_of(context, batch) : keys - queries;
+      block(context, batch, i / blocks % heads, i % blocks * most_queries, past);
     }
   }
 
@@ -231,7 +231,11 @@ class AttentionF64Task final : public Task {
   void weigh(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t query,
              Range seen, Range all, double* scores) const noexcept {
     constexpr double hidden = -std::numeric_limits<double>::infinity();
-    double peak = hidden;
+    const double sink =
+        sinks_ ? static_cast<double>(*reinterpret_cast<const float*>(
+                     context.pointer<const std::byte>(*sinks_) + head * sinks_->strides[0]))
+               : hidden;
+    double peak = sink;
     bool sees = false;
     for (std::int64_t t = seen.begin; t < seen.end; ++t) {
       double& score = scores[t - all.begin];
@@ -241,7 +245,7 @@ class AttentionF64Task final : public Task {
       peak = std::max(peak, score);
       sees = sees || score != hidden;  // a NaN is seen
     }
-    double sum = 0;
+    double sum = sink == hidden ? 0 : sink == peak ? 1 : std::exp(sink - peak);
     for (std::int64_t t = all.begin; t < all.end; ++t) {
       double& score = scores[t - all.begin];
       const bool counts = sees && t >= seen.begin && t < seen.end && score != hidden;
@@ -285,7 +289,8 @@ class AttentionF64Task final : public Task {
 
   Operand q_, k_, v_, y_;
   Attention op_;
-  std::optional<Operand> position_, mask_;
+  std::optional<Positions> position_;
+  std::optional<Operand> mask_, sinks_;
   double scale_ = 0;
   std::int64_t score_bytes_ = 0;
 };

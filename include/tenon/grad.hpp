@@ -8,6 +8,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -61,6 +62,37 @@ Model grad(const Tensor& loss, const Model& parameters,
     if (!from.is_empty()) to = gradients[next++];
   });
   return result;
+}
+
+namespace detail {
+
+/// While one exists, this thread records ops of a region whose values gradients compute again. An
+/// inner one belongs to the outer one's region.
+class CheckpointedRegion {
+ public:
+  CheckpointedRegion() noexcept;
+  ~CheckpointedRegion();
+  CheckpointedRegion(const CheckpointedRegion&) = delete;
+  CheckpointedRegion& operator=(const CheckpointedRegion&) = delete;
+
+ private:
+  bool is_outermost_;
+};
+
+}  // namespace detail
+
+/// body(), as a region of which gradients keep no value but what goes in and what comes out: what
+/// they need of the inside they compute again, when they get there (activation checkpointing; Chen
+/// et al., arXiv:1604.06174). Takes the memory of one region for the time of its forward pass.
+///
+///   x = checkpointed([&] { return block.forward(x); });
+///
+/// The values are the same. In a repeat, each layer's body is a region of its own. A gradient
+/// through a body that updates state, such as a KV cache, is Errc::unsupported.
+template <class Body>
+auto checkpointed(Body&& body) {
+  const detail::CheckpointedRegion region;
+  return std::forward<Body>(body)();
 }
 
 }  // namespace tenon

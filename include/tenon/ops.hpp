@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tenon/ops/activation.hpp>
+#include <tenon/ops/after.hpp>
 #include <tenon/ops/arg_reduce.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/attention_mask.hpp>

@@ -294,6 +294,7 @@ class Maker:
             dims = [2, *x.shape]
             self.cases.add("broadcast_to", [column], np.ascontiguousarray(np.broadcast_to(column, dims)), {"dims": dims})
             self.cases.add("stop_gradient", [column], column)
+            self.cases.add("after", [column, x], column)
             before, after = ([int(v) for v in self.rng.integers(0, 3, x.ndim)] for _ in range(2))
             padded = np.pad(x, list(zip(before, after)), constant_values=1)
             self.cases.add("pad", [x], padded, {"before": before, "after": after, "value": 1})

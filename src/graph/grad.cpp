@@ -3,13 +3,16 @@
 #include "graph/inline_repeats.hpp"
 
 #include <tenon/grad.hpp>
+#include <tenon/ops/after.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,6 +65,7 @@ class BackwardPass {
     std::vector<const Node*> nodes;
     for (const Node* node = graph_.current->first; node != nullptr; node = node->next) {
       nodes.push_back(node);
+      if (node->region != 0 && node->kind == Node::Kind::op) regions_[node->region].push_back(node);
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
@@ -103,9 +107,12 @@ class BackwardPass {
                   "the op has no gradient, and the loss depends on a parameter through it; "
                   "stop_gradient(x) ends the dependence");
     }
+    if (node.region != 0) compute_again(node.region, upstream);
     std::vector<Tensor> inputs;
-    for (const Node* input : node.inputs) inputs.push_back(plain(graph_, input));
-    const Tensor output = plain(graph_, &node);
+    for (Node* input : node.inputs) {
+      inputs.push_back(plain(graph_, kept(input, node.region, upstream)));
+    }
+    const Tensor output = plain(graph_, kept(&node, node.region, upstream));
     const std::vector<Tensor> gradients =
         node.op->gradient(node.attributes, {inputs, output, upstream});
     if (gradients.size() != inputs.size()) {
@@ -126,9 +133,50 @@ class BackwardPass {
     }
   }
 
+  /// Copies the ops of a checkpointed region behind `event`. What nobody uses is not in a program.
+  void compute_again(std::uint64_t region, const Tensor& event) {
+    const auto found = regions_.find(region);
+    if (found == regions_.end()) return;
+    const std::vector<const Node*> nodes = std::move(found->second);
+    regions_.erase(found);
+    for (const Node* node : nodes) {
+      const Attribution attribution(graph_, node->where);
+      if (node->op->traits.updates_input >= 0) {
+        throw Error(Errc::unsupported, fmt::format("{}: {}", place_of_(*node), node->op->name),
+                    "a gradient through a checkpointed body that updates a value");
+      }
+      std::vector<Node*> inputs;
+      for (Node* input : node->inputs) {
+        inputs.push_back(const_cast<Node*>(kept(input, region, event)));
+      }
+      Node copy = *node;
+      copy.region = 0;
+      copy.inputs = graph_.arena.copy(std::span<Node* const>(inputs));
+      copy.next = nullptr;
+      again_[node] = graph_.append(copy);
+    }
+  }
+
+  /// What stands for a value in the backward pass of a region: its copy; of what comes from
+  /// outside, a value behind `event`. Constants, which are there anyway, stand for themselves.
+  const Node* kept(const Node* node, std::uint64_t region, const Tensor& event) {
+    if (region == 0 || node->kind == Node::Kind::constant) return node;
+    if (const auto copy = again_.find(node); copy != again_.end() && node->region == region) {
+      return copy->second;
+    }
+    const Node*& outer = outer_[{region, node}];
+    if (outer == nullptr) {
+      outer = &GraphAccess::node(after(graph_.handle(node), event, node->where));
+    }
+    return outer;
+  }
+
   Graph::Impl& graph_;
   const std::source_location& where_;
   const PlaceOf& place_of_;
+  std::unordered_map<std::uint64_t, std::vector<const Node*>> regions_;  ///< not computed again yet
+  std::unordered_map<const Node*, const Node*> again_;
+  std::map<std::pair<std::uint64_t, const Node*>, const Node*> outer_;
   std::unordered_set<const Node*> depends_;  ///< on a parameter
   std::vector<const Node*> path_;
   std::unordered_map<const Node*, Tensor> gradients_;

@@ -2,10 +2,12 @@
 #include "graph/graph_registry.hpp"
 
 #include <tenon/exe.hpp>
+#include <tenon/grad.hpp>
 #include <tenon/graph.hpp>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@ namespace tenon {
 namespace {
 
 thread_local Graph* recording = nullptr;
+thread_local std::uint64_t recorded_region = 0;  ///< of checkpointed(); 0: none
 
 std::string_view kind_word(const Node& node) {
   switch (node.kind) {
@@ -94,6 +97,18 @@ bool is_inside(const GraphFunction* inner, const GraphFunction* outer) {
 
 }  // namespace
 
+std::uint64_t new_region() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+detail::CheckpointedRegion::CheckpointedRegion() noexcept : is_outermost_(recorded_region == 0) {
+  if (is_outermost_) recorded_region = new_region();
+}
+detail::CheckpointedRegion::~CheckpointedRegion() {
+  if (is_outermost_) recorded_region = 0;
+}
+
 Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
                       const std::source_location& where) {
   Graph::Impl* found = nullptr;
@@ -120,6 +135,7 @@ Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
 Node* Graph::Impl::append(const Node& node) {
   Node* stored = arena.make(node);
   stored->function = current;
+  if (stored->region == 0) stored->region = recorded_region;
   if (current->last == nullptr) {
     current->first = stored;
   } else {

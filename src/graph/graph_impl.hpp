@@ -38,6 +38,7 @@ struct Node {
   std::source_location where{};
   GraphFunction* function = nullptr;
   Node* captured = nullptr;  ///< input of a layer: the captured outer value
+  std::uint64_t region = 0;  ///< of checkpointed(); 0: none
   Node* next = nullptr;      ///< in recording order
 };
 
@@ -84,6 +85,9 @@ struct Graph::Impl {
 /// when all of them are weights of a file. Errors as for record().
 Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
                       const std::source_location& where);
+
+/// A number that no other region of this process has.
+std::uint64_t new_region() noexcept;
 
 /// Access to the private parts of a Tensor for the library's own sources.
 struct GraphAccess {

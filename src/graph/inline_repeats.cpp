@@ -52,6 +52,11 @@ class Inliner {
                            std::span<Node* const> extras) {
     const GraphFunction& callee = *repeat.callee;
     Replaced now;
+    std::unordered_map<std::uint64_t, std::uint64_t> regions;  // each layer has its own
+    const auto region_of = [&](const Node& node) {
+      if (repeat.region != 0 || node.region == 0) return repeat.region;
+      return regions.try_emplace(node.region, new_region()).first->second;
+    };
     std::size_t next_carry = 0, next_extra = 0;
     for (const Node* node = callee.first; node != nullptr; node = node->next) {
       if (node == callee.index) {
@@ -66,11 +71,14 @@ class Inliner {
                                      : std::string(node->name);
         now[node] = graph_.constant(full, node->shape, node->where);
       } else if (node->kind == Node::Kind::repeat) {
-        inner_[node] = layers(*node, replaced(node->inputs, now));
+        Node inner = *node;
+        inner.region = region_of(*node);
+        inner_[node] = layers(inner, replaced(node->inputs, now));
       } else if (node->kind == Node::Kind::item) {
         now[node] = inner_.at(node->inputs[0])[static_cast<std::size_t>(node->count)];
       } else {
         Node copy = *node;
+        copy.region = region_of(*node);
         copy.inputs = graph_.arena.copy(std::span<Node* const>(replaced(node->inputs, now)));
         copy.next = nullptr;
         now[node] = graph_.append(copy);

@@ -12,11 +12,12 @@
 namespace tenon::passes {
 namespace {
 
-/// Whether a view is the identity: a reshape to the same sizes, a slice of the whole axis.
+/// Whether a view is the identity: a reshape to the same sizes, a slice of the whole axis. Not
+/// `after`, whose other operand says when there is a value.
 bool shows_all(const FunctionEditor& editor, const Instruction& instruction) {
   const OpDef& def = *instruction.op.def();
   const std::optional<Shape>& in = editor.type(instruction.operands[0]);
-  if (def.view == nullptr || !in || !in->is_static() ||
+  if (def.view == nullptr || instruction.operands.size() != 1 || !in || !in->is_static() ||
       !same_type(in, editor.type(instruction.result)))
     return false;
   HostView dense;

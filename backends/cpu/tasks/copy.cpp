@@ -1,5 +1,6 @@
 #include "copy.hpp"
 
+#include <tenon/ops/after.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/permute.hpp>
@@ -90,6 +91,7 @@ TENON_VIEW(unsqueeze, Unsqueeze);
 TENON_VIEW(split_axis, SplitAxis);
 TENON_VIEW(merge_axes, MergeAxes);
 TENON_VIEW(stop_gradient, StopGradient);
+TENON_VIEW(after, After);
 
 #undef TENON_VIEW
 

@@ -96,10 +96,9 @@ elseif(STEP STREQUAL "missing_component")
     message(FATAL_ERROR "a missing component went unnoticed (${status}): ${text}")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
-  # All libraries again: what is tested is how they are found and linked, so nothing is optimised.
-  set(BUILD_TYPE Debug)
+  # With the flags of the surrounding build, ccache has every object already.
   build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR}
-                -D TENON_UNITY=${UNITY} -D CMAKE_CXX_FLAGS_DEBUG=-O0)
+                -D TENON_UNITY=${UNITY})
   run_first(${WORK}/${STEP}/first/first)
 elseif(STEP STREQUAL "pkg_config")
   file(MAKE_DIRECTORY ${WORK}/${STEP})

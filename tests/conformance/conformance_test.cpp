@@ -131,7 +131,7 @@ void check_backend(const Candidate& candidate) {
   }
 }
 
-TEST_CASE("conformance: reference") { check_backend({"reference", {}}); }
+TEST_CASE("conformance: reference", "[one_thread]") { check_backend({"reference", {}}); }
 TEST_CASE("conformance: cpu, exact") { check_backend({"cpu", {.threads = 2, .exact = true}}); }
 TEST_CASE("conformance: cpu, fast") { check_backend({"cpu", {.threads = 2}}); }
 
@@ -165,7 +165,7 @@ TEST_CASE("conformance: the CPU backend takes what the list of exclusions does n
 }
 
 /// Only operands of f64 of an op whose result is narrower are not narrowed for a kernel.
-TEST_CASE("conformance: no case is left to the reference, strided or not") {
+TEST_CASE("conformance: no case is left to the reference, strided or not", "[one_thread]") {
   register_cpu_backend();
   register_reference_backend();
   const std::vector<BackendPtr> backends{make_backend("cpu", {.threads = 1}),

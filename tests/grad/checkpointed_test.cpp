@@ -149,7 +149,8 @@ TEST_CASE("checkpointed: a region for each layer of a repeat; second gradients; 
       const Outcome again = run_on("reference", build(mode, twice), inputs, weights);
       if (twice) {  // what is computed twice has two gradients, which are added in another order
         for (std::size_t k = 0; k < plain.values[1].size(); ++k) {
-          if (std::fabs(again.values[1][k] - plain.values[1][k]) > 1e-7) FAIL_CHECK("element " << k);
+          if (std::fabs(again.values[1][k] - plain.values[1][k]) > 1e-7)
+            FAIL_CHECK("element " << k);
         }
         continue;
       }

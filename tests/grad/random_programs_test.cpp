@@ -210,5 +210,42 @@ TEST_CASE("grad: of random programs, optimised, planned and on threads as by the
   CHECK(compared > rounds / 5);
 }
 
+TEST_CASE("grad: of random programs whose values are all computed again, to the bit") {
+  register_reference_backend();
+  const std::vector<BackendPtr> reference{make_backend("reference")};
+  const std::uint64_t first = fuzz_seed(1);
+  const int rounds = fuzz_rounds(150);
+  int compared = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const std::uint64_t seed = first + static_cast<std::uint64_t>(round);
+    INFO("TENON_TEST_SEED=" << seed);
+    RandomProgram random(seed);
+    const std::optional<Case> test = make_case(random, f32);
+    if (!test) continue;
+    std::vector<std::string> names;
+    for (const std::size_t i : test->parameters) {
+      names.push_back(test->program.main().values[i].name);
+    }
+    Program again;
+    try {
+      again = checkpointed([&] { return gradient(test->program, names); });
+    } catch (const Error& error) {
+      if (error.code() != Errc::unsupported) throw;  // what updates a value
+      continue;
+    }
+    const auto want = run(*test, test->gradient, test->inputs, reference);
+    if (!want) continue;
+    INFO(print(again));
+    const auto got = run(*test, again, test->inputs, reference);
+    REQUIRE(got);
+    for (std::size_t i = 0; i < want->size(); ++i) {
+      CHECK(std::memcmp((*got)[i].bytes(), (*want)[i].bytes(),
+                        static_cast<std::size_t>((*want)[i].shape().bytes())) == 0);
+    }
+    if (print(again) != print(test->gradient)) ++compared;
+  }
+  CHECK(compared > rounds / 5);
+}
+
 }  // namespace
 }  // namespace tenon::testing

@@ -3,7 +3,6 @@
 // of x that it meets, from an image with its channels last. A thread owns some output channels, or
 // some of the filter's input channels where there are too few, and sums them over all pixels in
 // their order: the bits do not depend on the number of threads.
-#include "../convolution/channels_last.hpp"
 #include "../convolution/convolution_kernels.hpp"
 #include "../integer_math.hpp"
 #include "../task.hpp"

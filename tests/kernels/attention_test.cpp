@@ -242,7 +242,7 @@ TEST_CASE("attention: a worked example") {
   }
 }
 
-TEST_CASE("attention: every variant against f64") {
+TEST_CASE("attention: every variant against f64", "[one_thread]") {
   Random random;
   CAPTURE(random.seed());
   for (int round = 0; round < testing::rounds(120); ++round) {

@@ -146,7 +146,7 @@ std::vector<float> samples() {
 
 }  // namespace
 
-TEST_CASE("unary functions are accurate over the whole range of f32", "[elementwise]") {
+TEST_CASE("unary functions are accurate over the whole range of f32", "[elementwise][one_thread]") {
   const std::vector<float> x = samples();
   std::vector<float> y(x.size());
   on_every_level([&] {

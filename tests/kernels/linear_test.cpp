@@ -163,7 +163,7 @@ TEST_CASE("linear: a worked example") {
   }
 }
 
-TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes") {
+TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes", "[one_thread]") {
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : block_types()) {
@@ -181,7 +181,7 @@ TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes"
   }
 }
 
-TEST_CASE("linear: exact against f64, every type and level, odd sizes") {
+TEST_CASE("linear: exact against f64, every type and level, odd sizes", "[one_thread]") {
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : all_types()) {
@@ -219,7 +219,8 @@ TEST_CASE("linear: an activation gives the bits that it gives on the sums") {
   }
 }
 
-TEST_CASE("linear: exact with more elements than are copied at once, residual in place") {
+TEST_CASE("linear: exact with more elements than are copied at once, residual in place",
+          "[one_thread]") {
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {

@@ -71,8 +71,8 @@ TEST_CASE("npu accuracy: the digit CNN in int8 is within a point of f32, with ev
   check_accuracy(Digits(8), 60, 300, digit_cnn);
 }
 
-TEST_CASE(
-    "npu accuracy: inverted residuals in int8 are within a point of f32, with every observer") {
+TEST_CASE("npu accuracy: inverted residuals in int8 are within a point of f32, with every observer",
+          "[accuracy]") {
   check_accuracy(Digits(32), 0, 120, digit_mobilenet);
 }
 

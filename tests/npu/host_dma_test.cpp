@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 #include "npu/driver_rig.hpp"
 #include "support/expect_error.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
@@ -186,7 +187,7 @@ TEST_CASE("npu host dma: resets between its registers repeat a transfer, and har
   });
   int wrong = 0;
   std::vector<std::byte> bytes(chunk.size_bytes()), back(chunk.size_bytes());
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < testing::rounds(200); ++round) {
     std::memset(bytes.data(), round, bytes.size());
     chunk.write(bytes.data(), 0, bytes.size());
     chunk.read(back.data(), 0, back.size());

@@ -96,7 +96,7 @@ elseif(STEP STREQUAL "missing_component")
     message(FATAL_ERROR "a missing component went unnoticed (${status}): ${text}")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
-  # With the flags of the surrounding build, ccache has every object already.
+  # With the flags of the surrounding build, ccache has every object that is not compiled in a group (TENON_UNITY).
   build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR}
                 -D TENON_UNITY=${UNITY})
   run_first(${WORK}/${STEP}/first/first)

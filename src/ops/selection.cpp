@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 #include "ops/filled.hpp"
+#include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>

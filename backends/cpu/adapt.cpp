@@ -1,6 +1,7 @@
 #include "adapt.hpp"
 
 #include "integer_math.hpp"
+#include "matmul/pack_rows.hpp"
 #include "matmul/packed_weights.hpp"
 #include "memory_access.hpp"
 #include "task.hpp"
@@ -13,6 +14,7 @@
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/embedding.hpp>
 #include <tenon/ops/glu.hpp>
+#include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/matmul.hpp>
@@ -93,6 +95,11 @@ class Adapter {
       return multiply_matrix_by_matrix();
     }
     Step step = step_;
+    if (step.op.as<GroupedLinear>() != nullptr) {
+      Operand& w = step.inputs[1];
+      const bool is_packed = wide_type() == DType::f32 && are_groups_packed(w);
+      if (is_block(w.shape.dtype()) && !is_packed) w = widened(w);
+    }
     if (step.op.as<Matmul>() != nullptr) vectors_as_matrices(step);
     if (step.op.as<Attention>() != nullptr) spread_mask(step);
     return fix_operands(step);

@@ -154,7 +154,8 @@ class CpuBoundPartition final : public BoundPartition {
         if (node.task) {
           if (node.barrier_before && !worker.sync()) return false;
           if (marks != nullptr) {
-            marks->push_back({function, node.values, std::chrono::steady_clock::now()});
+            const std::string_view own = node.function.empty() ? function : node.function;
+            marks->push_back({own, node.values, std::chrono::steady_clock::now()});
           }
           if (worker.is_interrupted()) continue;
           node.task->run(node.alone ? alone : shared);

@@ -115,9 +115,10 @@ class Scheduler final : public Compiler {
     prepared_form_ = form;
   }
 
-  std::int64_t shared_table(
-      const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
-      const std::function<std::unique_ptr<Task>(std::int64_t)>& make) override {
+  std::int64_t shared_table(const OpInstance& meaning, std::span<const Operand> reads,
+                            std::int64_t bytes,
+                            const std::function<std::unique_ptr<Task>(std::int64_t)>& make,
+                            std::optional<std::int64_t> earlier) override {
     const bool is_fixed = std::ranges::none_of(
         reads, [this](const Operand& operand) { return changes_in_loops(operand); });
     for (const Table& table : tables_) {
@@ -135,12 +136,16 @@ class Scheduler final : public Compiler {
       node.task = make(table.offset);
       node.barrier_before = true;
       node.values = {value_};
+      node.function = loops_.back()->value;
       outermost_->push_back(std::move(node));
       table.depth = 0;
     } else {
       std::vector<Access> accesses;
       for (const Operand& operand : reads) {
         if (is_memory(operand)) accesses.push_back(access_of(operand));
+      }
+      for (const Table& other : tables_) {
+        if (other.offset == earlier) accesses.push_back(other.access);
       }
       add_task(make(table.offset), accesses, {table.access});
     }

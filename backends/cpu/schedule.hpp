@@ -21,7 +21,8 @@ struct Node {
   bool barrier_before = false;      ///< waits for every thread to finish what came before
   bool alone = false;               ///< each thread runs all of it (recomputed per thread)
   std::vector<std::string> values;  ///< the task computes these of the program, or parts of them
-  std::string function;             ///< of a loop: what it repeats
+  std::string
+      function;  ///< of a loop: what it repeats; of a task for a loop, run before it: the same
   std::int64_t first = 0, count = 0;
   int depth = 0;
   std::vector<Node> body;

@@ -147,10 +147,12 @@ class Compiler {
   /// `bytes` of scratch memory that another task, `make(offset)`, fills from the operands `reads`
   /// before this one runs. `meaning` identifies the contents: tasks that request the same from the
   /// same operands share one table. It is filled once per run, before all loops, where no loop
-  /// around it changes the operands.
+  /// around it changes the operands. `earlier`: the offset of a table that this one is made from;
+  /// what that one reads is among `reads`.
   virtual std::int64_t shared_table(
       const OpInstance& meaning, std::span<const Operand> reads, std::int64_t bytes,
-      const std::function<std::unique_ptr<Task>(std::int64_t offset)>& make) = 0;
+      const std::function<std::unique_ptr<Task>(std::int64_t offset)>& make,
+      std::optional<std::int64_t> earlier = {}) = 0;
 };
 
 /// A kernel's entry in kernels.def: for which steps, and how.

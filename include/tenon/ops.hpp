@@ -29,6 +29,7 @@
 #include <tenon/ops/glu.hpp>
 #include <tenon/ops/grid_sample.hpp>
 #include <tenon/ops/group_norm.hpp>
+#include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/image_norm.hpp>
 #include <tenon/ops/integer_product.hpp>
 #include <tenon/ops/linear.hpp>

@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from op_cases import Blocks, as_type, main, to_double
-from op_cases_layers import FLOATS, flag, normal, pick, rope_frequencies, scalar, size
+from op_cases_layers import (BLOCKS, FLOATS, flag, normal, pick, random_blocks, rope_frequencies,
+                             scalar, size)
 
 try:
     from gguf.constants import GGMLQuantizationType
@@ -205,12 +206,42 @@ def rope(cases, count):
                   (1e-10, 1e-10) if dtype == "f64" else None)
 
 
+def grouped_linear(cases, count):
+    for i in range(count):
+        w_type = pick(cases, FLOATS) if i % 2 else pick(cases, list(BLOCKS))
+        x_type = pick(cases, FLOATS)
+        groups, n = size(cases, 1, 3), pick(cases, [3, 16] if cases.small else [1, 5, 16, 32, 48])
+        if cases.small and w_type in BLOCKS:
+            w_type = "q4_0"
+        k = BLOCKS[w_type][0] if w_type in BLOCKS else size(cases, 0 if i % 6 == 5 else 1, 9)
+        if w_type in BLOCKS:
+            w, w_values = random_blocks(cases, w_type, groups * n, k)
+            w = Blocks(w_type, (groups, n, k), w.data)
+            w_values = w_values.reshape(groups, n, k)
+        else:
+            w = normal(cases, (groups, n, k), w_type)
+            w_values = to_double(w)
+        leading = [size(cases, 1, 5) for _ in range(int(cases.rng.integers(0, 3)))]
+        choices = size(cases, 1, 4)
+        x = normal(cases, leading + [pick(cases, [1, choices]), k], x_type)
+        group = cases.rng.integers(0, groups, leading + [choices])
+        inputs = [x, w, group.astype(pick(cases, [np.int32, np.int64]))]
+        want = np.einsum("...jk,...jnk->...jn", np.broadcast_to(to_double(x), leading + [choices, k]),
+                         w_values[group])
+        has_bias = flag(cases)
+        if has_bias:
+            inputs.append(normal(cases, (groups, n), pick(cases, ["f32", x_type])))
+            want = want + to_double(inputs[-1])[group]
+        cases.add("grouped_linear", inputs, as_type(want, x_type), {"has_bias": has_bias})
+
+
 def generate(cases):
     many = (lambda small, large: small if cases.small else large)
     attention(cases, many(9, 90))
     block_attention(cases, many(2, 8))
     caches(cases, many(8, 40))
     rope(cases, many(8, 40))
+    grouped_linear(cases, many(8, 60))
 
 
 if __name__ == "__main__":

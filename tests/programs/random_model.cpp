@@ -429,8 +429,9 @@ class Maker {
       case 1:
       case 2:
       case 3:
-      case 4:
         return add_one(some_linear(pick_rows()));
+      case 4:
+        return add_one(chance(0.5) ? some_linear(pick_rows()) : some_grouped_linear(pick_rows()));
       case 5:
         return add_one(smooth(pick()));
       case 6:
@@ -495,6 +496,27 @@ class Maker {
     if (chance(0.3)) return smooth(y);
     if (residual.is_empty() && chance(0.3)) return y + of_shape(result, x.dtype());
     return y;
+  }
+
+  /// Rows of x, or each several times, by weights that are chosen from.
+  Tensor some_grouped_linear(Tensor x) {
+    const std::int64_t k = x.dim(-1), n = some_outputs(), groups = integer(1, 6);
+    Dims leading = dims_of(x);
+    leading.pop_back();
+    if (leading.empty() || chance(0.5)) {
+      x = unsqueeze(x, -2);
+      leading.push_back(integer(1, 4));
+    }
+    Dims result = leading;
+    result.push_back(n);
+    if (product(result) > max_elements || product({groups, n, k}) > max_elements) return smooth(x);
+    const double scale = 1.5 / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
+    const Tensor w = of_shape({groups, n, k}, weight_type(k), scale);
+    const Tensor group = indices(leading, groups);
+    const Tensor y =
+        grouped_linear(x, w, group, chance(0.3) ? of_shape({groups, n}, f32) : Tensor());
+    // Another layer of the same rows, as a gate has it.
+    return chance(0.3) ? y * grouped_linear(x, w, group) : y;
   }
 
   // Codes of 8 bits. They come from leaves: rounding a computed value would make steps of small
@@ -1061,7 +1083,8 @@ class Maker {
     const Tensor shared = of_shape({width, width}, weight_type(width), scale);
     const Tensor stacked = of_shape({std::max<std::int64_t>(count, 1), width, width}, f32, scale);
     const Tensor outer = of_shape({rows, width}, f32);
-    const std::int64_t kind = integer(0, 5);
+    const Tensor chosen = indices({rows, 2}, stacked.dim(0));
+    const std::int64_t kind = integer(0, 6);
     const bool two = chance(0.3);
     Carry carry;
     carry.values.push_back(of_shape({rows, width}, f32));
@@ -1089,6 +1112,9 @@ class Maker {
               break;
             case 4:
               y = relu(matmul(x, select(stacked, index)) - linear(x, shared));
+              break;
+            case 5:
+              y = tanh(sum(grouped_linear(unsqueeze(x, 1), stacked, chosen), {1}));
               break;
             default:
               y = silu(linear(x, chunk(layer.weights[1], 2, 0)[1])) + x * 0.5;

@@ -6,6 +6,7 @@
 #include <tenon/nn/feed_forward.hpp>
 #include <tenon/nn/kv_cache.hpp>
 #include <tenon/nn/linear.hpp>
+#include <tenon/nn/mixture_of_experts.hpp>
 #include <tenon/nn/norm.hpp>
 #include <tenon/nn/pooling.hpp>
 #include <tenon/nn/recurrent.hpp>

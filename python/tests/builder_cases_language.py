@@ -21,6 +21,42 @@ def hiding(sees):
     return np.where(sees, 0.0, -np.inf).astype(np.float32)
 
 
+def mixture_of_experts(cases, count):
+    """As transformers' Qwen3MoeSparseMoeBlock, and with a sigmoid DeepseekV3TopkRouter of one group."""
+    rng = cases.rng
+    for i in range(count):
+        experts, used = int(rng.integers(2, 7)), int(rng.integers(1, 3))
+        width, hidden = int(rng.integers(1, 9)), int(rng.integers(1, 9))
+        leading = [int(n) for n in rng.integers(1, 4, i % 3)]
+        x, router, gate, up, down = (
+            rng.normal(size=shape).astype(np.float32)
+            for shape in ((*leading, width), (experts, width), (experts, hidden, width),
+                          (experts, hidden, width), (experts, width, hidden)))
+        scores_name, normalized = ["softmax", "sigmoid"][i % 2], bool(rng.integers(2))
+        scale = float(rng.choice([1.0, 2.5]))
+        inputs = [x, router, gate, up, down]
+        rows = to_double(x).reshape(-1, width)
+        logits = rows @ to_double(router).T
+        scores = 1 / (1 + np.exp(-logits))
+        if scores_name == "softmax":
+            scores = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        compared = scores
+        if i % 4 == 3:
+            inputs.append(rng.normal(size=experts).astype(np.float32))
+            compared = scores + to_double(inputs[-1])
+        want = np.zeros_like(rows)
+        for row, (score, order) in enumerate(zip(scores, np.argsort(-compared, axis=1))):
+            chosen = order[:used]
+            weights = score[chosen] * scale / (score[chosen].sum() if normalized else 1)
+            for expert, weight in zip(chosen, weights):
+                wide = to_double(gate)[expert] @ rows[row]
+                inner = wide / (1 + np.exp(-wide)) * (to_double(up)[expert] @ rows[row])
+                want[row] += weight * (to_double(down)[expert] @ inner)
+        cases.add("mixture_of_experts", inputs, as_type(want.reshape(x.shape), "f32"),
+                  {"used": used, "scores": scores_name, "normalized": normalized, "scale": scale},
+                  (1e-4, 1e-4))
+
+
 def generate(cases: Cases):
     rng = cases.rng
     for i in range(3 if cases.small else 14):
@@ -66,6 +102,7 @@ def generate(cases: Cases):
         rows = to_double(cache)[layer][table].transpose(0, 1, 3, 2, 4)
         cases.add("gather_pages", [cache, np.array(layer, np.int64), table],
                   as_type(rows.reshape(b, most_pages * page_size, h, d), dtype), {}, (0, 0))
+    mixture_of_experts(cases, 4 if cases.small else 40)
 
 
 if __name__ == "__main__":

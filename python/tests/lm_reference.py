@@ -2,7 +2,7 @@
 """Reference of decoder language models: numpy, weights from a GGUF file as `gguf` dequantises them.
 
 Teacher-forced logits, every position computed at once, nothing quantised but the weights. Covers
-the GGUF architectures llama, qwen2, qwen3 and gemma3.
+the GGUF architectures llama, qwen2, qwen2moe, qwen3, qwen3moe and gemma3, llama with experts too.
 
     lm_reference.py MODEL --tokens ids.json|ids.npy|1,2,3 --out logits.npy [--dtype f64] [--last K]
 """
@@ -103,7 +103,7 @@ class Model:
 
     def __init__(self, path, dtype=np.float64):
         self.weights = w = Weights(path, dtype)
-        if w.arch not in ("llama", "qwen2", "qwen3", "gemma3"):
+        if w.arch not in ("llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma3"):
             raise SystemExit(f"{path}: no reference for architecture {w.arch}")
         self.is_gemma = w.arch == "gemma3"
         self.width = w.get("embedding_length")
@@ -114,6 +114,7 @@ class Model:
         self.epsilon = w.get("attention.layer_norm_rms_epsilon")
         self.theta = w.get("rope.freq_base", 10000.0)
         self.window = w.get("attention.sliding_window") if self.is_gemma else None
+        self.experts_used = w.get("expert_used_count", 0)
         self.act = gelu_tanh if self.is_gemma else silu
         if w.get("rope.dimension_count", self.head_size) != self.head_size:
             raise SystemExit(f"{path}: rotary embedding of a part of each head is not covered")
@@ -152,10 +153,33 @@ class Model:
         mixed = attention(q, k, v, self.window if is_local else None)
         return self.linear(mixed, prefix + "attn_output")
 
-    def feed_forward(self, x, layer):
+    def feed_forward(self, x, layer, suffix=""):
         prefix = f"blk.{layer}.ffn_"
-        gate = self.act(self.linear(x, prefix + "gate"))
-        return self.linear(gate * self.linear(x, prefix + "up"), prefix + "down")
+        gate = self.act(self.linear(x, prefix + "gate" + suffix))
+        return self.linear(gate * self.linear(x, prefix + "up" + suffix), prefix + "down" + suffix)
+
+    def mixture(self, x, layer):
+        """The feed-forward parts that each position chooses, and the shared one."""
+        prefix = f"blk.{layer}.ffn_"
+        scores = self.linear(x, prefix + "gate_inp")
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        scores /= scores.sum(axis=1, keepdims=True)
+        gate, up, down = (self.weights[f"{prefix}{part}_exps.weight"]
+                          for part in ("gate", "up", "down"))
+        y = np.zeros_like(x)
+        for row, score in enumerate(scores):
+            chosen = np.lexsort((np.arange(len(score)), -score))[:self.experts_used]
+            weights = score[chosen]
+            if self.weights.arch != "qwen2moe":
+                weights = weights / weights.sum()
+            for expert, weight in zip(chosen, weights):
+                hidden = self.act(gate[expert] @ x[row]) * (up[expert] @ x[row])
+                y[row] += weight * (down[expert] @ hidden)
+        if prefix + "up_shexp.weight" in self.weights:
+            shared = self.feed_forward(x, layer, "_shexp")
+            share = x @ self.weights[prefix + "gate_inp_shexp.weight"].reshape(-1, 1)
+            y += shared / (1 + np.exp(-share))
+        return y
 
     def hidden(self, tokens):
         """The normalised outputs of the last layer: [positions, width]."""
@@ -168,7 +192,8 @@ class Model:
             if self.is_gemma:
                 mixed = self.norm(mixed, prefix + "post_attention_norm")
             x = x + mixed
-            fed = self.feed_forward(self.norm(x, prefix + "ffn_norm"), layer)
+            part = self.mixture if self.experts_used else self.feed_forward
+            fed = part(self.norm(x, prefix + "ffn_norm"), layer)
             if self.is_gemma:
                 fed = self.norm(fed, prefix + "post_ffw_norm")
             x = x + fed

@@ -55,15 +55,24 @@ class Builder:
     """Random tensors of a model of width 32 with two heads and one head of keys and values."""
 
     width, feed_forward, heads, kv_heads = 32, 64, 2, 1
+    experts, experts_used = 5, 2
 
-    def __init__(self, path, arch, layers, head_size, seed):
+    def __init__(self, path, arch, layers, head_size, seed, has_experts=False):
+        self.has_experts = has_experts
         self.rng = np.random.default_rng(seed)
         self.arch, self.layers, self.head_size = arch, layers, head_size
         self.writer = writer = gguf.GGUFWriter(str(path), arch)
         writer.add_context_length(1024)
         writer.add_embedding_length(self.width)
         writer.add_block_count(layers)
-        writer.add_feed_forward_length(self.feed_forward)
+        if has_experts:
+            writer.add_expert_count(self.experts)
+            writer.add_expert_used_count(self.experts_used)
+            writer.add_expert_feed_forward_length(self.feed_forward)
+        if not has_experts or arch == "llama":
+            writer.add_feed_forward_length(self.feed_forward)
+        if arch == "qwen2moe":
+            writer.add_expert_shared_feed_forward_length(self.feed_forward)
         writer.add_head_count(self.heads)
         writer.add_head_count_kv(self.kv_heads)
         writer.add_layer_norm_rms_eps(1e-6)
@@ -79,6 +88,23 @@ class Builder:
         data = gguf.quants.quantize(values, kind)
         self.writer.add_tensor(name, data, raw_dtype=kind)
 
+    def stack(self, name, rows, columns, kind):
+        shape = (self.experts, rows, columns)
+        values = self.rng.standard_normal(shape).astype(np.float32) / np.sqrt(columns)
+        data = gguf.quants.quantize(values.astype(np.float32), kind)
+        self.writer.add_tensor(name, data, raw_dtype=kind)
+
+    def mixture(self, prefix):
+        self.matrix(prefix + "ffn_gate_inp.weight", self.experts, self.width, Type.F32, 0.5)
+        self.stack(prefix + "ffn_gate_exps.weight", self.feed_forward, self.width, Type.Q4_1)
+        self.stack(prefix + "ffn_up_exps.weight", self.feed_forward, self.width, Type.Q5_0)
+        self.stack(prefix + "ffn_down_exps.weight", self.width, self.feed_forward, Type.Q8_0)
+        if self.arch == "qwen2moe":
+            self.matrix(prefix + "ffn_gate_shexp.weight", self.feed_forward, self.width, Type.Q4_1)
+            self.matrix(prefix + "ffn_up_shexp.weight", self.feed_forward, self.width, Type.Q5_0)
+            self.matrix(prefix + "ffn_down_shexp.weight", self.width, self.feed_forward, Type.BF16)
+            self.vector(prefix + "ffn_gate_inp_shexp.weight", self.width, 0.0, 0.5)
+
     def vector(self, name, size, mean, spread):
         self.writer.add_tensor(name, (mean + spread * self.rng.standard_normal(size)).astype("<f4"))
 
@@ -90,16 +116,19 @@ class Builder:
         norms += ["post_attention_norm", "post_ffw_norm"] if is_gemma else []
         for norm in norms:
             self.vector(prefix + norm + ".weight", self.width, 1.0, 0.2)
-        if self.arch in ("qwen3", "gemma3"):
+        if self.arch in ("qwen3", "qwen3moe", "gemma3"):
             for norm in ("attn_q_norm", "attn_k_norm"):
                 self.vector(prefix + norm + ".weight", self.head_size, 1.0, 0.2)
         self.matrix(prefix + "attn_q.weight", q, self.width, Type.Q4_0, 0.4)
         self.matrix(prefix + "attn_k.weight", kv, self.width, Type.Q8_0, 0.4)
         self.matrix(prefix + "attn_v.weight", kv, self.width, Type.F16)
         self.matrix(prefix + "attn_output.weight", self.width, q, Type.Q5_1)
-        if self.arch == "qwen2":
+        if self.arch in ("qwen2", "qwen2moe"):
             for name, size in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
                 self.vector(prefix + name + ".bias", size, 0.0, 0.5)
+        if self.has_experts:
+            self.mixture(prefix)
+            return
         self.matrix(prefix + "ffn_gate.weight", self.feed_forward, self.width, Type.Q4_1)
         self.matrix(prefix + "ffn_up.weight", self.feed_forward, self.width, Type.Q5_0)
         self.matrix(prefix + "ffn_down.weight", self.width, self.feed_forward, Type.BF16)
@@ -118,6 +147,12 @@ class Builder:
 
 
 def write_model(path, arch, seed):
+    if arch.endswith("moe") or arch == "mixtral":
+        gguf_arch = "llama" if arch == "mixtral" else arch
+        builder = Builder(path, gguf_arch, 2, 32 if arch == "qwen3moe" else 16, seed, True)
+        builder.writer.add_rope_freq_base(1e6)
+        builder.write(own_head=False)
+        return
     if arch == "llama":
         builder = Builder(path, arch, 2, 16, seed)
         builder.writer.add_rope_freq_base(10000.0)
@@ -146,7 +181,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
-    for seed, arch in enumerate(("llama", "qwen2", "qwen3", "gemma3")):
+    architectures = ("llama", "qwen2", "qwen3", "gemma3", "mixtral", "qwen2moe", "qwen3moe")
+    for seed, arch in enumerate(architectures):
         path = arguments.out / f"tiny_{arch}.gguf"
         write_model(path, arch, seed)
         model = Model(path)

@@ -29,10 +29,13 @@ constexpr std::array<Target, 7> targets{{
     {"o_proj", "self_attn", [](const auto& layer) { return &layer.attention.output; }},
     {"gate_proj", "mlp",
      [](const auto& layer) {
-       return layer.feed_forward.gate ? &*layer.feed_forward.gate : nullptr;
+       const auto& feed = layer.feed_forward;
+       return feed && feed->gate ? &*feed->gate : nullptr;
      }},
-    {"up_proj", "mlp", [](const auto& layer) { return &layer.feed_forward.up; }},
-    {"down_proj", "mlp", [](const auto& layer) { return &layer.feed_forward.down; }},
+    {"up_proj", "mlp",
+     [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->up : nullptr; }},
+    {"down_proj", "mlp",
+     [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->down : nullptr; }},
 }};
 constexpr std::size_t query_target = 0, key_target = 1;
 
@@ -52,14 +55,14 @@ std::array<const std::optional<nn::Lora<T>>*, targets.size()> slots_of(
 template <class T>
 std::array<nn::Linear<T>*, targets.size()> linears_of(DecoderLayer<T>& layer) {
   nn::MultiHeadAttention<T>& attention = layer.attention;
-  nn::FeedForward<T>& feed = layer.feed_forward;
+  nn::FeedForward<T>* const feed = layer.feed_forward ? &*layer.feed_forward : nullptr;
   return {&attention.query,
           &attention.key,
           &attention.value,
           &attention.output,
-          feed.gate ? &*feed.gate : nullptr,
-          &feed.up,
-          &feed.down};
+          feed != nullptr && feed->gate ? &*feed->gate : nullptr,
+          feed != nullptr ? &feed->up : nullptr,
+          feed != nullptr ? &feed->down : nullptr};
 }
 
 [[noreturn]] void refuse(Errc code, std::string_view where, const std::string& why) {

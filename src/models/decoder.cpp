@@ -1,10 +1,13 @@
 #include <tenon/error.hpp>
 #include <tenon/models/decoder.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon::models {
 namespace {
@@ -29,6 +32,9 @@ class Hyperparameters {
     if (!(value >= low && value <= high))
       refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
     return value;
+  }
+  bool boolean_or(std::string_view key, bool fallback) const {
+    return metadata_.get_or<bool>(full(key), fallback);
   }
   std::string text_or(std::string_view key, std::string fallback) const {
     return metadata_.get_or<std::string>(full(key), std::move(fallback));
@@ -59,7 +65,21 @@ class Hyperparameters {
 constexpr std::int64_t max_layers = 512;
 constexpr std::int64_t max_width = 1 << 20;
 constexpr std::int64_t max_heads = 1 << 14;
+constexpr std::int64_t max_experts = 1 << 16;
 constexpr std::int64_t max_context = std::int64_t{1} << 31;
+
+/// What a file does not say follows from its architecture.
+nn::RouterOptions router_of(const Hyperparameters& values, const DecoderConfig& config) {
+  constexpr std::int64_t softmax = 1, sigmoid = 2;  // of "expert_gating_func"
+  nn::RouterOptions router;
+  router.used = values.integer("expert_used_count", 1, config.experts);
+  router.normalized = values.boolean_or("expert_weights_norm", config.architecture != "qwen2moe");
+  router.scale = values.real_or("expert_weights_scale", 1, 0, 1e6);
+  if (router.scale == 0) router.scale = 1;  // which files that have none may say
+  const std::int64_t scores = values.integer_or("expert_gating_func", softmax, softmax, sigmoid);
+  if (scores == sigmoid) router.scores = "sigmoid";
+  return router;
+}
 
 Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
   Rope rope;
@@ -91,14 +111,21 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   DecoderConfig config;
   config.architecture = file.metadata().get<std::string>("general.architecture");
   const std::string& arch = config.architecture;
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "gemma3") {
+  constexpr std::string_view known[] = {"llama", "qwen2",    "qwen2moe",
+                                        "qwen3", "qwen3moe", "gemma3"};
+  if (std::ranges::find(known, arch) == std::end(known)) {
     throw Error(Errc::unsupported, file.path().filename().string(),
-                fmt::format("architecture '{}'; known are llama, qwen2, qwen3, gemma3", arch));
+                fmt::format("architecture '{}'; known are {}", arch, fmt::join(known, ", ")));
   }
   const Hyperparameters values(file, arch);
   config.layers = values.integer("block_count", 1, max_layers);
   config.width = values.integer("embedding_length", 1, max_width);
-  config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
+  if (config.experts == 0) {
+    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  } else {
+    config.router = router_of(values, config);
+  }
   config.heads = values.integer("attention.head_count", 1, max_heads);
   config.kv_heads = values.integer_or("attention.head_count_kv", config.heads, 1, config.heads);
   if (config.heads % config.kv_heads != 0) {
@@ -117,9 +144,6 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
                   fmt::format("{}, as keys have", config.head_dim));
   }
   config.context_length = values.integer("context_length", 1, max_context);
-  if (values.contains("expert_count") && values.integer("expert_count", 0, 1 << 16) > 0) {
-    throw Error(Errc::unsupported, file.path().filename().string(), "mixtures of experts");
-  }
   config.norm_eps = values.real_or("attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
   config.rope = rope_of(values, config);
   config.local_rope = config.rope;
@@ -137,6 +161,36 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   }
   return config;
 }
+
+namespace {
+
+/// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
+nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation) {
+  nn::FeedForward<> made;
+  made.gate = nn::Linear<>::init(view["ffn_gate" + suffix]);
+  made.up = nn::Linear<>::init(view["ffn_up" + suffix]);
+  made.down = nn::Linear<>::init(view["ffn_down" + suffix]);
+  made.activation = activation;
+  return made;
+}
+
+nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig& config) {
+  nn::MixtureOfExperts<> made;
+  made.router = nn::Linear<>::init(view["ffn_gate_inp"]);
+  made.router_bias = view["exp_probs_b"].find("bias");
+  made.gate = view["ffn_gate_exps"].tensor("weight");
+  made.up = view["ffn_up_exps"].tensor("weight");
+  made.down = view["ffn_down_exps"].tensor("weight");
+  made.activation = config.activation;
+  made.options = config.router;
+  if (view.contains("ffn_up_shexp.weight")) {
+    made.shared = dense_part(view, "_shexp", config.activation);
+  }
+  made.shared_gate = view["ffn_gate_inp_shexp"].find("weight");
+  return made;
+}
+
+}  // namespace
 
 template <>
 DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
@@ -167,10 +221,11 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   attention.rope = local ? config.local_rope : config.rope;
   layer.post_attention_norm = optional_norm("post_attention_norm");
   layer.feed_forward_norm = norm("ffn_norm");
-  layer.feed_forward.gate = nn::Linear<>::init(view["ffn_gate"]);
-  layer.feed_forward.up = nn::Linear<>::init(view["ffn_up"]);
-  layer.feed_forward.down = nn::Linear<>::init(view["ffn_down"]);
-  layer.feed_forward.activation = config.activation;
+  if (config.experts > 0) {
+    layer.experts = expert_part(view, config);
+  } else {
+    layer.feed_forward = dense_part(view, "", config.activation);
+  }
   layer.post_feed_forward_norm = optional_norm("post_ffw_norm");
   return layer;
 }

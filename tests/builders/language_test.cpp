@@ -1,5 +1,8 @@
 #include "builder_cases.hpp"
+#include "support/expect_error.hpp"
 
+#include <tenon/graph.hpp>
+#include <tenon/nn/mixture_of_experts.hpp>
 #include <tenon/ops/attention_mask.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cache_update.hpp>
@@ -42,12 +45,34 @@ const BuilderTable language_table = {
        const IntList sizes = int_list(a.at("sizes"));
        return beside(x[0], segments_of(std::vector<std::int64_t>(sizes.begin(), sizes.end())));
      }},
+    {"mixture_of_experts",
+     [](Operands x, const Json& a) {
+       nn::MixtureOfExperts<> mixture;
+       mixture.router.weight = x[1];
+       mixture.gate = x[2];
+       mixture.up = x[3];
+       mixture.down = x[4];
+       if (x.size() > 5) mixture.router_bias = x[5];
+       mixture.options = {number(a, "used"), Name(a.at("scores").get<std::string>()),
+                          a.at("normalized").get<bool>(), a.at("scale").get<double>()};
+       return mixture.forward(x[0]);
+     }},
     {"gather_pages", [](Operands x, const Json&) { return gather_pages(x[0], x[1], x[2]); }},
 };
 
 TEST_CASE("builders: language models") { check_builders("language", language_table); }
 TEST_CASE("builders: language models, fresh random cases", "[oracle]") {
   check_fresh_builders("language", language_table);
+}
+
+TEST_CASE("builders: a router without such scores, or with too few experts") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor logits = graph.input("logits", Shape({3, 4}, f32));
+  expect_error(Errc::bad_attribute, [&] { nn::route(logits, {.scores = "entmax"}); });
+  for (const std::int64_t used : {0, 5}) {
+    expect_error(Errc::out_of_range, [&] { nn::route(logits, {.used = used}); });
+  }
 }
 
 }  // namespace

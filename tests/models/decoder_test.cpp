@@ -27,7 +27,8 @@ using namespace tenon::testing;
 
 namespace {
 
-const char* const architectures[] = {"llama", "qwen2", "qwen3", "gemma3"};
+const char* const architectures[] = {"llama",   "qwen2",    "qwen3",   "gemma3",
+                                     "mixtral", "qwen2moe", "qwen3moe"};
 
 models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2,
                            std::int64_t chunk = 512) {
@@ -140,8 +141,10 @@ TEST_CASE("decoder: packed weights that were kept give the same logits") {
 
     // The kept bytes are what is computed with: the file's own have gone, its age has not.
     const auto age = std::filesystem::last_write_time(file);
-    const auto offset =
-        static_cast<std::streamoff>(io::open(file).at("blk.0.ffn_up.weight").offset_bytes);
+    const io::File opened = io::open(file);
+    const bool has_experts = opened.find("blk.0.ffn_up_exps.weight") != nullptr;
+    const auto& up = opened.at(has_experts ? "blk.0.ffn_up_exps.weight" : "blk.0.ffn_up.weight");
+    const auto offset = static_cast<std::streamoff>(up.offset_bytes);
     std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
         .seekp(offset)
         .write("\0\0\0\0\0\0\0\0", 8);

@@ -165,7 +165,6 @@ TEST_CASE("hostile models: what no build of this library reads") {
     CHECK(model.refused(Errc::unsupported).find(says) != std::string::npos);
   };
   unsupported("general.architecture", "mamba", "'mamba'");
-  unsupported("llama.expert_count", 8, "mixtures of experts");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
   unsupported("tokenizer.ggml.pre", "martian", "martian");

@@ -28,7 +28,7 @@ Buffer of(std::initializer_list<std::int64_t> dims, const std::vector<std::int32
 
 TEST_CASE("decoder: rows of different lengths in one batch") {
   using models::Decoder;
-  for (const char* architecture : {"llama", "gemma3"}) {
+  for (const char* architecture : {"llama", "gemma3", "qwen3moe"}) {
     INFO(architecture);
     const io::File file = io::open("tests/models/data/tiny_" + std::string(architecture) + ".gguf");
     const auto config = models::DecoderConfig::from(file);

@@ -15,10 +15,12 @@ namespace tenon::models {
 
 /// Hyperparameters of a decoder-only transformer, from GGUF metadata.
 struct DecoderConfig {
-  std::string architecture;  ///< llama, qwen2, qwen3 or gemma3
+  std::string architecture;  ///< llama, qwen2, qwen2moe, qwen3, qwen3moe or gemma3
   std::int64_t layers = 0;
   std::int64_t width = 0;              ///< of the residual stream
-  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
+  std::int64_t intermediate_size = 0;  ///< width of the feed-forward part, if there are no experts
+  std::int64_t experts = 0;            ///< in each layer; 0: the feed-forward part is one
+  nn::RouterOptions router;            ///< where there are experts
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
@@ -52,10 +54,11 @@ struct DecoderLayer {
   nn::MultiHeadAttention<T> attention;
   std::optional<nn::RmsNorm<T>> post_attention_norm;
   nn::RmsNorm<T> feed_forward_norm;
-  nn::FeedForward<T> feed_forward;
+  std::optional<nn::FeedForward<T>> feed_forward;
+  std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<nn::RmsNorm<T>> post_feed_forward_norm;
   TENON_FIELDS(attention_norm, attention, post_attention_norm, feed_forward_norm, feed_forward,
-               post_feed_forward_norm)
+               experts, post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
@@ -184,7 +187,9 @@ struct Decoder {
   {
     if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
     const Tensor middle = mixed + x;
-    Tensor fed = layer.feed_forward.forward(layer.feed_forward_norm.forward(middle));
+    const Tensor normed = layer.feed_forward_norm.forward(middle);
+    Tensor fed =
+        layer.experts ? layer.experts->forward(normed) : layer.feed_forward->forward(normed);
     if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
     return fed + middle;
   }

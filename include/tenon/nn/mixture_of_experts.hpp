@@ -1,0 +1,82 @@
+#pragma once
+
+#include <tenon/fields.hpp>
+#include <tenon/name.hpp>
+#include <tenon/nn/feed_forward.hpp>
+#include <tenon/nn/linear.hpp>
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/glu.hpp>
+#include <tenon/ops/grouped_linear.hpp>
+#include <tenon/ops/reduce.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+
+namespace tenon::nn {
+
+/// Which experts each row goes to, and by what weights their results are added.
+struct Routing {
+  Tensor experts;  ///< i32 [..., used]
+  Tensor weights;  ///< of the logits' dtype [..., used]
+};
+
+struct RouterOptions {
+  std::int64_t used = 2;    ///< experts for each row
+  Name scores = "softmax";  ///< or "sigmoid": of all experts' logits
+  bool normalized = true;   ///< the weights of a row add up to one
+  double scale = 1;         ///< multiplies the weights
+};
+
+/// The `used` experts of the largest scores, largest first; among equals the lower number. `bias`,
+/// [E] or empty, is added to the scores for the choice, not to the weights (DeepSeek-V3,
+/// arXiv:2412.19437, 2.1.2).
+///
+/// Errors: bad_attribute (another word for `scores`), out_of_range (`used` not in [1, E]), and those
+/// of the ops.
+Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& bias = {},
+              const std::source_location& where = std::source_location::current());
+
+/// A feed-forward part that each row chooses: sum over its experts e of
+/// weight_e * down_e(activation(gate_e(x)) * up_e(x)) (Shazeer et al., arXiv:1701.06538), plus a part
+/// that is the same for all rows where there is one.
+template <class T = Tensor>
+struct MixtureOfExperts {
+  Linear<T> router;              ///< [E, width]
+  std::optional<T> router_bias;  ///< [E]: see route()
+  T gate;                        ///< [E, hidden, width], of a floating or a block type
+  T up;                          ///< the same
+  T down;                        ///< [E, width, hidden]
+  std::optional<FeedForward<T>> shared;
+  std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
+  Name activation = "silu";
+  TENON_FIELDS(router, router_bias, gate, up, down, shared, shared_gate, activation)
+  RouterOptions options;
+
+  /// x [..., width] -> [..., width].
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const auto [experts, weights] =
+        route(router.forward(x, where), options, router_bias.value_or(Tensor()), where);
+    const Tensor rows = unsqueeze(x, -2, {}, where);
+    const Tensor hidden = glu(grouped_linear(rows, gate, experts, {}, where),
+                              grouped_linear(rows, up, experts, {}, where), activation, where);
+    const Tensor results = grouped_linear(hidden, down, experts, {}, where);
+    const Tensor y =
+        sum(mul(results, unsqueeze(weights, -1, {}, where), where), {-2}, false, where);
+    if (!shared) return y;
+    Tensor common = shared->forward(x, where);
+    if (shared_gate) {
+      const Tensor row =
+          shared_gate->rank() == 1 ? unsqueeze(*shared_gate, 0, {}, where) : *shared_gate;
+      const Tensor share = sigmoid(linear(x, row, {}, {}, where), where);  // [..., 1]
+      common = mul(common, share, where);
+    }
+    return add(y, common, where);
+  }
+};
+
+}  // namespace tenon::nn

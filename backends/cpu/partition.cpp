@@ -165,6 +165,11 @@ class CpuBoundPartition final : public BoundPartition {
         const auto depth = static_cast<std::size_t>(node.depth);
         for (std::int64_t i = 0; i < node.count; ++i) {
           if (!worker.sync()) return false;
+          if (node.condition) {
+            bool goes_on = false;
+            if (!agree(node, goes_on)) return false;
+            if (!goes_on) break;
+          }
           frame.iteration[depth] = i;
           frame.loop_index[depth] = node.first + i;
           if (!run(node.body, node.function)) return false;
@@ -172,6 +177,20 @@ class CpuBoundPartition final : public BoundPartition {
         frame.iteration[depth] = 0;
         if (!worker.sync()) return false;
       }
+      return true;
+    }
+
+    /// Whether another iteration begins: what one thread says, which all have reached. An iteration
+    /// may change the condition before the last thread would have read it. False as `run` is.
+    bool agree(const Node& loop, bool& goes_on) noexcept {
+      Worker& worker = shared.worker;
+      bool& said = *reinterpret_cast<bool*>(shared.scratch(loop.goes_on));
+      if (worker.thread == 0) {
+        said = *shared.pointer<const bool>(*loop.condition) && !worker.is_interrupted() &&
+               !shared.fault.reported();
+      }
+      if (!worker.sync()) return false;
+      goes_on = said;
       return true;
     }
   };

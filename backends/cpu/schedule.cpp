@@ -184,6 +184,9 @@ class Scheduler final : public Compiler {
   /// Whether an operand moves with the loops around this point, or is written in them.
   bool changes_in_loops(const Operand& operand) const {
     if (loops_.empty()) return false;
+    // What a loop that may not run would compute, and perhaps find wrong, is not computed before it.
+    const auto has_condition = [](const Step* loop) { return loop->condition() != nullptr; };
+    if (std::ranges::any_of(loops_, has_condition)) return true;
     if (operand.place.byte_step != LoopSteps{} || operand.place.entry_step != LoopSteps{} ||
         operand.place.kind == Place::Kind::loop_index) {
       return true;
@@ -267,6 +270,10 @@ class Scheduler final : public Compiler {
     node.first = step.first;
     node.count = step.count;
     node.depth = step.depth;
+    if (const Operand* condition = step.condition()) {
+      node.condition = *condition;
+      node.goes_on = scratch(sizeof(bool));
+    }
     counts_[static_cast<std::size_t>(step.depth)] = step.count;
     prepared_.reset();
     forget_accesses();

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct Node {
       function;  ///< of a loop: what it repeats; of a task for a loop, run before it: the same
   std::int64_t first = 0, count = 0;
   int depth = 0;
+  std::optional<Operand> condition;  ///< see Step::inputs
+  std::int64_t goes_on = 0;          ///< where in scratch memory the threads agree on it: a bool
   std::vector<Node> body;
 };
 

@@ -14,6 +14,7 @@ class Tracer {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const Step& step = steps_[i];
       if (step.kind == Step::Kind::loop) {
+        for (const Operand& input : step.inputs) expose(input);
         loop(step.body);
         continue;
       }
@@ -140,6 +141,7 @@ void for_each_body(
     std::vector<Operand> leaves = edges(program, {&step, 1}).writes;
     const std::vector<Operand> carried = edges(program, step.body).reads;
     leaves.insert(leaves.end(), carried.begin(), carried.end());
+    leaves.insert(leaves.end(), step.inputs.begin(), step.inputs.end());
     pass(loop->body, leaves);
     ++loop;
   }

@@ -55,6 +55,10 @@ class ReferencePartition final : public Partition, public BoundPartition {
   void run_loop(const Step& loop, HostFrame& frame) const {
     const auto depth = static_cast<std::size_t>(loop.depth);
     for (std::int64_t i = 0; i < loop.count; ++i) {
+      if (loop.condition() != nullptr &&
+          !*reinterpret_cast<const bool*>(frame.address(loop.condition()->place))) {
+        break;
+      }
       frame.iteration[depth] = i;
       frame.loop_index[depth] = loop.first + i;
       run_steps(loop.body, loop.value, frame);

@@ -85,8 +85,9 @@ class RepeatRecorder {
   /// Starts the next layer; `weights` are the tensors declared for it.
   Frame begin(std::span<const Tensor> weights);
   /// `times`: how often the layer runs, with indices that count on. Errc::bad_argument below 0, and
-  /// for weights with a number in their names when it is not 1.
-  void end(std::span<const Tensor> results, std::int64_t times = 1);
+  /// for weights with a number in their names when it is not 1. `condition`: the number of the carried
+  /// value, a bool[], that must be true for the layer to run (again); -1: none.
+  void end(std::span<const Tensor> results, std::int64_t times = 1, std::int64_t condition = -1);
   std::vector<Tensor> finish();
 
  private:

@@ -88,15 +88,24 @@ struct Step {
   };
   Kind kind = Kind::op;
   OpInstance op;
+  /// Of a loop with a condition: first that, a bool[] which must be true for an iteration to begin,
+  /// then all that the loop carries, which stays as it is where none does. Of other loops: nothing.
   std::vector<Operand> inputs;
   Operand output;
   std::string value;  ///< name of the value in the program; of a loop: of the repeated function
   SourceLine line;
   // Loops.
   std::int64_t first = 0;
-  std::int64_t count = 0;
-  int depth = 0;  ///< 0 for an outermost loop
+  std::int64_t count = 0;  ///< with a condition: at most
+  int depth = 0;           ///< 0 for an outermost loop
   std::vector<Step> body;
+
+  /// Of a loop; null: it runs `count` times.
+  const Operand* condition() const noexcept {
+    return kind == Kind::loop && !inputs.empty() ? &inputs.front() : nullptr;
+  }
+  /// How often a loop's body counts in sums of work, which nobody knows where there is a condition.
+  std::int64_t counted_runs() const noexcept { return condition() != nullptr ? 1 : count; }
 };
 
 /// A constant that a run reads, by the name of its weight.

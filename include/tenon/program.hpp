@@ -47,17 +47,18 @@ struct Instruction {
     scope,     ///< scope("prefix") or scope(s, "prefix")
     pack,      ///< pack(a, b, ...) -> tuple
     item,      ///< item(t, index)
-    repeat,    ///< repeat(f, count, carry tuple, scope, *extra, first=first) -> tuple
+    repeat,    ///< repeat(f, count, carry tuple, scope, *extra, first=first, condition=k) -> tuple
     call,      ///< f(operands): inlined before anything runs
   };
 
   Kind kind = Kind::op;
-  OpInstance op;                  ///< kind op
-  std::string text;               ///< constant: its name; scope: its prefix
-  std::string function;           ///< repeat and call: the callee
-  std::int64_t index = 0;         ///< item: index into the tuple
-  std::int64_t count = 0;         ///< repeat: number of iterations
-  std::int64_t first = 0;         ///< repeat: the first index
+  OpInstance op;                ///< kind op
+  std::string text;             ///< constant: its name; scope: its prefix
+  std::string function;         ///< repeat and call: the callee
+  std::int64_t index = 0;       ///< item: index into the tuple
+  std::int64_t count = 0;       ///< repeat: number of iterations
+  std::int64_t first = 0;       ///< repeat: the first index
+  std::int64_t condition = -1;  ///< repeat: the item of the carry, a bool[], that ends it; -1: none
   std::vector<ValueId> operands;  ///< repeat: carry, scope, extras
   ValueId result = 0;
   SourceLine line;
@@ -65,7 +66,8 @@ struct Instruction {
 
 /// `repeat(f, n, carry, s, *extra)` calls f(*carry, i, s.i, *extra) for i = first .. first + n - 1:
 /// f's parameters are the carry's items, an i64[] index, a scope and the extras; its results are
-/// the next carry.
+/// the next carry. With condition=k no further call is made once item k of the carry is false, before
+/// the first one too; n is then the most that are made.
 struct Function {
   std::string name;
   std::vector<Value> values;
@@ -122,7 +124,8 @@ ParseResult parse_all(std::string_view text, std::string_view file = "program");
 
 /// The same program without repeat and call: one function of plain ops. Values of iteration `i` of
 /// `repeat(f, ...)` are named "f_<i>_<name>", those of a call "f_<name>", with a number appended
-/// where that name is taken. Errc::limit_exceeded beyond `limit` instructions.
+/// where that name is taken. Loops with a condition stay as they are, with the functions that they
+/// call. Errc::limit_exceeded beyond `limit` instructions.
 Program unroll(const Program& program, std::size_t limit = std::size_t{1} << 20);
 
 /// Whether two programs are equal in everything that the text has: source lines, axis tags and the

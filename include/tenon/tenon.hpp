@@ -7,6 +7,7 @@
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/buffer.hpp>
+#include <tenon/control.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>

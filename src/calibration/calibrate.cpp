@@ -30,12 +30,19 @@ class Interpreter {
         continue;
       }
       const auto depth = static_cast<std::size_t>(step.depth);
+      const bool was_in_loop = std::exchange(in_loop_, true);
       for (std::int64_t i = 0; i < step.count; ++i) {
+        const Operand* const condition = step.condition();
+        if (condition != nullptr &&
+            !*reinterpret_cast<const bool*>(frame_.address(condition->place))) {
+          break;
+        }
         frame_.iteration[depth] = i;
         frame_.loop_index[depth] = step.first + i;
         run(step.body);
       }
       frame_.iteration[depth] = 0;
+      in_loop_ = was_in_loop;
     }
   }
 
@@ -66,6 +73,7 @@ class Interpreter {
                     error.message());
       }
     }
+    if (in_loop_) return;
     calibration_.observe(step.value, output);
     if (const auto* linear = step.op.as<Linear>(); linear != nullptr && linear->has_residual) {
       observe_product(step.value, output, inputs.back());
@@ -87,6 +95,7 @@ class Interpreter {
   const Lowered& lowered_;
   Calibration& calibration_;
   HostFrame& frame_;
+  bool in_loop_ = false;  // with a condition, whose values have names of their function's own
 };
 
 void run_sample(const Program& program, const WeightSet& weights,

@@ -34,6 +34,7 @@ struct Node {
   const GraphFunction* callee = nullptr;  ///< repeat
   std::int64_t count = 0;                 ///< repeat: how often; item: which
   std::int64_t first = 0;                 ///< repeat
+  std::int64_t condition = -1;            ///< repeat: as Instruction::condition
   bool scoped = false;                    ///< constant: relative to the function's scope
   std::source_location where{};
   GraphFunction* function = nullptr;

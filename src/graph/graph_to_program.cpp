@@ -164,6 +164,7 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
         instruction.function = callee_name(*node->callee);
         instruction.count = node->count;
         instruction.first = node->first;
+        instruction.condition = node->condition;
         instruction.operands = std::move(operands);
         instruction.result =
             function.add_value({namer.unique("layers", true), ValueKind::tuple, std::nullopt});

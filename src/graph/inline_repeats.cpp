@@ -2,8 +2,10 @@
 
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
+#include <tenon/ops/where.hpp>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,7 +44,14 @@ class Inliner {
     const std::span<Node* const> extras(inputs.data() + callee.carry_count,
                                         inputs.size() - callee.carry_count);
     for (std::int64_t i = 0; i < repeat.count; ++i) {
-      carry = layer(repeat, repeat.first + i, carry, extras);
+      std::vector<Node*> next = layer(repeat, repeat.first + i, carry, extras);
+      if (repeat.condition >= 0) {
+        Node* const goes_on = carry[static_cast<std::size_t>(repeat.condition)];
+        for (std::size_t k = 0; k < next.size(); ++k) {
+          next[k] = chosen(goes_on, next[k], carry[k], repeat.where);
+        }
+      }
+      carry = std::move(next);
     }
     return carry;
   }
@@ -85,6 +94,17 @@ class Inliner {
       }
     }
     return replaced(callee.results, now);
+  }
+
+  /// What an iteration leaves that may not run. Both are computed.
+  Node* chosen(Node* condition, Node* next, Node* before, const std::source_location& where) {
+    const std::array<Node*, 3> inputs{condition, next, before};
+    return graph_.append({.kind = Node::Kind::op,
+                          .shape = next->shape,
+                          .op = &op_def<Where>(),
+                          .attributes = graph_.arena.make(Where{}),
+                          .inputs = graph_.arena.copy(std::span<Node* const>(inputs)),
+                          .where = where});
   }
 
   static std::vector<Node*> replaced(std::span<Node* const> nodes, const Replaced& now) {

@@ -30,6 +30,13 @@ class Recorder {
         prefixes_[instruction.result] = full_name(instruction);
         continue;
       }
+      if (instruction.kind == Instruction::Kind::repeat) {
+        const SourceLine& line = instruction.line;
+        throw Error(
+            Errc::unsupported,
+            line.file.empty() ? main.name : fmt::format("{}:{}", line.file, line.line),
+            "a loop with a condition: a program's gradient is computed of loops without one");
+      }
       if (instruction.kind != Instruction::Kind::op &&
           instruction.kind != Instruction::Kind::constant) {
         continue;  // a tuple, which only a result can be

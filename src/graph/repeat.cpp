@@ -86,8 +86,8 @@ bool same_function(const GraphFunction& a, const GraphFunction& b) {
     const bool same_name = x->captured != nullptr ? y->captured != nullptr
                                                   : y->captured == nullptr && x->name == y->name;
     if (x->kind != y->kind || !same_op || !same_callee || !same_name || x->count != y->count ||
-        x->first != y->first || x->scoped != y->scoped || !(x->shape == y->shape) ||
-        !same_links(x->inputs, in_a, y->inputs, in_b)) {
+        x->first != y->first || x->condition != y->condition || x->scoped != y->scoped ||
+        !(x->shape == y->shape) || !same_links(x->inputs, in_a, y->inputs, in_b)) {
       return false;
     }
   }
@@ -100,6 +100,7 @@ struct RepeatRecorder::Impl {
     const GraphFunction* function;
     std::int64_t first;
     std::int64_t count;
+    std::int64_t condition;
     std::string scope;
     std::vector<Node*> captured;
   };
@@ -163,7 +164,8 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
   return frame;
 }
 
-void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times) {
+void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times,
+                         std::int64_t condition) {
   Impl& self = *impl_;
   Graph::Impl& graph = *self.graph;
   if (self.layer == nullptr)
@@ -177,6 +179,17 @@ void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times) {
     throw Error(Errc::bad_argument, self.where,
                 fmt::format("repeat: layer {} returns {} tensors, {} are carried", self.traced,
                             results.size(), self.carry.size()));
+  }
+  if (condition >= 0) {
+    const bool is_carried = condition < static_cast<std::int64_t>(self.carry.size());
+    const Shape* const shape =
+        is_carried ? &self.carry_handles[static_cast<std::size_t>(condition)].shape() : nullptr;
+    if (shape == nullptr || shape->dtype() != boolean || shape->rank() != 0) {
+      throw Error(
+          Errc::bad_type, self.where,
+          fmt::format("a loop's condition is bool[], not {}",
+                      shape == nullptr ? "a value that is not carried" : to_string(*shape)));
+    }
   }
   std::vector<Node*> nodes;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -211,13 +224,14 @@ void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times) {
   if (!self.runs.empty()) {
     Impl::Run& last = self.runs.back();
     if (last.function == function && last.scope == scope && last.captured == captured &&
-        last.first + last.count == self.name.number) {
+        condition < 0 && last.condition < 0 && last.first + last.count == self.name.number) {
       last.count += times;
       ++self.traced;
       return;
     }
   }
-  self.runs.push_back({function, self.name.number, times, std::move(scope), std::move(captured)});
+  self.runs.push_back(
+      {function, self.name.number, times, condition, std::move(scope), std::move(captured)});
   ++self.traced;
 }
 
@@ -233,6 +247,7 @@ std::vector<Tensor> RepeatRecorder::finish() {
                                  .callee = run.function,
                                  .count = run.count,
                                  .first = run.first,
+                                 .condition = run.condition,
                                  .where = self.where});
     const auto repeat_input = graph.arena.copy(std::span<Node* const>(&repeat, 1));
     for (std::size_t i = 0; i < self.carry.size(); ++i) {

@@ -147,11 +147,12 @@ FunctionReader::Node FunctionReader::node(const JsonValue& json) {
       instruction.index = json["index"].integer();
       break;
     case Kind::repeat:
-      json.check_keys({"name", "op", "inputs", "function", "count", "first"});
+      json.check_keys({"name", "op", "inputs", "function", "count", "first", "condition"});
       node.value.kind = ValueKind::tuple;
       instruction.function = json["function"].text();
       instruction.count = json["count"].integer();
       if (json.has("first")) instruction.first = json["first"].integer();
+      if (json.has("condition")) instruction.condition = json["condition"].integer();
       break;
     case Kind::call:
       json.check_keys({"name", "op", "inputs", "function", "type"});

@@ -60,6 +60,7 @@ void write_word(JsonWriter& json, const Instruction& instruction) {
       json.value("repeat").member("function", instruction.function);
       json.member("count", instruction.count);
       if (instruction.first != 0) json.member("first", instruction.first);
+      if (instruction.condition >= 0) json.member("condition", instruction.condition);
       break;
     case Kind::call:
       json.value("call").member("function", instruction.function);

@@ -15,7 +15,9 @@ void for_each_touch(std::span<const Step> steps,
                     const std::function<void(const Operand& operand, bool is_write)>& visit) {
   for (const Step& step : steps) {
     if (step.kind == Step::Kind::loop) {
-      if (step.count > 0) for_each_touch(step.body, visit);
+      if (step.count == 0) continue;
+      for (const Operand& input : step.inputs) visit(input, false);
+      for_each_touch(step.body, visit);
       continue;
     }
     for (const Operand& input : step.inputs) visit(input, false);

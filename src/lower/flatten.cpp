@@ -1,4 +1,5 @@
 #include "lower/flat.hpp"
+#include "program/reads_value.hpp"
 
 #include <tenon/error.hpp>
 
@@ -70,6 +71,7 @@ class Flattener {
 
   struct Loop {
     std::uint32_t id;
+    bool has_condition;
     std::vector<StorageId> outer_uses;
   };
   std::vector<Loop> loops_;
@@ -284,19 +286,23 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
     const Storage& index = flat_.storages[inputs[1].storage];
     if (index.kind == Place::Kind::loop_index) {
       const std::int64_t end = index.bytes + counts_[index.index];
-      if (counts_[index.index] > 0 && end > inputs[0].shape[0]) {
+      const bool fits = counts_[index.index] == 0 || end <= inputs[0].shape[0];
+      const bool may_end_before = loops_[index.index].has_condition;
+      if (!fits && !may_end_before) {
         throw Error(Errc::out_of_range,
                     place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
                     fmt::format("the loop counts to {}, but {} has {} slices", end - 1,
                                 to_string(inputs[0].shape), inputs[0].shape[0]));
       }
-      Array array = inputs[0];
-      const std::int64_t stride = array.strides[0];
-      array.offset += stride * index.bytes;  // a loop index keeps its first number in `bytes`
-      array.byte_step[index.index] += stride;
-      array.shape = shape;
-      std::copy(inputs[0].strides.begin() + 1, inputs[0].strides.end(), array.strides.begin());
-      return {array};
+      if (fits) {  // else the op looks at the index when it runs
+        Array array = inputs[0];
+        const std::int64_t stride = array.strides[0];
+        array.offset += stride * index.bytes;  // a loop index keeps its first number in `bytes`
+        array.byte_step[index.index] += stride;
+        array.shape = shape;
+        std::copy(inputs[0].strides.begin() + 1, inputs[0].strides.end(), array.strides.begin());
+        return {array};
+      }
     }
   }
 
@@ -319,7 +325,9 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   } else {
     step.output = fresh(shape);
     std::int64_t runs = 1;
-    for (const std::int64_t count : counts_) runs *= std::max<std::int64_t>(count, 1);
+    for (std::size_t d = 0; d < counts_.size(); ++d) {
+      if (!loops_[d].has_condition) runs *= std::max<std::int64_t>(counts_[d], 1);
+    }
     flat_.activation_bytes += shape.bytes() * runs;
   }
   Array output = step.output;
@@ -425,6 +433,11 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   loop.count = instruction.count;
   loop.depth = static_cast<int>(depth);
   loop.begin_time = clock_++;
+  if (instruction.condition >= 0) {
+    const auto at = static_cast<std::size_t>(instruction.condition);
+    loop.inputs.push_back(std::get<Array>(carried[at].value));
+    for (const Item& item : carried) loop.inputs.push_back(std::get<Array>(item.value));
+  }
 
   Array index;
   index.shape = Shape(std::span<const Axis>(), i64);
@@ -437,6 +450,7 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   for (std::size_t d = 0; d < depth; ++d) scope.step[d] *= instruction.count;
   scope.step[depth] = 1;
   for (const std::string& prefix : outer_scope.prefixes) {
+    if (!reads_scope(callee)) break;
     for (std::int64_t i = 0; i < instruction.count; ++i) {
       scope.prefixes.push_back(prefix.empty()
                                    ? fmt::format("{}", instruction.first + i)
@@ -449,7 +463,7 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   }
 
   std::vector<FlatStep>* const outer_steps = std::exchange(steps_, &loop.body);
-  loops_.push_back({loops_made_++, {}});
+  loops_.push_back({loops_made_++, instruction.condition >= 0, {}});
   counts_.push_back(instruction.count);
   std::vector<Item> results = call(callee, std::move(arguments));
 

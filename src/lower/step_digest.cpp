@@ -21,6 +21,7 @@ class StepText {
       text_ += fmt::format("{} {} [", static_cast<int>(step.kind), step.value);
       if (step.kind == Step::Kind::loop) {
         text_ += fmt::format("{} {} {}\n", step.first, step.count, step.depth);
+        for (const Operand& input : step.inputs) add(input);
         add(step.body);
       } else {
         if (step.kind == Step::Kind::op) text_ += to_string(step.op);

@@ -1,4 +1,5 @@
 #include "program/findings.hpp"
+#include "program/reads_value.hpp"
 
 #include <tenon/error.hpp>
 
@@ -99,7 +100,9 @@ void CallGraph::measure(int index) {
     if (!calls(instruction)) continue;
     const auto callee = static_cast<std::size_t>(indices_.at(instruction.function));
     const Size& inner = sizes_[callee];
-    const std::int64_t rounds = instruction.kind == Kind::repeat ? instruction.count : 1;
+    const bool are_different =
+        instruction.kind == Kind::repeat && reads_scope(program_.functions[callee]);
+    const std::int64_t rounds = are_different ? instruction.count : 1;
     size.instructions += inner.instructions + program_.functions[callee].parameter_count;
     size.constants += rounds * (1 + inner.constants);  // both factors are at most 2^20
     size.depth = std::max(size.depth, inner.depth + 1);

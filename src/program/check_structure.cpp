@@ -315,6 +315,12 @@ void FunctionChecker::check_repeat(const Instruction& instruction, int i) {
     add(Errc::out_of_range, i, Spot::nowhere, "cannot count {} times from {}", instruction.count,
         instruction.first);
   }
+  if (instruction.condition < -1 ||
+      (carried > 0 && instruction.condition >= static_cast<std::int64_t>(carried))) {
+    add(Errc::out_of_range, i, Spot::nowhere, "condition {}: {} values are carried",
+        instruction.condition, carried);
+    return;
+  }
   const Function* f = callee(instruction, i);
   if (f == nullptr) return;
   if (carried == 0) return;  // the error of the tuple is already reported

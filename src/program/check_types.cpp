@@ -210,6 +210,15 @@ MaybeShape Typer::infer(Frame& frame, const Instruction& instruction, int i) {
 
 Shapes Typer::repeat(Frame& frame, const Instruction& instruction, int i) {
   Shapes carry = frame.slots[instruction.operands[0]].items;
+  if (instruction.condition >= 0 &&
+      static_cast<std::size_t>(instruction.condition) < carry.size()) {
+    const MaybeShape& condition = carry[static_cast<std::size_t>(instruction.condition)];
+    if (condition && (condition->dtype() != DType::boolean || condition->rank() != 0)) {
+      findings_.add(Errc::bad_type, {frame.function, i, Spot::nowhere},
+                    fmt::format("its condition, value {} of the carry, is {}, not bool[]",
+                                instruction.condition, to_string(*condition)));
+    }
+  }
   Shapes arguments = carry;
   arguments.push_back(Shape(std::span<const Axis>(), i64));
   arguments.emplace_back();  // the scope

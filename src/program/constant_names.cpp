@@ -1,5 +1,7 @@
 #include "program/constant_names.hpp"
 
+#include "program/reads_value.hpp"
+
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -77,16 +79,16 @@ class Walker {
 
   void repeat(const Instruction& instruction, const std::vector<Prefixes>& scopes) {
     std::vector<std::string> prefixes;
+    const Function& callee = program_.functions[indices_.at(instruction.function)];
     for (const std::string& prefix : *scopes[instruction.operands[1]]) {
+      if (!reads_scope(callee)) break;
       for (std::int64_t i = 0; i < instruction.count; ++i) {
         prefixes.push_back(join(prefix, std::to_string(instruction.first + i)));
       }
     }
     // Parameters: what is carried, an index, the scope, the extras.
-    const std::size_t parameters =
-        program_.functions[indices_.at(instruction.function)].parameter_count;
     const std::size_t extras = instruction.operands.size() - 2;
-    std::vector<Prefixes> arguments(parameters - extras - 1);
+    std::vector<Prefixes> arguments(callee.parameter_count - extras - 1);
     arguments.push_back(std::make_shared<const std::vector<std::string>>(std::move(prefixes)));
     for (std::size_t i = 2; i < instruction.operands.size(); ++i) {
       arguments.push_back(scopes[instruction.operands[i]]);

@@ -139,6 +139,7 @@ void Printer::arguments(const Function& function, const Instruction& instruction
       break;
     case Kind::repeat:
       if (instruction.first != 0) argument(fmt::format("first={}", instruction.first));
+      if (instruction.condition >= 0) argument(fmt::format("condition={}", instruction.condition));
       break;
     case Kind::pack:
     case Kind::call:

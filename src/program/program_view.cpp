@@ -52,6 +52,11 @@ Program extract(const Program& program, std::size_t first, std::size_t last) {
   Program flat = unroll(program);
   verify(flat);  // infers the types of the new parameters
   const Function& whole = flat.main();
+  for (const Instruction& instruction : whole.body) {
+    if (instruction.kind != Instruction::Kind::repeat) continue;
+    throw Error(Errc::unsupported, program.name,
+                "a part of a program with a loop that has a condition");
+  }
 
   std::vector<std::size_t> ops;
   for (std::size_t i = 0; i < whole.body.size(); ++i) {

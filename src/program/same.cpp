@@ -32,7 +32,7 @@ bool same_value(const Value& a, const Value& b) {
 bool same_instruction(const Instruction& a, const Instruction& b) {
   return a.kind == b.kind && same_op(a.op, b.op) && a.text == b.text && a.function == b.function &&
          a.index == b.index && a.count == b.count && a.first == b.first &&
-         a.operands == b.operands && a.result == b.result;
+         a.condition == b.condition && a.operands == b.operands && a.result == b.result;
 }
 
 bool same_function(const Function& a, const Function& b) {

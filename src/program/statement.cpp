@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -179,17 +181,23 @@ void Builder::repeat() {
   instruction.kind = Kind::repeat;
   statement_.kind = ValueKind::tuple;
   std::span<const Argument> rest = arguments_;
-  constexpr std::string_view form = "repeat(function, count, tuple, scope, ..., first=0)";
+  constexpr std::string_view form =
+      "repeat(function, count, tuple, scope, ..., first=0, condition=item)";
   if (rest.size() < 4 || !is_value(rest[0]) || !rest[1].keyword.empty() ||
       rest[1].value.kind != Token::Kind::integer) {
     usage(form);
   }
   instruction.function = rest[0].value.text;
   instruction.count = rest[1].value.integer;
-  if (!rest.back().keyword.empty()) {
-    if (rest.back().keyword != "first" || rest.back().value.kind != Token::Kind::integer)
+  std::set<std::string_view> given;
+  while (!rest.back().keyword.empty()) {
+    const Argument& last = rest.back();
+    const bool is_first = last.keyword == "first";
+    if ((!is_first && last.keyword != "condition") || last.value.kind != Token::Kind::integer ||
+        !given.insert(last.keyword).second || (!is_first && last.value.integer < 0)) {
       usage(form);
-    instruction.first = rest.back().value.integer;
+    }
+    (is_first ? instruction.first : instruction.condition) = last.value.integer;
     rest = rest.first(rest.size() - 1);
   }
   operands(rest.subspan(2));

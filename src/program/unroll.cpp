@@ -44,6 +44,9 @@ class Unroller {
     return std::move(result_);
   }
 
+  /// Whether a loop that is left calls a function.
+  bool keeps(const std::string& function) const { return kept_.contains(function); }
+
  private:
   std::vector<Known> expand(const Function& function, std::vector<Known> values,
                             const std::string& prefix) {
@@ -67,7 +70,9 @@ class Unroller {
       case Instruction::Kind::item:
         return values[instruction.operands[0]].items[static_cast<std::size_t>(instruction.index)];
       case Instruction::Kind::repeat:
-        return repeat(instruction, values, prefix);
+        return instruction.condition < 0
+                   ? repeat(instruction, values, prefix)
+                   : keep(instruction, function.values[instruction.result], values, prefix);
       case Instruction::Kind::call: {
         const Function& callee = *program_.find(instruction.function);
         std::vector<Known> arguments;
@@ -90,6 +95,34 @@ class Unroller {
     Instruction copy = instruction;
     for (ValueId& operand : copy.operands) operand = id_of(values[operand]);
     return emit(std::move(copy), prefix.empty() ? made : renamed(made, prefix));
+  }
+
+  /// A loop with a condition, on values of the result.
+  Known keep(const Instruction& instruction, const Value& made, std::vector<Known>& values,
+             const std::string& prefix) {
+    Instruction loop = instruction;
+    for (ValueId& operand : loop.operands) operand = id_of(values[operand]);
+    const std::size_t carried = program_.find(instruction.function)->results.size();
+    const ValueId tuple = emit(std::move(loop), prefix.empty() ? made : renamed(made, prefix)).id;
+    Known result{Known::Kind::tuple, 0, {}, 0};
+    for (std::size_t i = 0; i < carried; ++i) {
+      Instruction item;
+      item.kind = Instruction::Kind::item;
+      item.index = static_cast<std::int64_t>(i);
+      item.operands = {tuple};
+      item.line = instruction.line;
+      Value value{.name = "item", .kind = ValueKind::tensor, .shape = {}};
+      result.items.push_back(emit(std::move(item), renamed(std::move(value), prefix)));
+    }
+    keep_function(instruction.function);
+    return result;
+  }
+
+  void keep_function(const std::string& name) {
+    if (!kept_.insert(name).second) return;
+    for (const Instruction& inner : program_.find(name)->body) {
+      if (!inner.function.empty()) keep_function(inner.function);
+    }
   }
 
   Known repeat(const Instruction& instruction, std::vector<Known>& values,
@@ -180,13 +213,18 @@ class Unroller {
   std::size_t limit_;
   Function result_;
   std::unordered_set<std::string> names_;
+  std::unordered_set<std::string> kept_;  // functions that loops with a condition call
 };
 
 }  // namespace
 
 Program unroll(const Program& program, std::size_t limit) {
   Program result = program;
-  result.functions = {Unroller(program, limit).run()};
+  Unroller unroller(program, limit);
+  Function main = unroller.run();
+  std::erase_if(result.functions,
+                [&](const Function& function) { return !unroller.keeps(function.name); });
+  result.functions.insert(result.functions.begin(), std::move(main));
   result.entry = result.functions[0].name;
   return result;
 }

@@ -59,7 +59,7 @@ class Parts {
     for (std::size_t i = steps.size(); i-- > 0;) {
       const Step& step = steps[i];
       if (step.kind == Step::Kind::loop) {
-        add(step.body, runs * step.count, step.value);
+        add(step.body, runs * step.counted_runs(), step.value);
         continue;
       }
       std::optional<std::size_t>& part = part_of_step[i];

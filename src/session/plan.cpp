@@ -16,37 +16,31 @@ namespace {
 constexpr std::int64_t mirror_alignment = 4096;
 constexpr std::size_t max_memories = 64;
 
-std::optional<std::size_t> choice_for(const Chooser& choose, const Step& step) {
-  if (step.kind != Step::Kind::loop) return choose(step);
-  if (step.body.empty()) return 0;
-  const std::optional<std::size_t> first = choice_for(choose, step.body.front());
-  const bool agreed = std::ranges::all_of(
-      step.body, [&](const Step& inner) { return choice_for(choose, inner) == first; });
-  return agreed ? first : std::nullopt;
-}
-
 class Partitioner {
  public:
   Partitioner(Plan& plan, std::span<const BackendPtr> backends, const Chooser& choose,
               const CompileStage& compile)
-      : plan_(plan), backends_(backends), choose_(choose), compile_(compile) {}
+      : plan_(plan), backends_(backends), choose_(choose), compile_(compile) {
+    has_conditions_ = std::ranges::any_of(
+        plan.lowered.steps, [](const Step& step) { return step.condition() != nullptr; });
+  }
 
-  std::vector<Stage> stages(std::span<const Step> steps) {
+  std::vector<Stage> stages(std::span<const Step> steps, bool in_loop = false) {
     std::vector<Stage> result;
     std::size_t begin = 0;
     while (begin < steps.size()) {
-      const std::optional<std::size_t> backend = choice_for(choose_, steps[begin]);
+      const std::optional<std::size_t> backend = choice_for(steps[begin], in_loop);
       if (!backend) {
         Stage stage;
         stage.loop = &steps[begin];
         stage.steps = steps.subspan(begin, 1);
-        stage.body = stages(steps[begin].body);
+        stage.body = stages(steps[begin].body, true);
         result.push_back(std::move(stage));
         ++begin;
         continue;
       }
       std::size_t end = begin + 1;
-      while (end < steps.size() && choice_for(choose_, steps[end]) == backend) ++end;
+      while (end < steps.size() && choice_for(steps[end], in_loop) == backend) ++end;
       const std::span<const Step> together = steps.subspan(begin, end - begin);
       const std::size_t length = plan_.merged ? together.size() : 1;
       for (std::size_t i = 0; i < together.size(); i += length) {
@@ -65,6 +59,58 @@ class Partitioner {
   }
 
  private:
+  /// The backend of a step, or of all steps of a loop; none where they differ.
+  std::optional<std::size_t> choice_for(const Step& step, bool in_loop) const {
+    if (step.kind != Step::Kind::loop) {
+      if (!has_conditions_) return choose_(step);
+      return in_loop || reads_loop(step) ? choice_with_loops(step) : choose_(step);
+    }
+    if (step.body.empty()) return with_loops();
+    const std::optional<std::size_t> first = choice_for(step.body.front(), true);
+    const bool agreed = std::ranges::all_of(
+        step.body, [&](const Step& inner) { return choice_for(inner, true) == first; });
+    return agreed ? first : std::nullopt;
+  }
+
+  /// Whether a step reads what a loop with a condition has left, of which such backends know nothing,
+  /// its range not.
+  bool reads_loop(const Step& step) const {
+    const std::vector<Step>& all = plan_.lowered.steps;
+    return std::ranges::any_of(step.inputs, [&](const Operand& input) {
+      const auto overlaps = [&](const Operand& other) {
+        return same_storage(other.place, input.place) &&
+               byte_range(other).overlaps(byte_range(input));
+      };
+      for (std::size_t i = static_cast<std::size_t>(&step - all.data()); i-- > 0;) {
+        if (all[i].condition() == nullptr) {
+          if (all[i].kind != Step::Kind::loop && overlaps(all[i].output)) return false;
+        } else if (std::ranges::any_of(all[i].inputs, overlaps)) {
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  /// The chosen backend, or where that has programs unrolled, so that only loops with a condition are
+  /// left, the first of the others that takes the step.
+  std::size_t choice_with_loops(const Step& step) const {
+    const std::size_t chosen = choose_(step);
+    if (!backends_[chosen]->wants_unrolled()) return chosen;
+    for (std::size_t i = 0; i < backends_.size(); ++i) {
+      if (!backends_[i]->wants_unrolled() && !backends_[i]->refuses(step)) return i;
+    }
+    throw Error(Errc::unsupported, step.value,
+                fmt::format("{} runs no loops with a condition, and no other backend runs {}",
+                            backends_[chosen]->name(), op_of(step)));
+  }
+  /// A backend for a loop without steps.
+  std::size_t with_loops() const {
+    const auto found = std::ranges::find_if(
+        backends_, [](const BackendPtr& backend) { return !backend->wants_unrolled(); });
+    return found == backends_.end() ? 0 : static_cast<std::size_t>(found - backends_.begin());
+  }
+
   Stage stage(std::size_t backend, std::span<const Step> together, std::span<const Step> steps) {
     Stage stage;
     stage.backend = backend;
@@ -93,6 +139,7 @@ class Partitioner {
   std::span<const BackendPtr> backends_;
   const Chooser& choose_;
   const CompileStage& compile_;
+  bool has_conditions_;  // of loops
 };
 
 /// Marks the constants that steps read in any iteration of the loops around them; `counts` are
@@ -107,9 +154,12 @@ void mark_constants(std::span<const Step> steps, LoopSteps counts, std::vector<b
     }
     for (const Operand& input : step.inputs) {
       if (input.place.kind != Place::Kind::constant) continue;
-      LoopSteps at{};
-      for (at[0] = 0; at[0] < counts[0]; ++at[0]) {
-        for (at[1] = 0; at[1] < counts[1]; ++at[1]) marks[input.place.entry_in(at)] = true;
+      LoopSteps at{}, different = counts;
+      for (std::size_t d = 0; d < max_loop_depth; ++d) {
+        if (input.place.entry_step[d] == 0) different[d] = std::min<std::int64_t>(counts[d], 1);
+      }
+      for (at[0] = 0; at[0] < different[0]; ++at[0]) {
+        for (at[1] = 0; at[1] < different[1]; ++at[1]) marks[input.place.entry_in(at)] = true;
       }
     }
   }
@@ -235,7 +285,7 @@ class TransferList {
   void walk(std::span<const Stage> stages, int depth) {
     for (const Stage& stage : stages) {
       if (stage.loop != nullptr) {
-        for (std::int64_t i = 0; i < stage.loop->count; ++i) {
+        for (std::int64_t i = 0; i < stage.loop->counted_runs(); ++i) {
           iteration_[static_cast<std::size_t>(stage.loop->depth)] = i;
           walk(stage.body, depth + 1);
         }
@@ -381,23 +431,26 @@ std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
 std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
                                                std::span<const BackendPtr> backends) {
   std::vector<PlanReport::Fallback> fallbacks;
+  const std::string elsewhere = backends[0]->wants_unrolled()
+                                    ? "in a loop with a condition, or of its results"
+                                    : "runs elsewhere";
   const auto add = [&](auto&& self, const Backend& backend, std::span<const Step> steps,
                        std::int64_t runs) -> void {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::loop) {
-        self(self, backend, step.body, runs * step.count);
+        self(self, backend, step.body, runs * step.counted_runs());
         continue;
       }
       std::int64_t bytes = step.output.shape.bytes();
       for (const Operand& input : step.inputs) bytes += input.shape.bytes();
       fallbacks.push_back({step.value, std::string(op_of(step)), std::string(backend.name()),
-                           backends[0]->refuses(step).value_or("runs elsewhere"), runs * bytes});
+                           backends[0]->refuses(step).value_or(elsewhere), runs * bytes});
     }
   };
   const auto walk = [&](auto&& self, std::span<const Stage> stages, std::int64_t runs) -> void {
     for (const Stage& stage : stages) {
       if (stage.loop != nullptr) {
-        self(self, stage.body, runs * stage.loop->count);
+        self(self, stage.body, runs * stage.loop->counted_runs());
       } else if (stage.backend > 0) {
         add(add, *backends[stage.backend], stage.steps, runs);
       }

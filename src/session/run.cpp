@@ -282,13 +282,23 @@ void Session::Run::run_stages(std::span<const BoundStage> stages, int depth) {
       continue;
     }
     const auto level = static_cast<std::size_t>(loop->depth);
-    for (std::int64_t i = 0; i < loop->count; ++i) {
+    for (std::int64_t i = 0; i < loop->count && goes_on(*loop); ++i) {
       host_.iteration[level] = i;
       host_.loop_index[level] = loop->first + i;
       run_stages(stage.body, depth + 1);
     }
     host_.iteration[level] = 0;
   }
+}
+
+bool Session::Run::goes_on(const Step& loop) {
+  const Operand* const condition = loop.condition();
+  if (condition == nullptr) return true;
+  if (plan_.has_devices()) {
+    residency_.require(key_of(condition->place), byte_range(*condition, host_.iteration), 0,
+                       copier());
+  }
+  return *reinterpret_cast<const bool*>(host_.address(condition->place));
 }
 
 void Session::Run::run_stage(const BoundStage& stage, int depth) {

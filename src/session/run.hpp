@@ -45,7 +45,7 @@ class Session::Run {
   const Step& step(std::size_t stage) const noexcept {
     return bound_->stages[stage].stage->steps.front();
   }
-  void run_next() { run_stage(bound_->stages[position_++], 0); }
+  void run_next() { run_stages({&bound_->stages[position_++], 1}, 0); }
   /// A copy of what a step has just made.
   Buffer output_of(std::size_t stage);
 
@@ -77,6 +77,8 @@ class Session::Run {
   bool lies_on_an_input(const Buffer& output) const;
 
   void run_stages(std::span<const sessions::BoundStage> stages, int depth);
+  /// Whether a loop begins another iteration.
+  bool goes_on(const Step& loop);
   void run_stage(const sessions::BoundStage& stage, int depth);
   void compute(const sessions::BoundStage& stage, std::chrono::nanoseconds& hard);
   void run_watched(const sessions::BoundStage& stage, int depth);

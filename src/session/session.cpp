@@ -499,7 +499,10 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
     run = std::move(fresh);
   }
   std::size_t target = 0;
-  while (target < run->stage_count() && run->step(target).value != value) ++target;
+  const auto makes = [&](const Step& step) {
+    return step.kind != Step::Kind::loop && step.value == value;
+  };
+  while (target < run->stage_count() && !makes(run->step(target))) ++target;
   if (target == run->stage_count()) {
     throw Error(Errc::bad_reference, "Session::step_to",
                 fmt::format("no step makes '{}' (views need none)", value));

@@ -1,5 +1,6 @@
 #include "random_model.hpp"
 
+#include <tenon/control.hpp>
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/graph.hpp>
@@ -424,7 +425,7 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 29)) {
+    switch (integer(0, 31)) {
       case 0:
       case 1:
       case 2:
@@ -477,6 +478,10 @@ class Maker {
         return some_scan(pick_rows());
       case 28:
         return add_one(some_gradient(pick_rows()));
+      case 29:
+        return some_branch(pick());
+      case 30:
+        return some_while(pick_rows());
       default:
         return add_one(of_shape(some_dims(), f32));
     }
@@ -1032,6 +1037,51 @@ class Maker {
       default:
         return stack({x, x * 0.5}, 0);
     }
+  }
+
+  /// One or the other of two ways to change a value, by an input.
+  void some_branch(const Tensor& x) {
+    const Tensor number = indices({}, 2);
+    const Tensor predicate = eq(number, scalar_like(number, 1));
+    const Tensor other = of_shape(dims_of(x), x.dtype());
+    if (chance(0.4)) {
+      const auto [a, b] = cond(
+          predicate, [&] { return std::pair(smooth(x), 0.5 * x); },
+          [&] { return std::pair(other, x + other); });
+      add(a);
+      return add(b);
+    }
+    const Tensor y = cond(
+        predicate, [&] { return tanh(x) + other; },
+        [&] {
+          if (x.rank() == 0 || chance(0.5)) return 0.25 * x;
+          return softmax(x, -1);
+        });
+    add(chance(0.5) ? y : smooth(y));
+  }
+
+  /// A loop that an input ends, or its limit.
+  void some_while(const Tensor& x) {
+    using Counted = std::pair<Tensor, Tensor>;
+    const Tensor end = indices({}, 5);
+    const std::int64_t k = x.dim(-1);
+    const bool multiplies = k > 0 && k <= 64 && chance(0.5);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(k, 1)));
+    const Tensor w = multiplies ? of_shape({k, k}, weight_type(k), scale) : Tensor();
+    const bool branches = chance(0.3);
+    const Counted last = while_loop(
+        Counted(scalar_like(end, 0), x), [&](const Counted& now) { return lt(now.first, end); },
+        [&](const Counted& now) {
+          const Tensor mixed = multiplies ? tanh(linear(now.second, w)) : tanh(now.second);
+          Tensor next = 0.5 * (mixed + x);
+          if (branches) {
+            const Tensor is_first = eq(now.first, scalar_like(now.first, 0));
+            next = cond(is_first, [&] { return next; }, [&] { return 0.25 * next; });
+          }
+          return Counted(now.first + scalar_like(now.first, 1), next);
+        },
+        integer(0, 6));
+    add(last.second);
   }
 
   /// A running mix of the slices along the first axis: the last one, and all of them.

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <tenon/error.hpp>
+#include <tenon/fields.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops/fill.hpp>
+#include <tenon/ops/logical.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+/// Iterations that a loop with a condition may have.
+inline constexpr std::int64_t max_iterations = std::int64_t{1} << 20;
+
+namespace detail {
+
+/// carry = body(index, carry) while the first tensor of `carry`, a bool[], is true.
+template <class Carry, class Body>
+Carry repeat_while(std::int64_t limit, Carry carry, Body&& body,
+                   const std::source_location& where) {
+  RepeatRecorder recorder(leaves_of(carry), where);
+  RepeatRecorder::Frame frame = recorder.begin({});
+  const Carry next = body(frame.index, with_leaves(carry, std::span<const Tensor>(frame.carry)));
+  recorder.end(leaves_of(next), limit, 0);
+  return with_leaves(carry, recorder.finish());
+}
+
+}  // namespace detail
+
+/// A loop that its values end: carry = body(carry) while condition(carry) is true, at most `limit`
+/// times. `carry` is a tensor, or a struct, tuple or array of tensors, whose types stay; the
+/// condition is a bool[]. Both functions are traced, with outer values that they use as operands.
+///
+/// The loop runs where its steps do: on the CPU backend inside one parallel region. Its gradient
+/// computes all `limit` iterations and chooses (`where`).
+///
+/// Errors: bad_type (a condition that is not bool[]), shape_mismatch (a carry that changes its type),
+/// out_of_range (`limit` not in [0, max_iterations]).
+template <class Carry, class Condition, class Body>
+Carry while_loop(Carry carry, Condition&& condition, Body&& body,
+                 std::int64_t limit = max_iterations,
+                 const std::source_location& where = std::source_location::current()) {
+  if (limit < 0 || limit > max_iterations) {
+    throw Error(Errc::out_of_range, where, "while_loop: a limit outside [0, 2^20]");
+  }
+  using Both = std::pair<Tensor, Carry>;
+  const Tensor first = condition(carry);
+  const Both last = detail::repeat_while(
+      limit, Both(first, carry),
+      [&](const Tensor&, const Both& now) {
+        Carry next = body(now.second);
+        Tensor goes_on = condition(next);
+        return Both(std::move(goes_on), std::move(next));
+      },
+      where);
+  return last.second;
+}
+
+/// What one of two functions makes: `yes()` where the predicate, a bool[], is true, else `no()`. Only
+/// that one is computed when the program runs. Both return a tensor, or a struct, tuple or array of
+/// tensors, of the same types and static sizes.
+///
+/// A gradient computes both and chooses (`where`).
+///
+/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch.
+template <class Yes, class No>
+auto cond(const Tensor& predicate, Yes&& yes, No&& no,
+          const std::source_location& where = std::source_location::current()) {
+  using Result = std::remove_cvref_t<decltype(yes())>;
+  using Both = std::pair<Tensor, Result>;
+  const Result example = yes();  // nothing uses what this records but for the types
+  Result empty;
+  transform_fields(example, empty, [&](const std::string&, const Tensor& like, Tensor& to) {
+    to = full_like(like, 0, where);
+  });
+  const Both after_yes = detail::repeat_while(
+      1, Both(predicate, empty),
+      [&](const Tensor&, const Both& now) { return Both(now.first, yes()); }, where);
+  const Both after_no = detail::repeat_while(
+      1, Both(logical_not(predicate, where), after_yes.second),
+      [&](const Tensor&, const Both& now) { return Both(now.first, no()); }, where);
+  return after_no.second;
+}
+
+}  // namespace tenon

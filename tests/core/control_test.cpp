@@ -1,0 +1,327 @@
+// Loops that their values end, and branches.
+#include "core/runs.hpp"
+#include "io/temp_folder.hpp"
+#include "support/expect_error.hpp"
+#include "support/literals.hpp"
+
+#include <tenon/control.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/grad.hpp>
+#include <tenon/io/network.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/program.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+using Make = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+
+Program program_of(const std::vector<Shape>& shapes, const Make& make) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> inputs;
+  for (const Shape& shape : shapes) {
+    inputs.push_back(graph.input("x" + std::to_string(inputs.size()), shape));
+  }
+  return graph.program(make(inputs));
+}
+
+/// The results on every backend, which agree.
+std::vector<HostBuffer> run(const Program& program, const std::vector<HostBuffer>& inputs) {
+  std::vector<HostBuffer> first;
+  std::vector<std::vector<BackendPtr>> ways{backends("reference")};
+  for (const int threads : {1, 2, 7}) ways.push_back(backends("cpu", threads));
+  // A session that runs the loop itself, since two backends share its body.
+  ways.push_back({make_backend("reference"), make_backend("cpu", {.threads = 2, .exact = true})});
+  for (const auto& way : ways) {
+    Session session(program, {.backends = way});
+    for (int call = 0; call < 2; ++call) {
+      std::vector<Buffer> given;
+      for (const HostBuffer& input : inputs) given.push_back(device(input));
+      const std::vector<Buffer> results = session.forward(std::move(given));
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const HostBuffer got = results[i].to_host();
+        if (first.size() < results.size()) {
+          first.push_back(got);
+        } else {
+          CHECK(to_string(got) == to_string(first[i]));
+        }
+      }
+    }
+  }
+  CHECK(same_program(parse(print(program)), program));
+  const TempFolder folder;
+  io::save_network({program, {}}, folder / "net.json", folder / "net.raw");
+  CHECK(same_program(io::load_network(folder / "net.json", folder / "net.raw").program, program));
+  return first;
+}
+
+HostBuffer number(std::int64_t value) {
+  return HostBuffer::of<std::int64_t>(Shape({}, i64), {value});
+}
+
+Tensor like(const Tensor& x, double value) { return scalar_like(x, value); }
+
+/// Steps until 1 is reached (Collatz).
+std::vector<Tensor> collatz(std::span<const Tensor> inputs, std::int64_t limit = max_iterations) {
+  using Carry = std::pair<Tensor, Tensor>;  // the number, and how many came before it
+  const Carry last = while_loop(
+      Carry(inputs[0], like(inputs[0], 0)),
+      [](const Carry& now) { return gt(now.first, like(now.first, 1)); },
+      [](const Carry& now) {
+        const Tensor& n = now.first;
+        const Tensor is_odd = eq(remainder(n, like(n, 2)), like(n, 1));
+        const Tensor next = tenon::where(is_odd, n * like(n, 3) + like(n, 1), div(n, like(n, 2)));
+        return Carry(next, now.second + like(n, 1));
+      },
+      limit);
+  return {last.first, last.second};
+}
+
+TEST_CASE("while_loop: as often as its values say") {
+  const Program program =
+      program_of({Shape({}, i64)}, [](std::span<const Tensor> in) { return collatz(in); });
+  for (const auto& [start, steps] : {std::pair{1, 0}, {2, 1}, {27, 111}, {97, 118}}) {
+    const auto results = run(program, {number(start)});
+    CHECK(results[0].at({}) == 1);
+    CHECK(results[1].at({}) == steps);
+  }
+}
+
+TEST_CASE("while_loop: never more than its limit") {
+  for (const std::int64_t limit : {0, 1, 10}) {
+    const Program program = program_of(
+        {Shape({}, i64)}, [&](std::span<const Tensor> in) { return collatz(in, limit); });
+    CHECK(run(program, {number(27)})[1].at({}) == static_cast<double>(limit));
+    CHECK(run(program, {number(2)})[1].at({}) ==
+          static_cast<double>(std::min<std::int64_t>(limit, 1)));
+  }
+  expect_error(Errc::out_of_range, [] {
+    program_of({Shape({}, i64)},
+               [](std::span<const Tensor> in) { return collatz(in, max_iterations + 1); });
+  });
+}
+
+/// Newton's method for square roots, until no element moves by more than 1e-6.
+Tensor square_roots(const Tensor& x, std::int64_t limit = 100) {
+  using Carry = std::pair<Tensor, Tensor>;
+  return while_loop(
+             Carry(x, x * 0.0),
+             [](const Carry& now) {
+               return gt(max(abs(now.first - now.second)), like(now.first, 1e-6));
+             },
+             [&](const Carry& now) { return Carry((now.first + x / now.first) * 0.5, now.first); },
+             limit)
+      .first;
+}
+
+TEST_CASE("while_loop: an iteration until it converges, of values from outside") {
+  const Program program = program_of({Shape({3}, f32)}, [](std::span<const Tensor> in) {
+    return std::vector{square_roots(in[0])};
+  });
+  const auto results = run(program, {floats({3}, {4, 2, 1e4f})});
+  CHECK(results[0].at({0}) == Approx(2));
+  CHECK(results[0].at({1}) == Approx(std::sqrt(2)));
+  CHECK(results[0].at({2}) == Approx(100));
+}
+
+TEST_CASE("while_loop: inside a loop, and one inside another") {
+  const Program program = program_of({Shape({}, i64)}, [](std::span<const Tensor> in) {
+    // 1 + 2 + ... + n, by a loop that counts up to each i.
+    using Carry = std::pair<Tensor, Tensor>;
+    const Tensor total = repeat(
+        std::int64_t{4}, in[0] * like(in[0], 0), [&](const Tensor& index, const Tensor& sum) {
+          const Carry inner = while_loop(
+              Carry(like(sum, 0), sum), [&](const Carry& now) { return lt(now.first, index); },
+              [&](const Carry& now) {
+                return Carry(now.first + like(sum, 1), now.second + like(sum, 1) + in[0]);
+              },
+              50);
+          return inner.second;
+        });
+    return std::vector{total};
+  });
+  CHECK(run(program, {number(0)})[0].at({}) == 0 + 1 + 2 + 3);
+  CHECK(run(program, {number(10)})[0].at({}) == 66);
+}
+
+TEST_CASE("while_loop: slices of a stack by the loop's own count") {
+  // Until an element is negative. The limit is beyond the stack's end.
+  const Program program = program_of({Shape({4}, f32)}, [](std::span<const Tensor> in) {
+    using Carry = std::pair<Tensor, Tensor>;
+    const Tensor zero = like(cast(select(in[0], like(cast(sum(in[0]), i64), 0)), i64), 0);
+    const Carry last = while_loop(
+        Carry(zero, select(in[0], zero) * 0.0),
+        [&](const Carry& now) { return ge(select(in[0], now.first), like(in[0], 0)); },
+        [&](const Carry& now) {
+          return Carry(now.first + like(now.first, 1), now.second + select(in[0], now.first));
+        });
+    return std::vector{last.second, last.first};
+  });
+  CHECK(run(program, {floats({4}, {1, 2, -1, 5})})[0].at({}) == 3);
+  CHECK(run(program, {floats({4}, {-1, 2, -1, 5})})[0].at({}) == 0);
+  Session session(program, {.backends = backends("cpu", 2)});
+  expect_error(Errc::out_of_range, [&] { session.forward({device(floats({4}, {1, 2, 3, 5}))}); });
+  CHECK(values(session.forward({device(floats({4}, {1, 2, 3, -5}))}).at(0))[0] == 6);
+}
+
+std::vector<Tensor> branches(std::span<const Tensor> in) {
+  const Tensor is_large = gt(sum(in[0]), like(in[0], 10));
+  const auto [a, b] = cond(
+      is_large, [&] { return std::pair(tanh(in[0]), in[0] * 2.0); },
+      [&] { return std::pair(in[0] + like(in[0], 1), exp(in[0])); });
+  return {a, b};
+}
+
+TEST_CASE("cond: one of two") {
+  const Program program = program_of({Shape({2}, f32)}, branches);
+  const auto large = run(program, {floats({2}, {20, 1})});
+  CHECK(large[0].at({0}) == Approx(1));
+  CHECK(large[1].at({1}) == 2);
+  const auto small = run(program, {floats({2}, {2, 0})});
+  CHECK(small[0].at({0}) == 3);
+  CHECK(small[1].at({1}) == 1);
+}
+
+TEST_CASE("cond: what is not taken is not computed") {
+  // Each row of the table that is looked up would be an error in the other case.
+  const Program program =
+      program_of({Shape({}, boolean), Shape({1}, i32)}, [](std::span<const Tensor> in) {
+        const Tensor table = full(5, Shape({2, 1}, f32));
+        return std::vector{cond(
+            in[0], [&] { return embedding(in[1], table); },
+            [&] { return full(7, Shape({1, 1}, f32)); })};
+      });
+  const auto pick = [](bool which) { return HostBuffer::of<bool>(Shape({}, boolean), {which}); };
+  CHECK(run(program, {pick(true), ints({1}, {1})})[0].at({0, 0}) == 5);
+  CHECK(run(program, {pick(false), ints({1}, {99})})[0].at({0, 0}) == 7);
+  Session session(program, {.backends = backends("cpu", 2)});
+  expect_error(Errc::out_of_range,
+               [&] { session.forward({device(pick(true)), device(ints({1}, {99}))}); });
+}
+
+TEST_CASE("cond: of another's result, in a loop") {
+  const Program program = program_of({Shape({}, f32)}, [](std::span<const Tensor> in) {
+    return std::vector{repeat(std::int64_t{5}, in[0], [](const Tensor&, const Tensor& x) {
+      const Tensor y = cond(gt(x, like(x, 4)), [&] { return x * 0.5; }, [&] { return x * 3.0; });
+      return cond(gt(y, like(y, 8)), [&] { return y - 8.0; }, [&] { return y; });
+    })};
+  });
+  float want = 1.5f;
+  for (int i = 0; i < 5; ++i) {
+    want = want > 4 ? want * 0.5f : want * 3;
+    if (want > 8) want -= 8;
+  }
+  CHECK(run(program, {HostBuffer::of<float>(Shape({}, f32), {1.5f})})[0].at({}) == want);
+}
+
+TEST_CASE("control: gradients are those of what is taken") {
+  const auto check = [](const Make& loss, float at, double want) {
+    const Program program = program_of({Shape({1}, f32)}, [&](std::span<const Tensor> in) {
+      const Tensor value = sum(loss(in)[0]);
+      return std::vector{grad(value, {in.data(), 1})[0]};
+    });
+    CHECK(run(program, {floats({1}, {at})})[0].at({0}) == Approx(want));
+  };
+  const Make root = [](std::span<const Tensor> in) { return std::vector{square_roots(in[0], 20)}; };
+  check(root, 4, 0.25);
+  check(root, 100, 0.05);
+  check(branches, 20, 1 - std::tanh(20.0) * std::tanh(20.0));
+  check(branches, 3, 1);
+}
+
+TEST_CASE("control: errors name what is wrong") {
+  const auto refused = [](Errc code, const Make& make) {
+    return expect_error(code, [&] { program_of({Shape({3}, f32)}, make); });
+  };
+  const std::string text = refused(Errc::bad_type, [](std::span<const Tensor> in) {
+    return std::vector{cond(in[0], [&] { return in[0]; }, [&] { return in[0]; })};
+  });
+  CHECK(text.find("bool[], not f32[3]") != std::string::npos);
+  refused(Errc::shape_mismatch, [](std::span<const Tensor> in) {
+    return std::vector{
+        cond(any(gt(in[0], in[0])), [&] { return in[0]; }, [&] { return sum(in[0]); })};
+  });
+  refused(Errc::shape_mismatch, [](std::span<const Tensor> in) {
+    return std::vector{while_loop(
+        in[0], [](const Tensor& x) { return any(gt(x, x)); },
+        [](const Tensor& x) { return concat({x, x}, 0); })};
+  });
+}
+
+const std::string text = R"(# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("counting", opset=1)
+
+def step(go: bool, n: i64, i: i64, s: Scope, end: i64):
+    one: i64 = full(value=1.0, dtype="i64")
+    next: i64 = add(n, one)
+    more: bool = lt(next, end)
+    return more, next
+
+def forward(go: bool, n: i64, end: i64):
+    s0 = scope("loop")
+    c0 = pack(go, n)
+    c1 = repeat(step, 100, c0, s0, end, condition=0)
+    last: i64 = item(c1, 1)
+    return last
+)";
+
+TEST_CASE("control: as text") {
+  const Program program = parse(text);
+  CHECK(print(program) == text);
+  CHECK(program.find("forward")->body[2].condition == 0);
+  const auto replaced = [](std::string_view from, std::string_view to) {
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    return parse_all(other).errors;
+  };
+  CHECK(replaced("condition=0", "condition=2").at(0).code == Errc::out_of_range);
+  CHECK(replaced("condition=0", "condition=1").at(0).code == Errc::bad_type);
+  CHECK(replaced("condition=0", "condition=-1").at(0).code == Errc::bad_argument);
+  CHECK(replaced("condition=0", "condition=0, condition=0").at(0).code == Errc::bad_argument);
+  CHECK(replaced("condition=0", "condition=0, first=3").empty());
+  CHECK(replaced("condition=0", "ending=0").at(0).code == Errc::bad_argument);
+
+  Session session(program, {.backends = backends("cpu", 2)});
+  const auto pick = [](bool which) { return HostBuffer::of<bool>(Shape({}, boolean), {which}); };
+  const auto last = [&](bool go, std::int64_t end) {
+    return session.forward({device(pick(go)), device(number(3)), device(number(end))})
+        .at(0)
+        .to_host()
+        .at({});
+  };
+  CHECK(last(true, 9) == 9);
+  CHECK(last(false, 9) == 3);
+  CHECK(last(true, 1000) == 103);
+}
+
+TEST_CASE("control: a step of a session is a whole loop with a condition") {
+  const Program program = program_of({Shape({}, i64)}, [](std::span<const Tensor> in) {
+    const std::vector<Tensor> results = collatz(in);
+    return std::vector{results[1] * like(results[1], 2)};
+  });
+  Session session(program, {.backends = backends("cpu", 2)});
+  const std::string after = program.main().values[program.main().results[0]].name;
+  CHECK(session.step_to(after, {device(number(27))}).to_host().at({}) == 222);
+  Session profiled(program, {.backends = backends("cpu", 2)});
+  profiled.enable_time_profile(true);
+  CHECK(profiled.forward({device(number(27))}).at(0).to_host().at({}) == 222);
+}
+
+}  // namespace
+}  // namespace tenon::testing

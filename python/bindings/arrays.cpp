@@ -1,0 +1,469 @@
+#include "bindings.hpp"
+
+#include <tenon/error.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+namespace tenon::python {
+namespace {
+
+using Code = nb::dlpack::dtype_code;
+
+struct DlpackType {
+  DType dtype;
+  Code code;
+};
+
+constexpr std::array dlpack_types = {
+    DlpackType{DType::boolean, Code::Bool},
+    DlpackType{DType::i8, Code::Int},
+    DlpackType{DType::i16, Code::Int},
+    DlpackType{DType::i32, Code::Int},
+    DlpackType{DType::i64, Code::Int},
+    DlpackType{DType::u8, Code::UInt},
+    DlpackType{DType::u16, Code::UInt},
+    DlpackType{DType::u32, Code::UInt},
+    DlpackType{DType::u64, Code::UInt},
+    DlpackType{DType::f16, Code::Float},
+    DlpackType{DType::bf16, Code::Bfloat},
+    DlpackType{DType::f32, Code::Float},
+    DlpackType{DType::f64, Code::Float},
+    DlpackType{DType::f8_e4m3, Code::Float8_E4M3FN},
+    DlpackType{DType::f8_e5m2, Code::Float8_E5M2},
+};
+
+std::uint8_t bits_of(DType dtype) { return static_cast<std::uint8_t>(8 * block_bytes(dtype)); }
+
+DType from_dlpack(nb::dlpack::dtype type) {
+  for (const DlpackType& known : dlpack_types) {
+    if (type.code == static_cast<std::uint8_t>(known.code) && type.bits == bits_of(known.dtype) &&
+        type.lanes == 1) {
+      return known.dtype;
+    }
+  }
+  throw Error(
+      Errc::unsupported_dtype, "array",
+      fmt::format("DLPack type code {} of {} bits has no element type here", type.code, type.bits));
+}
+
+nb::dlpack::dtype to_dlpack(DType dtype) {
+  for (const DlpackType& known : dlpack_types) {
+    if (known.dtype == dtype) {
+      return {static_cast<std::uint8_t>(known.code), bits_of(dtype), 1};
+    }
+  }
+  throw Error(Errc::unsupported_dtype, "array",
+              fmt::format("{} is a type of blocks, which other libraries do not know: convert the "
+                          "array, as by astype('f32')",
+                          name(dtype)));
+}
+
+/// An object that keeps another one of Python's alive, and may be released on any thread.
+std::shared_ptr<const void> keeper(nb::ndarray<nb::ro> array) {
+  auto* held = new nb::ndarray<nb::ro>(std::move(array));
+  return std::shared_ptr<const void>(static_cast<const void*>(held), [held](const void*) {
+    if (Py_IsInitialized() == 0) return;  // the interpreter has ended, and its objects with it
+    const nb::gil_scoped_acquire gil;
+    delete held;
+  });
+}
+
+struct Imported {
+  nb::ndarray<nb::ro> array;
+  Shape shape;
+  Strides strides;
+};
+
+Imported imported(nb::ndarray<nb::ro> array, DType dtype) {
+  if (array.device_type() != nb::device::cpu::value) {
+    throw Error(Errc::unsupported, "array",
+                fmt::format("an array on a device of DLPack's type {}: copy it to the CPU first",
+                            array.device_type()));
+  }
+  if (array.ndim() > static_cast<std::size_t>(max_rank)) {
+    throw Error(Errc::bad_shape, "array",
+                fmt::format("{} axes, and at most {} are possible", array.ndim(), max_rank));
+  }
+  std::vector<std::int64_t> dims;
+  Strides strides{};
+  for (std::size_t i = 0; i < array.ndim(); ++i) {
+    dims.push_back(static_cast<std::int64_t>(array.shape(i)));
+    strides[i] = block_bytes(dtype) * array.stride(i);
+  }
+  const Shape shape(std::span<const std::int64_t>(dims), dtype);
+  return {std::move(array), shape, strides};
+}
+
+/// numpy's array of numbers, lists and of types that it does not give out by itself.
+Imported imported(nb::handle object, std::optional<DType> dtype) {
+  if (nb::ndarray<nb::ro> array; nb::try_cast(object, array, false)) {
+    const DType type = from_dlpack(array.dtype());
+    return imported(std::move(array), type);
+  }
+  const nb::module_ numpy = nb::module_::import_("numpy");
+  nb::object array = numpy.attr("asarray")(object);
+  const auto type_name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  for (const DType narrow : {DType::bf16, DType::f8_e4m3, DType::f8_e5m2}) {
+    if (type_name != numpy_name(narrow)) continue;
+    const char* bits = bits_of(narrow) == 16 ? "uint16" : "uint8";
+    return imported(nb::cast<nb::ndarray<nb::ro>>(array.attr("view")(bits)), narrow);
+  }
+  // Python's floats are f32 here: f64 is asked for by numpy arrays, or by name.
+  if (!dtype && type_name == "float64" && !nb::hasattr(object, "dtype")) {
+    array = array.attr("astype")("float32");
+  }
+  nb::ndarray<nb::ro> view;
+  if (!nb::try_cast(array, view, false)) {
+    throw Error(Errc::unsupported_dtype, "array",
+                fmt::format("numpy's type {} has no element type here", type_name));
+  }
+  const DType type = from_dlpack(view.dtype());
+  return imported(std::move(view), type);
+}
+
+HostBuffer host_view_of(Imported&& source) {
+  const void* const bytes = source.array.data();
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes) %
+                              static_cast<std::uintptr_t>(block_bytes(source.shape.dtype())) ==
+                          0;
+  if (is_aligned && is_contiguous(source.shape, source.strides)) {
+    return HostBuffer::mapped(bytes, source.shape, keeper(std::move(source.array)));
+  }
+  // Of others the elements are read now.
+  return HostBuffer::borrow(const_cast<void*>(bytes), source.shape, source.strides).contiguous();
+}
+
+template <class... Config>
+nb::object exported(void* data, const Shape& shape, const Strides& strides, nb::handle owner) {
+  std::array<std::size_t, max_rank> sizes{};
+  std::array<std::int64_t, max_rank> steps{};
+  const std::int64_t item = block_bytes(shape.dtype());
+  for (int i = 0; i < shape.rank(); ++i) {
+    const auto axis = static_cast<std::size_t>(i);
+    sizes[axis] = static_cast<std::size_t>(shape[i]);
+    steps[axis] = strides[axis] / item;
+  }
+  return nb::cast(nb::ndarray<Config...>(data, static_cast<std::size_t>(shape.rank()), sizes.data(),
+                                         owner, steps.data(), to_dlpack(shape.dtype()),
+                                         nb::device::cpu::value));
+}
+
+/// As an array of numpy's that shares the memory and keeps `owner` alive.
+nb::object to_numpy(void* data, const Shape& shape, const Strides& strides, bool read_only,
+                    nb::handle owner) {
+  const DType dtype = shape.dtype();
+  to_dlpack(dtype);  // refuses block types
+  const bool is_narrow = dtype == DType::bf16 || dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
+  Shape plain = shape;
+  nb::object narrow;
+  if (is_narrow) {
+    try {
+      narrow = nb::module_::import_("ml_dtypes").attr(numpy_name(dtype));
+    } catch (nb::python_error&) {
+      throw Error(Errc::unsupported, "numpy",
+                  fmt::format("numpy has {} only with the package ml_dtypes: install that, or "
+                              "convert the array, as by astype('f32')",
+                              name(dtype)));
+    }
+    plain = shape.with_dtype(bits_of(dtype) == 16 ? DType::u16 : DType::u8);
+  }
+  nb::object array = read_only ? exported<nb::numpy, nb::ro>(data, plain, strides, owner)
+                               : exported<nb::numpy>(data, plain, strides, owner);
+  return is_narrow ? array.attr("view")(narrow) : array;
+}
+
+nb::object to_dlpack_object(void* data, const Shape& shape, const Strides& strides, bool read_only,
+                            nb::handle owner) {
+  return read_only ? exported<nb::array_api, nb::ro>(data, shape, strides, owner)
+                   : exported<nb::array_api>(data, shape, strides, owner);
+}
+
+/// Whether others may see the memory of a buffer change under them: memory that it only wraps.
+bool is_read_only(const Buffer& buffer) { return buffer.has_data() && buffer.chunk().is_placed(); }
+
+HostView waited_view(const Buffer& buffer) {
+  const nb::gil_scoped_release no_gil;
+  return buffer.host_view();
+}
+
+std::string text_of(const HostBuffer& array) {
+  return is_block(array.shape().dtype()) || array.is_empty() ? to_string(array.shape())
+                                                             : to_string(array);
+}
+
+/// What numpy and DLPack ask arrays for, and pickling, which keeps blocks as they are.
+template <class Array>
+void bind_protocols(nb::class_<Array>& type) {
+  type.def("__reduce__", [](nb::handle self) {
+    return nb::make_tuple(nb::type<Array>(),
+                          nb::make_tuple(self.attr("tobytes")(), self.attr("type")));
+  });
+  type.def("__dlpack__", [](nb::handle self, nb::kwargs options) {
+    return self.attr("_dlpack")().attr("__dlpack__")(**options);
+  });
+  type.def("__dlpack_device__",
+           [](nb::handle) { return nb::make_tuple(nb::device::cpu::value, 0); });
+  type.def(
+      "__array__",
+      [](nb::handle self, nb::handle dtype, nb::handle copy) {
+        nb::object array = self.attr("numpy")();
+        if (!dtype.is_none()) array = array.attr("astype")(dtype, nb::arg("copy") = false);
+        return !copy.is_none() && nb::cast<bool>(copy) ? nb::object(array.attr("copy")()) : array;
+      },
+      nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
+}
+
+/// The array of these bytes.
+HostBuffer from_bytes(const nb::bytes& bytes, nb::handle type) {
+  const Shape shape = to_shape(type);
+  HostBuffer array = HostBuffer::uninitialized(shape);
+  if (bytes.size() != static_cast<std::size_t>(shape.bytes())) {
+    throw Error(Errc::bad_shape, "array",
+                fmt::format("{} bytes for {}", bytes.size(), to_string(shape)));
+  }
+  if (bytes.size() > 0) std::memcpy(array.view().data, bytes.c_str(), bytes.size());
+  return array;
+}
+
+nb::bytes dumped(const Buffer& self, const std::string& format) {
+  std::ostringstream out;
+  {
+    const nb::gil_scoped_release no_gil;
+    self.dump(out, format);
+  }
+  const std::string bytes = std::move(out).str();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+HostBuffer to_host_buffer(nb::handle object) {
+  if (nb::isinstance<HostBuffer>(object)) return nb::cast<HostBuffer>(object);
+  if (nb::isinstance<Buffer>(object)) {
+    const auto buffer = nb::cast<Buffer>(object);
+    const nb::gil_scoped_release no_gil;
+    return buffer.to_host();
+  }
+  return host_view_of(imported(object, std::nullopt));
+}
+
+Buffer to_buffer(nb::handle object, std::optional<DType> dtype) {
+  if (nb::isinstance<Buffer>(object)) return nb::cast<Buffer>(object);
+  const HostBuffer host = nb::isinstance<HostBuffer>(object)
+                              ? nb::cast<HostBuffer>(object)
+                              : host_view_of(imported(object, dtype));
+  return host.to_device(cpu_device());
+}
+
+std::vector<Buffer> to_buffers(nb::handle sequence) {
+  std::vector<Buffer> buffers;
+  for (const nb::handle item : sequence) buffers.push_back(to_buffer(item));
+  return buffers;
+}
+
+std::map<std::string, Buffer> to_named_buffers(nb::handle mapping) {
+  std::map<std::string, Buffer> named;
+  for (const nb::handle key : mapping) {
+    named.emplace(nb::cast<std::string>(key), to_buffer(mapping[key]));
+  }
+  return named;
+}
+
+void bind_arrays(nb::module_& module) {
+  auto host = nb::class_<HostBuffer>(
+      module, "HostBuffer",
+      "An array in CPU memory: its own, borrowed, or pages of a file, which are read only");
+  host.def(
+      "__init__",
+      [](HostBuffer* self, nb::handle array) { new (self) HostBuffer(to_host_buffer(array)); },
+      nb::arg("array"));
+  host.def(
+      "__init__",
+      [](HostBuffer* self, const nb::bytes& bytes, nb::handle type) {
+        new (self) HostBuffer(from_bytes(bytes, type));
+      },
+      nb::arg("bytes"), nb::arg("type"), "The array of these bytes, such as tobytes() gives");
+  host.def_prop_ro("shape", [](const HostBuffer& self) { return to_tuple(self.shape()); });
+  host.def_prop_ro("type", [](const HostBuffer& self) { return self.shape(); });
+  host.def_prop_ro("dtype",
+                   [](const HostBuffer& self) { return from_dtype(self.shape().dtype()); });
+  host.def_prop_ro("ndim", [](const HostBuffer& self) { return self.shape().rank(); });
+  host.def_prop_ro("nbytes", [](const HostBuffer& self) { return self.shape().bytes(); });
+  host.def_prop_ro("is_read_only", &HostBuffer::is_read_only);
+  host.def_prop_ro("is_contiguous", &HostBuffer::is_contiguous);
+  host.def_prop_ro(
+      "ownership",
+      [](const HostBuffer& self) {
+        constexpr std::array words = {"owned", "borrowed", "mapped"};
+        return words[static_cast<std::size_t>(self.ownership())];
+      },
+      "\"owned\", \"borrowed\", or \"mapped\": pages of a file, or memory of another library");
+  host.def(
+      "numpy",
+      [](nb::handle self) {
+        const auto& array = nb::cast<const HostBuffer&>(self);
+        return to_numpy(array.view().data, array.shape(), array.strides(), array.is_read_only(),
+                        self);
+      },
+      "As an array of numpy's, which shares the memory");
+  host.def("_dlpack", [](nb::handle self) {
+    const auto& array = nb::cast<const HostBuffer&>(self);
+    return to_dlpack_object(array.view().data, array.shape(), array.strides(), array.is_read_only(),
+                            self);
+  });
+  host.def(
+      "astype",
+      [](const HostBuffer& self, nb::handle dtype) {
+        const DType type = to_dtype(dtype);
+        const nb::gil_scoped_release no_gil;
+        return self.to(type);
+      },
+      nb::arg("dtype"), "A copy with another element type; from and to block types, too");
+  host.def("contiguous", &HostBuffer::contiguous, "A dense copy");
+  host.def(
+      "tobytes",
+      [](const HostBuffer& self) {
+        const HostBuffer dense = self.is_contiguous() ? self : self.contiguous();
+        return nb::bytes(dense.bytes(), static_cast<std::size_t>(dense.shape().bytes()));
+      },
+      "The bytes, row-major; of block types, their blocks");
+  host.def(
+      "to",
+      [](const HostBuffer& self, nb::handle device) { return self.to_device(to_device(device)); },
+      nb::arg("device"), "The array on a device; shares the memory where that is the CPU's");
+  host.def("__repr__", [](const HostBuffer& self) {
+    return fmt::format("HostBuffer {}\n{}", to_string(self.shape()), text_of(self));
+  });
+  host.def("__len__", [](const HostBuffer& self) { return self.shape().dim(0); });
+  bind_protocols(host);
+
+  auto buffer = nb::class_<Buffer>(module, "Buffer",
+                                   "An array in the memory of a device. The work that fills it may "
+                                   "still be running: reading waits for it");
+  buffer.def(
+      "__init__",
+      [](Buffer* self, const nb::bytes& bytes, nb::handle type) {
+        new (self) Buffer(from_bytes(bytes, type).to_device(cpu_device()));
+      },
+      nb::arg("bytes"), nb::arg("type"), "The array of these bytes, such as tobytes() gives");
+  buffer.def(
+      "__init__",
+      [](Buffer* self, nb::handle array, nb::handle dtype) {
+        std::optional<DType> type;
+        if (!dtype.is_none()) type = to_dtype(dtype);
+        Buffer made = to_buffer(array, type);
+        if (type && made.shape().dtype() != *type) {
+          made = made.to_host().to(*type).to_device(cpu_device());
+        }
+        new (self) Buffer(std::move(made));
+      },
+      nb::arg("array"), nb::arg("dtype") = nb::none());
+  buffer.def_prop_ro("shape", [](const Buffer& self) { return to_tuple(self.shape()); });
+  buffer.def_prop_ro("type", [](const Buffer& self) { return self.shape(); });
+  buffer.def_prop_ro("dtype", [](const Buffer& self) { return from_dtype(self.shape().dtype()); });
+  buffer.def_prop_ro("ndim", [](const Buffer& self) { return self.shape().rank(); });
+  buffer.def_prop_ro("nbytes", [](const Buffer& self) { return self.shape().bytes(); });
+  buffer.def_prop_ro("device",
+                     [](const Buffer& self) { return self.region().device().shared_from_this(); });
+  buffer.def_prop_ro(
+      "region", [](const Buffer& self) { return self.region().name(); },
+      "The name of the memory region on its device");
+  buffer.def_prop_ro("is_read_only", &is_read_only,
+                     "Whether the memory belongs to a file or another library");
+  buffer.def_prop_ro("is_ready", &Buffer::is_ready,
+                     "Whether the work that fills it has ended: reading will not wait");
+  buffer.def(
+      "wait",
+      [](const Buffer& self, std::optional<double> timeout) {
+        const nb::gil_scoped_release no_gil;
+        if (!timeout) {
+          self.wait();
+          return true;
+        }
+        return self.wait_for(std::chrono::nanoseconds(static_cast<std::int64_t>(*timeout * 1e9)));
+      },
+      nb::arg("timeout") = nb::none(),
+      "Waits until it is ready, at most `timeout` seconds; returns whether it is. Raises the error "
+      "of the work");
+  buffer.def(
+      "numpy",
+      [](nb::handle self) {
+        const auto& array = nb::cast<const Buffer&>(self);
+        if (array.has_data() && !array.region().is_host()) {
+          return nb::cast(array.to_host()).attr("numpy")();
+        }
+        const HostView view = waited_view(array);
+        return to_numpy(view.data, view.shape, view.strides, is_read_only(array), self);
+      },
+      "As an array of numpy's: shares the memory where the CPU can address it");
+  buffer.def("_dlpack", [](nb::handle self) {
+    const auto& array = nb::cast<const Buffer&>(self);
+    const HostView view = waited_view(array);
+    return to_dlpack_object(view.data, view.shape, view.strides, is_read_only(array), self);
+  });
+  buffer.def(
+      "to_host",
+      [](const Buffer& self) {
+        const nb::gil_scoped_release no_gil;
+        return self.to_host();
+      },
+      "The values in CPU memory: shared where the CPU can address them, else copied");
+  buffer.def(
+      "to",
+      [](const Buffer& self, nb::handle device) {
+        const DevicePtr target = to_device(device);
+        const nb::gil_scoped_release no_gil;
+        return self.to(target->default_mem_region());
+      },
+      nb::arg("device"), "The array on a device: itself where it is there already");
+  buffer.def(
+      "astype",
+      [](const Buffer& self, nb::handle dtype) {
+        const DType type = to_dtype(dtype);
+        const nb::gil_scoped_release no_gil;
+        return self.to_host().to(type).to(type).to_device(
+            self.region().is_host() ? cpu_device() : self.region().device().shared_from_this());
+      },
+      nb::arg("dtype"), "A copy with another element type; from and to block types, too");
+  buffer.def(
+      "item",
+      [](const Buffer& self) -> nb::object {
+        const HostBuffer number = self.to_host();
+        const DType dtype = number.shape().dtype();
+        if (number.shape().elements() != 1 || is_block(dtype)) {
+          throw Error(Errc::bad_shape, "item",
+                      fmt::format("{} is not one number", to_string(number.shape())));
+        }
+        if (dtype == DType::boolean) return nb::bool_(load_as_int64(dtype, number.bytes()) != 0);
+        if (is_integer(dtype)) return nb::int_(load_as_int64(dtype, number.bytes()));
+        return nb::float_(load_as_double(dtype, number.bytes()));
+      },
+      "The number of an array of one element");
+  buffer.def(
+      "tobytes", [](const Buffer& self) { return dumped(self, ""); },
+      "The bytes as they lie in memory");
+  buffer.def("dump", &dumped, nb::arg("format") = "",
+             "The values as bytes; `format` as the C++ class's, such as \"SFT\"");
+  buffer.def("__repr__", [](const Buffer& self) {
+    if (!self.has_data()) return fmt::format("Buffer {} without memory", to_string(self.shape()));
+    if (!self.is_ready()) return fmt::format("Buffer {} not ready", to_string(self.shape()));
+    return fmt::format("Buffer {} on {}\n{}", to_string(self.shape()), self.region().device().url(),
+                       text_of(self.to_host()));
+  });
+  buffer.def("__len__", [](const Buffer& self) { return self.shape().dim(0); });
+  buffer.def("__bool__", [](nb::handle self) { return nb::cast<bool>(self.attr("item")()); });
+  buffer.def("__float__", [](nb::handle self) { return nb::float_(self.attr("item")()); });
+  buffer.def("__int__", [](nb::handle self) { return nb::int_(self.attr("item")()); });
+  bind_protocols(buffer);
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,82 @@
+#pragma once
+
+// What the sources of the extension `tenon._tenon` share: one function per area, which adds its classes to
+// the module, and the conversions between Python's objects and the library's values.
+
+#include <tenon/buffer.hpp>
+#include <tenon/device.hpp>
+#include <tenon/dtype.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/interrupt.hpp>
+#include <tenon/op.hpp>
+#include <tenon/session.hpp>
+#include <tenon/shape.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+
+namespace tenon::python {
+
+namespace nb = nanobind;
+
+void bind_errors(nb::module_& module);
+void bind_types(nb::module_& module);
+void bind_arrays(nb::module_& module);
+void bind_devices(nb::module_& module);
+void bind_programs(nb::module_& module);
+void bind_sessions(nb::module_& module);
+void bind_graphs(nb::module_& module);
+void bind_ops(nb::module_& module);
+void bind_files(nb::module_& module);
+void bind_text(nb::module_& module);
+void bind_models(nb::module_& module);
+
+/// What Python knows as tenon.DType.
+struct ElementType {
+  DType dtype;
+};
+nb::object from_dtype(DType dtype);
+/// An element type given as tenon.f32, "f32", numpy.float32, numpy.dtype("float32") or "float32".
+DType to_dtype(nb::handle object);
+/// What numpy, with ml_dtypes for bf16 and fp8, calls a type: "float32". Empty for block types.
+const char* numpy_name(DType dtype) noexcept;
+
+/// A tenon.Shape, text as programs have it ("f32[B, 64]"), or a sequence of sizes, where a word is a
+/// symbol and None unknown.
+Shape to_shape(nb::handle object, DType dtype = DType::f32);
+/// A tuple of sizes: integers, words for symbols, None for unknown ones.
+nb::tuple to_tuple(const Shape& shape);
+
+/// An array of any kind as the library takes it: a Buffer as it is; everything with DLPack or the buffer
+/// protocol, which shares the memory where it is dense; numbers and lists, as numpy.asarray() reads them, with
+/// Python's floats as f32. `dtype` is for numbers and lists.
+Buffer to_buffer(nb::handle object, std::optional<DType> dtype = std::nullopt);
+/// The same in CPU memory, of any strides.
+HostBuffer to_host_buffer(nb::handle object);
+
+std::vector<Buffer> to_buffers(nb::handle sequence);
+std::map<std::string, Buffer> to_named_buffers(nb::handle mapping);
+
+/// An attribute of an op: int, float, bool, str, a dtype, or a sequence of integers.
+AttributeValue to_attribute(nb::handle object);
+nb::object from_attribute(const AttributeValue& value);
+/// The op of a name with the given attributes; Errc::unknown_op, Errc::bad_attribute.
+OpInstance to_op(const std::string& name, const nb::dict& attributes);
+
+/// A deadline in seconds from now, or none.
+Interrupt to_interrupt(std::optional<double> timeout);
+
+/// Backends: None for the registered ones, a device or its URL, a backend or its name, or a sequence of them.
+std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options = {});
+DevicePtr to_device(nb::handle object);
+
+/// Weights by name: a tenon.Weights, or a mapping from names to arrays.
+std::shared_ptr<const WeightSet> to_weights(nb::handle object);
+
+}  // namespace tenon::python

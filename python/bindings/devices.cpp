@@ -1,0 +1,224 @@
+#include "bindings.hpp"
+
+#include <tenon/backend.hpp>
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/npu.hpp>
+#include <tenon/backends/npu_sim.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/calibration.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace tenon::python {
+namespace {
+
+/// How Python holds a backend: the library's pointers are to constants.
+struct PythonBackend {
+  BackendPtr backend;
+};
+
+/// Threads, precision, and the calibration with which a device computes in int8.
+BackendOptions options_of(int threads, bool exact, nb::handle calibration,
+                          const std::string& kind) {
+  BackendOptions options;
+  options.threads = threads;
+  options.exact = exact;
+  if (calibration.is_none()) return options;
+  const auto table = std::make_shared<const quant::CalibrationTable>(
+      quant::CalibrationTable::from_text(nb::cast<std::string>(nb::str(calibration))));
+  if (kind == "npu") {
+    npu::Options npu;
+    npu.calibration = table;
+    options.device = npu;
+  } else {
+    cpu::Options cpu;
+    cpu.int8 = table;
+    options.device = cpu;
+  }
+  return options;
+}
+
+std::uint64_t address_of(const MemPtr& pointer) {
+  return pointer.has_addr()
+             ? pointer.addr()
+             : static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(pointer.cptr()));
+}
+
+void check_range(const MemChunk& chunk, std::uint64_t offset, std::uint64_t size) {
+  if (offset <= chunk.size_bytes() && size <= chunk.size_bytes() - offset) return;
+  throw Error(Errc::out_of_range, "MemChunk",
+              fmt::format("{} bytes from {} on, of {}", size, offset, chunk.size_bytes()));
+}
+
+}  // namespace
+
+DevicePtr to_device(nb::handle object) {
+  if (object.is_none()) return cpu_device();
+  if (nb::isinstance<nb::str>(object)) {
+    const auto url = nb::cast<std::string>(object);
+    return Device::open(url == "cpu" ? "cpu:" : url);
+  }
+  return nb::cast<DevicePtr>(object);
+}
+
+std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options) {
+  if (object.is_none()) return default_backends(options);
+  if (nb::isinstance<PythonBackend>(object)) return {nb::cast<PythonBackend&>(object).backend};
+  if (nb::isinstance<Device>(object)) return device_backends(nb::cast<DevicePtr>(object), options);
+  if (nb::isinstance<nb::str>(object)) {
+    const auto word = nb::cast<std::string>(object);
+    if (word.find(':') != std::string::npos) return device_backends(Device::open(word), options);
+    return {make_backend(word, options)};
+  }
+  std::vector<BackendPtr> backends;
+  for (const nb::handle item : object) {
+    for (BackendPtr& backend : to_backends(item, options)) backends.push_back(std::move(backend));
+  }
+  return backends;
+}
+
+void bind_devices(nb::module_& module) {
+  register_cpu_backend();
+  register_reference_backend();
+  register_npu_sim();
+  register_npu_backend();
+
+  auto chunk = nb::class_<MemChunk>(module, "MemChunk", "A piece of a device's memory");
+  chunk.def_prop_ro("address", [](const MemChunk& self) { return address_of(self.begin()); });
+  chunk.def_prop_ro("size_bytes", &MemChunk::size_bytes);
+  chunk.def_prop_ro("region", [](const MemChunk& self) { return self.region().name(); });
+  chunk.def_prop_ro("is_freed", &MemChunk::is_freed);
+  chunk.def(
+      "read",
+      [](const MemChunk& self, std::uint64_t offset, std::optional<std::uint64_t> size) {
+        check_range(self, offset, size.value_or(0));
+        std::string bytes(static_cast<std::size_t>(size.value_or(self.size_bytes() - offset)),
+                          '\0');
+        self.read(bytes.data(), offset, bytes.size());
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("offset") = 0, nb::arg("size").none() = nb::none());
+  chunk.def(
+      "write",
+      [](const MemChunk& self, const nb::bytes& bytes, std::uint64_t offset) {
+        self.write(bytes.c_str(), offset, bytes.size());
+      },
+      nb::arg("bytes"), nb::arg("offset") = 0);
+  chunk.def("free", &MemChunk::free, "Frees the memory now, for all handles");
+  chunk.def(
+      "buffer",
+      [](const MemChunk& self, nb::handle type, std::uint64_t offset) {
+        return Buffer(to_shape(type), self, offset);
+      },
+      nb::arg("type"), nb::arg("offset") = 0,
+      "An array of this type at an offset, which shares the memory");
+
+  auto region = nb::class_<MemRegion>(module, "MemRegion", "One memory of a device");
+  region.def_prop_ro("name", &MemRegion::name);
+  region.def_prop_ro("is_host", &MemRegion::is_host, "Whether the CPU can address it");
+  region.def(
+      "malloc",
+      [](MemRegion& self, std::uint64_t size, std::uint64_t alignment) {
+        return self.malloc(size, true, alignment);
+      },
+      nb::arg("size"), nb::arg("alignment") = 64);
+  region.def(
+      "buffer",
+      [](MemRegion& self, nb::handle type) { return Buffer::allocate(to_shape(type), self); },
+      nb::arg("type"), "A new array here, uninitialised");
+  region.def_prop_ro("usage", [](const MemRegion& self) {
+    const MemRegion::Usage usage = self.usage();
+    nb::dict facts;
+    facts["used_bytes"] = usage.used_bytes;
+    facts["peak_bytes"] = usage.peak_bytes;
+    facts["capacity_bytes"] = usage.capacity_bytes;
+    facts["largest_hole_bytes"] = usage.largest_hole_bytes;
+    facts["fragmentation"] = usage.fragmentation();
+    return facts;
+  });
+
+  auto registers = nb::class_<RegRegion>(module, "RegRegion", "One bank of a device's registers");
+  registers.def_prop_ro("name", &RegRegion::name);
+  registers.def_prop_ro("base", &RegRegion::base);
+  registers.def_prop_ro("size_bytes", &RegRegion::size_bytes);
+  registers.def("read", &RegRegion::read, nb::arg("address"), nb::arg("relative") = false);
+  registers.def("write", &RegRegion::write, nb::arg("address"), nb::arg("value"),
+                nb::arg("relative") = false);
+
+  auto device = nb::class_<Device>(module, "Device", "The memory and registers behind one URL");
+  device.def_static("open", &to_device,
+                    nb::arg("url") = "cpu:", "Opens \"cpu:\", \"npu://sim?ocm=2MiB\", ...");
+  device.def_static("schemes", &Device::schemes);
+  device.def_prop_ro("url", &Device::url);
+  device.def_prop_ro("protocol", &Device::protocol);
+  device.def_prop_ro("version", &Device::version);
+  device.def_prop_ro("params", &Device::params);
+  device.def("reset", &Device::reset, nb::arg("level") = 0);
+  device.def_prop_ro("mem_regions", [](const Device& self) {
+    nb::list names;
+    for (const auto& one : self.mem_regions()) names.append(one->name());
+    return names;
+  });
+  device.def_prop_ro("reg_regions", [](const Device& self) {
+    nb::list names;
+    for (const auto& one : self.reg_regions()) names.append(one->name());
+    return names;
+  });
+  device.def(
+      "mem_region",
+      [](const Device& self, std::optional<std::string> name) -> MemRegion& {
+        return name ? self.mem_region(*name) : self.default_mem_region();
+      },
+      nb::arg("name").none() = nb::none(), nb::rv_policy::reference_internal);
+  device.def(
+      "reg_region",
+      [](const Device& self, std::optional<std::string> name) -> RegRegion& {
+        return name ? self.reg_region(*name) : self.default_reg_region();
+      },
+      nb::arg("name").none() = nb::none(), nb::rv_policy::reference_internal);
+  device.def("__repr__", [](const Device& self) { return fmt::format("Device {}", self.url()); });
+
+  auto backend = nb::class_<PythonBackend>(
+      module, "Backend", "A compute resource, by its name (\"cpu\", \"reference\") or its device");
+  backend.def(
+      "__init__",
+      [](PythonBackend* self, nb::handle what, int threads, bool exact, nb::handle calibration) {
+        const bool is_name = nb::isinstance<nb::str>(what) &&
+                             nb::cast<std::string>(what).find(':') == std::string::npos;
+        if (is_name) {
+          const auto name = nb::cast<std::string>(what);
+          new (self)
+              PythonBackend{make_backend(name, options_of(threads, exact, calibration, name))};
+          return;
+        }
+        const DevicePtr opened = to_device(what);
+        const std::string scheme = DeviceUrl::parse(opened->url()).scheme;
+        new (self) PythonBackend{
+            device_backends(opened, options_of(threads, exact, calibration, scheme)).front()};
+      },
+      nb::arg("name_or_device"), nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("calibration") = nb::none(),
+      "`threads`: 0 is one per CPU. `exact`: activations stay f32. `calibration`: the text of a "
+      "table, with "
+      "which a network runs in int8");
+  backend.def_static("names", &backend_names, "The registered backends");
+  backend.def_prop_ro("name",
+                      [](const PythonBackend& self) { return std::string(self.backend->name()); });
+  backend.def_prop_ro("properties",
+                      [](const PythonBackend& self) { return self.backend->properties(); });
+  backend.def("__repr__", [](const PythonBackend& self) {
+    return fmt::format("Backend {}", self.backend->name());
+  });
+  module.def("load_plugin", &load_plugin, nb::arg("path"),
+             "Loads a shared library with a backend, and returns the backend's name");
+  module.def("unload_plugin", &unload_plugin, nb::arg("name"));
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,51 @@
+#include "bindings.hpp"
+
+#include <tenon/error.hpp>
+
+#include <nanobind/stl/string.h>
+
+namespace tenon::python {
+namespace {
+
+const char* class_name(ErrorClass error_class) noexcept {
+  switch (error_class) {
+    case ErrorClass::input:
+      return "InputError";
+    case ErrorClass::argument:
+      return "ArgumentError";
+    case ErrorClass::unsupported:
+      return "UnsupportedError";
+    case ErrorClass::machine:
+      return "MachineError";
+    case ErrorClass::ended_early:
+      return "EndedEarlyError";
+    case ErrorClass::internal:
+      return "InternalError";
+  }
+  return "InternalError";
+}
+
+}  // namespace
+
+// The classes are in tenon/errors.py, which needs no compiled part.
+void bind_errors(nb::module_& module) {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      const nb::object type =
+          nb::module_::import_("tenon.errors").attr(class_name(error_class(error.code())));
+      const std::string_view code = spelling(error.code());
+      const nb::object value = type(nb::str(code.data(), code.size()), number(error.code()),
+                                    error.where(), error.message());
+      PyErr_SetObject(type.ptr(), value.ptr());
+    }
+  });
+  nb::list codes;
+#define TENON_ERRC(id, name, value, kind) codes.append(name);
+#include <tenon/error_codes.def>
+#undef TENON_ERRC
+  module.attr("error_codes") = nb::tuple(codes);
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "bindings.hpp"
+
+#include <tenon/graph.hpp>
+#include <tenon/tensor.hpp>
+
+namespace tenon::python {
+
+class Recorder;
+
+/// A tensor as Python holds it, with what keeps its graph alive.
+struct Traced {
+  Tensor tensor;
+  std::shared_ptr<Recorder> recorder;
+};
+
+/// A graph under construction: `with tenon.Graph() as graph`.
+class Recorder : public std::enable_shared_from_this<Recorder> {
+ public:
+  explicit Recorder(std::size_t budget_bytes) : graph(budget_bytes) {}
+
+  Traced input(const std::string& name, const Shape& shape);
+  Traced constant(const std::string& name, const Shape& shape);
+  Traced record(const OpInstance& op, const std::vector<Tensor>& operands);
+  /// A traced tensor, an array, which becomes a constant of the program, or a number of type `type`.
+  Tensor operand(nb::handle object, std::optional<DType> type);
+  Program program(const std::vector<Tensor>& outputs, const std::string& name);
+
+  /// The graph of the innermost `with` on this thread; null outside of any.
+  static Recorder* current();
+  void enter();
+  void leave();
+
+  Graph graph;
+  std::map<std::string, HostBuffer> captured;
+};
+
+}  // namespace tenon::python

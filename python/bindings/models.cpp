@@ -1,0 +1,321 @@
+#include "bindings.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/encoder.hpp>
+#include <tenon/models/language_model.hpp>
+#include <tenon/models/sampling.hpp>
+
+#include <cmath>
+#include <memory>
+#include <stop_token>
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace tenon::python {
+namespace {
+
+using models::Conversation;
+using models::Generated;
+using models::GenerateOptions;
+using models::LanguageModel;
+using models::SentenceEncoder;
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+const char* word(Generated::End end) {
+  switch (end) {
+    case Generated::End::token:
+      return "token";
+    case Generated::End::stop:
+      return "stop";
+    case Generated::End::length:
+      return "length";
+    case Generated::End::context:
+      return "context";
+    case Generated::End::cancelled:
+      return "cancelled";
+    case Generated::End::deadline:
+      return "deadline";
+  }
+  return "";
+}
+
+/// Ends a generation from another thread.
+struct Cancellation {
+  std::stop_source source;
+};
+
+BackendOptions backend_options(int threads, bool exact) {
+  BackendOptions options;
+  options.threads = threads;
+  options.exact = exact;
+  return options;
+}
+
+std::vector<text::ChatMessage> to_messages(nb::handle messages) {
+  if (nb::isinstance<nb::str>(messages)) return {{"user", nb::cast<std::string>(messages)}};
+  std::vector<text::ChatMessage> list;
+  for (const nb::handle message : messages) {
+    list.push_back(
+        {nb::cast<std::string>(message["role"]), nb::cast<std::string>(message["content"])});
+  }
+  return list;
+}
+
+text::ChatFormat chat_format_of(const LanguageModel& model) {
+  if (auto format = model.chat_format()) return *format;
+  throw Error(Errc::unsupported, model.file().path().string(), "the file has no chat template");
+}
+
+nn::SamplerOptions sampler_of(const LanguageModel& model, const nb::dict& given) {
+  nn::SamplerOptions options = models::sampling_defaults(model.file()).sampler;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (name == "temperature") {
+      options.temperature = nb::cast<double>(value);
+    } else if (name == "top_k") {
+      options.top_k = nb::cast<std::int64_t>(value);
+    } else if (name == "top_p") {
+      options.top_p = nb::cast<double>(value);
+    } else if (name == "min_p") {
+      options.min_p = nb::cast<double>(value);
+    } else if (name == "repetition_penalty") {
+      options.repetition_penalty = nb::cast<double>(value);
+    } else if (name == "repetition_window") {
+      options.repetition_window = nb::cast<std::int64_t>(value);
+    } else if (name == "seed") {
+      options.seed = nb::cast<std::uint64_t>(value);
+    } else if (name == "logit_bias") {
+      for (const auto& [token, bias] : nb::cast<nb::dict>(value)) {
+        options.logit_bias.emplace_back(nb::cast<std::int32_t>(token), nb::cast<float>(bias));
+      }
+    } else {
+      throw Error(Errc::bad_argument, "generate", fmt::format("no option '{}'", name));
+    }
+  }
+  // A greedy answer is what temperature 0 asks for, whatever else the publisher recommends.
+  if (given.contains("temperature") && options.temperature == 0 &&
+      !given.contains("repetition_penalty")) {
+    options.repetition_penalty = 1;
+  }
+  return options;
+}
+
+nb::dict to_dict(const Generated& result) {
+  nb::dict facts;
+  facts["text"] = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
+      result.text.data(), static_cast<Py_ssize_t>(result.text.size()), "replace"));
+  facts["tokens"] = result.tokens;
+  facts["end"] = word(result.end);
+  facts["prompt_tokens"] = result.prompt_tokens;
+  facts["plan_time"] = seconds(result.plan_time);
+  facts["prefill_time"] = seconds(result.prefill_time);
+  facts["decode_time"] = seconds(result.decode_time);
+  if (!result.choices.empty()) {
+    nb::list choices;
+    for (const Generated::Choice& choice : result.choices) {
+      nb::list top;
+      for (const Generated::LogProbability& one : choice.top) {
+        top.append(nb::make_tuple(one.token, one.value));
+      }
+      choices.append(nb::make_tuple(choice.drawn.token, choice.drawn.value, top));
+    }
+    facts["choices"] = choices;
+  }
+  return facts;
+}
+
+/// Logits as an array of numpy's, of its own.
+nb::object logits_array(std::span<const float> logits, std::int64_t rows) {
+  const auto columns = static_cast<std::int64_t>(logits.size()) / std::max<std::int64_t>(rows, 1);
+  const Shape shape = rows < 0 ? Shape({static_cast<std::int64_t>(logits.size())}, f32)
+                               : Shape({rows, columns}, f32);
+  return nb::cast(HostBuffer::of(shape, logits)).attr("numpy")();
+}
+
+void bind_language_model(nb::module_& module) {
+  nb::class_<Cancellation>(module, "_Cancellation")
+      .def(nb::init<>())
+      .def("cancel", [](Cancellation& self) { self.source.request_stop(); });
+
+  auto conversation = nb::class_<Conversation>(
+      module, "Conversation",
+      "The KV cache of the tokens that a model has read. One thread at a time");
+  conversation.def(
+      "read",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        std::span<const float> logits;
+        {
+          const nb::gil_scoped_release no_gil;
+          logits = self.read(tokens);
+        }
+        return logits_array(logits, -1);
+      },
+      nb::arg("tokens"), "Reads tokens; the logits after the last one, f32 [vocabulary]");
+  conversation.def(
+      "read_all",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        std::vector<float> all;
+        std::int64_t rows = 0;
+        {
+          const nb::gil_scoped_release no_gil;
+          self.read_all(tokens, [&](std::span<const float> logits, std::int64_t count) {
+            all.insert(all.end(), logits.begin(), logits.end());
+            rows += count;
+          });
+        }
+        return logits_array(all, rows);
+      },
+      nb::arg("tokens"), "Reads tokens; the logits after each, f32 [tokens, vocabulary]");
+  conversation.def(
+      "read_greedy",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        const nb::gil_scoped_release no_gil;
+        return self.read_greedy(tokens);
+      },
+      nb::arg("tokens"), "Reads tokens; the most probable next one");
+  conversation.def("rewind", &Conversation::rewind, nb::arg("position"),
+                   "Drops all but the first `position` tokens");
+  conversation.def_prop_ro("position", &Conversation::position);
+  conversation.def_prop_ro("capacity", &Conversation::capacity);
+
+  auto model = nb::class_<LanguageModel>(module, "LanguageModel",
+                                         "A decoder-only language model from a GGUF file");
+  model.def_static(
+      "_load",
+      [](const std::filesystem::path& path, std::int64_t context, std::int64_t chunk,
+         nb::handle cache, nb::handle device, bool cpu_fallback, int threads, bool exact,
+         const std::optional<std::filesystem::path>& packed_folder, nb::object progress) {
+        models::LanguageModelOptions options;
+        options.context = context;
+        options.chunk = chunk;
+        if (!cache.is_none()) options.cache = to_dtype(cache);
+        if (!device.is_none()) options.device = to_device(device);
+        options.cpu_fallback = cpu_fallback;
+        options.backend = backend_options(threads, exact);
+        if (packed_folder) options.packed_folder = *packed_folder;
+        if (!progress.is_none()) {
+          options.load.progress = [&progress](const io::LoadProgress& at) {
+            const nb::gil_scoped_acquire gil;
+            progress(at.done_bytes, at.total_bytes);
+          };
+        }
+        const nb::gil_scoped_release no_gil;
+        return LanguageModel::load(path, options);
+      },
+      nb::arg("path"), nb::kw_only(), nb::arg("context") = 0, nb::arg("chunk") = 512,
+      nb::arg("cache") = nb::none(), nb::arg("device") = nb::none(),
+      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("packed_folder") = nb::none(), nb::arg("progress") = nb::none());
+  model.def_prop_ro("tokenizer", [](const LanguageModel& self) { return self.tokenizer(); });
+  model.def_prop_ro("file", [](const LanguageModel& self) { return self.file(); });
+  model.def_prop_ro("context", &LanguageModel::context);
+  model.def_prop_ro(
+      "program", [](const LanguageModel& self) { return self.program(); },
+      "The program of one decoding step");
+  model.def_prop_ro("config", [](const LanguageModel& self) {
+    const models::DecoderConfig& config = self.config();
+    nb::dict facts;
+    facts["architecture"] = config.architecture;
+    facts["layers"] = config.layers;
+    facts["width"] = config.width;
+    facts["intermediate_size"] = config.intermediate_size;
+    facts["experts"] = config.experts;
+    facts["heads"] = config.heads;
+    facts["kv_heads"] = config.kv_heads;
+    facts["head_dim"] = config.head_dim;
+    facts["vocabulary"] = config.vocabulary;
+    facts["context_length"] = config.context_length;
+    return facts;
+  });
+  model.def("conversation", &LanguageModel::conversation);
+  model.def(
+      "chat_tokens",
+      [](const LanguageModel& self, nb::handle messages) {
+        return chat_format_of(self).format(to_messages(messages)).encode(self.tokenizer());
+      },
+      nb::arg("messages"),
+      "Tokens of messages (dicts of role and content, or one user's text) in the model's chat "
+      "format");
+  model.def_prop_ro("chat_stop_tokens",
+                    [](const LanguageModel& self) { return chat_format_of(self).stop_tokens(); });
+  model.def(
+      "_generate",
+      [](const LanguageModel& self, Conversation& at, const std::vector<std::int32_t>& prompt,
+         std::int64_t max_tokens, const std::vector<std::string>& stop,
+         std::optional<std::int64_t> logprobs, std::optional<double> timeout,
+         const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
+        GenerateOptions options;
+        options.max_tokens = max_tokens;
+        options.sampler = sampler_of(self, sampler);
+        options.stop = stop;
+        options.logprobs = logprobs;
+        options.interrupt = to_interrupt(timeout);
+        options.interrupt.cancel = cancellation.source.get_token();
+        Generated result;
+        {
+          const nb::gil_scoped_release no_gil;
+          result = models::generate(self, at, prompt, options, [&](std::string_view text) {
+            const nb::gil_scoped_acquire gil;
+            if (!emit.is_none()) emit(nb::str(text.data(), text.size()));
+          });
+        }
+        return to_dict(result);
+      },
+      nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
+      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sampler"),
+      nb::arg("emit").none(), nb::arg("cancellation"));
+  model.def("__repr__", [](const LanguageModel& self) {
+    return fmt::format("LanguageModel {}: {}, {} layers of {}",
+                       self.file().path().filename().string(), self.config().architecture,
+                       self.config().layers, self.config().width);
+  });
+}
+
+}  // namespace
+
+void bind_models(nb::module_& module) {
+  bind_language_model(module);
+
+  auto encoder = nb::class_<SentenceEncoder>(
+      module, "SentenceEncoder",
+      "A BERT sentence encoder from a folder with model.safetensors. One thread at a time");
+  encoder.def_static(
+      "load",
+      [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
+         bool exact, nb::handle weights) {
+        models::EncoderOptions options;
+        if (!device.is_none()) options.device = to_device(device);
+        options.cpu_fallback = cpu_fallback;
+        options.backend = backend_options(threads, exact);
+        if (!weights.is_none()) options.weights = to_dtype(weights);
+        const nb::gil_scoped_release no_gil;
+        return SentenceEncoder::load(path, options);
+      },
+      nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
+      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("weights") = nb::none(), "`weights`: a block type to which the layers are quantised");
+  encoder.def(
+      "tokens",
+      [](const SentenceEncoder& self, const std::string& text) { return self.tokens(text); },
+      nb::arg("text"));
+  encoder.def_prop_ro("tokenizer", [](const SentenceEncoder& self) { return self.tokenizer(); });
+  encoder.def_prop_ro("program", [](const SentenceEncoder& self) { return self.program(); });
+  encoder.def(
+      "embed",
+      [](const SentenceEncoder& self, const std::vector<std::string>& texts) {
+        const nb::gil_scoped_release no_gil;
+        return self.embed(texts);
+      },
+      nb::arg("texts"), "f32 [texts, width], each of length 1");
+}
+
+}  // namespace tenon::python

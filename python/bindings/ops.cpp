@@ -1,0 +1,352 @@
+// Ops as functions of Python: on arrays they run at once, on tensors of a graph they are recorded.
+
+#include "bindings.hpp"
+#include "graphs.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops/fill.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace tenon::python {
+namespace {
+
+/// Sessions of one op each, by op, attributes, types of the operands and device. A session runs one call at a
+/// time, so that each entry holds those that are idle.
+class EagerSessions {
+ public:
+  static EagerSessions& instance() {
+    static auto* const sessions = new EagerSessions();  // outlives every thread of Python's
+    return *sessions;
+  }
+
+  Buffer run(const OpInstance& op, std::vector<Buffer> inputs) {
+    const std::string key = key_of(op, inputs);
+    std::optional<Session> session = take(key);
+    if (!session) session = made(op, inputs);
+    std::vector<Buffer> outputs = session->forward(inputs);
+    put(key, std::move(*session));
+    return std::move(outputs.front());
+  }
+
+ private:
+  static constexpr std::size_t limit = 1024;  // entries; all are dropped beyond it
+
+  static Device* device_of(const std::vector<Buffer>& inputs) {
+    for (const Buffer& input : inputs) {
+      if (input.has_data() && !input.region().is_host()) return &input.region().device();
+    }
+    return nullptr;
+  }
+
+  static std::string key_of(const OpInstance& op, const std::vector<Buffer>& inputs) {
+    std::string key;
+    const auto append = [&key](const auto& value) {
+      const std::size_t end = key.size();
+      key.resize(end + sizeof(value));
+      std::memcpy(key.data() + end, &value, sizeof(value));
+    };
+    append(op.def());
+    append(device_of(inputs));
+    for (const Buffer& input : inputs) {
+      append(input.shape().dtype());
+      append(input.shape().rank());
+      for (const std::int64_t dim : input.shape().dims()) append(dim);
+    }
+    key.append(static_cast<const char*>(op.attributes()), op.def()->attribute_bytes);
+    return key;
+  }
+
+  std::optional<Session> take(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = idle_.find(key);
+    if (found == idle_.end() || found->second.empty()) return std::nullopt;
+    std::optional<Session> session(std::move(found->second.back()));
+    found->second.pop_back();
+    return session;
+  }
+
+  void put(const std::string& key, Session session) {
+    std::unordered_map<std::string, std::vector<Session>> dropped;  // destroyed without the lock
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() >= limit) dropped.swap(idle_);
+    idle_[key].push_back(std::move(session));
+  }
+
+  Session made(const OpInstance& op, const std::vector<Buffer>& inputs) {
+    Graph graph;
+    const Graph::Recording recording(graph);
+    std::vector<Tensor> operands;
+    for (const Buffer& input : inputs) {
+      operands.push_back(graph.input("", input.shape().without_tags()));
+    }
+    const Tensor result =
+        record(*op.def(), op.attributes(), operands, std::source_location::current());
+    Device* const device = device_of(inputs);
+    SessionOptions options;
+    if (device == nullptr) {
+      options.backends = cpu_backends();
+    } else {
+      options.backends = device_backends(device->shared_from_this());
+      for (const BackendPtr& backend : cpu_backends()) options.backends.push_back(backend);
+      options.results_on_device = true;
+    }
+    return Session(graph.program(std::span<const Tensor>(&result, 1)), std::move(options));
+  }
+
+  const std::vector<BackendPtr>& cpu_backends() {
+    const std::lock_guard lock(backends_mutex_);
+    if (backends_.empty()) backends_ = default_backends();
+    return backends_;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::vector<Session>> idle_;
+  std::mutex backends_mutex_;
+  std::vector<BackendPtr> backends_;
+};
+
+/// An operand as Python gives it: a tensor of a graph, an array, or a number, which takes the type of the others.
+bool is_number(nb::handle object) {
+  return nb::isinstance<nb::float_>(object) || nb::isinstance<nb::int_>(object) ||
+         nb::isinstance<nb::bool_>(object);
+}
+
+std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
+  for (const nb::handle operand : operands) {
+    if (nb::isinstance<Traced>(operand)) return nb::cast<const Traced&>(operand).tensor.dtype();
+    if (nb::isinstance<Buffer>(operand)) return nb::cast<const Buffer&>(operand).shape().dtype();
+    if (!is_number(operand)) return to_buffer(operand).shape().dtype();
+  }
+  return std::nullopt;
+}
+
+Buffer to_operand(nb::handle object, std::optional<DType> type) {
+  if (!is_number(object)) return to_buffer(object);
+  const bool is_whole = !nb::isinstance<nb::float_>(object);
+  const DType dtype = type && !is_block(*type) ? *type : is_whole ? DType::i64 : DType::f32;
+  HostBuffer number = HostBuffer::zeros(Shape({}, dtype));
+  if (is_whole) {
+    store_int64(dtype, number.view().data, nb::cast<std::int64_t>(object));
+  } else {
+    const auto value = nb::cast<double>(object);
+    if (!is_floating(dtype) && value != static_cast<double>(static_cast<std::int64_t>(value))) {
+      throw Error(
+          Errc::bad_type, "ops",
+          fmt::format("{} beside an array of {}: cast the array first", value, name(dtype)));
+    }
+    store_double(dtype, number.view().data, value);
+  }
+  return number.to_device(cpu_device());
+}
+
+/// An axis that counts from the end, as Python's axes may, as one that ops know.
+void count_from_front(AttributeValue& value, std::string_view field, std::int64_t rank) {
+  if (field == "axis" || field.ends_with("_axis")) {
+    if (auto* axis = std::get_if<std::int64_t>(&value); axis != nullptr && *axis < 0) *axis += rank;
+  } else if (field == "axes" || field == "order") {
+    if (auto* axes = std::get_if<IntList>(&value)) {
+      for (std::size_t i = 0; i < axes->size(); ++i) {
+        if ((*axes)[i] < 0) (*axes)[i] += rank;
+      }
+    }
+  }
+}
+
+/// One op as a function.
+struct OpFunction {
+  const OpDef* def;
+
+  const AttributeField* field(std::string_view name) const {
+    const auto found = std::find_if(def->fields.begin(), def->fields.end(),
+                                    [&](const AttributeField& one) { return one.name == name; });
+    return found == def->fields.end() ? nullptr : &*found;
+  }
+
+  void set(OpInstance& op, const AttributeField& field, nb::handle given, std::int64_t rank) const {
+    AttributeValue value;
+    // A single number where a list is wanted is a list of one; an empty tuple is an empty list.
+    if (std::holds_alternative<IntList>(field.get(op.attributes())) &&
+        nb::isinstance<nb::int_>(given)) {
+      value = IntList{nb::cast<std::int64_t>(given)};
+    } else if (std::holds_alternative<DType>(field.get(op.attributes()))) {
+      value = to_dtype(given);
+    } else {
+      value = to_attribute(given);
+    }
+    count_from_front(value, field.name, rank);
+    if (!field.set(op.attributes(), value)) {
+      throw Error(
+          Errc::bad_attribute, std::string(def->name),
+          fmt::format("'{}' cannot be {}", field.name, nb::cast<std::string>(nb::repr(given))));
+    }
+  }
+
+  /// Positional arguments are operands, then attributes in the order of the op; keyword arguments are attributes,
+  /// and, of an op with a flag "has_bias", the operand `bias`.
+  nb::object operator()(const nb::args& arguments, const nb::kwargs& named) const {
+    std::vector<nb::handle> operands;
+    std::vector<nb::handle> more;
+    for (const nb::handle argument : arguments) {
+      const bool is_operand =
+          more.empty() && operands.size() < static_cast<std::size_t>(def->max_inputs);
+      if (!is_operand) {
+        more.push_back(argument);
+      } else if (!argument.is_none()) {
+        operands.push_back(argument);
+      }
+    }
+    std::vector<std::pair<const AttributeField*, nb::handle>> attributes;
+    std::vector<const AttributeField*> flags;
+    for (const AttributeField& one : def->fields) {
+      if (!one.name.starts_with("has_")) continue;
+      const std::string operand(one.name.substr(4));
+      if (!named.contains(operand.c_str())) continue;
+      const nb::handle given = named[operand.c_str()];
+      if (given.is_none()) continue;
+      operands.push_back(given);
+      flags.push_back(&one);
+    }
+    for (const auto& [key, value] : named) {
+      const auto name = nb::cast<std::string>(key);
+      if (const AttributeField* found = field(name)) {
+        attributes.emplace_back(found, value);
+      } else if (field("has_" + name) == nullptr) {
+        throw Error(Errc::bad_attribute, std::string(def->name),
+                    fmt::format("no attribute '{}'", name));
+      }
+    }
+    std::size_t next = 0;
+    for (const nb::handle value : more) {
+      if (next == def->fields.size()) {
+        throw Error(Errc::bad_argument, std::string(def->name), "too many arguments");
+      }
+      attributes.emplace_back(&def->fields[next++], value);
+    }
+
+    const bool is_traced = std::any_of(operands.begin(), operands.end(), [](nb::handle operand) {
+      return nb::isinstance<Traced>(operand);
+    });
+    const std::optional<DType> type = common_type(operands);
+    OpInstance op(*def);
+    for (const AttributeField* flag : flags) flag->set(op.attributes(), AttributeValue(true));
+    const auto apply = [&](std::int64_t rank) {
+      for (const auto& [to, value] : attributes) set(op, *to, value, rank);
+    };
+    if (is_traced || (operands.empty() && Recorder::current() != nullptr)) {
+      const std::shared_ptr<Recorder> recorder = recorder_of(operands);
+      std::vector<Tensor> tensors;
+      for (const nb::handle operand : operands) tensors.push_back(recorder->operand(operand, type));
+      apply(tensors.empty() ? 0 : tensors.front().rank());
+      return nb::cast(recorder->record(op, tensors));
+    }
+    std::vector<Buffer> buffers;
+    for (const nb::handle operand : operands) buffers.push_back(to_operand(operand, type));
+    apply(buffers.empty() ? 0 : buffers.front().shape().rank());
+    const nb::gil_scoped_release no_gil;
+    Buffer result = EagerSessions::instance().run(op, std::move(buffers));
+    const nb::gil_scoped_acquire gil;
+    return nb::cast(std::move(result));
+  }
+
+  static std::shared_ptr<Recorder> recorder_of(const std::vector<nb::handle>& operands) {
+    for (const nb::handle operand : operands) {
+      if (nb::isinstance<Traced>(operand)) return nb::cast<const Traced&>(operand).recorder;
+    }
+    return Recorder::current()->shared_from_this();
+  }
+
+  std::string signature() const {
+    std::string text(def->name);
+    text += def->min_inputs == def->max_inputs
+                ? fmt::format("({} operands", def->max_inputs)
+                : fmt::format("({} to {} operands", def->min_inputs, def->max_inputs);
+    for (const AttributeField& one : def->fields) {
+      text += fmt::format(", {}={}", one.name,
+                          nb::cast<std::string>(nb::repr(from_attribute(one.get(def->defaults)))));
+    }
+    return text + ")";
+  }
+};
+
+}  // namespace
+
+Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
+  if (nb::isinstance<Traced>(object)) return nb::cast<const Traced&>(object).tensor;
+  const Buffer buffer = to_operand(object, type);
+  if (is_number(object)) {
+    const HostBuffer number = buffer.to_host();
+    const DType dtype = number.shape().dtype();
+    const double value = load_as_double(dtype, number.bytes());
+    const bool is_exact = !is_integer(dtype) || std::abs(value) < 9e15;
+    if (is_exact) {
+      const Graph::Recording recording(graph);
+      return full(value, Shape({}, dtype));
+    }
+  }
+  // Arrays become constants of the program.
+  const std::string name = fmt::format("captured{}", captured.size());
+  captured.emplace(name, buffer.to_host());
+  return graph.constant(name, buffer.shape());
+}
+
+OpInstance to_op(const std::string& name, const nb::dict& attributes) {
+  const OpDef* const def = find_op(name);
+  if (def == nullptr) throw Error(Errc::unknown_op, name, "no op of this name");
+  OpInstance op(*def);
+  const OpFunction function{def};
+  for (const auto& [key, value] : attributes) {
+    const auto field = nb::cast<std::string>(key);
+    const AttributeField* const found = function.field(field);
+    if (found == nullptr) {
+      throw Error(Errc::bad_attribute, name, fmt::format("no attribute '{}'", field));
+    }
+    function.set(op, *found, value, 0);
+  }
+  return op;
+}
+
+void bind_ops(nb::module_& module) {
+  auto function = nb::class_<OpFunction>(
+      module, "Op", "An op as a function: of arrays, or of tensors of a graph");
+  function.def("__call__", &OpFunction::operator());
+  function.def_prop_ro("name", [](const OpFunction& self) { return std::string(self.def->name); });
+  function.def_prop_ro("min_operands", [](const OpFunction& self) { return self.def->min_inputs; });
+  function.def_prop_ro("max_operands", [](const OpFunction& self) { return self.def->max_inputs; });
+  function.def_prop_ro("has_gradient",
+                       [](const OpFunction& self) { return self.def->gradient != nullptr; });
+  function.def_prop_ro(
+      "attributes",
+      [](const OpFunction& self) {
+        nb::dict defaults;
+        for (const AttributeField& one : self.def->fields) {
+          defaults[nb::str(one.name.data(), one.name.size())] =
+              from_attribute(one.get(self.def->defaults));
+        }
+        return defaults;
+      },
+      "Defaults of the attributes by name");
+  function.def("__repr__", [](const OpFunction& self) { return self.signature(); });
+  module.def(
+      "all_ops",
+      [] {
+        nb::dict functions;
+        for (const OpDef* def : all_ops()) {
+          functions[nb::str(def->name.data(), def->name.size())] = nb::cast(OpFunction{def});
+        }
+        return functions;
+      },
+      "Every op by name");
+}
+
+}  // namespace tenon::python

@@ -1,0 +1,402 @@
+#include "bindings.hpp"
+
+#include <tenon/calibration.hpp>
+#include <tenon/error.hpp>
+#include <tenon/profile.hpp>
+#include <tenon/trace.hpp>
+
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace tenon::python {
+namespace {
+
+/// How Python holds weights: sessions share them.
+struct PythonWeights {
+  std::shared_ptr<const WeightSet> weights;
+};
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// The inputs of a call: positional arrays, or arrays by the names of the entry function's parameters.
+std::vector<Buffer> inputs_of(const Program& program, const nb::args& arrays,
+                              const nb::kwargs& named) {
+  const Function& main = program.main();
+  std::vector<Buffer> inputs;
+  const auto type_of = [&](std::size_t i) -> std::optional<DType> {
+    if (i >= main.parameter_count || !main.values[i].shape) return std::nullopt;
+    return main.values[i].shape->dtype();
+  };
+  for (const nb::handle array : arrays) {
+    // Numbers and lists become what the parameter is.
+    const std::optional<DType> type = type_of(inputs.size());
+    Buffer buffer = to_buffer(array, type);
+    const bool is_plain = nb::isinstance<nb::float_>(array) || nb::isinstance<nb::int_>(array) ||
+                          nb::isinstance<nb::list>(array);
+    if (is_plain && type && *type != buffer.shape().dtype()) {
+      buffer = buffer.to_host().to(*type).to_device(cpu_device());
+    }
+    inputs.push_back(std::move(buffer));
+  }
+  if (named.size() == 0) return inputs;
+  std::size_t used = 0;
+  for (std::size_t i = inputs.size(); i < main.parameter_count; ++i) {
+    const std::string& name = main.values[i].name;
+    if (!named.contains(name.c_str())) {
+      throw Error(Errc::bad_input, program.name, fmt::format("no array for input '{}'", name));
+    }
+    inputs.push_back(to_buffer(named[name.c_str()]));
+    ++used;
+  }
+  if (used != named.size()) {
+    throw Error(Errc::bad_input, program.name,
+                fmt::format("{} arrays by name, of which {} are inputs without a positional one",
+                            named.size(), used));
+  }
+  return inputs;
+}
+
+std::vector<Shape> shapes_of(nb::handle sequence) {
+  std::vector<Shape> shapes;
+  for (const nb::handle item : sequence) {
+    shapes.push_back(nb::hasattr(item, "__dlpack__") ? to_buffer(item).shape() : to_shape(item));
+  }
+  return shapes;
+}
+
+nb::list transfers_of(const std::vector<PlanReport::Transfer>& transfers) {
+  nb::list found;
+  for (const PlanReport::Transfer& transfer : transfers) {
+    nb::dict facts;
+    facts["value"] = transfer.value;
+    facts["from"] = transfer.from;
+    facts["to"] = transfer.to;
+    facts["bytes"] = transfer.bytes;
+    found.append(facts);
+  }
+  return found;
+}
+
+nb::dict to_dict(const PlanReport& report) {
+  nb::dict facts;
+  facts["slab_bytes"] = report.slab_bytes;
+  facts["activation_bytes"] = report.activation_bytes;
+  nb::list parts;
+  for (const PlanReport::Part& part : report.parts) {
+    nb::dict one;
+    one["backend"] = part.backend;
+    one["values"] = part.values;
+    one["notes"] = part.notes;
+    parts.append(one);
+  }
+  facts["parts"] = parts;
+  facts["copies"] = report.copies;
+  nb::list fallbacks;
+  for (const PlanReport::Fallback& fallback : report.fallbacks) {
+    nb::dict one;
+    one["value"] = fallback.value;
+    one["op"] = fallback.op;
+    one["backend"] = fallback.backend;
+    one["why"] = fallback.why;
+    one["bytes"] = fallback.bytes;
+    fallbacks.append(one);
+  }
+  facts["fallbacks"] = fallbacks;
+  facts["transfers"] = transfers_of(report.transfers);
+  facts["weight_copies"] = transfers_of(report.weight_copies);
+  return facts;
+}
+
+nb::list to_list(std::span<const StepTime> times) {
+  nb::list found;
+  for (const StepTime& time : times) {
+    nb::dict facts;
+    facts["values"] = time.values;
+    facts["backend"] = time.backend;
+    facts["wall"] = seconds(time.wall);
+    facts["mem"] = seconds(time.mem);
+    facts["device"] = seconds(time.device);
+    facts["other"] = seconds(time.other);
+    nb::list parts;
+    for (const StepTime::Part& part : time.parts) {
+      nb::dict one;
+      one["function"] = part.function;
+      one["values"] = part.values;
+      one["op"] = part.op;
+      one["shape"] = nb::cast(part.shape);
+      one["count"] = part.count;
+      one["wall"] = seconds(part.wall);
+      one["bytes"] = part.bytes;
+      one["flops"] = part.flops;
+      parts.append(one);
+    }
+    facts["parts"] = parts;
+    found.append(facts);
+  }
+  return found;
+}
+
+/// A callback of Python's for steps: called with a dict, under the interpreter's lock.
+StepCallback step_callback(nb::object function) {
+  if (function.is_none()) return {};
+  // Released under the lock, wherever the session is destroyed.
+  const std::shared_ptr<nb::object> held(new nb::object(std::move(function)),
+                                         [](nb::object* object) {
+                                           if (Py_IsInitialized() == 0) return;
+                                           const nb::gil_scoped_acquire gil;
+                                           delete object;
+                                         });
+  return [held](const StepEvent& event) {
+    const nb::gil_scoped_acquire gil;
+    nb::dict facts;
+    facts["values"] = std::vector<std::string>(event.values.begin(), event.values.end());
+    facts["op"] = nb::str(event.op.data(), event.op.size());
+    facts["backend"] = std::string(event.backend.name());
+    const auto copies = [](std::span<const Buffer> buffers) {
+      nb::list arrays;  // of their own: the run's memory is valid during the callback only
+      for (const Buffer& buffer : buffers) arrays.append(nb::cast(buffer.to_host().contiguous()));
+      return arrays;
+    };
+    facts["inputs"] = copies(event.inputs);
+    facts["outputs"] = copies(event.outputs);
+    (*held)(facts);
+  };
+}
+
+SavedWeights saved_weights(const std::string& word) {
+  if (word == "all") return SavedWeights::all;
+  if (word == "digests") return SavedWeights::digests;
+  if (word == "needed") return SavedWeights::needed;
+  throw Error(Errc::bad_argument, "save",
+              fmt::format("weights='{}' is none of 'all', 'digests', 'needed'", word));
+}
+
+}  // namespace
+
+Interrupt to_interrupt(std::optional<double> timeout) {
+  Interrupt interrupt;
+  if (timeout) {
+    interrupt.deadline = std::chrono::steady_clock::now() +
+                         std::chrono::nanoseconds(static_cast<std::int64_t>(*timeout * 1e9));
+  }
+  return interrupt;
+}
+
+std::shared_ptr<const WeightSet> to_weights(nb::handle object) {
+  if (object.is_none()) return nullptr;
+  if (nb::isinstance<PythonWeights>(object)) return nb::cast<PythonWeights&>(object).weights;
+  return std::make_shared<const WeightSet>(to_named_buffers(object));
+}
+
+void bind_sessions(nb::module_& module) {
+  auto weights = nb::class_<PythonWeights>(
+      module, "Weights", "Arrays by name, which sessions share with what they packed them into");
+  weights.def("__init__", [](PythonWeights* self, nb::handle arrays) {
+    new (self) PythonWeights{to_weights(arrays)};
+  });
+  weights.def("__len__", [](const PythonWeights& self) { return self.weights->all().size(); });
+  weights.def("__contains__", [](const PythonWeights& self, const std::string& name) {
+    return self.weights->find(name) != nullptr;
+  });
+  weights.def("__getitem__", [](const PythonWeights& self, const std::string& name) {
+    if (const Buffer* found = self.weights->find(name)) return *found;
+    throw nb::key_error(name.c_str());
+  });
+  weights.def("keys", [](const PythonWeights& self) {
+    std::vector<std::string> names;
+    for (const auto& [name, buffer] : self.weights->all()) names.push_back(name);
+    return names;
+  });
+
+  auto trace = nb::class_<Trace>(module, "Trace", "Records steps and copies as events");
+  trace.def(nb::init<>());
+  trace.def(
+      "save",
+      [](const Trace& self, const std::filesystem::path& path) {
+        std::ofstream out(path);
+        self.write(out);
+        if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot write the trace");
+      },
+      "Writes a file that chrome://tracing and Perfetto open");
+
+  auto session = nb::class_<Session>(module, "Session",
+                                     "A program bound to backends and weights, ready to run. One "
+                                     "thread at a time; fork() for more");
+  session.def(
+      "__init__",
+      [](Session* self, const Program& program, nb::handle arrays, nb::handle backends, int threads,
+         bool exact, bool forbid_fallback, bool results_on_device, std::size_t plan_limit) {
+        BackendOptions options;
+        options.threads = threads;
+        options.exact = exact;
+        Session made(program, SessionOptions{.backends = to_backends(backends, options),
+                                             .plan_limit = plan_limit,
+                                             .forbid_fallback = forbid_fallback,
+                                             .results_on_device = results_on_device});
+        if (const auto set = to_weights(arrays)) made.bind(set);
+        new (self) Session(std::move(made));
+      },
+      nb::arg("program"), nb::arg("weights") = nb::none(), nb::arg("backends") = nb::none(),
+      nb::kw_only(), nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("forbid_fallback") = false, nb::arg("results_on_device") = false,
+      nb::arg("plan_limit") = 32,
+      "`backends`: None for the CPU, a device or its URL (\"npu://sim\"), backends or names in "
+      "order of priority");
+  session.def_static(
+      "load",
+      [](const std::filesystem::path& path, nb::handle backends, nb::handle arrays) {
+        return Session::load(path, to_backends(backends), to_weights(arrays));
+      },
+      nb::arg("path"), nb::arg("backends") = nb::none(), nb::arg("weights") = nb::none(),
+      "A saved session, on backends of the same names");
+  session.def(
+      "save",
+      [](const Session& self, const std::filesystem::path& path, const std::string& kept,
+         bool prepared) {
+        const SavedWeights which = saved_weights(kept);
+        const nb::gil_scoped_release no_gil;
+        self.save(path, {.weights = which, .prepared = prepared});
+      },
+      nb::arg("path"), nb::arg("weights") = "all", nb::arg("prepared") = false,
+      "Writes program, plans and weights (\"all\", \"digests\" or \"needed\") to one file");
+  session.def_prop_ro("program", [](const Session& self) { return self.program(); });
+  session.def_prop_ro("backends", [](const Session& self) {
+    std::vector<std::string> names;
+    for (const BackendPtr& backend : self.backends()) names.emplace_back(backend->name());
+    return names;
+  });
+  session.def(
+      "bind", [](Session& self, nb::handle arrays) { self.bind(to_weights(arrays)); },
+      nb::arg("weights"));
+
+  session.def(
+      "forward",
+      [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
+        const std::vector<Buffer> inputs = inputs_of(self.program(), arrays, named);
+        const nb::gil_scoped_release no_gil;
+        return self.forward(inputs);
+      },
+      "Runs the program on arrays in the order of its parameters, or by their names; returns a "
+      "list of buffers");
+  session.def(
+      "submit",
+      [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
+        std::vector<Buffer> inputs = inputs_of(self.program(), arrays, named);
+        const nb::gil_scoped_release no_gil;
+        return self.submit(std::move(inputs));
+      },
+      "As forward(), but returns at once: the buffers become ready");
+  session.def(
+      "step_to",
+      [](Session& self, const std::string& value, const nb::args& arrays) {
+        std::vector<Buffer> inputs = inputs_of(self.program(), arrays, nb::kwargs());
+        const nb::gil_scoped_release no_gil;
+        return self.step_to(value, std::move(inputs));
+      },
+      nb::arg("value"), nb::arg("arrays"),
+      "Runs up to and including the op that computes `value`, and returns it. Arrays are given to "
+      "the first call");
+  session.def(
+      "prepare",
+      [](Session& self, const nb::args& types) {
+        const std::vector<Shape> shapes = shapes_of(types);
+        const nb::gil_scoped_release no_gil;
+        self.prepare(shapes);
+      },
+      "Plans and packs for inputs of these types, or like these arrays");
+  session.def(
+      "report",
+      [](Session& self, const nb::args& types) {
+        const std::vector<Shape> shapes = shapes_of(types);
+        return to_dict(self.report(shapes));
+      },
+      "The plan for inputs of these types: memory, parts, copies, fallbacks");
+  session.def(
+      "explain",
+      [](Session& self, const std::string& value, const nb::args& types) {
+        const std::vector<Shape> shapes = shapes_of(types);
+        return self.explain(value, shapes);
+      },
+      nb::arg("value"), nb::arg("types"),
+      "Which backends take the op that computes `value`, and why others refuse it");
+
+  session.def("set_merge", &Session::set_merge, nb::arg("merge"),
+              "Whether backends may run adjacent steps as one");
+  session.def("set_log_io", &Session::set_log_io, nb::arg("log_io"));
+  session.def("set_log_time", &Session::set_log_time, nb::arg("log_time"));
+  session.def("set_dump_outputs", &Session::set_dump_outputs, nb::arg("folder"),
+              nb::arg("format") = "");
+  session.def(
+      "set_pre_callback",
+      [](Session& self, nb::object function) {
+        self.set_pre_callback(step_callback(std::move(function)));
+      },
+      nb::arg("function").none(),
+      "Called before each step with a dict: values, op, backend, inputs, outputs");
+  session.def(
+      "set_post_callback",
+      [](Session& self, nb::object function) {
+        self.set_post_callback(step_callback(std::move(function)));
+      },
+      nb::arg("function").none(),
+      "Called after each step with a dict: values, op, backend, inputs, outputs");
+  session.def("set_trace", &Session::set_trace, nb::arg("trace"));
+  session.def(
+      "set_timeout",
+      [](Session& self, std::optional<double> timeout) {
+        self.set_interrupt(to_interrupt(timeout));
+      },
+      nb::arg("seconds").none(),
+      "Calls that are not done so many seconds from now raise EndedEarlyError; None: no limit");
+  session.def("enable_time_profile", &Session::enable_time_profile, nb::arg("enable") = true);
+  session.def("apply", &Session::apply, "Fixes the options");
+  session.def(
+      "step_times", [](const Session& self) { return to_list(self.step_times()); },
+      "Times of the last run's steps in seconds, with enable_time_profile()");
+  session.def(
+      "profile_table",
+      [](const Session& self) {
+        Profile profile;
+        profile.add(self.step_times());
+        return profile.table();
+      },
+      "The same as a table");
+  session.def_prop_ro(
+      "total_time", [](const Session& self) { return seconds(self.total_time()); },
+      "Wall time of the last run in seconds");
+  session.def(
+      "fork", [](const Session& self) { return self.fork(); },
+      "A session with its own activations and the same plans and weights, for another thread");
+  session.def("view", &Session::view, nb::arg("first"), nb::arg("last"),
+              "A session that runs only ops [first, last)");
+
+  module.def(
+      "calibrate",
+      [](const Program& program, nb::handle arrays, nb::handle samples, bool per_channel) {
+        std::vector<std::vector<HostBuffer>> all;
+        for (const nb::handle sample : samples) {
+          std::vector<HostBuffer> inputs;
+          for (const nb::handle input : sample) inputs.push_back(to_host_buffer(input));
+          all.push_back(std::move(inputs));
+        }
+        const std::shared_ptr<const WeightSet> set = to_weights(arrays);
+        const nb::gil_scoped_release no_gil;
+        return quant::calibrate(program, *set, all, {.observer = {}, .per_channel = per_channel})
+            .to_text();
+      },
+      nb::arg("program"), nb::arg("weights"), nb::arg("samples"), nb::arg("per_channel") = false,
+      "The ranges of a program's values over samples (each a sequence of inputs), as text: for "
+      "Backend(calibration=...)");
+}
+
+}  // namespace tenon::python

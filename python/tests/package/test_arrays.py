@@ -1,0 +1,189 @@
+"""Arrays: to and from numpy and DLPack without copies, types, lifetimes."""
+
+import gc
+import pickle
+import unittest
+import weakref
+
+import numpy as np
+
+import tenon
+
+SEED = np.random.SeedSequence().entropy
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+class Arrays(unittest.TestCase):
+    def setUp(self):
+        print(f"seed {SEED}")
+        self.random = np.random.default_rng(SEED)
+
+    def test_memory_of_numpy_is_shared(self):
+        for dtype in "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split():
+            for shape in [(), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 4, 5)]:
+                given = np.asarray(self.random.random(shape) * 100).astype(dtype)
+                array = tenon.array(given)
+                self.assertEqual(array.shape, shape)
+                self.assertEqual(array.dtype.numpy_name, given.dtype.name)
+                back = array.numpy()
+                np.testing.assert_array_equal(back, given)
+                if given.size:
+                    self.assertEqual(address(back), address(given))
+                    self.assertFalse(back.flags.writeable)
+
+    def test_strided_arrays_are_read(self):
+        given = self.random.random((6, 8)).astype("f4")
+        for view in (given.T, given[::2], given[:, ::-1], given[1:5, 2:7], np.broadcast_to(given[0], (3, 8))):
+            np.testing.assert_array_equal(tenon.array(view).numpy(), view)
+
+    def test_misaligned_arrays_are_read(self):
+        raw = np.zeros(41, "u1")
+        view = raw[1:].view("f4")
+        view[:] = self.random.random(10)
+        np.testing.assert_array_equal(tenon.array(view).numpy(), view)
+
+    def test_dlpack_both_ways_shares_memory(self):
+        given = self.random.random((4, 4)).astype("f4")
+        result = tenon.ops.add(given, given)
+        through = np.from_dlpack(result)
+        self.assertEqual(address(through), address(result.numpy()))
+        np.testing.assert_array_equal(through, given + given)
+        self.assertEqual(result.__dlpack_device__(), (1, 0))
+
+        class OnlyDlpack:
+            def __dlpack__(self, **options):
+                return given.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return given.__dlpack_device__()
+
+        self.assertEqual(address(tenon.array(OnlyDlpack()).numpy()), address(given))
+
+    def test_memory_lives_as_long_as_it_is_used(self):
+        given = np.arange(1000, dtype="f4")
+        died = weakref.ref(given)
+        array = tenon.array(given)
+        del given
+        gc.collect()
+        self.assertIsNotNone(died())
+        view = array.numpy()
+        del array
+        gc.collect()
+        self.assertEqual(view[999], 999)
+        del view
+        gc.collect()
+        self.assertIsNone(died())
+
+        result = tenon.ops.exp(np.zeros(10, "f4")).numpy()
+        gc.collect()
+        np.testing.assert_array_equal(result, np.ones(10))
+
+    def test_narrow_floats(self):
+        import ml_dtypes
+
+        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            given = self.random.standard_normal((3, 4)).astype(getattr(ml_dtypes, name))
+            array = tenon.array(given)
+            self.assertEqual(array.dtype, tenon.DType(name))
+            back = array.numpy()
+            self.assertEqual(back.dtype, given.dtype)
+            np.testing.assert_array_equal(back.view("u1"), given.view("u1"))
+            self.assertEqual(address(back), address(given))
+            wide = array.astype("f32").numpy()
+            np.testing.assert_array_equal(wide, given.astype("f4"))
+            np.testing.assert_array_equal(tenon.array(wide).astype(name).numpy().view("u1"), given.view("u1"))
+
+    def test_block_types(self):
+        given = self.random.standard_normal((2, 64)).astype("f4")
+        blocks = tenon.array(given).astype("q8_0")
+        self.assertEqual((blocks.shape, blocks.nbytes), ((2, 64), 2 * 2 * 34))
+        np.testing.assert_allclose(blocks.astype("f32").numpy(), given, atol=0.03)
+        with self.assertRaises(tenon.Error) as raised:
+            blocks.numpy()
+        self.assertEqual(raised.exception.code, "UnsupportedDType")
+
+    def test_numbers_and_lists(self):
+        self.assertEqual(tenon.array([1.5, 2]).dtype, "f32")
+        self.assertEqual(tenon.array([1, 2]).dtype, "i64")
+        self.assertEqual(tenon.array([[True], [False]]).shape, (2, 1))
+        self.assertEqual(tenon.array([1, 2], "f16").dtype, tenon.f16)
+        self.assertEqual(tenon.array(2.5).item(), 2.5)
+        self.assertIs(tenon.array(True).item(), True)
+        self.assertEqual(int(tenon.array(7)), 7)
+        with self.assertRaises(tenon.Error) as raised:
+            tenon.array([object()])
+        self.assertEqual(raised.exception.code, "UnsupportedDType")
+        with self.assertRaises(tenon.Error) as raised:
+            tenon.array([1, 2]).item()
+        self.assertEqual(raised.exception.code, "BadShape")
+
+    def test_pickles(self):
+        given = self.random.random((3, 3)).astype("f4")
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(tenon.array(given))).numpy(), given)
+        blocks = tenon.array(self.array_of_blocks()).astype("q4_k")
+        for array in (blocks, blocks.to_host(), tenon.array(given.T), tenon.array(np.zeros((0, 3), "f4"))):
+            copy = pickle.loads(pickle.dumps(array))
+            self.assertEqual((type(copy), copy.type, copy.tobytes()), (type(array), array.type, array.tobytes()))
+        for value in (tenon.f16, tenon.DType("q4_k"), tenon.Shape("f32[B, 3]")):
+            self.assertEqual(pickle.loads(pickle.dumps(value)), value)
+
+    def array_of_blocks(self):
+        return self.random.standard_normal((2, 256)).astype("f4")
+
+    def test_types_and_shapes(self):
+        self.assertEqual(tenon.DType("float32"), tenon.f32)
+        self.assertEqual(tenon.f32, "f32")
+        self.assertEqual(tenon.DType(np.float64), tenon.f64)
+        self.assertEqual(tenon.DType(np.dtype("int8")), tenon.i8)
+        self.assertEqual({tenon.f32: 1}[tenon.DType("f32")], 1)
+        self.assertEqual(repr(tenon.Shape((2, "S", None), "i8")), "i8[2, S, _]")
+        self.assertEqual(tenon.Shape("i8[2, S, _]").dims, (2, "S", None))
+        self.assertEqual(tenon.Shape("f32[]").dims, ())
+        self.assertEqual(tenon.Shape((2, 3)).elements, 6)
+        for wrong in ("f32", "f99[2]", "f32[2", "f32[2,,3]", "f32[,]", "[2]"):
+            with self.assertRaises(tenon.Error, msg=wrong):
+                tenon.Shape(wrong)
+        with self.assertRaises(tenon.InputError):
+            tenon.Shape((-1, 3))
+
+    def test_devices(self):
+        device = tenon.Device.open("npu://sim")
+        given = self.random.random((5, 5)).astype("f4")
+        array = tenon.array(given).to(device)
+        self.assertEqual(array.device.url, device.url)
+        np.testing.assert_array_equal(array.numpy(), given)
+        np.testing.assert_array_equal(array.to("cpu:").numpy(), given)
+        region = device.mem_region()
+        chunk = region.malloc(256)
+        self.assertEqual(region.usage["used_bytes"] >= 256, True)
+        chunk.write(b"hello", 3)
+        self.assertEqual(chunk.read(3, 5), b"hello")
+        for offset, size in ((0, 257), (256, 1), (2**63, 2)):
+            with self.assertRaises(tenon.Error):
+                chunk.read(offset, size)
+        chunk.free()
+        with self.assertRaises(tenon.Error) as raised:
+            chunk.read(0, 1)
+        self.assertEqual(raised.exception.code, "StaleHandle")
+        self.assertIn("npu", tenon.Device.schemes())
+        with self.assertRaises(tenon.UnsupportedError) as raised:
+            tenon.Device.open("nothing://here")
+        self.assertEqual(raised.exception.code, "DeviceUnavailable")
+
+    def test_errors_keep_their_facts(self):
+        with self.assertRaises(tenon.InputError) as raised:
+            tenon.open("no/such/file.gguf")
+        error = raised.exception
+        self.assertEqual((error.code, error.number), ("NotFound", 11002))
+        self.assertIn("file.gguf", error.where)
+        copy = pickle.loads(pickle.dumps(error))
+        self.assertEqual((type(copy), str(copy), copy.code), (type(error), str(error), error.code))
+        self.assertIsInstance(error, ValueError)
+        self.assertIn("NotFound", tenon.error_codes)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+"""Language models, tokenizers and encoders, on real files where there are some."""
+
+import asyncio
+import os
+import pathlib
+import threading
+import unittest
+
+import numpy as np
+
+import tenon
+
+FOLDER = pathlib.Path(os.environ.get("TENON_TEST_MODELS", "no-models"))
+SMOLLM2 = next(iter(sorted(FOLDER.glob("*mol*.gguf"))), None)
+MINILM = next((path for path in FOLDER.glob("*MiniLM*") if path.is_dir()), None)
+
+
+@unittest.skipUnless(SMOLLM2, "TENON_TEST_MODELS has no SmolLM2")
+class Language(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = tenon.LanguageModel(SMOLLM2, context=512)
+
+    def test_generates(self):
+        model = self.model
+        self.assertEqual(model.config["architecture"], "llama")
+        self.assertIn("SmolLM2", repr(model))
+        result = model.generate("The capital of France is", max_tokens=8, temperature=0)
+        self.assertIn("Paris", result.text)
+        self.assertEqual((result.end, len(result.tokens)), ("length", 8))
+        self.assertEqual(model.tokenizer.decode(result.tokens), result.text)
+        again = model.generate("The capital of France is", max_tokens=8, temperature=0)
+        self.assertEqual(again.tokens, result.tokens)
+
+    def test_reads_step_by_step(self):
+        model = self.model
+        tokens = model.tokenizer.encode("The capital of France is")
+        want = model.generate(tokens, max_tokens=4, temperature=0).tokens
+        conversation = model.conversation()
+        logits = conversation.read(tokens)
+        self.assertEqual(logits.shape, (model.config["vocabulary"],))
+        got = [int(logits.argmax())]
+        while len(got) < 4:
+            got.append(conversation.read_greedy([got[-1]]))
+        self.assertEqual(got, want)
+        self.assertEqual(conversation.position, len(tokens) + 3)
+        conversation.rewind(2)
+        every = conversation.read_all(tokens[2:])
+        self.assertEqual(int(every[-1].argmax()), want[0])
+        with self.assertRaises(tenon.Error) as raised:
+            conversation.read([10**6])
+        self.assertEqual(raised.exception.code, "OutOfRange")
+
+    def test_streams(self):
+        want = self.model.generate("Once upon a time", max_tokens=12, temperature=0)
+        stream = self.model.stream("Once upon a time", max_tokens=12, temperature=0)
+        pieces = []
+        while True:
+            try:
+                pieces.append(next(stream))
+            except StopIteration as end:
+                self.assertEqual(end.value.tokens, want.tokens)
+                break
+        self.assertEqual("".join(pieces), want.text)
+        self.assertGreater(len(pieces), 3)
+
+        async def collect():
+            return [piece async for piece in self.model.astream("Once upon a time", max_tokens=12, temperature=0)]
+
+        self.assertEqual("".join(asyncio.run(collect())), want.text)
+
+    def test_a_closed_stream_ends_the_work(self):
+        before = threading.active_count()
+        stream = self.model.stream("Once upon a time", max_tokens=400, temperature=0)
+        next(stream)
+        stream.close()
+        self.assertEqual(threading.active_count(), before)
+        with self.assertRaises(tenon.Error):
+            list(self.model.stream("x", max_tokens=4, temperature=-1))
+        with self.assertRaises(tenon.ArgumentError):
+            self.model.generate("x", warmth=1)
+
+    def test_chats(self):
+        result = self.model.chat("Say hello.", max_tokens=24, temperature=0)
+        self.assertIn(result.end, ("token", "stop", "length"))
+        self.assertIn("ello", result.text)
+        tokens = self.model.chat_tokens([{"role": "user", "content": "<|im_end|>"}])
+        end = self.model.tokenizer.find("<|im_end|>")
+        self.assertEqual(tokens.count(end), self.model.chat_tokens("x").count(end))
+
+    def test_ends(self):
+        result = self.model.generate("1 2 3 4 5 6", max_tokens=40, temperature=0, stop=" 9")
+        self.assertEqual(result.end, "stop")
+        self.assertNotIn(" 9", result.text)
+        self.assertEqual(self.model.generate("x", max_tokens=500, timeout=0).end, "deadline")
+        result = self.model.generate("The", max_tokens=3, temperature=0, logprobs=2)
+        self.assertEqual([len(top) for _, _, top in result.choices], [2, 2, 2])
+
+
+@unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")
+class Encoder(unittest.TestCase):
+    def test_embeds(self):
+        encoder = tenon.SentenceEncoder.load(MINILM)
+        embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug.", "Stocks fell on Monday."]).numpy()
+        np.testing.assert_allclose((embeddings ** 2).sum(1), 1, rtol=1e-5)
+        similar = embeddings @ embeddings.T
+        self.assertGreater(similar[0, 1], similar[0, 2] + 0.2)
+
+
+if __name__ == "__main__":
+    unittest.main()

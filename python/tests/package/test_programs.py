@@ -1,0 +1,258 @@
+"""Programs from Python, sessions, snapshots, gradients, files."""
+
+import pathlib
+import pickle
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+
+import tenon
+from tenon import ops
+
+SEED = np.random.SeedSequence().entropy
+
+
+def mlp(x):
+    w0, w1 = tenon.build.weight("up", "f32[16, 8]"), tenon.build.weight("down", "f32[4, 16]")
+    return ops.softmax(ops.linear(ops.linear(x, w0).relu(), w1))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        print(f"seed {SEED}")
+        self.random = np.random.default_rng(SEED)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def array(self, *shape):
+        return self.random.standard_normal(shape).astype("f4")
+
+    def weights(self):
+        return {"up": self.array(16, 8), "down": self.array(4, 16)}
+
+    def test_export_and_run(self):
+        program = tenon.export(mlp, x="f32[B, 8]")
+        self.assertEqual(program.name, "mlp")
+        self.assertEqual([name for name, _ in program.parameters()], ["x"])
+        self.assertEqual(sorted(program.constants()), ["down", "up"])
+        weights = self.weights()
+        session = tenon.Session(program, weights)
+        for batch in (3, 1, 0, 5):
+            x = self.array(batch, 8)
+            want = softmax(np.maximum(x @ weights["up"].T, 0) @ weights["down"].T) if batch else np.zeros((0, 4))
+            for run in (lambda: session.forward(x), lambda: session.forward(x=x), lambda: session.submit(x)):
+                [y] = run()
+                np.testing.assert_allclose(y.numpy(), want, rtol=1e-5, atol=1e-6)
+        self.assertEqual(pickle.loads(pickle.dumps(program)), program)
+
+    def test_text_is_read_back(self):
+        program = tenon.export(mlp, x="f32[B, 8]")
+        self.assertEqual(str(tenon.parse(str(program))), str(program))
+        self.assertEqual(tenon.parse(str(program)), program)
+        with self.assertRaises(tenon.Error) as raised:
+            tenon.parse(str(program).replace("softmax", "softmaxx"), "mine.tenon")
+        self.assertRegex(raised.exception.where, r"mine\.tenon:\d+:\d+")
+        errors = tenon.check(str(program).replace("linear(", "linear_(") + "\nwhat")
+        self.assertGreaterEqual(len(errors), 1)
+        self.assertGreater(errors[0]["line"], 1)
+
+    def test_arrays_become_constants(self):
+        table = self.array(5, 3)
+        program = tenon.export(lambda i: ops.embedding(i, table) + 1, i="i32[N]")
+        self.assertEqual(len(program.folded), 1)
+        [y] = tenon.Session(program).forward([0, 4, 2])
+        np.testing.assert_allclose(y.numpy(), table[[0, 4, 2]] + 1)
+        copy = pickle.loads(pickle.dumps(program))
+        [y] = tenon.Session(copy).forward([1])
+        np.testing.assert_allclose(y.numpy(), table[[1]] + 1)
+
+    def test_repeated_layers_are_one_function(self):
+        count = 6
+
+        def forward(x):
+            layers = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[8, 8]")} for i in range(count)]
+            return tenon.repeat(layers, x, lambda layer, index, x: x + ops.linear(x, layer["w"]).tanh())
+
+        program = tenon.export(forward, x="f32[N, 8]")
+        self.assertEqual(len(program.functions), 2)
+        self.assertIn(f", {count}, ", str(program))
+        weights = {f"layer.{i}.w": self.array(8, 8) * 0.1 for i in range(count)}
+        x = self.array(2, 8)
+        [y] = tenon.Session(program, weights).forward(x)
+        for i in range(count):
+            x = x + np.tanh(x @ weights[f"layer.{i}.w"].T)
+        np.testing.assert_allclose(y.numpy(), x, rtol=1e-4, atol=1e-5)
+
+    def test_branching_on_a_tensor_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "cannot branch"):
+            tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")
+        with self.assertRaisesRegex(TypeError, "not a tensor"):
+            tenon.export(lambda x: [1], x="f32[2]")
+
+    def test_gradients(self):
+        program = tenon.export(lambda x, w: ((x @ w) ** 2.0).sum(), x="f32[3, 4]", w="f32[4, 2]")
+        gradients = tenon.Session(program.gradient(["w"]))
+        x, w = self.array(3, 4), self.array(4, 2)
+        loss, dw = gradients.forward(x, w)
+        np.testing.assert_allclose(dw.numpy(), 2 * x.T @ (x @ w), rtol=1e-4, atol=1e-5)
+        self.assertAlmostEqual(loss.item() / float(((x @ w) ** 2).sum()), 1, places=5)
+
+        def inside(x, w):
+            loss = ((x @ w) ** 2.0).sum()
+            return tenon.grad(loss, [w])[0]
+
+        [again] = tenon.Session(tenon.export(inside, x="f32[3, 4]", w="f32[4, 2]")).forward(x, w)
+        np.testing.assert_allclose(again.numpy(), dw.numpy(), rtol=1e-5, atol=1e-6)
+
+    def test_steps_callbacks_and_times(self):
+        program = tenon.export(mlp, x="f32[B, 8]")
+        weights, x = self.weights(), self.array(2, 8)
+        session = tenon.Session(program, weights)
+        seen = []
+        session.set_merge(False)
+        session.set_post_callback(lambda step: seen.append((step["op"], step["outputs"][0].numpy().copy())))
+        session.enable_time_profile()
+        [y] = session.forward(x)
+        self.assertEqual([op for op, _ in seen][-1], "softmax")
+        np.testing.assert_array_equal(seen[-1][1], y.numpy())
+        self.assertEqual(len(session.step_times()), len(seen))
+        self.assertIn("softmax", session.profile_table())
+        self.assertGreater(session.total_time, 0)
+
+        def fails(step):
+            raise KeyError("mine")
+
+        session = tenon.Session(program, weights)
+        session.set_pre_callback(fails)
+        with self.assertRaises(Exception) as raised:
+            session.forward(x)
+        self.assertIn("mine", str(raised.exception))
+
+        stepped = tenon.Session(program, weights)
+        names = program.op_names()
+        first = stepped.step_to(names[0], x)
+        self.assertEqual(first.shape, (2, 16))
+        np.testing.assert_array_equal(stepped.step_to(names[-1]).numpy(), y.numpy())
+
+    def test_reports(self):
+        program = tenon.export(mlp, x="f32[B, 8]")
+        session = tenon.Session(program, self.weights(), "reference")
+        report = session.report("f32[2, 8]")
+        self.assertEqual({part["backend"] for part in report["parts"]}, {"reference"})
+        self.assertEqual(session.backends, ["reference"])
+        self.assertTrue(session.explain(program.op_names()[0], "f32[2, 8]"))
+        with self.assertRaises(tenon.UnsupportedError):
+            tenon.Session(program, backends="no_such_backend")
+
+    def test_snapshots(self):
+        program = tenon.export(mlp, x="f32[B, 8]")
+        weights, x = self.weights(), self.array(2, 8)
+        session = tenon.Session(program, weights)
+        [want] = session.forward(x)
+        session.save(self.folder / "net.snap", weights="needed")
+        [got] = tenon.Session.load(self.folder / "net.snap").forward(x)
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
+        with self.assertRaises(tenon.ArgumentError):
+            session.save(self.folder / "net.snap", weights="some")
+        (self.folder / "bad.snap").write_bytes((self.folder / "net.snap").read_bytes()[:-1])
+        with self.assertRaises(tenon.InputError):
+            tenon.Session.load(self.folder / "bad.snap")
+
+    def test_int8_on_the_npu(self):
+        program = tenon.export(mlp, x="f32[2, 8]")
+        weights = self.weights()
+        samples = [[self.array(2, 8)] for _ in range(8)]
+        table = tenon.calibrate(program, weights, samples)
+        self.assertTrue(table.startswith("tenon-calibration 1"))
+        npu = tenon.Backend("npu://sim", calibration=table)
+        session = tenon.Session(program, weights, [npu, "cpu"])
+        [y] = session.forward(samples[0][0])
+        [want] = tenon.Session(program, weights).forward(samples[0][0])
+        np.testing.assert_allclose(y.numpy(), want.numpy(), atol=0.05)
+        self.assertIn("npu", {part["backend"] for part in session.report("f32[2, 8]")["parts"]})
+
+    def test_wrong_inputs(self):
+        session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), self.weights())
+        for call in (lambda: session.forward(), lambda: session.forward(self.array(2, 7)),
+                     lambda: session.forward(self.array(2, 8), self.array(2, 8)),
+                     lambda: session.forward(y=self.array(2, 8)),
+                     lambda: session.forward(self.array(2, 8).astype("f8"))):
+            with self.assertRaises(tenon.ArgumentError):
+                call()
+        unbound = tenon.Session(tenon.export(mlp, x="f32[B, 8]"))
+        with self.assertRaises(tenon.Error):
+            unbound.forward(self.array(2, 8))
+
+    def test_forks_run_at_once(self):
+        weights = self.weights()
+        session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), weights)
+        x = self.array(64, 8)
+        [want] = session.forward(x)
+        errors = []
+
+        def work(fork):
+            try:
+                for _ in range(100):
+                    np.testing.assert_array_equal(fork.forward(x)[0].numpy(), want.numpy())
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(session.fork(),)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
+    def test_timeout(self):
+        session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), self.weights())
+        session.set_timeout(-1)
+        with self.assertRaises(tenon.EndedEarlyError) as raised:
+            session.forward(self.array(2, 8))
+        self.assertEqual(raised.exception.code, "Timeout")
+        session.set_timeout(None)
+        session.forward(self.array(2, 8))
+
+    def test_files(self):
+        arrays = {"a": self.array(3, 4), "b": np.arange(5), "c": np.float32(2.5).reshape(())}
+        tenon.save_safetensors(self.folder / "m.safetensors", arrays, {"key": "value"})
+        file = tenon.open(self.folder / "m.safetensors")
+        self.assertEqual(sorted(file), sorted(arrays))
+        self.assertEqual(file.metadata, {"key": "value"})
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(file[name].numpy(), array)
+            self.assertTrue(file[name].is_read_only)
+        self.assertEqual(file.type("a"), tenon.Shape("f32[3, 4]"))
+        self.assertEqual(sorted(file.weights()), sorted(arrays))
+
+        entries = {"general.architecture": "test", "n": 7, "x": 0.5, "yes": True, "words": ["a", "ü"], "list": [1, 2]}
+        tenon.save_gguf(self.folder / "m.gguf", {"a": tenon.array(self.array(2, 64)).astype("q4_0")}, entries)
+        file = tenon.open(self.folder / "m.gguf")
+        self.assertEqual({key: file.metadata[key] for key in entries}, entries)
+        self.assertEqual(file["a"].dtype, "q4_0")
+        with self.assertRaises(tenon.Error) as raised:
+            file["A"]
+        self.assertEqual(raised.exception.code, "BadReference")
+
+        tenon.write_npy(self.folder / "a.npy", arrays["a"])
+        np.testing.assert_array_equal(np.load(self.folder / "a.npy"), arrays["a"])
+        np.testing.assert_array_equal(tenon.read_npy(self.folder / "a.npy").numpy(), arrays["a"])
+
+        program = tenon.export(mlp, x="f32[B, 8]")
+        weights = self.weights()
+        tenon.save_network(program, weights, self.folder / "n.json", self.folder / "n.raw")
+        again, read = tenon.load_network(self.folder / "n.json")
+        self.assertEqual(again, program)
+        np.testing.assert_array_equal(read["up"].numpy(), weights["up"])
+
+
+if __name__ == "__main__":
+    unittest.main()

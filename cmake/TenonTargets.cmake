@@ -129,7 +129,7 @@ endif()
 # fails if one of them says so. ONLY_NEEDS: there are no other cases.
 function(tenon_test name)
   cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS" "" "SOURCES;LIBRARIES;NEEDS" ${ARGN})
-  add_executable(test_${name} ${ARG_SOURCES})
+  add_executable(test_${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/share_small_work.cpp)
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBRARIES} Catch2::Catch2WithMain)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(test_${name} REUSE_FROM tenon_test_headers)

@@ -14,7 +14,7 @@ builds=${TENON_BUILDS:-$root/build}
     libxxhash-dev nlohmann-json3-dev
   )
   model_packages=(ca-certificates python3 python3-pip)
-  test_packages=(catch2 pkg-config python3-venv)
+  test_packages=(catch2 pkg-config python3-dev python3-venv)
   lint_packages=(clang-format-19 shellcheck)
   sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
 }

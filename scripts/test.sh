@@ -76,8 +76,11 @@ run_tests() {
     --no-tests=error "$@"
 }
 
+python_options=()
+
 release_stage() {
-  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON -DTENON_UNITY=ON && build release && run_tests release
+  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON -DTENON_UNITY=ON "${python_options[@]}" &&
+    build release && run_tests release
 }
 
 compiler_options=()
@@ -109,6 +112,12 @@ if [ -z "${TENON_TEST_MODELS:-}" ]; then
 fi
 if [ -z "${TENON_ORACLE_PYTHON:-}" ]; then
   prepare_oracle || note "Python oracles" "not to be had: their tests are skipped"
+fi
+
+if "${TENON_ORACLE_PYTHON:-false}" -c 'import nanobind, scikit_build_core' 2> /dev/null; then
+  python_options=(-DTENON_PYTHON=ON "-DPython_EXECUTABLE=$TENON_ORACLE_PYTHON")
+else
+  note "Python package" "not built: no nanobind and scikit-build-core to be had"
 fi
 
 install_packages "${lint_packages[@]}" || say "cannot install ${lint_packages[*]}"

@@ -251,6 +251,14 @@ void add_generation(Command& command, GenerationOptions& options) {
       .one_value_each();
 }
 
+bool is_network(const std::string& path) {
+  // A safetensors file that begins with the same byte goes on with the length of its header, in which
+  // zeros are.
+  char head[8] = {};
+  return std::ifstream(path, std::ios::binary).read(head, sizeof head) && head[0] == '{' &&
+         std::ranges::find(head, '\0') == std::end(head);
+}
+
 std::string read_text(const std::string& path) {
   constexpr std::size_t limit = std::size_t{1} << 30;
   if (path.empty())

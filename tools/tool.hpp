@@ -94,6 +94,9 @@ void add_generation(Command& command, GenerationOptions& options);
 /// Errc::limit_exceeded above 1 GiB.
 std::string read_text(const std::string& path);
 
+/// Whether a file is a network's JSON (io::load_network).
+bool is_network(const std::string& path);
+
 double seconds(std::chrono::nanoseconds time);
 std::int64_t peak_bytes();  ///< of this process's memory
 double median(std::vector<double> values);

@@ -41,11 +41,12 @@ constinit const Kernel* const kernel_list[] = {
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendOptions& options)
-      : pool_(std::make_shared<ThreadPool>(checked_threads(options))), exact_(options.exact) {
+      : with_{std::make_shared<ThreadPool>(checked_threads(options)), options.exact,
+              min_shared_work()} {
     check_isa_variable();
     const auto* own = std::any_cast<Options>(&options.device);
     if (own != nullptr) int8_ = own->int8;
-    if (exact_ && int8_ != nullptr) {
+    if (with_.exact && int8_ != nullptr) {
       throw Error(Errc::bad_argument, "cpu",
                   "exact results and convolutions in int8 were asked for");
     }
@@ -58,26 +59,26 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    return compile_partition(program, steps, pool_, exact_, int8_.get());
+    return compile_partition(program, steps, with_, int8_.get());
   }
 
   /// Only the calibration is saved: everything else is packed weights.
   std::unique_ptr<Partition> restore(const Lowered& program, std::span<const Step> steps,
                                      std::span<const std::byte> saved) const override {
-    if (exact_) {
+    if (with_.exact) {
       throw Error(Errc::incompatible, "cpu",
                   "saved with convolutions in int8, and exact results are asked for");
     }
     const std::string_view text(reinterpret_cast<const char*>(saved.data()), saved.size());
     const auto table = quant::CalibrationTable::from_text(text, "saved calibration");
     require_accepted(*this, steps);
-    return compile_partition(program, steps, pool_, exact_, &table);
+    return compile_partition(program, steps, with_, &table);
   }
 
   std::map<std::string, std::string> properties() const override {
     return {{"isa", std::string(cpu::name(active_isa()))},
-            {"threads", std::to_string(pool_->threads())},
-            {"precision", exact_ ? "exact" : "fast"},
+            {"threads", std::to_string(with_.pool->threads())},
+            {"precision", with_.exact ? "exact" : "fast"},
             {"convolutions", int8_ != nullptr ? "int8" : "f32"}};
   }
 
@@ -88,8 +89,7 @@ class CpuBackend final : public Backend {
                 fmt::format("threads is {}; 0 means one per CPU", options.threads));
   }
 
-  std::shared_ptr<ThreadPool> pool_;
-  bool exact_;
+  PartitionOptions with_;
   std::shared_ptr<const quant::CalibrationTable> int8_;
 };
 

@@ -8,9 +8,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <exception>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -29,6 +34,7 @@ struct Compiled : Schedule {
   std::int64_t recomputed_bytes = 0;  // of each thread
   std::int64_t shared_bytes = 0;      // of values of one image at a time, and tiled ones
   std::shared_ptr<ThreadPool> pool;
+  int thread_limit = ThreadPool::max_threads;
 };
 
 class CpuBoundPartition final : public BoundPartition {
@@ -65,24 +71,26 @@ class CpuBoundPartition final : public BoundPartition {
       shared.marks->reserve(shared.marks->size() + count_marks(compiled_->nodes) + 1);
     }
     FirstFault first;
-    compiled_->pool->run_elastic([&](Worker& worker) {
-      worker.interrupt = shared.interrupt;
-      HostFrame frame = shared;  // iterations are each thread's own
-      frame.scratch = recomputed + worker.id * compiled_->recomputed_bytes;
-      frame.shared_scratch = shared_values;
-      Fault fault;
-      const TaskContext context{frame,        worker,
-                                prepared_,    packed_constants_,
-                                fault,        scratch,
-                                zeroed,       prepared,
-                                own_prepared, compiled_->own_prepared_bytes,
-                                working,      compiled_->working_bytes};
-      TaskContext alone = context;
-      alone.alone = true;
-      Walk walk{frame, context, alone, worker.id == 0 ? shared.marks : nullptr};
-      walk.run(compiled_->nodes, {});
-      if (walk.faulty != nullptr) first.take(fault, *walk.faulty);
-    });
+    compiled_->pool->run_elastic(
+        [&](Worker& worker) {
+          worker.interrupt = shared.interrupt;
+          HostFrame frame = shared;  // iterations are each thread's own
+          frame.scratch = recomputed + worker.id * compiled_->recomputed_bytes;
+          frame.shared_scratch = shared_values;
+          Fault fault;
+          const TaskContext context{frame,        worker,
+                                    prepared_,    packed_constants_,
+                                    fault,        scratch,
+                                    zeroed,       prepared,
+                                    own_prepared, compiled_->own_prepared_bytes,
+                                    working,      compiled_->working_bytes};
+          TaskContext alone = context;
+          alone.alone = true;
+          Walk walk{frame, context, alone, worker.id == 0 ? shared.marks : nullptr};
+          walk.run(compiled_->nodes, {});
+          if (walk.faulty != nullptr) first.take(fault, *walk.faulty);
+        },
+        compiled_->thread_limit);
     if (shared.marks != nullptr)
       shared.marks->push_back({{}, {}, std::chrono::steady_clock::now()});
     if (shared.interrupt != nullptr) shared.interrupt->check("cpu");
@@ -257,19 +265,59 @@ bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, L
   return false;
 }
 
+/// Operations of the steps and elements of their operands, in one run; infinite where data decide.
+double work_of(std::span<const Step> steps) {
+  double work = 0;
+  for (const Step& step : steps) {
+    if (step.kind == Step::Kind::loop) {
+      if (step.condition() != nullptr) return std::numeric_limits<double>::infinity();
+      work += static_cast<double>(step.count) * work_of(step.body);
+      continue;
+    }
+    std::vector<Shape> inputs;
+    for (const Operand& input : step.inputs) {
+      inputs.push_back(input.shape);
+      work += static_cast<double>(input.shape.elements());
+    }
+    const Shape& out = step.output.shape;
+    work += static_cast<double>(out.elements());
+    const OpDef* const def = step.op.def();
+    const double operations = step.kind == Step::Kind::op && def->flops != nullptr
+                                  ? def->flops(step.op.attributes(), inputs, out)
+                                  : static_cast<double>(out.elements());
+    if (std::isnan(operations)) return std::numeric_limits<double>::infinity();
+    work += operations;
+  }
+  return work;
+}
+
+constexpr const char* work_variable = "TENON_CPU_MIN_SHARED_WORK";
+
 }  // namespace
 
+double min_shared_work() {
+  const char* const text = std::getenv(work_variable);
+  if (text == nullptr || *text == '\0') return 131072;
+  const std::string_view word(text);
+  double work = 0;
+  const auto [end, status] = std::from_chars(word.data(), word.data() + word.size(), work);
+  if (status == std::errc() && end == word.data() + word.size() && work >= 0) return work;
+  throw Error(Errc::bad_argument, work_variable,
+              fmt::format("'{}' is no number of operations", word));
+}
+
 std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<const Step> steps,
-                                             std::shared_ptr<ThreadPool> pool, bool exact,
+                                             const PartitionOptions& with,
                                              const quant::CalibrationTable* int8) {
   PartitionSteps partition(program, steps);
-  run_passes(partition, {exact, pool->threads(), int8});
+  run_passes(partition, {with.exact, with.pool->threads(), int8});
   ScheduleOptions options;
-  options.exact = exact;
-  options.threads = pool->threads();
+  options.exact = with.exact;
+  options.threads = with.pool->threads();
   find_loops_around(program.steps, steps, options.counts);
   auto compiled = std::make_shared<Compiled>();
   static_cast<Schedule&>(*compiled) = make_schedule(partition.steps, options);
+  if (options.threads > 1 && work_of(steps) < with.min_shared_work) compiled->thread_limit = 1;
   compiled->registered = std::move(partition.registered);
   compiled->constants = program.constants;
   compiled->notes = std::move(partition.notes);
@@ -277,7 +325,7 @@ std::unique_ptr<Partition> compile_partition(const Lowered& program, std::span<c
   compiled->shared_bytes = partition.shared_bytes;
   compiled->use = use_of(*compiled);
   if (int8 != nullptr) compiled->calibration = int8->of(program).to_text();
-  compiled->pool = std::move(pool);
+  compiled->pool = with.pool;
   return std::make_unique<CpuPartition>(std::move(compiled));
 }
 

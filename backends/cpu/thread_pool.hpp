@@ -120,8 +120,8 @@ class ThreadPool {
   /// that lately cost more time than they saved, since noisy neighbours use their cores, and tries
   /// them again after 20 times the time lost.
   template <class F>
-  void run_elastic(F&& body) {
-    run_erased(call_of<F>(), address_of(body), max_threads, true);
+  void run_elastic(F&& body, int limit = max_threads) {
+    run_erased(call_of<F>(), address_of(body), limit, true);
   }
 
   /// Number of CPUs that this process may run on, at least 1.

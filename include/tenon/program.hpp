@@ -128,6 +128,10 @@ ParseResult parse_all(std::string_view text, std::string_view file = "program");
 /// call. Errc::limit_exceeded beyond `limit` instructions.
 Program unroll(const Program& program, std::size_t limit = std::size_t{1} << 20);
 
+/// The full names of the constants that the entry function reads, with calls and loops expanded
+/// ("blk.3.up.weight"), each once, in the order of their first use. Errors: those of verify().
+std::vector<std::string> constant_names(const Program& program);
+
 /// Whether two programs are equal in everything that the text has: source lines, axis tags and the
 /// values of `folded` are ignored.
 bool same_program(const Program& a, const Program& b);

@@ -197,25 +197,43 @@ struct OpFunction {
   nb::object operator()(const nb::args& arguments, const nb::kwargs& named) const {
     std::vector<nb::handle> operands;
     std::vector<nb::handle> more;
-    for (const nb::handle argument : arguments) {
-      const bool is_operand =
-          more.empty() && operands.size() < static_cast<std::size_t>(def->max_inputs);
-      if (!is_operand) {
-        more.push_back(argument);
-      } else if (!argument.is_none()) {
-        operands.push_back(argument);
-      }
-    }
-    std::vector<std::pair<const AttributeField*, nb::handle>> attributes;
-    std::vector<const AttributeField*> flags;
+    // Operands that an op may have, in the order of its flags; by position they follow the others.
+    std::vector<std::pair<const AttributeField*, nb::handle>> optional;
+    bool names_flags = false;
     for (const AttributeField& one : def->fields) {
       if (!one.name.starts_with("has_")) continue;
       const std::string operand(one.name.substr(4));
-      if (!named.contains(operand.c_str())) continue;
-      const nb::handle given = named[operand.c_str()];
-      if (given.is_none()) continue;
-      operands.push_back(given);
-      flags.push_back(&one);
+      names_flags = names_flags || named.contains(std::string(one.name).c_str());
+      const bool is_given = named.contains(operand.c_str());
+      optional.emplace_back(&one,
+                            is_given ? nb::handle(named[operand.c_str()]) : nb::handle(Py_None));
+    }
+    const std::size_t required = names_flags || optional.empty()
+                                     ? static_cast<std::size_t>(def->max_inputs)
+                                     : static_cast<std::size_t>(def->min_inputs);
+    std::size_t position = 0;
+    for (const nb::handle argument : arguments) {
+      if (position < required) {
+        if (!argument.is_none()) operands.push_back(argument);
+      } else if (!names_flags && position - required < optional.size()) {
+        nb::handle& operand = optional[position - required].second;
+        if (!operand.is_none()) {
+          throw Error(Errc::bad_argument, std::string(def->name),
+                      fmt::format("'{}' is given twice",
+                                  optional[position - required].first->name.substr(4)));
+        }
+        operand = argument;
+      } else {
+        more.push_back(argument);
+      }
+      ++position;
+    }
+    std::vector<std::pair<const AttributeField*, nb::handle>> attributes;
+    std::vector<const AttributeField*> flags;
+    for (const auto& [flag, operand] : optional) {
+      if (operand.is_none()) continue;
+      operands.push_back(operand);
+      flags.push_back(flag);
     }
     for (const auto& [key, value] : named) {
       const auto name = nb::cast<std::string>(key);

@@ -76,18 +76,7 @@ void bind_programs(nb::module_& module) {
         return results;
       },
       nb::arg("function").none() = nb::none(), "(name, type) of each result");
-  program.def(
-      "constants",
-      [](const Program& self) {
-        std::vector<std::string> names;
-        for (const Function& function : unroll(self).functions) {
-          for (const Instruction& instruction : function.body) {
-            if (instruction.kind == Instruction::Kind::constant) names.push_back(instruction.text);
-          }
-        }
-        return names;
-      },
-      "Names of the constants, of every repetition");
+  program.def("constants", &constant_names, "Names of the constants, those of every repetition");
   program.def_prop_ro(
       "folded",
       [](const Program& self) {

@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 
 #include <tenon/calibration.hpp>
+#include <tenon/compare.hpp>
 #include <tenon/error.hpp>
 #include <tenon/profile.hpp>
 #include <tenon/trace.hpp>
@@ -397,6 +398,77 @@ void bind_sessions(nb::module_& module) {
       nb::arg("program"), nb::arg("weights"), nb::arg("samples"), nb::arg("per_channel") = false,
       "The ranges of a program's values over samples (each a sequence of inputs), as text: for "
       "Backend(calibration=...)");
+
+  module.def(
+      "record_activations",
+      [](const Session& self, nb::handle inputs, const std::vector<std::string>& names) {
+        const std::vector<Buffer> buffers = to_buffers(inputs);
+        RecordedValues recorded;
+        {
+          const nb::gil_scoped_release no_gil;
+          recorded = record_activations(self.fork(), buffers, names);
+        }
+        nb::dict arrays;
+        for (auto& [name, array] : recorded)
+          arrays[nb::str(name.c_str())] = nb::cast(std::move(array));
+        return arrays;
+      },
+      nb::arg("session"), nb::arg("inputs"), nb::arg("names") = std::vector<std::string>(),
+      "Runs once; the arrays of these values (\"add3\", \"layer[3]\"), or of every step, by name");
+  module.def(
+      "compare_activations",
+      [](const Session& self, nb::handle inputs, nb::handle recorded, double relative,
+         double absolute) {
+        const std::vector<Buffer> buffers = to_buffers(inputs);
+        RecordedValues wanted;
+        for (const nb::handle key : recorded) {
+          wanted.emplace(nb::cast<std::string>(key), to_host_buffer(recorded[key]));
+        }
+        Comparison comparison;
+        {
+          const nb::gil_scoped_release no_gil;
+          comparison = compare_activations(self.fork(), buffers, wanted, {absolute, relative});
+        }
+        return comparison;
+      },
+      nb::arg("session"), nb::arg("inputs"), nb::arg("recorded"), nb::kw_only(),
+      nb::arg("relative") = 1e-3, nb::arg("absolute") = 0,
+      "Runs once, and compares values with recorded ones, as another framework computed them");
+
+  auto comparison =
+      nb::class_<Comparison>(module, "Comparison", "Values of a program beside recorded ones");
+  comparison.def_prop_ro(
+      "values",
+      [](const Comparison& self) {
+        nb::list values;
+        for (const ValueDifference& one : self.values) {
+          nb::dict facts;
+          facts["name"] = one.name;
+          facts["value"] = one.value;
+          facts["op"] = one.op;
+          facts["max"] = one.difference.max;
+          facts["mean"] = one.difference.mean;
+          facts["p50"] = one.difference.p50;
+          facts["p90"] = one.difference.p90;
+          facts["p99"] = one.difference.p99;
+          facts["largest"] = one.difference.scale;
+          facts["within"] = one.is_within;
+          values.append(facts);
+        }
+        return values;
+      },
+      "One dict per value, in the order that they are computed");
+  comparison.def_prop_ro(
+      "unknown", [](const Comparison& self) { return self.unknown; },
+      "Recorded names that no step computes");
+  comparison.def_prop_ro(
+      "first",
+      [](const Comparison& self) -> std::optional<std::string> {
+        const ValueDifference* const first = self.first();
+        return first == nullptr ? std::nullopt : std::optional(first->name);
+      },
+      "The name of the first value that is out of tolerance; None where every one is within");
+  comparison.def("__str__", [](const Comparison& self) { return self.table(); });
 }
 
 }  // namespace tenon::python

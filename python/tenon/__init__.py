@@ -24,9 +24,9 @@ from .errors import (
 
 # Read when first asked for, so that `import tenon.ir` needs neither numpy's nor the compiled part's time.
 _compiled = (
-    "Backend Buffer Conversation Device DType File Graph HostBuffer MemChunk MemRegion Op Program RegRegion "
-    "SentenceEncoder Session Shape Tensor Tokenizer Trace Weights calibrate check dtypes error_codes grad "
-    "load_network load_plugin open parse quantize quantize_types read_npy save_gguf save_network save_safetensors "
+    "Backend Buffer Comparison Conversation Device DType File Graph HostBuffer MemChunk MemRegion Op Program RegRegion "
+    "SentenceEncoder Session Shape Tensor Tokenizer Trace Weights calibrate check compare_activations dtypes error_codes grad "
+    "load_network load_plugin open parse quantize quantize_types read_npy record_activations save_gguf save_network save_safetensors "
     "unload_plugin write_npy __version__"
 ).split()
 _modules = ["ops", "build", "ir", "models"]

@@ -65,8 +65,8 @@ class Model:
         scores = softmax(q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1]))
         return (scores @ v).transpose(1, 0, 2).reshape(len(x), -1)
 
-    def hidden(self, ids):
-        """Outputs of the last layer for one text's token ids: [tokens, width]."""
+    def hidden(self, ids, watch=lambda output: None):
+        """Outputs of the last layer for one text's token ids: [tokens, width]. `watch` gets every layer's output."""
         embedding = {part: self.weights[f"embeddings.{part}_embeddings.weight"]
                      for part in ("word", "position", "token_type")}
         x = embedding["word"][ids] + embedding["position"][:len(ids)] + embedding["token_type"][0]
@@ -79,6 +79,7 @@ class Model:
             fed = gelu(self.linear(x, prefix + "intermediate.dense"))
             fed = self.linear(fed, prefix + "output.dense")
             x = self.norm(x + fed, prefix + "output.LayerNorm")
+            watch(x)
         return x
 
     def embed(self, text):

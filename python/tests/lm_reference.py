@@ -181,8 +181,8 @@ class Model:
             y += shared / (1 + np.exp(-share))
         return y
 
-    def hidden(self, tokens):
-        """The normalised outputs of the last layer: [positions, width]."""
+    def hidden(self, tokens, watch=lambda output: None):
+        """The normalised outputs of the last layer: [positions, width]. `watch` gets every layer's output."""
         x = self.weights.rows("token_embd.weight", np.asarray(tokens))
         if self.is_gemma:
             x = x * np.sqrt(self.width).astype(x.dtype)
@@ -197,6 +197,7 @@ class Model:
             if self.is_gemma:
                 fed = self.norm(fed, prefix + "post_ffw_norm")
             x = x + fed
+            watch(x)
         return self.norm(x, "output_norm")
 
     def logits(self, hidden):

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,17 @@ class Walker {
 void for_each_constant(const Program& program,
                        const std::function<void(const ConstantUse&, const std::string&)>& visit) {
   Walker(program, visit).run();
+}
+
+std::vector<std::string> constant_names(const Program& program) {
+  Program checked = program;
+  verify(checked);
+  std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
+  for_each_constant(checked, [&](const ConstantUse&, const std::string& name) {
+    if (seen.insert(name).second) names.push_back(name);
+  });
+  return names;
 }
 
 }  // namespace tenon

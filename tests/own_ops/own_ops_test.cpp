@@ -429,5 +429,42 @@ TEST_CASE("test kit: a kernel with a fault has findings, and so has one that is 
   CHECK(says(findings_of(Clip<'h'>(), cpu), "inputs strided"));
 }
 
+TEST_CASE("own ops: little work stays on its caller's thread") {
+  static std::atomic<int> most_threads;
+  register_kernel<Clip<'w'>>(
+      "cpu",
+      {.constraint = [](const Clip<'w'>&, const Step& step) { return needs_dense_f32(step); },
+       .run =
+           [](const Clip<'w'>& op, const KernelCall& call) {
+             int most = most_threads;
+             while (call.threads > most &&
+                    !most_threads.compare_exchange_weak(most, call.threads)) {
+             }
+             soft_clip(op.limit, call);
+           }});
+  const auto threads_for = [](std::int64_t elements) {
+    most_threads = 0;
+    const Shape shape({elements}, f32);
+    Session session(program_of(Clip<'w'>(), shape),
+                    {.backends = {make_backend("cpu", {.threads = 2})}});
+    run(session, ramp(shape));
+    return most_threads.load();
+  };
+  constexpr const char* variable = "TENON_CPU_MIN_SHARED_WORK";
+  CHECK(threads_for(10) == 2);  // test programs set it to 0
+  ::setenv(variable, "", 1);
+  CHECK(threads_for(10) == 1);
+  CHECK(threads_for(10'000) == 1);
+  CHECK(threads_for(100'000) == 2);
+  ::setenv(variable, "3000", 1);
+  CHECK(threads_for(900) == 1);
+  CHECK(threads_for(1'000) == 2);
+  for (const char* const wrong : {"many", "-1", "3x", "nan"}) {
+    ::setenv(variable, wrong, 1);
+    expect_error(Errc::bad_argument, [] { make_backend("cpu"); });
+  }
+  ::setenv(variable, "0", 1);
+}
+
 }  // namespace
 }  // namespace tenon::testing

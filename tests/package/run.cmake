@@ -1,7 +1,7 @@
 # One step of the package test, as `cmake -D STEP=... -P run.cmake`. The prefix is installed as work/first and
 # then moved to work/moved, so anything that remembers the first place fails. Four projects use it: consumer,
 # which names components, examples/first, the README's program, which links tenon::tenon, examples/own_op, an op and a
-# kernel of somebody else's, and examples/own_device, an NPU of somebody else's.
+# kernel of somebody else's, and examples/own_device, an NPU of somebody else's. A fifth, subdirectory, builds the sources.
 set(prefix ${WORK}/moved)
 set(consumer ${SOURCE}/tests/package/consumer)
 set(first ${SOURCE}/examples/first)
@@ -96,10 +96,15 @@ elseif(STEP STREQUAL "missing_component")
     message(FATAL_ERROR "a missing component went unnoticed (${status}): ${text}")
   endif()
 elseif(STEP STREQUAL "add_subdirectory")
-  # With the flags of the surrounding build, ccache has every object that is not compiled in a group (TENON_UNITY).
-  build_project(first ${first} -D TENON_SOURCE=${SOURCE} -D TENON_WARNINGS_AS_ERRORS=${WERROR}
-                -D TENON_UNITY=${UNITY})
-  run_first(${WORK}/${STEP}/first/first)
+  set(BUILD_TYPE Debug)
+  build_project(subdirectory ${SOURCE}/tests/package/subdirectory -D TENON_SOURCE=${SOURCE}
+                -D TENON_WARNINGS_AS_ERRORS=${WERROR} -D TENON_UNITY=ON -D CMAKE_CXX_FLAGS_DEBUG=-O0)
+  execute_process(COMMAND ${WORK}/${STEP}/subdirectory/subdirectory OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT text STREQUAL "0.5 0.5\n")
+    message(FATAL_ERROR "wrong: ${text}")
+  endif()
+  file(REMOVE_RECURSE ${WORK}/${STEP}/first)
+  run(${CMAKE_COMMAND} -S ${first} -B ${WORK}/${STEP}/first -G ${GENERATOR} -D TENON_SOURCE=${SOURCE})
 elseif(STEP STREQUAL "pkg_config")
   file(MAKE_DIRECTORY ${WORK}/${STEP})
   pkg_config_flags(flags tenon-core tenon-cpu)
@@ -108,6 +113,24 @@ elseif(STEP STREQUAL "pkg_config")
   pkg_config_flags(flags tenon)
   run(${COMPILER} -std=c++20 ${first}/main.cpp -o ${WORK}/${STEP}/first ${flags})
   run_first(${WORK}/${STEP}/first)
+elseif(STEP STREQUAL "wheel")
+  # A wheel on the installed package, in a virtual environment that has nothing but it and what it needs.
+  file(REMOVE_RECURSE ${WORK}/wheel)
+  set(ENV{CMAKE_PREFIX_PATH} ${prefix})
+  set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} ${LAUNCHER})
+  run(${PYTHON} -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation
+      --wheel-dir ${WORK}/wheel -C build-dir=${WORK}/wheel/build ${SOURCE})
+  file(GLOB wheel ${WORK}/wheel/tenon-*.whl)
+  run(${PYTHON} -m venv ${WORK}/wheel/venv)
+  set(python ${WORK}/wheel/venv/bin/python)
+  execute_process(COMMAND ${python} -m pip install --quiet --disable-pip-version-check "${wheel}[bf16]" RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message("SKIPPED: pip has no numpy for a clean environment")
+    return()
+  endif()
+  set(ENV{PYTHONDONTWRITEBYTECODE} 1)
+  run(${python} ${SOURCE}/python/tests/package/test_arrays.py)
+  run(${python} ${SOURCE}/python/tests/package/test_programs.py)
 else()
   message(FATAL_ERROR "no step ${STEP}")
 endif()

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import tempfile
 import time
@@ -15,11 +16,11 @@ import xml.etree.ElementTree
 
 import model_files
 from harness import (
-    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, SOURCE, WRONG_CALL, ToolTest, read_npy,
+    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, MALFORMED, SOURCE, WRONG_CALL, ToolTest, read_npy,
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
-            "devices")
+            "compare", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
@@ -410,6 +411,68 @@ class Bench(ToolTest):
         self.assertEqual(bench["depth"], 5)
         beyond = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "--ctx", 6, "-r", 1, status=2)
         self.assertEqual(beyond["error"]["code"], "BadArgument")
+
+
+class Compare(Folder):
+    def write(self, name, arrays):
+        """A safetensors file of {name: (type, shape, bytes)}."""
+        header, body = {}, b""
+        for key, (kind, shape, data) in arrays.items():
+            header[key] = {"dtype": kind, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+            body += data
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path = self.folder / name
+        path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+        return path
+
+    def read(self, path):
+        data = path.read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + size])
+        header.pop("__metadata__", None)
+        return {key: (facts["dtype"], facts["shape"],
+                      data[8 + size + facts["data_offsets"][0]:8 + size + facts["data_offsets"][1]])
+                for key, facts in header.items()}
+
+    def test_what_was_recorded_is_what_is_computed(self):
+        inputs = self.write("inputs.safetensors", {"ids": ("I64", [1, 3], struct.pack("<3q", 1, 2, 3))})
+        recorded = self.folder / "recorded.safetensors"
+        self.tenon("compare", LLAMA, inputs, "--save", recorded)
+        arrays = self.read(recorded)
+        self.assertGreater(len(arrays), 10)
+        self.assertEqual(arrays["ids"][:2], ("I32", [1, 3]))
+        done = self.tenon("compare", LLAMA, recorded, "--relative", 0).stdout.decode()
+        self.assertIn(f"all {len(arrays) - 1} values are within the tolerance", done)
+
+        layers = self.folder / "layers.safetensors"
+        self.tenon("compare", LLAMA, inputs, "--save", layers, "--name", "layer[0]", "--name", "layer[1]")
+        arrays = self.read(layers)
+        self.assertEqual(set(arrays), {"ids", "layer[0]", "layer[1]"})
+        kind, shape, data = arrays["layer[1]"]
+        values = list(struct.unpack(f"<{len(data) // 4}f", data))
+        values[5] += 10
+        arrays["layer[1]"] = kind, shape, struct.pack(f"<{len(values)}f", *values)
+        arrays["embedding"] = "F32", [1], struct.pack("<f", 0)
+        changed = self.write("changed.safetensors", arrays)
+        result = self.json("compare", LLAMA, changed, status=7)
+        self.assertEqual((result["first"], result["unknown"]), ("layer[1]", ["embedding"]))
+        worst = {value["name"]: value for value in result["values"]}
+        self.assertEqual(worst["layer[0]"]["max"], 0)
+        self.assertAlmostEqual(worst["layer[1]"]["max"], 10, places=4)
+        text = self.tenon("compare", LLAMA, changed, status=7).stdout.decode()
+        self.assertRegex(text, r"(?m)^layer\[1\] .* differs$")
+        self.assertIn("no step computes embedding\n", text)
+        self.assertIn("the first that differs: layer[1]", text)
+
+    def test_files_that_do_not_fit(self):
+        empty = self.write("empty.safetensors", {"x": ("F32", [1], b"abcd")})
+        self.assertIn(b"no array 'ids'", self.tenon("compare", LLAMA, empty, status=MALFORMED).stderr)
+        ids = ("I64", [1, 2], struct.pack("<2q", 1, 2))
+        alone = self.write("alone.safetensors", {"ids": ids, "x": ("F32", [1], b"abcd")})
+        self.assertIn(b"no step computes any", self.tenon("compare", LLAMA, alone, status=MALFORMED).stderr)
+        small = self.write("small.safetensors", {"ids": ids, "layer[0]": ("F32", [1], b"abcd")})
+        self.assertIn(b"layer[0]", self.tenon("compare", LLAMA, small, status=WRONG_CALL).stderr)
 
 
 class Graph(Folder):

@@ -8,11 +8,8 @@
 #include <tenon/models/encoder.hpp>
 #include <tenon/session.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,14 +33,6 @@ struct Described {
   std::optional<PlanReport> plan;  // none for sizes that are symbolic
 };
 
-/// Whether a file holds JSON: a safetensors file that begins with the same byte goes on with the
-/// length of its header, in which zeros are.
-bool is_json(const std::filesystem::path& path) {
-  char head[8] = {};
-  return std::ifstream(path, std::ios::binary).read(head, sizeof head) && head[0] == '{' &&
-         std::ranges::find(head, '\0') == std::end(head);
-}
-
 /// The plan for the sizes that the program states.
 std::optional<PlanReport> plan_of(const Program& program, const Tool& tool) {
   std::vector<Shape> inputs;
@@ -61,7 +50,7 @@ std::optional<PlanReport> plan_of(const Program& program, const Tool& tool) {
 }
 
 Described describe(const Tool& tool) {
-  if (is_json(tool.model)) {
+  if (is_network(tool.model)) {
     Described described{io::load_network(tool.model), {}};
     described.plan = plan_of(described.network.program, tool);
     return described;
@@ -82,7 +71,7 @@ Described describe(const Tool& tool) {
 void save(const Tool& tool, const Options& options) {
   io::Network net = describe(tool).network;
   std::optional<io::File> file;  // the tensors are its pages
-  if (!is_json(tool.model)) {
+  if (!is_network(tool.model)) {
     file = io::open(tool.model, {.access = io::Access::guarded});
     for (const io::TensorEntry& tensor : file->tensors()) {
       net.weights.emplace(tensor.name, tensor.data());

@@ -158,8 +158,18 @@ class Functions(unittest.TestCase):
         np.testing.assert_allclose(ops.linear(long, quantised).numpy(), long @ quantised.astype("f32").numpy().T,
                                    rtol=0.05, atol=0.1)
         image, kernel = self.array(1, 3, 8, 8), self.array(4, 3, 3, 3)
-        got = ops.conv2d(image, kernel, padding=(1, 1, 1, 1), bias=self.array(4))
-        self.assertEqual(got.shape, (1, 4, 8, 8))
+        bias = self.array(4)
+        named = ops.conv2d(image, kernel, padding=(1, 1, 1, 1), bias=bias)
+        self.assertEqual(named.shape, (1, 4, 8, 8))
+        for call in (lambda: ops.conv2d(image, kernel, bias, padding=(1, 1, 1, 1)),
+                     lambda: ops.conv2d(image, kernel, bias, has_bias=True, padding=(1, 1, 1, 1)),
+                     lambda: ops.conv2d(image, kernel, bias, (), (1, 1, 1, 1))):
+            np.testing.assert_array_equal(call().numpy(), named.numpy())
+        plain = ops.conv2d(image, kernel, None, padding=(1, 1, 1, 1))
+        self.close(named - plain, np.broadcast_to(bias[:, None, None], named.shape))
+        q = self.array(1, 2, 3, 8)
+        mask = np.where(np.tri(2, dtype=bool), 0, -np.inf).astype("f4")
+        self.close(ops.attention(q, q, q, mask=mask), ops.attention(q, q, q, causal=True).numpy())
 
     def test_wrong_calls_say_what_is_wrong(self):
         x = tenon.array(self.array(2, 3))
@@ -169,7 +179,8 @@ class Functions(unittest.TestCase):
             (lambda: ops.softmax(x, axis="left"), "BadAttribute"),
             (lambda: ops.add(x), None),
             (lambda: ops.matmul(x, x), "ShapeMismatch"),
-            (lambda: ops.add(x, x, x, x), None),
+            (lambda: ops.add(x, x, x, x), "BadArgument"),
+            (lambda: ops.conv2d(x, x, x, bias=x), "BadArgument"),
             (lambda: ops.relu(np.array(["text"])), "UnsupportedDType"),
         ):
             with self.assertRaises(tenon.Error) as raised:

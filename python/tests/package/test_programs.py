@@ -84,6 +84,7 @@ class Programs(unittest.TestCase):
         program = tenon.export(forward, x="f32[N, 8]")
         self.assertEqual(len(program.functions), 2)
         self.assertIn(f", {count}, ", str(program))
+        self.assertEqual(program.constants(), [f"layer.{i}.w" for i in range(count)])
         weights = {f"layer.{i}.w": self.array(8, 8) * 0.1 for i in range(count)}
         x = self.array(2, 8)
         [y] = tenon.Session(program, weights).forward(x)
@@ -167,7 +168,11 @@ class Programs(unittest.TestCase):
             tenon.Session.load(self.folder / "bad.snap")
 
     def test_int8_on_the_npu(self):
-        program = tenon.export(mlp, x="f32[2, 8]")
+        def hidden(x):
+            return ops.linear(ops.linear(x, tenon.build.weight("up", "f32[16, 8]")).relu(),
+                              tenon.build.weight("down", "f32[4, 16]"))
+
+        program = tenon.export(hidden, x="f32[2, 8]")
         weights = self.weights()
         samples = [[self.array(2, 8)] for _ in range(8)]
         table = tenon.calibrate(program, weights, samples)
@@ -176,8 +181,32 @@ class Programs(unittest.TestCase):
         session = tenon.Session(program, weights, [npu, "cpu"])
         [y] = session.forward(samples[0][0])
         [want] = tenon.Session(program, weights).forward(samples[0][0])
-        np.testing.assert_allclose(y.numpy(), want.numpy(), atol=0.05)
+        np.testing.assert_allclose(y.numpy(), want.numpy(), atol=0.05 * abs(want.numpy()).max())
         self.assertIn("npu", {part["backend"] for part in session.report("f32[2, 8]")["parts"]})
+
+    def test_the_first_layer_that_differs(self):
+        def forward(x):
+            layers = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[8, 8]")} for i in range(5)]
+            return tenon.repeat(layers, x, lambda layer, index, x: ops.linear(x, layer["w"]).tanh())
+
+        program = tenon.export(forward, x="f32[N, 8]")
+        weights = {f"layer.{i}.w": self.array(8, 8) for i in range(5)}
+        x = self.array(3, 8)
+        recorded, y = {}, x
+        for i in range(5):
+            y = np.tanh(y @ weights[f"layer.{i}.w"].T)
+            recorded[f"layer[{i}]"] = y
+        session = tenon.Session(program, weights)
+        same = tenon.compare_activations(session, [x], recorded, relative=1e-4)
+        self.assertEqual((same.first, same.unknown, len(same.values)), (None, [], 5))
+        recorded["layer[2]"] = recorded["layer[2]"] + 1
+        recorded["other"] = x
+        found = tenon.compare_activations(session, [x], recorded)
+        self.assertEqual((found.first, found.unknown), ("layer[2]", ["other"]))
+        self.assertAlmostEqual(found.values[2]["max"], 1, places=4)
+        self.assertIn("differs", str(found))
+        self.assertEqual(len(tenon.record_activations(session, [x])), 10)
+        self.assertEqual(list(tenon.record_activations(session, [x], ["layer[4]"])), ["layer[4]"])
 
     def test_wrong_inputs(self):
         session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), self.weights())

@@ -1,0 +1,210 @@
+#include "tool.hpp"
+
+#include <tenon/compare.hpp>
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/io/load.hpp>
+#include <tenon/io/network.hpp>
+#include <tenon/io/save.hpp>
+#include <tenon/models/decoder.hpp>
+#include <tenon/models/encoder.hpp>
+#include <tenon/session.hpp>
+#include <tenon/weights_view.hpp>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tenon::tool {
+namespace {
+
+constexpr int differs_status = 7;  // none of exit_status()
+
+struct Options {
+  std::string recorded;
+  std::string save;
+  std::vector<std::string> names;
+  double relative = 1e-3, absolute = 0;
+  std::int64_t rows = 40;
+};
+
+struct Model {
+  Program program;
+  std::map<std::string, Buffer> weights;
+  std::optional<io::File> file;  // the weights are its pages
+};
+
+/// All positions of token ids at once, without a cache: i32[1, S] -> logits.
+Program decoder_program(const io::File& file) {
+  const models::DecoderConfig config = models::DecoderConfig::from(file);
+  const WeightsView view = file.view();
+  const auto decoder = models::Decoder<>::init(view, config);
+  Graph graph;
+  const Graph::Recording recording(graph);
+  return graph.program(
+      std::vector{decoder.scores(graph.input("ids", Shape({1, symbol("S")}, i32)))});
+}
+
+/// Hidden states of the recorded sizes: ids i32[B, S], mask f32[B, S].
+Program encoder_program(const io::File& file, const io::File& recorded) {
+  const WeightsView view = file.view();
+  const auto bert = models::Bert<>::init(view, models::BertConfig::from(file));
+  const Shape ids = recorded.at("ids").shape;
+  Graph graph;
+  const Graph::Recording recording(graph);
+  return graph.program(std::vector{bert.hidden(graph.input("ids", ids.with_dtype(i32)),
+                                               graph.input("mask", ids.with_dtype(f32)))});
+}
+
+Model open_model(const Tool& tool, const DevicePtr& device, const io::File& recorded) {
+  if (is_network(tool.model)) {
+    io::Network network = io::load_network(tool.model);
+    Model model{std::move(network.program), {}, {}};
+    for (const auto& [name, weight] : network.weights) {
+      model.weights.emplace(name, weight.to_device(device));
+    }
+    return model;
+  }
+  io::File file = io::open(tool.model, {.access = io::Access::guarded});
+  Program program =
+      file.format() == io::Format::gguf ? decoder_program(file) : encoder_program(file, recorded);
+  std::vector<std::string> names;
+  for (const io::TensorEntry& entry : file.tensors()) names.push_back(entry.name);
+  auto weights = io::load_buffers(file, names, device);
+  return {std::move(program), std::move(weights), std::move(file)};
+}
+
+/// The program's inputs from a file that has them under the names of its parameters; what else the file
+/// has are recorded activations.
+std::vector<Buffer> inputs_of(const Program& program, const io::File& file, const DevicePtr& device,
+                              RecordedValues& recorded) {
+  for (const io::TensorEntry& entry : file.tensors()) recorded.emplace(entry.name, entry.data());
+  const Function& main = program.main();
+  std::vector<Buffer> inputs;
+  for (ValueId i = 0; i < main.parameter_count; ++i) {
+    const auto found = recorded.find(main.values[i].name);
+    if (found == recorded.end()) {
+      throw Error(Errc::bad_reference, file.path().string(),
+                  fmt::format("no array '{}', which the program takes ({})", main.values[i].name,
+                              main.values[i].shape ? to_string(*main.values[i].shape) : ""));
+    }
+    HostBuffer input = std::move(found->second);
+    recorded.erase(found);
+    const std::optional<Shape>& type = main.values[i].shape;
+    if (type && input.shape().dtype() != type->dtype()) input = input.to(type->dtype());
+    inputs.push_back(input.to_device(device));
+  }
+  return inputs;
+}
+
+void save(const Options& options, Session session, const std::vector<Buffer>& inputs) {
+  const Program& program = session.program();
+  std::vector<io::NamedTensor> tensors;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tensors.push_back({program.main().values[i].name, inputs[i].to_host()});
+  }
+  for (auto& [name, array] : record_activations(session.fork(), inputs, options.names)) {
+    tensors.push_back({name, std::move(array)});
+  }
+  io::save_safetensors(options.save, tensors);
+}
+
+Json to_json(const Comparison& comparison) {
+  Json values = Json::array();
+  for (const ValueDifference& one : comparison.values) {
+    const Difference& d = one.difference;
+    values.push_back({{"name", one.name},
+                      {"value", one.value},
+                      {"op", one.op},
+                      {"elements", d.elements},
+                      {"max", d.max},
+                      {"mean", d.mean},
+                      {"p50", d.p50},
+                      {"p90", d.p90},
+                      {"p99", d.p99},
+                      {"largest", d.scale},
+                      {"within", one.is_within}});
+  }
+  const ValueDifference* const first = comparison.first();
+  return {{"first", first == nullptr ? Json() : Json(first->name)},
+          {"values", values},
+          {"unknown", comparison.unknown}};
+}
+
+void run(Tool& tool, const Options& options) {
+  const DevicePtr device = tool.open_device();
+  const io::File file = io::open(options.recorded);
+  const Model model = open_model(tool, device, file);
+  RecordedValues recorded;
+  const std::vector<Buffer> inputs = inputs_of(model.program, file, device, recorded);
+  const CompileOptions on =
+      detail::on_device(device, {.backend = tool.backend(), .cpu_fallback = tool.cpu_fallback});
+  Session session(model.program,
+                  {.backends = on.backends, .results_on_device = on.results_on_device});
+  session.bind(std::make_shared<const WeightSet>(model.weights));
+  if (!options.save.empty()) {
+    save(options, std::move(session), inputs);
+    if (model.file) model.file->check_pages();
+    if (tool.json) tool.print({{"saved", options.save}});
+    return;
+  }
+  const Comparison comparison = compare_activations(std::move(session), inputs, recorded,
+                                                    {options.absolute, options.relative});
+  if (model.file) model.file->check_pages();
+  const ValueDifference* const first = comparison.first();
+  if (first != nullptr) tool.status = differs_status;
+  if (tool.json) {
+    tool.print(to_json(comparison));
+    return;
+  }
+  fmt::print("{}", comparison.table(static_cast<std::size_t>(options.rows)));
+  if (!comparison.unknown.empty()) {
+    fmt::print("no step computes {}\n", fmt::join(comparison.unknown, ", "));
+  }
+  if (first == nullptr) {
+    fmt::print("all {} values are within the tolerance\n", comparison.values.size());
+  } else {
+    fmt::print("the first that differs: {} ({})\n", first->name, first->op);
+  }
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Tool& tool) {
+  Command command(
+      app, tool, "compare",
+      "Whether a model computes what was recorded: per value the largest difference, the mean, "
+      "percentiles; and the first value that differs (exit status 7)");
+  auto options = std::make_shared<Options>();
+  add_model(command);
+  command
+      .option(
+          "RECORDED", options->recorded,
+          "A safetensors file: the inputs by their names (ids; mask, of an encoder; a network's "
+          "own), and "
+          "activations by the names of the program's values, or as layer[3]: what layer 3 of the "
+          "stack `layer` returns")
+      .required();
+  command.option(
+      "--save", options->save,
+      "Write the activations of this model to a file, with the inputs, instead of comparing");
+  command.option("--name", options->names, "With --save: only these values").one_value_each();
+  command.option("--relative", options->relative,
+                 "Tolerance, relative to the largest number of a recorded array");
+  command.option("--absolute", options->absolute, "Tolerance to add to that");
+  command.option("--rows", options->rows, "Rows of the table at most").range(1, 1'000'000);
+  add_compute(command);
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
+}
+
+}  // namespace tenon::tool

@@ -415,16 +415,7 @@ class Bench(ToolTest):
 
 class Compare(Folder):
     def write(self, name, arrays):
-        """A safetensors file of {name: (type, shape, bytes)}."""
-        header, body = {}, b""
-        for key, (kind, shape, data) in arrays.items():
-            header[key] = {"dtype": kind, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
-            body += data
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        path = self.folder / name
-        path.write_bytes(struct.pack("<Q", len(text)) + text + body)
-        return path
+        return model_files.write_safetensors(self.folder / name, arrays)
 
     def read(self, path):
         data = path.read_bytes()

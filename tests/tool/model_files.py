@@ -56,6 +56,18 @@ ENCODER_POSITIONS = 12
 ENCODER_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "blue", "house", "##s", "car", "."]
 
 
+def write_safetensors(path, arrays):
+    """A safetensors file of {name: (type, shape, bytes)}."""
+    header, body = {}, b""
+    for name, (kind, shape, data) in arrays.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return path
+
+
 def make_encoder(folder):
     """Writes model.safetensors, config.json and tokenizer.json of a BERT encoder."""
     width, hidden, layers = ENCODER_WIDTH, 32, 2
@@ -82,7 +94,7 @@ def make_encoder(folder):
             shapes[f"encoder.layer.{layer}.{name}.bias"] = (width,)
 
     draw = random.Random(5)
-    header, body = {}, b""
+    arrays = {}
     for name, shape in shapes.items():
         count = 1
         for size in shape:
@@ -90,14 +102,9 @@ def make_encoder(folder):
         mean = 1 if name.endswith("LayerNorm.weight") else 0
         spread = 0.1 if "LayerNorm" in name or name.endswith("bias") else 0.5
         values = struct.pack(f"<{count}f", *(draw.gauss(mean, spread) for _ in range(count)))
-        header[name] = {
-            "dtype": "F32", "shape": shape, "data_offsets": [len(body), len(body) + len(values)],
-        }
-        body += values
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+        arrays[name] = "F32", shape, values
     folder.mkdir()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    write_safetensors(folder / "model.safetensors", arrays)
     (folder / "config.json").write_text(json.dumps({
         "model_type": "bert", "hidden_size": width, "intermediate_size": hidden,
         "num_hidden_layers": layers, "num_attention_heads": 2, "hidden_act": "gelu",

@@ -86,6 +86,9 @@ class Commands(ToolTest):
             for model in ("MODEL.gguf", "model.gguf"):
                 model_files.add_text(LLAMA, folder / model, "tokenizer.chat_template", model_files.CHATML)
             model_files.make_encoder(folder / "MODEL_FOLDER")
+            ids = {"ids": ("I32", [1, 2], struct.pack("<2i", 1, 2))}
+            inputs = model_files.write_safetensors(folder / "ids.safetensors", ids)
+            self.tenon("compare", folder / "MODEL.gguf", inputs, "--save", folder / "recorded.safetensors")
             for line in shown:
                 with self.subTest(line=line):
                     done = subprocess.run(

@@ -1,0 +1,85 @@
+"""The numpy references and `infer` against every committed op case."""
+import collections
+import unittest
+
+import numpy as np
+
+from support import agrees, op_cases
+from tenon.ir import Array, Error, Type, Unsupported
+from tenon.ir.blocks import decode, encode
+from tenon.ir.ops import REFERENCES, evaluate
+from tenon.ir.schema import OPS
+from tenon.ir.tensors import cast, rounded
+
+
+class OpCases(unittest.TestCase):
+    def test_committed_cases(self):
+        done, unsupported = 0, collections.Counter()
+        for case, operands, want in op_cases():
+            attributes = {name: OPS[case["op"]].attribute(name).accepts(value) for name,
+                          value in case["attributes"].items()}
+            try:
+                got = evaluate(case["op"], operands, attributes)
+            except Unsupported as error:
+                unsupported[case["op"], error.message] += 1
+                continue
+            done += 1
+            self.assertTrue(agrees(got, want, case["absolute"], case["relative"]),
+                            f"{case['name']} {attributes}\n{got!r}\n{want!r}")
+        print(f"\n{done} op cases agree")
+        for (op, why), count in sorted(unsupported.items()):
+            print(f"  {count} of {op} not run: {why}")
+        self.assertGreater(done, 600)
+        self.assertLess(sum(unsupported.values()), done / 20)
+
+    def test_every_op_has_a_reference(self):
+        cases = {case["op"] for case, _, _ in op_cases()}
+        without = [name for name in OPS if name not in REFERENCES]
+        print("\nops without a reference:", ", ".join(without) or "none")
+        print("ops without a case:", ", ".join(name for name in OPS if name not in cases) or "none")
+        self.assertFalse(set(REFERENCES) - set(OPS))
+        self.assertEqual(without, [])
+
+    def test_a_changed_result_is_noticed(self):
+        for case, operands, want in op_cases():
+            if want.data.dtype.kind == "f" and want.data.size and np.isfinite(want.data).all():
+                wrong = Array(want.type, want.data + np.asarray(1, want.data.dtype))
+                self.assertFalse(agrees(wrong, want, case["absolute"], case["relative"]))
+                return
+        self.fail("no case")
+
+
+class Numbers(unittest.TestCase):
+    def test_rounding(self):
+        self.assertEqual(rounded(1 + 2**-8, "bf16"), 1)  # a tie, to even
+        self.assertEqual(rounded(1 + 3 * 2**-8, "bf16"), 1 + 2**-6)
+        self.assertEqual(rounded(1 + 2**-8 + 2**-40, "bf16"), 1 + 2**-7)  # once, not by way of f32
+        self.assertEqual(rounded(3.4e38, "bf16"), np.inf)
+        self.assertEqual(rounded(2.0**-133, "bf16"), np.float32(2.0**-133))
+        self.assertEqual(rounded(464.0, "f8_e4m3"), 448)
+        self.assertTrue(np.isnan(rounded(465.0, "f8_e4m3")))
+        self.assertEqual(rounded(61440.0, "f8_e5m2"), np.inf)
+        self.assertEqual(rounded(-0.0, "bf16").view(np.uint32), 0x80000000)
+
+    def test_cast(self):
+        x = np.array([0.9, -0.9, 300, -300, 1e30, -1e30, np.inf, -np.inf, np.nan], np.float32)
+        self.assertEqual(cast(x, "i8").tolist(), [0, 0, 127, -128, 127, -128, 127, -128, 0])
+        self.assertEqual(cast(x, "u8").tolist(), [0, 0, 255, 0, 255, 0, 255, 0, 0])
+        self.assertEqual(cast(x, "i64").tolist()[4:8], [2**63 - 1, -2**63, 2**63 - 1, -2**63])
+        self.assertEqual(cast(np.array([-1, 2**40], np.int64), "u32").tolist(), [0, 2**32 - 1])
+
+    def test_q8_0_round_trip(self):
+        x = np.random.default_rng(1).normal(size=(3, 64))
+        array = Array(Type("q8_0", [3, 64]), encode(x, "q8_0"))
+        self.assertLess(np.abs(decode(array) - x).max(), np.abs(x).max() / 127)
+
+    def test_errors_in_data(self):
+        x, index = Array(Type("f32", [3]), np.zeros(3, np.float32)), Array(Type("i32"), np.asarray(3, np.int32))
+        for operands in ([x, index], [x, Array(Type("i32"), np.asarray(-1, np.int32))]):
+            with self.assertRaises(Error) as raised:
+                evaluate("select", operands, {})
+            self.assertEqual(raised.exception.code, "OutOfRange")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -5,7 +5,6 @@
 //                               {"errors": [[line, column, code], ..]}
 //   run PROGRAM VALUES RESULTS  runs a program on the reference backend. VALUES, a safetensors file,
 //                               has the inputs and constants by name; results are "0", "1", ..
-//   model GGUF                  prints the program of a language model's step
 #include "base/json_writer.hpp"
 
 #include <tenon/backends/reference.hpp>
@@ -13,7 +12,6 @@
 #include <tenon/io/file.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/io/save.hpp>
-#include <tenon/models/language_model.hpp>
 #include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
@@ -81,13 +79,6 @@ void run(const std::string& program_path, const std::string& values_path,
   io::save_safetensors(results_path, results);
 }
 
-void model(const std::string& path) {
-  models::LanguageModelOptions options;
-  options.context = 64;
-  options.lazy = true;
-  std::fputs(print(models::LanguageModel::load(path, options).program()).c_str(), stdout);
-}
-
 }  // namespace
 }  // namespace tenon
 
@@ -98,10 +89,8 @@ int main(int count, char** arguments) try {
     tenon::check();
   } else if (given.size() == 4 && given[0] == "run") {
     tenon::run(given[1], given[2], given[3]);
-  } else if (given.size() == 2 && given[0] == "model") {
-    tenon::model(given[1]);
   } else {
-    std::fputs("usage: ir_programs check | run PROGRAM VALUES RESULTS | model GGUF\n", stderr);
+    std::fputs("usage: ir_programs check | run PROGRAM VALUES RESULTS\n", stderr);
     return 2;
   }
   return 0;

@@ -35,7 +35,7 @@ def encode(values, dtype):
     scaled = x * inverse
     codes = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int8)
     blocks = np.concatenate([d.astype(np.float16).view(np.uint8), codes.view(np.uint8)], axis=1)
-    return blocks.reshape(values.shape[:-1] + (-1,))
+    return blocks.reshape(values.shape[:-1] + (values.shape[-1] // 32 * 34,))
 
 
 def _half(blocks, at):

@@ -48,6 +48,9 @@ def forward(cache: f16[1, 1, 2, 8, 4], x: f32[1, S, 2, 4], pos: i32):
     y: f32[1, S, 2, 4] = attention(x, kv1, kv1, pos, causal=True, has_position=True)
     return y, cache1
 """
+# Their results are not defined, or not unique, where the operand is not sorted, singular, or not finite.
+UNDETERMINED = {"searchsorted", "qr", "svd", "eigh", "lu", "solve", "slogdet", "triangular_solve",
+                "fft", "rfft", "irfft"}
 
 
 def f32(values):
@@ -186,6 +189,8 @@ class AsTheLibrary(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for text in support.random_programs(60, seed) + [LOOP, COUNT, CACHE]:
                 program = parse(text)
+                if UNDETERMINED & {made.op for function in program.functions for made in function.body}:
+                    continue
                 inputs = random_inputs(program, seed=seed)
                 constants = {}
 

@@ -6,7 +6,8 @@ import unittest
 
 import support
 from support import HEADER, ROOT
-from tenon.ir import Error, parse, parse_all, print_program
+from tenon.ir import Error, Function, Instruction, Program, Value, parse, parse_all, print_program
+from tenon.ir.schema import OPS
 
 DOCUMENT = re.search(r"```python\n(.*?)```", (ROOT / "docs/text-ir.md").read_text("utf-8"), re.DOTALL)[1]
 SOURCES = [*(f"tests/core/{name}_test.cpp" for name in ("program_parse", "program_verify", "program_print", "control",
@@ -50,9 +51,40 @@ def corpus():
     return sorted(text.encode("utf-8", "surrogateescape") for text in texts)
 
 
+def case_programs():
+    """For every committed op case a program of that op."""
+    for case, operands, result in support.op_cases():
+        op = OPS[case["op"]]
+        parameters = [Value(f"x{k}", type=operand.type) for k, operand in enumerate(operands)]
+        attributes = {name: op.attribute(name).accepts(value) for name, value in case["attributes"].items()}
+        made = Instruction("op", op.name, Value("y", type=result.type), [value.name for value in parameters], attributes)
+        yield str(Program("test", functions=[Function("forward", parameters, [made], ["y"])])).encode()
+
+
 WORDS = rb"""x f32 i64 S _ 4 -1 0 1.5 1e999 1e-999 1e-320 nan inf -inf True None "a" "\x41" "\q" [ ] ( ) , : = [] [1, -2] add
     const repeat def return lambda match axis=1 dtype="f16" # 'a' 1_0 0x1 01 9223372036854775807 9223372036854775808 ; \
     softmax(x) Scope Tensor Index q4_0[32] q4_0[33]""".split() + [b"\t", b"  ", b"\n", b"\r", b"\0", b"\xc3\xa9", b"\xff"]
+
+
+KINDS = [re.compile(rb"(?<![A-Za-z0-9_.])[0-9]+(?![A-Za-z0-9_.])"), re.compile(rb"(?<=: )[a-z0-9_]+(?=[\[, )])"),
+         re.compile(rb"(?<= = )[a-z0-9_]+(?=\()"), re.compile(rb"(?<=[(,\[ ])[A-Za-z][A-Za-z0-9_]*(?=[,)\]])"),
+         re.compile(rb"[a-z_]+=(?:[^,()\[\]]+|\[[^\]]*\])(?=[,)])")]
+
+
+def exchanged(text, random, others):
+    """A number, a type, an op, a name or an attribute in place of another; so that what is left is often right, and
+    is wrong in its meaning only."""
+    kind = random.choice(KINDS)
+    places = list(kind.finditer(text))
+    found = [match[0] for match in kind.finditer(random.choice([text, text, others]))]
+    if not places or not found:
+        return text
+    place, new = random.choice(places), random.choice(found)
+    if kind is KINDS[0] and random.random() < 0.5:
+        new = b"%d" % max(0, int(place[0]) + random.choice([-1, 1, 2]))
+    if kind is KINDS[4] and random.random() < 0.5:  # one more of them
+        return text[:place.end()] + b", " + new + text[place.end():]
+    return text[:place.start()] + new + text[place.end():]
 
 
 def mutated(text, random):
@@ -109,7 +141,9 @@ class Text(unittest.TestCase):
         random = support.seeded("mutations")
         good = [text for text in corpus() if not parse_all(text)[1]]
         good += [text.encode() for text in support.random_programs(30, random.randrange(10**9))]
-        texts = [mutated(random.choice(good), random) for _ in range(3000)]
+        good += random.sample(list(case_programs()), 200)
+        texts = good + [mutated(random.choice(good), random) for _ in range(1500)]
+        texts += [exchanged(random.choice(good), random, random.choice(good)) for _ in range(3000)]
         accepted, refused, same = self.compare(texts)
         print(f"\n{len(texts)} mutations: {accepted} accepted, {refused} refused, {same} with the same first place")
         self.assertGreater(min(accepted, refused), 100)
@@ -135,7 +169,8 @@ class Text(unittest.TestCase):
     def test_nothing_is_executed(self):
         for line in ("y = __import__(\"os\")", "y = (lambda: x)()", "y = [exp(x)][0]", "y = x.real",
                      "y = exp(x) if x else x", "import os",
-                     "y = f\"{x}\"", "y = exp(*x)", "y: f32[print(1)] = exp(x)"):
+                     "y = f\"{x}\"", "y = exp(*x)", "y: f32[print(1)] = exp(x)", "y: f32[][4] = exp(x)",
+                     "y: f32 = const(\"a\" \"b\")"):
             with self.assertRaises(Error, msg=line):
                 parse(HEADER + f"def forward(x: f32[4]):\n    {line}\n    return x\n")
 

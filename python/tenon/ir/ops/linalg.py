@@ -48,7 +48,7 @@ def symmetric(a):
 
 @op
 def cholesky(a):
-    return each(lambda a: np.linalg.cholesky(symmetric(a)), a.shape[-2:], a)
+    return np.tril(each(lambda a: np.linalg.cholesky(symmetric(a)), a.shape[-2:], a))
 
 
 @op

@@ -75,24 +75,28 @@ def erfinv(x):
 
 
 def lgamma(x):
-    if x == math.inf or x == -math.inf or (x <= 0 and x == math.floor(x)):
+    if abs(x) == math.inf or (x <= 0 and x == math.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
 
 
 def digamma(x):
     """Recurrence up to 20, then the asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18)."""
+    x = np.float64(x)  # whose operations give infinities where those of Python's numbers throw
     if x == 0:
         return math.copysign(math.inf, -x)
     if x < 0:
-        return math.nan if x == math.floor(x) else digamma(1 - x) - math.pi / math.tan(math.pi * x)
+        return math.nan if x == np.floor(x) else digamma(1 - x) - math.pi / np.tan(math.pi * x)
     result = 0.0
     while x < 20:
         result -= 1 / x
         x += 1
     square = 1 / (x * x)
     series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
-    return result + math.log(x) - 1 / (2 * x) - series
+    return result + np.log(x) - 1 / (2 * x) - series
 
 
 def zeta(s, x):
@@ -110,13 +114,14 @@ def zeta(s, x):
     return total
 
 
-def trigamma_like(order, x):
-    if x == 0 or (order == 1 and x < 0 and x == math.floor(x)):
-        return math.inf
+def derived_digamma(order, x):
+    x = np.float64(x)
+    if x == 0 or (order == 1 and x < 0 and x == np.floor(x)):
+        return (-1) ** (order + 1) * math.inf
     if x < 0:
         if order > 1:
             return math.nan
-        return (math.pi / math.sin(math.pi * x)) ** 2 - trigamma_like(1, 1 - x)
+        return (math.pi / np.sin(math.pi * x)) ** 2 - derived_digamma(1, 1 - x)
     return (-1) ** (order + 1) * math.factorial(order) * zeta(order + 1, x)
 
 
@@ -156,20 +161,15 @@ def elu(x, alpha):
 
 @op
 def polygamma(x, order):
-    return np.vectorize(trigamma_like, otypes=[np.float64])(order, x)
+    return np.vectorize(derived_digamma, otypes=[np.float64])(order, x)
 
 
 @op
 def clamp(x, min, max):
     if x.dtype.kind == "f":
         return np.clip(x, min, max)
-    low, high = cast_values(np.ceil(min), str_of(x)), cast_values(np.floor(max), str_of(x))
-    return np.minimum(np.maximum(x, low), high)
-
-
-def str_of(x):
-    """Tenon's name of a numpy integer type."""
-    return f"{x.dtype.kind}{8 * x.dtype.itemsize}"
+    low, high = cast_values(np.ceil(min), "i64"), cast_values(np.floor(max), "i64")
+    return np.minimum(np.maximum(x.astype(np.int64), low), high)
 
 
 @op(kind="raw")

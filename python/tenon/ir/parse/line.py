@@ -91,6 +91,10 @@ def parse_line(text, words, suffix=""):
             raise Fault("Syntax", word.offset, f"'{word.text}' has no meaning here")
         if word.text == "(" and (before.kind != "name" or before.text == "return"):
             raise Fault("Syntax", word.offset, "'(' follows the name of an op or a function")
+        if word.kind == before.kind == "string":
+            raise Fault("Syntax", word.offset, "expected ',' or ')'")
+        if word.text == "[" and before.text in ("]", ")"):
+            raise Fault("Syntax", word.offset, "'[' has no meaning here")
         if word.text == "," and after in ("", ")", "]"):
             raise Fault("Syntax", word.offset, "nothing follows this ','")
         masked[word.offset:word.offset + len(word.text)] = (
@@ -98,22 +102,18 @@ def parse_line(text, words, suffix=""):
         if (word.text == "]" and before.text == "[" and i > 2 and words[i - 3].text == ":"
                 and (words[i - 2].text in DTYPES or words[i - 2].text == "Index")):
             masked[before.offset] = masked[word.offset] = " "
-    line = "".join(masked)
+    line = "".join(masked).rstrip(" ") + suffix
     indent = len(line) - len(line.lstrip(" "))
     try:
-        body = ast.parse(line.strip(" ") + suffix).body
+        # Behind a head, so that columns are those of the line.
+        body = ast.parse("if 1:\n" + line).body[0].body if indent else ast.parse(line).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         code = "DuplicateName" if "repeated" in str(error) else "Syntax"
-        offset = getattr(error, "offset", None) or 1
-        raise Fault(code, indent + offset - 1, getattr(error, "msg", None) or str(error)) from None
+        raise Fault(code, (getattr(error, "offset", None) or 1) - 1, getattr(error, "msg", None) or str(error)) from None
     if len(body) != 1:
         raise Fault("Syntax", indent, "expected one statement")
     if suffix and not isinstance(body[0], ast.FunctionDef):
         raise Fault("Syntax", indent, "expected def name(parameter: type, ...):")
-    for node in ast.walk(body[0]):  # columns as in the line, not behind its indent
-        if hasattr(node, "col_offset"):
-            node.col_offset += indent
-            node.end_col_offset += indent
     return body[0]
 
 

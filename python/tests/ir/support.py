@@ -19,9 +19,9 @@ HEADER = ('# tenon 1.0\nfrom __future__ import annotations\nfrom tenon.ir import
           'module("test", opset=1)\n')
 
 
-def seeded(test):
-    """A random generator, whose seed is printed: TENON_TEST_SEED repeats it."""
-    seed = int(os.environ.get("TENON_TEST_SEED", random.randrange(10**6)))
+def seeded(test, fallback=None):
+    """A random generator, whose seed is printed: TENON_TEST_SEED, or `fallback`, or any."""
+    seed = int(os.environ.get("TENON_TEST_SEED") or fallback or random.randrange(10**6))
     print(f"{test}: TENON_TEST_SEED={seed}", flush=True)
     return random.Random(seed)
 

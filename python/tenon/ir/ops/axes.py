@@ -21,7 +21,11 @@ def prod(x, axes, keep_dims):
 @op
 def mean(x, axes, keep_dims):
     count = np.prod([x.shape[axis] for axis in axes])
-    return reduce(np.sum, x, axes, keep_dims) / count
+    return reduce(np.sum, x, axes, keep_dims) / count  # NaN for none, without numpy's warning
+
+
+def mean_of_last(x):
+    return mean(x, [x.ndim - 1], True)
 
 
 @op
@@ -120,10 +124,10 @@ def log_softmax(x, axis):
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
-def normalised(x, axes, eps):
-    """Shifted and scaled to mean 0 and variance 1 over the axes."""
-    centred = x - x.mean(axis=axes, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + eps)
+def normalised(x, eps):
+    """Shifted and scaled to mean 0 and variance 1 along the last axis."""
+    centred = x - mean_of_last(x)
+    return centred / np.sqrt(mean_of_last(np.square(centred)) + eps)
 
 
 def scaled(y, weight, bias):
@@ -133,12 +137,12 @@ def scaled(y, weight, bias):
 
 @op
 def layer_norm(x, weight=None, bias=None, *, eps):
-    return scaled(normalised(x, -1, eps), weight, bias)
+    return scaled(normalised(x, eps), weight, bias)
 
 
 @op
 def rms_norm(x, weight=None, *, eps):
-    return scaled(x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + eps), weight, None)
+    return scaled(x / np.sqrt(mean_of_last(np.square(x)) + eps), weight, None)
 
 
 def along_channels(parameter, x):
@@ -155,5 +159,5 @@ def batch_norm(x, mean, variance, weight=None, bias=None, *, eps):
 @op
 def group_norm(x, weight=None, bias=None, *, groups, eps):
     size = np.prod(x.shape[1:], dtype=int) // groups
-    y = normalised(x.reshape(x.shape[0], groups, size), -1, eps).reshape(x.shape)
+    y = normalised(x.reshape(x.shape[0], groups, size), eps).reshape(x.shape)
     return scaled(y, along_channels(weight, x), along_channels(bias, x))

@@ -155,7 +155,8 @@ def avg_pool2d_backward(x, upstream, kernel, stride, padding, count_include_pad)
 
 
 def resize_matrix(length, outs, mode, coordinates, rounding, a):
-    matrix = np.zeros((outs, length))
+    """The weight of each element in each result, and which of them are looked at."""
+    matrix, is_tap = np.zeros((outs, length)), np.zeros((outs, length), bool)
     for i in range(outs):
         # The position is numerator / denominator, exactly.
         if coordinates == "asymmetric":
@@ -177,7 +178,8 @@ def resize_matrix(length, outs, mode, coordinates, rounding, a):
             taps = [(below, 1 - t), (below + 1, t)]
         for place, weight in taps:
             matrix[i, min(max(place, 0), length - 1)] += weight
-    return matrix
+            is_tap[i, min(max(place, 0), length - 1)] = True
+    return matrix, is_tap
 
 
 def keys(d, a):
@@ -192,8 +194,11 @@ def resample(x, sizes, back, mode, coordinates, rounding, cubic_coefficient):
         axis = x.ndim - len(sizes) + i
         own = x.shape[axis]
         source, target = (size, own) if back else (own, size)
-        matrix = resize_matrix(source, target, mode, coordinates, rounding, cubic_coefficient)
-        x = np.moveaxis(np.tensordot(matrix.T if back else matrix, x, axes=(1, axis)), 0, axis)
+        matrix, is_tap = resize_matrix(source, target, mode, coordinates, rounding, cubic_coefficient)
+        if back:
+            matrix, is_tap = matrix.T, is_tap.T
+        terms = matrix * np.moveaxis(x, axis, -1)[..., None, :]
+        x = np.moveaxis(np.where(is_tap, terms, 0).sum(axis=-1), -1, axis)
     return x
 
 

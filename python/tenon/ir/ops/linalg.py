@@ -48,7 +48,11 @@ def symmetric(a):
 
 @op
 def cholesky(a):
-    return np.tril(each(lambda a: np.linalg.cholesky(symmetric(a)), a.shape[-2:], a))
+    def factor(a):
+        y = np.linalg.cholesky(symmetric(a))
+        return np.full_like(y, np.nan) if np.isnan(y).any() else y
+
+    return np.tril(each(factor, a.shape[-2:], a))
 
 
 @op

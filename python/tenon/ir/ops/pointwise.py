@@ -11,7 +11,7 @@ def vectorized(function):
     return np.vectorize(function, otypes=[np.float64])
 
 
-erf = vectorized(math.erf)
+erf, erfc = vectorized(math.erf), vectorized(math.erfc)
 
 
 def sigmoid(x):
@@ -23,7 +23,7 @@ def softplus(x):
 
 
 def gelu(x):
-    return x * (1 + erf(x / math.sqrt(2))) / 2
+    return x * erfc(-x / math.sqrt(2)) / 2
 
 
 def gelu_tanh(x):
@@ -116,8 +116,10 @@ def zeta(s, x):
 
 def derived_digamma(order, x):
     x = np.float64(x)
-    if x == 0 or (order == 1 and x < 0 and x == np.floor(x)):
-        return (-1) ** (order + 1) * math.inf
+    if x == 0:
+        return math.inf if order % 2 else math.copysign(math.inf, -x)
+    if order == 1 and x < 0 and x == np.floor(x):
+        return math.inf
     if x < 0:
         if order > 1:
             return math.nan
@@ -131,7 +133,7 @@ ONE_OPERAND = {
     "log": np.log, "log2": np.log2, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "tanh": np.tanh, "erf": erf, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "round": np.rint, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "erfc": vectorized(math.erfc), "erfinv": vectorized(erfinv), "lgamma": vectorized(lgamma),
+    "atanh": np.arctanh, "erfc": erfc, "erfinv": vectorized(erfinv), "lgamma": vectorized(lgamma),
     "digamma": vectorized(digamma), "sigmoid": sigmoid, "relu": relu, "relu6": lambda x: np.clip(x, 0, 6),
     "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus, "mish": lambda x: x * np.tanh(softplus(x)),
     "hardsigmoid": hardsigmoid, "hardswish": lambda x: x * hardsigmoid(x), "is_nan": np.isnan, "is_inf": np.isinf,

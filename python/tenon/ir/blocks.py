@@ -20,22 +20,54 @@ def decode(array):
     facts = DTYPES[array.dtype]
     if array.dtype not in _DECODERS:
         raise Unsupported(f"there is no numpy reference that decodes {array.dtype}")
+    if array.data.size == 0:
+        return np.zeros(array.shape, np.float32)
     blocks = np.ascontiguousarray(array.data).reshape(-1, facts.bytes)
     with np.errstate(all="ignore"):
         return _DECODERS[array.dtype](blocks).astype(np.float32).reshape(array.shape)
 
 
 def encode(values, dtype):
-    """The bytes of numbers along the last axis."""
-    if dtype != "q8_0":
+    """The bytes of numbers along the last axis, by the arithmetic in f32 of llama.cpp's own encoders."""
+    facts = DTYPES[dtype]
+    if dtype not in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0"):
         raise Unsupported(f"there is no numpy reference that encodes {dtype}")
     x = np.asarray(values, np.float32).reshape(-1, 32)
-    d = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
-    inverse = np.divide(np.float32(1), d, out=np.zeros_like(d), where=d != 0)
-    scaled = x * inverse
-    codes = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int8)
-    blocks = np.concatenate([d.astype(np.float16).view(np.uint8), codes.view(np.uint8)], axis=1)
-    return blocks.reshape(values.shape[:-1] + (values.shape[-1] // 32 * 34,))
+    with np.errstate(all="ignore"):
+        parts = _encoded(x, dtype)
+    blocks = np.concatenate([np.ascontiguousarray(part).view(np.uint8) for part in parts], axis=1)
+    return blocks.reshape(values.shape[:-1] + (values.shape[-1] // facts.block * facts.bytes,))
+
+
+def _encoded(x, dtype):
+    """The parts of blocks, in their order."""
+    half = np.float32(0.5)
+    if dtype == "q8_0":
+        d = np.abs(x).max(axis=1, keepdims=True, initial=0) / np.float32(127)
+        scaled = x * _inverse(d)
+        # Halves go away from zero; 0.5 itself would carry what is just below one up as well.
+        codes = np.trunc(scaled + np.copysign(np.nextafter(half, np.float32(0)), scaled))
+        return d.astype(np.float16), codes.astype(np.int8)
+    levels = 16 if dtype.startswith("q4") else 32
+    if dtype.endswith("_0"):  # around the middle, the element of largest magnitude at code 0
+        middle = np.float32(levels // 2)
+        d = np.take_along_axis(x, np.abs(x).argmax(axis=1, keepdims=True), 1) / -middle
+        scales = [d.astype(np.float16)]
+        codes = x * _inverse(d) + (middle + half)
+    else:  # between the smallest and the largest element
+        m = x.min(axis=1, keepdims=True)
+        d = (x.max(axis=1, keepdims=True) - m) / np.float32(levels - 1)
+        scales = [d.astype(np.float16), m.astype(np.float16)]
+        codes = (x - m) * _inverse(d) + half
+    codes = np.clip(np.nan_to_num(codes, nan=0), 0, levels - 1).astype(np.uint8)
+    high = [] if levels == 16 else [np.packbits(codes >> 4, axis=1, bitorder="little")]
+    return *scales, *high, codes[:, :16] & 15 | (codes[:, 16:] & 15) << 4
+
+
+def _inverse(d):
+    """1 / d, and 0 where that is no finite number: the block then rounds to zeros."""
+    inverse = np.float32(1) / d
+    return np.where(np.isfinite(inverse), inverse, np.float32(0))
 
 
 def _half(blocks, at):

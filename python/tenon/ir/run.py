@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import Error, Unsupported
+from .blocks import encode
+from .errors import Error
 from .ops import evaluate
 from .program import SCOPE, TUPLE, Function, Instruction
 from .tensors import NUMPY, Array, Type, array_of, cast, is_block, is_floating
@@ -203,9 +204,6 @@ def random_array(rng, type_):
     """Small numbers: normal ones, and integers that are 0 or 1, so that they may count and pick."""
     shape = type_.dims
     if is_block(type_.dtype):
-        if type_.dtype != "q8_0":
-            raise Unsupported(f"there are no random arrays of {type_.dtype}")
-        from .blocks import encode
         return Array(type_, encode(rng.normal(size=shape), type_.dtype))
     values = rng.normal(size=shape) if is_floating(type_.dtype) else rng.integers(0, 2, shape)
     return Array(type_, np.asarray(cast(values, type_.dtype)).reshape(shape))

@@ -25,7 +25,8 @@ class Models(unittest.TestCase):
         """The logits after each of the first tokens 0, 7, 14, ..., which are given one by one."""
         with tempfile.TemporaryDirectory() as folder:
             folded = pathlib.Path(folder) / "folded.safetensors"
-            text = subprocess.run([os.environ["TENON_IR_MODEL"], path, folded], check=True, capture_output=True).stdout
+            text = subprocess.run([os.environ["TENON_IR_MODEL"], path, folded], check=True,
+                                  capture_output=True).stdout
             program, weights = parse(text, path.name), {**read_weights(path), **read_weights(folded)}
         token, position, *caches = program.main.parameters
         state = [Array(value.type, np.zeros(value.type.dims, NUMPY[value.type.dtype])) for value in caches]

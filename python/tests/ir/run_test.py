@@ -196,7 +196,8 @@ class AsTheLibrary(unittest.TestCase):
                     continue
                 inputs = random_inputs(program, seed=seed)
                 # Also those that a loop of no iterations names.
-                constants = {name: random_weights(seed)(name, made.result.type) for _, made, name in constant_names(program)}
+                constants = {name: random_weights(seed)(name, made.result.type) for _, made,
+                             name in constant_names(program)}
                 try:
                     want, message = program.run(inputs, constants), None
                 except Unsupported:

@@ -46,9 +46,9 @@ def random_programs(count, seed):
     return printed.decode().split("----\n")[:-1]
 
 
-def op_cases():
-    """(case, operands, expected result) of every case in tests/ops/data."""
-    for path in sorted((ROOT / "tests/ops/data").glob("cases_*.safetensors")):
+def op_cases(paths=None):
+    """(case, operands, expected result) of every case in these files, by default those of tests/ops/data."""
+    for path in paths or sorted((ROOT / "tests/ops/data").glob("cases_*.safetensors")):
         data = path.read_bytes()
         length = struct.unpack_from("<Q", data)[0]
         header = json.loads(data[8:8 + length])

@@ -57,7 +57,8 @@ def case_programs():
         op = OPS[case["op"]]
         parameters = [Value(f"x{k}", type=operand.type) for k, operand in enumerate(operands)]
         attributes = {name: op.attribute(name).accepts(value) for name, value in case["attributes"].items()}
-        made = Instruction("op", op.name, Value("y", type=result.type), [value.name for value in parameters], attributes)
+        made = Instruction("op", op.name, Value("y", type=result.type), [value.name for value in parameters],
+                           attributes)
         yield str(Program("test", functions=[Function("forward", parameters, [made], ["y"])])).encode()
 
 

@@ -109,7 +109,8 @@ def parse_line(text, words, suffix=""):
         body = ast.parse("if 1:\n" + line).body[0].body if indent else ast.parse(line).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         code = "DuplicateName" if "repeated" in str(error) else "Syntax"
-        raise Fault(code, (getattr(error, "offset", None) or 1) - 1, getattr(error, "msg", None) or str(error)) from None
+        raise Fault(code, (getattr(error, "offset", None) or 1) - 1,
+                    getattr(error, "msg", None) or str(error)) from None
     if len(body) != 1:
         raise Fault("Syntax", indent, "expected one statement")
     if suffix and not isinstance(body[0], ast.FunctionDef):

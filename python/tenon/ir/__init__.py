@@ -9,13 +9,13 @@ from .errors import Error, Unsupported
 from .parse import load, parse, parse_all
 from .program import Function, Instruction, Program, Value, print_program
 from .rewrite import compare, pattern, rewrite
-from .run import Event, Trace, random_inputs, random_weights, run, steps
+from .run import Event, Trace, call, random_inputs, random_weights, run, steps
 from .tensors import Array, Type
 from .verify import verify
 from .weights import read_weights
 
 __all__ = ["Array", "Error", "Event", "Function", "Instruction", "Program", "Trace", "Type", "Unsupported", "Value",
-           "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program", "random_inputs",
+           "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program", "random_inputs",
            "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
 
 

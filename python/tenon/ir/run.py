@@ -12,6 +12,7 @@ from .blocks import encode
 from .errors import Error
 from .ops import evaluate
 from .program import SCOPE, TUPLE, Function, Instruction
+from .schema import OPS
 from .tensors import NUMPY, Array, Type, array_of, cast, is_block, is_floating
 from .verify.constants import join
 
@@ -52,6 +53,23 @@ def run(program, inputs=None, weights=None, function=None, on_step=None):
             return end.value
         if on_step:
             on_step(event)
+
+
+def call(op, *operands, **attributes):
+    """One op by itself, of Arrays or of what numpy makes arrays of: call("softmax", x, axis=1)."""
+    if op not in OPS:
+        raise Error("UnknownOp", f"there is no op '{op}'")
+    if not OPS[op].min_inputs <= len(operands) <= OPS[op].max_inputs:
+        raise Error("BadArgument",
+                    f"{op} takes {OPS[op].min_inputs} to {OPS[op].max_inputs} operands, {len(operands)} given")
+    for name, value in attributes.items():
+        attribute = OPS[op].attribute(name)
+        attributes[name] = attribute and attribute.accepts(value)
+        if attributes[name] is None:
+            raise Error("BadAttribute", f"{op} has no attribute {name} that could be {value!r}")
+    arrays = [value if isinstance(value, Array) else Array(_numpy_type(np.asarray(value)),
+                                                           np.asarray(value)) for value in operands]
+    return evaluate(op, arrays, attributes)
 
 
 class Trace(dict):

@@ -149,6 +149,15 @@ class Text(unittest.TestCase):
         print(f"\n{len(texts)} mutations: {accepted} accepted, {refused} refused, {same} with the same first place")
         self.assertGreater(min(accepted, refused), 100)
 
+    def test_noise(self):
+        """Bytes of no meaning, behind a good beginning."""
+        random = support.seeded("noise")
+        texts = [(HEADER + random.choice(["",
+                                          "def forward(x: f32):\n    "])).encode() + random.randbytes(random.randrange(40))
+                 for _ in range(1000)]
+        accepted, refused, _ = self.compare(texts)
+        self.assertEqual(refused, len(texts))
+
     def test_random_programs_print_the_same(self):
         seed = support.seeded("printing").randrange(10**9)
         texts = support.random_programs(200, seed)

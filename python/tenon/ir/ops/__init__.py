@@ -15,6 +15,7 @@ from ..schema import OPS
 from ..tensors import NUMPY, Array, bytes_shape, is_block, is_floating, rounded
 
 REFERENCES = {}
+ELEMENTS = 2**40  # at most, of one array
 
 
 def op(function=None, *, name=None, kind="computes"):
@@ -35,6 +36,8 @@ def evaluate(name, operands, attributes):
     type_ = infer(name, [operand.type for operand in operands], attributes)
     if name not in REFERENCES:
         raise Unsupported(f"there is no numpy reference of {name}")
+    if type_.elements > ELEMENTS:
+        raise Error("LimitExceeded", f"{name} makes {type_}, of more than 2^40 elements")
     kind, function = REFERENCES[name]
     values = {**OPS[name].defaults, **attributes}
     with np.errstate(all="ignore"):

@@ -15,8 +15,8 @@ from .verify import verify
 from .weights import read_weights
 
 __all__ = ["Array", "Error", "Event", "Function", "Instruction", "Program", "Trace", "Type", "Unsupported", "Value",
-           "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program", "random_inputs",
-           "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
+           "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program",
+           "random_inputs", "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
 
 
 def module(name, opset=1, weights="", sha256="", entry="forward"):

@@ -11,8 +11,8 @@ A name in a pattern stands for any value, the same wherever it occurs; `axes=a` 
 has parameters for, by name, and returns the expression to take its place, or None to leave it.
 """
 import ast
-import copy
 import inspect
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +30,8 @@ class Pattern:
         self.parameters = list(inspect.signature(make).parameters)
 
     def find(self, function):
-        """The first match: (instruction, those that only it reads and that go with it, replacement)."""
+        """The first match: the instruction, those that only it reads and that go with it, and what replaces them:
+        statements, and the name of their result."""
         makers = {made.result.name: made for made in function.body}
         uses = {}
         for name in [name for made in function.body for name in made.operands] + function.results:
@@ -40,7 +41,7 @@ class Pattern:
                 if all(uses[other.result.name] == 1 for other in inner):
                     text = self.make(**{name: bound[name] for name in self.parameters})
                     if text is not None:
-                        return made, inner, _expanded(text, bound, made, set(function.values))
+                        return made, inner, *_expanded(text, bound, made, set(function.values))
         return None
 
     def _match(self, tree, made, makers, bound):
@@ -106,36 +107,36 @@ def _applied(program, rule):
     for function in program.functions:
         found = rule.find(function)
         if found:
-            root, inner, lines = found
+            root, inner, lines, name = found
             gone = {id(made) for made in inner}
+            renamed = {root.result.name: name}
             body = []
             for made in function.body:
                 if made is root:
                     body += lines
                 elif id(made) not in gone:
-                    body.append(print_instruction(made))
+                    operands = [renamed.get(operand, operand) for operand in made.operands]
+                    body.append(print_instruction(replace(made, operands=operands)))
+            body.append("return " + ", ".join(renamed.get(result, result) for result in function.results))
             return parse(_text_with(program, function, body), program.file or program.name)
     return None
 
 
 def _text_with(program, function, body):
-    """The program's text with another body of a function."""
-    emptied = copy.copy(program)
-    emptied.functions = []
-    text = print_program(emptied)
+    """The program's text with other lines below the head of a function."""
+    head = print_program(replace(program, functions=[]))
+    parts = [head]
     for other in program.functions:
-        alone = copy.copy(emptied)
-        alone.functions = [other]
-        part = print_program(alone)[len(text):]
+        text = print_program(replace(program, functions=[other])).removeprefix(head)
         if other is function:
-            head, *_, last = part.strip("\n").split("\n")
-            part = "\n" + "\n".join([head, *("    " + line for line in body), last]) + "\n"
-        emptied.functions.append(part)
-    return text + "".join(emptied.functions)
+            text = "\n".join(["", text.split("\n")[1], *("    " + line for line in body), ""])
+        parts.append(text)
+    return "".join(parts)
 
 
 def _expanded(text, bound, root, taken):
-    """A nested expression as statements, of which the last makes the root's result."""
+    """A nested expression as statements, of which the last makes the root's result, and the name of that; for a
+    name alone, no statements and what it stands for."""
     lines = []
 
     def fresh():
@@ -159,8 +160,11 @@ def _expanded(text, bound, root, taken):
         return name
 
     annotation = f": {root.result.type.text()}" if root.result.type else ""
-    expand(ast.parse(text.strip(), mode="eval").body, root.result.name + annotation)
-    return lines
+    tree = ast.parse(text.strip(), mode="eval").body
+    if isinstance(tree, ast.Name):
+        return [], bound.get(tree.id, tree.id)
+    expand(tree, root.result.name + annotation)
+    return lines, root.result.name
 
 
 def _call(node, deep=True):

@@ -5,12 +5,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
-from support import ROOT, agrees, op_cases, seeded
-from tenon.ir import Array, Error, Type, Unsupported
+from support import HEADER, ROOT, agrees, op_cases, seeded
+from tenon.ir import Array, Error, Type, Unsupported, parse
 from tenon.ir.blocks import encode
+from tenon.ir.infer import RULES
 from tenon.ir.ops import REFERENCES, evaluate
 from tenon.ir.schema import OPS
 from tenon.ir.tensors import cast, rounded
@@ -54,13 +56,22 @@ class OpCases(unittest.TestCase):
                 with self.subTest(script.name, seed=seed):
                     self.assertGreater(self.check(op_cases([made])), 20)
 
-    def test_every_op_has_a_reference(self):
+    def test_what_ops_have(self):
         cases = {case["op"] for case, _, _ in op_cases()}
-        without = [name for name in OPS if name not in REFERENCES]
-        print("\nops without a reference:", ", ".join(without) or "none")
-        print("ops without a case:", ", ".join(name for name in OPS if name not in cases) or "none")
-        self.assertFalse(set(REFERENCES) - set(OPS))
-        self.assertEqual(without, [])
+        for what, known in (("reference", REFERENCES), ("rule of types", RULES), ("case", cases)):
+            self.assertFalse(set(known) - set(OPS))
+            print(f"\nops without a {what}:", ", ".join(name for name in OPS if name not in known) or "none", end="")
+        self.assertFalse(set(OPS) - set(RULES))
+
+    def test_an_op_without_a_reference(self):
+        text = HEADER + "def forward(x: f32[2]):\n    y = exp(x)\n    z = tanh(y)\n    return z\n"
+        with mock.patch.dict(REFERENCES), mock.patch.dict(RULES):
+            del REFERENCES["tanh"], RULES["tanh"]
+            program = parse(text, "t.tenon")
+            with self.assertRaises(Unsupported) as raised:
+                program.run([np.zeros(2, np.float32)])
+        self.assertIn("Unsupported: t.tenon:7:9: forward: ", str(raised.exception))
+        self.assertIn("tanh", str(raised.exception))
 
     def test_a_changed_result_is_noticed(self):
         for case, operands, want in op_cases():

@@ -54,6 +54,24 @@ class Rewrite(unittest.TestCase):
 
         self.assertEqual(str(rewrite(parse(GATE), never)), GATE)
 
+    def test_a_name_as_replacement(self):
+        @pattern("mul(x, full(value=1, dims=d))")
+        def times_one(x):
+            return "x"
+
+        text = HEADER + """
+def forward(x: f32[4]):
+    one = full(value=1.0)
+    y = mul(one, x)
+    z = exp(y)
+    return z, y
+"""
+        self.assertEqual(str(rewrite(parse(text), times_one)), HEADER + """
+def forward(x: f32[4]):
+    z = exp(x)
+    return z, x
+""")
+
     def test_values_that_others_read_stay(self):
         text = GATE.replace("return t, z", "return t, s")
         self.assertEqual(str(rewrite(parse(text), silu)), text)

@@ -41,6 +41,23 @@ def forward(n: i64, more: bool, limit: i64):
     n1 = item(c1, 0)
     return n1
 """
+# Running sums, as scan records them: each iteration reads a slice and writes one.
+SCAN = HEADER + """
+def step(total: f32[2], out: f32[5, 2], i: i64, s: Scope, x: f32[5, 2]):
+    row = select(x, i)
+    total1 = add(total, row)
+    out1 = update_slice(out, i, total1)
+    return total1, out1
+
+def forward(total: f32[2], x: f32[5, 2]):
+    empty = full(value=0.0, dims=[5, 2])
+    s0 = scope("x")
+    c0 = pack(total, empty)
+    c1 = repeat(step, 5, c0, s0, x)
+    last = item(c1, 0)
+    out = item(c1, 1)
+    return out, last
+"""
 CACHE = HEADER + """
 def forward(cache: f16[1, 1, 2, 8, 4], x: f32[1, S, 2, 4], pos: i32):
     layer = full(value=0.0, dims=[], dtype="i64")
@@ -77,6 +94,12 @@ class Runs(unittest.TestCase):
         for limit, start, want in ((5, True, 5), (5, False, 0), (1000, True, 100)):
             (got,) = program.run({"n": 0, "more": start, "limit": limit})
             self.assertEqual(int(got.data), want)
+
+    def test_scan(self):
+        x = f32(np.random.default_rng(3).integers(-9, 9, (5, 2)))
+        out, last = parse(SCAN).run({"total": f32([1, 2]), "x": x})
+        np.testing.assert_array_equal(out, np.cumsum(x, axis=0) + [1, 2])
+        np.testing.assert_array_equal(last, out.numpy()[4])
 
     def test_state(self):
         """Two steps with a cache equal one of both."""
@@ -220,7 +243,7 @@ class AsTheLibrary(unittest.TestCase):
         seed = support.seeded("random programs", fallback=1).randrange(10**9)
         done = skipped = 0
         with tempfile.TemporaryDirectory() as folder:
-            for text in support.random_programs(60, seed) + [LOOP, COUNT, CACHE]:
+            for text in support.random_programs(60, seed) + [LOOP, COUNT, CACHE, SCAN]:
                 program = parse(text)
                 if UNDETERMINED & {made.op for function in program.functions for made in function.body}:
                     continue

@@ -4,18 +4,20 @@ include/tenon/ops, with their codes. Sizes may be names or unknown; only known o
 import math
 from types import SimpleNamespace
 
-from ..errors import Error
+from ..errors import Error, Unsupported
 from ..schema import OPS
 from ..tensors import INT64_MAX, is_block, is_floating, is_integer, is_stored
 
-_RULES = {}
+RULES = {}
 
 
 def infer(op, types, attributes=None):
     """The result's type. Throws the Error of the constraint that is violated."""
     values = {**OPS[op].defaults, **(attributes or {})}
+    if op not in RULES:
+        raise Unsupported(f"the type of what {op} makes is not known here")
     try:
-        return _RULES[op](op, list(types), SimpleNamespace(**values))
+        return RULES[op](op, list(types), SimpleNamespace(**values))
     except Error as error:
         error.message = f"{op}: {error.message}"
         error.args = (error.code, error.message)
@@ -24,7 +26,7 @@ def infer(op, types, attributes=None):
 
 def rule(*names):
     def add(function):
-        _RULES.update((name, function) for name in names)
+        RULES.update((name, function) for name in names)
         return function
     return add
 

@@ -53,7 +53,7 @@ def outputs(axis, size):
     return slack // axis[1] + 1
 
 
-def _images(ins, dtypes=True):
+def _images(ins):
     floating(*ins)
     rank(ins[0], 4)
     rank(ins[1], 4)

@@ -72,4 +72,4 @@ def inside(index, size, what):
     return index
 
 
-from . import axes, images, language, linalg, pointwise, products, quantised, shapes  # noqa: E402, F401
+from . import axes, images, language, linalg, pointwise, products, quantised, shapes, special  # noqa: E402, F401

@@ -1,4 +1,6 @@
 """Elements in other places: views, joining, picking and putting; and values from nothing."""
+from types import SimpleNamespace
+
 import numpy as np
 
 from . import inside, moves, op, raw
@@ -24,10 +26,7 @@ def permute(x, order):
 
 @raw
 def slice_(x, axis, begin, end, step, result):
-    class range_:
-        pass
-    range_.begin, range_.end, range_.step = begin, end, step
-    first, last = slice_range(range_, x.shape[axis])
+    first, last = slice_range(SimpleNamespace(begin=begin, end=end, step=step), x.shape[axis])
     if is_block(x.dtype) and axis == len(x.shape) - 1:
         facts = DTYPES[x.dtype]
         first, last = (place // facts.block * facts.bytes for place in (first, last))

@@ -1,5 +1,5 @@
 """Types: what is declared agrees with what follows, through calls with the types of their operands."""
-from ..errors import Error
+from ..errors import Error, Unsupported
 from ..infer import infer
 from ..program import TENSOR
 from ..tensors import Type
@@ -73,6 +73,8 @@ class Typer:
                 return None
             try:
                 return infer(made.op, operands, made.attributes)
+            except Unsupported:
+                return None  # an op without a rule: what is declared
             except Error as error:
                 return self.found.at(error.code, error.message, made)
         if made.kind == "pack":

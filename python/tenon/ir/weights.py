@@ -58,9 +58,9 @@ def _array(data, name, type_, begin, size=None):
 def from_stored(elements, dtype):
     """Bits of bf16 or of an 8-bit float as float32; others as they are."""
     if dtype == "bf16":
-        return (elements.astype(np.uint32) << 16).view(np.float32)
+        return np.asarray(elements.astype(np.uint32) << 16).view(np.float32)
     if dtype == "f8_e5m2":  # the upper half of an f16
-        return (elements.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+        return np.asarray(elements.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
     if dtype == "f8_e4m3":
         code = elements.astype(np.int32) & 0x7F
         exponent, mantissa = code >> 3, code & 7

@@ -1,4 +1,4 @@
-"""Runs the tests of tenon.ir with a Python 3.10 that has numpy: this one, or TENON_ORACLE_PYTHON. Exits with 77
+"""Runs the tests of tenon.ir with a Python 3.10 that has numpy 2: this one, or TENON_ORACLE_PYTHON. Exits with 77
 where there is none. `run_all.py NAME` runs one file of tests."""
 import os
 import pathlib
@@ -8,7 +8,9 @@ import unittest
 try:
     if sys.version_info < (3, 10):
         raise ImportError("Python is older than 3.10")
-    import numpy  # noqa: F401
+    import numpy
+    if int(numpy.__version__.partition(".")[0]) < 2:
+        raise ImportError("numpy is older than 2")
 except ImportError as missing:
     python = os.environ.get("TENON_ORACLE_PYTHON", sys.executable)
     if python != sys.executable and "TENON_ORACLE_RETRIED" not in os.environ:

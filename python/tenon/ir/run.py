@@ -67,9 +67,7 @@ def call(op, *operands, **attributes):
         attributes[name] = attribute and attribute.accepts(value)
         if attributes[name] is None:
             raise Error("BadAttribute", f"{op} has no attribute {name} that could be {value!r}")
-    arrays = [value if isinstance(value, Array) else Array(_numpy_type(np.asarray(value)),
-                                                           np.asarray(value)) for value in operands]
-    return evaluate(op, arrays, attributes)
+    return evaluate(op, [_as_array(operand) for operand in operands], attributes)
 
 
 class Trace(dict):
@@ -180,6 +178,10 @@ class _Runner:
             index = Array(Type("i64"), np.asarray(i, np.int64))
             carry = yield from self.call(function, [*carry, index, join(scope, str(i)), *extras], f"{name}[{i}]")
         return carry
+
+
+def _as_array(value):
+    return value if isinstance(value, Array) else Array(_numpy_type(np.asarray(value)), np.asarray(value))
 
 
 def _numpy_type(array):

@@ -199,11 +199,11 @@ class Weights(unittest.TestCase):
         tensor = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         bad = [({"a": {**tensor, "data_offsets": [0, 80]}}, "BadOffset"),
                ({"a": {**tensor, "data_offsets": [4, 0]}}, "BadOffset"),
-               ({"a": {**tensor, "shape": [3]}}, "BadOffset"), ({"a": {**tensor, "shape": [-2]}}, "Syntax"),
-               ({"a": {**tensor, "shape": [2**62, 4]}}, "ShapeOverflow"), ({"a": {**tensor, "dtype": "F31"}},
-                                                                           "BadType"),
-               ({"a": 3}, "BadType"), (b"[1]", "Syntax"), (b"{", "Syntax"), (b"\xff", "Syntax"), (b"[" * 100000,
-                                                                                                  "Syntax")]
+               ({"a": {**tensor, "shape": [3]}}, "BadOffset"),
+               ({"a": {**tensor, "shape": [-2]}}, "Syntax"),
+               ({"a": {**tensor, "shape": [2**62, 4]}}, "ShapeOverflow"),
+               ({"a": {**tensor, "dtype": "F31"}}, "BadType"), ({"a": 3}, "BadType"),
+               (b"[1]", "Syntax"), (b"{", "Syntax"), (b"\xff", "Syntax"), (b"[" * 100000, "Syntax")]
         with tempfile.TemporaryDirectory() as folder:
             for header, code in bad:
                 path = self.write(folder, header, bytes(8))

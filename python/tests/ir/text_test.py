@@ -10,9 +10,8 @@ from tenon.ir import Error, Function, Instruction, Program, Value, parse, parse_
 from tenon.ir.schema import OPS
 
 DOCUMENT = re.search(r"```python\n(.*?)```", (ROOT / "docs/text-ir.md").read_text("utf-8"), re.DOTALL)[1]
-SOURCES = [*(f"tests/core/{name}_test.cpp" for name in ("program_parse", "program_verify", "program_print", "control",
-                                                        "lower",
-                                                         "session")), "tests/io/network_test.cpp"]
+CORE = ("program_parse", "program_verify", "program_print", "control", "lower", "session")
+SOURCES = [*(f"tests/core/{name}_test.cpp" for name in CORE), "tests/io/network_test.cpp"]
 
 
 def literals(source):
@@ -123,8 +122,8 @@ class Text(unittest.TestCase):
                 self.assertEqual(print_program(program), theirs["text"])
                 accepted += 1
             else:
-                self.assertTrue(errors,
-                                f"the library says {theirs['errors']}, tenon.ir accepts\n{text.decode('utf-8', 'replace')}")
+                shown = text.decode("utf-8", "replace")
+                self.assertTrue(errors, f"the library says {theirs['errors']}, tenon.ir accepts\n{shown}")
                 refused += 1
                 first = [errors[0].line, errors[0].column, errors[0].code]
                 same_first += first == theirs["errors"][0]

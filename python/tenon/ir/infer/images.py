@@ -268,8 +268,8 @@ def _(op, ins, a):
     floating(*ins)
     rank(boxes, 3)
     rank(scores, 3)
-    fits = boxes.dtype == scores.dtype and agree(boxes.dims[0], scores.dims[0]) and agree(boxes.dims[1],
-                                                                                          scores.dims[2])
+    fits = boxes.dtype == scores.dtype and agree(boxes.dims[0], scores.dims[0])
+    fits = fits and agree(boxes.dims[1], scores.dims[2])
     require(fits and agree(boxes.dims[2], 4), "ShapeMismatch", "operands do not fit", *ins)
     is_good = a.capacity >= 0 and a.max_per_class >= 0 and 0 <= a.iou_threshold <= 1
     is_good = is_good and not math.isnan(a.score_threshold)

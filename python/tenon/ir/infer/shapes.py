@@ -264,8 +264,8 @@ def _(op, ins, a):
     if known(size) and size > 0:
         last = a.start + (size - 1) * a.step
         limits = np.iinfo(NUMPY[a.dtype if is_integer(a.dtype) else "i64"])
-        fits = all(limits.min <= value <= limits.max for value in (a.start,
-                                                                   last)) and abs(last - a.start) <= INT64_MAX + 1
+        fits = all(limits.min <= value <= limits.max for value in (a.start, last))
+        fits = fits and abs(last - a.start) <= INT64_MAX + 1
         require(fits, "BadAttribute", f"{a.dtype} cannot hold {size} values from {a.start} in steps of {a.step}")
     return Type(a.dtype, [size])
 

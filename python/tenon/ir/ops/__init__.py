@@ -47,8 +47,8 @@ def evaluate(name, operands, attributes):
             data = function(*[operand.data for operand in operands], **values)
         else:
             data = function(*map(number, operands), **values)
-            data = rounded(data,
-                           type_.dtype) if is_floating(type_.dtype) else np.asarray(data).astype(NUMPY[type_.dtype])
+            is_real = is_floating(type_.dtype)
+            data = rounded(data, type_.dtype) if is_real else np.asarray(data).astype(NUMPY[type_.dtype])
     data = np.asarray(data)
     wanted = bytes_shape(type_) if is_block(type_.dtype) else type_.dims
     if data.shape != wanted:

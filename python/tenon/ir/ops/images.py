@@ -32,8 +32,9 @@ def add_windows(parts, axes, height, width):
     reach = [(down - 1) * sh + (kh - 1) * dh + 1, (across - 1) * sw + (kw - 1) * dw + 1]
     full = np.zeros((n, c, max(height + top, reach[0], 0), max(width + left, reach[1], 0)))
     for r, s in np.ndindex(kh, kw):
-        full[:, :, r * dh:r * dh + (down - 1) * sh + 1:sh, s * dw:s * dw + (across - 1) * sw + 1:sw] += parts[..., r,
-                                                                                                              s]
+        rows = slice(r * dh, r * dh + (down - 1) * sh + 1, sh)
+        columns = slice(s * dw, s * dw + (across - 1) * sw + 1, sw)
+        full[:, :, rows, columns] += parts[..., r, s]
     return full[:, :, top:top + height, left:left + width]
 
 

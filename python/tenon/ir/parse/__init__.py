@@ -241,8 +241,9 @@ class Parser:
         self.statements += 1
         if self.statements > INSTRUCTIONS:
             raise Fault("LimitExceeded", 4, f"more than {INSTRUCTIONS} statements")
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else getattr(node,
-                                                                                                         "target", None)
+        target = getattr(node, "target", None)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(target, ast.Name):
             raise Fault("Syntax", 4, "expected name = op(...), or name: type = op(...)")
         type_ = None

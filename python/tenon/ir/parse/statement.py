@@ -32,8 +32,8 @@ class StatementBuilder:
         if argument.keyword:
             raise Fault("BadArgument", argument.offset, f"{self.word} has no attribute '{argument.keyword}'")
         if argument.name is None:
-            raise Fault("BadArgument", argument.offset, f"{self.word} takes the names of values here; "
-                                                         "literals are attributes: name=value")
+            raise Fault("BadArgument", argument.offset, 
+                        f"{self.word} takes the names of values here; literals are attributes: name=value")
         self.is_known &= self.parser.resolve(argument.name, argument.offset)
         self.made.operands.append(argument.name)
         self.made.columns.append(argument.offset + 1)

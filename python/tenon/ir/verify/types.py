@@ -53,9 +53,9 @@ class Typer:
         function's own when it is `outermost`, else a caller's."""
         types, sizes = {}, {}
         for k, (value, argument) in enumerate(zip(function.parameters, arguments)):
-            types[value.name] = self.settle(sizes, outermost, value, argument,
-                                            lambda code, message, k=k: self.found.at_parameter(code, message,
-                                                                                               function, k))
+            def complain(code, message, k=k):
+                self.found.at_parameter(code, message, function, k)
+            types[value.name] = self.settle(sizes, outermost, value, argument, complain)
         for made in function.body:
             if self.found.full:
                 break

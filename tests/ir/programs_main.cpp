@@ -1,7 +1,8 @@
 // What the library says of programs, for the tests of tenon.ir.
 //
 //   check                       reads texts, each after a line with its size in bytes, and prints a
-//                               line of JSON for each: {"text": canonical text} or
+//                               line of JSON for each: {"text": canonical text, "typed":
+//                               the same with the types that follow} or
 //                               {"errors": [[line, column, code], ..]}
 //   run PROGRAM VALUES RESULTS  runs a program on the reference backend. VALUES, a safetensors file,
 //                               has the inputs and constants by name; results are "0", "1", ..
@@ -30,11 +31,13 @@ namespace tenon {
 namespace {
 
 std::string verdict(const std::string& text) {
-  const ParseResult result = parse_all(text, "text");
+  ParseResult result = parse_all(text, "text");
   JsonWriter json;
   json.begin_object();
   if (result.errors.empty()) {
     json.member("text", print(result.program));
+    verify(result.program);
+    json.member("typed", print(result.program));
   } else {
     json.key("errors").begin_array();
     for (const Diagnostic& error : result.errors) {

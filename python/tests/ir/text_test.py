@@ -120,6 +120,7 @@ class Text(unittest.TestCase):
                 self.assertFalse(errors,
                                  f"the library accepts, tenon.ir says {mine}\n{text.decode('utf-8', 'replace')}")
                 self.assertEqual(print_program(program), theirs["text"])
+                self.assertEqual(print_program(program.check()), theirs["typed"])
                 accepted += 1
             else:
                 shown = text.decode("utf-8", "replace")

@@ -80,8 +80,8 @@ def exchanged(text, random, others):
     if not places or not found:
         return text
     place, new = random.choice(places), random.choice(found)
-    if kind is KINDS[0] and random.random() < 0.5:
-        new = b"%d" % max(0, int(place[0]) + random.choice([-1, 1, 2]))
+    if kind is KINDS[0] and random.random() < 0.7:
+        new = random.choice([b"S", b"T", b"_"] + [b"%d" % max(0, int(place[0]) + by) for by in (-1, 1, 2)])
     if kind is KINDS[4] and random.random() < 0.5:  # one more of them
         return text[:place.end()] + b", " + new + text[place.end():]
     return text[:place.start()] + new + text[place.end():]
@@ -144,7 +144,11 @@ class Text(unittest.TestCase):
         good += [text.encode() for text in support.random_programs(30, random.randrange(10**9))]
         good += random.sample(list(case_programs()), 200)
         texts = good + [mutated(random.choice(good), random) for _ in range(1500)]
-        texts += [exchanged(random.choice(good), random, random.choice(good)) for _ in range(3000)]
+        for _ in range(3000):
+            text = random.choice(good)
+            for _ in range(random.choice([1, 1, 2, 4])):
+                text = exchanged(text, random, random.choice(good))
+            texts.append(text)
         accepted, refused, same = self.compare(texts)
         print(f"\n{len(texts)} mutations: {accepted} accepted, {refused} refused, {same} with the same first place")
         self.assertGreater(min(accepted, refused), 100)

@@ -1,0 +1,163 @@
+"""Updates in place: no value is read after an op has overwritten its storage."""
+from ..program import TENSOR, TUPLE
+from ..schema import OPS
+
+
+class Root:
+    """Storage that values share. Each update makes a new version of it."""
+
+    def __init__(self, latest, origin="made", parameter=None):
+        self.latest, self.origin, self.parameter = latest, origin, parameter
+        self.version, self.consumer = 0, None
+
+
+class Holder:
+    """A value's storage, the version it belongs to, and whether it is all of it, not a view."""
+
+    def __init__(self, root, version=0, whole=True):
+        self.root, self.version, self.whole = root, version, whole
+
+
+class LinearityChecker:
+    def __init__(self, function, summaries, found):
+        self.function, self.summaries, self.found = function, summaries, found
+        self.holders, self.tuples, self.roots = {}, {}, []
+        self.values = function.values
+
+    def fresh(self, name, origin="made", parameter=None):
+        root = Root(name, origin, parameter)
+        self.roots.append(root)
+        return Holder(root)
+
+    def run(self):
+        """What a call consumes, by parameter; and for each result (parameter or None, whole, constant)."""
+        function = self.function
+        for k, value in enumerate(function.parameters):
+            if value.kind == TENSOR:
+                self.holders[value.name] = self.fresh(value.name, "parameter", k)
+        for made in function.body:
+            for k, name in enumerate(made.operands):
+                self.read(name, self.holders.get(name), made, k)
+            getattr(self, "step_" + made.kind)(made)
+        consumes = {root.parameter for root in self.roots if root.parameter is not None and root.version}
+        results = []
+        for k, name in enumerate(function.results):
+            holder = self.holders[name]
+            self.read(name, holder, None, k)
+            results.append((holder.root.parameter, holder.whole, holder.root.origin == "constant"))
+        return consumes, results
+
+    def complain(self, message, made, operand):
+        if made is None:
+            self.found.at_return("Alias", message, self.function, operand)
+        else:
+            self.found.at("Alias", message, made, operand)
+
+    def read(self, name, holder, made, operand):
+        if holder is None or holder.version == holder.root.version:
+            return
+        root = holder.root
+        at = f" at line {root.consumer.line}" if root.consumer.line else ""
+        item = "an item of " if self.values[root.latest].kind == TUPLE else ""
+        self.complain(f"'{name}' was consumed{at} by {root.consumer.op}; use {item}'{root.latest}'", made, operand)
+
+    def consume(self, name, holder, made, operand):
+        root = holder.root
+        if holder.version != root.version:
+            return False  # `read` has said so
+        if root.origin == "constant":
+            self.complain(f"'{name}' is a constant and cannot be updated", made, operand)
+            return False
+        if not holder.whole:
+            self.complain(f"'{name}' is a view of '{root.latest}'; only a whole value can be updated", made, operand)
+            return False
+        root.version += 1
+        root.consumer = made
+        return True
+
+    def shares(self, a, b):
+        a, b = self.holders.get(a), self.holders.get(b)
+        return a is not None and b is not None and a.root is b.root
+
+    def step_op(self, made):
+        op, names, result = OPS[made.op], made.operands, made.result.name
+        self.holders[result] = None
+        if 0 <= op.updates_input < len(names):
+            updated = names[op.updates_input]
+            for k, name in enumerate(names):
+                if k != op.updates_input and self.shares(name, updated):
+                    self.complain(f"'{name}' is updated here and read as well", made, k)
+                    self.holders[result] = self.fresh(result)
+                    return
+            holder = self.holders[updated]
+            if self.consume(updated, holder, made, op.updates_input):
+                holder.root.latest = result
+                self.holders[result] = Holder(holder.root, holder.root.version)
+                return
+        elif (op.view or op.selects) and names:
+            holder = self.holders[names[0]]
+            self.holders[result] = Holder(holder.root, holder.version, False)
+            return
+        self.holders[result] = self.fresh(result)
+
+    def step_const(self, made):
+        self.holders[made.result.name] = self.fresh(made.result.name, "constant")
+
+    def step_scope(self, made):
+        pass
+
+    def step_pack(self, made):
+        self.tuples[made.result.name] = [self.holders[name] for name in made.operands]
+
+    def step_item(self, made):
+        holder = self.tuples[made.operands[0]][made.index]
+        self.read(made.operands[0], holder, made, 0)
+        self.holders[made.result.name] = holder
+        if holder.version == holder.root.version and holder.whole:
+            holder.root.latest = made.result.name
+
+    def step_call(self, made):
+        consumes, results = self.summaries[made.function]
+        names, result = made.operands, made.result.name
+        for k in sorted(consumes):
+            for j, name in enumerate(names):
+                if j != k and self.shares(name, names[k]):
+                    self.complain(f"'{name}' shares its storage with '{names[k]}', which '{made.function}' updates",
+                                  made, j)
+            if self.consume(names[k], self.holders[names[k]], made, k):
+                self.holders[names[k]].root.latest = result
+        holders = []
+        for parameter, whole, constant in results:
+            if parameter is None:
+                holders.append(self.fresh(result, "constant" if constant else "made"))
+            else:
+                argument = self.holders[names[parameter]]
+                holders.append(Holder(argument.root, argument.root.version, argument.whole and whole))
+        if len(holders) == 1:
+            self.holders[result] = holders[0]
+        else:
+            self.tuples[result] = holders
+
+    def step_repeat(self, made):
+        consumes, _ = self.summaries[made.function]
+        carry = self.tuples[made.operands[0]]
+        for k, holder in enumerate(carry):
+            self.read(made.operands[0], holder, made, 0)
+            # The loop has its own storage: a value that cannot be overwritten is copied there.
+            if k in consumes and holder.whole and holder.root.origin != "constant":
+                self.consume(holder.root.latest, holder, made, 0)
+                holder.root.latest = made.result.name
+        for k in sorted(consumes):
+            if k >= len(carry):
+                operand = k - len(carry)
+                self.complain(f"'{made.function}' updates a value that every repetition reads; carry it", made,
+                              operand if operand >= 2 else None)
+        self.tuples[made.result.name] = [self.fresh(made.result.name) for _ in carry]
+
+
+def check_linearity(program, order, found):
+    summaries = {}
+    for function in order:
+        if found.full:
+            return
+        summaries[function.name] = LinearityChecker(function, summaries, found).run()

@@ -11,8 +11,14 @@ class Error(LibraryError):
         Exception.__init__(self, code, message)
         self.code, self.message = code, message
         self.number = None
-        self.where = ":".join(str(part) for part in (file, line, column) if part)
         self.file, self.line, self.column, self.source = file, line, column, source
+
+    @property
+    def where(self):
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+
+    def __reduce__(self):
+        return _restored, (type(self), self.code, self.message, self.file, self.line, self.column, self.source)
 
     def __str__(self):
         text = f"{self.code}: {self.where}: {self.message}" if self.where else f"{self.code}: {self.message}"
@@ -24,6 +30,12 @@ class Unsupported(Error):
 
     def __init__(self, message, **place):
         super().__init__("Unsupported", message, **place)
+
+
+def _restored(kind, code, message, *place):
+    error = kind.__new__(kind)
+    Error.__init__(error, code, message, *place)
+    return error
 
 
 def excerpt(source, column, most=120):

@@ -17,10 +17,12 @@ strings.txt (one string a line, escaped), NAME.ids (a line of ids per string), f
 
 import argparse
 import base64
+import itertools
 import json
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -516,6 +518,31 @@ def plamo2(seed):
     return v, Reference(encode, lambda line: b"".join(map(spell, line)))
 
 
+def hybrid_dna():
+    """Byte-level BPE by Hugging Face, and a dictionary of six bases between <dna> and </dna>."""
+    v = crossing_bpe(900)
+    words = to_hugging_face({**v, "pre": "gpt-2"})
+    first = len(v["tokens"])
+    bases = ["".join(b) for b in itertools.product("ACGT", repeat=6)]
+    ids = {b: first + 3 + i for i, b in enumerate(bases)}
+    v = {**v, "model": "hybriddna", "pre": "gpt-2", "types": v["types"] + [NORMAL] * (3 + len(bases)),
+         "tokens": v["tokens"] + ["<dna>", "</dna>", "<oov>"] + [b + "\ue000" for b in bases]}
+
+    def encode(text):
+        out = []
+        for i, part in enumerate(re.split("(<dna>.*?(?:</dna>|$))", text, flags=re.DOTALL | re.ASCII)):
+            if i % 2 == 0:
+                out += words.encode(part).ids
+                continue
+            inner = part.removeprefix("<dna>").removesuffix("</dna>").encode()
+            sixes = [inner[at:at + 6].upper().ljust(6, b"A").decode("latin-1") for at in range(0, len(inner), 6)]
+            out += [first] + [ids.get(six, first + 2) for six in sixes] + [first + 1] * part.endswith("</dna>")
+        return out
+
+    words.encode_special_tokens = True
+    return v, Reference(encode, None)
+
+
 def sentencepiece_unigram(removes_spaces):
     """A unigram vocabulary as GGUF files hold it: SentencePiece's steps, written out, before
     Hugging Face's model."""
@@ -556,16 +583,17 @@ def sentencepiece_unigram(removes_spaces):
     return v, Reference(encode, decode)
 
 
-def add_reference(folder, name, made):
+def add_reference(folder, name, made, decodes=True):
     v, reference = made
     folder.write_vocabulary(f"{name}.vocabulary.json", v)
-    folder.add(name, reference, f"{name}.vocabulary.json", parse_special=False)
+    folder.add(name, reference, f"{name}.vocabulary.json", parse_special=False, decodes=decodes)
 
 
 def trained(program, count, seed, keep):
     with tempfile.TemporaryDirectory() as temporary:
         root = pathlib.Path(keep or temporary)
-        strings = list(text_strings.generate(count, seed, SPECIALS))
+        bases = ["<dna>", "</dna>", "<dna>ACGTACGTTTGACA</dna>", "<dna>acgtn</dna>"]
+        strings = list(text_strings.generate(count, seed, SPECIALS + bases))
         print(f"seed {seed}, {len(strings)} strings", flush=True)
         # Each way of splitting with every string and every character, each name with some.
         ways = Folder(root / "ways", strings + [s.encode() for s in text_strings.every_character()])
@@ -591,6 +619,7 @@ def trained(program, count, seed, keep):
         kinds.write_vocabulary("whitespace.vocabulary.json", v)
         kinds.add("whitespace", t, "whitespace.vocabulary.json", decodes=False)
         add_reference(kinds, "rwkv", rwkv())
+        add_reference(kinds, "hybriddna", hybrid_dna(), decodes=False)
         add_reference(kinds, "plamo2", plamo2(seed))
         for removes_spaces in (False, True):
             add_reference(kinds, f"unigram_gguf_{removes_spaces}", sentencepiece_unigram(removes_spaces))

@@ -22,6 +22,7 @@ text::TokenizerModel tokenizer_model(const io::File& file) {
   if (name == "t5") return text::TokenizerModel::unigram;
   if (name == "rwkv") return text::TokenizerModel::rwkv;
   if (name == "plamo2") return text::TokenizerModel::plamo2;
+  if (name == "hybriddna") return text::TokenizerModel::hybriddna;
   if (name == "gemma4" || name == "whitespace") return text::TokenizerModel::bpe;
   if (name == "none" || name == "no_vocab") {
     throw Error(Errc::unsupported, file.path().filename().string(),
@@ -29,8 +30,8 @@ text::TokenizerModel tokenizer_model(const io::File& file) {
   }
   throw Error(
       Errc::unsupported, file.path().filename().string(),
-      fmt::format("tokenizer model '{}'; known are bert, gemma4, gpt2, llama, plamo2, rwkv, "
-                  "t5, whitespace",
+      fmt::format("tokenizer model '{}'; known are bert, gemma4, gpt2, hybriddna, llama, plamo2, "
+                  "rwkv, t5, whitespace",
                   name));
 }
 
@@ -83,7 +84,8 @@ text::Vocabulary vocabulary_of(const io::File& file) {
     vocabulary.merges.reserve(merges.size());
     for (const std::string_view line : merges) vocabulary.merges.push_back(text::parse_merge(line));
   }
-  if (vocabulary.merges.empty() && vocabulary.model == text::TokenizerModel::bpe) {
+  if (vocabulary.merges.empty() && (vocabulary.model == text::TokenizerModel::bpe ||
+                                    vocabulary.model == text::TokenizerModel::hybriddna)) {
     throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                 fmt::format("the tokenizer has no merges ('{}'): without them a gpt2 tokenizer "
                             "spells every text byte by byte",

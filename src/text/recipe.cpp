@@ -150,7 +150,8 @@ Recipe complete(Vocabulary vocabulary) {
   const bool needs_scores = v.model == TokenizerModel::unigram || v.model == TokenizerModel::plamo2;
   if (needs_scores && v.scores.empty()) refuse_recipe("there are no scores");
   switch (v.model) {
-    case TokenizerModel::bpe: {
+    case TokenizerModel::bpe:
+    case TokenizerModel::hybriddna: {
       auto pretokenizer = find_pretokenizer(v.pretokenizer);
       if (!pretokenizer) {
         throw Error(Errc::unsupported, "tokenizer",

@@ -60,6 +60,7 @@ class WordModel {
 std::unique_ptr<SubwordModel> make_byte_bpe(const Recipe& recipe, const Tables& tables);
 std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const Tables& tables);
 std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const Tables& tables);
+std::unique_ptr<SubwordModel> make_hybrid_dna(const Recipe& recipe, const Tables& tables);
 std::unique_ptr<SubwordModel> make_pipeline(const Recipe& recipe, const Tables& tables);
 
 std::unique_ptr<WordModel> make_character_words(const Recipe& recipe, const Tables& tables);

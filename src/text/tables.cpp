@@ -47,7 +47,8 @@ std::uint64_t digest(const Vocabulary& v) noexcept {
 
 /// The merges that the model goes by.
 std::span<const Merge> merges_of(const Vocabulary& v) noexcept {
-  const bool merges = v.model == TokenizerModel::bpe || v.model == TokenizerModel::spm;
+  const bool merges = v.model == TokenizerModel::bpe || v.model == TokenizerModel::spm ||
+                      v.model == TokenizerModel::hybriddna;
   if (!merges) return {};
   return v.merges;
 }

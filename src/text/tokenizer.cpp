@@ -33,6 +33,8 @@ std::unique_ptr<SubwordModel> make_model(const Recipe& recipe, const Tables& tab
   switch (recipe.vocabulary.model) {
     case TokenizerModel::bpe:
       return make_byte_bpe(recipe, tables);
+    case TokenizerModel::hybriddna:
+      return make_hybrid_dna(recipe, tables);
     case TokenizerModel::spm:
       return make_character_bpe(recipe, tables);
     case TokenizerModel::wordpiece:

@@ -25,7 +25,7 @@ text::Vocabulary vocabulary_of(std::string_view bytes, std::string_view table) {
     return std::size_t{byte};
   };
   text::Vocabulary v;
-  v.model = static_cast<text::TokenizerModel>(take() % 7);
+  v.model = static_cast<text::TokenizerModel>(take() % 8);
   v.pretokenizer = names[take() % names.size()];
   v.add_space_prefix = take() % 2 != 0;
   v.remove_extra_spaces = take() % 2 != 0;

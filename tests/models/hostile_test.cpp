@@ -167,7 +167,6 @@ TEST_CASE("hostile models: what no build of this library reads") {
   unsupported("general.architecture", "mamba", "'mamba'");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
-  unsupported("tokenizer.ggml.model", "hybriddna", "'hybriddna'");
   unsupported("tokenizer.ggml.model", "no_vocab", "without a vocabulary");
   unsupported("tokenizer.ggml.pre", "martian", "martian");
 }

@@ -86,6 +86,7 @@ text::TokenizerModel model_of(const std::string& name) {
   if (name == "wordpiece") return text::TokenizerModel::wordpiece;
   if (name == "unigram") return text::TokenizerModel::unigram;
   if (name == "rwkv") return text::TokenizerModel::rwkv;
+  if (name == "hybriddna") return text::TokenizerModel::hybriddna;
   if (name == "plamo2") return text::TokenizerModel::plamo2;
   throw std::runtime_error("no model " + name);
 }

@@ -208,6 +208,20 @@ TEST_CASE("plamo2: the likeliest pieces, and among equals the longer one first")
   testing::expect_error(Errc::bad_tokenizer, [&] { Tokenizer{v}; });
 }
 
+TEST_CASE("hybriddna: six bases a token between its marks, byte-level BPE elsewhere") {
+  auto v = testing::small_bpe();
+  v.model = TokenizerModel::hybriddna;
+  for (const char* const token : {"<dna>", "</dna>", "<oov>", "ACGTAC\uE000", "GAAAAA\uE000"}) {
+    v.tokens.push_back(token);
+    v.types.push_back(TokenType::normal);
+  }
+  const Tokenizer t(v);
+  CHECK(t.encode("he<dna>acgtacG</dna>l<dna>ACGTNC") == Ids{10, 15, 18, 19, 16, 5, 15, 17});
+  CHECK(t.decode(Ids{10, 15, 18, 16}) == "he<dna>ACGTAC</dna>");
+  v.types[15] = TokenType::control;  // which text may not spell
+  CHECK(Tokenizer(v).encode("h<dna>", {.parse_special = false}).front() == 3);
+}
+
 TEST_CASE("gemma4 and whitespace: merges over characters") {
   Vocabulary v;
   v.pretokenizer = "gemma4";

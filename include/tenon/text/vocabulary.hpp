@@ -17,6 +17,7 @@ enum class TokenizerModel {
   unigram,    ///< the likeliest sequence of pieces (T5, XLM-RoBERTa); GGUF calls it "t5"
   rwkv,       ///< greedy longest match over bytes (RWKV "world")
   plamo2,     ///< the likeliest sequence of pieces, from right to left (PLaMo-2 and 3)
+  hybriddna,  ///< bpe, and bases by six between <dna> and </dna>
   wordlevel,  ///< whole words; only in tokenizer.json files
 };
 

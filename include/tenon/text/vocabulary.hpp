@@ -85,9 +85,8 @@ struct Vocabulary {
   std::optional<std::uint32_t> mask;  ///< [mask_token_id]
   std::vector<std::uint32_t> eog;     ///< further tokens that end a generation
 
-  std::optional<bool> add_bos;  ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
-  std::optional<bool>
-      add_eos;  ///< [add_eos_token]; unset: unigram and wordpiece (its separator) do
+  std::optional<bool> add_bos;           ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
+  std::optional<bool> add_eos;           ///< [add_eos_token]; unset: wordpiece (sep), unigram do
   std::optional<bool> add_space_prefix;  ///< [add_space_prefix]; unset: spm does
   std::optional<bool> ignore_merges;     ///< whole words first; unset: llama-bpe does
   std::optional<bool> lowercase;         ///< [normalizer.lowercase]; "whitespace" only

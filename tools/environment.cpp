@@ -29,6 +29,7 @@ const std::vector<std::string_view> known = {
     "TENON_TEST_PLUGINS",
     "TENON_TEST_ROUNDS",
     "TENON_TEST_SEED",
+    "TENON_TEST_VOCABULARIES",
     "TENON_TEXT_STRINGS",
     "TENON_TOOL",
 };

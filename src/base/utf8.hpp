@@ -56,6 +56,15 @@ inline CodePoint code_point_at(std::string_view text, std::size_t position) noex
   return decode_multibyte(text, position);
 }
 
+/// Where the character (or the ill-formed part) that ends at `end` begins; `end` must not be 0.
+inline std::size_t character_before(std::string_view text, std::size_t end) noexcept {
+  // A lead byte always begins a part, so the longest that fits is the one.
+  for (std::size_t length = end < 4 ? end : 4; length > 1; --length) {
+    if (code_point_at(text, end - length).length == length) return end - length;
+  }
+  return end - 1;
+}
+
 inline void append_utf8(std::string& out, char32_t value) {
   const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (value < 0x80) {

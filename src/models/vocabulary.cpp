@@ -3,6 +3,7 @@
 #include <tenon/text/vocabulary.hpp>
 
 #include <memory>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -18,8 +19,42 @@ text::TokenizerModel tokenizer_model(const io::File& file) {
   if (name == "gpt2") return text::TokenizerModel::bpe;
   if (name == "llama") return text::TokenizerModel::spm;
   if (name == "bert") return text::TokenizerModel::wordpiece;
-  throw Error(Errc::unsupported, file.path().filename().string(),
-              fmt::format("tokenizer model '{}'; known are gpt2, llama, bert", name));
+  if (name == "t5") return text::TokenizerModel::unigram;
+  if (name == "rwkv") return text::TokenizerModel::rwkv;
+  if (name == "plamo2") return text::TokenizerModel::plamo2;
+  if (name == "hybriddna") return text::TokenizerModel::hybriddna;
+  if (name == "gemma4" || name == "whitespace") return text::TokenizerModel::bpe;
+  if (name == "none" || name == "no_vocab") {
+    throw Error(Errc::unsupported, file.path().filename().string(),
+                fmt::format("tokenizer model '{}': the file comes without a vocabulary", name));
+  }
+  throw Error(
+      Errc::unsupported, file.path().filename().string(),
+      fmt::format("tokenizer model '{}'; known are bert, gemma4, gpt2, hybriddna, llama, plamo2, "
+                  "rwkv, t5, whitespace",
+                  name));
+}
+
+/// An array of numbers, byte by byte: writers do not agree on their type.
+std::string_view bytes_of(const io::Metadata& metadata, const std::string& key) {
+  const io::MetaValue* const value = metadata.find(key);
+  if (value == nullptr) return {};
+  const auto* const array = std::get_if<io::MetaArray>(value);
+  if (array == nullptr || io::size_bytes(array->element_type()) != 1) {
+    throw Error(Errc::bad_type, "tokenizer",
+                fmt::format("{} is {}, not an array of u8", key, io::type_text(*value)));
+  }
+  return {reinterpret_cast<const char*>(array->bytes().data()), array->bytes().size()};
+}
+
+/// The ids of T5 where a file of a unigram model names none.
+void set_unigram_defaults(text::Vocabulary& vocabulary) {
+  const auto by_default = [&](std::optional<std::uint32_t>& id, std::uint32_t usual) {
+    if (!id && usual < vocabulary.tokens.size()) id = usual;
+  };
+  by_default(vocabulary.eos, 1);
+  by_default(vocabulary.unk, 2);
+  by_default(vocabulary.pad, 0);
 }
 
 text::Vocabulary vocabulary_of(const io::File& file) {
@@ -27,6 +62,9 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   text::Vocabulary vocabulary;
   vocabulary.model = tokenizer_model(file);
   vocabulary.pretokenizer = metadata.get_or<std::string>(key("pre"), "default");
+  const auto model = metadata.get<std::string_view>(key("model"));
+  // These names say how words are split, too.
+  if (model == "gemma4" || model == "whitespace") vocabulary.pretokenizer = model;
   const auto tokens = metadata.strings(key("tokens"));
   vocabulary.tokens.assign(tokens.begin(), tokens.end());
   if (metadata.contains(key("scores")))
@@ -46,7 +84,8 @@ text::Vocabulary vocabulary_of(const io::File& file) {
     vocabulary.merges.reserve(merges.size());
     for (const std::string_view line : merges) vocabulary.merges.push_back(text::parse_merge(line));
   }
-  if (vocabulary.merges.empty() && vocabulary.model == text::TokenizerModel::bpe) {
+  if (vocabulary.merges.empty() && (vocabulary.model == text::TokenizerModel::bpe ||
+                                    vocabulary.model == text::TokenizerModel::hybriddna)) {
     throw Error(Errc::bad_tokenizer, file.path().filename().string(),
                 fmt::format("the tokenizer has no merges ('{}'): without them a gpt2 tokenizer "
                             "spells every text byte by byte",
@@ -65,6 +104,12 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   // GGUF marks BERT's pieces that begin a word, instead of those that continue one.
   if (vocabulary.model == text::TokenizerModel::wordpiece) vocabulary.bert.word_prefix = "▁";
   vocabulary.add_space_prefix = metadata.get_optional<bool>(key("add_space_prefix"));
+  vocabulary.lowercase = metadata.get_optional<bool>(key("normalizer.lowercase"));
+  vocabulary.bert.lowercase = vocabulary.lowercase.value_or(true);
+  vocabulary.bert.strip_accents = metadata.get_optional<bool>(key("normalizer.strip_accents"));
+  vocabulary.remove_extra_spaces = metadata.get_optional<bool>(key("remove_extra_whitespaces"));
+  vocabulary.precompiled_charsmap = bytes_of(metadata, key("precompiled_charsmap"));
+  if (vocabulary.model == text::TokenizerModel::unigram) set_unigram_defaults(vocabulary);
   // Strings are views into the file's metadata, which stays mapped with it.
   vocabulary.storage = std::make_shared<io::File>(file);
   return vocabulary;

@@ -40,7 +40,7 @@ class ByteBpe final : public SubwordModel {
       text = prefixed;
     }
     scratch.ends.clear();
-    split(text, recipe_.stages, scratch.ends, scratch.stage_ends);
+    split(text, recipe_.stages, scratch.ends, scratch.split);
     std::size_t begin = 0;
     for (const std::uint32_t end : scratch.ends) {
       encode_word(text.substr(begin, end - begin), scratch, ids);
@@ -48,7 +48,7 @@ class ByteBpe final : public SubwordModel {
     }
   }
 
-  void append_piece(std::string& out, std::int32_t id) const override {
+  void append_piece(std::string& out, std::int32_t id, bool /*is_first*/) const override {
     append_from_alphabet(out, recipe_.token(id));
   }
 
@@ -68,8 +68,7 @@ class ByteBpe final : public SubwordModel {
     for (std::uint32_t i = 0; i < word.size(); ++i) {
       const std::int32_t id = byte_ids_[static_cast<unsigned char>(word[i])];
       // After a byte without a token is dropped, the bytes around it are adjacent, as in Hugging
-      // Face's
-      // merging.
+      // Face's merging.
       if (id >= 0 || unknown_ >= 0) merger.add(id >= 0 ? id : unknown_, i, i + 1);
     }
     merger.merge([this](const Symbol& left, const Symbol& right) {

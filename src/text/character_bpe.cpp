@@ -1,6 +1,7 @@
 #include "base/utf8.hpp"
 #include "subword_model.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -20,7 +21,7 @@ std::uint32_t descending(float score) noexcept {
 
 /// BPE over characters, as in SentencePiece: adjacent symbols merge into the token with the best
 /// score (or by a list of merges), and a character without a token falls back to its bytes.
-class CharacterBpe final : public SubwordModel {
+class CharacterBpe final : public SubwordModel, public WordModel {
  public:
   CharacterBpe(const Recipe& recipe, const Tables& tables)
       : recipe_(recipe),
@@ -31,6 +32,7 @@ class CharacterBpe final : public SubwordModel {
       byte_ids_[byte] = recipe.byte_fallback ? index_.find(fmt::format("<0x{:02X}>", byte)) : -1;
     }
     if (recipe.vocabulary.unk) unknown_ = static_cast<std::int32_t>(*recipe.vocabulary.unk);
+    drops_ = unknown_ < 0 && std::ranges::all_of(byte_ids_, [](auto id) { return id < 0; });
   }
 
   std::string normalize(std::string_view text) const override {
@@ -64,7 +66,7 @@ class CharacterBpe final : public SubwordModel {
     }
   }
 
-  void append_piece(std::string& out, std::int32_t id) const override {
+  void append_piece(std::string& out, std::int32_t id, bool is_first) const override {
     std::string_view token = recipe_.token(id);
     if (token.size() == 6 && token.starts_with("<0x") && byte_ids_[byte_of(token)] == id) {
       out.push_back(static_cast<char>(byte_of(token)));
@@ -76,10 +78,52 @@ class CharacterBpe final : public SubwordModel {
     }
     for (std::size_t mark = token.find(space_mark); mark != std::string_view::npos;
          mark = token.find(space_mark)) {
-      out.append(token.substr(0, mark)).push_back(' ');
+      out.append(token.substr(0, mark));
+      if (!is_first || !recipe_.drops_first_spaces) out.push_back(' ');
       token.remove_prefix(mark + space_mark.size());
     }
     out.append(token);
+  }
+
+  void encode_word(std::string_view word, Scratch& scratch,
+                   std::vector<std::int32_t>& ids) const override {
+    if (recipe_.ignores_merges) {
+      const std::int32_t id = index_.find(word);
+      if (id >= 0 && recipe_.is_ordinary(id)) {
+        ids.push_back(id);
+        return;
+      }
+    }
+    Merger& merger = scratch.merger;
+    merger.clear();
+    for (std::size_t i = 0; i < word.size();) {
+      const std::size_t length = code_point_at(word, i).length;
+      const std::int32_t id = character_id(word, i, length, scratch.word);
+      // What has no spelling at all vanishes, and its neighbours become adjacent.
+      if (id >= 0 || !drops_) {
+        merger.add(id, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i + length));
+      }
+      i += length;
+    }
+    if (recipe_.vocabulary.merges.empty()) {
+      merger.merge([this, word](const Symbol& left, const Symbol& right) {
+        return by_score(word, left, right);
+      });
+    } else {
+      merger.merge([this](const Symbol& left, const Symbol& right) {
+        return merges_.find(left.id, right.id);
+      });
+    }
+    bool after_unknown = false;
+    for (const Symbol& symbol : merger.symbols()) {
+      if (symbol.end == 0) continue;
+      if (symbol.id >= 0) {
+        ids.push_back(symbol.id);
+        after_unknown = false;
+      } else {
+        append_fallback(word.substr(symbol.begin, symbol.end - symbol.begin), after_unknown, ids);
+      }
+    }
   }
 
  private:
@@ -105,35 +149,19 @@ class CharacterBpe final : public SubwordModel {
     return text.size();
   }
 
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const {
-    Merger& merger = scratch.merger;
-    merger.clear();
-    for (std::size_t i = 0; i < word.size();) {
-      const std::size_t length = code_point_at(word, i).length;
-      const std::int32_t id = index_.find(word.substr(i, length));
-      merger.add(id >= 0 && recipe_.is_ordinary(id) ? id : -1, static_cast<std::uint32_t>(i),
-                 static_cast<std::uint32_t>(i + length));
-      i += length;
+  /// The id of a character, or -1.
+  std::int32_t character_id(std::string_view word, std::size_t at, std::size_t length,
+                            std::string& buffer) const {
+    std::string_view character = word.substr(at, length);
+    if (!recipe_.continuing_prefix.empty() || !recipe_.word_suffix.empty()) {
+      buffer.clear();
+      if (at != 0) buffer.append(recipe_.continuing_prefix);
+      buffer.append(character);
+      if (at + length == word.size()) buffer.append(recipe_.word_suffix);
+      character = buffer;
     }
-    if (recipe_.vocabulary.merges.empty()) {
-      merger.merge([this, word](const Symbol& left, const Symbol& right) {
-        return by_score(word, left, right);
-      });
-    } else {
-      merger.merge([this](const Symbol& left, const Symbol& right) {
-        return merges_.find(left.id, right.id);
-      });
-    }
-    bool after_unknown = false;
-    for (const Symbol& symbol : merger.symbols()) {
-      if (symbol.end == 0) continue;
-      if (symbol.id >= 0) {
-        ids.push_back(symbol.id);
-        after_unknown = false;
-      } else {
-        append_fallback(word.substr(symbol.begin, symbol.end - symbol.begin), after_unknown, ids);
-      }
-    }
+    const std::int32_t id = index_.find(character);
+    return id >= 0 && recipe_.is_ordinary(id) ? id : -1;
   }
 
   Candidate by_score(std::string_view word, const Symbol& left, const Symbol& right) const {
@@ -170,11 +198,16 @@ class CharacterBpe final : public SubwordModel {
   std::array<std::int32_t, 256> byte_ids_{};
   const ByteFlags& joins_space_;
   std::int32_t unknown_ = -1;
+  bool drops_ = false;  ///< whether a character without a token leaves nothing
 };
 
 }  // namespace
 
 std::unique_ptr<SubwordModel> make_character_bpe(const Recipe& recipe, const Tables& tables) {
+  return std::make_unique<CharacterBpe>(recipe, tables);
+}
+
+std::unique_ptr<WordModel> make_character_words(const Recipe& recipe, const Tables& tables) {
   return std::make_unique<CharacterBpe>(recipe, tables);
 }
 

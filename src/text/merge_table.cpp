@@ -28,7 +28,8 @@ MergeTable::MergeTable(std::span<const Merge> merges, const Recipe& recipe, cons
   std::string whole;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
-    whole.assign(left).append(right);
+    const std::string_view prefix = recipe.continuing_prefix;
+    whole.assign(left).append(right.starts_with(prefix) ? right.substr(prefix.size()) : right);
     const std::int32_t result = find_token(whole, rank);
     const std::uint64_t key = pack(find_token(left, rank), find_token(right, rank));
     if (!recipe.is_ordinary(result)) continue;

@@ -2,9 +2,11 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -81,19 +83,88 @@ void check_vocabulary(const Vocabulary& v) {
     refuse_recipe("WordPiece needs an unknown token");
 }
 
+namespace {
+
+/// The least score of a token that ordinary text may become.
+double lowest_score(const Recipe& recipe) {
+  double lowest = 0;
+  for (std::size_t id = 0; id < recipe.vocabulary.scores.size(); ++id) {
+    if (recipe.type(static_cast<std::int32_t>(id)) == TokenType::normal) {
+      lowest = std::min(lowest, double{recipe.vocabulary.scores[id]});
+    }
+  }
+  return lowest;
+}
+
+WordStep spaces_to_marks(SpacePrefix prefix) {
+  WordStep step;
+  step.kind = WordStep::Kind::spaces;
+  step.mark = space_mark;
+  step.prefix = prefix;
+  return step;
+}
+
+/// As SentencePiece prepares text for its unigram models.
+Pipeline unigram_pipeline(const Vocabulary& v, SpacePrefix prefix) {
+  Pipeline pipeline;
+  pipeline.model = Pipeline::Model::unigram;
+  if (!v.precompiled_charsmap.empty()) {
+    NormalizerStep step;
+    step.kind = NormalizerStep::Kind::sentencepiece;
+    step.map = std::make_shared<CharacterMap>(v.precompiled_charsmap);
+    pipeline.normalizers.push_back(std::move(step));
+  }
+  if (v.remove_extra_spaces.value_or(false)) {
+    pipeline.normalizers.push_back({.kind = NormalizerStep::Kind::join_spaces});
+  }
+  pipeline.steps.push_back(spaces_to_marks(prefix));
+  pipeline.decoders.push_back({DecodeStep::Kind::byte_fallback, {}, {}});
+  pipeline.decoders.push_back({DecodeStep::Kind::replace, std::string(space_mark), " "});
+  return pipeline;
+}
+
+/// BPE over the characters of words that white space separates, and which leaves it out.
+Pipeline whitespace_pipeline(const Vocabulary& v, std::vector<Stage> stages) {
+  Pipeline pipeline;
+  pipeline.model = Pipeline::Model::characters;
+  if (v.lowercase.value_or(false)) {
+    pipeline.normalizers.push_back({.kind = NormalizerStep::Kind::lowercase});
+  }
+  for (Stage& stage : stages) {
+    WordStep step;
+    step.pattern = std::move(stage);
+    step.behavior = SplitBehavior::removed;
+    step.is_inverted = true;
+    pipeline.steps.push_back(std::move(step));
+  }
+  pipeline.decoders.push_back({DecodeStep::Kind::byte_fallback, {}, {}});
+  return pipeline;
+}
+
+}  // namespace
+
 Recipe complete(Vocabulary vocabulary) {
   Recipe recipe;
   recipe.vocabulary = std::move(vocabulary);
-  const Vocabulary& v = recipe.vocabulary;
+  Vocabulary& v = recipe.vocabulary;
+  const bool needs_scores = v.model == TokenizerModel::unigram || v.model == TokenizerModel::plamo2;
+  if (needs_scores && v.scores.empty()) refuse_recipe("there are no scores");
   switch (v.model) {
-    case TokenizerModel::bpe: {
-      const auto pretokenizer = find_pretokenizer(v.pretokenizer);
+    case TokenizerModel::bpe:
+    case TokenizerModel::hybriddna: {
+      auto pretokenizer = find_pretokenizer(v.pretokenizer);
       if (!pretokenizer) {
         throw Error(Errc::unsupported, "tokenizer",
                     fmt::format("pre-tokenizer \"{}\" is not known",
                                 std::string_view(v.pretokenizer).substr(0, 80)));
       }
-      recipe.stages.assign(pretokenizer->stages.begin(), pretokenizer->stages.end());
+      if (pretokenizer->spelling == Spelling::characters) {
+        v.model = TokenizerModel::spm;
+      } else if (pretokenizer->spelling == Spelling::words) {
+        recipe.pipeline = whitespace_pipeline(v, std::move(pretokenizer->stages));
+      } else {
+        recipe.stages = std::move(pretokenizer->stages);
+      }
       recipe.composes = pretokenizer->composes;
       recipe.ignores_merges = v.ignore_merges.value_or(pretokenizer->ignores_merges);
       if (v.add_space_prefix.value_or(false)) recipe.prefix = SpacePrefix::unless_space;
@@ -109,7 +180,31 @@ Recipe complete(Vocabulary vocabulary) {
       frame(recipe.after, v.add_eos, false, v.eos, "eos");
       break;
     }
+    case TokenizerModel::unigram: {
+      const bool adds_space = v.add_space_prefix.value_or(false);
+      recipe.pipeline = unigram_pipeline(v, adds_space ? SpacePrefix::always : SpacePrefix::never);
+      recipe.strips_decoded_space = adds_space;
+      recipe.lowest_score = lowest_score(recipe);
+      frame(recipe.before, v.add_bos, false, v.bos, "bos");
+      frame(recipe.after, v.add_eos, true, v.eos, "eos");
+      break;
+    }
+    case TokenizerModel::rwkv:
+    case TokenizerModel::plamo2: {
+      const bool is_rwkv = v.model == TokenizerModel::rwkv;
+      recipe.pipeline.emplace();
+      recipe.pipeline->model = is_rwkv ? Pipeline::Model::rwkv : Pipeline::Model::plamo2;
+      recipe.pipeline->decoders.push_back(
+          {is_rwkv ? DecodeStep::Kind::escapes : DecodeStep::Kind::byte_fallback, {}, {}});
+      frame(recipe.before, v.add_bos, false, v.bos, "bos");
+      frame(recipe.after, v.add_eos, false, v.eos, "eos");
+      break;
+    }
+    case TokenizerModel::wordlevel:
+      throw Error(Errc::unsupported, "tokenizer",
+                  "whole words as tokens are read from tokenizer.json files only");
     case TokenizerModel::wordpiece:
+      recipe.cleans_up_decoded = true;
       frame(recipe.before, v.add_bos, true, v.cls ? v.cls : v.bos, "bos");
       frame(recipe.after, v.add_eos, true, v.sep ? v.sep : v.eos, "eos");
       break;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "pipeline.hpp"
 #include "pretokenizer.hpp"
 
 #include <tenon/text/vocabulary.hpp>
@@ -14,20 +15,12 @@ namespace tenon::text {
 
 inline constexpr std::string_view space_mark = "\xE2\x96\x81";  ///< U+2581, SentencePiece's space
 
-/// Where a text gets a space prefix, so that its first word is tokenized like others.
-enum class SpacePrefix {
-  never,
-  always,              ///< before every part between special tokens
-  unless_space,        ///< the same, but not before a part that has one
-  first_unless_space,  ///< only where the text begins
-};
-
 /// A vocabulary with all rules of its tokenizer: implied by names and flags of GGUF metadata, or
 /// explicit in a tokenizer.json.
 struct Recipe {
   Vocabulary vocabulary;
 
-  std::vector<Scanner> stages;  ///< bpe: how text is split into words
+  std::vector<Stage> stages;    ///< bpe: how text is split into words
   bool composes = false;        ///< bpe: NFC first
   bool ignores_merges = false;  ///< bpe: a word that is a token is never taken apart
   bool drops_unknown = true;    ///< bpe: a byte without a token vanishes rather than become unk
@@ -38,8 +31,17 @@ struct Recipe {
   bool byte_fallback = true;     ///< spm: unknown characters become their bytes' tokens
   bool fuses_unknown = true;     ///< spm: adjacent unknown characters become one token
 
+  std::vector<bool> only_added;   ///< by id: tokens that the model does not know; or empty
+  std::string continuing_prefix;  ///< of a character inside a word, in merges
+  std::string word_suffix;        ///< of a word's last character, in merges
+  std::vector<double> scores;     ///< unigram: more exact than the vocabulary's; or empty
+  double lowest_score = 0;        ///< unigram: of a known token
+
+  std::optional<Pipeline> pipeline;  ///< steps that the fields above do not describe
+
+  bool drops_first_spaces = false;    ///< spm: decode() drops all spaces of the first token
   bool strips_decoded_space = false;  ///< decode() drops one leading space
-  bool cleans_up_decoded = true;      ///< wordpiece: no space before "." and the like
+  bool cleans_up_decoded = false;     ///< no space before "." and the like
 
   std::vector<std::int32_t> before;  ///< ids that add_special puts in front
   std::vector<std::int32_t> after;   ///< and behind
@@ -54,6 +56,7 @@ struct Recipe {
   /// Whether ordinary text may become this token. Never a control token: a user's input must not be
   /// able to spell the model's structure.
   bool is_ordinary(std::int32_t id) const {
+    if (!only_added.empty() && only_added[static_cast<std::size_t>(id)]) return false;
     const TokenType t = type(id);
     return t == TokenType::normal || t == TokenType::user_defined;
   }

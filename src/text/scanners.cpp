@@ -1,6 +1,7 @@
 #include "scanners.hpp"
 
 #include "base/utf8.hpp"
+#include "character_set.hpp"
 #include "intervals.hpp"
 #include "unicode.hpp"
 
@@ -146,12 +147,39 @@ std::size_t llama3_like(std::string_view text, std::size_t position, int max_dig
   return line_end != position ? line_end : space_run(text, position);
 }
 
-bool is_space_before(std::string_view text, std::size_t position) {
-  for (std::size_t length = 1; length <= 3 && length <= position; ++length) {
-    const Char c = at(text, position - length);
-    if (c.length == length) return c.is_space();
+Char before(std::string_view text, std::size_t position) {
+  return position == 0 ? Char{} : at(text, character_before(text, position));
+}
+
+/// The end of the next piece of a text whose runs of digits are cut into threes from their right.
+/// `position` is 0 or the end of a piece: before a multiple of three digits.
+template <typename IsDigit>
+std::size_t threes_from_right(std::string_view text, std::size_t position, IsDigit&& is_digit) {
+  const auto skip = [&](std::size_t from, std::size_t digits) {
+    for (; digits != 0; --digits) from += at(text, from).length;
+    return from;
+  };
+  std::size_t i = position;
+  if (position != 0) {
+    i = skip(i, 3);
+    if (i >= text.size() || is_digit(at(text, i).value)) return i;
   }
-  return false;
+  while (i < text.size()) {
+    i = skip_while(text, i, [&](const Char& c) { return !is_digit(c.value); });
+    std::size_t count = 0;
+    const std::size_t run_end = skip_while(text, i, [&](const Char& c) {
+      if (!is_digit(c.value)) return false;
+      ++count;
+      return true;
+    });
+    if (count >= 3) {
+      const std::size_t cut = skip(i, count % 3);
+      if (cut != position) return cut;
+      if (count > 3) return skip(cut, 3);
+    }
+    i = run_end;
+  }
+  return text.size();
 }
 
 // The cased letters of scripts with case, as DeepSeek's tokenizers list them, in code point order.
@@ -241,6 +269,11 @@ std::size_t three_digits(std::string_view text, std::size_t position) {
   return all ? position + 3 : position;
 }
 
+std::size_t punctuation_mark(std::string_view text, std::size_t position) {
+  const Char c = at(text, position);
+  return is_punctuation(c.value) ? position + c.length : position;
+}
+
 std::size_t punctuation(std::string_view text, std::size_t position) {
   return skip_while(text, position, [](const Char& c) { return is_punctuation(c.value); });
 }
@@ -271,13 +304,36 @@ std::size_t cjk(std::string_view text, std::size_t position) {
 std::size_t trailing_space(std::string_view text, std::size_t position) {
   // Only the first of a run can start a match, for the expression would have matched there before.
   // Without this, a long run before a letter would be scanned once per character.
-  if (!at(text, position).is_space() || is_space_before(text, position)) return position;
+  if (!at(text, position).is_space() || before(text, position).is_space()) return position;
   const std::size_t end = skip_while(text, position, [](const Char& c) { return c.is_space(); });
   return end == text.size() ? end : position;
 }
 
 std::size_t deepseek_letters(std::string_view text, std::size_t position) {
   return spaced_run(text, position, [](const Char& c) { return is_deepseek_letter(c.value); });
+}
+
+std::size_t digits_before_edge(std::string_view text, std::size_t position) {
+  // Only the first digit of a run can start a match, which saves reading the run again.
+  if (!is_decimal_digit(at(text, position).value)) return position;
+  if (position != 0 && is_decimal_digit(before(text, position).value)) return position;
+  const std::size_t end =
+      skip_while(text, position, [](const Char& c) { return is_decimal_digit(c.value); });
+  return end < text.size() && is_word(at(text, end).value) ? position : end;
+}
+
+std::size_t threes_of_numbers(std::string_view text, std::size_t position) {
+  return threes_from_right(text, position, [](char32_t c) { return has(c, trait_number); });
+}
+
+std::size_t threes_of_digits(std::string_view text, std::size_t position) {
+  return threes_from_right(text, position, is_decimal_digit);
+}
+
+std::size_t threes_of_run(std::string_view text, std::size_t position) {
+  // What lies between the runs of digits_before_edge() never ends in a digit.
+  if (!is_decimal_digit(before(text, text.size()).value)) return text.size();
+  return threes_of_digits(text, position);
 }
 
 bool is_deepseek_letter_pattern(std::string_view regex) {

@@ -47,7 +47,9 @@ std::uint64_t digest(const Vocabulary& v) noexcept {
 
 /// The merges that the model goes by.
 std::span<const Merge> merges_of(const Vocabulary& v) noexcept {
-  if (v.model == TokenizerModel::wordpiece) return {};
+  const bool merges = v.model == TokenizerModel::bpe || v.model == TokenizerModel::spm ||
+                      v.model == TokenizerModel::hybriddna;
+  if (!merges) return {};
   return v.merges;
 }
 
@@ -63,7 +65,8 @@ std::span<const Slot> take(std::span<const std::byte>& bytes, std::size_t count)
 /// two words.
 ByteFlags inner_spaces(const Recipe& recipe) {
   ByteFlags flags{};
-  if (recipe.vocabulary.model != TokenizerModel::spm) return flags;
+  const TokenizerModel model = recipe.vocabulary.model;
+  if (model != TokenizerModel::spm && model != TokenizerModel::unigram) return flags;
   for (std::size_t id = 0; id < recipe.vocabulary.tokens.size(); ++id) {
     if (!recipe.is_ordinary(static_cast<std::int32_t>(id))) continue;
     const std::string_view token = recipe.vocabulary.tokens[id];

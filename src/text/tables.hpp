@@ -21,7 +21,7 @@ using ByteFlags = std::array<std::uint8_t, 256>;
 struct Tables {
   TokenIndex index;
   MergeTable merges;      ///< empty where the model merges by scores, or not at all
-  ByteFlags joins_space;  ///< spm: bytes after which a token may continue with a space
+  ByteFlags joins_space;  ///< spm, unigram: bytes after which a token may continue with a space
   bool are_kept = false;  ///< whether they are in borrowed memory
 };
 

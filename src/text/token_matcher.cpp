@@ -1,6 +1,7 @@
 #include "token_matcher.hpp"
 
 #include "base/utf8.hpp"
+#include "character_set.hpp"
 #include "unicode.hpp"
 
 #include <algorithm>
@@ -20,14 +21,10 @@ std::size_t character_start(std::string_view text, std::size_t end) {
   return start;
 }
 
-bool is_word_character(char32_t c) {
-  return c == '_' || has(c, trait_letter | trait_mark | trait_number);
-}
-
 bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
   const bool joined_before =
-      begin != 0 && is_word_character(code_point_at(text, character_start(text, begin)).value);
-  const bool joined_after = end != text.size() && is_word_character(code_point_at(text, end).value);
+      begin != 0 && is_rust_word(code_point_at(text, character_start(text, begin)).value);
+  const bool joined_after = end != text.size() && is_rust_word(code_point_at(text, end).value);
   return !joined_before && !joined_after;
 }
 

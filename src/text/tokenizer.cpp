@@ -29,15 +29,19 @@ Tables kept_or_made(const Recipe& recipe, std::span<const std::byte> kept) {
 }
 
 std::unique_ptr<SubwordModel> make_model(const Recipe& recipe, const Tables& tables) {
+  if (recipe.pipeline) return make_pipeline(recipe, tables);
   switch (recipe.vocabulary.model) {
     case TokenizerModel::bpe:
       return make_byte_bpe(recipe, tables);
+    case TokenizerModel::hybriddna:
+      return make_hybrid_dna(recipe, tables);
     case TokenizerModel::spm:
       return make_character_bpe(recipe, tables);
     case TokenizerModel::wordpiece:
       return make_wordpiece(recipe, tables);
+    default:
+      throw Error(Errc::bad_tokenizer, "tokenizer", "the model is none that is known");
   }
-  throw Error(Errc::bad_tokenizer, "tokenizer", "the model is none of bpe, spm and wordpiece");
 }
 
 /// The control and user-defined tokens, with the refinements that the vocabulary gives some.
@@ -170,16 +174,16 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
   if (is_control && options.skip_special) return;
   const bool is_wordpiece = recipe.vocabulary.model == TokenizerModel::wordpiece;
   std::string piece;
-  if (is_wordpiece || type == TokenType::normal || type == TokenType::byte ||
+  if (is_wordpiece || recipe.pipeline || type == TokenType::normal || type == TokenType::byte ||
       type == TokenType::unused) {
-    model->append_piece(piece, id);
+    model->append_piece(piece, id, at_start);
   } else {
     piece = recipe.token(id);
   }
-  const bool strips = is_wordpiece || recipe.strips_decoded_space;
+  const bool strips = (is_wordpiece && !recipe.pipeline) || recipe.strips_decoded_space;
   if (at_start && strips && piece.starts_with(' ')) piece.erase(0, 1);
   at_start = false;
-  if (is_wordpiece && recipe.cleans_up_decoded) clean_up(piece);
+  if (recipe.cleans_up_decoded) clean_up(piece);
   out.append(piece);
 }
 

@@ -1,7 +1,8 @@
 #include "tokenizer_json.hpp"
 
-#include "base/immortal.hpp"
 #include "base/strict_json.hpp"
+#include "json_parts.hpp"
+#include "pipeline_json.hpp"
 #include "scanners.hpp"
 #include "tokenizer_impl.hpp"
 
@@ -25,70 +26,74 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uintmax_t max_file_bytes = std::uintmax_t{256} << 20;
-constexpr std::string_view space_mark = "\xE2\x96\x81";
 
 /// Converts the components of a file into a recipe. Every component that can change an id is either
 /// supported or refused.
-class Reader {
+class Reader : private JsonParts {
  public:
   Reader(std::shared_ptr<const json> document, std::string_view where)
-      : document_(std::move(document)), root_(*document_), where_(where) {}
+      : JsonParts(where), document_(std::move(document)), root_(*document_) {}
 
   Recipe read() {
     if (!root_.is_object()) malformed("the document is no object");
     read_model(required(root_, "model"));
     read_added_tokens();
     recipe_.vocabulary.storage = document_;
-    read_normalizer(optional(root_, "normalizer"));
-    read_pretokenizer(optional(root_, "pre_tokenizer"));
-    finish_model();
+    if (unknown_ != nullptr) recipe_.vocabulary.unk = token_id(*unknown_);
+    const Recipe vocabulary = recipe_;
+    try {
+      read_common_form();
+    } catch (const OtherForm&) {
+      recipe_ = vocabulary;
+      read_pipeline();
+    }
     read_postprocessor(optional(root_, "post_processor"));
-    read_decoder(optional(root_, "decoder"));
     name_special_tokens();
     return std::move(recipe_);
   }
 
  private:
-  [[noreturn]] void malformed(std::string message) const {
-    throw Error(Errc::bad_tokenizer, std::string(where_), std::move(message));
+  enum class Model { bpe, wordpiece, wordlevel, unigram };
+
+  /// Thrown where a file is not of the forms that have a model of their own.
+  struct OtherForm {};
+
+  /// The forms of most published files, whose models take steps of their own: faster, and with
+  /// ill-formed bytes kept.
+  void read_common_form() {
+    if (model_ != Model::bpe && model_ != Model::wordpiece) throw OtherForm();
+    if (!recipe_.continuing_prefix.empty() || !recipe_.word_suffix.empty()) throw OtherForm();
+    read_normalizer(optional(root_, "normalizer"));
+    read_pretokenizer(optional(root_, "pre_tokenizer"));
+    finish_model();
+    read_decoder(optional(root_, "decoder"));
   }
 
-  [[noreturn]] void unsupported(std::string message) const {
-    throw Error(Errc::unsupported, std::string(where_), std::move(message));
-  }
-
-  static const json& optional(const json& object, const char* key) {
-    const json& null = process_wide([] { return json(); });
-    if (!object.is_object()) return null;
-    const auto found = object.find(key);
-    return found == object.end() ? null : *found;
-  }
-
-  const json& required(const json& object, const char* key) const {
-    const json& value = optional(object, key);
-    if (value.is_null()) malformed(fmt::format("\"{}\" is missing", key));
-    return value;
-  }
-
-  const std::string& text(const json& object, const char* key) const {
-    const json& value = required(object, key);
-    if (!value.is_string()) malformed(fmt::format("\"{}\" is no string", key));
-    return value.get_ref<const std::string&>();
-  }
-
-  bool flag(const json& object, const char* key, bool fallback) const {
-    const json& value = optional(object, key);
-    if (value.is_null()) return fallback;
-    if (!value.is_boolean()) malformed(fmt::format("\"{}\" is neither true nor false", key));
-    return value.get<bool>();
-  }
-
-  std::uint32_t id(const json& value, std::string_view of) const {
-    if (!value.is_number_unsigned() ||
-        value.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()) {
-      malformed(fmt::format("the id of \"{}\" is no small whole number", of.substr(0, 80)));
+  void read_pipeline() {
+    Vocabulary& v = recipe_.vocabulary;
+    recipe_.pipeline = PipelineReader(where()).read(root_, recipe_);
+    Pipeline& pipeline = *recipe_.pipeline;
+    switch (model_) {
+      case Model::bpe: {
+        const bool has_alphabet = std::ranges::find(pipeline.steps, WordStep::Kind::alphabet,
+                                                    &WordStep::kind) != pipeline.steps.end();
+        pipeline.model = Pipeline::Model::characters;
+        v.model = has_alphabet ? TokenizerModel::bpe : TokenizerModel::spm;
+        break;
+      }
+      case Model::wordpiece:
+        pipeline.model = Pipeline::Model::wordpiece;
+        v.model = TokenizerModel::wordpiece;
+        break;
+      case Model::wordlevel:
+        pipeline.model = Pipeline::Model::wordlevel;
+        v.model = TokenizerModel::wordlevel;
+        break;
+      case Model::unigram:
+        pipeline.model = Pipeline::Model::unigram;
+        v.model = TokenizerModel::unigram;
+        break;
     }
-    return value.get<std::uint32_t>();
   }
 
   /// The id of a token that some component names.
@@ -97,21 +102,6 @@ class Reader {
     const auto found = std::ranges::find(tokens, std::string_view(token));
     if (found == tokens.end()) malformed(fmt::format("\"{}\" is no token", token.substr(0, 80)));
     return static_cast<std::uint32_t>(found - tokens.begin());
-  }
-
-  /// The parts of a component: a Sequence's, or the component alone.
-  std::vector<const json*> parts(const json& component, const char* list_key) const {
-    std::vector<const json*> flat;
-    if (component.is_null()) return flat;
-    if (text(component, "type") != "Sequence") return {&component};
-    const json& list = required(component, list_key);
-    if (!list.is_array()) malformed(fmt::format("\"{}\" is no list", list_key));
-    for (const json& part : list) {
-      // The parser bounds the nesting, and with it this recursion.
-      const auto inner = parts(part, list_key);
-      flat.insert(flat.end(), inner.begin(), inner.end());
-    }
-    return flat;
   }
 
   void put_token(std::uint32_t token_id, std::string_view content, TokenType type) {
@@ -140,7 +130,12 @@ class Reader {
     } else {
       type = model.contains("merges") ? "BPE" : "WordPiece";  // files of before 2020
     }
-    if (type != "BPE" && type != "WordPiece") {
+    if (type == "Unigram") {
+      model_ = Model::unigram;
+      read_unigram(model);
+      return;
+    }
+    if (type != "BPE" && type != "WordPiece" && type != "WordLevel") {
       unsupported(fmt::format("models of type {} are not implemented", type.substr(0, 40)));
     }
     const json& vocab = required(model, "vocab");
@@ -151,10 +146,37 @@ class Reader {
       put_token(id(value, content), content, TokenType::normal);
     }
     if (type == "WordPiece") {
+      model_ = Model::wordpiece;
       recipe_.vocabulary.model = TokenizerModel::wordpiece;
       read_wordpiece(model);
+    } else if (type == "WordLevel") {
+      model_ = Model::wordlevel;
+      const std::string& unknown = text(model, "unk_token");
+      if (vocab.contains(unknown)) unknown_ = &unknown;
     } else {
       read_bpe(model);
+    }
+  }
+
+  void read_unigram(const json& model) {
+    const json& vocab = required(model, "vocab");
+    if (!vocab.is_array()) malformed("\"vocab\" is no list");
+    tokens_expected_ = vocab.size();
+    recipe_.vocabulary.tokens.reserve(vocab.size());
+    recipe_.scores.reserve(vocab.size());
+    for (const json& entry : vocab) {
+      const auto at = static_cast<std::uint32_t>(recipe_.scores.size());
+      if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() ||
+          !entry[1].is_number()) {
+        malformed(fmt::format("entry {} of the vocabulary is no [text, score]", at));
+      }
+      recipe_.scores.push_back(entry[1].get<double>());
+      recipe_.lowest_score = std::min(recipe_.lowest_score, recipe_.scores.back());
+      put_token(at, entry[0].get_ref<const std::string&>(), TokenType::normal);
+    }
+    recipe_.byte_fallback = flag(model, "byte_fallback", false);
+    if (const json& unknown = optional(model, "unk_id"); !unknown.is_null()) {
+      recipe_.vocabulary.unk = id(unknown, "unk_id");
     }
   }
 
@@ -168,10 +190,11 @@ class Reader {
   }
 
   void read_bpe(const json& model) {
-    for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const json& affix = optional(model, key);
-      if (!affix.is_null() && affix != "") unsupported(fmt::format("BPE with a {}", key));
-    }
+    const auto affix = [&](const char* key) {
+      return optional(model, key).is_null() ? std::string() : text(model, key);
+    };
+    recipe_.continuing_prefix = affix("continuing_subword_prefix");
+    recipe_.word_suffix = affix("end_of_word_suffix");
     const json& dropout = optional(model, "dropout");
     if (!dropout.is_null() && dropout != 0.0) unsupported("BPE with dropout");
     recipe_.byte_fallback = flag(model, "byte_fallback", false);
@@ -210,7 +233,11 @@ class Reader {
       added.single_word = flag(token, "single_word", false);
       const bool is_special = flag(token, "special", false);
       added.normalized = flag(token, "normalized", !is_special);
+      const auto& tokens = recipe_.vocabulary.tokens;
+      const bool is_new = added.id >= tokens.size() || tokens[added.id].empty();
       put_token(added.id, content, is_special ? TokenType::control : TokenType::user_defined);
+      recipe_.only_added.resize(tokens.size());
+      if (is_new) recipe_.only_added[added.id] = true;
       recipe_.vocabulary.added.push_back(added);
     }
   }
@@ -218,7 +245,6 @@ class Reader {
   void read_normalizer(const json& normalizer) {
     for (const json* const part : parts(normalizer, "normalizers")) {
       const std::string& type = text(*part, "type");
-      const bool is_spm_step = type == "Prepend" || type == "Replace";
       if (type == "NFC") {
         recipe_.composes = true;
       } else if (type == "BertNormalizer") {
@@ -226,11 +252,10 @@ class Reader {
       } else if (type == "Prepend" && text(*part, "prepend") == space_mark) {
         recipe_.prefix = SpacePrefix::always;
       } else if (type == "Replace" && text(*part, "content") == space_mark &&
-                 optional(required(*part, "pattern"), "String") == " ") {
+                 says(optional(required(*part, "pattern"), "String"), " ")) {
         escapes_spaces_ = true;
       } else {
-        unsupported(fmt::format("normalizer {}{}", type.substr(0, 40),
-                                is_spm_step ? " of other than spaces" : ""));
+        throw OtherForm();
       }
     }
   }
@@ -254,34 +279,37 @@ class Reader {
         read_split(*part);
       } else if (type == "Digits") {
         const bool single = flag(*part, "individual_digits", false);
-        if (is_byte_level_ && single) unsupported("single digits after the byte alphabet");
+        if (is_byte_level_ && single) throw OtherForm();
         add_stage(is_byte_level_ ? scan::numeric_bytes
                   : single       ? scan::number
                                  : scan::numbers,
                   true);
       } else if (type == "Punctuation") {
-        if (optional(*part, "behavior") != "Contiguous") unsupported("punctuation one by one");
+        if (!says(optional(*part, "behavior"), "Contiguous")) throw OtherForm();
         add_stage(scan::punctuation);
       } else if (type == "Metaspace") {
         read_metaspace(*part);
       } else if (type == "BertPreTokenizer") {
         has_bert_pretokenizer_ = true;
       } else {
-        unsupported(fmt::format("pre-tokenizer {}", type.substr(0, 40)));
+        throw OtherForm();
       }
     }
   }
 
   /// After the byte alphabet only stages that know it may follow.
+  void add_stage(Stage stage, bool knows_bytes = false) {
+    if (is_byte_level_ && !knows_bytes) throw OtherForm();
+    recipe_.stages.push_back(std::move(stage));
+  }
   void add_stage(Scanner scanner, bool knows_bytes = false) {
-    if (is_byte_level_ && !knows_bytes) unsupported("splitting after the byte alphabet");
-    recipe_.stages.push_back(scanner);
+    add_stage(Stage{scanner, nullptr}, knows_bytes);
   }
 
   void read_byte_level(const json& part) {
-    if (is_byte_level_) unsupported("the byte alphabet twice");
+    if (is_byte_level_) throw OtherForm();
     if (flag(part, "add_prefix_space", true)) {
-      if (!recipe_.stages.empty()) unsupported("add_prefix_space after other splitting");
+      if (!recipe_.stages.empty()) throw OtherForm();
       recipe_.prefix = SpacePrefix::unless_space;
     }
     if (flag(part, "use_regex", true)) add_stage(scan::gpt2);
@@ -290,60 +318,59 @@ class Reader {
 
   void read_split(const json& part) {
     const json& pattern = required(part, "pattern");
-    if (optional(pattern, "String") == " " && escapes_spaces_) return;  // no space is left to split
+    if (says(optional(pattern, "String"), " ") && escapes_spaces_)
+      return;  // no space is left to split
+    if (optional(pattern, "Regex").is_null()) throw OtherForm();
     const std::string& regex = text(pattern, "Regex");
-    const Scanner scanner = find_split_pattern(regex);
-    if (scanner == nullptr) {
-      unsupported(fmt::format("splitting by the expression {}", regex.substr(0, 200)));
-    }
+    std::vector<Stage> stages = split_stages(regex);
     const std::string& behavior = text(part, "behavior");
     const bool inverted = flag(part, "invert", false);
+    const Scanner scanner = stages.size() == 1 ? stages.front().scanner : nullptr;
     const bool covers_text =
         scanner == scan::gpt2 || scanner == scan::llama3 || scanner == scan::qwen2;
     // Keeping the matches and removing the rest equals isolating the matches if there is no rest.
     if (!(behavior == "Isolated" && !inverted) &&
         !(behavior == "Removed" && inverted && covers_text)) {
-      unsupported(fmt::format("splitting with behavior {}", behavior.substr(0, 40)));
+      throw OtherForm();
     }
-    add_stage(scanner, scanner == scan::three_digits);
+    for (Stage& stage : stages) add_stage(std::move(stage), scanner == scan::three_digits);
   }
 
   void read_metaspace(const json& part) {
-    if (text(part, "replacement") != space_mark) unsupported("a Metaspace other than U+2581");
+    if (text(part, "replacement") != space_mark) throw OtherForm();
     escapes_spaces_ = true;
     recipe_.splits_at_space = flag(part, "split", true);
     const json& scheme = optional(part, "prepend_scheme");
     if (scheme.is_null()) {
       const bool adds = flag(part, "add_prefix_space", true);
       recipe_.prefix = adds ? SpacePrefix::unless_space : SpacePrefix::never;
-    } else if (scheme == "always") {
+    } else if (says(scheme, "always")) {
       recipe_.prefix = SpacePrefix::unless_space;
-    } else if (scheme == "first") {
+    } else if (says(scheme, "first")) {
       recipe_.prefix = SpacePrefix::first_unless_space;
-    } else if (scheme != "never") {
+    } else if (!says(scheme, "never")) {
       malformed("an unknown prepend_scheme");
     }
   }
 
   void finish_model() {
     Vocabulary& v = recipe_.vocabulary;
-    if (unknown_ != nullptr) v.unk = token_id(*unknown_);
-    if (v.model == TokenizerModel::wordpiece) {
+    if (model_ == Model::wordpiece) {
       const bool is_plain = recipe_.stages.empty() && !is_byte_level_ && !escapes_spaces_;
       if (!has_bert_pretokenizer_ || !is_plain || recipe_.composes) {
-        unsupported("WordPiece without BERT's pre-tokenizer");
+        throw OtherForm();
       }
       return;
     }
-    if (has_bert_normalizer_ || has_bert_pretokenizer_) unsupported("BPE behind BERT's splitting");
+    if (has_bert_normalizer_ || has_bert_pretokenizer_) throw OtherForm();
     recipe_.drops_unknown = unknown_ == nullptr;
     if (is_byte_level_) {
-      if (escapes_spaces_) unsupported("the byte alphabet together with U+2581");
+      if (escapes_spaces_) throw OtherForm();
       v.model = TokenizerModel::bpe;
       return;
     }
     if (!recipe_.stages.empty() || recipe_.composes || recipe_.ignores_merges) {
-      unsupported("BPE over characters with splitting, NFC or ignore_merges");
+      throw OtherForm();
     }
     v.model = TokenizerModel::spm;
     recipe_.escapes_spaces = escapes_spaces_;
@@ -391,13 +418,16 @@ class Reader {
     for (const json* const part : parts(decoder, "decoders")) {
       const std::string& type = text(*part, "type");
       if (type == "Strip") {
-        if (optional(*part, "content") == " " && optional(*part, "start") == 1) {
+        if (says(optional(*part, "content"), " ") && optional(*part, "start") == 1) {
           recipe_.strips_decoded_space = true;
         }
       } else if (type == "Metaspace") {
-        recipe_.strips_decoded_space = recipe_.prefix != SpacePrefix::never;
+        recipe_.drops_first_spaces = recipe_.prefix != SpacePrefix::never;
       } else if (type == "WordPiece") {
         recipe_.cleans_up_decoded = flag(*part, "cleanup", true);
+      } else if (type != "ByteLevel" && type != "Replace" && type != "ByteFallback" &&
+                 type != "Fuse") {
+        unsupported(fmt::format("decoder {}", type.substr(0, 40)));
       }
     }
   }
@@ -439,10 +469,10 @@ class Reader {
 
   std::shared_ptr<const json> document_;
   const json& root_;
-  std::string_view where_;
   Recipe recipe_;
   std::size_t tokens_expected_ = 0;
   const std::string* unknown_ = nullptr;
+  Model model_ = Model::bpe;
   bool is_byte_level_ = false;
   bool escapes_spaces_ = false;
   bool has_bert_normalizer_ = false;

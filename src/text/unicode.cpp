@@ -125,18 +125,25 @@ void append_lowercase(std::vector<char32_t>& out, char32_t value) {
   }
 }
 
-void decompose(std::vector<char32_t>& characters) {
-  if (std::all_of(characters.begin(), characters.end(), [](char32_t c) { return c < 0xC0; })) {
+void decompose(std::vector<char32_t>& characters, bool compatibility) {
+  const char32_t plain = compatibility ? 0xA0 : 0xC0;
+  if (std::all_of(characters.begin(), characters.end(), [&](char32_t c) { return c < plain; })) {
     return;
   }
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE |
+                                                      (compatibility ? UTF8PROC_COMPAT : 0));
   std::vector<char32_t> out;
   out.reserve(characters.size() + characters.size() / 4);
   std::array<utf8proc_int32_t, 32> parts{};
   for (const char32_t c : characters) {
+    if (lies_in(newer_decomposing, c)) {
+      out.push_back(c);
+      continue;
+    }
     int boundary = UTF8PROC_BOUNDCLASS_START;
-    const auto count = utf8proc_decompose_char(
-        static_cast<utf8proc_int32_t>(c), parts.data(), static_cast<utf8proc_ssize_t>(parts.size()),
-        static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE), &boundary);
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(),
+                                static_cast<utf8proc_ssize_t>(parts.size()), options, &boundary);
     if (count < 1 || count > static_cast<utf8proc_ssize_t>(parts.size())) {
       out.push_back(c);
       continue;
@@ -166,12 +173,20 @@ std::string compose(std::string_view text) {
   std::size_t plain = 0;
   while (plain < text.size() && !composes(plain)) plain += code_point_at(text, plain).length;
   if (plain == text.size()) return std::string(text);
+  return normal_form(text, {.compatibility = false, .composes = true});
+}
 
+std::string normal_form(std::string_view text, NormalForm form) {
   std::string out;
   out.reserve(text.size());
   std::vector<char32_t> run;
   const auto flush = [&] {
-    decompose(run);
+    decompose(run, form.compatibility);
+    if (!form.composes) {
+      for (const char32_t c : run) append_utf8(out, c);
+      run.clear();
+      return;
+    }
     static_assert(sizeof(char32_t) == sizeof(utf8proc_int32_t));
     std::vector<utf8proc_int32_t> points(run.begin(), run.end());
     const auto count = utf8proc_normalize_utf32(

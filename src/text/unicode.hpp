@@ -45,9 +45,18 @@ bool is_punctuation(char32_t value) noexcept;
 void append_lowercase(std::vector<char32_t>& out, char32_t value);
 
 /// Canonical decomposition (NFD), in place. Time O(n log n) for any input.
-void decompose(std::vector<char32_t>& characters);
+///
+/// With `compatibility`, compatibility decomposition (NFKD).
+void decompose(std::vector<char32_t>& characters, bool compatibility = false);
 
 /// Canonical composition (NFC) of a text; ill-formed bytes stay and nothing composes across them.
 std::string compose(std::string_view text);
+
+/// NFD, NFKD or NFKC of a text, by the tables of Unicode 9; ill-formed bytes as with compose().
+struct NormalForm {
+  bool compatibility = false;
+  bool composes = false;
+};
+std::string normal_form(std::string_view text, NormalForm form);
 
 }  // namespace tenon::text

@@ -1,36 +1,17 @@
 #include "base/utf8.hpp"
+#include "normalizer.hpp"
 #include "subword_model.hpp"
 #include "unicode.hpp"
-#include "unicode_ages.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 namespace tenon::text {
 namespace {
 
-/// The blocks whose characters BERT splits. The gap before 0x2B920 is a mistake in Hugging Face's
-/// code, reproduced for equal results.
-constexpr std::array chinese{
-    Interval{0x3400, 0x4DBF},   Interval{0x4E00, 0x9FFF},   Interval{0xF900, 0xFAFF},
-    Interval{0x20000, 0x2A6DF}, Interval{0x2A700, 0x2B81F}, Interval{0x2B920, 0x2CEAF},
-    Interval{0x2F800, 0x2FA1F},
-};
-
-bool is_removed(char32_t c) {
-  if (c == '\t' || c == '\n' || c == '\r') return false;
-  return c == 0 || c == 0xFFFD || (has(c, trait_other) && !lies_in(newer_format, c));
-}
-
-bool is_accent(char32_t c) {
-  // U+1734 became a spacing mark after Unicode 8.
-  return c == 0x1734 || (has(c, trait_nonspacing) && !lies_in(newer_nonspacing, c));
-}
-
 /// BERT's WordPiece: words are cleaned, then cut into the longest pieces that the vocabulary has,
 /// from the left.
-class WordPiece final : public SubwordModel {
+class WordPiece final : public SubwordModel, public WordModel {
  public:
   WordPiece(const Recipe& recipe, const Tables& tables)
       : recipe_(recipe),
@@ -39,24 +20,7 @@ class WordPiece final : public SubwordModel {
         unknown_(static_cast<std::int32_t>(recipe.vocabulary.unk.value_or(0))) {}
 
   std::string normalize(std::string_view text) const override {
-    std::vector<char32_t> characters = cleaned(text);
-    if (options_.strip_accents.value_or(options_.lowercase)) {
-      decompose(characters);
-      std::erase_if(characters, is_accent);
-    }
-    std::string out;
-    out.reserve(text.size());
-    std::vector<char32_t> lower;
-    for (const char32_t c : characters) {
-      if (!options_.lowercase) {
-        append_utf8(out, c);
-        continue;
-      }
-      lower.clear();
-      append_lowercase(lower, c);
-      for (const char32_t l : lower) append_utf8(out, l);
-    }
-    return out;
+    return normalize_bert(options_, text);
   }
 
   void encode(std::string_view text, bool /*is_first*/, Scratch& scratch,
@@ -75,7 +39,7 @@ class WordPiece final : public SubwordModel {
     encode_word(text.substr(begin), scratch, ids);
   }
 
-  void append_piece(std::string& out, std::int32_t id) const override {
+  void append_piece(std::string& out, std::int32_t id, bool /*is_first*/) const override {
     std::string_view token = recipe_.token(id);
     if (!options_.word_prefix.empty()) {
       const bool starts_word = token.starts_with(options_.word_prefix);
@@ -89,29 +53,8 @@ class WordPiece final : public SubwordModel {
     out.append(token);
   }
 
- private:
-  /// The text's characters without control characters and with spaces around Chinese ones.
-  std::vector<char32_t> cleaned(std::string_view text) const {
-    std::vector<char32_t> out;
-    out.reserve(text.size());
-    for (std::size_t i = 0; i < text.size();) {
-      const CodePoint c = code_point_at(text, i);
-      i += c.length;
-      char32_t value = c.value;
-      if (options_.clean_text) {
-        if (is_removed(value)) continue;
-        if (has(value, trait_space)) value = ' ';
-      }
-      if (options_.split_chinese && lies_in(chinese, value)) {
-        out.insert(out.end(), {U' ', value, U' '});
-      } else {
-        out.push_back(value);
-      }
-    }
-    return out;
-  }
-
-  void encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const {
+  void encode_word(std::string_view word, Scratch& scratch,
+                   std::vector<std::int32_t>& ids) const override {
     if (word.empty()) return;
     const auto characters = std::count_if(word.begin(), word.end(), [](char c) {
       return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -132,7 +75,8 @@ class WordPiece final : public SubwordModel {
       for (; end > prefix.size(); --end) {
         if (!is_character_end(scratch.word, end)) continue;
         id = index_.find(std::string_view(scratch.word).substr(0, end));
-        if (id >= 0) break;
+        if (id >= 0 && recipe_.is_ordinary(id)) break;
+        id = -1;
       }
       if (id < 0) {
         ids.resize(old_size);
@@ -144,6 +88,7 @@ class WordPiece final : public SubwordModel {
     }
   }
 
+ private:
   std::string_view continuing_prefix() const {
     // GGUF marks the pieces that start a word instead.
     return options_.word_prefix.empty() ? std::string_view(options_.continuing_prefix)
@@ -163,6 +108,10 @@ class WordPiece final : public SubwordModel {
 }  // namespace
 
 std::unique_ptr<SubwordModel> make_wordpiece(const Recipe& recipe, const Tables& tables) {
+  return std::make_unique<WordPiece>(recipe, tables);
+}
+
+std::unique_ptr<WordModel> make_wordpiece_words(const Recipe& recipe, const Tables& tables) {
   return std::make_unique<WordPiece>(recipe, tables);
 }
 

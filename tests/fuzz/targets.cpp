@@ -121,13 +121,37 @@ constexpr const char* index_seed =
     R"({"metadata": {"total_size": 8}, "weight_map": {"a": "m-00001-of-00002.safetensors",)"
     R"( "b": "m-00002-of-00002.safetensors"}})";
 
-/// Each kind of tokenizer.json that there are cases of, with a text.
+/// Steps that no file among the tests' has.
+constexpr const char* tokenizer_steps = R"json({
+ "normalizer": {"type": "Sequence", "normalizers": [{"type": "Nmt"}, {"type": "NFKC"},
+  {"type": "Strip", "strip_left": true, "strip_right": false}, {"type": "StripAccents"},
+  {"type": "Replace", "pattern": {"Regex": " {2,}|(?i:a+?b)"}, "content": " "},
+  {"type": "Precompiled", "precompiled_charsmap": "BAAAAAD8/38="}]},
+ "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+  {"type": "Split", "pattern": {"Regex": "(?:\\p{L}\\p{M}*)+|\\s+(?!\\S)|[^\\s&&\\P{N}]"},
+   "behavior": "MergedWithNext"},
+  {"type": "Punctuation"}, {"type": "Digits", "individual_digits": true},
+  {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]},
+ "decoder": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"},
+ "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": true, "vocab": [["?", 0], ["a", -2],
+  ["ab", -1.5], ["_", -3], ["<0xC3>", -9], ["<0x9F>", -9]]}})json";
+
+/// Each kind of tokenizer.json that there are cases of, and a vocabulary of each model, with a text.
 std::vector<std::string> tokenizer_seeds() {
   std::vector<std::string> seeds;
-  for (const char* name :
-       {"json_bpe", "json_metaspace_always", "json_metaspace_first", "wordpiece_cased"}) {
+  for (const char* name : {"json_bpe", "json_metaspace_always", "json_metaspace_first",
+                           "json_unigram", "wordpiece_cased"}) {
     const std::string parts[] = {read(std::string("tests/text/data/") + name + ".tokenizer.json"),
                                  "Grüße, the world 字 <s> ''s\n\n 12345 aaaa"};
+    seeds.push_back(join_sections(parts));
+  }
+  const std::string steps[] = {tokenizer_steps, "Grüße  aab 12!"};
+  seeds.push_back(join_sections(steps));
+  const std::string table("\4\0\0\0\xFC\xFF\x7F\0abc\0", 12);
+  for (const char model : {0, 1, 2, 3, 4, 5}) {
+    const std::string parts[] = {
+        std::string{model, 40, 1, 1} + "\1\1?\n\1\3a\n\1\4b\n\1\5ab\n\1\6\xE2\x96\x81",
+        "ab a  b\xC3", table};
     seeds.push_back(join_sections(parts));
   }
   return seeds;

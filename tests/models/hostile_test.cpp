@@ -167,6 +167,7 @@ TEST_CASE("hostile models: what no build of this library reads") {
   unsupported("general.architecture", "mamba", "'mamba'");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
+  unsupported("tokenizer.ggml.model", "no_vocab", "without a vocabulary");
   unsupported("tokenizer.ggml.pre", "martian", "martian");
 }
 
@@ -356,6 +357,51 @@ TEST_CASE("vocabularies of GGUF files: BERT's pieces carry their mark at the beg
   const auto tokenizer = models::load_tokenizer(io::open(folder / "bert.gguf"));
   CHECK(tokenizer.encode("Unable able") == std::vector<std::int32_t>{0, 3, 4, 5, 1});
   CHECK(tokenizer.decode(std::vector<std::int32_t>{3, 4, 5}) == "unable able");
+  metadata.set("tokenizer.ggml.normalizer.lowercase", false);
+  io::save_gguf(folder / "cased.gguf", metadata, {});
+  CHECK(models::load_tokenizer(io::open(folder / "cased.gguf")).encode("Unable able") ==
+        std::vector<std::int32_t>{0, 2, 5, 1});
+}
+
+TEST_CASE("vocabularies of GGUF files: unigram, with SentencePiece's replacements of either type") {
+  using Ids = std::vector<std::int32_t>;
+  const TempFolder folder;
+  io::Metadata metadata;
+  metadata.set("general.architecture", "t5");
+  metadata.set("tokenizer.ggml.model", "t5");
+  metadata.set_strings("tokenizer.ggml.tokens",
+                       std::vector<std::string_view>{"<pad>", "</s>", "<unk>", "▁", "a", "▁a"});
+  metadata.set_array<std::int32_t>("tokenizer.ggml.token_type",
+                                   std::vector<std::int32_t>{3, 3, 2, 1, 1, 1});
+  metadata.set_array<float>("tokenizer.ggml.scores", std::vector<float>{0, 0, 0, -3, -2, -1});
+  metadata.set("tokenizer.ggml.add_space_prefix", true);
+  metadata.set("tokenizer.ggml.remove_extra_whitespaces", true);
+  const auto load = [&] {
+    io::save_gguf(folder / "t5.gguf", metadata, {});
+    return models::load_tokenizer(io::open(folder / "t5.gguf"));
+  };
+  CHECK(load().encode(" aA ") == Ids{5, 2, 1});
+  // A trie of one entry: unit 0 leads to unit 'A' xor 1, whose value, in unit 1, is place 0.
+  std::vector<std::uint8_t> table(4 + 4 * 128 + 2, 0xFF);
+  const auto put = [&](std::size_t at, std::uint32_t word) {
+    for (unsigned i = 0; i < 4; ++i) table[at + i] = static_cast<std::uint8_t>(word >> (8 * i));
+  };
+  put(0, 4 * 128);
+  put(4, 2 << 10);                                                 // the root's base: 2
+  put(4 + 4 * ('A' ^ 2), (('A' ^ 2 ^ 1) << 10) | (1 << 8) | 'A');  // a value, at base 1
+  put(4 + 4 * 1, std::uint32_t{1} << 31);
+  table[table.size() - 2] = 'a';
+  table[table.size() - 1] = 0;
+  metadata.set_array<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", table);
+  CHECK(load().encode(" aA ") == Ids{5, 4, 1});
+  metadata.set_array<std::int8_t>("tokenizer.ggml.precompiled_charsmap",
+                                  std::vector<std::int8_t>(table.begin(), table.end()));
+  CHECK(load().encode(" aA ") == Ids{5, 4, 1});
+  metadata.set_array<std::uint8_t>("tokenizer.ggml.precompiled_charsmap",
+                                   std::span(table).first(9));
+  expect_error(Errc::bad_tokenizer, load);
+  metadata.set_array<float>("tokenizer.ggml.precompiled_charsmap", std::vector<float>{1});
+  expect_error(Errc::bad_type, load);
 }
 
 TEST_CASE("hostile calls: contexts that no machine holds") {

@@ -69,10 +69,25 @@ std::vector<std::int32_t> ids_of(std::string_view line) {
   return ids;
 }
 
+/// Of hexadecimal digits.
+std::string bytes_of(std::string_view digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
+    unsigned byte = 0;
+    std::from_chars(digits.data() + i, digits.data() + i + 2, byte, 16);
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
+}
+
 text::TokenizerModel model_of(const std::string& name) {
   if (name == "bpe") return text::TokenizerModel::bpe;
   if (name == "spm") return text::TokenizerModel::spm;
   if (name == "wordpiece") return text::TokenizerModel::wordpiece;
+  if (name == "unigram") return text::TokenizerModel::unigram;
+  if (name == "rwkv") return text::TokenizerModel::rwkv;
+  if (name == "hybriddna") return text::TokenizerModel::hybriddna;
+  if (name == "plamo2") return text::TokenizerModel::plamo2;
   throw std::runtime_error("no model " + name);
 }
 
@@ -132,7 +147,16 @@ text::Vocabulary read_vocabulary(const std::filesystem::path& file,
   v.unk = id("unk");
   v.pad = id("pad");
   v.add_bos = flag("add_bos");
+  v.add_eos = flag("add_eos");
+  v.lowercase = flag("lowercase");
   v.add_space_prefix = flag("add_space_prefix");
+  v.remove_extra_spaces = flag("remove_extra_spaces");
+  if (document->contains("charsmap")) {
+    const auto bytes =
+        std::make_shared<const std::string>(bytes_of(document->at("charsmap").get<std::string>()));
+    v.precompiled_charsmap = *bytes;
+    v.storage = std::make_shared<std::pair<decltype(document), decltype(bytes)>>(document, bytes);
+  }
   return v;
 }
 

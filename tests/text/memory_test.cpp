@@ -20,7 +20,28 @@ constexpr std::string_view bpe = R"({
             "merges": ["a b", ["Ġ", "ab"]]}
 })";
 
+// With steps of many kinds.
+constexpr std::string_view unigram = R"({
+  "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"},
+                 {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+  "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"},
+                    {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}]},
+  "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+  "model": {"type": "Unigram", "unk_id": 0, "vocab": [["?", 0], ["a", -2], ["ab", -1], ["▁", -1]]}
+})";
+
 }  // namespace
+
+TEST_CASE("A03: memory runs out while a file with steps of its own is read and used") {
+  const std::vector<std::int32_t> want{3, 2, 3, 2, 3, 0};
+  const auto use = [] {
+    const Tokenizer tokenizer = Tokenizer::from_json_text(unigram);
+    const auto ids = tokenizer.encode("ab  ａb!");
+    static_cast<void>(tokenizer.decode(ids));
+    return ids;
+  };
+  testing::fail_allocations(300, [&] { static_cast<void>(use()); }, [&] { CHECK(use() == want); });
+}
 
 TEST_CASE("A03: memory runs out while a tokenizer is read and used") {
   const std::vector<std::int32_t> want{3, 4, 5};

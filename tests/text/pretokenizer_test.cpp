@@ -1,6 +1,11 @@
 #include "text/pretokenizer.hpp"
 
+#include <tenon/text/vocabulary.hpp>
+
+#include <algorithm>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -11,7 +16,7 @@ namespace {
 
 Pieces pieces(std::string_view name, std::string_view text) {
   std::vector<std::uint32_t> ends;
-  std::vector<std::uint32_t> scratch;
+  SplitScratch scratch;
   split(text, find_pretokenizer(name).value().stages, ends, scratch);
   Pieces out;
   std::size_t begin = 0;
@@ -74,9 +79,53 @@ TEST_CASE("bytes that are no UTF-8 are symbols: they split from letters and stay
                "c\xFF") == Pieces{"ab", "\xE2\x82", "c", "\xFF"});
 }
 
-TEST_CASE("the expressions of published files are known, others are not") {
-  CHECK(find_split_pattern(R"(\p{N})") != nullptr);
-  CHECK(find_split_pattern("[一-龥ࠀ-一가-퟿]+") != nullptr);
-  CHECK(find_split_pattern(R"(\s?[A-Z]+)") == nullptr);
-  CHECK(find_split_pattern("(a+)+$") == nullptr);
+TEST_CASE("gpt-4o: words are cut where a capital follows, and take a contraction along") {
+  CHECK(pieces("gpt-4o", "HTTPServer's éÉ 1234/\n/") ==
+        Pieces{"HTTPServer's", " é", "É", " ", "123", "4", "/\n/"});
+}
+
+TEST_CASE("tiny_aya: digits by three from the right, unless a letter follows") {
+  CHECK(pieces("tiny_aya", "1234567 x1234 12345a ٣٤٥٦") ==
+        Pieces{"1", "234", "567", " x", "1", "234", " ", "123", "45", "a", " ", "٣", "٤٥٦"});
+}
+
+TEST_CASE("superbpe, afmoe: digits by three from the right") {
+  CHECK(pieces("superbpe", "a1234 56½1234567") ==
+        Pieces{"a", "1", "234", " ", "56½1", "234", "567"});
+  CHECK(pieces("afmoe", "a1234½") == Pieces{"a", "12", "34½"});
+}
+
+TEST_CASE("kimi-k2: Han apart from other letters") {
+  CHECK(pieces("kimi-k2", "abc你好がdefGh") == Pieces{"abc", "你好", "がdef", "Gh"});
+}
+
+TEST_CASE("every name is known, and none other") {
+  for (const std::string_view name : pretokenizer_names()) CHECK(find_pretokenizer(name));
+  CHECK_FALSE(find_pretokenizer("martian"));
+  CHECK_FALSE(find_pretokenizer(""));
+}
+
+TEST_CASE("docs/tokenizers.md lists every name once") {
+  std::ifstream file("docs/tokenizers.md");
+  std::string line;
+  std::vector<std::string> listed;
+  while (std::getline(file, line) && line.find("<!-- names") == std::string::npos) continue;
+  while (std::getline(file, line) && line.find("<!-- end of names") == std::string::npos) {
+    for (std::size_t begin = line.find('`'); begin != std::string::npos;
+         begin = line.find('`', begin + 1)) {
+      const std::size_t end = line.find('`', begin + 1);
+      REQUIRE(end != std::string::npos);
+      listed.push_back(line.substr(begin + 1, end - begin - 1));
+      begin = end;
+    }
+  }
+  std::ranges::sort(listed);
+  const auto names = pretokenizer_names();
+  CHECK(listed == std::vector<std::string>(names.begin(), names.end()));
+}
+
+TEST_CASE("the expressions of published files have scanners, others are run as they are") {
+  CHECK(split_stages(R"(\p{N})").front().scanner != nullptr);
+  CHECK(split_stages("[一-龥ࠀ-一가-퟿]+").front().scanner != nullptr);
+  CHECK(split_stages(R"(\s?[A-Z]+)").front().expression != nullptr);
 }

@@ -44,8 +44,26 @@ Vocabulary spm_with_merges() {
   return v;
 }
 
+Vocabulary gemma4() {
+  Vocabulary v = spm_with_merges();
+  v.model = TokenizerModel::bpe;
+  v.pretokenizer = "gemma4";
+  return v;
+}
+
+Vocabulary unigram() {
+  Vocabulary v = testing::small_spm();
+  v.model = TokenizerModel::unigram;
+  return v;
+}
+
 std::vector<Vocabulary> small_vocabularies() {
-  return {testing::small_bpe(), testing::small_spm(), spm_with_merges(), small_wordpiece()};
+  return {testing::small_bpe(),
+          testing::small_spm(),
+          spm_with_merges(),
+          small_wordpiece(),
+          gemma4(),
+          unigram()};
 }
 
 const std::vector<std::string> texts = {"",        "hello hell",     "he<|im_end|>x[tool]", "é",

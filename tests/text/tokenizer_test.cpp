@@ -146,6 +146,101 @@ TEST_CASE("wordpiece: GGUF's spelling of pieces gives what BERT's gives") {
   CHECK(bert.decode(Ids{0, 3, 4, 5, 6, 1}) == "unable able.");
 }
 
+TEST_CASE("unigram: the likeliest pieces, white space as SentencePiece has it") {
+  Vocabulary v;
+  v.model = TokenizerModel::unigram;
+  v.tokens = {"<pad>", "</s>", "<unk>", "▁", "a", "b", "▁a", "ab", "▁ab"};
+  v.types.assign(v.tokens.size(), TokenType::normal);
+  v.types[0] = v.types[1] = TokenType::control;
+  v.types[2] = TokenType::unknown;
+  v.scores = {0, 0, 0, -3, -2, -2, -4.5f, -3.5f, -7};
+  v.unk = 2;
+  v.eos = 1;
+  v.add_space_prefix = true;
+  v.remove_extra_spaces = true;
+  const Tokenizer t(v);
+  CHECK(t.encode("ab") == Ids{3, 7, 1});
+  CHECK(t.encode("  ab   a ", {.add_special = false}) == Ids{3, 7, 6});
+  CHECK(t.encode("  ", {.add_special = false}).empty());
+  CHECK(t.encode("a€€b", {.add_special = false}) == Ids{6, 2, 5});
+  CHECK(t.encode("a</s>b") == Ids{6, 1, 3, 5, 1});
+  CHECK(t.decode(Ids{6, 5, 6, 1}) == "ab a");
+  v.remove_extra_spaces = false;
+  CHECK(Tokenizer(v).encode(" a ", {.add_special = false}) == Ids{3, 6, 3});
+  v.scores.clear();
+  testing::expect_error(Errc::bad_tokenizer, [&] { Tokenizer{v}; });
+}
+
+TEST_CASE("rwkv: the longest token over bytes, with escapes in the vocabulary") {
+  Vocabulary v;
+  v.model = TokenizerModel::rwkv;
+  v.tokens = {"<s>", "a", "ab", "abcd", R"(\n)", R"(\xc3\xa9)", R"(\\)", R"(\xc3)"};
+  v.types.assign(v.tokens.size(), TokenType::normal);
+  v.types[0] = TokenType::control;
+  const Tokenizer t(v);
+  CHECK(t.encode("abca") == Ids{2, 1});  // nothing spells "c"
+  CHECK(t.encode("abcd\nab\\é\xC3") == Ids{3, 4, 2, 6, 5, 7});
+  CHECK(t.decode(Ids{3, 4, 6, 5}) == "abcd\n\\é");
+  v.unk = 0;
+  CHECK(Tokenizer(v).encode("abc") == Ids{2, 0});
+}
+
+TEST_CASE("plamo2: the likeliest pieces, and among equals the longer one first") {
+  auto v = testing::small_spm();
+  v.model = TokenizerModel::plamo2;
+  v.tokens.resize(259);
+  v.types.resize(259);
+  v.scores.resize(259);
+  for (const auto& [token, score] :
+       {std::pair{"a", -1.0f}, {"ab", -2.0f}, {"bc", -2.0f}, {"c", -1.0f}, {"x", -3000.0f}}) {
+    v.tokens.push_back(token);
+    v.types.push_back(TokenType::normal);
+    v.scores.push_back(score);
+  }
+  const Tokenizer t(v);
+  CHECK(t.encode("abc") == Ids{260, 262});
+  CHECK(t.encode("é") == Ids{3 + 0xC3, 3 + 0xA9});
+  CHECK(t.encode("x") == Ids{3 + 'x'});  // worse than its byte
+  CHECK(t.encode("\xEF\xBB\xBF"
+                 "a") == Ids{259});
+  CHECK(t.decode(Ids{260, 3 + 0xC3, 3 + 0xA9}) == "abé");
+  v.tokens[100] = "<0x61";
+  testing::expect_error(Errc::bad_tokenizer, [&] { Tokenizer{v}; });
+}
+
+TEST_CASE("hybriddna: six bases a token between its marks, byte-level BPE elsewhere") {
+  auto v = testing::small_bpe();
+  v.model = TokenizerModel::hybriddna;
+  for (const char* const token : {"<dna>", "</dna>", "<oov>", "ACGTAC\uE000", "GAAAAA\uE000"}) {
+    v.tokens.push_back(token);
+    v.types.push_back(TokenType::normal);
+  }
+  const Tokenizer t(v);
+  CHECK(t.encode("he<dna>acgtacG</dna>l<dna>ACGTNC") == Ids{10, 15, 18, 19, 16, 5, 15, 17});
+  CHECK(t.decode(Ids{10, 15, 18, 16}) == "he<dna>ACGTAC</dna>");
+  v.types[15] = TokenType::control;  // which text may not spell
+  CHECK(Tokenizer(v).encode("h<dna>", {.parse_special = false}).front() == 3);
+}
+
+TEST_CASE("gemma4 and whitespace: merges over characters") {
+  Vocabulary v;
+  v.pretokenizer = "gemma4";
+  v.tokens = {"<bos>", "a", "b", "▁", "▁a", "a▁a", "\n", "\n\n"};
+  v.types.assign(v.tokens.size(), TokenType::normal);
+  v.types[0] = TokenType::control;
+  v.merges = {{"▁", "a"}, {"a", "▁a"}, {"\n", "\n"}};
+  v.bos = 0;
+  const Tokenizer gemma(v);
+  CHECK(gemma.encode("a a\n\nb") == Ids{0, 5, 7, 2});
+  CHECK(gemma.decode(Ids{0, 5, 7, 2}) == "a a\n\nb");
+  v.pretokenizer = "whitespace";
+  v.tokens = {"<bos>", "a", "b", "ab"};
+  v.types.resize(4);
+  v.merges = {{"a", "b"}};
+  v.lowercase = true;
+  CHECK(Tokenizer(v).encode(" aB\n a b") == Ids{3, 1, 2});
+}
+
 TEST_CASE("tokens that end a generation: eos and the known closers") {
   auto v = testing::small_bpe();
   v.eos.reset();

@@ -17,8 +17,10 @@ namespace tenon::text {
 
 /// Treatment of bytes that are not UTF-8.
 enum class InvalidUtf8 {
-  preserve,  ///< bpe and spm keep the bytes, so that decode(encode(x)) == x; wordpiece drops them
-  replace,   ///< each maximal ill-formed part becomes U+FFFD, as with Python's errors="replace"
+  /// bpe, spm, rwkv and plamo2 keep the bytes, so that decode(encode(x)) == x; wordpiece drops them,
+  /// unigram and wordlevel make them unknown.
+  preserve,
+  replace,  ///< each maximal ill-formed part becomes U+FFFD, as with Python's errors="replace"
 };
 
 /// A part of a text, in bytes: [begin, end).

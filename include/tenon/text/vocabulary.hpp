@@ -14,6 +14,11 @@ enum class TokenizerModel {
   bpe,        ///< byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM); GGUF calls it "gpt2"
   spm,        ///< BPE over characters ranked by score, bytes as fallback; GGUF calls it "llama"
   wordpiece,  ///< greedy longest match inside words (BERT); GGUF calls it "bert"
+  unigram,    ///< the likeliest sequence of pieces (T5, XLM-RoBERTa); GGUF calls it "t5"
+  rwkv,       ///< greedy longest match over bytes (RWKV "world")
+  plamo2,     ///< the likeliest sequence of pieces, from right to left (PLaMo-2 and 3)
+  hybriddna,  ///< bpe, and bases by six between <dna> and </dna>
+  wordlevel,  ///< whole words; only in tokenizer.json files
 };
 
 /// A token's role; the numbers are those of GGUF's tokenizer.ggml.token_type.
@@ -64,7 +69,8 @@ struct Vocabulary {
   std::string pretokenizer = "default";        ///< [pre]; bpe only, see pretokenizer_names()
 
   std::vector<std::string_view> tokens;  ///< [tokens] in id order, unique; an empty one is no token
-  std::vector<float> scores;             ///< [scores]; spm without merges needs one per token
+  std::vector<float> scores;             ///< [scores]; one per token: unigram, plamo2, and spm
+                                         ///< without merges
   std::vector<TokenType> types;          ///< [token_type]; one per token, or empty: all normal
   std::vector<Merge> merges;             ///< [merges], best first
   std::vector<AddedToken> added;         ///< refines control and user-defined tokens
@@ -80,10 +86,15 @@ struct Vocabulary {
   std::vector<std::uint32_t> eog;     ///< further tokens that end a generation
 
   std::optional<bool> add_bos;           ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
-  std::optional<bool> add_eos;           ///< [add_eos_token]; unset: wordpiece does (its separator)
+  std::optional<bool> add_eos;           ///< [add_eos_token]; unset: wordpiece (sep), unigram do
   std::optional<bool> add_space_prefix;  ///< [add_space_prefix]; unset: spm does
   std::optional<bool> ignore_merges;     ///< whole words first; unset: llama-bpe does
-  BertOptions bert;                      ///< wordpiece only
+  std::optional<bool> lowercase;         ///< [normalizer.lowercase]; "whitespace" only
+  /// [remove_extra_whitespaces] unigram: no spaces at the ends, and one instead of several.
+  std::optional<bool> remove_extra_spaces;
+  /// [precompiled_charsmap] unigram: SentencePiece's replacements of characters.
+  std::string_view precompiled_charsmap;
+  BertOptions bert;  ///< wordpiece only
 
   std::shared_ptr<const void> storage;  ///< owner of the memory behind the views, or null
 };

@@ -97,7 +97,7 @@ def flatten(x, first=0, last=-1):
     """Merges axes first..last."""
     x = _like(x)
     first, last = first % x.ndim, last % x.ndim
-    return reshape(x, (*x.shape[:first], _prod(x.shape[first:last + 1]), *x.shape[last + 1:]))
+    return _ops["merge_axes"](x, axis=first, count=last - first + 1)
 
 
 @_public
@@ -233,9 +233,15 @@ def variance(x, axis=None, correction=1, keep_dims=False):
     """The mean of the squared distances from the mean, of n - correction; correction 0 is numpy's var."""
     x = _like(x)
     axes = _axes(x, axis)
-    count = _prod(x.shape[a] for a in axes)
     difference = x - functions["mean"](x, axes, True)
-    return functions["sum"](difference * difference, axes, keep_dims) * (1.0 / (count - correction))
+    squares = functions["mean"](difference * difference, axes, keep_dims)
+    if correction == 0:
+        return squares
+    sizes = [x.shape[a] for a in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ValueError(f"variance: correction {correction} over a size that is not known, of {x.type!r}")
+    count = _prod(sizes)
+    return squares * (count / (count - correction) if count != correction else float("nan"))
 
 
 def install():

@@ -147,6 +147,21 @@ class Functions(unittest.TestCase):
         self.close(ops.arange(0, 1, 0.25), np.arange(0, 1, 0.25))
         self.assertEqual(ops.arange(0, 0.9, 0.25).shape, np.arange(0, 0.9, 0.25).shape)
 
+    def test_sizes_that_are_words(self):
+        def forward(x):
+            return x.flatten(0, 1), x[1:], x[..., 0].sum(), x.variance(0, correction=0), x.flatten(1)
+
+        program = tenon.export(forward, x="f32[B, 3, 4]")
+        a = self.array(5, 3, 4)
+        for got, want in zip(tenon.Session(program).forward(a),
+                             (a.reshape(15, 4), a[1:], a[..., 0].sum(), a.var(0), a.reshape(5, 12))):
+            self.close(got, want)
+        for wrong in (lambda x: x.variance(0), lambda x: x.reshape((-1, 12))):
+            with self.assertRaisesRegex(ValueError, "not known"):
+                tenon.export(wrong, x="f32[B, 3, 4]")
+        with self.assertRaises(tenon.InputError):
+            tenon.export(lambda x: x.reshape(("B", 12)), x="f32[B, 3, 4]")
+
     def test_layers(self):
         x, w, b, r = self.array(5, 8), self.array(3, 8), self.array(3), self.array(5, 3)
         self.close(ops.linear(x, w), x @ w.T)

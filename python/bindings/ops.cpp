@@ -194,12 +194,49 @@ struct OpFunction {
 
   /// Positional arguments are operands, then attributes in the order of the op; keyword arguments are attributes,
   /// and, of an op with a flag "has_bias", the operand `bias`.
-  nb::object operator()(const nb::args& arguments, const nb::kwargs& named) const {
+  nb::object operator()(const nb::args& positional, const nb::kwargs& named) const {
+    const Arguments given = arguments(positional, named);
+    const bool is_traced =
+        std::any_of(given.operands.begin(), given.operands.end(),
+                    [](nb::handle operand) { return nb::isinstance<Traced>(operand); });
+    const std::optional<DType> type = common_type(given.operands);
+    OpInstance op(*def);
+    const auto apply = [&](std::int64_t rank) {
+      for (const AttributeField* flag : given.flags) {
+        flag->set(op.attributes(), AttributeValue(true));
+      }
+      for (const auto& [to, value] : given.attributes) set(op, *to, value, rank);
+    };
+    if (is_traced || (given.operands.empty() && Recorder::current() != nullptr)) {
+      const std::shared_ptr<Recorder> recorder = recorder_of(given.operands);
+      std::vector<Tensor> tensors;
+      for (const nb::handle operand : given.operands) {
+        tensors.push_back(recorder->operand(operand, type));
+      }
+      apply(tensors.empty() ? 0 : tensors.front().rank());
+      return nb::cast(recorder->record(op, tensors));
+    }
+    std::vector<Buffer> buffers;
+    for (const nb::handle operand : given.operands) buffers.push_back(to_operand(operand, type));
+    apply(buffers.empty() ? 0 : buffers.front().shape().rank());
+    Buffer result;
+    {
+      const nb::gil_scoped_release no_gil;
+      result = EagerSessions::instance().run(op, std::move(buffers));
+    }
+    return nb::cast(std::move(result));
+  }
+
+  struct Arguments {
     std::vector<nb::handle> operands;
-    std::vector<nb::handle> more;
+    std::vector<std::pair<const AttributeField*, nb::handle>> attributes;
+    std::vector<const AttributeField*> flags;  // of the operands that the op may have and is given
+  };
+
+  Arguments arguments(const nb::args& positional, const nb::kwargs& named) const {
     // Operands that an op may have, in the order of its flags; by position they follow the others.
     std::vector<std::pair<const AttributeField*, nb::handle>> optional;
-    bool names_flags = false;
+    bool names_flags = false;  // the caller sets them, and gives operands in their order
     for (const AttributeField& one : def->fields) {
       if (!one.name.starts_with("has_")) continue;
       const std::string operand(one.name.substr(4));
@@ -208,73 +245,42 @@ struct OpFunction {
       optional.emplace_back(&one,
                             is_given ? nb::handle(named[operand.c_str()]) : nb::handle(Py_None));
     }
-    const std::size_t required = names_flags || optional.empty()
-                                     ? static_cast<std::size_t>(def->max_inputs)
-                                     : static_cast<std::size_t>(def->min_inputs);
-    std::size_t position = 0;
-    for (const nb::handle argument : arguments) {
+    const auto required = static_cast<std::size_t>(
+        names_flags || optional.empty() ? def->max_inputs : def->min_inputs);
+    Arguments given;
+    std::size_t position = 0, attribute = 0;
+    for (const nb::handle argument : positional) {
       if (position < required) {
-        if (!argument.is_none()) operands.push_back(argument);
+        if (!argument.is_none()) given.operands.push_back(argument);
       } else if (!names_flags && position - required < optional.size()) {
-        nb::handle& operand = optional[position - required].second;
+        auto& [flag, operand] = optional[position - required];
         if (!operand.is_none()) {
           throw Error(Errc::bad_argument, std::string(def->name),
-                      fmt::format("'{}' is given twice",
-                                  optional[position - required].first->name.substr(4)));
+                      fmt::format("'{}' is given twice", flag->name.substr(4)));
         }
         operand = argument;
+      } else if (attribute < def->fields.size()) {
+        given.attributes.emplace_back(&def->fields[attribute++], argument);
       } else {
-        more.push_back(argument);
+        throw Error(Errc::bad_argument, std::string(def->name), "too many arguments");
       }
       ++position;
     }
-    std::vector<std::pair<const AttributeField*, nb::handle>> attributes;
-    std::vector<const AttributeField*> flags;
     for (const auto& [flag, operand] : optional) {
       if (operand.is_none()) continue;
-      operands.push_back(operand);
-      flags.push_back(flag);
+      given.operands.push_back(operand);
+      given.flags.push_back(flag);
     }
     for (const auto& [key, value] : named) {
       const auto name = nb::cast<std::string>(key);
       if (const AttributeField* found = field(name)) {
-        attributes.emplace_back(found, value);
+        given.attributes.emplace_back(found, value);
       } else if (field("has_" + name) == nullptr) {
         throw Error(Errc::bad_attribute, std::string(def->name),
                     fmt::format("no attribute '{}'", name));
       }
     }
-    std::size_t next = 0;
-    for (const nb::handle value : more) {
-      if (next == def->fields.size()) {
-        throw Error(Errc::bad_argument, std::string(def->name), "too many arguments");
-      }
-      attributes.emplace_back(&def->fields[next++], value);
-    }
-
-    const bool is_traced = std::any_of(operands.begin(), operands.end(), [](nb::handle operand) {
-      return nb::isinstance<Traced>(operand);
-    });
-    const std::optional<DType> type = common_type(operands);
-    OpInstance op(*def);
-    for (const AttributeField* flag : flags) flag->set(op.attributes(), AttributeValue(true));
-    const auto apply = [&](std::int64_t rank) {
-      for (const auto& [to, value] : attributes) set(op, *to, value, rank);
-    };
-    if (is_traced || (operands.empty() && Recorder::current() != nullptr)) {
-      const std::shared_ptr<Recorder> recorder = recorder_of(operands);
-      std::vector<Tensor> tensors;
-      for (const nb::handle operand : operands) tensors.push_back(recorder->operand(operand, type));
-      apply(tensors.empty() ? 0 : tensors.front().rank());
-      return nb::cast(recorder->record(op, tensors));
-    }
-    std::vector<Buffer> buffers;
-    for (const nb::handle operand : operands) buffers.push_back(to_operand(operand, type));
-    apply(buffers.empty() ? 0 : buffers.front().shape().rank());
-    const nb::gil_scoped_release no_gil;
-    Buffer result = EagerSessions::instance().run(op, std::move(buffers));
-    const nb::gil_scoped_acquire gil;
-    return nb::cast(std::move(result));
+    return given;
   }
 
   static std::shared_ptr<Recorder> recorder_of(const std::vector<nb::handle>& operands) {

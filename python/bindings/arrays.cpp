@@ -346,6 +346,7 @@ void bind_arrays(nb::module_& module) {
   host.def("__len__", [](const HostBuffer& self) { return self.shape().dim(0); });
   bind_protocols(host);
 
+  nb::class_<Donated>(module, "Donated", "An array that the next call may overwrite");
   auto buffer = nb::class_<Buffer>(module, "Buffer",
                                    "An array in the memory of a device. The work that fills it may "
                                    "still be running: reading waits for it");
@@ -402,14 +403,22 @@ void bind_arrays(nb::module_& module) {
           return nb::cast(array.to_host()).attr("numpy")();
         }
         const HostView view = waited_view(array);
-        return to_numpy(view.data, view.shape, view.strides, is_read_only(array), self);
+        // With a handle of its own, since this one may be donated.
+        return to_numpy(view.data, view.shape, view.strides, is_read_only(array),
+                        nb::cast(Buffer(array)));
       },
       "As an array of numpy's: shares the memory where the CPU can address it");
   buffer.def("_dlpack", [](nb::handle self) {
     const auto& array = nb::cast<const Buffer&>(self);
     const HostView view = waited_view(array);
-    return to_dlpack_object(view.data, view.shape, view.strides, is_read_only(array), self);
+    return to_dlpack_object(view.data, view.shape, view.strides, is_read_only(array),
+                            nb::cast(Buffer(array)));
   });
+  buffer.def(
+      "donate", [](nb::handle self) { return Donated{nb::borrow(self)}; },
+      "For Session.forward: gives the array up, so that the call may overwrite its memory (a KV "
+      "cache is then "
+      "updated in place). The buffer is empty afterwards, unless the call raises an error");
   buffer.def(
       "to_host",
       [](const Buffer& self) {

@@ -53,6 +53,11 @@ Shape to_shape(nb::handle object, DType dtype = DType::f32);
 /// A tuple of sizes: integers, words for symbols, None for unknown ones.
 nb::tuple to_tuple(const Shape& shape);
 
+/// Buffer.donate(): an array whose memory the next call may overwrite. The buffer is empty from then on.
+struct Donated {
+  nb::object owner;  // the Buffer, which has its array again where the call throws
+};
+
 /// An array of any kind as the library takes it: a Buffer as it is; everything with DLPack or the buffer
 /// protocol, which shares the memory where it is dense; numbers and lists, as numpy.asarray() reads them, with
 /// Python's floats as f32. `dtype` is for numbers and lists.

@@ -29,43 +29,59 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// The inputs of a call: positional arrays, or arrays by the names of the entry function's parameters.
-std::vector<Buffer> inputs_of(const Program& program, const nb::args& arrays,
-                              const nb::kwargs& named) {
-  const Function& main = program.main();
-  std::vector<Buffer> inputs;
-  const auto type_of = [&](std::size_t i) -> std::optional<DType> {
-    if (i >= main.parameter_count || !main.values[i].shape) return std::nullopt;
-    return main.values[i].shape->dtype();
-  };
-  for (const nb::handle array : arrays) {
+/// The inputs of a call.
+class Inputs {
+ public:
+  /// Positional arrays, or arrays by the names of the entry function's parameters.
+  Inputs(const Program& program, const nb::args& positional, const nb::kwargs& named) {
+    const Function& main = program.main();
+    for (const nb::handle array : positional) add(array, main);
+    if (named.size() == 0) return;
+    std::size_t used = 0;
+    for (std::size_t i = arrays.size(); i < main.parameter_count; ++i, ++used) {
+      const std::string& name = main.values[i].name;
+      if (!named.contains(name.c_str())) {
+        throw Error(Errc::bad_input, program.name, fmt::format("no array for input '{}'", name));
+      }
+      add(named[name.c_str()], main);
+    }
+    if (used != named.size()) {
+      throw Error(Errc::bad_input, program.name,
+                  fmt::format("{} arrays by name, of which {} are inputs without a positional one",
+                              named.size(), used));
+    }
+  }
+
+  /// What was donated is given back: the call has thrown. Under the interpreter's lock.
+  void give_back() {
+    for (const auto& [i, owner] : donors_) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
+  }
+
+  std::vector<Buffer> arrays;
+
+ private:
+  void add(nb::handle array, const Function& main) {
+    const std::size_t i = arrays.size();
+    if (nb::isinstance<Donated>(array)) {
+      const nb::object& owner = nb::cast<const Donated&>(array).owner;
+      donors_.emplace_back(i, owner);
+      arrays.push_back(std::exchange(nb::cast<Buffer&>(owner), Buffer()));
+      return;
+    }
     // Numbers and lists become what the parameter is.
-    const std::optional<DType> type = type_of(inputs.size());
+    std::optional<DType> type;
+    if (i < main.parameter_count && main.values[i].shape) type = main.values[i].shape->dtype();
     Buffer buffer = to_buffer(array, type);
     const bool is_plain = nb::isinstance<nb::float_>(array) || nb::isinstance<nb::int_>(array) ||
                           nb::isinstance<nb::list>(array);
     if (is_plain && type && *type != buffer.shape().dtype()) {
       buffer = buffer.to_host().to(*type).to_device(cpu_device());
     }
-    inputs.push_back(std::move(buffer));
+    arrays.push_back(std::move(buffer));
   }
-  if (named.size() == 0) return inputs;
-  std::size_t used = 0;
-  for (std::size_t i = inputs.size(); i < main.parameter_count; ++i) {
-    const std::string& name = main.values[i].name;
-    if (!named.contains(name.c_str())) {
-      throw Error(Errc::bad_input, program.name, fmt::format("no array for input '{}'", name));
-    }
-    inputs.push_back(to_buffer(named[name.c_str()]));
-    ++used;
-  }
-  if (used != named.size()) {
-    throw Error(Errc::bad_input, program.name,
-                fmt::format("{} arrays by name, of which {} are inputs without a positional one",
-                            named.size(), used));
-  }
-  return inputs;
-}
+
+  std::vector<std::pair<std::size_t, nb::object>> donors_;
+};
 
 std::vector<Shape> shapes_of(nb::handle sequence) {
   std::vector<Shape> shapes;
@@ -283,26 +299,31 @@ void bind_sessions(nb::module_& module) {
   session.def(
       "forward",
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
-        const std::vector<Buffer> inputs = inputs_of(self.program(), arrays, named);
-        const nb::gil_scoped_release no_gil;
-        return self.forward(inputs);
+        Inputs inputs(self.program(), arrays, named);
+        try {
+          const nb::gil_scoped_release no_gil;
+          return self.forward(std::move(inputs.arrays));
+        } catch (...) {
+          inputs.give_back();
+          throw;
+        }
       },
       "Runs the program on arrays in the order of its parameters, or by their names; returns a "
-      "list of buffers");
+      "list of buffers. The memory of an array given as x.donate() may be overwritten");
   session.def(
       "submit",
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
-        std::vector<Buffer> inputs = inputs_of(self.program(), arrays, named);
+        Inputs inputs(self.program(), arrays, named);
         const nb::gil_scoped_release no_gil;
-        return self.submit(std::move(inputs));
+        return self.submit(std::move(inputs.arrays));
       },
       "As forward(), but returns at once: the buffers become ready");
   session.def(
       "step_to",
       [](Session& self, const std::string& value, const nb::args& arrays) {
-        std::vector<Buffer> inputs = inputs_of(self.program(), arrays, nb::kwargs());
+        Inputs inputs(self.program(), arrays, nb::kwargs());
         const nb::gil_scoped_release no_gil;
-        return self.step_to(value, std::move(inputs));
+        return self.step_to(value, std::move(inputs.arrays));
       },
       nb::arg("value"), nb::arg("arrays"),
       "Runs up to and including the op that computes `value`, and returns it. Arrays are given to "

@@ -130,8 +130,10 @@ def slice_axis(x, axis, begin, end=None, step=1):
         begin, end, step = slice(begin, end, step).indices(size)
         if step < 0 and end < 0:
             end = 2**63 - 1
-    elif end is None:
-        end = 2**63 - 1
+    else:
+        if (begin or 0) < 0 or (end or 0) < 0 or step < 0:
+            raise IndexError(f"{x.type!r} counted from the end of axis {axis}, whose size is not known")
+        end = 2**63 - 1 if end is None else end
     return _ops["slice"](x, axis=axis, begin=begin, end=end, step=step)
 
 

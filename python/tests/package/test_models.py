@@ -51,6 +51,28 @@ class Language(unittest.TestCase):
             conversation.read([10**6])
         self.assertEqual(raised.exception.code, "OutOfRange")
 
+    def test_a_model_written_in_python(self):
+        path = pathlib.Path(__file__).parents[3] / "examples/smollm2.py"
+        example = {}
+        exec(compile(path.read_text(), str(path), "exec"), example)
+        file = tenon.open(SMOLLM2)
+        llama = example["Llama"](file, context=64)
+        program = tenon.export(llama.forward, ids="i32[1, S]", position="i32[]", keys=llama.cache, values=llama.cache)
+        self.assertEqual(len(program.functions), 2)  # 30 layers, one function
+        self.assertLess(len(str(program).splitlines()), 100)
+        session = tenon.Session(tenon.parse(str(program)), file.weights())
+        tokens = self.model.tokenizer.encode("The capital of France is")
+        want = self.model.generate(tokens, max_tokens=12, temperature=0).tokens
+        shape = tenon.Shape(llama.cache).dims
+        keys, values = tenon.ops.zeros(shape, "f16"), tenon.ops.zeros(shape, "f16")
+        got, position, step = [], 0, tokens
+        while len(got) < 12:
+            logits, keys, values = session.forward([step], position, keys.donate(), values.donate())
+            position += len(step)
+            step = [int(logits.numpy()[0].argmax())]
+            got += step
+        self.assertEqual(got, want)
+
     def test_streams(self):
         want = self.model.generate("Once upon a time", max_tokens=12, temperature=0)
         stream = self.model.stream("Once upon a time", max_tokens=12, temperature=0)

@@ -159,6 +159,9 @@ class Functions(unittest.TestCase):
         for wrong in (lambda x: x.variance(0), lambda x: x.reshape((-1, 12))):
             with self.assertRaisesRegex(ValueError, "not known"):
                 tenon.export(wrong, x="f32[B, 3, 4]")
+        for wrong in (lambda x: x[-1], lambda x: x[:-1], lambda x: x[::-1]):
+            with self.assertRaisesRegex(IndexError, "not known"):
+                tenon.export(wrong, x="f32[B, 3, 4]")
         with self.assertRaises(tenon.InputError):
             tenon.export(lambda x: x.reshape(("B", 12)), x="f32[B, 3, 4]")
 

@@ -208,6 +208,39 @@ class Programs(unittest.TestCase):
         self.assertEqual(len(tenon.record_activations(session, [x])), 10)
         self.assertEqual(list(tenon.record_activations(session, [x], ["layer[4]"])), ["layer[4]"])
 
+    def test_donated_state_is_updated_in_place(self):
+        def forward(cache, x, position):
+            cache = ops.cache_update(cache, ops.full((), 0, "i64"), x, position)
+            return cache.sum(), cache
+
+        program = tenon.export(forward, cache="f32[1, 1, 1, 8, 4]", x="f32[1, S, 1, 4]", position="i32[]")
+        session = tenon.Session(program)
+        cache = ops.zeros((1, 1, 1, 8, 4))
+        x = self.array(1, 2, 1, 4)
+        where = cache.numpy().__array_interface__["data"][0]
+        total, updated = session.forward(cache.donate(), x, 3)
+        self.assertEqual(updated.numpy().__array_interface__["data"][0], where)
+        np.testing.assert_array_equal(updated.numpy()[0, 0, 0, 3:5], x[0, :, 0])
+        self.assertAlmostEqual(total.item(), float(x.sum()), places=4)
+        with self.assertRaises(tenon.Error) as raised:
+            cache.numpy()
+        self.assertEqual(raised.exception.code, "CallOrder")
+
+        # A call that fails gives it back; a view of it, or another handle, keeps it from being overwritten.
+        with self.assertRaises(tenon.Error):
+            session.forward(updated.donate(), x, 7)
+        self.assertEqual(updated.numpy().__array_interface__["data"][0], where)
+        with self.assertRaises(tenon.ArgumentError):
+            session.forward(updated.donate(), x[..., :3], 0)
+        view = updated.numpy()
+        before = view.copy()
+        _, another = session.forward(updated.donate(), x, 0)
+        np.testing.assert_array_equal(view, before)
+        self.assertNotEqual(another.numpy().__array_interface__["data"][0], where)
+        kept = another.numpy().copy()
+        session.forward(another, x, 5)  # not donated
+        np.testing.assert_array_equal(another.numpy(), kept)
+
     def test_wrong_inputs(self):
         session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), self.weights())
         for call in (lambda: session.forward(), lambda: session.forward(self.array(2, 7)),

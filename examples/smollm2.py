@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""SmolLM2 in Python: recorded as a program, saved as text, and run.
+
+    PYTHONPATH=build/release/python python3 examples/smollm2.py MODEL.gguf [PROMPT]
+
+Takes any GGUF file of the architecture llama. The text of the program is written to smollm2.tenon.
+"""
+
+import sys
+
+import tenon
+from tenon import ops
+
+
+class Llama:
+    def __init__(self, file, context):
+        data = file.metadata
+        self.file = file
+        self.layers = data["llama.block_count"]
+        self.heads = data["llama.attention.head_count"]
+        self.kv_heads = data["llama.attention.head_count_kv"]
+        self.size = data["llama.embedding_length"] // self.heads
+        self.theta = data.get("llama.rope.freq_base", 10000.0)
+        self.eps = data["llama.attention.layer_norm_rms_epsilon"]
+        self.cache = f"f16[{self.layers}, 1, {self.kv_heads}, {context}, {self.size}]"
+
+    def weight(self, name):
+        return tenon.build.weight(name, self.file.type(name))
+
+    def layer(self, i):
+        parts = "attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_up ffn_down".split()
+        return {part: self.weight(f"blk.{i}.{part}.weight") for part in parts}
+
+    def forward(self, ids, position, keys, values):
+        """Tokens i32[1, S] at `position` and the caches before them: the next token's logits, and the caches."""
+        positions = ops.iota(ids, axis=1, dtype="i32") + position
+        table = self.weight("token_embd.weight")
+
+        def block(w, index, x, keys, values):
+            h = ops.rms_norm(x, w["attn_norm"], eps=self.eps)
+            q, k, v = (ops.split_axis(ops.linear(h, w[part]), axis=2, sizes=(heads, self.size))
+                       for part, heads in (("attn_q", self.heads), ("attn_k", self.kv_heads), ("attn_v", self.kv_heads)))
+            rope = {"theta": self.theta, "dims": self.size, "interleaved": True}
+            keys = ops.cache_update(keys, index, ops.rope(k, positions, **rope), position)
+            values = ops.cache_update(values, index, v, position)
+            k, v = (ops.permute(ops.select(cache, index), (0, 2, 1, 3)) for cache in (keys, values))
+            mixed = ops.attention(ops.rope(q, positions, **rope), k, v, position=position, causal=True)
+            x = ops.linear(mixed.flatten(2), w["attn_output"], residual=x)
+            h = ops.rms_norm(x, w["ffn_norm"], eps=self.eps)
+            h = ops.glu(ops.linear(h, w["ffn_gate"]), ops.linear(h, w["ffn_up"]), activation="silu")
+            return ops.linear(h, w["ffn_down"], residual=x), keys, values
+
+        layers = [self.layer(i) for i in range(self.layers)]
+        x, keys, values = tenon.repeat(layers, (ops.embedding(ids, table), keys, values), block)
+        last = ops.max(ops.iota(ids, axis=1, dtype="i32"))
+        x = ops.rms_norm(ops.gather(x, last, axis=1), self.weight("output_norm.weight"), eps=self.eps)
+        head = self.weight("output.weight") if "output.weight" in self.file else table
+        return ops.linear(x, head), keys, values
+
+
+def main():
+    path, prompt = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "The capital of France is"
+    file = tenon.open(path)
+    model = Llama(file, context=512)
+    program = tenon.export(model.forward, ids="i32[1, S]", position="i32[]", keys=model.cache, values=model.cache)
+    text = str(program)
+    with open("smollm2.tenon", "w", encoding="utf-8") as out:
+        out.write(text)
+    print(f"{len(text.splitlines())} lines in smollm2.tenon", file=sys.stderr)
+
+    session = tenon.Session(tenon.parse(text), file.weights())
+    tokenizer = tenon.LanguageModel(path, context=16).tokenizer
+    shape = tenon.Shape(model.cache).dims
+    keys, values = ops.zeros(shape, "f16"), ops.zeros(shape, "f16")
+    tokens = tokenizer.encode(prompt)
+    position, step = 0, tokens
+    for _ in range(16):
+        logits, keys, values = session.forward([step], position, keys.donate(), values.donate())
+        position += len(step)
+        step = [int(logits.numpy()[0].argmax())]
+        tokens += step
+    print(tokenizer.decode(tokens))
+
+
+if __name__ == "__main__":
+    main()

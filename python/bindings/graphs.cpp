@@ -99,7 +99,7 @@ void bind_graphs(nb::module_& module) {
   tensor.def("__bool__", [](const Traced& self) -> bool {
     throw nb::type_error(fmt::format("a {} of a graph has no value while it is recorded, so that "
                                      "Python cannot branch on it: use "
-                                     "where(), or cond() and while_loop() of C++",
+                                     "where(), cond() or while_loop()",
                                      to_string(self.tensor.shape()))
                              .c_str());
   });

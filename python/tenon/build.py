@@ -2,7 +2,7 @@
 
 import functools
 
-from . import _tenon
+from . import _tenon, ops
 
 Graph = _tenon.Graph
 Tensor = _tenon.Tensor
@@ -59,6 +59,77 @@ def repeat(layers, carry, body):
         recorder.end([results] if isinstance(results, Tensor) else list(results))
     results = recorder.finish()
     return results[0] if single else tuple(results)
+
+
+def _tuple(values):
+    return (values,) if isinstance(values, Tensor) else tuple(values)
+
+
+def _loop(carry, body, times, condition=-1):
+    """carry = body(index, *carry), `times` times; with a condition, while that item of the carry is true."""
+    recorder = _tenon._Layers(list(carry), carry[0].graph)
+    values, position = recorder.begin([])
+    recorder.end(list(body(position, *values)), times, condition)
+    return tuple(recorder.finish())
+
+
+def while_loop(condition, body, carry, limit=2**20):
+    """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
+
+    `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise. Both functions are run
+    once, on tensors, and may use outer ones.
+    """
+    first = _tuple(carry)
+
+    def step(_, going, *values):
+        after = _tuple(body(*values))
+        return condition(*after), *after
+
+    last = _loop((condition(*first), *first), step, limit, 0)[1:]
+    return last[0] if isinstance(carry, Tensor) else last
+
+
+def cond(predicate, yes, no):
+    """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
+
+    Both return a tensor, or a tuple of them, of the same types and of sizes that are known.
+    """
+    example = yes()
+    empty = tuple(ops.full(one.shape, 0, one.dtype) for one in _tuple(example))
+    after_yes = _loop((predicate, *empty), lambda _, chosen, *values: (chosen, *_tuple(yes())), 1, 0)
+    otherwise = (ops.logical_not(predicate), *after_yes[1:])
+    last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]
+    return last[0] if isinstance(example, Tensor) else last
+
+
+def scan(body, carry, inputs):
+    """carry, outputs = body(carry, *slices) for each slice of the inputs' first axis, whose size is known.
+
+    Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor or a
+    tuple of them each; `body` gets a carry in the form that it has.
+    """
+    stacks = _tuple(inputs)
+    steps = stacks[0].shape[0]
+    if not isinstance(steps, int) or any(one.shape[0] != steps for one in stacks):
+        raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size that is known")
+    single = isinstance(carry, Tensor)
+    held = len(_tuple(carry))
+
+    def step(index, values):
+        now, outputs = body(values[0] if single else tuple(values), *(ops.select(one, index) for one in stacks))
+        return _tuple(now), outputs
+
+    example = step(ops.full((), 0, "i64"), _tuple(carry))[1]
+    empty = tuple(ops.full((steps, *one.shape), 0, one.dtype) for one in _tuple(example))
+
+    def whole(index, *values):
+        now, outputs = step(index, values[:held])
+        stacked = (ops.update_slice(one, index, made) for one, made in zip(values[held:], _tuple(outputs)))
+        return *now, *stacked
+
+    last = _loop((*_tuple(carry), *empty), whole, steps)
+    now, outputs = last[:held], last[held:]
+    return now[0] if single else now, outputs[0] if isinstance(example, Tensor) else outputs
 
 
 def _leaves(layer):

@@ -92,6 +92,49 @@ class Programs(unittest.TestCase):
             x = x + np.tanh(x @ weights[f"layer.{i}.w"].T)
         np.testing.assert_allclose(y.numpy(), x, rtol=1e-4, atol=1e-5)
 
+    def test_loops_with_a_condition(self):
+        def collatz(n):
+            zero = ops.full((), 0, "i64")
+            return tenon.while_loop(
+                lambda n, steps: n != 1,
+                lambda n, steps: (tenon.cond((n % 2) == 0, lambda: ops.shift_right(n, 1), lambda: n * 3 + 1), steps + 1),
+                (n, zero))[1]
+
+        session = tenon.Session(tenon.export(collatz, n="i64[]"))
+        for n, steps in ((1, 0), (2, 1), (27, 111), (97, 118)):
+            self.assertEqual(session.forward(n)[0].item(), steps)
+        limited = tenon.export(lambda x: tenon.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, x, limit=3), x="f32[]")
+        self.assertIn("condition=0", str(limited))
+        self.assertEqual(tenon.Session(limited).forward(1.0)[0].item(), 8)
+        with self.assertRaises(tenon.Error):
+            tenon.export(lambda x: tenon.while_loop(lambda x: x, lambda x: x, x), x="f32[]")
+
+    def test_scan(self):
+        def cumulative(x, decay):
+            def step(carry, row):
+                carry = carry * decay + row
+                return carry, (carry, carry.sum())
+
+            return tenon.scan(step, ops.zeros((4,)), x)
+
+        def forward(x, decay):
+            last, (every, sums) = cumulative(x, decay)
+            return last, every, sums
+
+        program = tenon.export(forward, x="f32[6, 4]", decay="f32[]")
+        self.assertEqual(len(program.functions), 2)
+        x = self.array(6, 4)
+        want, now = [], np.zeros(4, "f4")
+        for row in x:
+            now = now * np.float32(0.5) + row
+            want.append(now)
+        last, every, sums = tenon.Session(program).forward(x, 0.5)
+        np.testing.assert_allclose(every.numpy(), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(last.numpy(), want[-1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(sums.numpy(), np.sum(want, 1), rtol=1e-4, atol=1e-5)
+        with self.assertRaisesRegex(ValueError, "known"):
+            tenon.export(forward, x="f32[N, 4]", decay="f32[]")
+
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):
             tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")

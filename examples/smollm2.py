@@ -39,7 +39,7 @@ class Llama:
         def block(w, index, x, keys, values):
             h = ops.rms_norm(x, w["attn_norm"], eps=self.eps)
             q, k, v = (ops.split_axis(ops.linear(h, w[part]), axis=2, sizes=(heads, self.size))
-                       for part, heads in (("attn_q", self.heads), ("attn_k", self.kv_heads), ("attn_v", self.kv_heads)))
+                       for part, heads in zip(("attn_q", "attn_k", "attn_v"), (self.heads, *[self.kv_heads] * 2)))
             rope = {"theta": self.theta, "dims": self.size, "interleaved": True}
             keys = ops.cache_update(keys, index, ops.rope(k, positions, **rope), position)
             values = ops.cache_update(values, index, v, position)

@@ -17,6 +17,7 @@ NB_MODULE(_tenon, module) {
   bind_sessions(module);
   bind_graphs(module);
   bind_ops(module);
+  bind_own_ops(module);
   bind_files(module);
   bind_text(module);
   bind_models(module);

@@ -2,6 +2,7 @@
 
 #include "bindings.hpp"
 #include "graphs.hpp"
+#include "op_function.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
@@ -323,6 +324,8 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
   captured.emplace(name, buffer.to_host());
   return graph.constant(name, buffer.shape());
 }
+
+nb::object op_function(const OpDef& def) { return nb::cast(OpFunction{&def}); }
 
 OpInstance to_op(const std::string& name, const nb::dict& attributes) {
   const OpDef* const def = find_op(name);

@@ -84,7 +84,9 @@ class LanguageModel:
 
         def work():
             try:
-                put((None, self._run(prompt, conversation, max_tokens, stop, None, timeout, sampler, lambda text: put((text, None)), cancellation)))
+                result = self._run(prompt, conversation, max_tokens, stop, None, timeout, sampler,
+                                   lambda text: put((text, None)), cancellation)
+                put((None, result))
             except BaseException as error:  # noqa: BLE001  raised again where the pieces are read
                 put((None, error))
 

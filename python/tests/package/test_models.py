@@ -123,7 +123,8 @@ class Language(unittest.TestCase):
 class Encoder(unittest.TestCase):
     def test_embeds(self):
         encoder = tenon.SentenceEncoder.load(MINILM)
-        embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug.", "Stocks fell on Monday."]).numpy()
+        texts = ["A cat sits on the mat.", "A kitten rests on a rug.", "Stocks fell on Monday."]
+        embeddings = encoder.embed(texts).numpy()
         np.testing.assert_allclose((embeddings ** 2).sum(1), 1, rtol=1e-5)
         similar = embeddings @ embeddings.T
         self.assertGreater(similar[0, 1], similar[0, 2] + 0.2)

@@ -103,7 +103,8 @@ class Functions(unittest.TestCase):
         x = tenon.array(a)
         for at in (0, -1, (1, 2), (1, 2, 3), slice(1, 4), (slice(None), slice(None, None, 2)),
                    (slice(None), slice(None, None, -1)), (Ellipsis, 3), (Ellipsis, None), (None, 2, Ellipsis, None),
-                   (slice(4, 0, -2), 1), slice(3, 3), slice(-3, None), slice(10, 20), (slice(None), -6, slice(-2, None))):
+                   (slice(4, 0, -2), 1), slice(3, 3), slice(-3, None), slice(10, 20),
+                   (slice(None), -6, slice(-2, None))):
             want = a[at]
             got = x[at]
             self.assertEqual(got.shape, want.shape, at)

@@ -97,13 +97,15 @@ class Programs(unittest.TestCase):
             zero = ops.full((), 0, "i64")
             return tenon.while_loop(
                 lambda n, steps: n != 1,
-                lambda n, steps: (tenon.cond((n % 2) == 0, lambda: ops.shift_right(n, 1), lambda: n * 3 + 1), steps + 1),
+                lambda n, steps: (tenon.cond((n % 2) == 0, lambda: ops.shift_right(n, 1), lambda: n * 3 + 1),
+                                  steps + 1),
                 (n, zero))[1]
 
         session = tenon.Session(tenon.export(collatz, n="i64[]"))
         for n, steps in ((1, 0), (2, 1), (27, 111), (97, 118)):
             self.assertEqual(session.forward(n)[0].item(), steps)
-        limited = tenon.export(lambda x: tenon.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, x, limit=3), x="f32[]")
+        limited = tenon.export(
+            lambda x: tenon.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, x, limit=3), x="f32[]")
         self.assertIn("condition=0", str(limited))
         self.assertEqual(tenon.Session(limited).forward(1.0)[0].item(), 8)
         with self.assertRaises(tenon.Error):
@@ -134,6 +136,44 @@ class Programs(unittest.TestCase):
         np.testing.assert_allclose(sums.numpy(), np.sum(want, 1), rtol=1e-4, atol=1e-5)
         with self.assertRaisesRegex(ValueError, "known"):
             tenon.export(forward, x="f32[N, 4]", decay="f32[]")
+
+    def test_ops_of_ones_own(self):
+        @tenon.op(limit=1.0, name="python_soft_clip")
+        def soft_clip(x, limit):
+            return x / (1 + abs(x) / limit)
+
+        x = self.array(3, 5)
+        np.testing.assert_allclose(soft_clip(x, limit=2.0).numpy(), x / (1 + abs(x) / 2), rtol=1e-6)
+        program = tenon.export(lambda x: soft_clip(x * 2.0, limit=3).sum(0), x="f32[N, 5]")
+        self.assertIn("python_soft_clip(mul0, limit=3.0)", str(program))
+        again = tenon.parse(str(program))
+        self.assertEqual(again, program)
+        session = tenon.Session(again)
+        [y] = session.forward(x)
+        np.testing.assert_allclose(y.numpy(), (2 * x / (1 + abs(2 * x) / 3)).sum(0), rtol=1e-5, atol=1e-6)
+        self.assertIn("reference", {part["backend"] for part in session.report("f32[2, 5]")["parts"]})
+
+        @tenon.op(infer=lambda x, y, axis: tenon.Shape((x.dims[0], y.dims[0]), "i64"), axis=-1, name="python_matches")
+        def matches(x, y, axis):
+            return (x[:, None] == y[None]).sum(axis)
+
+        a, b = np.arange(6).reshape(3, 2), np.array([[0, 5], [2, 3]])
+        np.testing.assert_array_equal(matches(a, b).numpy(), (a[:, None] == b[None]).sum(-1))
+
+        @tenon.op(name="python_wrong")
+        def wrong(x):
+            return x[:1] if mode == "shape" else x > 0 if mode == "type" else x.no_such
+
+        for mode, kind, text in (("shape", tenon.Error, "returned f32"), ("type", tenon.Error, "returned bool"),
+                                 ("error", AttributeError, "no_such")):
+            with self.assertRaisesRegex(kind, text):
+                wrong(x)
+        with self.assertRaises(tenon.InputError):  # the name is taken
+            tenon.op(name="softmax")(lambda x: x)
+        with self.assertRaises(tenon.Error):
+            soft_clip(x, limit="much")
+        with self.assertRaises(ValueError):
+            tenon.op(name="python_any")(lambda *x: x[0])
 
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):

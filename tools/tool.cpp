@@ -251,6 +251,27 @@ void add_generation(Command& command, GenerationOptions& options) {
       .one_value_each();
 }
 
+std::vector<Buffer> program_inputs(const Program& program, const io::File& file,
+                                   const DevicePtr& device, RecordedValues& rest) {
+  for (const io::TensorEntry& entry : file.tensors()) rest.emplace(entry.name, entry.data());
+  const Function& main = program.main();
+  std::vector<Buffer> inputs;
+  for (ValueId i = 0; i < main.parameter_count; ++i) {
+    const auto found = rest.find(main.values[i].name);
+    if (found == rest.end()) {
+      throw Error(Errc::bad_reference, file.path().string(),
+                  fmt::format("no array '{}', which the program takes ({})", main.values[i].name,
+                              main.values[i].shape ? to_string(*main.values[i].shape) : ""));
+    }
+    HostBuffer input = std::move(found->second);
+    rest.erase(found);
+    const std::optional<Shape>& type = main.values[i].shape;
+    if (type && input.shape().dtype() != type->dtype()) input = input.to(type->dtype());
+    inputs.push_back(input.to_device(device));
+  }
+  return inputs;
+}
+
 bool is_network(const std::string& path) {
   // A safetensors file that begins with the same byte goes on with the length of its header, in which
   // zeros are.

@@ -4,7 +4,9 @@
 #include "command.hpp"
 
 #include <tenon/backend.hpp>
+#include <tenon/compare.hpp>
 #include <tenon/device.hpp>
+#include <tenon/io/file.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
@@ -93,6 +95,11 @@ void add_generation(Command& command, GenerationOptions& options);
 /// The bytes of a file, or of standard input for "-". Errc::not_found, Errc::io_error, and
 /// Errc::limit_exceeded above 1 GiB.
 std::string read_text(const std::string& path);
+
+/// The inputs of a program from a file that has them under the names of its parameters, with its
+/// element types; what else the file has goes to `rest`. Errc::bad_reference for a missing one.
+std::vector<Buffer> program_inputs(const Program& program, const io::File& file,
+                                   const DevicePtr& device, RecordedValues& rest);
 
 /// Whether a file is a network's JSON (io::load_network).
 bool is_network(const std::string& path);

@@ -20,7 +20,7 @@ from harness import (
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
-            "compare", "devices")
+            "run", "check", "fmt", "compare", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
@@ -411,6 +411,68 @@ class Bench(ToolTest):
         self.assertEqual(bench["depth"], 5)
         beyond = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "--ctx", 6, "-r", 1, status=2)
         self.assertEqual(beyond["error"]["code"], "BadArgument")
+
+
+PROGRAM = """# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("small", opset=1)
+
+def forward(x: f32[N, 2]):
+    w: f32[2] = const("w")
+    y: f32[N, 2] = mul(x, w)
+    z: f32[N] = sum(y, axes=[1])
+    return z
+"""
+
+
+class Programs(Folder):
+    def setUp(self):
+        super().setUp()
+        self.text = self.folder / "small.tenon"
+        self.text.write_text(PROGRAM)
+        floats = struct.Struct("<4f").pack
+        self.inputs = model_files.write_safetensors(
+            self.folder / "inputs.safetensors", {"x": ("F32", [2, 2], floats(1, 2, 3, 4))})
+        self.weights = model_files.write_safetensors(
+            self.folder / "weights.safetensors", {"w": ("F32", [2], struct.pack("<2f", 10, 1))})
+
+    def test_run(self):
+        call = ("run", self.text, "--inputs", self.inputs, "--weights", self.weights)
+        printed = self.tenon(*call).stdout.decode()
+        self.assertEqual(printed, "z = [12, 34] f32[2]\n")
+        stepped = self.tenon(*call, "--steps").stdout.decode()
+        self.assertRegex(stepped, r"(?s)^y = mul: .*z = sum: .*z = \[12, 34\]")
+        saved = self.folder / "out.safetensors"
+        result = self.json(*call, "--save", saved)
+        self.assertEqual(result["results"], [{"name": "z", "type": "f32[2]"}])
+        self.assertEqual(saved.read_bytes()[-8:], struct.pack("<2f", 12, 34))
+        # The text may name its weights.
+        self.text.write_text(PROGRAM.replace("opset=1", 'opset=1, weights="weights.safetensors"'))
+        self.assertEqual(self.tenon("run", self.text, "--inputs", self.inputs).stdout.decode(), printed)
+        self.assertIn(b"--inputs", self.tenon("run", self.text, status=WRONG_CALL).stderr)
+
+    def test_check(self):
+        self.assertEqual(self.tenon("check", self.text).stdout.decode(), f"{self.text}: right\n")
+        wrong = self.folder / "wrong.tenon"
+        wrong.write_text(PROGRAM.replace("mul(x, w)", "mull(x, w)").replace("[1])", "[7])"))
+        done = self.tenon("check", self.text, wrong, status=WRONG_CALL)
+        self.assertRegex(done.stdout.decode(), rf"(?m)^UnknownOp: {wrong}:8:\d+: .*mull")
+        files = self.json("check", wrong, status=WRONG_CALL)["files"]
+        self.assertEqual(files[0]["errors"][0]["line"], 8)
+        self.tenon("check", self.folder / "none.tenon", status=MALFORMED)
+
+    def test_fmt(self):
+        self.assertEqual(self.tenon("fmt", self.text).stdout.decode(), PROGRAM)
+        loose = PROGRAM.replace("mul(x, w)", "mul( x,w )")
+        self.text.write_text(loose)
+        self.text.chmod(0o640)
+        self.assertEqual(self.tenon("fmt", "-", stdin=loose.encode()).stdout.decode(), PROGRAM)
+        self.assertEqual(self.text.read_text(), loose)
+        self.assertTrue(self.json("fmt", self.text, "--write")["differs"])
+        self.assertEqual(self.text.read_text(), PROGRAM)
+        self.assertEqual(self.text.stat().st_mode & 0o777, 0o640)
+        self.assertFalse(self.json("fmt", self.text, "--write")["differs"])
 
 
 class Compare(Folder):

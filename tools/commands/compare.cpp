@@ -83,29 +83,6 @@ Model open_model(const Tool& tool, const DevicePtr& device, const io::File& reco
   return {std::move(program), std::move(weights), std::move(file)};
 }
 
-/// The program's inputs from a file that has them under the names of its parameters; what else the file
-/// has are recorded activations.
-std::vector<Buffer> inputs_of(const Program& program, const io::File& file, const DevicePtr& device,
-                              RecordedValues& recorded) {
-  for (const io::TensorEntry& entry : file.tensors()) recorded.emplace(entry.name, entry.data());
-  const Function& main = program.main();
-  std::vector<Buffer> inputs;
-  for (ValueId i = 0; i < main.parameter_count; ++i) {
-    const auto found = recorded.find(main.values[i].name);
-    if (found == recorded.end()) {
-      throw Error(Errc::bad_reference, file.path().string(),
-                  fmt::format("no array '{}', which the program takes ({})", main.values[i].name,
-                              main.values[i].shape ? to_string(*main.values[i].shape) : ""));
-    }
-    HostBuffer input = std::move(found->second);
-    recorded.erase(found);
-    const std::optional<Shape>& type = main.values[i].shape;
-    if (type && input.shape().dtype() != type->dtype()) input = input.to(type->dtype());
-    inputs.push_back(input.to_device(device));
-  }
-  return inputs;
-}
-
 void save(const Options& options, Session session, const std::vector<Buffer>& inputs) {
   const Program& program = session.program();
   std::vector<io::NamedTensor> tensors;
@@ -145,7 +122,7 @@ void run(Tool& tool, const Options& options) {
   const io::File file = io::open(options.recorded);
   const Model model = open_model(tool, device, file);
   RecordedValues recorded;
-  const std::vector<Buffer> inputs = inputs_of(model.program, file, device, recorded);
+  const std::vector<Buffer> inputs = program_inputs(model.program, file, device, recorded);
   const CompileOptions on =
       detail::on_device(device, {.backend = tool.backend(), .cpu_fallback = tool.cpu_fallback});
   Session session(model.program,

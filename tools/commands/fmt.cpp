@@ -1,0 +1,60 @@
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/program.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  std::string path;
+  bool write = false;
+};
+
+/// Replaces a file by way of another one beside it, so that it is never half written.
+void replace(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::path fresh = path;
+  fresh += ".tmp";
+  std::ofstream out(fresh, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code failed;
+  std::filesystem::permissions(fresh, std::filesystem::status(path).permissions(), failed);
+  if (out) std::filesystem::rename(fresh, path, failed);
+  if (!out || failed) {
+    std::filesystem::remove(fresh, failed);
+    throw Error(Errc::io_error, path.string(), "cannot be written");
+  }
+}
+
+void run(const Tool& tool, const Options& options) {
+  const std::string given = read_text(options.path);
+  const std::string text = print(parse(given, options.path));
+  const bool differs = text != given;
+  if (options.write && differs) replace(options.path, text);
+  if (tool.json) {
+    tool.print({{"file", options.path}, {"differs", differs}, {"text", text}});
+  } else if (!options.write) {
+    fmt::print("{}", text);
+  }
+}
+
+}  // namespace
+
+void add_fmt(CLI::App& app, Tool& tool) {
+  Command command(app, tool, "fmt", "The canonical form of a program's text");
+  auto options = std::make_shared<Options>();
+  command.option("FILE", options->path, "The text of a program; - is standard input").required();
+  command.flag("--write", options->write, "Write it into the file instead of printing it");
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
+}
+
+}  // namespace tenon::tool

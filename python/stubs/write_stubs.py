@@ -1,10 +1,11 @@
 """Writes the type stubs of the built package: _tenon.pyi, ops.pyi and the marker py.typed.
 
-    PYTHONPATH=build/release/python python3 python/stubs/write_stubs.py FOLDER
+    python3 python/stubs/write_stubs.py FOLDER
 
-`FOLDER` is the package's own folder.
+`FOLDER` is the package's own folder, such as build/release/python/tenon.
 """
 
+import importlib
 import inspect
 import pathlib
 import re
@@ -12,7 +13,9 @@ import sys
 
 import nanobind.stubgen
 
-import tenon._tenon as extension
+folder = pathlib.Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(folder.parent))  # pip keeps what a build needs on PYTHONPATH
+extension = importlib.import_module("tenon._tenon")
 
 
 def parameters(function):
@@ -66,7 +69,6 @@ def ops_stub():
     return "\n".join(lines) + "\n"
 
 
-folder = pathlib.Path(sys.argv[1])
 (folder / "_tenon.pyi").write_text(extension_stub())
 (folder / "ops.pyi").write_text(ops_stub())
 (folder / "py.typed").write_text("")

@@ -12,6 +12,7 @@
 #include <tenon/session.hpp>
 #include <tenon/shape.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -72,9 +73,10 @@ std::map<std::string, Buffer> to_named_buffers(nb::handle mapping);
 /// An attribute of an op: int, float, bool, str, a dtype, or a sequence of integers.
 AttributeValue to_attribute(nb::handle object);
 nb::object from_attribute(const AttributeValue& value);
-/// The op of a name with the given attributes; Errc::unknown_op, Errc::bad_attribute.
-OpInstance to_op(const std::string& name, const nb::dict& attributes);
 
+inline double seconds(std::chrono::nanoseconds time) noexcept {
+  return std::chrono::duration<double>(time).count();
+}
 /// A deadline in seconds from now, or none.
 Interrupt to_interrupt(std::optional<double> timeout);
 

@@ -26,10 +26,6 @@ using models::GenerateOptions;
 using models::LanguageModel;
 using models::SentenceEncoder;
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 const char* word(Generated::End end) {
   switch (end) {
     case Generated::End::token:

@@ -327,22 +327,6 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
 
 nb::object op_function(const OpDef& def) { return nb::cast(OpFunction{&def}); }
 
-OpInstance to_op(const std::string& name, const nb::dict& attributes) {
-  const OpDef* const def = find_op(name);
-  if (def == nullptr) throw Error(Errc::unknown_op, name, "no op of this name");
-  OpInstance op(*def);
-  const OpFunction function{def};
-  for (const auto& [key, value] : attributes) {
-    const auto field = nb::cast<std::string>(key);
-    const AttributeField* const found = function.field(field);
-    if (found == nullptr) {
-      throw Error(Errc::bad_attribute, name, fmt::format("no attribute '{}'", field));
-    }
-    function.set(op, *found, value, 0);
-  }
-  return op;
-}
-
 void bind_ops(nb::module_& module) {
   auto function = nb::class_<OpFunction>(
       module, "Op", "An op as a function: of arrays, or of tensors of a graph");

@@ -25,10 +25,6 @@ struct PythonWeights {
   std::shared_ptr<const WeightSet> weights;
 };
 
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 /// The inputs of a call.
 class Inputs {
  public:

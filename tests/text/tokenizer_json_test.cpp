@@ -116,7 +116,8 @@ TEST_CASE("tokenizer.json: what is not implemented is refused by name") {
   CHECK(says(refused(document), "decoder CTC"));
 }
 
-TEST_CASE("tokenizer.json: Unigram takes the likeliest pieces, and one token for what has none") {
+TEST_CASE(
+    "tokenizer.json: Unigram takes the most probable pieces, and one token for what has none") {
   auto document = json::parse(R"({
     "added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
     "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},

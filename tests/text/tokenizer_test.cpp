@@ -146,7 +146,7 @@ TEST_CASE("wordpiece: GGUF's spelling of pieces gives what BERT's gives") {
   CHECK(bert.decode(Ids{0, 3, 4, 5, 6, 1}) == "unable able.");
 }
 
-TEST_CASE("unigram: the likeliest pieces, white space as SentencePiece has it") {
+TEST_CASE("unigram: the most probable pieces, white space as SentencePiece has it") {
   Vocabulary v;
   v.model = TokenizerModel::unigram;
   v.tokens = {"<pad>", "</s>", "<unk>", "▁", "a", "b", "▁a", "ab", "▁ab"};
@@ -185,7 +185,7 @@ TEST_CASE("rwkv: the longest token over bytes, with escapes in the vocabulary") 
   CHECK(Tokenizer(v).encode("abc") == Ids{2, 0});
 }
 
-TEST_CASE("plamo2: the likeliest pieces, and among equals the longer one first") {
+TEST_CASE("plamo2: the most probable pieces, and among equals the longer one first") {
   auto v = testing::small_spm();
   v.model = TokenizerModel::plamo2;
   v.tokens.resize(259);

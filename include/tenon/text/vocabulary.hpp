@@ -14,9 +14,9 @@ enum class TokenizerModel {
   bpe,        ///< byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM); GGUF calls it "gpt2"
   spm,        ///< BPE over characters ranked by score, bytes as fallback; GGUF calls it "llama"
   wordpiece,  ///< greedy longest match inside words (BERT); GGUF calls it "bert"
-  unigram,    ///< the likeliest sequence of pieces (T5, XLM-RoBERTa); GGUF calls it "t5"
+  unigram,    ///< the most probable sequence of pieces (T5, XLM-RoBERTa); GGUF calls it "t5"
   rwkv,       ///< greedy longest match over bytes (RWKV "world")
-  plamo2,     ///< the likeliest sequence of pieces, from right to left (PLaMo-2 and 3)
+  plamo2,     ///< the most probable sequence of pieces, from right to left (PLaMo-2 and 3)
   hybriddna,  ///< bpe, and bases by six between <dna> and </dna>
   wordlevel,  ///< whole words; only in tokenizer.json files
 };

@@ -8,6 +8,10 @@ Graph = _tenon.Graph
 Tensor = _tenon.Tensor
 
 
+def _tuple(values):
+    return (values,) if isinstance(values, Tensor) else tuple(values)
+
+
 def export(function, *types, name=None, **named):
     """The program of a function.
 
@@ -26,7 +30,7 @@ def export(function, *types, name=None, **named):
                      for i, one in enumerate(types)]
         keywords = {key: graph.input(key, one) for key, one in named.items()}
         results = function(*arguments, **keywords)
-    results = [results] if isinstance(results, Tensor) else list(results)
+    results = _tuple(results)
     for one in results:
         if not isinstance(one, Tensor):
             raise TypeError(f"{function}: returns {type(one).__name__}, not a tensor of its arguments")
@@ -50,26 +54,20 @@ def repeat(layers, carry, body):
     in their names ("blk.0.up.weight"). Layers that record the same become one function; others get their own.
     `carry` is a tensor or a tuple of them, and what `body` returns likewise.
     """
-    single = isinstance(carry, Tensor)
-    tensors = [carry] if single else list(carry)
+    tensors = _tuple(carry)
     recorder = _tenon._Layers(tensors, tensors[0].graph)
     for layer in layers:
         values, position = recorder.begin(_leaves(layer))
-        results = body(layer, position, *values)
-        recorder.end([results] if isinstance(results, Tensor) else list(results))
+        recorder.end(_tuple(body(layer, position, *values)))
     results = recorder.finish()
-    return results[0] if single else tuple(results)
-
-
-def _tuple(values):
-    return (values,) if isinstance(values, Tensor) else tuple(values)
+    return results[0] if isinstance(carry, Tensor) else tuple(results)
 
 
 def _loop(carry, body, times, condition=-1):
     """carry = body(index, *carry), `times` times; with a condition, while that item of the carry is true."""
-    recorder = _tenon._Layers(list(carry), carry[0].graph)
+    recorder = _tenon._Layers(carry, carry[0].graph)
     values, position = recorder.begin([])
-    recorder.end(list(body(position, *values)), times, condition)
+    recorder.end(tuple(body(position, *values)), times, condition)
     return tuple(recorder.finish())
 
 

@@ -58,9 +58,10 @@ foreach(library IN LISTS libraries)
 endforeach()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tenonConfig.cmake.in
-  ${staging}/tenonConfig.cmake INSTALL_DESTINATION ${package_dir})
+  ${staging}/tenonConfig.cmake INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(${staging}/tenonConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 file(GLOB find_modules ${PROJECT_SOURCE_DIR}/cmake/Find*.cmake)
 install(FILES ${staging}/tenonConfig.cmake ${staging}/tenonConfigVersion.cmake ${find_modules}
+              ${PROJECT_SOURCE_DIR}/cmake/TenonPrograms.cmake
         DESTINATION ${package_dir})

@@ -297,6 +297,23 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::path fresh = path;
+  fresh += ".tmp";
+  std::ofstream out(fresh, std::ios::binary);
+  out << text;
+  out.close();
+  std::error_code failed;
+  if (std::filesystem::exists(path, failed)) {
+    std::filesystem::permissions(fresh, std::filesystem::status(path).permissions(), failed);
+  }
+  if (out) std::filesystem::rename(fresh, path, failed);
+  if (!out || failed) {
+    std::filesystem::remove(fresh, failed);
+    throw Error(Errc::io_error, path.string(), "cannot be written");
+  }
+}
+
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {
   std::mt19937 random(1);  // NOLINT: the same tokens in every run
   std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(vocabulary - 1));

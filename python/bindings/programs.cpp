@@ -1,5 +1,6 @@
 #include "bindings.hpp"
 
+#include <tenon/codegen.hpp>
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/io/network.hpp>
@@ -118,6 +119,15 @@ void bind_programs(nb::module_& module) {
       nb::arg("names"),
       "The program that also returns the gradients of its first result with respect to these "
       "values");
+  program.def(
+      "codegen",
+      [](const Program& self, bool with_main) {
+        Program copy = self;
+        copy.folded.clear();  // weights to the code, by name
+        return codegen(copy, {.with_main = with_main});
+      },
+      nb::arg("with_main") = false,
+      "C++ source that computes the program; its constants, `folded` among them, are weights");
   program.def("__str__", [](const Program& self) { return print(self); });
   program.def("__repr__", [](const Program& self) {
     return fmt::format("Program '{}', {} functions", self.name, self.functions.size());

@@ -31,7 +31,7 @@ _compiled = (
 ).split()
 _modules = ["ops", "build", "own_ops", "ir", "models"]
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
-              "scan": "build", "op": "own_ops", "LanguageModel": "models"}
+              "scan": "build", "compile_to": "build", "op": "own_ops", "LanguageModel": "models"}
 _types = (
     "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2"
 ).split()

@@ -1,6 +1,7 @@
 """Programs from Python: a function is run once on tensors of a graph, which records what it does."""
 
 import functools
+import pathlib
 
 from . import _tenon, ops
 
@@ -128,6 +129,21 @@ def scan(body, carry, inputs):
     last = _loop((*_tuple(carry), *empty), whole, steps)
     now, outputs = last[:held], last[held:]
     return now[0] if single else now, outputs[0] if isinstance(example, Tensor) else outputs
+
+
+def compile_to(program, path):
+    """Writes a program as C++ and returns the paths of what was written.
+
+    A path that ends in .cpp gets a main() that reads inputs and weights from files; another one is a header with the
+    class `Model`. Arrays that are part of the program go to a safetensors file beside it.
+    """
+    path = pathlib.Path(path)
+    path.write_text(program.codegen(with_main=path.suffix in (".cpp", ".cc")), encoding="utf-8")
+    if not program.folded:
+        return [path]
+    weights = path.with_suffix(".safetensors")
+    _tenon.save_safetensors(weights, program.folded)
+    return [path, weights]
 
 
 def _leaves(layer):

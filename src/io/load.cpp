@@ -69,4 +69,11 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
   return with_memory_errors("load_buffers", [&] { return load_all(file, names, device, options); });
 }
 
+std::map<std::string, Buffer> load_buffers(const File& file, const DevicePtr& device,
+                                           const LoadOptions& options) {
+  std::vector<std::string> names;
+  for (const TensorEntry& entry : file.tensors()) names.push_back(entry.name);
+  return load_buffers(file, names, device, options);
+}
+
 }  // namespace tenon::io

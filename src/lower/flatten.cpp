@@ -1,5 +1,6 @@
 #include "lower/flat.hpp"
 #include "program/reads_value.hpp"
+#include "program/type_assertions.hpp"
 
 #include <tenon/error.hpp>
 
@@ -39,8 +40,6 @@ class Flattener {
   Flat run(std::span<const Shape> inputs);
 
  private:
-  using Symbols = std::map<std::int64_t, std::int64_t>;
-
   std::vector<Item> call(const Function& function, std::vector<Item> arguments);
   Item evaluate(const Function& function, const Instruction& instruction,
                 std::vector<Item>& values);
@@ -53,8 +52,8 @@ class Flattener {
                       std::span<const std::string> names) const;
   void note_constant(const std::string& name, const Shape& type, const Value& value,
                      const SourceLine& line);
-  void check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
-                  const std::string& where) const;
+  static void check_type(const Value& value, const Shape& actual, TypeAssertions& types, Errc code,
+                         const std::string& where);
 
   StorageId add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes);
   Array fresh(const Shape& shape);
@@ -132,24 +131,9 @@ void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join,
   emit(std::move(step));
 }
 
-void Flattener::check_type(const Value& value, const Shape& actual, Symbols& symbols, Errc code,
-                           const std::string& where) const {
-  if (!value.shape) return;
-  const Shape& declared = *value.shape;
-  const auto mismatch = [&](const std::string& why) {
-    throw Error(code, where,
-                fmt::format("'{}' is {}, declared {}{}", value.name,
-                            to_string(actual.without_tags()), to_string(declared), why));
-  };
-  if (declared.rank() != actual.rank() || declared.dtype() != actual.dtype()) mismatch("");
-  for (int i = 0; i < declared.rank(); ++i) {
-    if (is_static(declared[i]) && declared[i] != actual[i]) mismatch("");
-    if (!is_symbol(declared[i])) continue;
-    const auto [known, added] = symbols.emplace(declared[i], actual[i]);
-    if (!added && known->second != actual[i]) {
-      mismatch(fmt::format(" with {} = {}", symbol_name(declared[i]).text(), known->second));
-    }
-  }
+void Flattener::check_type(const Value& value, const Shape& actual, TypeAssertions& types,
+                           Errc code, const std::string& where) {
+  if (value.shape) types.check(value.name, *value.shape, actual, code, where);
 }
 
 Flat Flattener::run(std::span<const Shape> inputs) {
@@ -158,7 +142,7 @@ Flat Flattener::run(std::span<const Shape> inputs) {
     throw Error(Errc::bad_input, main.name,
                 fmt::format("{} inputs given, {} expected", inputs.size(), main.parameter_count));
   }
-  Symbols symbols;
+  TypeAssertions types;
   std::vector<Item> arguments;
   for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
     const Value& parameter = main.values[i];
@@ -168,7 +152,7 @@ Flat Flattener::run(std::span<const Shape> inputs) {
           fmt::format("input '{}' has open sizes: {}", parameter.name, to_string(inputs[i])));
     }
     const Shape shape = inputs[i].without_tags();
-    check_type(parameter, shape, symbols, Errc::bad_input, main.name);
+    check_type(parameter, shape, types, Errc::bad_input, main.name);
     flat_.inputs.push_back({parameter.name, shape});
     Array array;
     array.storage = add_storage(Place::Kind::input, i, shape.bytes());
@@ -194,10 +178,10 @@ Flat Flattener::run(std::span<const Shape> inputs) {
 
 std::vector<Item> Flattener::call(const Function& function, std::vector<Item> arguments) {
   std::vector<Item> values(function.values.size());
-  Symbols symbols;
+  TypeAssertions types;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (const auto* array = std::get_if<Array>(&arguments[i].value)) {
-      check_type(function.values[i], array->shape, symbols, Errc::shape_mismatch, function.name);
+      check_type(function.values[i], array->shape, types, Errc::shape_mismatch, function.name);
     }
     values[i] = std::move(arguments[i]);
   }
@@ -205,7 +189,7 @@ std::vector<Item> Flattener::call(const Function& function, std::vector<Item> ar
     Item item = evaluate(function, instruction, values);
     if (const auto* array = std::get_if<Array>(&item.value)) {
       const Value& value = function.values[instruction.result];
-      check_type(value, array->shape, symbols, Errc::shape_mismatch,
+      check_type(value, array->shape, types, Errc::shape_mismatch,
                  place_text(instruction.line, value.name));
     }
     values[instruction.result] = std::move(item);

@@ -2,6 +2,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 #include <tenon/stepwise.hpp>
 
 #include <algorithm>
@@ -428,6 +429,21 @@ std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
   return result;
 }
 
+PlanReport::Fallback fallback_of(const Step& step, std::string why, const Backend& backend) {
+  std::int64_t bytes = step.output.shape.bytes();
+  for (const Operand& input : step.inputs) bytes += input.shape.bytes();
+  return {step.value, std::string(op_of(step)), std::string(backend.name()), std::move(why), bytes};
+}
+
+void log_fallback(const PlanReport::Fallback& fallback, const Backend& first) {
+  if (!log_enabled()) return;
+  const bool is_slow = fallback.backend == "reference";
+  log(is_slow ? LogLevel::warning : LogLevel::info,
+      fmt::format("{}: {} runs on {}{}, {} bytes in a run; {}: {}", fallback.value, fallback.op,
+                  fallback.backend, is_slow ? ", element by element" : "", fallback.bytes,
+                  first.name(), fallback.why));
+}
+
 std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
                                                std::span<const BackendPtr> backends) {
   std::vector<PlanReport::Fallback> fallbacks;
@@ -441,10 +457,9 @@ std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
         self(self, backend, step.body, runs * step.counted_runs());
         continue;
       }
-      std::int64_t bytes = step.output.shape.bytes();
-      for (const Operand& input : step.inputs) bytes += input.shape.bytes();
-      fallbacks.push_back({step.value, std::string(op_of(step)), std::string(backend.name()),
-                           backends[0]->refuses(step).value_or(elsewhere), runs * bytes});
+      fallbacks.push_back(
+          fallback_of(step, backends[0]->refuses(step).value_or(elsewhere), backend));
+      fallbacks.back().bytes *= runs;
     }
   };
   const auto walk = [&](auto&& self, std::span<const Stage> stages, std::int64_t runs) -> void {

@@ -143,6 +143,11 @@ struct BoundPlan {
 
 std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants);
 
+/// A step that runs on `backend` for this reason, and its bytes in one run.
+PlanReport::Fallback fallback_of(const Step& step, std::string why, const Backend& backend);
+/// Says so in the log, where there is one; `first` is the backend that refused it.
+void log_fallback(const PlanReport::Fallback& fallback, const Backend& first);
+
 /// The steps that run on another backend than the first, with its reasons.
 std::vector<PlanReport::Fallback> fallbacks_of(const Plan& plan,
                                                std::span<const BackendPtr> backends);

@@ -161,12 +161,7 @@ void Session::Shared::tell(const PlanReport::Fallback& fallback) const {
                 fmt::format("{} would run {}, and fallbacks are forbidden; {}: {}",
                             fallback.backend, fallback.op, backends[0]->name(), fallback.why));
   }
-  if (!log_enabled()) return;
-  const bool is_slow = fallback.backend == "reference";
-  log(is_slow ? LogLevel::warning : LogLevel::info,
-      fmt::format("{}: {} runs on {}{}, {} bytes in a run; {}: {}", fallback.value, fallback.op,
-                  fallback.backend, is_slow ? ", element by element" : "", fallback.bytes,
-                  backends[0]->name(), fallback.why));
+  log_fallback(fallback, *backends[0]);
 }
 
 std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inputs, bool merged,

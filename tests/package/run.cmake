@@ -1,12 +1,14 @@
 # One step of the package test, as `cmake -D STEP=... -P run.cmake`. The prefix is installed as work/first and
-# then moved to work/moved, so anything that remembers the first place fails. Four projects use it: consumer,
+# then moved to work/moved, so anything that remembers the first place fails. Five projects use it: consumer,
 # which names components, examples/first, the README's program, which links tenon::tenon, examples/own_op, an op and a
-# kernel of somebody else's, and examples/own_device, an NPU of somebody else's. A fifth, subdirectory, builds the sources.
+# kernel of somebody else's, examples/own_device, an NPU of somebody else's, and examples/compiled, a program's text as
+# C++. A sixth, subdirectory, builds the sources.
 set(prefix ${WORK}/moved)
 set(consumer ${SOURCE}/tests/package/consumer)
 set(first ${SOURCE}/examples/first)
 set(own_op ${SOURCE}/examples/own_op)
 set(own_device ${SOURCE}/examples/own_device)
+set(compiled ${SOURCE}/examples/compiled)
 set(digits ${SOURCE}/examples/data)
 
 function(run)
@@ -41,6 +43,20 @@ function(run_first program)
   if(NOT status EQUAL 3 OR NOT text STREQUAL "" OR
      NOT errors MATCHES "^NotFound: examples/data/digits_mlp.safetensors[^\n]*\n$")
     message(FATAL_ERROR "${program} without its data (${status}): ${text}${errors}")
+  endif()
+endfunction()
+
+# The program that was generated from a text with its main(): right with its files, and the usage without.
+function(run_digits_program program)
+  run(${program} ${digits}/digits_test.safetensors ${WORK}/digits.safetensors ${digits}/digits_mlp.safetensors)
+  execute_process(COMMAND ${program} RESULT_VARIABLE status ERROR_VARIABLE errors)
+  if(NOT status EQUAL 2 OR NOT errors MATCHES "^usage: [^\n]* INPUTS RESULTS \\[WEIGHTS\\]\n$")
+    message(FATAL_ERROR "${program} without arguments (${status}): ${errors}")
+  endif()
+  execute_process(COMMAND ${program} ${digits}/digits_test.safetensors ${WORK}/digits.safetensors
+                  RESULT_VARIABLE status ERROR_VARIABLE errors)
+  if(NOT status EQUAL 1 OR NOT errors MATCHES "no weight 'up.weight'")
+    message(FATAL_ERROR "${program} without weights (${status}): ${errors}")
   endif()
 endfunction()
 
@@ -86,6 +102,9 @@ elseif(STEP STREQUAL "find_package")
   run(${WORK}/${STEP}/own_op/own_op)
   build_project(own_device ${own_device} -D CMAKE_PREFIX_PATH=${prefix})
   run(${WORK}/${STEP}/own_device/own_device ${digits})
+  build_project(compiled ${compiled} -D CMAKE_PREFIX_PATH=${prefix})
+  run_first(${WORK}/${STEP}/compiled/compiled)
+  run_digits_program(${WORK}/${STEP}/compiled/digits_program)
 elseif(STEP STREQUAL "missing_component")
   execute_process(
     COMMAND ${CMAKE_COMMAND} -S ${consumer} -B ${WORK}/${STEP} -G ${GENERATOR}

@@ -19,6 +19,7 @@ constexpr std::array list{
     Way{"exe_sizes", ProgramKind::open_sizes, check_exe_sizes, 2},
     Way{"npu", ProgramKind::images, check_npu, 3},
     Way{"npu_mixed", ProgramKind::mixed, check_npu, 2},
+    Way{"eager", ProgramKind::mixed, check_eager, 2},
     Way{"allocations", ProgramKind::mixed, check_allocations, 0},
 };
 

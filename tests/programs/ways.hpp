@@ -48,6 +48,9 @@ void check_exe_sizes(const RandomModelPlan& plan, CheckCounts& counts);
 /// snapshots.
 void check_npu(const RandomModelPlan& plan, CheckCounts& counts);
 
+/// The program op by op, by an Eager: the bits of a session that merges nothing.
+void check_eager(const RandomModelPlan& plan, CheckCounts& counts);
+
 /// Allocations of a session's life fail, one in each try (backend, plan, binding and run, with 1
 /// and 4 threads). Each must end in Errc::out_of_memory or well, and with memory enough results
 /// are what they were.

@@ -20,7 +20,7 @@ from harness import (
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
-            "run", "check", "fmt", "compare", "devices")
+            "run", "check", "fmt", "codegen", "compare", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
@@ -473,6 +473,26 @@ class Programs(Folder):
         self.assertEqual(self.text.read_text(), PROGRAM)
         self.assertEqual(self.text.stat().st_mode & 0o777, 0o640)
         self.assertFalse(self.json("fmt", self.text, "--write")["differs"])
+
+    def test_codegen(self):
+        code = self.tenon("codegen", self.text).stdout.decode()
+        self.assertIn("Array y = eager_.run(tenon::Mul{}, std::move(x), w);", code)
+        self.assertIn(f'#line 7 "{self.text}"', code)
+        self.assertNotIn("int main(", code)
+        written = self.folder / "small.cpp"
+        self.tenon("codegen", self.text, "--output", written, "--main", "--no-lines")
+        self.assertIn("int main(", written.read_text())
+        self.assertNotIn("#line", written.read_text())
+        self.assertEqual(self.json("codegen", "-", stdin=PROGRAM.encode())["code"],
+                         self.tenon("codegen", self.text, "--no-lines").stdout.decode())
+        self.assertIn(b"no main()", self.tenon("codegen", self.text, "-o", self.folder / "small.hpp", "--main",
+                                               status=WRONG_CALL).stderr)
+        self.assertIn(b"small.tenon:8:", self.tenon("codegen", self.wrong_text(), status=WRONG_CALL).stderr)
+
+    def wrong_text(self):
+        wrong = self.folder / "small.tenon"
+        wrong.write_text(PROGRAM.replace("mul(x, w)", "mull(x, w)"))
+        return wrong
 
 
 class Compare(Folder):

@@ -1,10 +1,7 @@
 #include "tool.hpp"
 
-#include <tenon/error.hpp>
 #include <tenon/program.hpp>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
@@ -18,27 +15,11 @@ struct Options {
   bool write = false;
 };
 
-/// Replaces a file by way of another one beside it, so that it is never half written.
-void replace(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::path fresh = path;
-  fresh += ".tmp";
-  std::ofstream out(fresh, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code failed;
-  std::filesystem::permissions(fresh, std::filesystem::status(path).permissions(), failed);
-  if (out) std::filesystem::rename(fresh, path, failed);
-  if (!out || failed) {
-    std::filesystem::remove(fresh, failed);
-    throw Error(Errc::io_error, path.string(), "cannot be written");
-  }
-}
-
 void run(const Tool& tool, const Options& options) {
   const std::string given = read_text(options.path);
   const std::string text = print(parse(given, options.path));
   const bool differs = text != given;
-  if (options.write && differs) replace(options.path, text);
+  if (options.write && differs) write_text(options.path, text);
   if (tool.json) {
     tool.print({{"file", options.path}, {"differs", differs}, {"text", text}});
   } else if (!options.write) {

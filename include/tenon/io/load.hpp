@@ -46,6 +46,10 @@ std::map<std::string, Buffer> load_buffers(const File& file, std::span<const std
                                            const DevicePtr& device,
                                            const LoadOptions& options = {});
 
+/// Every tensor of the file.
+std::map<std::string, Buffer> load_buffers(const File& file, const DevicePtr& device,
+                                           const LoadOptions& options = {});
+
 /// Loads a model's weights on another thread, so that it can run in parallel with compile(). Tied
 /// weights (one name in two fields) are loaded once; empty tensors stay empty. The model's tensors
 /// must come from file.view(). The future throws the errors of load_buffers(). Errc::out_of_memory

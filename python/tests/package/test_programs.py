@@ -236,6 +236,18 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.UnsupportedError):
             tenon.Session(program, backends="no_such_backend")
 
+    def test_code(self):
+        weights = self.array(4)
+        program = tenon.export(lambda x: tenon.ops.mul(x, weights), x="f32[B, 4]")
+        header, source = self.folder / "net.hpp", self.folder / "other.cpp"
+        self.assertEqual(tenon.compile_to(program, header), [header, header.with_suffix(".safetensors")])
+        self.assertIn("eager_.run(tenon::Mul{}, std::move(x), ", header.read_text())
+        saved = tenon.open(header.with_suffix(".safetensors"))
+        self.assertEqual(list(saved), program.constants())
+        np.testing.assert_array_equal(saved[program.constants()[0]].numpy(), weights)
+        self.assertEqual(tenon.compile_to(tenon.export(lambda x: x + 1, x="f32[2]"), source), [source])
+        self.assertIn("int main(", source.read_text())
+
     def test_snapshots(self):
         program = tenon.export(mlp, x="f32[B, 8]")
         weights, x = self.weights(), self.array(2, 8)

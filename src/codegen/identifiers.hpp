@@ -1,0 +1,22 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace tenon::codegen_detail {
+
+/// Gives names of a program's text to C++: no keyword, no name twice, none that the code uses itself.
+class Identifiers {
+ public:
+  /// A name as close to `wanted` as is free. It is taken from now on.
+  std::string take(std::string_view wanted);
+
+ private:
+  std::set<std::string, std::less<>> taken_;
+};
+
+/// A string literal of C++; `text` is UTF-8.
+std::string cpp_string(std::string_view text);
+
+}  // namespace tenon::codegen_detail

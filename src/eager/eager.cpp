@@ -1,0 +1,409 @@
+#include "memory/kept_memory.hpp"
+#include "program/type_assertions.hpp"
+#include "session/plan.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/eager.hpp>
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace tenon {
+
+EagerArray::EagerArray(Buffer buffer)
+    : storage_(std::move(buffer)),
+      shape_(storage_.shape().without_tags()),
+      strides_(dense_strides(shape_)) {
+  storage_.wait();
+  if (!storage_.region().is_host()) {
+    throw Error(Errc::bad_argument, "EagerArray",
+                fmt::format("{} lies in {}, which the CPU cannot address", to_string(shape_),
+                            storage_.region().name()));
+  }
+}
+
+EagerArray::EagerArray(std::int64_t value)
+    : EagerArray(Buffer::allocate(Shape({}, DType::i64), cpu_device()->default_mem_region())) {
+  *view().as<std::int64_t>() = value;
+  is_counter_ = true;
+}
+
+void EagerArray::require_data() const {
+  if (!has_data()) throw Error(Errc::call_order, "EagerArray", "has no data: it was moved from");
+}
+
+HostView EagerArray::view() const {
+  require_data();
+  return {storage_.data().cptr() + offset_, shape_, strides_};
+}
+
+Buffer EagerArray::to_buffer() const {
+  const HostView elements = view();
+  if (elements.is_contiguous() && shape_.elements() > 0) {
+    return Buffer(shape_, storage_.chunk(),
+                  storage_.offset_bytes() + static_cast<std::uint64_t>(offset_));
+  }
+  Buffer dense = Buffer::allocate(shape_, storage_.region());
+  copy_elements(elements, dense.host_view());
+  return dense;
+}
+
+std::int64_t EagerArray::to_int() const {
+  require_data();
+  if (!is_integer(shape_.dtype()) && shape_.dtype() != DType::boolean) {
+    throw Error(Errc::bad_type, "EagerArray", fmt::format("{} is no integer", to_string(shape_)));
+  }
+  if (shape_.elements() != 1) {
+    throw Error(Errc::bad_shape, "EagerArray", fmt::format("{} is no number", to_string(shape_)));
+  }
+  return load_as_int64(shape_.dtype(), view().data);
+}
+
+EagerScope EagerScope::inner(std::string_view name) const {
+  return {prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name)};
+}
+
+namespace {
+
+/// What an op does with operands of one kind.
+struct Compiled {
+  Shape output;
+  std::optional<ViewPlacement> view;      // the result's elements are the first operand's
+  std::optional<std::size_t> overwrites;  // the operand in whose memory the result is computed
+  Lowered lowered;                        // the one step, to which the partition refers
+  std::unique_ptr<Partition> partition;
+  std::unique_ptr<BoundPartition> bound;
+  std::vector<const std::byte*> weights;  // their addresses
+};
+
+/// Which of an op's operands its result may overwrite, as bits.
+using Overwritable = std::uint32_t;
+
+}  // namespace
+
+struct Eager::State {
+  State(std::shared_ptr<const WeightSet> with, std::vector<BackendPtr> in_order);
+
+  EagerArray run(const OpDef& def, const void* attributes, std::string key,
+                 std::span<const EagerInput> inputs);
+
+  std::shared_ptr<const WeightSet> weights;
+  std::vector<BackendPtr> backends;
+  std::vector<PlanReport::Fallback> fallbacks;
+  std::int64_t copied_bytes = 0;
+  Interrupt interrupt;
+
+ private:
+  using Operands = std::span<const EagerArray* const>;
+
+  static bool is_free(std::span<const EagerInput> inputs, std::size_t i);
+  static Overwritable overwritable(const OpDef& def, std::span<const EagerInput> inputs);
+  static std::optional<EagerArray> entry(const OpDef& def, Operands operands);
+  static void append(std::string& key, const EagerArray& operand);
+
+  Compiled compile(const OpDef& def, const void* attributes, Operands operands,
+                   Overwritable candidates);
+  void add_step(Compiled& to, const OpDef& def, const void* attributes, Operands operands);
+  void choose_backend(Compiled& to);
+  EagerArray compute(const Compiled& with, Operands operands);
+  std::byte* scratch(std::int64_t bytes);
+
+  static constexpr std::size_t limit = 8192;  // of compiled_, of which all are dropped beyond it
+
+  MemRegion& memory_ = cpu_device()->default_mem_region();
+  std::unordered_map<std::string, Compiled> compiled_;
+  std::set<std::uint64_t> result_sizes_;
+  KeptMemory kept_;
+  Buffer scratch_;
+};
+
+Eager::State::State(std::shared_ptr<const WeightSet> with, std::vector<BackendPtr> in_order)
+    : weights(std::move(with)), backends(std::move(in_order)) {
+  if (weights == nullptr) {
+    weights = std::make_shared<const WeightSet>(std::map<std::string, Buffer>());
+  }
+  if (backends.empty()) backends = default_backends();
+  for (const BackendPtr& backend : backends) {
+    if (backend == nullptr) throw Error(Errc::bad_argument, "Eager", "a null backend");
+    if (backend->region().is_host()) continue;
+    throw Error(
+        Errc::bad_argument, "Eager",
+        fmt::format("'{}' computes in memory that the CPU cannot address", backend->name()));
+  }
+}
+
+EagerArray Eager::State::run(const OpDef& def, const void* attributes, std::string key,
+                             std::span<const EagerInput> inputs) {
+  interrupt.check("Eager");
+  std::vector<const EagerArray*> operands;
+  operands.reserve(inputs.size());
+  for (const EagerInput& input : inputs) {
+    input.array_->require_data();
+    operands.push_back(input.array_);
+  }
+  if (const std::optional<EagerArray> chosen = entry(def, operands)) return *chosen;
+
+  const Overwritable candidates = overwritable(def, inputs);
+  EagerArray own;
+  if (def.traits.updates_input >= 0) {
+    const auto updated = static_cast<std::size_t>(def.traits.updates_input);
+    if (updated < operands.size() && !is_free(inputs, updated)) {
+      const EagerArray& shared = *operands[updated];
+      own = Buffer::allocate(shared.shape_, memory_);
+      copy_elements(shared.view(), own.view());
+      copied_bytes += shared.shape_.bytes();
+      operands[updated] = &own;
+    }
+  }
+
+  detail::append_key(key, static_cast<std::int64_t>(candidates));
+  key += def.name;
+  for (const EagerArray* operand : operands) append(key, *operand);
+  auto found = compiled_.find(key);
+  if (found == compiled_.end()) {
+    if (compiled_.size() >= limit) compiled_.clear();
+    Compiled made = compile(def, attributes, operands, candidates);
+    found = compiled_.emplace(std::move(key), std::move(made)).first;
+  }
+  EagerArray result = compute(found->second, operands);
+  for (const EagerInput& input : inputs) {
+    if (input.given_up_ != nullptr) *input.given_up_ = EagerArray();
+  }
+  return result;
+}
+
+/// Whether nobody could notice that an operand's memory is written to.
+bool Eager::State::is_free(std::span<const EagerInput> inputs, std::size_t i) {
+  const EagerArray& array = *inputs[i].array_;
+  const auto times = std::ranges::count(inputs, &array, &EagerInput::array_);
+  return inputs[i].given_up_ != nullptr && times == 1 && array.weight_ == nullptr &&
+         array.storage_.is_unique() && is_contiguous(array.shape_, array.strides_);
+}
+
+Overwritable Eager::State::overwritable(const OpDef& def, std::span<const EagerInput> inputs) {
+  Overwritable result = 0;
+  for (std::size_t i = 0; i < inputs.size() && i < 32; ++i) {
+    const Overwritable bit = Overwritable{1} << i;
+    if ((def.traits.in_place_inputs & bit) != 0 && is_free(inputs, i)) result |= bit;
+  }
+  return result;
+}
+
+/// The slice that an index selects, as a view; nothing for other ops, and for an index that the op
+/// refuses.
+std::optional<EagerArray> Eager::State::entry(const OpDef& def, Operands operands) {
+  if (!def.traits.selects || operands.size() != 2) return std::nullopt;
+  const EagerArray& from = *operands[0];
+  const Shape& index_type = operands[1]->shape_;
+  if (from.shape_.rank() == 0 || index_type.rank() != 0 || !is_integer(index_type.dtype())) {
+    return std::nullopt;
+  }
+  if (is_block(from.shape_.dtype()) && from.shape_.rank() == 1) return std::nullopt;
+  const std::int64_t index = operands[1]->to_int();
+  if (index < 0 || index >= from.shape_[0]) return std::nullopt;
+  EagerArray slice = from;
+  // As in a plan: what a computed index selects is no weight, which could be packed for each index.
+  if (!operands[1]->is_counter_) slice.weight_ = nullptr;
+  slice.offset_ += index * from.strides_[0];
+  slice.shape_ = from.shape_.without_axis(0);
+  std::shift_left(slice.strides_.begin(), slice.strides_.end(), 1);
+  return slice;
+}
+
+void Eager::State::append(std::string& key, const EagerArray& operand) {
+  const Shape& shape = operand.shape_;
+  detail::append_key(key, shape.dtype());
+  detail::append_key(key, static_cast<std::int64_t>(shape.rank()));
+  for (int i = 0; i < shape.rank(); ++i) {
+    detail::append_key(key, shape[i]);
+    detail::append_key(key, operand.strides_[static_cast<std::size_t>(i)]);
+  }
+  const auto weight = reinterpret_cast<std::uintptr_t>(operand.weight_);
+  detail::append_key(key, static_cast<std::int64_t>(weight));
+  if (operand.weight_ != nullptr) detail::append_key(key, operand.offset_);
+}
+
+Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operands operands,
+                               Overwritable candidates) {
+  const auto count = static_cast<int>(operands.size());
+  if (count < def.min_inputs || count > def.max_inputs) {
+    throw Error(Errc::bad_argument, std::string(def.name), fmt::format("{} operands", count));
+  }
+  Compiled made;
+  std::vector<Shape> types;
+  for (const EagerArray* operand : operands) types.push_back(operand->shape_);
+  made.output = def.infer(attributes, types).without_tags();
+  if (def.view != nullptr) {
+    ViewPlacement placement;
+    if (def.view(attributes, operands[0]->view(), made.output, placement)) {
+      made.view = placement;
+      return made;
+    }
+  }
+  for (std::size_t i = 0; i < operands.size() && !made.overwrites; ++i) {
+    const bool is_candidate = (candidates & (Overwritable{1} << i)) != 0;
+    if (is_candidate && types[i] == made.output) made.overwrites = i;
+  }
+  if (def.traits.updates_input >= 0) {
+    made.overwrites = static_cast<std::size_t>(def.traits.updates_input);
+  }
+  add_step(made, def, attributes, operands);
+  choose_backend(made);
+  if (result_sizes_.insert(static_cast<std::uint64_t>(made.output.bytes())).second) {
+    std::vector<std::uint64_t> twice(result_sizes_.begin(), result_sizes_.end());
+    twice.insert(twice.end(), result_sizes_.begin(), result_sizes_.end());
+    kept_.keep(std::move(twice));
+  }
+  return made;
+}
+
+void Eager::State::add_step(Compiled& to, const OpDef& def, const void* attributes,
+                            Operands operands) {
+  Step step;
+  step.op = OpInstance(def, attributes);
+  step.value = def.name;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const EagerArray& from = *operands[i];
+    Operand operand;
+    operand.shape = from.shape_;
+    operand.strides = from.strides_;
+    operand.place = {.kind = Place::Kind::input, .index = static_cast<std::uint32_t>(i)};
+    to.lowered.inputs.push_back({std::to_string(i), from.shape_});
+    if (from.weight_ != nullptr) {
+      operand.place = {.kind = Place::Kind::constant,
+                       .index = static_cast<std::uint32_t>(to.lowered.constants.size()),
+                       .offset = from.offset_};
+      to.lowered.constants.push_back({*from.weight_, from.storage_.shape().without_tags()});
+      to.weights.push_back(from.storage_.data().cptr());
+    }
+    step.inputs.push_back(std::move(operand));
+  }
+  step.output.shape = to.output;
+  step.output.strides = dense_strides(to.output);
+  step.output.place = {.kind = Place::Kind::output};
+  OutputSlot output{to.output, std::nullopt};
+  if (to.overwrites) {
+    const auto index = static_cast<std::uint32_t>(*to.overwrites);
+    step.output.place = {.kind = Place::Kind::input, .index = index};
+    to.lowered.inputs[index].updated = true;
+    output.from_input = index;
+  }
+  to.lowered.outputs = {output};
+  to.lowered.steps.push_back(std::move(step));
+}
+
+void Eager::State::choose_backend(Compiled& to) {
+  const Step& step = to.lowered.steps.front();
+  const std::size_t chosen = sessions::first_that_takes(backends, step);
+  if (chosen > 0) {
+    const PlanReport::Fallback fallback = sessions::fallback_of(
+        step, backends[0]->refuses(step).value_or("runs elsewhere"), *backends[chosen]);
+    const bool is_known = std::ranges::any_of(fallbacks, [&](const PlanReport::Fallback& other) {
+      return other.op == fallback.op && other.why == fallback.why;
+    });
+    if (!is_known) {
+      sessions::log_fallback(fallback, *backends[0]);
+      fallbacks.push_back(fallback);
+    }
+  }
+  std::vector<Buffer> constants;
+  for (const ConstantSlot& slot : to.lowered.constants) {
+    constants.push_back(weights->on_host(slot.name));
+  }
+  to.partition = backends[chosen]->compile(to.lowered, to.lowered.steps);
+  to.bound = to.partition->bind({constants, weights->prepared()});
+}
+
+EagerArray Eager::State::compute(const Compiled& with, Operands operands) {
+  EagerArray result;
+  if (with.view) {
+    result = *operands[0];
+    result.offset_ += with.view->offset_bytes;
+    result.shape_ = with.output;
+    result.strides_ = with.view->strides;
+    return result;
+  }
+  if (with.overwrites) {
+    result = *operands[*with.overwrites];
+    result.shape_ = with.output;
+    result.strides_ = dense_strides(with.output);
+  } else {
+    result = Buffer::allocate(with.output, memory_);
+  }
+  std::vector<std::byte*> inputs;
+  inputs.reserve(operands.size());
+  for (const EagerArray* operand : operands) inputs.push_back(operand->view().data);
+  std::byte* const output = result.view().data;
+  HostFrame frame;
+  frame.inputs = inputs;
+  frame.outputs = {&output, 1};
+  frame.constants = with.weights;
+  frame.scratch = scratch(with.partition->scratch_bytes());
+  frame.interrupt = interrupt.is_set() ? &interrupt : nullptr;
+  with.bound->run(frame);
+  return result;
+}
+
+std::byte* Eager::State::scratch(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (!scratch_.has_data() || scratch_.shape().bytes() < bytes) {
+    scratch_ = Buffer::allocate(Shape({bytes}, DType::u8), memory_);
+  }
+  return scratch_.data().cptr();
+}
+
+Eager::Eager(std::shared_ptr<const WeightSet> weights, std::vector<BackendPtr> backends)
+    : state_(std::make_shared<State>(std::move(weights), std::move(backends))) {}
+
+EagerArray Eager::weight(const std::string& name) const {
+  const auto& all = state_->weights->all();
+  const auto found = all.find(name);
+  if (found == all.end()) {
+    throw Error(Errc::bad_reference, "Eager", fmt::format("no weight '{}'", name));
+  }
+  EagerArray array(state_->weights->on_host(name));
+  array.weight_ = &found->first;
+  return array;
+}
+
+EagerArray Eager::run(const OpInstance& op, std::span<const EagerInput> inputs) {
+  std::string key;
+  for (const AttributeField& field : op.def()->fields) {
+    std::visit([&](const auto& value) { detail::append_key(key, value); },
+               field.get(op.attributes()));
+  }
+  return state_->run(*op.def(), op.attributes(), std::move(key), inputs);
+}
+
+EagerArray Eager::run(const OpDef& def, const void* attributes, std::string key,
+                      std::span<const EagerInput> inputs) {
+  return state_->run(def, attributes, std::move(key), inputs);
+}
+
+void Eager::check(std::string_view function,
+                  std::initializer_list<EagerParameter> parameters) const {
+  TypeAssertions types;
+  for (const EagerParameter& parameter : parameters) {
+    parameter.value.require_data();
+    types.check(parameter.name, parameter.type, parameter.value.shape(), Errc::bad_input,
+                std::string(function));
+  }
+}
+
+void Eager::set_interrupt(Interrupt interrupt) { state_->interrupt = std::move(interrupt); }
+
+const std::vector<PlanReport::Fallback>& Eager::fallbacks() const { return state_->fallbacks; }
+
+std::int64_t Eager::copied_bytes() const { return state_->copied_bytes; }
+
+}  // namespace tenon

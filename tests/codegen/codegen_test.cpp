@@ -1,0 +1,165 @@
+// The code that codegen() wrote while the tests were built, against sessions on the same programs.
+#include "awkward.hpp"
+#include "every_op.hpp"
+#include "every_op_calls.hpp"
+#include "selected_cases.hpp"
+#include "support/expect_error.hpp"
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+#include "support/program_text.hpp"
+#include "tiny_decoder.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/codegen.hpp>
+#include <tenon/session.hpp>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+std::vector<BackendPtr> backends() { return {make_cpu_backend({}), make_reference_backend({})}; }
+
+/// In memory that may be written to.
+Buffer own(const HostBuffer& values) {
+  Buffer buffer = Buffer::allocate(values.shape(), cpu_device()->default_mem_region());
+  copy_elements(values.view(), buffer.host_view());
+  return buffer;
+}
+
+void check_same(const HostBuffer& got, const HostBuffer& want) {
+  CHECK(to_string(got.shape().without_tags()) == to_string(want.shape().without_tags()));
+  CHECK(std::memcmp(got.bytes(), want.bytes(), static_cast<std::size_t>(got.shape().bytes())) == 0);
+}
+
+std::string read(const std::string& name) {
+  std::ifstream in("tests/codegen/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+TEST_CASE("every op: its line computes what a session computes", "[codegen]") {
+  const std::vector<OpCase> cases = selected_cases();
+  REQUIRE(cases.size() == std::size(every_op_calls));
+  every_op::Model model{Eager(nullptr, backends())};
+  Program program = program_of(cases);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    INFO(cases[i].name << ": " << to_string(cases[i].op));
+    std::vector<Buffer> inputs;
+    std::vector<EagerArray> arrays;
+    for (const HostBuffer& input : cases[i].inputs) {
+      inputs.push_back(own(input));
+      arrays.emplace_back(own(input));
+    }
+    program.entry = "op" + std::to_string(i);
+    Session session(program, {.backends = backends()});
+    const HostBuffer want = session.forward(inputs).at(0).to_host();
+    check_same(every_op_calls[i](model, arrays).to_buffer().to_host(), want);
+  }
+}
+
+TEST_CASE("layers, state, quantised weights, open sizes", "[codegen]") {
+  const Program program = parse(read("tiny_decoder.tenon"), "tiny_decoder.tenon");
+  Random random;
+  std::map<std::string, Buffer> weights;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    const HostBuffer values = random.uniform(shape.with_dtype(f32), -0.3, 0.3);
+    weights.emplace(name, own(is_block(shape.dtype()) ? values.to(shape.dtype()) : values));
+  };
+  add("embed.weight", Shape({20, 32}, DType::q8_0));
+  for (int i = 0; i < 3; ++i) {
+    const std::string layer = "layers." + std::to_string(i);
+    add(layer + ".norm.weight", Shape({32}, f32));
+    add(layer + ".keys.weight", Shape({32, 32}, DType::q4_0));
+    add(layer + ".mlp.up.weight", Shape({64, 32}, f32));
+    add(layer + ".mlp.down.weight", Shape({32, 64}, DType::q4_0));
+  }
+  const auto set = std::make_shared<const WeightSet>(std::move(weights));
+  Session session(program, {.backends = backends()});
+  session.bind(set);
+  Eager eager(set, backends());
+  tiny_decoder::Model model(eager);
+
+  HostBuffer cache = HostBuffer::zeros(Shape({3, 1, 2, 8, 16}, DType::f16));
+  Buffer state = own(cache);
+  EagerArray eager_state = own(cache);
+  const std::byte* const memory = eager_state.view().data;
+  std::int32_t at = 0;
+  for (const int length : {4, 1, 1, 2}) {
+    HostBuffer ids = HostBuffer::uninitialized(Shape({1, length}, i32));
+    for (std::int32_t& id : ids.mutable_values<std::int32_t>()) id = 7 * at % 20;
+    const HostBuffer position = ints({}, {at});
+    at += length;
+    std::vector<Buffer> inputs{own(ids), own(position), std::move(state)};
+    std::vector<Buffer> want = session.forward(std::move(inputs));
+    state = std::move(want[1]);
+    auto [y, after] = model.forward(own(ids), own(position), std::move(eager_state));
+    check_same(y.to_buffer().to_host(), want[0].to_host());
+    eager_state = std::move(after);
+    check_same(eager_state.to_buffer().to_host(), state.to_host());
+  }
+  CHECK(eager_state.view().data == memory);
+  CHECK(eager.copied_bytes() == 0);
+  CHECK(eager.fallbacks().empty());
+
+  const std::string why = expect_error(Errc::bad_input, [&] {
+    model.forward(own(ints({1, 1}, {0})), own(ints({}, {0})),
+                  own(HostBuffer::zeros(Shape({3, 2, 2, 8, 16}, DType::f16))));
+  });
+  CHECK(why.find("'kv0' is f16[3, 2, 2, 8, 16], declared f16[3, B, 2, 8, 16] with B = 1") !=
+        std::string::npos);
+}
+
+TEST_CASE("names that mean something in C++, loops with a condition", "[codegen]") {
+  Session session(parse(read("awkward.tenon"), "awkward.tenon"), {.backends = backends()});
+  const HostBuffer x = floats({2}, {1, 2}), step = floats({2}, {3, 4});
+  const std::vector<Buffer> want = session.forward({own(x), own(step)});
+  int_::Model model{Eager(nullptr, backends())};
+  const auto results = model.class_(own(x), own(step));
+  check_same(std::get<0>(results).to_buffer().to_host(), want[0].to_host());
+  check_same(std::get<1>(results).to_buffer().to_host(), want[1].to_host());
+  check_same(std::get<2>(results).to_buffer().to_host(), want[2].to_host());
+  expect_equal(want[1].to_host(), {22, 30});
+}
+
+TEST_CASE("the code reads like the text", "[codegen]") {
+  const Program program = program_of(
+      "\ndef forward(x: f32[N, 4]):\n"
+      "    y: f32[N, 4] = softmax(x)\n"
+      "    s: f32[N] = sum(y, axes=[1])\n"
+      "    return s\n");
+  const std::string code = codegen(program, {.text_file = "test.tenon", .output_file = "test.hpp"});
+  const std::string want =
+      "  Array forward(Array x) {\n"
+      "    eager_.check(\"forward\", {{\"x\", tenon::Shape({tenon::symbol(\"N\"), 4}, "
+      "tenon::DType::f32), x}});\n"
+      "#line 7 \"test.tenon\"\n"
+      "    Array y = eager_.run(tenon::Softmax{}, std::move(x));  // f32[N, 4]\n"
+      "    Array s = eager_.run(tenon::Sum{{.axes = {1}}}, std::move(y));  // f32[N]\n";
+  CAPTURE(code);
+  CHECK(code.find(want) != std::string::npos);
+  CHECK(code.find("#line 29 \"test.hpp\"\n    return s;\n") != std::string::npos);
+  CHECK(codegen(program).find("#line") == std::string::npos);
+}
+
+TEST_CASE("programs whose code would not compute the same are refused", "[codegen]") {
+  Program program = program_of("\ndef forward(x: f32[2]):\n    y = neg(x)\n    return y\n");
+  program.folded.emplace("c", floats({1}, {1}));
+  CHECK(expect_error(Errc::unsupported, [&] { codegen(program); }).find("'c'") !=
+        std::string::npos);
+  program.folded.clear();
+  program.functions[0].body[0].operands[0] = 9;
+  expect_error(Errc::bad_reference, [&] { codegen(program); });
+}
+
+}  // namespace
+}  // namespace tenon::testing

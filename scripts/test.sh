@@ -85,15 +85,12 @@ release_stage() {
 
 compiler_options=()
 
-# Kernels are instrumented for AVX2.
 address_stage() {
-  local -x TENON_CPU_ISA=avx2
   configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF && build asan &&
     run_tests asan --label-exclude release_only
 }
 
 thread_stage() {
-  local -x TENON_CPU_ISA=avx2
   configure tsan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF \
     -DTENON_TOOL=OFF && build tsan tenon_thread_tests && run_tests tsan --label-regex '^threads$'
 }

@@ -83,6 +83,9 @@ std::array<bool, isa_count> detect() {
                    bit(extended.edx, 25);
 
   has[static_cast<int>(Isa::avx2)] = avx2;
+#ifdef TENON_CPU_AVX2_ONLY
+  return has;
+#endif
   has[static_cast<int>(Isa::avx_vnni)] = avx2 && bit(extended1.eax, 4);
   has[static_cast<int>(Isa::avx512)] = avx512;
   has[static_cast<int>(Isa::avx512_vnni)] = vnni;

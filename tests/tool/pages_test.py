@@ -12,7 +12,8 @@ import model_files
 from harness import LLAMA, SOURCE, ToolTest
 
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
-PROJECTS = (SOURCE / "examples/first", SOURCE / "examples/own_device", SOURCE / "tests/package/consumer")
+PROJECTS = (SOURCE / "examples/compiled", SOURCE / "examples/first", SOURCE / "examples/own_device",
+            SOURCE / "tests/package/consumer")
 
 
 def blocks(page, language):

@@ -1,5 +1,6 @@
 #include "attention.hpp"
 
+#include "../built_kernels.hpp"
 #include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "attention_kernels.hpp"
@@ -25,9 +26,9 @@ constexpr Kernels by_isa[isa_count] = {
     {portable::attention_part, portable::attention_tile, 16},
     {avx2::attention_part, avx2::attention_tile, 16},
     {avx2::attention_part, avx2::attention_tile, 16},
-    {avx512::attention_part, avx512::attention_tile, 32},
-    {avx512::attention_part, avx512::attention_tile, 32},
-    {avx512::attention_part, avx512::attention_tile, 32},
+    {built::avx512::attention_part, built::avx512::attention_tile, 32},
+    {built::avx512::attention_part, built::avx512::attention_tile, 32},
+    {built::avx512::attention_part, built::avx512::attention_tile, 32},
 };
 
 const Kernels& kernels_of(const AttentionArgs& args) {

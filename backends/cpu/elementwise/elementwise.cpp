@@ -1,5 +1,6 @@
 #include "elementwise.hpp"
 
+#include "../built_kernels.hpp"
 #include "elementwise_kernels.hpp"
 
 #include <tenon/dtype.hpp>
@@ -22,8 +23,8 @@ constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
 
 /// In the order of Isa: dot products of integers and tiles gain nothing here.
 constexpr const ElementwiseKernels* elementwise_by_isa[isa_count] = {
-    &portable::elementwise, &avx2::elementwise,   &avx2::elementwise,
-    &avx512::elementwise,   &avx512::elementwise, &avx512::elementwise};
+    &portable::elementwise,      &avx2::elementwise,          &avx2::elementwise,
+    &built::avx512::elementwise, &built::avx512::elementwise, &built::avx512::elementwise};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "half_unary.hpp"
 
+#include "../built_kernels.hpp"
 #include "../cpu_features.hpp"
 
 namespace tenon::cpu {
@@ -9,9 +10,9 @@ namespace {
 constexpr const HalfUnaryKernels* half_unary_by_isa[isa_count] = {nullptr,
                                                                   &avx2::half_unary,
                                                                   &avx2::half_unary,
-                                                                  &avx512::half_unary,
-                                                                  &avx512::half_unary,
-                                                                  &avx512::half_unary};
+                                                                  &built::avx512::half_unary,
+                                                                  &built::avx512::half_unary,
+                                                                  &built::avx512::half_unary};
 
 }  // namespace
 

@@ -5,6 +5,8 @@
 // The vectors first: the bodies are written in terms of them.
 // clang-format off
 #include "../simd/avx512.hpp"
+
+#include "../built_kernels.hpp"
 #include "int8_simd.hpp"
 #include "finish.hpp"
 #include "int8_kernels.hpp"
@@ -249,7 +251,7 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
   if (part.first_column >= part.last_column || part.first_row >= part.last_row) return;
   const std::int64_t quads = quads_at_once(job.quads);
   auto* const offsets = reinterpret_cast<std::int64_t*>(job.band);
-  if (Product::steps_of(job) * 8 > offset_bytes) return avx512_vnni::int8.product(job, part);
+  if (Product::steps_of(job) * 8 > offset_bytes) return built::avx512_vnni::int8.product(job, part);
   // Rows and columns of the part in a padded copy at a time.
   const std::int64_t room = int8_band_bytes - offset_bytes;
   std::int64_t rows = part.last_row - part.first_row;
@@ -268,7 +270,7 @@ void int8_product(const Int8ProductJob& job, const Part& part) noexcept {
     }
   }
   // With few quads a tile would be mostly empty.
-  if (quads < 4 || !can_copy) return avx512_vnni::int8.product(job, part);
+  if (quads < 4 || !can_copy) return built::avx512_vnni::int8.product(job, part);
   _tile_loadconfig(&tiles);
   Part some = part;
   for (some.first_row = part.first_row; some.first_row < part.last_row; some.first_row += rows) {

@@ -1,5 +1,7 @@
 #include "dense_kernels.hpp"
 
+#include "../built_kernels.hpp"
+
 namespace tenon::cpu {
 namespace {
 
@@ -8,9 +10,9 @@ constexpr DenseKernels dense_by_isa[isa_count] = {
     {portable::dense_packed, portable::dense_strided},
     {avx2::dense_packed, avx2::dense_strided},
     {avx2::dense_packed, avx2::dense_strided},
-    {avx512::dense_packed, avx512::dense_strided},
-    {avx512::dense_packed, avx512::dense_strided},
-    {avx512::dense_packed, avx512::dense_strided},
+    {built::avx512::dense_packed, built::avx512::dense_strided},
+    {built::avx512::dense_packed, built::avx512::dense_strided},
+    {built::avx512::dense_packed, built::avx512::dense_strided},
 };
 
 }  // namespace

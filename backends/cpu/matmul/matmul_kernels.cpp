@@ -1,5 +1,6 @@
 #include "matmul_kernels.hpp"
 
+#include "../built_kernels.hpp"
 #include "tile_kernels.hpp"
 
 namespace tenon::cpu {
@@ -9,10 +10,10 @@ namespace {
 constexpr MatmulKernels matmul_by_isa[isa_count] = {
     {portable::linear_blocks, nullptr, portable::quantize, 4},
     {avx2::linear_blocks, nullptr, avx2::quantize, 4},
-    {avx_vnni::linear_blocks, nullptr, avx2::quantize, 6},
-    {avx512::linear_blocks, nullptr, avx2::quantize, 6},
-    {avx512_vnni::linear_blocks, nullptr, avx2::quantize, 6},
-    {avx512_vnni::linear_blocks, amx::linear_tiles, avx2::quantize, 6},
+    {built::avx_vnni::linear_blocks, nullptr, avx2::quantize, 6},
+    {built::avx512::linear_blocks, nullptr, avx2::quantize, 6},
+    {built::avx512_vnni::linear_blocks, nullptr, avx2::quantize, 6},
+    {built::avx512_vnni::linear_blocks, amx::linear_tiles, avx2::quantize, 6},
 };
 
 }  // namespace

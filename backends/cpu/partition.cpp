@@ -4,6 +4,7 @@
 #include "passes.hpp"
 #include "schedule.hpp"
 
+#include <tenon/cost.hpp>
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -265,7 +266,8 @@ bool find_loops_around(std::span<const Step> all, std::span<const Step> steps, L
   return false;
 }
 
-/// Operations of the steps and elements of their operands, in one run; infinite where data decide.
+/// Operations of the steps and numbers of 32 bits that they read and write, in one run; infinite where
+/// data decide.
 double work_of(std::span<const Step> steps) {
   double work = 0;
   for (const Step& step : steps) {
@@ -274,19 +276,9 @@ double work_of(std::span<const Step> steps) {
       work += static_cast<double>(step.count) * work_of(step.body);
       continue;
     }
-    std::vector<Shape> inputs;
-    for (const Operand& input : step.inputs) {
-      inputs.push_back(input.shape);
-      work += static_cast<double>(input.shape.elements());
-    }
-    const Shape& out = step.output.shape;
-    work += static_cast<double>(out.elements());
-    const OpDef* const def = step.op.def();
-    const double operations = step.kind == Step::Kind::op && def->flops != nullptr
-                                  ? def->flops(step.op.attributes(), inputs, out)
-                                  : static_cast<double>(out.elements());
-    if (std::isnan(operations)) return std::numeric_limits<double>::infinity();
-    work += operations;
+    const Cost cost = cost_of(step);
+    if (std::isnan(cost.flops)) return std::numeric_limits<double>::infinity();
+    work += cost.flops + cost.bytes / 4;
   }
   return work;
 }

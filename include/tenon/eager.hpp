@@ -86,6 +86,26 @@ struct EagerParameter {
   const EagerArray& value;
 };
 
+namespace detail {
+
+inline void append_key(std::string& key, std::int64_t value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+inline void append_key(std::string& key, double value) {
+  append_key(key, std::bit_cast<std::int64_t>(value));
+}
+inline void append_key(std::string& key, bool value) { key += value ? '\1' : '\0'; }
+inline void append_key(std::string& key, DType value) { key += static_cast<char>(value); }
+inline void append_key(std::string& key, Name value) {
+  append_key(key, static_cast<std::int64_t>(value.id()));
+}
+inline void append_key(std::string& key, const IntList& values) {
+  append_key(key, static_cast<std::int64_t>(values.size()));
+  for (const std::int64_t value : values) append_key(key, value);
+}
+
+}  // namespace detail
+
 /// Runs each op when it is called, on the backends of a session and with their bits: without a
 /// graph, a parser or a plan. What `tenon codegen` writes calls it, and so may programs:
 ///
@@ -118,7 +138,10 @@ class Eager {
   EagerArray run(const Op& op, Inputs&&... inputs) {
     const std::array<EagerInput, sizeof...(Inputs)> list{
         EagerInput(std::forward<Inputs>(inputs))...};
-    return run(op_def<Op>(), &op, key_of(op), list);
+    std::string& key = new_key();
+    std::apply([&](const auto&... fields) { (detail::append_key(key, op.*fields.member), ...); },
+               Op::fields);
+    return run(op_def<Op>(), &op, list);
   }
   EagerArray run(const OpInstance& op, std::span<const EagerInput> inputs);
 
@@ -137,41 +160,11 @@ class Eager {
  private:
   struct State;
 
-  template <OpStruct Op>
-  static std::string key_of(const Op& op);
-  EagerArray run(const OpDef& def, const void* attributes, std::string key,
-                 std::span<const EagerInput> inputs);
+  /// Of the call to come: its attributes, without the bytes between them, which nobody sets.
+  std::string& new_key();
+  EagerArray run(const OpDef& def, const void* attributes, std::span<const EagerInput> inputs);
 
   detail::Held<State, "Eager"> state_;
 };
-
-namespace detail {
-
-inline void append_key(std::string& key, std::int64_t value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-inline void append_key(std::string& key, double value) {
-  append_key(key, std::bit_cast<std::int64_t>(value));
-}
-inline void append_key(std::string& key, bool value) { key += value ? '\1' : '\0'; }
-inline void append_key(std::string& key, DType value) { key += static_cast<char>(value); }
-inline void append_key(std::string& key, Name value) {
-  append_key(key, static_cast<std::int64_t>(value.id()));
-}
-inline void append_key(std::string& key, const IntList& values) {
-  append_key(key, static_cast<std::int64_t>(values.size()));
-  for (const std::int64_t value : values) append_key(key, value);
-}
-
-}  // namespace detail
-
-/// The attributes without the bytes between them, which nobody sets.
-template <OpStruct Op>
-std::string Eager::key_of(const Op& op) {
-  std::string key;
-  std::apply([&](const auto&... fields) { (detail::append_key(key, op.*fields.member), ...); },
-             Op::fields);
-  return key;
-}
 
 }  // namespace tenon

@@ -4,6 +4,7 @@
 #include "graphs.hpp"
 #include "op_function.hpp"
 
+#include <tenon/eager.hpp>
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops/fill.hpp>
@@ -22,19 +23,66 @@
 namespace tenon::python {
 namespace {
 
-/// Sessions of one op each, by op, attributes, types of the operands and device. A session runs one call at a
-/// time, so that each entry holds those that are idle.
-class EagerSessions {
+/// The backends of ops on arrays in CPU memory.
+const std::vector<BackendPtr>& cpu_backends() {
+  static const auto* const backends = new std::vector<BackendPtr>(default_backends());
+  return *backends;
+}
+
+/// Runs ops on arrays in CPU memory. An Eager runs one call at a time, so that idle ones are kept.
+class CpuOps {
  public:
-  static EagerSessions& instance() {
-    static auto* const sessions = new EagerSessions();  // outlives every thread of Python's
-    return *sessions;
+  static CpuOps& instance() {
+    static auto* const ops = new CpuOps();  // outlives every thread of Python's
+    return *ops;
   }
 
-  Buffer run(const OpInstance& op, std::vector<Buffer> inputs) {
-    const std::string key = key_of(op, inputs);
+  Buffer run(const OpInstance& op, const std::vector<Buffer>& inputs) {
+    const std::vector<EagerArray> arrays(inputs.begin(), inputs.end());
+    const std::vector<EagerInput> operands(arrays.begin(), arrays.end());
+    Eager eager = take();
+    Buffer result;
+    try {
+      result = eager.run(op, operands).to_buffer();
+    } catch (...) {
+      put(std::move(eager));
+      throw;
+    }
+    put(std::move(eager));
+    return result;
+  }
+
+ private:
+  Eager take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return Eager(nullptr, cpu_backends());
+    Eager eager = std::move(idle_.back());
+    idle_.pop_back();
+    return eager;
+  }
+
+  void put(Eager eager) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(eager));
+  }
+
+  std::mutex mutex_;
+  std::vector<Eager> idle_;
+};
+
+/// Sessions of one op each on devices, by op, attributes, types of the operands and device. A session
+/// runs one call at a time, so that each entry holds those that are idle.
+class DeviceOps {
+ public:
+  static DeviceOps& instance() {
+    static auto* const ops = new DeviceOps();
+    return *ops;
+  }
+
+  Buffer run(const OpInstance& op, std::vector<Buffer> inputs, Device& device) {
+    const std::string key = key_of(op, inputs, device);
     std::optional<Session> session = take(key);
-    if (!session) session = made(op, inputs);
+    if (!session) session = made(op, inputs, device);
     std::vector<Buffer> outputs = session->forward(inputs);
     put(key, std::move(*session));
     return std::move(outputs.front());
@@ -43,14 +91,8 @@ class EagerSessions {
  private:
   static constexpr std::size_t limit = 1024;  // entries; all are dropped beyond it
 
-  static Device* device_of(const std::vector<Buffer>& inputs) {
-    for (const Buffer& input : inputs) {
-      if (input.has_data() && !input.region().is_host()) return &input.region().device();
-    }
-    return nullptr;
-  }
-
-  static std::string key_of(const OpInstance& op, const std::vector<Buffer>& inputs) {
+  static std::string key_of(const OpInstance& op, const std::vector<Buffer>& inputs,
+                            const Device& device) {
     std::string key;
     const auto append = [&key](const auto& value) {
       const std::size_t end = key.size();
@@ -58,7 +100,7 @@ class EagerSessions {
       std::memcpy(key.data() + end, &value, sizeof(value));
     };
     append(op.def());
-    append(device_of(inputs));
+    append(&device);
     for (const Buffer& input : inputs) {
       append(input.shape().dtype());
       append(input.shape().rank());
@@ -84,7 +126,7 @@ class EagerSessions {
     idle_[key].push_back(std::move(session));
   }
 
-  Session made(const OpInstance& op, const std::vector<Buffer>& inputs) {
+  static Session made(const OpInstance& op, const std::vector<Buffer>& inputs, Device& device) {
     Graph graph;
     const Graph::Recording recording(graph);
     std::vector<Tensor> operands;
@@ -93,29 +135,27 @@ class EagerSessions {
     }
     const Tensor result =
         record(*op.def(), op.attributes(), operands, std::source_location::current());
-    Device* const device = device_of(inputs);
     SessionOptions options;
-    if (device == nullptr) {
-      options.backends = cpu_backends();
-    } else {
-      options.backends = device_backends(device->shared_from_this());
-      for (const BackendPtr& backend : cpu_backends()) options.backends.push_back(backend);
-      options.results_on_device = true;
-    }
+    options.backends = device_backends(device.shared_from_this());
+    for (const BackendPtr& backend : cpu_backends()) options.backends.push_back(backend);
+    options.results_on_device = true;
     return Session(graph.program(std::span<const Tensor>(&result, 1)), std::move(options));
-  }
-
-  const std::vector<BackendPtr>& cpu_backends() {
-    const std::lock_guard lock(backends_mutex_);
-    if (backends_.empty()) backends_ = default_backends();
-    return backends_;
   }
 
   std::mutex mutex_;
   std::unordered_map<std::string, std::vector<Session>> idle_;
-  std::mutex backends_mutex_;
-  std::vector<BackendPtr> backends_;
 };
+
+/// The op's result in the memory of the first operand that the CPU cannot address, or in its own.
+Buffer run_at_once(const OpInstance& op, std::vector<Buffer> inputs) {
+  for (const Buffer& input : inputs) {
+    if (input.has_data() && !input.region().is_host()) {
+      Device& device = input.region().device();
+      return DeviceOps::instance().run(op, std::move(inputs), device);
+    }
+  }
+  return CpuOps::instance().run(op, inputs);
+}
 
 /// An operand as Python gives it: a tensor of a graph, an array, or a number, which takes the type of the others.
 bool is_number(nb::handle object) {
@@ -223,7 +263,7 @@ struct OpFunction {
     Buffer result;
     {
       const nb::gil_scoped_release no_gil;
-      result = EagerSessions::instance().run(op, std::move(buffers));
+      result = run_at_once(op, std::move(buffers));
     }
     return nb::cast(std::move(result));
   }

@@ -94,9 +94,9 @@ using Overwritable = std::uint32_t;
 struct Eager::State {
   State(std::shared_ptr<const WeightSet> with, std::vector<BackendPtr> in_order);
 
-  EagerArray run(const OpDef& def, const void* attributes, std::string key,
-                 std::span<const EagerInput> inputs);
+  EagerArray run(const OpDef& def, const void* attributes, std::span<const EagerInput> inputs);
 
+  std::string key;  // of the call, by its parts
   std::shared_ptr<const WeightSet> weights;
   std::vector<BackendPtr> backends;
   std::vector<PlanReport::Fallback> fallbacks;
@@ -106,6 +106,8 @@ struct Eager::State {
  private:
   using Operands = std::span<const EagerArray* const>;
 
+  EagerArray result_of(const OpDef& def, const void* attributes,
+                       std::span<const EagerInput> inputs);
   static bool is_free(std::span<const EagerInput> inputs, std::size_t i);
   static Overwritable overwritable(const OpDef& def, std::span<const EagerInput> inputs);
   static std::optional<EagerArray> entry(const OpDef& def, Operands operands);
@@ -120,6 +122,8 @@ struct Eager::State {
 
   static constexpr std::size_t limit = 8192;  // of compiled_, of which all are dropped beyond it
 
+  std::vector<const EagerArray*> operands_;  // of the call
+  std::vector<std::byte*> addresses_;        // of them
   MemRegion& memory_ = cpu_device()->default_mem_region();
   std::unordered_map<std::string, Compiled> compiled_;
   std::set<std::uint64_t> result_sizes_;
@@ -142,44 +146,51 @@ Eager::State::State(std::shared_ptr<const WeightSet> with, std::vector<BackendPt
   }
 }
 
-EagerArray Eager::State::run(const OpDef& def, const void* attributes, std::string key,
+EagerArray Eager::State::run(const OpDef& def, const void* attributes,
                              std::span<const EagerInput> inputs) {
   interrupt.check("Eager");
-  std::vector<const EagerArray*> operands;
-  operands.reserve(inputs.size());
+  operands_.clear();
   for (const EagerInput& input : inputs) {
     input.array_->require_data();
-    operands.push_back(input.array_);
+    operands_.push_back(input.array_);
   }
-  if (const std::optional<EagerArray> chosen = entry(def, operands)) return *chosen;
+  EagerArray result;
+  if (std::optional<EagerArray> slice = entry(def, operands_)) {
+    result = std::move(*slice);
+  } else {
+    result = result_of(def, attributes, inputs);
+  }
+  for (const EagerInput& input : inputs) {
+    if (input.given_up_ != nullptr) *input.given_up_ = EagerArray();
+  }
+  return result;
+}
 
+EagerArray Eager::State::result_of(const OpDef& def, const void* attributes,
+                                   std::span<const EagerInput> inputs) {
   const Overwritable candidates = overwritable(def, inputs);
   EagerArray own;
   if (def.traits.updates_input >= 0) {
     const auto updated = static_cast<std::size_t>(def.traits.updates_input);
-    if (updated < operands.size() && !is_free(inputs, updated)) {
-      const EagerArray& shared = *operands[updated];
+    if (updated < operands_.size() && !is_free(inputs, updated)) {
+      const EagerArray& shared = *operands_[updated];
       own = Buffer::allocate(shared.shape_, memory_);
       copy_elements(shared.view(), own.view());
       copied_bytes += shared.shape_.bytes();
-      operands[updated] = &own;
+      operands_[updated] = &own;
     }
   }
 
   detail::append_key(key, static_cast<std::int64_t>(candidates));
   key += def.name;
-  for (const EagerArray* operand : operands) append(key, *operand);
+  for (const EagerArray* operand : operands_) append(key, *operand);
   auto found = compiled_.find(key);
   if (found == compiled_.end()) {
     if (compiled_.size() >= limit) compiled_.clear();
-    Compiled made = compile(def, attributes, operands, candidates);
-    found = compiled_.emplace(std::move(key), std::move(made)).first;
+    Compiled made = compile(def, attributes, operands_, candidates);
+    found = compiled_.emplace(key, std::move(made)).first;
   }
-  EagerArray result = compute(found->second, operands);
-  for (const EagerInput& input : inputs) {
-    if (input.given_up_ != nullptr) *input.given_up_ = EagerArray();
-  }
-  return result;
+  return compute(found->second, operands_);
 }
 
 /// Whether nobody could notice that an operand's memory is written to.
@@ -340,12 +351,11 @@ EagerArray Eager::State::compute(const Compiled& with, Operands operands) {
   } else {
     result = Buffer::allocate(with.output, memory_);
   }
-  std::vector<std::byte*> inputs;
-  inputs.reserve(operands.size());
-  for (const EagerArray* operand : operands) inputs.push_back(operand->view().data);
+  addresses_.clear();
+  for (const EagerArray* operand : operands) addresses_.push_back(operand->view().data);
   std::byte* const output = result.view().data;
   HostFrame frame;
-  frame.inputs = inputs;
+  frame.inputs = addresses_;
   frame.outputs = {&output, 1};
   frame.constants = with.weights;
   frame.scratch = scratch(with.partition->scratch_bytes());
@@ -376,18 +386,23 @@ EagerArray Eager::weight(const std::string& name) const {
   return array;
 }
 
+std::string& Eager::new_key() {
+  state_->key.clear();
+  return state_->key;
+}
+
 EagerArray Eager::run(const OpInstance& op, std::span<const EagerInput> inputs) {
-  std::string key;
+  std::string& key = new_key();
   for (const AttributeField& field : op.def()->fields) {
     std::visit([&](const auto& value) { detail::append_key(key, value); },
                field.get(op.attributes()));
   }
-  return state_->run(*op.def(), op.attributes(), std::move(key), inputs);
+  return run(*op.def(), op.attributes(), inputs);
 }
 
-EagerArray Eager::run(const OpDef& def, const void* attributes, std::string key,
+EagerArray Eager::run(const OpDef& def, const void* attributes,
                       std::span<const EagerInput> inputs) {
-  return state_->run(def, attributes, std::move(key), inputs);
+  return state_->run(def, attributes, inputs);
 }
 
 void Eager::check(std::string_view function,

@@ -1,4 +1,4 @@
-#include "lower/cost.hpp"
+#include <tenon/cost.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "session/parts.hpp"
 
-#include "lower/cost.hpp"
+#include <tenon/cost.hpp>
 
 #include <algorithm>
 #include <cstdint>

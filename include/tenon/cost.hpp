@@ -1,12 +1,11 @@
-// What a step reads, writes and computes.
 #pragma once
 
 #include <tenon/lowered.hpp>
 
 namespace tenon {
 
-/// Cost of one run of a step that is not a loop, as the program defines it, without a backend's
-/// merging and additional copies. NaN where it depends on data.
+/// What one run of a step that is not a loop reads, writes and computes, as the program defines it:
+/// without a backend's merging and additional copies. NaN where it depends on data.
 struct Cost {
   double bytes = 0;  ///< read and written
   double flops = 0;  ///< multiplications and additions

@@ -153,6 +153,7 @@ void bind_graphs(nb::module_& module) {
   module.def(
       "grad",
       [](const Traced& loss, nb::handle parameters) {
+        const Graph::Recording recording(loss.recorder->graph);
         std::vector<Traced> gradients;
         for (const Tensor& gradient : grad(loss.tensor, tensors_of(parameters))) {
           gradients.push_back({gradient, loss.recorder});

@@ -1,9 +1,13 @@
 // Ops of the user's own, whose functions are Python's.
 
 #include "bindings.hpp"
+#include "graphs.hpp"
 #include "op_function.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/grad.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/program.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +17,7 @@
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 namespace tenon::python {
 namespace {
@@ -23,7 +28,8 @@ constexpr std::size_t max_attributes = 8;
 struct OwnFunctions {
   std::string name;
   nb::object reference;
-  nb::object infer;  // None: the type of the first operand
+  nb::object infer;     // None: the type of the first operand
+  nb::object gradient;  // None: there is none
   std::array<std::string, max_attributes> attributes;
   std::vector<AttributeField> fields;
   OpDef def;
@@ -111,21 +117,99 @@ void reference(const void* op, std::span<const HostView> inputs, const HostView&
                 output);
 }
 
+/// Records in the active graph what a program of plain ops computes of these tensors.
+std::vector<Tensor> recorded(const OwnFunctions& own, const Program& program,
+                             std::vector<Tensor> arguments) {
+  const Function& main = program.main();
+  std::vector<Tensor> values = std::move(arguments);
+  values.resize(main.values.size());
+  for (const Instruction& instruction : main.body) {
+    if (instruction.kind != Instruction::Kind::op) {
+      fail(Errc::unsupported, own.name,
+           "its gradient uses something else than ops, such as an array or a loop");
+    }
+    std::vector<Tensor> operands;
+    for (const ValueId id : instruction.operands) operands.push_back(values[id]);
+    values[instruction.result] =
+        record(*instruction.op.def(), instruction.op.attributes(), operands, {});
+  }
+  std::vector<Tensor> results;
+  for (const ValueId id : main.results) results.push_back(values[id]);
+  return results;
+}
+
+/// Python's function is run on tensors of a graph of its own, since the one that records may be no
+/// graph of Python's.
+std::vector<Tensor> gradient(const void* op, const Backward& at) {
+  const OwnAttributes& own = attributes_of(op);
+  const nb::gil_scoped_acquire gil;
+  std::vector<Tensor> arguments(at.inputs.begin(), at.inputs.end());
+  arguments.push_back(at.output);
+  arguments.push_back(at.upstream);
+  const auto recorder = std::make_shared<Recorder>(Graph::default_budget_bytes);
+  nb::list given;
+  for (const Tensor& argument : arguments) {
+    given.append(nb::cast(recorder->input("", argument.shape())));
+  }
+  nb::object made;
+  recorder->enter();
+  try {
+    made = own.functions->gradient(*given, **named_attributes(own));
+  } catch (...) {
+    recorder->leave();
+    throw;
+  }
+  recorder->leave();
+  if (nb::isinstance<Traced>(made) || made.is_none()) made = nb::make_tuple(made);
+  const auto list = nb::cast<std::vector<nb::object>>(made);
+  if (list.size() != at.inputs.size()) {
+    fail(Errc::bad_argument, own.functions->name,
+         fmt::format("its gradient returned {} values for {} operands", list.size(),
+                     at.inputs.size()));
+  }
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].is_none()) continue;
+    results.push_back(recorder->operand(list[i], at.inputs[i].dtype()));
+    const Shape &got = results.back().shape(), &want = at.inputs[i].shape();
+    if (!(got == want)) {
+      fail(Errc::shape_mismatch, own.functions->name,
+           fmt::format("the gradient of operand {} is {}, not {}", i, to_string(got),
+                       to_string(want)));
+    }
+  }
+  if (results.empty()) return std::vector<Tensor>(list.size());
+  const Program program = recorder->graph.program(results, "gradient");
+  const std::vector<Tensor> outer = recorded(*own.functions, program, std::move(arguments));
+  std::vector<Tensor> gradients(list.size());
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_none()) gradients[i] = outer[next++];
+  }
+  return gradients;
+}
+
 }  // namespace
 
 void bind_own_ops(nb::module_& module) {
   module.def(
       "_make_op",
-      [](std::string name, nb::object function, nb::object infer_function, int min_operands,
-         int max_operands, const nb::dict& attributes) {
+      [](std::string name, nb::object function, nb::object infer_function,
+         nb::object gradient_function, int min_operands, int max_operands,
+         const nb::dict& attributes) {
         if (attributes.size() > max_attributes) {
           throw Error(Errc::limit_exceeded, name,
                       fmt::format("{} attributes, and an op of Python's has at most {}",
                                   attributes.size(), max_attributes));
         }
         // On the heap: OpDef refers to it, and it is never freed.
-        auto* const own = new OwnFunctions{
-            std::move(name), std::move(function), std::move(infer_function), {}, {}, {}};
+        auto* const own = new OwnFunctions{std::move(name),
+                                           std::move(function),
+                                           std::move(infer_function),
+                                           std::move(gradient_function),
+                                           {},
+                                           {},
+                                           {}};
         auto* const defaults = new OwnAttributes{own, {}};
         constexpr auto access = accessors(std::make_index_sequence<max_attributes>());
         for (const auto& [key, value] : attributes) {
@@ -142,11 +226,12 @@ void bind_own_ops(nb::module_& module) {
         own->def.fields = own->fields;
         own->def.infer = &infer;
         own->def.reference = &reference;
+        if (!own->gradient.is_none()) own->def.gradient = &gradient;
         register_op(own->def);
         return op_function(own->def);
       },
-      nb::arg("name"), nb::arg("function"), nb::arg("infer").none(), nb::arg("min_operands"),
-      nb::arg("max_operands"), nb::arg("attributes"));
+      nb::arg("name"), nb::arg("function"), nb::arg("infer").none(), nb::arg("gradient").none(),
+      nb::arg("min_operands"), nb::arg("max_operands"), nb::arg("attributes"));
 }
 
 }  // namespace tenon::python

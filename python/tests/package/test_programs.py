@@ -175,6 +175,36 @@ class Programs(unittest.TestCase):
         with self.assertRaises(ValueError):
             tenon.op(name="python_any")(lambda *x: x[0])
 
+    def test_gradients_of_ops_of_ones_own(self):
+        def slopes(x, y, made, upstream, scale):
+            return upstream * y * scale, None if scale == 0 else upstream * x * scale
+
+        @tenon.op("scaled_product", gradient=slopes, scale=2.0)
+        def scaled_product(x, y, scale):
+            return x * y * np.float32(scale)
+
+        x, y = self.array(3, 4), self.array(3, 4)
+        program = tenon.export(lambda x, y: ops.sum(scaled_product(ops.sin(x), y, scale=3.0)), "f32[3, 4]", "f32[3, 4]")
+        _, at_x, at_y = tenon.Session(program.gradient(["x", "y"])).forward(x, y)
+        np.testing.assert_allclose(at_x.numpy(), 3 * y * np.cos(x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(at_y.numpy(), 3 * np.sin(x), rtol=1e-5, atol=1e-6)
+
+        def loss(x, y):
+            return tenon.grad(ops.sum(scaled_product(x, y)), [x, y])
+
+        at_x, at_y = tenon.Session(tenon.export(loss, "f32[3, 4]", "f32[3, 4]")).forward(x, y)
+        np.testing.assert_allclose(at_x.numpy(), 2 * y, rtol=1e-6)
+
+        tenon.op("no_slope")(lambda x: x)
+        for name, wrong, code in (("few", lambda x, y, made, upstream: upstream, "BadArgument"),
+                                  ("wide", lambda x, y, made, upstream: (upstream, ops.sum(upstream)), "ShapeMismatch"),
+                                  ("own_array", lambda x, y, made, upstream: (upstream, upstream * x.graph.constant(
+                                      "c", "f32[3, 4]")), "Unsupported")):
+            own = tenon.op(name, gradient=wrong)(lambda x, y: x + y)
+            with self.assertRaises(tenon.Error) as raised:
+                tenon.export(lambda x, y: ops.sum(own(x, y)), "f32[3, 4]", "f32[3, 4]").gradient(["x"])
+            self.assertEqual(raised.exception.code, code)
+
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):
             tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")

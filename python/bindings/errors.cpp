@@ -46,6 +46,17 @@ void bind_errors(nb::module_& module) {
 #include <tenon/error_codes.def>
 #undef TENON_ERRC
   module.attr("error_codes") = nb::tuple(codes);
+  module.def(
+      "_raise_error",
+      [](const std::string& code, const std::string& where, const std::string& message) {
+#define TENON_ERRC(id, name, value, kind) \
+  if (code == (name)) throw Error(Errc::id, where, message);
+#include <tenon/error_codes.def>
+#undef TENON_ERRC
+        throw Error(Errc::internal, where, "no error code '" + code + "'");
+      },
+      nb::arg("code"), nb::arg("where"), nb::arg("message"),
+      "Raises the error of a code, by its spelling");
 }
 
 }  // namespace tenon::python

@@ -202,11 +202,13 @@ void bind_files(nb::module_& module) {
 
   module.def(
       "open",
-      [](const path& from) {
+      [](const path& from, bool follow_links_outside) {
         const nb::gil_scoped_release no_gil;
-        return io::open(from);
+        return io::open(from, {.follow_links_outside = follow_links_outside});
       },
-      nb::arg("path"), "Opens a GGUF or safetensors file, an index of shards, or a model's folder");
+      nb::arg("path"), nb::kw_only(), nb::arg("follow_links_outside") = false,
+      "Opens a GGUF or safetensors file, an index of shards, or a model's folder; "
+      "`follow_links_outside`: an index may name links that lead out of its folder");
   module.def(
       "save_safetensors",
       [](const path& to, nb::handle tensors, const std::map<std::string, std::string>& metadata) {

@@ -29,7 +29,7 @@ _compiled = (
     "error_codes grad load_network load_plugin open parse quantize quantize_types read_npy record_activations "
     "save_gguf save_network save_safetensors unload_plugin write_npy __version__"
 ).split()
-_modules = ["ops", "build", "own_ops", "ir", "models"]
+_modules = ["ops", "build", "own_ops", "ir", "models", "hf"]
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
               "scan": "build", "compile_to": "build", "op": "own_ops", "LanguageModel": "models"}
 _types = (

@@ -10,7 +10,7 @@ Tensor = _tenon.Tensor
 
 
 def _tuple(values):
-    return (values,) if isinstance(values, Tensor) else tuple(values)
+    return (values,) if isinstance(values, (Tensor, _tenon.Buffer)) else tuple(values)
 
 
 def export(function, *types, name=None, **named):
@@ -53,9 +53,13 @@ def repeat(layers, carry, body):
 
     `layers` are structures of weights (dicts, lists, objects with attributes): their weights are those with numbers
     in their names ("blk.0.up.weight"). Layers that record the same become one function; others get their own.
-    `carry` is a tensor or a tuple of them, and what `body` returns likewise.
+    `carry` is a tensor or a tuple of them, and what `body` returns likewise. On arrays the layers run at once.
     """
     tensors = _tuple(carry)
+    if not any(isinstance(one, Tensor) for one in tensors):
+        for i, layer in enumerate(layers):
+            tensors = _tuple(body(layer, ops.full((), i, "i64"), *tensors))
+        return tensors[0] if isinstance(carry, _tenon.Buffer) else tensors
     recorder = _tenon._Layers(tensors, tensors[0].graph)
     for layer in layers:
         values, position = recorder.begin(_leaves(layer))

@@ -165,7 +165,8 @@ def write(kind, seed, folder, dtype=torch.float32):
 
 def record(out):
     types = {"llama": torch.bfloat16, "gemma3": torch.float16, "whisper": torch.float16}
-    for kind, seed in {"llama": 31, "qwen2": 17, "qwen3": 40, "gemma3": 21, "bert": 10, "vit": 17, "whisper": 4}.items():
+    seeds = {"llama": 31, "qwen2": 17, "qwen3": 40, "gemma3": 21, "bert": 10, "vit": 17, "whisper": 4}
+    for kind, seed in seeds.items():
         write(kind, seed, out / kind, types.get(kind, torch.float32))
 
 

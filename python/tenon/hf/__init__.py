@@ -10,9 +10,8 @@ A folder has config.json and safetensors files, with their index where they are 
 """
 
 import importlib
-import pathlib
 
-from .folder import Model, fail, open_folder
+from .folder import Model, fail, read_config
 
 # By "architectures" of config.json: the module and its class.
 architectures = {
@@ -43,10 +42,7 @@ def load(path, *, follow_links=False, **options):
     Names, sizes and types of its weights are checked here; they are mapped when they are first used. `follow_links`:
     an index may name links that lead out of the folder, as in the cache of huggingface_hub.
     """
-    config, file = open_folder(path, follow_links)
-    model = _class(config)(pathlib.Path(path), config, file, options)
-    model.program()
-    return model
+    return _class(read_config(path)).open(path, follow_links=follow_links, **options)
 
 
 def _class(config):

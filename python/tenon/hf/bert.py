@@ -8,7 +8,7 @@ from .folder import Model
 
 class Bert(Model):
     def forward(self, ids, types, mask):
-        """Tokens, their segments and which of them count, i32[B, S] each: the last layer's outputs, and the pooler's."""
+        """Tokens, their segments and which of them count, i32[B, S] each: the last layer's outputs, the pooler's."""
         hidden = ops.where(mask == 0, ops.full((), -np.inf), ops.full((), 0)).unsqueeze(1).unsqueeze(1)
         x = ops.embedding(ids, self.table("word", self.vocabulary))
         x = x + ops.embedding(types, self.table("token_type", self.types))

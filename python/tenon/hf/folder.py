@@ -131,6 +131,13 @@ class Model:
         self._weights = self._session = None
         self.read_config(config)
 
+    @classmethod
+    def open(cls, path, *, follow_links=False, **options):
+        """The folder's weights in this class, whatever architecture config.json names."""
+        model = cls(pathlib.Path(path), read_config(path), open_weights(path, follow_links), options)
+        model.program()  # checks names, sizes and types of weights
+        return model
+
     def weight(self, name, *dims):
         """A tensor of the file, of these sizes: in the program that is being recorded, or else its array."""
         kind = self.file.type(name)
@@ -164,8 +171,8 @@ class Model:
         return self._weights
 
     def session(self, program=None, **options):
-        """A session of the model's program, or of another one with the same weights."""
-        return _tenon.Session(program or self.program(), self.weights, **{**self.options, **options})
+        """A session of the model's program, optimised, or of another one, as it is, with the same weights."""
+        return _tenon.Session(program or self.program().optimized()[0], self.weights, **{**self.options, **options})
 
     def __call__(self, *arrays):
         """The program's results."""
@@ -177,13 +184,17 @@ class Model:
         return f"{type(self).__name__} {self.path}: {len(self.file)} tensors"
 
 
-def open_folder(path, follow_links):
-    """(config, file) of a folder."""
+def read_config(path):
+    """The settings of a folder's config.json."""
     path = pathlib.Path(path)
     if not path.is_dir():
         fail("NotFound", path, "is no folder")
-    config = read_json(path / "config.json")
+    return read_json(path / "config.json")
+
+
+def open_weights(path, follow_links):
+    """A folder's safetensors files."""
     file = _tenon.open(path, follow_links_outside=follow_links)
     if "safetensors" not in file.format:
         fail("Unsupported", file.path, f"a model is built from safetensors files, this is {file.format}")
-    return config, file
+    return file

@@ -1,4 +1,4 @@
-"""Whisper: speech to text. The encoder reads a spectrogram once; the decoder writes tokens and looks at what it made."""
+"""Whisper, speech to text: the encoder reads a spectrogram once, the decoder looks at what it made and writes tokens."""
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class Whisper(Generates):
     def listen(self, spectrogram):
         """encode()'s results."""
         if self._encoder is None:
-            self._encoder = self.session(self.encoder_program())
+            self._encoder = self.session(self.encoder_program().optimized()[0])
         return self._encoder.forward(spectrogram)
 
     def generate(self, spectrogram, prompt, max_tokens=64, choose=greedy):

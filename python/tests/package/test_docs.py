@@ -1,33 +1,54 @@
-"""Runs the code of docs/python.md, block after block, as one program."""
+"""Runs the code of docs/python.md and docs/hf.md, block after block, as one program each."""
 
 import contextlib
 import io
 import os
 import pathlib
 import re
+import tempfile
 import unittest
 
-PAGE = pathlib.Path(__file__).parents[3] / "docs/python.md"
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+TINY = pathlib.Path(__file__).parent / "hf"
+FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch16-224": "vit",
+           "whisper-tiny": "whisper"}
 
 
 class Page(unittest.TestCase):
-    def test_code_runs(self):
-        models = sorted(pathlib.Path(os.environ.get("TENON_TEST_MODELS", "no-models")).glob("*mol*.gguf"))
-        if models:
-            os.environ["TENON_MODEL"] = str(models[0])
-        text = PAGE.read_text()
+    def run_page(self, name):
+        """What the page prints."""
+        page = DOCS / name
+        text = page.read_text()
         blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S))
-        self.assertGreater(len(blocks), 6)
+        self.assertGreater(len(blocks), 4)
         names = {}
         printed = io.StringIO()
         for block in blocks:
             line = text[: block.start(1)].count("\n")
             with contextlib.redirect_stdout(printed):
-                exec(compile("\n" * line + block[1], str(PAGE), "exec"), names)
-        for want in ("Buffer f32[3, 4]", "def forward", "repeat(", "(5, 8)", "linear", "npu", "ShapeMismatch"):
-            self.assertIn(want, printed.getvalue())
+                exec(compile("\n" * line + block[1], str(page), "exec"), names)
+        return printed.getvalue()
+
+    def test_hf(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        for name, kind in FOLDERS.items():
+            pathlib.Path(name).symlink_to(TINY / kind)
+        printed = self.run_page("hf.md")
+        for want in ("Llama SmolLM2-135M: ", " lines, ['layer0', 'forward']", "(2, 3, 16) (2, 16)"):
+            self.assertIn(want, printed)
+
+    def test_python(self):
+        models = sorted(pathlib.Path(os.environ.get("TENON_TEST_MODELS", "no-models")).glob("*mol*.gguf"))
         if models:
-            self.assertIn("Paris", printed.getvalue())
+            os.environ["TENON_MODEL"] = str(models[0])
+        printed = self.run_page("python.md")
+        for want in ("Buffer f32[3, 4]", "def forward", "repeat(", "(5, 8)", "linear", "npu", "ShapeMismatch"):
+            self.assertIn(want, printed)
+        if models:
+            self.assertIn("Paris", printed)
 
 
 if __name__ == "__main__":

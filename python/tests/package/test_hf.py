@@ -132,6 +132,22 @@ class Recorded(unittest.TestCase):
             self.assertEqual(raised.exception.code, code)
 
 
+    def test_text(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary) / "model"
+            shutil.copytree(FOLDER / "qwen2", folder)
+            words = {f"w{i}": i for i in range(40)}
+            (folder / "tokenizer.json").write_text(json.dumps({
+                "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
+                "pre_tokenizer": {"type": "WhitespaceSplit"},
+                "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}))
+            model = tenon.hf.load(folder)
+            tokens = model.generate([1, 2, 3], max_tokens=4)
+            self.assertEqual(model.generate("w1 w2 w3", max_tokens=4), " ".join(f"w{token}" for token in tokens))
+        with self.assertRaises(tenon.Error):
+            tenon.hf.load(FOLDER / "qwen2").generate("w1")
+
+
 class Wrong(unittest.TestCase):
     """Folders that do not fit together: an error names the file and the key."""
 

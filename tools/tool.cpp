@@ -3,6 +3,7 @@
 #include "terminal.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/io/network.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -278,6 +279,11 @@ bool is_network(const std::string& path) {
   char head[8] = {};
   return std::ifstream(path, std::ios::binary).read(head, sizeof head) && head[0] == '{' &&
          std::ranges::find(head, '\0') == std::end(head);
+}
+
+Program read_program(const std::string& path) {
+  if (is_network(path)) return io::load_network(path).program;
+  return parse(read_text(path), path);
 }
 
 std::string read_text(const std::string& path) {

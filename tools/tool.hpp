@@ -10,6 +10,7 @@
 #include <tenon/io/load.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
+#include <tenon/program.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -26,6 +27,9 @@
 namespace tenon::tool {
 
 using Json = nlohmann::ordered_json;
+
+/// Exit status of commands that compare, for things that differ; none of exit_status().
+constexpr int differs_status = 7;
 
 /// One run of the program. A command's subcommand callback sets `run`; main calls it.
 struct Tool {
@@ -106,6 +110,8 @@ std::vector<Buffer> program_inputs(const Program& program, const io::File& file,
 
 /// Whether a file is a network's JSON (io::load_network).
 bool is_network(const std::string& path);
+/// The program of a text, "-" for standard input, or of a network's JSON.
+Program read_program(const std::string& path);
 
 double seconds(std::chrono::nanoseconds time);
 std::int64_t peak_bytes();  ///< of this process's memory

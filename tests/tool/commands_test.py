@@ -20,7 +20,7 @@ from harness import (
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
-            "run", "check", "fmt", "codegen", "compare", "devices")
+            "run", "check", "fmt", "diff", "codegen", "compare", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.
@@ -426,6 +426,24 @@ def forward(x: f32[N, 2]):
 """
 
 
+LOOP = """# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("loop", opset=1)
+
+def block(x: f32[N, 2], i: i64, s: Scope):
+    y: f32[N, 2] = add(x, x)
+    return y
+
+def forward(x: f32[N, 2]):
+    s = scope("layers")
+    c = pack(x)
+    r = repeat(block, 3, c, s)
+    z: f32[N, 2] = item(r, 0)
+    return z
+"""
+
+
 class Programs(Folder):
     def setUp(self):
         super().setUp()
@@ -451,6 +469,72 @@ class Programs(Folder):
         self.text.write_text(PROGRAM.replace("opset=1", 'opset=1, weights="weights.safetensors"'))
         self.assertEqual(self.tenon("run", self.text, "--inputs", self.inputs).stdout.decode(), printed)
         self.assertIn(b"--inputs", self.tenon("run", self.text, status=WRONG_CALL).stderr)
+
+    def test_breakpoints(self):
+        call = ("run", self.text, "--inputs", self.inputs, "--weights", self.weights)
+        for where in (9, "z"):
+            self.assertEqual(self.tenon(*call, "--break", where).stdout.decode(),
+                             f"{self.text}:9: z: f32[N] = sum(y, axes=[1])\n"
+                             "  y = [[10,  2],\n       [30,  4]] f32[2, 2]\n  z = [12, 34] f32[2]\nz = [12, 34] f32[2]\n")
+        both = self.json(*call, "--break", 8, "--break", "z")
+        self.assertEqual([(step["line"], step["value"], step["op"], step["type"]) for step in both["steps"]],
+                         [(8, "y", "mul", "f32[2, 2]"), (9, "z", "sum", "f32[2]")])
+        self.assertEqual(len(self.json(*call, "--steps")["steps"]), 2)
+        # Neither a line of a statement nor a value; a constant, which no step computes.
+        for where in (1, 10, 400, "-1", "yy", "main.y"):
+            self.refused(WRONG_CALL, "BadArgument", *call, f"--break={where}", says=f"'{where}'")
+        self.assertIn(b"--break w: no step", self.tenon(*call, "--break", "w").stderr)
+
+    def test_breakpoints_in_a_loop(self):
+        self.text.write_text(LOOP)
+        call = ("run", self.text, "--inputs", self.inputs)
+        shown = self.tenon(*call, "--break", 7).stdout.decode()
+        self.assertEqual(shown.count(f"{self.text}:7: y: f32[N, 2] = add(x, x)\n"), 3)
+        self.assertIn("  block_2_y = [[ 8, 16],\n               [24, 32]] f32[2, 2]\n", shown)
+        self.assertEqual(self.tenon(*call, "--break", "y").stdout.decode(), shown)
+        only = self.tenon(*call, "--break", "block_1_y").stdout.decode()
+        self.assertEqual(only.count(":7: "), 1)
+        self.assertIn("block_1_y = [[ 4,  8],", only)
+
+    def test_steps_by_commands(self):
+        call = ("run", self.text, "--inputs", self.inputs, "--weights", self.weights, "--step")
+        done = self.tenon(*call, stdin=b"p x\np w\np z\nwhat\ns\np y\nc\n").stdout.decode()
+        self.assertEqual(done, f"""{self.text}:8: y: f32[N, 2] = mul(x, w)
+  x = [[1, 2],
+       [3, 4]] f32[2, 2]
+  w = [10,  1] f32[2]
+  y = [[10,  2],
+       [30,  4]] f32[2, 2]
+  x = [[1, 2],
+       [3, 4]] f32[2, 2]
+  w = [10,  1] f32[2]
+nothing has been computed under the name 'z'
+'what' is none of s, c, p NAME, q
+{self.text}:9: z: f32[N] = sum(y, axes=[1])
+  y = [[10,  2],
+       [30,  4]] f32[2, 2]
+  z = [12, 34] f32[2]
+  y = [[10,  2],
+       [30,  4]] f32[2, 2]
+z = [12, 34] f32[2]
+""")
+        for end in (b"q\n", b""):
+            self.assertNotIn(b"z =", self.tenon(*call, stdin=end).stdout)
+        at_z = self.tenon(*call, "--break", "z", stdin=b"c\n").stdout.decode()
+        self.assertTrue(at_z.startswith(f"{self.text}:9: "), at_z)
+        self.assertEqual(self.json(*call, status=WRONG_CALL)["error"]["code"], "BadArgument")
+
+    def test_diff(self):
+        self.assertEqual(self.tenon("diff", self.text, self.text).stdout, b"")
+        other = self.folder / "other.tenon"
+        other.write_text(PROGRAM.replace("y:", "made:").replace("(y,", "(made,"))
+        self.assertEqual(self.json("diff", self.text, other), {"equal": True, "lines": []})
+        other.write_text(PROGRAM.replace("mul(x, w)", "add(x, w)").replace("small", "large"))
+        lines = ['- module: name is "small"', '+ module: name is "large"', "  def forward:",
+                 "-     y: f32[N, 2] = mul(x, w)", "+     y: f32[N, 2] = add(x, w)"]
+        self.assertEqual(self.tenon("diff", self.text, other, status=7).stdout.decode().splitlines(), lines)
+        self.assertEqual(self.json("diff", self.text, other, status=7), {"equal": False, "lines": lines})
+        self.tenon("diff", self.text, self.folder / "none.tenon", status=MALFORMED)
 
     def test_check(self):
         self.assertEqual(self.tenon("check", self.text).stdout.decode(), f"{self.text}: right\n")

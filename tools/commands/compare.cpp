@@ -27,8 +27,6 @@
 namespace tenon::tool {
 namespace {
 
-constexpr int differs_status = 7;  // none of exit_status()
-
 struct Options {
   std::string recorded;
   std::string save;

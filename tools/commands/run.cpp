@@ -1,3 +1,4 @@
+#include "stepper.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
@@ -6,6 +7,7 @@
 #include <tenon/io/load.hpp>
 #include <tenon/io/network.hpp>
 #include <tenon/io/save.hpp>
+#include <tenon/log.hpp>
 #include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
@@ -27,11 +29,12 @@ struct Options {
   std::string inputs;
   std::string weights;
   std::string save;
-  bool steps = false;
+  Stepper::Options steps;
 };
 
 struct Loaded {
   Program program;
+  std::string text;  // of the program, where it was read from one
   std::map<std::string, Buffer> weights;
   std::optional<io::File> file;  // the weights are its pages
 };
@@ -39,13 +42,14 @@ struct Loaded {
 Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
   if (is_network(tool.model)) {
     io::Network network = io::load_network(tool.model);
-    Loaded loaded{std::move(network.program), {}, {}};
+    Loaded loaded{std::move(network.program), {}, {}, {}};
     for (const auto& [name, weight] : network.weights) {
       loaded.weights.emplace(name, weight.to_device(device));
     }
     return loaded;
   }
-  Loaded loaded{parse(read_text(tool.model), tool.model), {}, {}};
+  std::string text = read_text(tool.model);
+  Loaded loaded{parse(text, tool.model), std::move(text), {}, {}};
   std::filesystem::path path = options.weights;
   if (path.empty() && !loaded.program.weights_file.empty()) {
     path = std::filesystem::path(tool.model).parent_path() / loaded.program.weights_file;
@@ -58,18 +62,10 @@ Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
   return loaded;
 }
 
-/// Prints each step with the line of the text that it comes from.
-void watch(Session& session) {
-  session.set_merge(false);
-  session.set_post_callback([](const StepEvent& event) {
-    for (std::size_t i = 0; i < event.outputs.size(); ++i) {
-      fmt::print("{} = {}: {}\n", event.values[i], event.op,
-                 to_string(event.outputs[i].to_host(), 2));
-    }
-  });
-}
-
 void run(const Tool& tool, const Options& options) {
+  if (options.steps.asks && tool.json) {
+    throw Error(Errc::bad_argument, "run", "--step asks for commands, --json does not");
+  }
   const DevicePtr device = tool.open_device();
   const Loaded loaded = load(tool, options, device);
   std::vector<Buffer> inputs;
@@ -84,9 +80,20 @@ void run(const Tool& tool, const Options& options) {
   Session session(loaded.program,
                   {.backends = on.backends, .results_on_device = on.results_on_device});
   session.bind(std::make_shared<const WeightSet>(loaded.weights));
-  if (options.steps) watch(session);
-  const std::vector<Buffer> results = session.forward(inputs);
+  Stepper stepper(loaded.program, loaded.text, loaded.weights, options.steps, tool.json);
+  if (options.steps.shows()) stepper.watch(session, inputs);
+  std::vector<Buffer> results;
+  try {
+    results = session.forward(inputs);
+  } catch (const Stepper::Quit&) {
+    return;
+  }
   if (loaded.file) loaded.file->check_pages();
+  for (const std::string& one : stepper.unreached()) {
+    log(LogLevel::warning, fmt::format("--break {}: no step computes it by itself: it is a view or "
+                                       "a constant, or needed for no result",
+                                       one));
+  }
 
   const Function& main = loaded.program.main();
   std::vector<io::NamedTensor> named;
@@ -102,7 +109,9 @@ void run(const Tool& tool, const Options& options) {
     }
   }
   if (tool.json) {
-    tool.print({{"results", json}, {"seconds", seconds(session.total_time())}});
+    Json facts{{"results", json}, {"seconds", seconds(session.total_time())}};
+    if (options.steps.shows()) facts["steps"] = stepper.shown();
+    tool.print(facts);
   }
 }
 
@@ -119,7 +128,16 @@ void add_run(CLI::App& app, Tool& tool) {
       "The program's constants: a GGUF or safetensors file (default: the one that the text "
       "names, beside it)");
   command.option("--save", options->save, "Write the results to a safetensors file");
-  command.flag("--steps", options->steps, "Print what each step computes, step by step");
+  command.flag("--steps", options->steps.every, "Print what each step computes, step by step");
+  command
+      .option("--break", options->steps.breaks,
+              "Print operands and result of the step at a line of the text, or that computes a "
+              "value, each time that it runs")
+      .one_value_each();
+  command.flag(
+      "--step", options->steps.asks,
+      "Stop at the first step, or at breakpoints, and read commands: s (to the next step), "
+      "c (to the next breakpoint), p NAME (print a value), q");
   add_compute(command);
   add_json(command);
   command.runs([&tool, options] { run(tool, *options); });

@@ -3,7 +3,7 @@ that do not depend on each other; ops, attributes, types, constants and operands
 import difflib
 from collections import Counter
 
-from .program import print_instruction
+from .program import literal, print_instruction
 
 
 def diff(a, b):
@@ -12,7 +12,7 @@ def diff(a, b):
     for key in ("name", "opset", "weights", "sha256", "entry"):
         before, after = getattr(a, key), getattr(b, key)
         if before != after:
-            lines += [f"- module: {key} is {before!r}", f"+ module: {key} is {after!r}"]
+            lines += [f"- module: {key} is {literal(before)}", f"+ module: {key} is {literal(after)}"]
     functions_a, functions_b = ({function.name: function for function in program.functions} for program in (a, b))
     for name in dict.fromkeys([*functions_a, *functions_b]):
         if name not in functions_b:

@@ -1,8 +1,13 @@
 """Rewrites, each run before and after, and differences of structure."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
 import unittest
 
-from support import HEADER
-from tenon.ir import Error, diff, parse, pattern, rewrite, verify
+from support import HEADER, random_programs, seeded
+from tenon.ir import Error, diff, parse, parse_all, pattern, rewrite, verify
 
 GATE = HEADER + """
 def forward(x: f32[S, 8], w: f32[8, 8], b: f32[8]):
@@ -130,6 +135,42 @@ class Diff(unittest.TestCase):
                          ["  def forward:", "-     y: f32[S, 8] = mul(s, g)", "+     y: f32[S, 8] = mul(s, s)"])
         self.assertEqual(diff(parse(GATE), parse(GATE + "\ndef f(x: f32):\n    return x\n")),
                          ["+ def f: 0 instructions"])
+
+
+    @unittest.skipUnless(os.environ.get("TENON_TOOL"), "TENON_TOOL names no program")
+    def test_the_tool_says_the_same(self):
+        draw = seeded("diff")
+        texts = random_programs(40, draw.randrange(10**6))
+        pairs = [*zip(texts, texts[1:]), *((text, changed(text, draw)) for text in texts), (GATE, GATE)]
+        equal = 0
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder) / name for name in ("a.tenon", "b.tenon")]
+            for pair in pairs:
+                if any(parse_all(text.encode())[1] for text in pair):
+                    continue
+                for path, text in zip(paths, pair):
+                    path.write_text(text, "utf-8")
+                lines = diff(*map(parse, pair))
+                done = subprocess.run([os.environ["TENON_TOOL"], "diff", *paths], capture_output=True, text=True)
+                self.assertEqual(done.stdout.splitlines(), lines, pair)
+                self.assertEqual(done.returncode, 7 if lines else 0, done.stderr)
+                equal += not lines
+        self.assertGreater(equal, 1)
+
+
+def changed(text, draw):
+    """The text with a value renamed; mostly with two lines exchanged or an op replaced, too."""
+    lines = text.split("\n")
+    at = [i for i, line in enumerate(lines) if re.match(r"    \w+(: [^=]*)? = \w", line)]
+    name = re.match(r" +(\w+)", lines[draw.choice(at)])[1]
+    lines = [re.sub(rf"\b{name}\b", name + "_renamed", line) for line in lines]
+    i = draw.choice(at)
+    if draw.random() < 0.4 and i + 1 in at:
+        lines[i], lines[i + 1] = lines[i + 1], lines[i]
+    if draw.random() < 0.7:
+        i = draw.choice(at)
+        lines[i] = re.sub(r"= (relu|tanh|exp|neg|silu|gelu|abs)\(", "= sigmoid(", lines[i])
+    return "\n".join(lines)
 
 
 class Verify(unittest.TestCase):

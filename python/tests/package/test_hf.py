@@ -13,6 +13,8 @@ import numpy as np
 import tenon
 
 FOLDER = pathlib.Path(__file__).parent / "hf"
+REAL = pathlib.Path(os.environ.get("TENON_TEST_MODELS", "no-models"))
+MINILM = next((path for path in REAL.glob("*MiniLM*") if path.is_dir()), None)
 KINDS = ("llama", "qwen2", "qwen3", "gemma3", "bert", "vit", "whisper")
 
 
@@ -105,6 +107,14 @@ class Recorded(unittest.TestCase):
         np.testing.assert_allclose(together, alone, atol=1e-5)
         padded = model(np.pad(ids, ((0, 0), (0, 4))), mask=np.pad(np.ones_like(ids), ((0, 0), (0, 4))))[0].numpy()
         np.testing.assert_allclose(padded[:, :7], together, atol=1e-5)
+
+    @unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")
+    def test_a_real_encoder(self):
+        encoder, model = tenon.SentenceEncoder.load(MINILM), tenon.hf.load(MINILM)
+        for text in ("A cat sits on the mat.", "Stocks fell on Monday, as nobody had expected."):
+            hidden = model([encoder.tokens(text)])[0].numpy()[0].mean(0)
+            want = encoder.embed([text]).numpy()[0]
+            np.testing.assert_allclose(hidden / np.linalg.norm(hidden), want, atol=2e-3)
 
     def test_runs_at_once(self):
         """forward() on arrays computes what the program does."""

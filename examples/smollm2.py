@@ -12,16 +12,25 @@ import tenon
 from tenon import ops
 
 
+def rope_settings(data, size):
+    """Attributes of ops.rope by a file's metadata."""
+    scaling = data.get("rope.scaling.type", "none")
+    if scaling not in ("none", "linear"):
+        raise NotImplementedError(f"rope scaling {scaling}")
+    return {"theta": data.get("rope.freq_base", 10000.0), "dims": data.get("rope.dimension_count", size),
+            "scaling": scaling, "factor": data.get("rope.scaling.factor", 1.0)}
+
+
 class Llama:
     def __init__(self, file, context):
-        data = file.metadata
+        data = {key.removeprefix("llama."): value for key, value in file.metadata.items()}
         self.file = file
-        self.layers = data["llama.block_count"]
-        self.heads = data["llama.attention.head_count"]
-        self.kv_heads = data["llama.attention.head_count_kv"]
-        self.size = data["llama.embedding_length"] // self.heads
-        self.theta = data.get("llama.rope.freq_base", 10000.0)
-        self.eps = data["llama.attention.layer_norm_rms_epsilon"]
+        self.layers = data["block_count"]
+        self.heads = data["attention.head_count"]
+        self.kv_heads = data.get("attention.head_count_kv", self.heads)
+        self.size = data.get("attention.key_length", data["embedding_length"] // self.heads)
+        self.eps = data["attention.layer_norm_rms_epsilon"]
+        self.rope = {**rope_settings(data, self.size), "interleaved": True}
         self.cache = f"f16[{self.layers}, 1, {self.kv_heads}, {context}, {self.size}]"
 
     def weight(self, name):
@@ -35,16 +44,19 @@ class Llama:
         """Tokens i32[1, S] at `position` and the caches before them: the next token's logits, and the caches."""
         positions = ops.iota(ids, axis=1, dtype="i32") + position
         table = self.weight("token_embd.weight")
+        factors = self.weight("rope_freqs.weight") if "rope_freqs.weight" in self.file else None
+
+        def rope(x):
+            return ops.rope(x, positions, freq_factors=factors, **self.rope)
 
         def block(w, index, x, keys, values):
             h = ops.rms_norm(x, w["attn_norm"], eps=self.eps)
             q, k, v = (ops.split_axis(ops.linear(h, w[part]), axis=2, sizes=(heads, self.size))
                        for part, heads in zip(("attn_q", "attn_k", "attn_v"), (self.heads, *[self.kv_heads] * 2)))
-            rope = {"theta": self.theta, "dims": self.size, "interleaved": True}
-            keys = ops.cache_update(keys, index, ops.rope(k, positions, **rope), position)
+            keys = ops.cache_update(keys, index, rope(k), position)
             values = ops.cache_update(values, index, v, position)
             k, v = (ops.permute(ops.select(cache, index), (0, 2, 1, 3)) for cache in (keys, values))
-            mixed = ops.attention(ops.rope(q, positions, **rope), k, v, position=position, causal=True)
+            mixed = ops.attention(rope(q), k, v, position=position, causal=True)
             x = ops.linear(mixed.flatten(2), w["attn_output"], residual=x)
             h = ops.rms_norm(x, w["ffn_norm"], eps=self.eps)
             h = ops.glu(ops.linear(h, w["ffn_gate"]), ops.linear(h, w["ffn_up"]), activation="silu")
@@ -58,15 +70,15 @@ class Llama:
         return ops.linear(x, head), keys, values
 
 
-def main():
+def main(kind, name):
     path, prompt = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "The capital of France is"
     file = tenon.open(path)
-    model = Llama(file, context=512)
+    model = kind(file, context=512)
     program = tenon.export(model.forward, ids="i32[1, S]", position="i32[]", keys=model.cache, values=model.cache)
     text = str(program)
-    with open("smollm2.tenon", "w", encoding="utf-8") as out:
+    with open(name, "w", encoding="utf-8") as out:
         out.write(text)
-    print(f"{len(text.splitlines())} lines in smollm2.tenon", file=sys.stderr)
+    print(f"{len(text.splitlines())} lines in {name}", file=sys.stderr)
 
     session = tenon.Session(tenon.parse(text), file.weights())
     tokenizer = tenon.LanguageModel(path, context=16).tokenizer
@@ -83,4 +95,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(Llama, "smollm2.tenon")

@@ -1,8 +1,11 @@
 """Language models, tokenizers and encoders, on real files where there are some."""
 
 import asyncio
+import importlib
 import os
 import pathlib
+import re
+import sys
 import threading
 import unittest
 
@@ -10,8 +13,12 @@ import numpy as np
 
 import tenon
 
+ROOT = pathlib.Path(__file__).parents[3]
+EXAMPLES, TINY = ROOT / "examples", ROOT / "tests/models/data"
+sys.path.insert(0, str(EXAMPLES))
 FOLDER = pathlib.Path(os.environ.get("TENON_TEST_MODELS", "no-models"))
 SMOLLM2 = next(iter(sorted(FOLDER.glob("*mol*.gguf"))), None)
+GEMMA3 = next(iter(sorted(FOLDER.glob("*gemma-3*.gguf"))), None)
 MINILM = next((path for path in FOLDER.glob("*MiniLM*") if path.is_dir()), None)
 
 
@@ -50,28 +57,6 @@ class Language(unittest.TestCase):
         with self.assertRaises(tenon.Error) as raised:
             conversation.read([10**6])
         self.assertEqual(raised.exception.code, "OutOfRange")
-
-    def test_a_model_written_in_python(self):
-        path = pathlib.Path(__file__).parents[3] / "examples/smollm2.py"
-        example = {}
-        exec(compile(path.read_text(), str(path), "exec"), example)
-        file = tenon.open(SMOLLM2)
-        llama = example["Llama"](file, context=64)
-        program = tenon.export(llama.forward, ids="i32[1, S]", position="i32[]", keys=llama.cache, values=llama.cache)
-        self.assertEqual(len(program.functions), 2)  # 30 layers, one function
-        self.assertLess(len(str(program).splitlines()), 100)
-        session = tenon.Session(tenon.parse(str(program)), file.weights())
-        tokens = self.model.tokenizer.encode("The capital of France is")
-        want = self.model.generate(tokens, max_tokens=12, temperature=0).tokens
-        shape = tenon.Shape(llama.cache).dims
-        keys, values = tenon.ops.zeros(shape, "f16"), tenon.ops.zeros(shape, "f16")
-        got, position, step = [], 0, tokens
-        while len(got) < 12:
-            logits, keys, values = session.forward([step], position, keys.donate(), values.donate())
-            position += len(step)
-            step = [int(logits.numpy()[0].argmax())]
-            got += step
-        self.assertEqual(got, want)
 
     def test_streams(self):
         want = self.model.generate("Once upon a time", max_tokens=12, temperature=0)
@@ -117,6 +102,67 @@ class Language(unittest.TestCase):
         self.assertEqual(self.model.generate("x", max_tokens=500, timeout=0).end, "deadline")
         result = self.model.generate("The", max_tokens=3, temperature=0, logprobs=2)
         self.assertEqual([len(top) for _, _, top in result.choices], [2, 2, 2])
+
+
+class WrittenInPython(unittest.TestCase):
+    """The examples: few lines, a short text, and the tokens of the library's own models."""
+
+    def check(self, module, kind, path, functions):
+        lines = (EXAMPLES / f"{module}.py").read_text().splitlines()
+        self.assertLess(len(lines), 150)
+        file = tenon.open(path)
+        model = getattr(importlib.import_module(module), kind)(file, context=64)
+        program = tenon.export(model.forward, ids="i32[1, S]", position="i32[]", keys=model.cache, values=model.cache)
+        self.assertEqual(len(program.functions), functions)
+        text = str(program)
+        self.assertLess(len(text.splitlines()), 400)
+        library = tenon.LanguageModel(path, context=64)
+        prompt = library.tokenizer.encode("The capital of France is")
+        want = library.generate(prompt, max_tokens=12, temperature=0).tokens
+        self.assertEqual(self.tokens(text, file, model, prompt), want)
+        # A text that was changed runs as it is: another activation, the last layer left out.
+        activation = re.search(r'activation="(\w+)"', text)[1]
+        for changed in (text.replace(f'activation="{activation}"', 'activation="relu"'),
+                        re.sub(r"(.*repeat\(\w+, )(\d+)", lambda m: f"{m[1]}{int(m[2]) - 1}", text, flags=re.S)):
+            self.assertNotEqual(changed, text)
+            self.assertNotEqual(self.tokens(changed, file, model, prompt), want)
+
+    def tokens(self, text, file, model, prompt):
+        session = tenon.Session(tenon.parse(text), file.weights())
+        shape = tenon.Shape(model.cache).dims
+        keys, values = tenon.ops.zeros(shape, "f16"), tenon.ops.zeros(shape, "f16")
+        got, position, step = [], 0, prompt
+        while len(got) < 12:
+            logits, keys, values = session.forward([step], position, keys.donate(), values.donate())
+            position += len(step)
+            step = [int(logits.numpy()[0].argmax())]
+            got += step
+        return got
+
+    @unittest.skipUnless(SMOLLM2, "TENON_TEST_MODELS has no SmolLM2")
+    def test_smollm2(self):
+        self.check("smollm2", "Llama", SMOLLM2, functions=2)  # 30 layers, one function
+
+    @unittest.skipUnless(GEMMA3, "TENON_TEST_MODELS has no Gemma 3")
+    def test_gemma3(self):
+        self.check("gemma3", "Gemma3", GEMMA3, functions=5)  # local and global layers, of two mixes of types
+
+    def test_tiny(self):
+        for kind, module, name in (("Llama", "smollm2", "llama"), ("Gemma3", "gemma3", "gemma3")):
+            path = TINY / f"tiny_{name}.gguf"
+            want = np.load(TINY / f"tiny_{name}_logits.npy")
+            file = tenon.open(path)
+            model = getattr(importlib.import_module(module), kind)(file, context=48)
+            model.cache = model.cache.replace("f16", "f32")
+            program = tenon.export(model.forward, ids="i32[1, S]", position="i32[]", keys=model.cache,
+                                   values=model.cache)
+            session = tenon.Session(program, file.weights(), exact=True)
+            dims = tenon.Shape(model.cache).dims
+            keys, values = tenon.ops.zeros(dims), tenon.ops.zeros(dims)
+            tokens = np.arange(48) * 7 % 272
+            for begin, end in ((0, 31), (31, 32), (32, 48)):
+                logits, keys, values = session.forward(tokens[None, begin:end].astype("i4"), begin, keys, values)
+                np.testing.assert_allclose(logits.numpy()[0], want[end - 1], atol=1e-3)
 
 
 @unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")

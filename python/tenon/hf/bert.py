@@ -54,6 +54,10 @@ class Bert(Model):
         self.prefix = "" if "embeddings.word_embeddings.weight" in self.file else "bert."
         self.pools = self.prefix + "pooler.dense.weight" in self.file
 
+    def norm(self, name, size):
+        old = name + ".gamma" in self.file  # folders of the first years
+        return tuple(self.weight(f"{name}.{part}", size) for part in (("gamma", "beta") if old else ("weight", "bias")))
+
     def table(self, name, rows):
         return self.weight(f"{self.prefix}embeddings.{name}_embeddings.weight", rows, self.width)
 

@@ -142,6 +142,34 @@ class Recorded(unittest.TestCase):
             self.assertEqual(raised.exception.code, code)
 
 
+    def test_older_folders(self):
+        """Settings as transformers 4 wrote them, and BERT's older names."""
+        for kind in ("llama", "gemma3"):
+            config = json.loads((FOLDER / kind / "config.json").read_text())
+            rope = config.pop("rope_parameters")
+            whole = rope.get("full_attention", rope)
+            config["rope_theta"] = whole.pop("rope_theta")
+            config["rope_scaling"] = {("type" if key == "rope_type" and kind == "gemma3" else key): value
+                                      for key, value in whole.items()}
+            config["torch_dtype"] = config.pop("dtype")
+            if kind == "gemma3":
+                config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+                config["sliding_window_pattern"] = config.pop("_sliding_window_pattern")
+                del config["layer_types"]
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = pathlib.Path(temporary) / kind
+                shutil.copytree(FOLDER / kind, folder)
+                (folder / "config.json").write_text(json.dumps(config))
+                check(folder)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary) / "bert"
+            shutil.copytree(FOLDER / "bert", folder)
+            file = tenon.open(FOLDER / "bert/model.safetensors")
+            tenon.save_safetensors(folder / "model.safetensors", {
+                "bert." + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"):
+                np.array(file[name]) for name in file})
+            check(folder)
+
     def test_text(self):
         with tempfile.TemporaryDirectory() as temporary:
             folder = pathlib.Path(temporary) / "model"

@@ -49,23 +49,25 @@ Stepper::Stepper(const Program& program, const std::string& text,
       json_(json),
       lines_(split_lines(text)),
       stops_(options_.asks && options_.breaks.empty()) {
+  std::set<std::string> known;
   for (const Function& function : program_.functions) {
     for (const Instruction& made : function.body) {
+      known.insert(function.values[made.result].name);
       if (made.line.line == 0) continue;
+      known.insert(std::to_string(made.line.line));
       name_at_[{made.line.line, made.line.column}] = function.values[made.result].name;
     }
   }
-  for (const Function& function : unrolled_.functions) {
-    for (const Instruction& made : function.body) {
-      made_by_.emplace(function.values[made.result].name, &made);
-    }
+  // The functions of loops with a condition are left out: such a loop is one step.
+  const Function& main = unrolled_.main();
+  for (const Instruction& made : main.body) {
+    known.insert(main.values[made.result].name);
+    made_by_.emplace(main.values[made.result].name, &made);
   }
-  std::set<std::string> known;
-  for (const auto& [name, made] : made_by_) known.merge(matching(made, name));
   for (const std::string& one : options_.breaks) {
     if (known.contains(one)) continue;
     throw Error(Errc::bad_argument, "--break",
-                fmt::format("'{}' is neither a value nor a line of a statement that is run", one));
+                fmt::format("'{}' is neither a value nor the line of a statement", one));
   }
   if (options_.asks) reader_ = std::make_unique<LineReader>();
 }
@@ -86,37 +88,52 @@ void Stepper::watch(Session& session, const std::vector<Buffer>& inputs) {
     values_[main.values[i].name] = inputs[i].to_host().contiguous();
   }
   session.set_merge(false);
+  session.set_pre_callback([this](const StepEvent& event) { before(event); });
   session.set_post_callback([this](const StepEvent& event) {
     for (std::size_t i = 0; i < event.outputs.size(); ++i) after(event, i);
   });
 }
 
+/// The instruction that makes a value by this op; null: a copy, or a value of a loop that is one
+/// step.
+const Instruction* Stepper::maker(const std::string& value, std::string_view op) const {
+  const auto found = made_by_.find(value);
+  if (found == made_by_.end()) return nullptr;
+  const OpDef* const def = found->second->op.def();
+  return def != nullptr && def->name == op ? found->second : nullptr;
+}
+
+bool Stepper::is_break(const std::set<std::string>& forms) const {
+  return std::ranges::any_of(options_.breaks,
+                             [&](const std::string& one) { return forms.contains(one); });
+}
+
+/// Keeps the operands of a step that will be shown: it may write its result over one of them.
+void Stepper::before(const StepEvent& event) {
+  operands_.clear();
+  if (json_) return;
+  const bool is_at_break = std::ranges::any_of(event.values, [&](const std::string& value) {
+    return is_break(matching(maker(value, event.op), value));
+  });
+  if (!stops_ && !is_at_break) return;
+  for (const Buffer& input : event.inputs) operands_.push_back(input.to_host().contiguous());
+}
+
 void Stepper::after(const StepEvent& event, std::size_t i) {
   const std::string& value = event.values[i];
-  const auto found = made_by_.find(value);
-  const Instruction* made = found == made_by_.end() ? nullptr : found->second;
+  const Instruction* const made = maker(value, event.op);
   const std::set<std::string> forms = matching(made, value);
   if (options_.asks) {
     const HostBuffer copy = event.outputs[i].to_host().contiguous();
     for (const std::string& form : forms) values_[form] = copy;
   }
-  bool is_break = false;
-  for (const std::string& one : options_.breaks) {
-    if (!forms.contains(one)) continue;
-    is_break = true;
-    reached_.insert(one);
+  reached_.insert(forms.begin(), forms.end());
+  if (is_break(forms) || stops_ || (json_ && options_.every)) {
+    show(event, i, made);
+    if (options_.asks) ask();
+  } else if (options_.every) {
+    fmt::print("{} = {}: {}\n", value, event.op, to_string(event.outputs[i].to_host(), edge));
   }
-  if (!is_break && !stops_) {
-    if (!options_.every) return;
-    if (json_) {
-      show(event, i, made);
-    } else {
-      fmt::print("{} = {}: {}\n", value, event.op, to_string(event.outputs[i].to_host(), edge));
-    }
-    return;
-  }
-  show(event, i, made);
-  if (options_.asks) ask();
 }
 
 void Stepper::show(const StepEvent& event, std::size_t i, const Instruction* made) {
@@ -136,10 +153,10 @@ void Stepper::show(const StepEvent& event, std::size_t i, const Instruction* mad
   } else {
     fmt::print("{} = {}\n", value, event.op);
   }
-  for (std::size_t k = 0; k < event.inputs.size(); ++k) {
-    const bool is_named = made != nullptr && made->operands.size() == event.inputs.size();
+  for (std::size_t k = 0; k < operands_.size(); ++k) {
+    const bool is_named = made != nullptr && made->operands.size() == operands_.size();
     print(is_named ? unrolled_.main().values[made->operands[k]].name : fmt::format("input {}", k),
-          event.inputs[k].to_host());
+          operands_[k]);
   }
   print(value, event.outputs[i].to_host());
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,9 @@ class Stepper {
   struct Quit {};
 
  private:
+  const Instruction* maker(const std::string& value, std::string_view op) const;
+  bool is_break(const std::set<std::string>& forms) const;
+  void before(const StepEvent& event);
   void after(const StepEvent& event, std::size_t i);
   void show(const StepEvent& event, std::size_t i, const Instruction* made);
   void ask();
@@ -59,6 +63,7 @@ class Stepper {
   std::map<std::string, const Instruction*> made_by_;   // of the unrolled program
   std::map<std::pair<int, int>, std::string> name_at_;  // of values, by their place in the text
   std::set<std::string> reached_;
+  std::vector<HostBuffer> operands_;          // of the step that runs, if it will be shown
   std::map<std::string, HostBuffer> values_;  // where it asks: what has been computed
   std::unique_ptr<LineReader> reader_;
   bool stops_ = false;  // at the next step, breakpoint or not

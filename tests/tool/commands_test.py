@@ -444,6 +444,32 @@ def forward(x: f32[N, 2]):
 """
 
 
+WHILE = """# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("loop", opset=1)
+
+def block(go: bool, x: f32[2, 2], i: i64, s: Scope):
+    y: f32[2, 2] = add(x, x)
+    m: f32 = max(y, axes=[0, 1])
+    h: f32 = full(value=100.0)
+    g: bool = lt(m, h)
+    return g, y
+
+def forward(x: f32[2, 2]):
+    z: f32[2, 2] = neg(x)
+    a: f32 = full(value=1.0)
+    b: f32 = full(value=2.0)
+    g: bool = lt(a, b)
+    w: f32[2, 2] = abs(z)
+    s = scope("layers")
+    c = pack(g, w)
+    r = repeat(block, 50, c, s, condition=0)
+    y: f32[2, 2] = item(r, 1)
+    return y
+"""
+
+
 class Programs(Folder):
     def setUp(self):
         super().setUp()
@@ -475,12 +501,13 @@ class Programs(Folder):
         for where in (9, "z"):
             self.assertEqual(self.tenon(*call, "--break", where).stdout.decode(),
                              f"{self.text}:9: z: f32[N] = sum(y, axes=[1])\n"
-                             "  y = [[10,  2],\n       [30,  4]] f32[2, 2]\n  z = [12, 34] f32[2]\nz = [12, 34] f32[2]\n")
+                             "  y = [[10,  2],\n       [30,  4]] f32[2, 2]\n  z = [12, 34] f32[2]\n"
+                             "z = [12, 34] f32[2]\n")
         both = self.json(*call, "--break", 8, "--break", "z")
         self.assertEqual([(step["line"], step["value"], step["op"], step["type"]) for step in both["steps"]],
                          [(8, "y", "mul", "f32[2, 2]"), (9, "z", "sum", "f32[2]")])
         self.assertEqual(len(self.json(*call, "--steps")["steps"]), 2)
-        # Neither a line of a statement nor a value; a constant, which no step computes.
+        # Neither a line of a statement nor a value; then a constant, which no step computes.
         for where in (1, 10, 400, "-1", "yy", "main.y"):
             self.refused(WRONG_CALL, "BadArgument", *call, f"--break={where}", says=f"'{where}'")
         self.assertIn(b"--break w: no step", self.tenon(*call, "--break", "w").stderr)
@@ -495,6 +522,17 @@ class Programs(Folder):
         only = self.tenon(*call, "--break", "block_1_y").stdout.decode()
         self.assertEqual(only.count(":7: "), 1)
         self.assertIn("block_1_y = [[ 4,  8],", only)
+
+    def test_breakpoints_in_a_loop_with_a_condition(self):
+        self.text.write_text(WHILE)
+        call = ("run", self.text, "--inputs", self.inputs)
+        done = self.tenon(*call, "--break", "m", "--break", 7, "--break", "w")
+        self.assertIn(b"--break m: no step", done.stderr)
+        self.assertIn(b"--break 7: no step", done.stderr)
+        # abs may write over its operand, which is shown as it was.
+        self.assertIn(f"{self.text}:18: w: f32[2, 2] = abs(z)\n  z = [[-1, -2],\n       [-3, -4]] f32[2, 2]\n"
+                      "  w = [[1, 2],", done.stdout.decode())
+        self.assertNotIn(b":7: ", done.stdout)
 
     def test_steps_by_commands(self):
         call = ("run", self.text, "--inputs", self.inputs, "--weights", self.weights, "--step")

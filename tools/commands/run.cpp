@@ -90,9 +90,10 @@ void run(const Tool& tool, const Options& options) {
   }
   if (loaded.file) loaded.file->check_pages();
   for (const std::string& one : stepper.unreached()) {
-    log(LogLevel::warning, fmt::format("--break {}: no step computes it by itself: it is a view or "
-                                       "a constant, or needed for no result",
-                                       one));
+    log(LogLevel::warning,
+        fmt::format("--break {}: no step computes it by itself: it is a view, a constant, in a "
+                    "loop with a condition, or needed for no result",
+                    one));
   }
 
   const Function& main = loaded.program.main();

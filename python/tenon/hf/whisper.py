@@ -1,4 +1,4 @@
-"""Whisper, speech to text: the encoder reads a spectrogram once, the decoder looks at what it made and writes tokens."""
+"""Whisper, speech to text: an encoder reads a spectrogram once, a decoder looks at what it made and writes tokens."""
 
 import numpy as np
 

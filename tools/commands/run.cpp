@@ -80,8 +80,11 @@ void run(const Tool& tool, const Options& options) {
   Session session(loaded.program,
                   {.backends = on.backends, .results_on_device = on.results_on_device});
   session.bind(std::make_shared<const WeightSet>(loaded.weights));
-  Stepper stepper(loaded.program, loaded.text, loaded.weights, options.steps, tool.json);
-  if (options.steps.shows()) stepper.watch(session, inputs);
+  std::optional<Stepper> stepper;
+  if (options.steps.shows()) {
+    stepper.emplace(loaded.program, loaded.text, loaded.weights, options.steps, tool.json);
+    stepper->watch(session, inputs);
+  }
   std::vector<Buffer> results;
   try {
     results = session.forward(inputs);
@@ -89,7 +92,7 @@ void run(const Tool& tool, const Options& options) {
     return;
   }
   if (loaded.file) loaded.file->check_pages();
-  for (const std::string& one : stepper.unreached()) {
+  for (const std::string& one : stepper ? stepper->unreached() : std::vector<std::string>()) {
     log(LogLevel::warning,
         fmt::format("--break {}: no step computes it by itself: it is a view, a constant, in a "
                     "loop with a condition, or needed for no result",
@@ -111,7 +114,7 @@ void run(const Tool& tool, const Options& options) {
   }
   if (tool.json) {
     Json facts{{"results", json}, {"seconds", seconds(session.total_time())}};
-    if (options.steps.shows()) facts["steps"] = stepper.shown();
+    if (stepper) facts["steps"] = stepper->shown();
     tool.print(facts);
   }
 }

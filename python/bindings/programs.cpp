@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 
 #include <tenon/codegen.hpp>
+#include <tenon/draw.hpp>
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/io/network.hpp>
@@ -128,6 +129,9 @@ void bind_programs(nb::module_& module) {
       },
       nb::arg("with_main") = false,
       "C++ source that computes the program; its constants, `folded` among them, are weights");
+  program.def("to_dot", &to_dot, "As a Graphviz digraph");
+  program.def("to_svg", &to_svg, "As a picture");
+  program.def("_repr_svg_", &to_svg);
   program.def("__str__", [](const Program& self) { return print(self); });
   program.def("__repr__", [](const Program& self) {
     return fmt::format("Program '{}', {} functions", self.name, self.functions.size());

@@ -29,9 +29,9 @@ _compiled = (
     "error_codes grad load_network load_plugin open parse quantize quantize_types read_npy record_activations "
     "save_gguf save_network save_safetensors unload_plugin write_npy __version__"
 ).split()
-_modules = ["ops", "build", "own_ops", "ir", "models", "hf"]
+_modules = ["ops", "build", "own_ops", "ir", "models", "hf", "pictures"]
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
-              "scan": "build", "compile_to": "build", "op": "own_ops", "LanguageModel": "models"}
+              "scan": "build", "compile_to": "build", "op": "own_ops", "LanguageModel": "models", "Profile": "pictures"}
 _types = (
     "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2"
 ).split()

@@ -286,8 +286,15 @@ def install():
             setattr(kind, name, functions[name])
         for name in plain:
             setattr(kind, name, (lambda op: lambda self, **attributes: op(self, **attributes))(_ops[name]))
+    Buffer._repr_html_ = _tenon.HostBuffer._repr_html_ = _array_html
     Tensor.cast = lambda self, dtype: _ops["cast"](self, dtype=dtype)
     Tensor.astype = Tensor.cast
+
+
+def _array_html(array):
+    from .pictures import array_html  # and numpy, which not every program needs
+
+    return array_html(array)
 
 
 def _logical(op):

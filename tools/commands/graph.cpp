@@ -1,6 +1,6 @@
-#include "draw_program.hpp"
 #include "tool.hpp"
 
+#include <tenon/draw.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/io/file.hpp>
@@ -101,8 +101,8 @@ void run(const Tool& tool, const Options& options) {
   if (!options.save.empty()) return save(tool, options);
   const auto [network, plan] = describe(tool);
   const Program& program = network.program;
-  const std::string drawing = options.dot   ? dot(program)
-                              : options.svg ? svg(program)
+  const std::string drawing = options.dot   ? to_dot(program)
+                              : options.svg ? to_svg(program)
                                             : print(program);
   if (!tool.json) {
     fmt::print("{}", drawing);

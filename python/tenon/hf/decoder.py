@@ -74,7 +74,11 @@ class Generates(Model):
 
 
 class Decoder(Generates):
-    """A language model with `layers` caches of `kv_heads` heads of a size."""
+    """A language model with `layers` caches of `kv_heads` heads of a size.
+
+    A class says what its layers have: `norms` of the width, `head_norms` of queries and keys, `biases`, the parts with
+    one; and whether it `ties` the logits to the embedding table where config.json does not say.
+    """
 
     def read_config(self, config):
         self.vocabulary = config.integer("vocab_size", high=2**24)

@@ -29,15 +29,15 @@ class Llama(Decoder):
 
     norms = ("input_layernorm", "post_attention_layernorm")
     head_norms = ()
-    ties = False  # whether the logits use the embedding table, where config.json does not say
+    ties = False
 
     def read_config(self, config):
         super().read_config(config)
         self.activation = config.activation("hidden_act", "silu")
         self.rope = rope_settings(config, self.size)
-        self.biases = self.layers_with_bias(config)
+        self.biases = self.parts_with_bias(config)
 
-    def layers_with_bias(self, config):
+    def parts_with_bias(self, config):
         attention = ("q_proj", "k_proj", "v_proj", "o_proj") if config.flag("attention_bias", False) else ()
         return attention + (("gate_proj", "up_proj", "down_proj") if config.flag("mlp_bias", False) else ())
 

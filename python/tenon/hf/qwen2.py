@@ -4,7 +4,7 @@ from .llama import Llama
 
 
 class Qwen2(Llama):
-    def layers_with_bias(self, config):
+    def parts_with_bias(self, config):
         return ("q_proj", "k_proj", "v_proj")
 
     def window(self, i):

@@ -11,4 +11,4 @@ class Qwen3(Qwen2):
         return ops.rms_norm(q, w["q_norm"], eps=self.eps), ops.rms_norm(k, w["k_norm"], eps=self.eps), v
 
     head_norms = ("q_norm", "k_norm")
-    layers_with_bias = Llama.layers_with_bias
+    parts_with_bias = Llama.parts_with_bias

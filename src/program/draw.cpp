@@ -1,11 +1,11 @@
-#include "draw_program.hpp"
+#include <tenon/draw.hpp>
 
 #include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
 
-namespace tenon::tool {
+namespace tenon {
 namespace {
 
 std::string word(const Instruction& instruction) {
@@ -45,6 +45,8 @@ std::string escape(std::string_view text, bool xml) {
       out += "&gt;";
     } else if (xml && c == '&') {
       out += "&amp;";
+    } else if (xml && static_cast<unsigned char>(c) < ' ') {
+      out += '?';  // which XML has no way to write
     } else if (!xml && (c == '"' || c == '\\')) {
       out += '\\';
       out += c;
@@ -64,7 +66,7 @@ void for_each_value(const Function& function, Visit&& visit) {
 
 }  // namespace
 
-std::string dot(const Program& program) {
+std::string to_dot(const Program& program) {
   std::string out =
       fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=\"monospace\", fontsize=10];\n",
                   escape(program.name, false));
@@ -88,7 +90,7 @@ std::string dot(const Program& program) {
   return out + "}\n";
 }
 
-std::string svg(const Program& program) {
+std::string to_svg(const Program& program) {
   constexpr int row_height = 22, column_width = 620, margin = 24, bend = 90;
   std::size_t rows = 0;
   for (const Function& function : program.functions) {
@@ -136,4 +138,4 @@ std::string svg(const Program& program) {
   return out + "</svg>\n";
 }
 
-}  // namespace tenon::tool
+}  // namespace tenon

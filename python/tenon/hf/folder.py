@@ -79,8 +79,8 @@ class Config:
         return self._limited(key, self._get(key, default, (int,), "an integer"), low, high)
 
     def real(self, key, default=_required, low=0.0, high=1e30):
-        value = self._get(key, default, (int, float), "a number")
-        return self._limited(key, value if value is None else float(value), low, high)
+        value = self._limited(key, self._get(key, default, (int, float), "a number"), low, high)
+        return value if value is None else float(value)
 
     def flag(self, key, default=_required):
         return self._get(key, default, (bool,), "true or false")

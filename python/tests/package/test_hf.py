@@ -220,6 +220,7 @@ class Wrong(unittest.TestCase):
                 ({"hidden_size": 10**30}, "BadHyperparameter", "hidden_size"),
                 ({"num_hidden_layers": 10**9}, "BadHyperparameter", "num_hidden_layers"),
                 ({"num_attention_heads": 3, "num_key_value_heads": 2}, "BadHyperparameter", "num_key_value_heads"),
+                ({"rms_norm_eps": 10**400}, "BadHyperparameter", "rms_norm_eps"),
                 ({"rms_norm_eps": float("nan")}, "BadHyperparameter", "rms_norm_eps"),
                 ({"hidden_act": "xielu"}, "Unsupported", "hidden_act"),
                 ({"rope_parameters": {"rope_type": "longrope"}}, "Unsupported", "longrope"),

@@ -64,6 +64,8 @@ struct Donated {
 /// protocol, which shares the memory where it is dense; numbers and lists, as numpy.asarray() reads them, with
 /// Python's floats as f32. `dtype` is for numbers and lists.
 Buffer to_buffer(nb::handle object, std::optional<DType> dtype = std::nullopt);
+/// The same; a number becomes one of `type`, which must be able to hold it.
+Buffer to_operand(nb::handle object, std::optional<DType> type);
 /// The same in CPU memory, of any strides.
 HostBuffer to_host_buffer(nb::handle object);
 

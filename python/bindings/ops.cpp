@@ -172,13 +172,16 @@ std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
   return std::nullopt;
 }
 
+}  // namespace
+
 Buffer to_operand(nb::handle object, std::optional<DType> type) {
-  if (!is_number(object)) return to_buffer(object);
-  const bool is_whole = !nb::isinstance<nb::float_>(object);
+  const bool is_whole = is_number(object) && !nb::isinstance<nb::float_>(object);
+  std::int64_t whole = 0;
+  if (!is_number(object) || (is_whole && !nb::try_cast(object, whole))) return to_buffer(object);
   const DType dtype = type && !is_block(*type) ? *type : is_whole ? DType::i64 : DType::f32;
   HostBuffer number = HostBuffer::zeros(Shape({}, dtype));
   if (is_whole) {
-    store_int64(dtype, number.view().data, nb::cast<std::int64_t>(object));
+    store_int64(dtype, number.view().data, whole);
   } else {
     const auto value = nb::cast<double>(object);
     if (!is_floating(dtype) && value != static_cast<double>(static_cast<std::int64_t>(value))) {
@@ -190,6 +193,8 @@ Buffer to_operand(nb::handle object, std::optional<DType> type) {
   }
   return number.to_device(cpu_device());
 }
+
+namespace {
 
 /// An axis that counts from the end, as Python's axes may, as one that ops know.
 void count_from_front(AttributeValue& value, std::string_view field, std::int64_t rank) {

@@ -67,10 +67,8 @@ class Inputs {
     // Numbers and lists become what the parameter is.
     std::optional<DType> type;
     if (i < main.parameter_count && main.values[i].shape) type = main.values[i].shape->dtype();
-    Buffer buffer = to_buffer(array, type);
-    const bool is_plain = nb::isinstance<nb::float_>(array) || nb::isinstance<nb::int_>(array) ||
-                          nb::isinstance<nb::list>(array);
-    if (is_plain && type && *type != buffer.shape().dtype()) {
+    Buffer buffer = to_operand(array, type);
+    if (nb::isinstance<nb::list>(array) && type && *type != buffer.shape().dtype()) {
       buffer = buffer.to_host().to(*type).to_device(cpu_device());
     }
     arrays.push_back(std::move(buffer));

@@ -135,8 +135,12 @@ class Model:
     def open(cls, path, *, follow_links=False, **options):
         """The folder's weights in this class, whatever architecture config.json names."""
         model = cls(pathlib.Path(path), read_config(path), open_weights(path, follow_links), options)
-        model.program()  # checks names, sizes and types of weights
+        model.check()
         return model
+
+    def check(self):
+        """Names, sizes and types of the weights."""
+        self.program()
 
     def weight(self, name, *dims):
         """A tensor of the file, of these sizes: in the program that is being recorded, or else its array."""

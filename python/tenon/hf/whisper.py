@@ -79,6 +79,10 @@ class Whisper(Generates):
         spectrogram = f"f32[1, {self.mels}, {2 * self.places}]"
         return build.export(self.encode, spectrogram=spectrogram, name="forward")
 
+    def check(self):
+        super().check()
+        self.encoder_program()
+
     def inputs(self, cache="f32"):
         caches = f"{cache}[{self.layers}, 1, {self.heads}, T, {self.size}]"
         seen = f"f32[{self.layers}, 1, {self.heads}, {self.places}, {self.size}]"

@@ -265,6 +265,14 @@ class Wrong(unittest.TestCase):
             tenon.save_safetensors(self.folder / "model.safetensors", changed)
             self.refused(code, "model.safetensors", name)
 
+    def test_weights_of_an_encoder(self):
+        shutil.rmtree(self.folder)
+        shutil.copytree(FOLDER / "whisper", self.folder, ignore=shutil.ignore_patterns("expected*"))
+        tensors = self.tensors()
+        del tensors["model.encoder.conv2.bias"]
+        tenon.save_safetensors(self.folder / "model.safetensors", tensors)
+        self.refused("BadReference", "model.safetensors", "model.encoder.conv2.bias")
+
     def test_index(self):
         tensors = self.tensors()
         (self.folder / "model.safetensors").unlink()

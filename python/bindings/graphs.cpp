@@ -62,6 +62,15 @@ Traced Recorder::constant(const std::string& name, const Shape& shape) {
   return {graph.constant(name, shape), shared_from_this()};
 }
 
+Traced Recorder::capture(const std::string& name, HostBuffer value) {
+  const Shape shape = value.shape();
+  if (!captured.emplace(name, std::move(value)).second) {
+    throw Error(Errc::duplicate_name, "Graph.capture",
+                fmt::format("there is a constant '{}'", name));
+  }
+  return constant(name, shape);
+}
+
 Traced Recorder::record(const OpInstance& op, const std::vector<Tensor>& operands) {
   const Graph::Recording recording(graph);
   return {tenon::record(*op.def(), op.attributes(), operands, std::source_location::current()),
@@ -123,6 +132,12 @@ void bind_graphs(nb::module_& module) {
         return self.constant(name, to_shape(type));
       },
       nb::arg("name"), nb::arg("type"), "A weight, bound by name before the first run");
+  graph.def(
+      "capture",
+      [](Recorder& self, const std::string& name, nb::handle value) {
+        return self.capture(name, to_host_buffer(value));
+      },
+      nb::arg("name"), nb::arg("value"), "A constant that is part of the program");
   graph.def(
       "program",
       [](Recorder& self, nb::handle outputs, const std::string& name) {

@@ -22,6 +22,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
 
   Traced input(const std::string& name, const Shape& shape);
   Traced constant(const std::string& name, const Shape& shape);
+  /// A constant that is part of the program.
+  Traced capture(const std::string& name, HostBuffer value);
   Traced record(const OpInstance& op, const std::vector<Tensor>& operands);
   /// A traced tensor, an array, which becomes a constant of the program, or a number of type `type`.
   Tensor operand(nb::handle object, std::optional<DType> type);

@@ -9,6 +9,9 @@
 #include <tenon/program.hpp>
 #include <tenon/program_view.hpp>
 
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -33,6 +36,24 @@ const Function& function_of(const Program& program, const std::optional<std::str
   if (!name) return program.main();
   if (const Function* function = program.find(*name)) return *function;
   throw Error(Errc::bad_reference, program.name, fmt::format("no function '{}'", *name));
+}
+
+void name_results(Program& named, const std::vector<std::string>& names) {
+  Program program = named;
+  for (Function& function : program.functions) {
+    if (function.name != program.main().name) continue;
+    std::set<std::string> taken;
+    for (const Value& value : function.values) taken.insert(value.name);
+    for (std::size_t i = 0; i < std::min(names.size(), function.results.size()); ++i) {
+      const ValueId id = function.results[i];
+      const bool is_first = std::find(function.results.begin(), function.results.begin() + i, id) ==
+                            function.results.begin() + i;
+      if (id < function.parameter_count || !is_first || !taken.insert(names[i]).second) continue;
+      function.values[id].name = names[i];
+    }
+  }
+  verify(program);
+  named = std::move(program);
 }
 
 std::map<std::string, nb::object> weights_of(std::map<std::string, HostBuffer>&& weights) {
@@ -78,6 +99,10 @@ void bind_programs(nb::module_& module) {
         return results;
       },
       nb::arg("function").none() = nb::none(), "(name, type) of each result");
+  program.def("name_results", &name_results, nb::arg("names"),
+              "Gives the results these names, but for those that are parameters, returned twice, "
+              "or whose new name "
+              "is taken");
   program.def("constants", &constant_names, "Names of the constants, those of every repetition");
   program.def_prop_ro(
       "folded",

@@ -74,6 +74,39 @@ class Programs(unittest.TestCase):
         [y] = tenon.Session(copy).forward([1])
         np.testing.assert_allclose(y.numpy(), table[[1]] + 1)
 
+    def test_constants_with_names(self):
+        with tenon.Graph() as graph:
+            x = graph.input("x", "f32[N, 2]")
+            w = graph.capture("first.w", np.array([2, 3], "f4"))
+            with self.assertRaisesRegex(tenon.Error, "there is a constant 'first.w'"):
+                graph.capture("first.w", np.zeros(2, "f4"))
+            y = x * w
+        program = graph.program([y])
+        self.assertEqual(list(program.folded), ["first.w"])
+        [y] = tenon.Session(program).forward(np.ones((1, 2), "f4"))
+        np.testing.assert_array_equal(y.numpy(), [[2, 3]])
+
+    def test_results_get_names(self):
+        def model(x):
+            y = x + 1.0
+            return y, y * 2.0, y, x
+
+        program = tenon.export(model, x="f32[2]")
+        before = [name for name, _ in program.results()]
+        program.name_results(["first", "second", "third", "fourth"])
+        self.assertEqual([name for name, _ in program.results()], ["first", "second", "first", "x"])
+        self.assertEqual(tenon.parse(str(program)), program)
+        program.name_results(["x", "first"])  # names that others have
+        self.assertEqual([name for name, _ in program.results()], ["first", "second", "first", "x"])
+        self.assertNotEqual(before[0], "first")
+        with self.assertRaises(tenon.Error):
+            program.name_results(["1 2"])
+
+    def test_large_integers_are_refused(self):
+        for call in (lambda: ops.add(np.ones(2, "f4"), 2**70), lambda: ops.sum(np.ones(2, "f4"), axis=2**70)):
+            with self.assertRaisesRegex(tenon.ArgumentError, "beyond 64 bits"):
+                call()
+
     def test_repeated_layers_are_one_function(self):
         count = 6
 

@@ -1,0 +1,165 @@
+"""Programs as ONNX models: the program's text, op by op, as nodes of opset 21."""
+
+import os
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .. import ir
+from .errors import unsupported, wrong_call
+from .export_ops import WRITERS
+from .types import NUMBERS, NUMPY, type_of
+
+OPSET, IR_VERSION = 21, 10
+
+
+def save(program, path, weights=None):
+    """Writes a program as an ONNX model. `weights` has constants that are not part of the program, by name."""
+    model = to_model(program, weights)
+    data = model.SerializeToString()
+    temporary = f"{os.fspath(path)}.part"
+    with open(temporary, "wb") as file:
+        file.write(data)
+    os.replace(temporary, path)
+
+
+def to_model(program, weights=None):
+    """The onnx.ModelProto of a program. An op that ONNX has no form for is an UnsupportedError that names it."""
+    whole = program.unrolled().verify()
+    arrays = {name: np.asarray(one.numpy()) for name, one in whole.folded.items()}
+    for name, one in (weights or {}).items():
+        arrays[name] = np.asarray(one.numpy() if hasattr(one, "numpy") else one)
+    text = ir.parse(str(whole))
+    return Exporter(text, arrays).model()
+
+
+class Exporter:
+    """The nodes of one model."""
+
+    def __init__(self, program, arrays):
+        self.program, self.arrays = program, arrays
+        self.function = program.main
+        self.values = self.function.values
+        self.nodes, self.initializers, self.known = [], [], {}
+        self.names = {value.name for value in self.values.values()}
+        self.at = None
+
+    def model(self):
+        for instruction in self.function.body:
+            self.at = instruction
+            if instruction.kind == "const":
+                self._constant(instruction)
+            elif instruction.kind == "op":
+                self._op(instruction)
+            elif instruction.kind != "scope":
+                raise self.error("a loop with a condition, or a call, has no form here")
+        outputs = [self._output(name) for name in self.function.results]
+        inputs = [self._info(value.name, value.type) for value in self.function.parameters]
+        used = {name for node in self.nodes for name in node.input} | {one.name for one in outputs}
+        kept = [one for one in self.initializers if one.name in used]
+        graph = helper.make_graph(self.nodes, self.program.name, inputs, outputs, kept)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
+                                  producer_name="tenon")
+        if model.ByteSize() >= 2**31:
+            raise unsupported("save", "a model of 2 GiB or more needs external data")
+        onnx.checker.check_model(model)
+        return model
+
+    def error(self, message):
+        return unsupported(f"{self.at.op} '{self.at.result.name}'", message)
+
+    def _output(self, name):
+        """A result: each has its own name, which no input and no other result has."""
+        outputs = self.function.results
+        value = self.values[name]
+        taken = any(one.name == name for one in self.function.parameters) or outputs.count(name) > 1
+        if taken:
+            name = self.node("Identity", [name])
+        return self._info(name, value.type)
+
+    def _info(self, name, kind):
+        if kind is None or kind.dtype not in NUMBERS:
+            raise unsupported(f"value '{name}'", f"{kind} is no type of ONNX")
+        return helper.make_tensor_value_info(name, NUMBERS[kind.dtype], list(kind.dims))
+
+    def _constant(self, instruction):
+        name = instruction.text
+        if name not in self.arrays:
+            raise wrong_call("save", f"the constant '{name}' is not given: weights={{{name!r}: ...}}")
+        array = self.arrays[name]
+        try:
+            type_of(array)
+        except KeyError:
+            raise self.error(f"constant '{name}' of {array.dtype}") from None
+        self.known[instruction.result.name] = array
+        self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape),
+                                                              instruction.result.name))
+
+    def _op(self, instruction):
+        writer = WRITERS.get(instruction.op)
+        if writer is None:
+            raise self.error("this op has no form in ONNX")
+        for name in (*instruction.operands, instruction.result.name):
+            kind = self.values[name].type
+            if kind is None or kind.dtype not in NUMBERS:
+                raise self.error(f"{name} is {kind}, no type of ONNX")
+        made = writer(self, *instruction.operands, **instruction.attributes)
+        self.nodes.append(helper.make_node("Identity", [made], [instruction.result.name]))
+        last = self.nodes[-2] if len(self.nodes) > 1 else None
+        if last is not None and list(last.output) == [made] and made not in self.values:
+            self.nodes.pop()
+            last.output[0] = instruction.result.name
+
+    # For the writers
+
+    def type(self, name):
+        return self.values[name].type
+
+    def dtype(self, name):
+        return self.type(name).dtype
+
+    def sizes(self, name):
+        """Sizes of a value, None where they are not known."""
+        return [size if isinstance(size, int) else None for size in self.type(name).dims]
+
+    def rank(self, name):
+        return len(self.type(name).dims)
+
+    def result(self):
+        return self.type(self.at.result.name)
+
+    def fresh(self, base):
+        count = 0
+        while f"{base}_{count}" in self.names:
+            count += 1
+        self.names.add(f"{base}_{count}")
+        return f"{base}_{count}"
+
+    def node(self, op, inputs, outputs=1, **attributes):
+        """Adds a node, and returns the name of its result, or the names of several."""
+        names = [self.fresh(self.at.result.name) for _ in range(outputs)]
+        self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def array(self, values, dtype="i64"):
+        """An initializer."""
+        name = self.fresh("k")
+        self.initializers.append(onnx.numpy_helper.from_array(np.asarray(values, NUMPY[dtype]), name))
+        return name
+
+    def number(self, value, like):
+        return self.array(value, self.dtype(like))
+
+    def cast(self, name, dtype):
+        return self.node("Cast", [name], to=NUMBERS[dtype])
+
+    def reshaped(self, name, sizes):
+        """Under sizes that are known but for one at most, which is -1."""
+        return self.node("Reshape", [name, self.array(sizes)], allowzero=int(0 in sizes and -1 not in sizes))
+
+    def static(self, name):
+        sizes = self.sizes(name)
+        if None in sizes:
+            raise self.error(f"sizes of {name} that are not known: {self.type(name)}")
+        return sizes

@@ -1,0 +1,160 @@
+"""Files and models: load() for one program, Model for programs by the sizes that come."""
+
+import keyword
+import os
+import pathlib
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from .. import _tenon
+from . import families  # noqa: F401: fills the table of handlers
+from .errors import NotKnown, malformed, wrong_call
+from .importer import Importer, type_of_or_none
+
+MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
+_MOST_PROGRAMS = 64        # that a Model keeps
+_MOST_FIXED = 1024         # elements of an input whose values a Model fixes
+
+
+def load(model, shapes=None, values=None, folder=None, optimize=True):
+    """The program of a model: a path, the bytes of a file, or an onnx.ModelProto.
+
+    Inputs and results keep their names, as far as a program's text can have them; sizes that have a name in the model
+    are words, which may differ from run to run. `shapes` fixes sizes, by the name of the size or of an input:
+    {"batch": 4, "x": (1, 3, 224, 224)}. `values` makes inputs constants: {"shape": array}. `folder` has the external
+    data of a model that is no path. Weights become constants of the program (Program.folded).
+    """
+    return load_program(*read(model, folder), shapes, values, optimize)
+
+
+def load_program(proto, folder=None, shapes=None, values=None, optimize=True):
+    """The same, of a model that has been read."""
+    importer = Importer(proto, folder, shapes, values)
+    tensors = importer.program()
+    program = importer.builder.graph.program(tensors)
+    program.name = _word(proto.graph.name) or "model"
+    names = [_word(one.name) for one in proto.graph.output]
+    if optimize:
+        program, _ = program.optimized()
+    program.name_results(names)
+    return program
+
+
+def _word(name):
+    """A name as a program's text can have it."""
+    word = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
+    return f"v{word}" if word[:1].isdigit() else f"{word}_" if keyword.iskeyword(word) else word
+
+
+def read(model, folder=None):
+    """(ModelProto, the folder of its external data)."""
+    if isinstance(model, onnx.ModelProto):
+        proto = model
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        proto = _parsed(bytes(model), "model")
+    else:
+        path = pathlib.Path(os.fspath(model))
+        if not path.is_file():
+            raise malformed(str(path), "no such file", "NotFound")
+        proto = _parsed(path.read_bytes(), str(path))
+        folder = folder or path.parent
+    _check_version(proto)
+    return proto, folder
+
+
+def _parsed(data, where):
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except (DecodeError, RecursionError, ValueError) as error:
+        raise malformed(where, f"no ONNX model: {error}", "BadEncoding") from None
+    _check_text(proto, where)
+    if not proto.HasField("graph"):
+        raise malformed(where, "no ONNX model: it has no graph", "BadMagic")
+    return proto
+
+
+def _check_text(message, where, depth=0):
+    """Refuses strings that are no UTF-8, which protobuf hands over as bytes."""
+    if depth > 100:
+        raise malformed(where, "messages within messages, more than 100", "DepthLimit")
+    for field, value in message.ListFields():
+        if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        for one in [value] if isinstance(value, (str, bytes)) or hasattr(value, "ListFields") else value:
+            if field.type == field.TYPE_MESSAGE:
+                _check_text(one, where, depth + 1)
+            elif not isinstance(one, str):
+                raise malformed(where, f"'{field.name}' is no UTF-8: {one[:40]!r}", "BadEncoding")
+
+
+def _check_version(proto):
+    for one in proto.opset_import:
+        if one.domain in ("", "ai.onnx") and not MIN_OPSET <= one.version <= MAX_OPSET:
+            raise malformed("model", f"opset {one.version}; {MIN_OPSET} to {MAX_OPSET} are read", "UnsupportedVersion")
+    for one in (*proto.graph.input, *proto.graph.output):
+        if len(one.name) > 2**16:
+            raise malformed("model", "a name of more than 65536 bytes", "LimitExceeded")
+
+
+class Model:
+    """A model that is read once for each set of its inputs' sizes, so that nothing in it is open.
+
+    Where its nodes need values of an input while they are read, such as the sizes that a Reshape is given, the program
+    is one for these values, too; that is limited to inputs of 1024 elements. `options` are those of tenon.Session.
+    """
+
+    def __init__(self, model, folder=None, **options):
+        self.proto, self.folder = read(model, folder)
+        self.options = options
+        held = {one.name for one in self.proto.graph.initializer}
+        self.inputs = [one.name for one in self.proto.graph.input if one.name not in held]
+        self.outputs = [one.name for one in self.proto.graph.output]
+        self.fixed = set()     # names of inputs whose values are part of the programs
+        self._programs = {}
+
+    def run(self, inputs):
+        """The results, as numpy arrays, for inputs by name or in order."""
+        arrays = self._arrays(inputs)
+        session, names = self.session(arrays)
+        return [np.asarray(one.numpy()) for one in session.forward(*(arrays[name] for name in names))]
+
+    def _arrays(self, inputs):
+        if not isinstance(inputs, dict):
+            if len(inputs) != len(self.inputs):
+                raise wrong_call("Model.run", f"{len(inputs)} arrays for {len(self.inputs)} inputs")
+            inputs = dict(zip(self.inputs, inputs))
+        if set(inputs) != set(self.inputs):
+            raise wrong_call("Model.run", f"inputs {sorted(inputs)} for {sorted(self.inputs)}")
+        arrays = {name: np.asarray(one) for name, one in inputs.items()}
+        for name, one in arrays.items():
+            if type_of_or_none(one) is None:
+                raise wrong_call("Model.run", f"input '{name}': {one.dtype} is no type of Tenon")
+        return arrays
+
+    def session(self, arrays):
+        """(The session for these inputs, the names of what its forward takes.)"""
+        while True:
+            key = tuple((name, arrays[name].shape, arrays[name].tobytes() if name in self.fixed else b"")
+                        for name in self.inputs)
+            if key in self._programs:
+                return self._programs[key]
+            try:
+                made = self._made(arrays)
+            except NotKnown as error:
+                new = {name for name in error.inputs if name in arrays} - self.fixed
+                if not new or any(arrays[name].size > _MOST_FIXED for name in new):
+                    raise
+                self.fixed |= new
+                continue
+            if len(self._programs) >= _MOST_PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[key] = made
+            return made
+
+    def _made(self, arrays):
+        values = {name: arrays[name] for name in self.fixed}
+        shapes = {name: one.shape for name, one in arrays.items() if name not in self.fixed}
+        program = load_program(self.proto, self.folder, shapes, values)
+        return _tenon.Session(program, **self.options), [name for name in self.inputs if name not in self.fixed]

@@ -1,14 +1,16 @@
-"""Runs the code of docs/python.md and docs/hf.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, docs/hf.md and docs/onnx.md, block after block, as one program each."""
 
 import contextlib
 import io
 import os
 import pathlib
 import re
+import sys
 import tempfile
 import unittest
 
-DOCS = pathlib.Path(__file__).parents[3] / "docs"
+ROOT = pathlib.Path(__file__).parents[3]
+DOCS = ROOT / "docs"
 TINY = pathlib.Path(__file__).parent / "hf"
 FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch16-224": "vit",
            "whisper-tiny": "whisper"}
@@ -20,7 +22,7 @@ class Page(unittest.TestCase):
         page = DOCS / name
         text = page.read_text()
         blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S))
-        self.assertGreater(len(blocks), 4)
+        self.assertGreater(len(blocks), 3)
         names = {}
         printed = io.StringIO()
         for block in blocks:
@@ -38,6 +40,23 @@ class Page(unittest.TestCase):
             pathlib.Path(name).symlink_to(TINY / kind)
         printed = self.run_page("hf.md")
         for want in ("Llama SmolLM2-135M: ", " lines, ['layer0', 'forward']", "(2, 3, 16) (2, 16)"):
+            self.assertIn(want, printed)
+
+    def test_onnx(self):
+        try:
+            import onnx
+        except ImportError:
+            self.skipTest("no package onnx")
+        sys.path.insert(0, str(ROOT / "python/tests/onnx"))
+        from networks import bert
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        onnx.save(bert()[0], "model.onnx")
+        printed = self.run_page("onnx.md")
+        self.assertTrue(onnx.load("softmax.onnx").graph.node)
+        for want in ("i64[batch, sequence]", "(1, 8, 32) set()"):
             self.assertIn(want, printed)
 
     def test_python(self):

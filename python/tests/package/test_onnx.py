@@ -1,0 +1,389 @@
+"""tenon.onnx: node tests of the package `onnx`, networks against ONNX Runtime, control flow, files, errors, export."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+import tenon
+from tenon import ops
+
+try:
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    import tenon.onnx
+except ImportError as error:
+    raise unittest.SkipTest(str(error)) from None
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "onnx"))
+import networks  # noqa: E402
+import node_suite  # noqa: E402
+import random_nodes  # noqa: E402
+
+
+def by_runtime(model, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def graph_model(nodes, inputs, outputs, initializers=(), opset=17, **options):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, **options)
+
+
+def info(name, sizes, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, sizes)
+
+
+class NodeTests(unittest.TestCase):
+    def test_none_is_wrong(self):
+        warnings.simplefilter("ignore")
+        results = {case.name: node_suite.run(case) for case in node_suite.load_model_tests(kind="node")}
+        bad = {name: detail for name, (outcome, detail, _) in results.items() if outcome in ("wrong", "crashed")}
+        self.assertEqual(bad, {})
+        ours = [outcome for outcome, *_ in results.values() if outcome != "other types"]
+        self.assertGreater(ours.count("passed"), 0.95 * len(ours))
+
+
+    def test_random_nodes(self):
+        for seed in range(1, 500):
+            op, model, inputs = random_nodes.case(seed)
+            word, detail = random_nodes.outcome(model, inputs)
+            self.assertNotIn(word, ("wrong", "crashed"), f"seed {seed}: {op}: {detail}")
+
+
+class Networks(unittest.TestCase):
+    def near(self, got, wanted, name, tolerance=1e-4):
+        self.assertEqual(len(got), len(wanted))
+        for a, b in zip(got, wanted):
+            self.assertEqual(a.shape, b.shape, name)
+            self.assertLess(np.abs(a - b).max(initial=0), tolerance * max(np.abs(b).max(initial=0), 1), name)
+
+    def test_equal_onnx_runtime(self):
+        for name, make in networks.NETWORKS.items():
+            model, sizes = make()
+            inputs = networks.inputs_of(sizes)
+            step = 0.0501 if name == "qdq" else 1e-4  # of codes: one
+            self.near(tenon.onnx.Model(model).run(inputs), by_runtime(model, inputs), name, step)
+
+    def test_one_import_for_several_sizes(self):
+        others = {"resnet": {"x": (1, 3, 32, 32)}, "mobilenet": {"x": (3, 3, 64, 50)}, "unet": {"x": (2, 2, 44, 32)},
+                  "bert": {"ids": (1, 20), "mask": (1, 20)}, "lstm": {"ids": (12, 1)}, "vocoder": {"mel": (2, 10, 30)},
+                  "gpt2": {"ids": (1, 1), "past_k": (1, 4, 0, 8), "past_v": (1, 4, 0, 8)}}
+        for name, sizes in others.items():
+            model, first = networks.NETWORKS[name]()
+            session = tenon.Session(tenon.onnx.load(model))
+            for one in (first, sizes):
+                inputs = networks.inputs_of(one)
+                got = [value.numpy() for value in session.forward(**inputs)]
+                self.near(got, by_runtime(model, inputs), name)
+
+    def test_other_opsets(self):
+        for name, opsets in {"resnet": (9, 11, 22), "bert": (10, 13, 17), "unet": (11, 18), "qdq": (19, 22)}.items():
+            for opset in opsets:
+                model, sizes = networks.NETWORKS[name](opset)
+                inputs = networks.inputs_of(sizes)
+                self.near(tenon.onnx.Model(model).run(inputs), by_runtime(model, inputs), f"{name} {opset}",
+                          0.0501 if name == "qdq" else 1e-4)
+
+    def test_in_half(self):
+        for name in ("mobilenet", "unet", "gpt2", "vocoder"):
+            model, sizes = networks.NETWORKS[name]()
+            inputs = networks.inputs_of(sizes)
+            halves = {key: one.astype("f2") if one.dtype == "f4" else one for key, one in inputs.items()}
+            got = tenon.onnx.Model(networks.in_half(model)).run(halves)
+            self.assertTrue(all(one.dtype == np.float16 for one in got))
+            self.near([one.astype("f4") for one in got], by_runtime(model, inputs), name, 0.02)
+
+    def test_exported_again(self):
+        for name in ("resnet", "mobilenet", "unet", "bert", "gpt2", "lstm", "vocoder"):
+            model, sizes = networks.NETWORKS[name]()
+            program = tenon.onnx.load(model)
+            inputs = networks.inputs_of(sizes)
+            names = [parameter for parameter, _ in program.parameters()]
+            self.assertEqual(names, list(inputs))
+            if name == "lstm":  # loops are written out for sizes that are known
+                program = tenon.onnx.load(model, shapes={"batch": 3})
+            got = by_runtime(tenon.onnx.to_model(program), inputs)
+            self.near(got, by_runtime(model, inputs), name)
+
+
+class Control(unittest.TestCase):
+    def check(self, model, *inputs):
+        read = tenon.onnx.Model(model)
+        for one in inputs:
+            for got, want in zip(read.run(one), by_runtime(model, one), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+        return read
+
+    def test_if_by_a_value(self):
+        yes = helper.make_graph([helper.make_node("Mul", ["x", "two"], ["a"])], "yes", [], [info("a", [3])])
+        no = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "no", [], [info("b", [3])])
+        nodes = [helper.make_node("ReduceSum", ["x"], ["s"], keepdims=0),
+                 helper.make_node("Greater", ["s", "zero"], ["c"]),
+                 helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]
+        constants = [numpy_helper.from_array(np.float32(v), k) for k, v in (("two", 2), ("zero", 0))]
+        model = graph_model(nodes, [info("x", [3])], [info("y", [3])], constants)
+        x = np.array([1, 2, 3], np.float32)
+        read = self.check(model, {"x": x}, {"x": -x})
+        self.assertEqual(read.fixed, set())
+
+    def loop(self, limit, gathered):
+        body = [helper.make_node("Mul", ["v", "half"], ["w"]), helper.make_node("Identity", ["w"], ["w2"]),
+                helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0),
+                helper.make_node("Greater", ["s", "one"], ["on_after"]) if not gathered else
+                helper.make_node("Identity", ["on"], ["on_after"])]
+        outputs = [info("on_after", [], TensorProto.BOOL), info("w", [2])] + [info("w2", [2])] * gathered
+        constants = [numpy_helper.from_array(np.float32(v), k) for k, v in (("half", 0.5), ("one", 1))]
+        graph = helper.make_graph(body, "body", [info("i", [], TensorProto.INT64), info("on", [], TensorProto.BOOL),
+                                                 info("v", [2])], outputs, constants)
+        node = helper.make_node("Loop", ["n", "", "x"], ["y"] + ["all"] * gathered, body=graph)
+        results = [info("y", [2])] + [info("all", [None, 2])] * gathered
+        return graph_model([node], [info("n", [], TensorProto.INT64), info("x", [2])], results)
+
+    def test_loop_that_its_values_end(self):
+        x = np.array([100, 3], np.float32)
+        read = self.check(self.loop(0, 0), *({"n": np.array(n), "x": x} for n in (0, 3, 100)))
+        self.assertEqual(read.fixed, set())
+
+    def test_loop_that_gathers(self):
+        x = np.array([100, 3], np.float32)
+        read = self.check(self.loop(0, 1), *({"n": np.array(n), "x": x} for n in (0, 3, 5)))
+        self.assertEqual(read.fixed, {"n"})
+
+    def test_scan(self):
+        nodes = [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Mul", ["t", "e"], ["o"])]
+        body = helper.make_graph(nodes, "body", [info("s", [2]), info("e", [2])], [info("t", [2]), info("o", [2])])
+        for steps in (1, 5, 40):
+            node = helper.make_node("Scan", ["s0", "x"], ["last", "all"], body=body, num_scan_inputs=1,
+                                    scan_input_directions=[1], scan_output_axes=[1])
+            model = graph_model([node], [info("s0", [2]), info("x", [steps, 2])],
+                                [info("last", [2]), info("all", [2, steps])])
+            rng = np.random.default_rng(steps)
+            self.check(model, {"s0": rng.random(2, np.float32), "x": rng.random((steps, 2), np.float32)})
+
+    def test_functions_of_the_model(self):
+        function = helper.make_function("own", "twice", ["a"], ["b"], [
+            helper.make_node("Constant", [], ["k"]), helper.make_node("Mul", ["a", "k"], ["b"])],
+            [helper.make_opsetid("", 17)], ["by"])
+        attribute = function.node[0].attribute.add()
+        attribute.name, attribute.ref_attr_name, attribute.type = "value_float", "by", onnx.AttributeProto.FLOAT
+        node = helper.make_node("twice", ["x"], ["y"], domain="own", by=3.0)
+        model = graph_model([node], [info("x", ["N"])], [info("y", ["N"])], functions=[function])
+        model.opset_import.append(helper.make_opsetid("own", 1))
+        [y] = tenon.onnx.Model(model).run([np.arange(4, dtype=np.float32)])
+        np.testing.assert_array_equal(y, [0, 3, 6, 9])
+
+
+class Calls(unittest.TestCase):
+    def reshape(self):
+        return graph_model([helper.make_node("Reshape", ["x", "shape"], ["my.y"])],
+                           [info("x", ["a", "b"]), info("shape", [2], TensorProto.INT64)], [info("my.y", None)])
+
+    def test_values_that_are_needed(self):
+        with self.assertRaisesRegex(tenon.UnsupportedError, "Reshape: the shape .* values={'shape'"):
+            tenon.onnx.load(self.reshape())
+        program = tenon.onnx.load(self.reshape(), values={"shape": np.array([-1, 2])})
+        self.assertEqual(str(program.parameters()), "[('x', f32[a, b])]")
+        self.assertEqual([name for name, _ in program.results()], ["my_y"])
+        [y] = tenon.Session(program).forward(np.zeros((3, 4), "f"))
+        self.assertEqual(y.shape, (6, 2))
+        read = tenon.onnx.Model(self.reshape())
+        for shape in ([12, 1], [-1, 6]):
+            [y] = read.run({"x": np.zeros((3, 4), "f"), "shape": np.array(shape)})
+            self.assertEqual(y.shape, np.zeros((3, 4)).reshape(shape).shape)
+
+    def test_sizes_that_are_given(self):
+        model, _ = networks.unet()
+        program = tenon.onnx.load(model, shapes={"N": 2, "H": 16})
+        self.assertEqual(str(program.parameters()[0][1]), "f32[2, 2, 16, 32]")
+        program = tenon.onnx.load(model, shapes={"x": (1, 2, 8, 32)})
+        self.assertEqual(str(program.results()[0][1]), "f32[1, 1, 8, 32]")
+        with self.assertRaisesRegex(tenon.ArgumentError, "'M' is neither"):
+            tenon.onnx.load(model, shapes={"M": 2})
+
+    def test_wrong_calls(self):
+        read = tenon.onnx.Model(self.reshape())
+        with self.assertRaises(tenon.ArgumentError):
+            read.run({"x": np.zeros((3, 4), "f")})
+        with self.assertRaises(tenon.ArgumentError):
+            read.run([np.zeros((3, 4), "f")])
+        with self.assertRaises(tenon.ArgumentError):
+            tenon.onnx.load(self.reshape(), values={"shape": np.array([1.5])})
+
+    def test_without_the_package(self):
+        code = "import sys; sys.modules['onnx'] = None; import tenon; tenon.onnx"
+        made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("ImportError: tenon.onnx needs the package 'onnx': pip install tenon[onnx]", made.stderr)
+
+    def test_texts_keep_programs(self):
+        program = tenon.onnx.load(networks.gpt2()[0])
+        again = tenon.parse(str(program))
+        self.assertEqual(again, program)
+        inputs = networks.inputs_of(networks.gpt2()[1])
+        a = tenon.Session(program).forward(**inputs)
+        b = tenon.Session(again, program.folded).forward(**inputs)
+        np.testing.assert_array_equal(a[0].numpy(), b[0].numpy())
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+
+    def external(self, location, offset=0, length=16):
+        weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+            weight.external_data.add(key=key, value=value)
+        return graph_model([helper.make_node("Add", ["x", "w"], ["y"])], [info("x", [4])], [info("y", [4])], [weight])
+
+    def test_external_data(self):
+        (self.path / "sub").mkdir()
+        numbers = np.arange(6, dtype=np.float32)
+        (self.path / "sub/w.bin").write_bytes(numbers.tobytes())
+        for offset, want in ((0, numbers[:4]), (8, numbers[2:])):
+            onnx.save(self.external("sub/w.bin", offset), self.path / "m.onnx")
+            [y] = tenon.onnx.Model(self.path / "m.onnx").run([np.zeros(4, "f")])
+            np.testing.assert_array_equal(y, want)
+
+    def test_external_data_stays_in_the_folder(self):
+        outside = self.path / "outside.bin"
+        outside.write_bytes(bytes(64))
+        inner = self.path / "inner"
+        inner.mkdir()
+        (inner / "link.bin").symlink_to(outside)
+        for location in ("../outside.bin", str(outside), "link.bin", "a/../../outside.bin", ""):
+            onnx.save(self.external(location), inner / "m.onnx")
+            with self.assertRaises(tenon.InputError, msg=location) as caught:
+                tenon.onnx.load(inner / "m.onnx")
+            self.assertEqual(caught.exception.code, "PathEscape")
+        (inner / "w.bin").write_bytes(bytes(64))
+        for offset, length in ((60, 16), (-4, 16), (0, 12), (0, 2**62)):
+            onnx.save(self.external("w.bin", offset, length), inner / "m.onnx")
+            with self.assertRaises(tenon.InputError):
+                tenon.onnx.load(inner / "m.onnx")
+
+    def test_bad_files(self):
+        (self.path / "m.onnx").write_bytes(b"no model")
+        for bad in (self.path / "m.onnx", self.path / "none.onnx", b"", b"\xff" * 100):
+            with self.assertRaises(tenon.InputError):
+                tenon.onnx.load(bad)
+        data = networks.resnet()[0].SerializeToString()
+        for end in range(0, len(data), len(data) // 50):
+            with self.assertRaises(tenon.Error):
+                tenon.onnx.load(data[:end])
+
+    def test_errors_name_the_op(self):
+        cases = [(helper.make_node("Nowhere", ["x"], ["y"]), "Nowhere"),
+                 (helper.make_node("Conv", ["x"], ["y"], name="first"), "Conv 'first': 1 inputs"),
+                 (helper.make_node("Transpose", ["x"], ["y"], perm=[0, 0]), "Transpose: attribute 'perm'"),
+                 (helper.make_node("RandomUniformLike", ["x"], ["y"]), "RandomUniformLike"),
+                 (helper.make_node("Add", ["x", "z"], ["y"]), "'z' is not computed")]
+        for node, words in cases:
+            with self.assertRaisesRegex(tenon.Error, words):
+                tenon.onnx.load(graph_model([node], [info("x", [2, 3])], [info("y", None)]))
+
+    def test_sizes_are_limited(self):
+        shape = numpy_helper.from_array(np.array([2**20, 2**20]), "s")
+        node = helper.make_node("ConstantOfShape", ["s"], ["y"])
+        with self.assertRaises(tenon.Error) as caught:
+            tenon.onnx.load(graph_model([node], [info("x", [1])], [info("y", None)], [shape]))
+        self.assertEqual(caught.exception.code, "LimitExceeded")
+
+    def test_the_command(self):
+        from tenon.onnx.__main__ import main
+        model, sizes = networks.gpt2()
+        onnx.save(model, self.path / "m.onnx")
+        self.assertEqual(main([str(self.path / "m.onnx"), "--shape", "batch=2"]), 0)
+        program = tenon.parse((self.path / "m.tenon").read_text())
+        inputs = networks.inputs_of(sizes)
+        file = tenon.open(self.path / "m.safetensors")
+        got = tenon.Session(program, {name: file[name] for name in file}).forward(**inputs)
+        want = by_runtime(model, inputs)
+        np.testing.assert_allclose(got[0].numpy(), want[0], rtol=1e-3, atol=1e-4)
+        self.assertEqual(main([str(self.path / "m.tenon"), "-o", str(self.path / "again.onnx")]), 0)
+        np.testing.assert_allclose(by_runtime(onnx.load(self.path / "again.onnx"), inputs)[0], want[0], rtol=1e-3,
+                                   atol=1e-4)
+        self.assertEqual(main([str(self.path / "none.onnx")]), 1)
+
+
+class Export(unittest.TestCase):
+    """Single ops, by ONNX Runtime and by Tenon."""
+
+    def check(self, function, *inputs, tolerance=1e-5):
+        types = [tenon.Shape(one.shape, str(one.dtype)) for one in inputs]
+        program = tenon.export(function, *types)
+        names = [name for name, _ in program.parameters()]
+        got = by_runtime(tenon.onnx.to_model(program), dict(zip(names, inputs)))
+        want = [one.numpy() for one in tenon.Session(program).forward(*inputs)]
+        for a, b in zip(got, want, strict=True):
+            self.assertEqual((a.shape, a.dtype), (b.shape, b.dtype))
+            np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=tolerance,
+                                       atol=tolerance)
+
+    def test_ops(self):
+        rng = np.random.default_rng(3)
+        x = rng.standard_normal((2, 4, 6)).astype("f") * 2
+        positive = np.abs(x) + 0.1
+        for name in ("abs neg sin cos tanh erf floor ceil round sign sigmoid relu relu6 silu gelu gelu_tanh softplus "
+                     "mish hardsigmoid hardswish leaky_relu elu square exp exp2 trunc is_finite is_nan").split():
+            self.check(getattr(ops, name), x)
+        for name in "sqrt rsqrt reciprocal log log2".split():
+            self.check(getattr(ops, name), positive)
+        for name in "add sub mul div minimum maximum eq ne lt le gt ge remainder fmod".split():
+            self.check(getattr(ops, name), x, positive[:1])
+        for name in "sum mean prod max min argmax argmin cumsum softmax log_softmax sort argsort".split():
+            self.check(lambda a, f=getattr(ops, name): f(a, axis=1), x)
+        self.check(lambda a: ops.sum(a, axis=(0, 2), keep_dims=True), x)
+        self.check(lambda a: ops.topk(a, k=2, axis=2), x)
+        self.check(lambda a: a.permute((2, 0, 1)).reshape((6, 8))[1:5:2, ::-1], x)
+        self.check(lambda a: ops.merge_axes(ops.split_axis(a, axis=2, sizes=(2, 3)), axis=0, count=2), x)
+        self.check(lambda a: ops.pad(a, before=(0, 1, 2), after=(1, 0, 0), mode="reflect"), x[:2])
+        self.check(lambda a: ops.pad(a, before=(0, 1, 2), after=(1, 0, 0), value=3.0), x)
+        self.check(lambda a: ops.concat([a, ops.full((2, 1, 6), 2.0)], 1), x)
+        self.check(lambda a: ops.layer_norm(a, np.arange(6, dtype="f"), np.ones(6, "f")), x)
+        self.check(lambda a: ops.rms_norm(a, np.arange(6, dtype="f")), x)
+        self.check(lambda a: ops.group_norm(a, groups=2), x)
+        self.check(lambda a: ops.cast(a * 100, dtype="i8"), x)
+        self.check(lambda a: ops.cast(ops.cast(a * 300, dtype="i32"), dtype="u8"), x)
+        self.check(lambda a: ops.clip(a, -1, 1).variance((1,)), x)
+        self.check(lambda a, i: ops.gather(a, i, axis=1), x, np.array([[0, 3], [1, 1]]))
+        self.check(lambda a, i: ops.scatter(a, i, i.cast("f32"), axis=2, mode="add"), x, np.full((2, 4, 2), 5))
+        self.check(lambda a: ops.where(a > 0, a, a * 2) + ops.iota(a, axis=2, dtype="f32"), x)
+        self.check(lambda a: ops.glu(a, a, activation="silu"), x)
+
+    def test_products_and_images(self):
+        rng = np.random.default_rng(4)
+        x = rng.standard_normal((2, 4, 9, 8)).astype("f")
+        w = rng.standard_normal((6, 2, 3, 3)).astype("f")
+        self.check(lambda a: ops.conv2d(a, w, stride=(2, 1), padding=(1, 0, 2, 1), groups=2), x, tolerance=1e-4)
+        self.check(lambda a: ops.conv_transpose2d(a, w[:4], stride=(2, 2), padding=(1, 1), output_padding=(1, 0)), x,
+                   tolerance=1e-4)
+        self.check(lambda a: ops.max_pool2d(a, kernel=(2, 3), padding=(1, 1)), x)
+        self.check(lambda a: ops.avg_pool2d(a, kernel=(3, 2), stride=(1, 2), padding=(1, 0), count_include_pad=True), x)
+        self.check(lambda a: ops.resize(a, sizes=(18, 5), mode="linear"), x)
+        self.check(lambda a: ops.batch_norm(a, np.ones(4, "f"), np.full(4, 2, "f")), x)
+        self.check(lambda a: ops.linear(a, np.ones((3, 8), "f"), bias=np.arange(3, dtype="f")), x, tolerance=1e-4)
+        self.check(lambda a: a @ a.transpose(), x, tolerance=1e-4)
+        q = rng.standard_normal((2, 5, 4, 8)).astype("f")
+        k = rng.standard_normal((2, 7, 2, 8)).astype("f")
+        self.check(lambda a, b: ops.attention(a, b, b, causal=True, softcap=20.0), q, k)
+
+    def test_what_has_no_form(self):
+        for function, words in ((lambda a: ops.expm1(a), "expm1 .* no form"),
+                                (lambda a: ops.cast(ops.quantize(a, dtype="q8_0"), dtype="f32"), "")):
+            with self.assertRaisesRegex(tenon.Error, words):
+                tenon.onnx.to_model(tenon.export(function, "f32[2, 32]"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -11,7 +11,7 @@ from .types import check_computed, tenon_type
 from .values import Value, inputs_of
 
 _UNROLLED = 16     # steps of a Scan up to which its body is written out
-_MAX_STEPS = 2**14  # of a loop that is written out
+_MAX_STEPS = 2**12  # of a loop that is written out
 
 
 def _run(n, graph, inputs):

@@ -122,7 +122,7 @@ class Builder:
         self.sources = {}   # sizes that are not known: (value, axis) that has it
         self.computed = {}  # sizes that the program computes: their values
         self._unknown = 0
-        self._names = set()
+        self._names = {}    # names of constants: how many more were made of each
         self._constants = {}  # id of a known array: (the array, its name in the program)
         self._lifted = [{}]   # for each function that is being recorded, id of what is known: (that, its tensor)
 
@@ -234,10 +234,11 @@ class Builder:
         return self.graph.capture(name, np.ascontiguousarray(array) if array.ndim else np.array(array))
 
     def _unique(self, name):
-        made, count = name, 1
+        made = name
         while made in self._names:
-            made, count = f"{name}_{count}", count + 1
-        self._names.add(made)
+            self._names[name] += 1
+            made = f"{name}_{self._names[name]}"
+        self._names[made] = 0
         return made
 
     def _of_sizes(self, value):

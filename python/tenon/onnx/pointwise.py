@@ -34,8 +34,12 @@ def shaped(value, shape):
 
 def broadcast_shape(*values):
     """The sizes of values that are broadcast together; None where two that are not known may differ."""
-    rank = max(one.rank for one in values)
-    shapes = [(1,) * (rank - one.rank) + tuple(one.shape) for one in values]
+    return broadcast_sizes(*(one.shape for one in values))
+
+
+def broadcast_sizes(*shapes):
+    rank = max(map(len, shapes))
+    shapes = [(1,) * (rank - len(one)) + tuple(one) for one in shapes]
     result = []
     for sizes in zip(*shapes):
         others = [size for size in sizes if size != 1]

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import sizes as sz
 from .node import op
-from .pointwise import shaped
+from .pointwise import broadcast_sizes, shaped
 from .shapes import sliced
 from .types import FLOATS
 
@@ -31,10 +31,8 @@ def _check_product(n, a, b):
 def _product_shape(a, b):
     rows = a.shape[-2:-1] if a.rank > 1 else ()
     columns = b.shape[-1:] if b.rank > 1 else ()
-    left, right = a.shape[:-2], b.shape[:-2]
-    rank = max(len(left), len(right))
-    left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
-    return tuple(y if x == 1 else x for x, y in zip(left, right)) + rows + columns
+    batch = broadcast_sizes(a.shape[:-2], b.shape[:-2])
+    return None if batch is None else batch + rows + columns
 
 
 def _transposed(n, weight):

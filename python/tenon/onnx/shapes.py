@@ -386,7 +386,7 @@ def depth_to_space(n, x):
     block = n.attribute("blocksize")
     mode = n.words("mode", "DCR", ("DCR", "CRD"))
     count, channels, rows, columns = x.shape
-    if block < 1 or not isinstance(channels, int) or channels % (block * block):
+    if block < 1 or n.known_size(x, 1) % (block * block):
         raise n.malformed(f"attribute 'blocksize': {block} for {x!r}")
     depth = channels // (block * block)
     if mode == "DCR":

@@ -1,6 +1,8 @@
 """Random single nodes, by Tenon and by ONNX Runtime: sizes, attributes and opsets that nobody planned.
 
-    python python/tests/onnx/random_nodes.py --count 20000 [--seed 1] [--match Conv]
+    python python/tests/onnx/random_nodes.py --count 20000 [--seed 1] [--match Conv] [--open]
+
+With --open, sizes other than 1 have names while a model is read: equal ones the same.
 """
 
 import argparse
@@ -484,7 +486,31 @@ def case(seed, match=""):
     return op, model, {n: a for i, (n, a) in enumerate(zip(names, arrays)) if i not in constant}
 
 
-def outcome(model, inputs):
+def opened(model):
+    """The model with names for its inputs' sizes."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for one in made.graph.input:
+        for dim in one.type.tensor_type.shape.dim:
+            if dim.dim_value != 1:
+                dim.dim_param = f"s{dim.dim_value}"
+    for one in made.graph.output:
+        one.type.Clear()
+    return made
+
+
+def run_open(model, inputs):
+    """By a program with open sizes; inputs of integers are constants where they have to be."""
+    try:
+        program, fixed = tenon.onnx.load(opened(model)), {}
+    except tenon.UnsupportedError:
+        fixed = {name: one for name, one in inputs.items() if one.dtype.kind == "i" and one.size <= 16 and one.ndim < 2}
+        program = tenon.onnx.load(opened(model), values=fixed)
+    session = tenon.Session(program, threads=1)
+    return [one.numpy() for one in session.forward(*(one for name, one in inputs.items() if name not in fixed))]
+
+
+def outcome(model, inputs, is_open=False):
     """(word, detail)."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -495,7 +521,7 @@ def outcome(model, inputs):
     except Exception as error:  # noqa: BLE001: no such model, or no kernel
         return "not by ONNX Runtime", str(error)[:100]
     try:
-        got = tenon.onnx.Model(model, threads=1).run(inputs)
+        got = run_open(model, inputs) if is_open else tenon.onnx.Model(model, threads=1).run(inputs)
     except tenon.Error as error:
         return "refused", str(error)
     except Exception as error:  # noqa: BLE001: a finding
@@ -519,13 +545,14 @@ def main():
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--match", default="")
+    parser.add_argument("--open", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     counts, refused = collections.defaultdict(collections.Counter), collections.Counter()
     bad = 0
     for seed in range(options.seed, options.seed + options.count):
         op, model, inputs = case(seed, options.match)
-        word, detail = outcome(model, inputs)
+        word, detail = outcome(model, inputs, options.open)
         counts[op][word] += 1
         if word in ("wrong", "crashed"):
             bad += 1

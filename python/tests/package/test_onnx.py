@@ -58,6 +58,9 @@ class NodeTests(unittest.TestCase):
             op, model, inputs = random_nodes.case(seed)
             word, detail = random_nodes.outcome(model, inputs)
             self.assertNotIn(word, ("wrong", "crashed"), f"seed {seed}: {op}: {detail}")
+            if seed % 2:
+                word, detail = random_nodes.outcome(model, inputs, is_open=True)
+                self.assertNotIn(word, ("wrong", "crashed"), f"seed {seed}, open sizes: {op}: {detail}")
 
 
 class Networks(unittest.TestCase):

@@ -1,6 +1,6 @@
 """ONNX models by tenon.onnx and by ONNX Runtime: how far the results are apart, and the times, interleaved.
 
-    python python/tests/onnx/torch_networks.py FOLDER     # or any models, each with its inputs in NAME.npz beside it
+    python python/tests/onnx_suite/torch_networks.py FOLDER     # or any models, each with its inputs in NAME.npz beside it
     python benchmarks/onnx_networks.py FOLDER [--threads 2] [--rounds 15] [--match NAME]
 
 Also reads each model once with its named sizes left open, and runs that program.

@@ -47,7 +47,7 @@ class Page(unittest.TestCase):
             import onnx
         except ImportError:
             self.skipTest("no package onnx")
-        sys.path.insert(0, str(ROOT / "python/tests/onnx"))
+        sys.path.insert(0, str(ROOT / "python/tests/onnx_suite"))
         from networks import bert
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     raise unittest.SkipTest(str(error)) from None
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "onnx"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "onnx_suite"))
 import networks  # noqa: E402
 import node_suite  # noqa: E402
 import random_nodes  # noqa: E402

@@ -1,6 +1,6 @@
 """Random single nodes, by Tenon and by ONNX Runtime: sizes, attributes and opsets that nobody planned.
 
-    python python/tests/onnx/random_nodes.py --count 20000 [--seed 1] [--match Conv] [--open]
+    python python/tests/onnx_suite/random_nodes.py --count 20000 [--seed 1] [--match Conv] [--open]
 
 With --open, sizes other than 1 have names while a model is read: equal ones the same.
 """

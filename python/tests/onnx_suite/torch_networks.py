@@ -1,6 +1,6 @@
 """Twelve networks with random weights, exported by PyTorch into a folder, each with an input's arrays beside it.
 
-    python python/tests/onnx/torch_networks.py FOLDER [NAME ...] [--dynamo]
+    python python/tests/onnx_suite/torch_networks.py FOLDER [NAME ...] [--dynamo]
 
 Needs torch, torchvision, transformers, onnxscript and, for the quantised one, onnxruntime. compare_networks.py runs the
 files.

@@ -1,7 +1,7 @@
 """The node tests of the package `onnx`, each read by tenon.onnx and run, sorted by what came of them.
 
-    python python/tests/onnx/node_suite.py                # the counts, and every test that did not pass
-    python python/tests/onnx/node_suite.py --write docs/onnx.md    # puts the table into the page
+    python python/tests/onnx_suite/node_suite.py                # the counts, and every test that did not pass
+    python python/tests/onnx_suite/node_suite.py --write docs/onnx.md    # puts the table into the page
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The node tests again at older opsets, as far as onnx.version_converter takes them there, against ONNX Runtime.
 
-    python python/tests/onnx/older_opsets.py 9 11 13 17 21
+    python python/tests/onnx_suite/older_opsets.py 9 11 13 17 21
 """
 
 import collections

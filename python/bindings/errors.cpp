@@ -42,9 +42,9 @@ void bind_errors(nb::module_& module) {
     } catch (const std::bad_cast&) {
       const nb::object type = nb::module_::import_("tenon.errors").attr("ArgumentError");
       const Errc code = Errc::bad_argument;
-      const std::string_view name = spelling(code);
+      const std::string_view word = spelling(code);
       const nb::object value =
-          type(nb::str(name.data(), name.size()), number(code), nb::str("tenon"),
+          type(nb::str(word.data(), word.size()), number(code), nb::str("tenon"),
                nb::str("an argument of a type that is not taken, or an integer beyond 64 bits"));
       PyErr_SetObject(type.ptr(), value.ptr());
     }

@@ -46,8 +46,8 @@ void name_results(Program& named, const std::vector<std::string>& names) {
     for (const Value& value : function.values) taken.insert(value.name);
     for (std::size_t i = 0; i < std::min(names.size(), function.results.size()); ++i) {
       const ValueId id = function.results[i];
-      const bool is_first = std::find(function.results.begin(), function.results.begin() + i, id) ==
-                            function.results.begin() + i;
+      const bool is_first = std::find(function.results.begin(), function.results.end(), id) ==
+                            function.results.begin() + static_cast<std::ptrdiff_t>(i);
       if (id < function.parameter_count || !is_first || !taken.insert(names[i]).second) continue;
       function.values[id].name = names[i];
     }

@@ -51,7 +51,8 @@ def branch(n, condition):
 def _same_types(n, yes, no):
     for one, other in zip(yes, no):
         if one.type != other.type or not one.type.is_static:
-            raise n.error(f"results of {one.type} and {other.type}: they need one type with sizes that are known")
+            raise n.error(f"results of {one.type} and {other.type}: they need one type with sizes that are known; "
+                          "give `shapes`")
 
 
 @op("Loop")

@@ -41,7 +41,7 @@ class Exporter:
         self.program, self.arrays = program, arrays
         self.function = program.main
         self.values = self.function.values
-        self.nodes, self.initializers, self.known = [], [], {}
+        self.nodes, self.initializers, self.known, self.scopes = [], [], {}, {}
         self.names = {value.name for value in self.values.values()}
         self.at = None
 
@@ -52,7 +52,9 @@ class Exporter:
                 self._constant(instruction)
             elif instruction.kind == "op":
                 self._op(instruction)
-            elif instruction.kind != "scope":
+            elif instruction.kind == "scope":
+                self.scopes[instruction.result.name] = self._full_name(instruction)
+            else:
                 raise self.error("a loop with a condition, or a call, has no form here")
         outputs = [self._output(name) for name in self.function.results]
         inputs = [self._info(value.name, value.type) for value in self.function.parameters]
@@ -83,8 +85,12 @@ class Exporter:
             raise unsupported(f"value '{name}'", f"{kind} is no type of ONNX")
         return helper.make_tensor_value_info(name, NUMBERS[kind.dtype], list(kind.dims))
 
+    def _full_name(self, instruction):
+        """The name of a constant or a scope, with those of the scopes around it."""
+        return ".".join([*(self.scopes[one] for one in instruction.operands), instruction.text])
+
     def _constant(self, instruction):
-        name = instruction.text
+        name = self._full_name(instruction)
         if name not in self.arrays:
             raise wrong_call("save", f"the constant '{name}' is not given: weights={{{name!r}: ...}}")
         array = self.arrays[name]

@@ -454,7 +454,7 @@ def _array(argument):
 
 
 def _single_number(array):
-    """The number that an array repeats, where `full` is to make it: rewrites look for it, and large arrays take space."""
+    """The number that an array repeats, where `full` is to make it: rewrites look for it, and it takes no space."""
     if 1 < array.size <= _SMALL or not array.size or type_of(array) not in _FILLED:
         return None
     first = array.flat[0]

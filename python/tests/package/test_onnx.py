@@ -381,6 +381,24 @@ class Export(unittest.TestCase):
         k = rng.standard_normal((2, 7, 2, 8)).astype("f")
         self.check(lambda a, b: ops.attention(a, b, b, causal=True, softcap=20.0), q, k)
 
+    def test_layers_and_weights_of_a_file(self):
+        def layer(weights, index, x):
+            return x + ops.linear(x, weights["w"]) * ops.cast(index, dtype="f32")
+
+        def model(x):
+            layers = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[4, 4]")} for i in range(3)]
+            return tenon.repeat(layers, x, layer)
+
+        program = tenon.export(model, x="f32[N, 4]")
+        rng = np.random.default_rng(5)
+        weights = {f"layer.{i}.w": rng.standard_normal((4, 4)).astype("f") for i in range(3)}
+        x = rng.standard_normal((2, 4)).astype("f")
+        [want] = tenon.Session(program, weights).forward(x)
+        [got] = by_runtime(tenon.onnx.to_model(program, weights), {"x": x})
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
+        with self.assertRaisesRegex(tenon.ArgumentError, "'layer.0.w' is not given"):
+            tenon.onnx.to_model(program)
+
     def test_what_has_no_form(self):
         for function, words in ((lambda a: ops.expm1(a), "expm1 .* no form"),
                                 (lambda a: ops.cast(ops.quantize(a, dtype="q8_0"), dtype="f32"), "")):

@@ -116,16 +116,34 @@ def clamp(e, x, min, max):
 @writes("cast")
 def cast(e, x, dtype):
     have = e.dtype(x)
-    if dtype in INTEGERS and have != "bool":
+    if dtype in INTEGERS and have in FLOATS:
+        return _whole(e, x, dtype)
+    if dtype in INTEGERS and have in INTEGERS:
         low, high = limits(dtype)
         least, most = limits(have)
         if least < low or most > high:
-            if have in FLOATS and dtype in ("i32", "i64", "u32", "u64"):
-                return e.cast(x, dtype)
             x = e.node("Clip", [x, e.number(max(low, least), x), e.number(min(high, most), x)])
     if dtype.startswith("f8"):
         return e.node("Cast", [x], to=NUMBERS[dtype], saturate=1)
     return e.cast(x, dtype)
+
+
+def _whole(e, x, dtype):
+    """A float as an integer: beyond the type's limits the nearest one, and 0 for a NaN, which ONNX leaves open."""
+    if dtype == "u64" or e.dtype(x) == "bf16":
+        raise e.error(f"{e.dtype(x)} as {dtype}")
+    if e.dtype(x) == "f16":
+        x = e.cast(x, "f32")
+        kind = "f32"
+    else:
+        kind = e.dtype(x)
+    low, high = limits(dtype)
+    above = e.node("GreaterOrEqual", [x, e.array(float(high) + 1, kind)])
+    below = e.node("LessOrEqual", [x, e.array(float(low), kind)])
+    outside = e.node("Or", [e.node("Or", [above, below]), e.node("IsNaN", [x])])
+    inside = e.cast(e.node("Where", [outside, e.array(0, kind), x]), dtype)
+    made = e.node("Where", [above, e.array(high, dtype), inside])
+    return e.node("Where", [below, e.array(low, dtype), made])
 
 
 @writes("is_finite")
@@ -142,7 +160,10 @@ def ne(e, a, b):
 def remainder(e, a, b):
     if e.dtype(a) in INTEGERS:
         return e.node("Mod", [a, b], fmod=0)
-    return e.node("Sub", [a, e.node("Mul", [b, e.node("Floor", [e.node("Div", [a, b])])])])
+    rest, zero = e.node("Mod", [a, b], fmod=1), e.number(0, a)
+    other_sign = e.node("Xor", [e.node("Less", [rest, zero]), e.node("Less", [b, zero])])
+    moved = e.node("And", [other_sign, e.node("Not", [e.node("Equal", [rest, zero])])])
+    return e.node("Where", [moved, e.node("Add", [rest, b]), rest])
 
 
 @writes("fmod")
@@ -183,6 +204,8 @@ def _widened(e, x, axes, keep_dims):
 
 @writes("any", "all")
 def any_all(e, x, axes, keep_dims):
+    if not axes:
+        return e.node("Identity", [x])
     op = "ReduceMax" if e.at.op == "any" else "ReduceMin"
     return e.cast(e.node(op, [e.cast(x, "i32"), e.array(axes)], keepdims=int(keep_dims)), "bool")
 

@@ -307,6 +307,7 @@ def main():
             process.join()
             outcome = f"the process ended: {process.exitcode}"
         if not process.is_alive() or "MB" in outcome:
+            process.join()
             process, seeds_out, results = start(models)
         if outcome in counts:
             counts[outcome] += 1

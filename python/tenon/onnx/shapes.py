@@ -187,6 +187,8 @@ def sliced(n, x, axis, begin, end, step):
             end = _END
         size = count
     else:
+        if step < 0 and begin < -1:  # the first element where the axis is shorter
+            raise NotKnown(n.where, f"backwards from {begin} of {x!r}: give `shapes`", x.inputs)
         if step < 0 and end is not None and end < -(2**31):
             end = None
         end = _END if end is None else end

@@ -204,6 +204,22 @@ class Calls(unittest.TestCase):
             [y] = read.run({"x": np.zeros((3, 4), "f"), "shape": np.array(shape)})
             self.assertEqual(y.shape, np.zeros((3, 4)).reshape(shape).shape)
 
+    def test_backward_slices_of_open_sizes(self):
+        def model(start):
+            numbers = {"s": start, "e": -2**63, "a": 0, "t": -2}
+            constants = [numpy_helper.from_array(np.array([one]), name) for name, one in numbers.items()]
+            node = helper.make_node("Slice", ["x", *numbers], ["y"])
+            return graph_model([node], [info("x", ["N"])], [info("y", None)], constants)
+
+        session = tenon.Session(tenon.onnx.load(model(-1)))
+        for size in (0, 1, 2, 5):
+            x = np.arange(size, dtype=np.float32)
+            np.testing.assert_array_equal(session.forward(x)[0].numpy(), x[::-2])
+        with self.assertRaisesRegex(tenon.UnsupportedError, "backwards from -5"):  # of 4 elements: the first
+            tenon.onnx.load(model(-5))
+        [y] = tenon.onnx.Model(model(-5)).run([np.arange(4, dtype=np.float32)])
+        np.testing.assert_array_equal(y, [0])
+
     def test_sizes_that_are_given(self):
         model, _ = networks.unet()
         program = tenon.onnx.load(model, shapes={"N": 2, "H": 16})

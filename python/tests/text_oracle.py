@@ -595,8 +595,10 @@ def trained(program, count, seed, keep):
         bases = ["<dna>", "</dna>", "<dna>ACGTACGTTTGACA</dna>", "<dna>acgtn</dna>"]
         strings = list(text_strings.generate(count, seed, SPECIALS + bases))
         print(f"seed {seed}, {len(strings)} strings", flush=True)
-        # Each way of splitting with every string and every character, each name with some.
-        ways = Folder(root / "ways", strings + [s.encode() for s in text_strings.every_character()])
+        # Each way of splitting with every string and, with 5,000 of them, every character, each name with some.
+        characters = [s.encode() for s in text_strings.every_character()]
+        step = max(1, 5000 // max(1, count))
+        ways = Folder(root / "ways", strings + characters[seed % step :: step])
         names = Folder(root / "names", strings[:200])
         crossing = crossing_bpe(4000)
         for folder, chosen in [(ways, [group[0] for group in NAMES]),

@@ -1,5 +1,6 @@
 // Matrix multiplications on AMX tiles against those with vectors: the same bytes for all sizes, and
 // for all ways in which tiles are loaded from pixels.
+#include "backends/cpu/built_kernels.hpp"
 #include "backends/cpu/int8/int8_kernels.hpp"
 #include "support/op_testing.hpp"
 
@@ -97,7 +98,7 @@ void check(Random& random, const Sizes& s) {
   INFO(to_string(s));
   const auto seed = static_cast<std::uint64_t>(random.integer(1, 1 << 30));
   const bool is_same =
-      run(s, seed, cpu::avx512_vnni::int8.product) == run(s, seed, cpu::amx::int8_product);
+      run(s, seed, cpu::built::avx512_vnni::int8.product) == run(s, seed, cpu::amx::int8_product);
   CHECK(is_same);
 }
 

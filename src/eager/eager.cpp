@@ -11,7 +11,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -117,6 +116,7 @@ struct Eager::State {
                    Overwritable candidates);
   void add_step(Compiled& to, const OpDef& def, const void* attributes, Operands operands);
   void choose_backend(Compiled& to);
+  void keep_memory(std::uint64_t bytes);
   EagerArray compute(const Compiled& with, Operands operands);
   std::byte* scratch(std::int64_t bytes);
 
@@ -126,7 +126,7 @@ struct Eager::State {
   std::vector<std::byte*> addresses_;        // of them
   MemRegion& memory_ = cpu_device()->default_mem_region();
   std::unordered_map<std::string, Compiled> compiled_;
-  std::set<std::uint64_t> result_sizes_;
+  std::vector<std::uint64_t> kept_sizes_;  // of results, the newest last
   KeptMemory kept_;
   Buffer scratch_;
 };
@@ -270,12 +270,20 @@ Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operand
   }
   add_step(made, def, attributes, operands);
   choose_backend(made);
-  if (result_sizes_.insert(static_cast<std::uint64_t>(made.output.bytes())).second) {
-    std::vector<std::uint64_t> twice(result_sizes_.begin(), result_sizes_.end());
-    twice.insert(twice.end(), result_sizes_.begin(), result_sizes_.end());
-    kept_.keep(std::move(twice));
-  }
+  keep_memory(static_cast<std::uint64_t>(made.output.bytes()));
   return made;
+}
+
+/// Results of this size, and of the last others, find the memory of earlier ones. Not of all: of each
+/// size two blocks may be kept.
+void Eager::State::keep_memory(std::uint64_t bytes) {
+  constexpr std::size_t most = 16;
+  if (bytes < kept_bytes_from || std::ranges::find(kept_sizes_, bytes) != kept_sizes_.end()) return;
+  if (kept_sizes_.size() == most) kept_sizes_.erase(kept_sizes_.begin());
+  kept_sizes_.push_back(bytes);
+  std::vector<std::uint64_t> twice = kept_sizes_;
+  twice.insert(twice.end(), kept_sizes_.begin(), kept_sizes_.end());
+  kept_.keep(std::move(twice));
 }
 
 void Eager::State::add_step(Compiled& to, const OpDef& def, const void* attributes,

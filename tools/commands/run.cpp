@@ -56,9 +56,7 @@ Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
   }
   if (path.empty()) return loaded;
   loaded.file = io::open(path, {.access = io::Access::guarded});
-  std::vector<std::string> names;
-  for (const io::TensorEntry& entry : loaded.file->tensors()) names.push_back(entry.name);
-  loaded.weights = io::load_buffers(*loaded.file, names, device);
+  loaded.weights = io::load_buffers(*loaded.file, device);
   return loaded;
 }
 

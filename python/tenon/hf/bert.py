@@ -39,10 +39,7 @@ class Bert(Model):
 
     def read_config(self, config):
         self.vocabulary = config.integer("vocab_size", high=2**24)
-        self.width = config.integer("hidden_size")
-        self.inner = config.integer("intermediate_size")
-        self.layers = config.integer("num_hidden_layers", high=512)
-        self.heads = config.integer("num_attention_heads", high=2**14)
+        self.read_sizes(config)
         self.positions = config.integer("max_position_embeddings")
         self.types = config.integer("type_vocab_size", 2)
         self.eps = config.real("layer_norm_eps", 1e-12, high=1)

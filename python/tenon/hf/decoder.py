@@ -82,10 +82,7 @@ class Decoder(Generates):
 
     def read_config(self, config):
         self.vocabulary = config.integer("vocab_size", high=2**24)
-        self.width = config.integer("hidden_size")
-        self.inner = config.integer("intermediate_size")
-        self.layers = config.integer("num_hidden_layers", high=512)
-        self.heads = config.integer("num_attention_heads", high=2**14)
+        self.read_sizes(config)
         self.kv_heads = config.integer("num_key_value_heads", self.heads, high=2**14)
         self.size = config.integer("head_dim", self.width // self.heads or 1)
         self.eps = config.real("rms_norm_eps", 1e-6, high=1)

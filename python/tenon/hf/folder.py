@@ -131,6 +131,13 @@ class Model:
         self._weights = self._session = None
         self.read_config(config)
 
+    def read_sizes(self, config):
+        """The sizes of layers by the names that most of these files have."""
+        self.width = config.integer("hidden_size")
+        self.inner = config.integer("intermediate_size")
+        self.layers = config.integer("num_hidden_layers", high=512)
+        self.heads = config.integer("num_attention_heads", high=2**14)
+
     @classmethod
     def open(cls, path, *, follow_links=False, **options):
         """The folder's weights in this class, whatever architecture config.json names."""

@@ -32,10 +32,7 @@ class ViT(Model):
         return {"pixels": f"f32[B, {self.channels}, {self.image}, {self.image}]"}
 
     def read_config(self, config):
-        self.width = config.integer("hidden_size")
-        self.inner = config.integer("intermediate_size")
-        self.layers = config.integer("num_hidden_layers", high=512)
-        self.heads = config.integer("num_attention_heads", high=2**14)
+        self.read_sizes(config)
         self.image = config.integer("image_size", 224, high=2**14)
         self.patch = config.integer("patch_size", 16, high=2**14)
         self.channels = config.integer("num_channels", 3, high=2**10)

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -40,7 +39,7 @@ struct FusedPoints {
   static constexpr int min_inputs = 1, max_inputs = cpu::PointGroup::max_inputs;
   static constexpr OpTraits traits{.pointwise = true};
   const cpu::PointGroup* group = nullptr;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
 };

@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -25,7 +24,7 @@ struct Registered {
   static constexpr std::string_view name = "registered";
   static constexpr int min_inputs = 0, max_inputs = 1 << 16;
   const cpu::RegisteredStep* step = nullptr;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
 };

@@ -18,7 +18,7 @@ struct Softsign {
   static constexpr std::string_view name = "my_softsign";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const {
     if (in[0].dtype() != f32) fail(Errc::unsupported_dtype, name, "x is not f32");

@@ -17,7 +17,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -139,8 +138,8 @@ class Eager {
     const std::array<EagerInput, sizeof...(Inputs)> list{
         EagerInput(std::forward<Inputs>(inputs))...};
     std::string& key = new_key();
-    std::apply([&](const auto&... fields) { (detail::append_key(key, op.*fields.member), ...); },
-               Op::fields);
+    Op::fields.apply(
+        [&](const auto&... fields) { (detail::append_key(key, op.*fields.member), ...); });
     return run(op_def<Op>(), &op, list);
   }
   EagerArray run(const OpInstance& op, std::span<const EagerInput> inputs);

@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -93,7 +92,7 @@ concept OpStruct =
       { Op::min_inputs } -> std::convertible_to<int>;
       { Op::max_inputs } -> std::convertible_to<int>;
       { op.infer(in) } -> std::same_as<Shape>;
-      Op::fields;
+      Op::fields.size();
     };
 
 template <class Op>
@@ -110,12 +109,12 @@ namespace detail {
 template <class Op, std::size_t... I>
 constexpr auto attribute_fields(std::index_sequence<I...>) noexcept {
   return std::array<AttributeField, sizeof...(I)>{AttributeField{
-      std::get<I>(Op::fields).name,
+      Op::fields.template get<I>().name,
       [](const void* op) {
-        return AttributeValue(static_cast<const Op*>(op)->*std::get<I>(Op::fields).member);
+        return AttributeValue(static_cast<const Op*>(op)->*Op::fields.template get<I>().member);
       },
       [](void* op, const AttributeValue& value) {
-        return assign_attribute(static_cast<Op*>(op)->*std::get<I>(Op::fields).member, value);
+        return assign_attribute(static_cast<Op*>(op)->*Op::fields.template get<I>().member, value);
       }}...};
 }
 
@@ -124,7 +123,7 @@ inline constexpr Op op_defaults{};
 
 template <class Op>
 inline constexpr auto op_fields =
-    attribute_fields<Op>(std::make_index_sequence<std::tuple_size_v<decltype(Op::fields)>>());
+    attribute_fields<Op>(std::make_index_sequence<Op::fields.size()>());
 
 }  // namespace detail
 

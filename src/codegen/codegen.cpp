@@ -44,8 +44,8 @@ enum class AttributesIn : std::uint8_t { own, base, beside_base };
 
 template <class Op>
 constexpr AttributesIn attributes_in() noexcept {
-  const bool has_inherited = std::apply(
-      [](const auto&... fields) { return (is_inherited<Op>(fields) || ...); }, Op::fields);
+  const bool has_inherited =
+      Op::fields.apply([](const auto&... fields) { return (is_inherited<Op>(fields) || ...); });
   if (has_inherited) return AttributesIn::base;
   return std::is_base_of_v<UnaryOp<Op>, Op> ? AttributesIn::beside_base : AttributesIn::own;
 }

@@ -184,7 +184,7 @@ template <bool wrong>
 struct OwnCube {
   static constexpr std::string_view name = wrong ? "wrong_cube" : "own_cube";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
   Shape infer(std::span<const Shape> in) const { return in[0]; }
   void reference(std::span<const HostView> in, const HostView& out) const {
     for_each_index(out.shape, [&](std::span<const std::int64_t> index) {

@@ -10,7 +10,6 @@
 #include <tenon/session.hpp>
 
 #include <source_location>
-#include <tuple>
 
 namespace tenon {
 
@@ -24,7 +23,7 @@ struct Cube {
   static constexpr std::string_view name = "cube";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

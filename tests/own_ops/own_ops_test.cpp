@@ -117,7 +117,7 @@ struct Viewless : SoftClip {
 struct Meaningless {
   static constexpr std::string_view name = "meaningless";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
   Shape infer(std::span<const Shape> in) const { return in[0]; }
 };
 
@@ -243,7 +243,7 @@ struct Scale {
   static constexpr std::string_view name = "own_scale";
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
   Shape infer(std::span<const Shape> in) const {
     if (!(in[0] == in[1])) fail(Errc::shape_mismatch, name, "two shapes");
     return in[0];
@@ -379,7 +379,7 @@ struct InPlace : SoftClip {
 };
 struct Hidden : SoftClip {
   static constexpr std::string_view name = "hidden";
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 };
 struct Numbers : SoftClip {
   static constexpr std::string_view name = "numbers";

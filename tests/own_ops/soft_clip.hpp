@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 namespace tenon::testing {
 
@@ -19,7 +18,7 @@ struct SoftClip {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
   double limit = 1;
-  static constexpr auto fields = std::tuple{field("limit", &SoftClip::limit)};
+  static constexpr auto fields = FieldList{field("limit", &SoftClip::limit)};
 
   Shape infer(std::span<const Shape> in) const {
     if (in[0].dtype() != DType::f32) fail(Errc::unsupported_dtype, name, "takes f32");

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -24,7 +23,7 @@ struct MergedConv2d {
   bool has_activation = false;
   cpu::Unary activation = cpu::Unary::relu;
   cpu::UnaryParameters parameters;
-  static constexpr auto fields = std::tuple{field("has_residual", &MergedConv2d::has_residual)};
+  static constexpr auto fields = FieldList{field("has_residual", &MergedConv2d::has_residual)};
 
   Shape infer(std::span<const Shape> in) const;
 };

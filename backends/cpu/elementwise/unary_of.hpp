@@ -6,7 +6,6 @@
 #include <tenon/lowered.hpp>
 
 #include <optional>
-#include <tuple>
 
 namespace tenon::cpu {
 
@@ -19,13 +18,13 @@ struct UnaryCall {
 template <class Op>
 UnaryParameters parameters_of(const Op& op) {
   if constexpr (requires { op.alpha; }) {
-    static_assert(std::tuple_size_v<decltype(Op::fields)> == 1);
+    static_assert(Op::fields.size() == 1);
     return {static_cast<float>(op.alpha), 0};
   } else if constexpr (requires { op.min; }) {
-    static_assert(std::tuple_size_v<decltype(Op::fields)> == 2);
+    static_assert(Op::fields.size() == 2);
     return {static_cast<float>(op.min), static_cast<float>(op.max)};
   } else {
-    static_assert(std::tuple_size_v<decltype(Op::fields)> == 0, "say which attributes these are");
+    static_assert(Op::fields.size() == 0, "say which attributes these are");
     return {};
   }
 }

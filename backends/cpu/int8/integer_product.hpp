@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -46,7 +45,7 @@ struct IntegerProduct {
   int zero_points = 0;
   int stage_count = 0;
   Stage stages[max_stages]{};
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = FieldList{};
 
   std::span<const Stage> all_stages() const noexcept {
     return {stages, static_cast<std::size_t>(stage_count)};

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -33,7 +32,7 @@ struct QuantizedConv2d {
   static constexpr int min_inputs = 2, max_inputs = 4;
   MergedConv2d merged;
   cpu::Codes x, residual, y;  ///< `residual` and `y`: where they are u8
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = FieldList{};
 
   Shape infer(std::span<const Shape> in) const;
 };

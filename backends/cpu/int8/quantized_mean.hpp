@@ -6,7 +6,6 @@
 
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -21,7 +20,7 @@ struct QuantizedMean {
   static constexpr int min_inputs = 1, max_inputs = 1;
   Mean mean;  ///< over the last two axes
   cpu::Codes x;
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = FieldList{};
 
   Shape infer(std::span<const Shape> in) const;
 };

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -21,7 +20,7 @@ struct MergedLinear {
   static constexpr int min_inputs = 2, max_inputs = 4;
   Linear linear;
   cpu::UnaryCall activation;
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = FieldList{};
 
   Shape infer(std::span<const Shape> in) const;
 };
@@ -38,7 +37,7 @@ struct LinearArgmax {
   Linear linear;
   Argmax argmax;
   std::int64_t columns = 0;
-  static constexpr auto fields = std::tuple{};
+  static constexpr auto fields = FieldList{};
 
   Shape infer(std::span<const Shape> in) const;
 };

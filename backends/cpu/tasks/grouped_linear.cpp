@@ -14,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -27,7 +26,7 @@ struct GroupedRows {
   std::int64_t groups = 0;
   bool are_int8 = false;
   static constexpr auto fields =
-      std::tuple{field("groups", &GroupedRows::groups), field("are_int8", &GroupedRows::are_int8)};
+      FieldList{field("groups", &GroupedRows::groups), field("are_int8", &GroupedRows::are_int8)};
 
   Shape infer(std::span<const Shape> in) const { return in[0]; }
 };

@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -90,7 +89,7 @@ TENON_DECLARE_OP(Hardswish);
 struct LeakyRelu : UnaryOp<LeakyRelu> {
   static constexpr std::string_view name = "leaky_relu";
   double alpha = 0.01;
-  static constexpr auto fields = std::tuple{field("alpha", &LeakyRelu::alpha)};
+  static constexpr auto fields = FieldList{field("alpha", &LeakyRelu::alpha)};
   double of(double x) const noexcept;
 };
 TENON_DECLARE_OP(LeakyRelu);
@@ -99,7 +98,7 @@ TENON_DECLARE_OP(LeakyRelu);
 struct Elu : UnaryOp<Elu> {
   static constexpr std::string_view name = "elu";
   double alpha = 1.0;
-  static constexpr auto fields = std::tuple{field("alpha", &Elu::alpha)};
+  static constexpr auto fields = FieldList{field("alpha", &Elu::alpha)};
   double of(double x) const noexcept;
 };
 TENON_DECLARE_OP(Elu);

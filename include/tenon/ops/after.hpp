@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -21,7 +20,7 @@ struct After {
   static constexpr std::string_view name = "after";
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.view = true};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -29,8 +28,8 @@ struct ArgReduceOp {
   bool keep_dims = false;
   DType dtype = i32;
   static constexpr auto fields =
-      std::tuple{field("axis", &ArgReduceOp::axis), field("keep_dims", &ArgReduceOp::keep_dims),
-                 field("dtype", &ArgReduceOp::dtype)};
+      FieldList{field("axis", &ArgReduceOp::axis), field("keep_dims", &ArgReduceOp::keep_dims),
+                field("dtype", &ArgReduceOp::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

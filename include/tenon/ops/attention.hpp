@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -66,13 +65,13 @@ struct Attention {
   bool has_position = false;
   bool has_mask = false;
   bool has_sinks = false;
-  static constexpr auto fields = std::tuple{field("causal", &Attention::causal),
-                                            field("window", &Attention::window),
-                                            field("scale", &Attention::scale),
-                                            field("softcap", &Attention::softcap),
-                                            field("has_position", &Attention::has_position),
-                                            field("has_mask", &Attention::has_mask),
-                                            field("has_sinks", &Attention::has_sinks)};
+  static constexpr auto fields = FieldList{field("causal", &Attention::causal),
+                                           field("window", &Attention::window),
+                                           field("scale", &Attention::scale),
+                                           field("softcap", &Attention::softcap),
+                                           field("has_position", &Attention::has_position),
+                                           field("has_mask", &Attention::has_mask),
+                                           field("has_sinks", &Attention::has_sinks)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

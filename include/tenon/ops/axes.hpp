@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -32,7 +31,7 @@ struct SplitAxis {
   std::int64_t axis = 0;
   IntList sizes{};
   static constexpr auto fields =
-      std::tuple{field("axis", &SplitAxis::axis), field("sizes", &SplitAxis::sizes)};
+      FieldList{field("axis", &SplitAxis::axis), field("sizes", &SplitAxis::sizes)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -56,7 +55,7 @@ struct MergeAxes {
   std::int64_t axis = 0;
   std::int64_t count = 1;
   static constexpr auto fields =
-      std::tuple{field("axis", &MergeAxes::axis), field("count", &MergeAxes::count)};
+      FieldList{field("axis", &MergeAxes::axis), field("count", &MergeAxes::count)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -77,7 +76,7 @@ struct Unsqueeze {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &Unsqueeze::axis)};
+  static constexpr auto fields = FieldList{field("axis", &Unsqueeze::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -97,7 +96,7 @@ struct Squeeze {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &Squeeze::axis)};
+  static constexpr auto fields = FieldList{field("axis", &Squeeze::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -26,7 +25,7 @@ struct BroadcastTo {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.view = true};
   IntList dims{};
-  static constexpr auto fields = std::tuple{field("dims", &BroadcastTo::dims)};
+  static constexpr auto fields = FieldList{field("dims", &BroadcastTo::dims)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -43,7 +42,7 @@ struct CacheUpdate {
   static constexpr int min_inputs = 4, max_inputs = 5;
   static constexpr OpTraits traits{.updates_input = 0};
   bool has_table = false;
-  static constexpr auto fields = std::tuple{field("has_table", &CacheUpdate::has_table)};
+  static constexpr auto fields = FieldList{field("has_table", &CacheUpdate::has_table)};
 
   Shape infer(std::span<const Shape> in) const;
   /// `out` either is the cache's own storage or receives a copy of it first.

@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -27,7 +26,7 @@ struct Cast {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true};
   DType dtype = f32;
-  static constexpr auto fields = std::tuple{field("dtype", &Cast::dtype)};
+  static constexpr auto fields = FieldList{field("dtype", &Cast::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

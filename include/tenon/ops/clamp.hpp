@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -24,7 +23,7 @@ struct Clamp {
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  static constexpr auto fields = std::tuple{field("min", &Clamp::min), field("max", &Clamp::max)};
+  static constexpr auto fields = FieldList{field("min", &Clamp::min), field("max", &Clamp::max)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

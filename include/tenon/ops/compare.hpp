@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -23,7 +22,7 @@ template <class Op>
 struct CompareOp {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.pointwise = true};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -26,7 +25,7 @@ struct Concat {
   static constexpr int min_inputs = 1, max_inputs = 4096;
   static constexpr OpTraits traits{};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &Concat::axis)};
+  static constexpr auto fields = FieldList{field("axis", &Concat::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

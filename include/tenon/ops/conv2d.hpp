@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -46,9 +45,9 @@ struct Conv2d {
   std::int64_t groups = 1;
   bool has_bias = false;
   static constexpr auto fields =
-      std::tuple{field("stride", &Conv2d::stride), field("padding", &Conv2d::padding),
-                 field("dilation", &Conv2d::dilation), field("groups", &Conv2d::groups),
-                 field("has_bias", &Conv2d::has_bias)};
+      FieldList{field("stride", &Conv2d::stride), field("padding", &Conv2d::padding),
+                field("dilation", &Conv2d::dilation), field("groups", &Conv2d::groups),
+                field("has_bias", &Conv2d::has_bias)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -84,11 +83,11 @@ struct Conv2dFilterBackward {
   IntList padding{};
   IntList dilation{};
   std::int64_t groups = 1;
-  static constexpr auto fields = std::tuple{field("kernel", &Conv2dFilterBackward::kernel),
-                                            field("stride", &Conv2dFilterBackward::stride),
-                                            field("padding", &Conv2dFilterBackward::padding),
-                                            field("dilation", &Conv2dFilterBackward::dilation),
-                                            field("groups", &Conv2dFilterBackward::groups)};
+  static constexpr auto fields = FieldList{field("kernel", &Conv2dFilterBackward::kernel),
+                                           field("stride", &Conv2dFilterBackward::stride),
+                                           field("padding", &Conv2dFilterBackward::padding),
+                                           field("dilation", &Conv2dFilterBackward::dilation),
+                                           field("groups", &Conv2dFilterBackward::groups)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -53,12 +52,12 @@ struct ConvTranspose2d {
   std::int64_t groups = 1;
   bool has_bias = false;
   static constexpr auto fields =
-      std::tuple{field("stride", &ConvTranspose2d::stride),
-                 field("padding", &ConvTranspose2d::padding),
-                 field("output_padding", &ConvTranspose2d::output_padding),
-                 field("dilation", &ConvTranspose2d::dilation),
-                 field("groups", &ConvTranspose2d::groups),
-                 field("has_bias", &ConvTranspose2d::has_bias)};
+      FieldList{field("stride", &ConvTranspose2d::stride),
+                field("padding", &ConvTranspose2d::padding),
+                field("output_padding", &ConvTranspose2d::output_padding),
+                field("dilation", &ConvTranspose2d::dilation),
+                field("groups", &ConvTranspose2d::groups),
+                field("has_bias", &ConvTranspose2d::has_bias)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

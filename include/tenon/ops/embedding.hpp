@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -29,7 +28,7 @@ struct Embedding {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.picked_inputs = 2};
   DType dtype = DType::f32;
-  static constexpr auto fields = std::tuple{field("dtype", &Embedding::dtype)};
+  static constexpr auto fields = FieldList{field("dtype", &Embedding::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

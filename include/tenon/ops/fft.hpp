@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -30,7 +29,7 @@ struct Fft {
   std::int64_t axis = 0;
   bool inverse = false;
   static constexpr auto fields =
-      std::tuple{field("axis", &Fft::axis), field("inverse", &Fft::inverse)};
+      FieldList{field("axis", &Fft::axis), field("inverse", &Fft::inverse)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -52,7 +51,7 @@ struct Rfft {
   static constexpr std::string_view name = "rfft";
   static constexpr int min_inputs = 1, max_inputs = 1;
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &Rfft::axis)};
+  static constexpr auto fields = FieldList{field("axis", &Rfft::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -77,7 +76,7 @@ struct Irfft {
   std::int64_t axis = 0;
   std::int64_t size = 1;
   static constexpr auto fields =
-      std::tuple{field("axis", &Irfft::axis), field("size", &Irfft::size)};
+      FieldList{field("axis", &Irfft::axis), field("size", &Irfft::size)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -26,8 +25,8 @@ struct Full {
   double value = 0;
   IntList dims{};
   DType dtype = f32;
-  static constexpr auto fields = std::tuple{
-      field("value", &Full::value), field("dims", &Full::dims), field("dtype", &Full::dtype)};
+  static constexpr auto fields = FieldList{field("value", &Full::value), field("dims", &Full::dims),
+                                           field("dtype", &Full::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -55,9 +54,9 @@ struct Iota {
   std::int64_t start = 0;
   std::int64_t step = 1;
   DType dtype = i32;
-  static constexpr auto fields = std::tuple{
-      field("size", &Iota::size), field("axis", &Iota::axis), field("start", &Iota::start),
-      field("step", &Iota::step), field("dtype", &Iota::dtype)};
+  static constexpr auto fields = FieldList{field("size", &Iota::size), field("axis", &Iota::axis),
+                                           field("start", &Iota::start), field("step", &Iota::step),
+                                           field("dtype", &Iota::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -26,7 +25,7 @@ struct Gather {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.picked_inputs = 1};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &Gather::axis)};
+  static constexpr auto fields = FieldList{field("axis", &Gather::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -50,7 +49,7 @@ struct TakeAlong {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.picked_inputs = 1};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &TakeAlong::axis)};
+  static constexpr auto fields = FieldList{field("axis", &TakeAlong::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

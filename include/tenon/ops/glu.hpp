@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -25,7 +24,7 @@ struct Glu {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 0b11};
   Name activation{};
-  static constexpr auto fields = std::tuple{field("activation", &Glu::activation)};
+  static constexpr auto fields = FieldList{field("activation", &Glu::activation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -35,8 +34,8 @@ struct GridSampleOp {
   Name padding{};
   bool align_corners = false;
   static constexpr auto fields =
-      std::tuple{field("mode", &GridSampleOp::mode), field("padding", &GridSampleOp::padding),
-                 field("align_corners", &GridSampleOp::align_corners)};
+      FieldList{field("mode", &GridSampleOp::mode), field("padding", &GridSampleOp::padding),
+                field("align_corners", &GridSampleOp::align_corners)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

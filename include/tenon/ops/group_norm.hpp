@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -33,7 +32,7 @@ struct GroupNorm {
   std::int64_t groups = 1;
   double eps = 1e-5;
   static constexpr auto fields =
-      std::tuple{field("groups", &GroupNorm::groups), field("eps", &GroupNorm::eps)};
+      FieldList{field("groups", &GroupNorm::groups), field("eps", &GroupNorm::eps)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -38,7 +37,7 @@ struct GroupedLinear {
   static constexpr int min_inputs = 3, max_inputs = 4;
   static constexpr OpTraits traits{.picked_inputs = 0b1010};
   bool has_bias = false;
-  static constexpr auto fields = std::tuple{field("has_bias", &GroupedLinear::has_bias)};
+  static constexpr auto fields = FieldList{field("has_bias", &GroupedLinear::has_bias)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

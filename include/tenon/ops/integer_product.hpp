@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -31,7 +30,7 @@ namespace tenon {
 struct MatmulInteger {
   static constexpr std::string_view name = "matmul_integer";
   static constexpr int min_inputs = 2, max_inputs = 4;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -67,7 +66,7 @@ struct Conv2dInteger {
   IntList padding{};
   IntList dilation{};
   std::int64_t groups = 1;
-  static constexpr auto fields = std::tuple{
+  static constexpr auto fields = FieldList{
       field("stride", &Conv2dInteger::stride), field("padding", &Conv2dInteger::padding),
       field("dilation", &Conv2dInteger::dilation), field("groups", &Conv2dInteger::groups)};
 

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -38,8 +37,8 @@ struct Linear {
   static constexpr OpTraits traits{.in_place_inputs = 0b1100};
   bool has_bias = false;
   bool has_residual = false;
-  static constexpr auto fields = std::tuple{field("has_bias", &Linear::has_bias),
-                                            field("has_residual", &Linear::has_residual)};
+  static constexpr auto fields =
+      FieldList{field("has_bias", &Linear::has_bias), field("has_residual", &Linear::has_residual)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

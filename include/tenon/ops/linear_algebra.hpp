@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -35,7 +34,7 @@ struct DenseMatrix {
 struct Cholesky {
   static constexpr std::string_view name = "cholesky";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -60,9 +59,9 @@ struct TriangularSolve {
   bool lower = true;
   bool transposed = false;
   bool unit = false;
-  static constexpr auto fields = std::tuple{field("lower", &TriangularSolve::lower),
-                                            field("transposed", &TriangularSolve::transposed),
-                                            field("unit", &TriangularSolve::unit)};
+  static constexpr auto fields = FieldList{field("lower", &TriangularSolve::lower),
+                                           field("transposed", &TriangularSolve::transposed),
+                                           field("unit", &TriangularSolve::unit)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -81,7 +80,7 @@ TENON_DECLARE_OP(TriangularSolve);
 struct Solve {
   static constexpr std::string_view name = "solve";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -99,7 +98,7 @@ TENON_DECLARE_OP(Solve);
 struct Det {
   static constexpr std::string_view name = "det";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -118,7 +117,7 @@ TENON_DECLARE_OP(Det);
 struct Slogdet {
   static constexpr std::string_view name = "slogdet";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -142,7 +141,7 @@ TENON_DECLARE_OP(Slogdet);
 struct Eigh {
   static constexpr std::string_view name = "eigh";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -168,7 +167,7 @@ TENON_DECLARE_OP(Eigh);
 struct Svd {
   static constexpr std::string_view name = "svd";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -190,7 +189,7 @@ TENON_DECLARE_OP(Svd);
 struct Lu {
   static constexpr std::string_view name = "lu";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -211,7 +210,7 @@ TENON_DECLARE_OP(Lu);
 struct Qr {
   static constexpr std::string_view name = "qr";
   static constexpr int min_inputs = 1, max_inputs = 1;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -24,7 +23,7 @@ struct LogSoftmax {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.in_place_inputs = 1};
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("axis", &LogSoftmax::axis)};
+  static constexpr auto fields = FieldList{field("axis", &LogSoftmax::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

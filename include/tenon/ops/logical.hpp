@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -20,7 +19,7 @@ template <class Op>
 struct LogicalOp {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.pointwise = true, .commutative = true, .in_place_inputs = 3};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -53,7 +52,7 @@ struct LogicalNot {
   static constexpr std::string_view name = "logical_not";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

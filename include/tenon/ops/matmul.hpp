@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -30,7 +29,7 @@ namespace tenon {
 struct Matmul {
   static constexpr std::string_view name = "matmul";
   static constexpr int min_inputs = 2, max_inputs = 2;
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

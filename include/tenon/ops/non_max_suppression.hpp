@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -40,11 +39,11 @@ struct NonMaxSuppression {
   double score_threshold = -std::numeric_limits<double>::infinity();
   bool center_point_box = false;
   static constexpr auto fields =
-      std::tuple{field("capacity", &NonMaxSuppression::capacity),
-                 field("max_per_class", &NonMaxSuppression::max_per_class),
-                 field("iou_threshold", &NonMaxSuppression::iou_threshold),
-                 field("score_threshold", &NonMaxSuppression::score_threshold),
-                 field("center_point_box", &NonMaxSuppression::center_point_box)};
+      FieldList{field("capacity", &NonMaxSuppression::capacity),
+                field("max_per_class", &NonMaxSuppression::max_per_class),
+                field("iou_threshold", &NonMaxSuppression::iou_threshold),
+                field("score_threshold", &NonMaxSuppression::score_threshold),
+                field("center_point_box", &NonMaxSuppression::center_point_box)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

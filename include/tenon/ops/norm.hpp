@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -28,7 +27,7 @@ struct LayerNorm {
   static constexpr int min_inputs = 1, max_inputs = 3;
   static constexpr OpTraits traits{.in_place_inputs = 1};
   double eps = 1e-5;
-  static constexpr auto fields = std::tuple{field("eps", &LayerNorm::eps)};
+  static constexpr auto fields = FieldList{field("eps", &LayerNorm::eps)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -49,7 +48,7 @@ struct RmsNorm {
   static constexpr int min_inputs = 1, max_inputs = 2;
   static constexpr OpTraits traits{.in_place_inputs = 1};
   double eps = 1e-5;
-  static constexpr auto fields = std::tuple{field("eps", &RmsNorm::eps)};
+  static constexpr auto fields = FieldList{field("eps", &RmsNorm::eps)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -35,8 +34,8 @@ struct Pad {
   double value = 0;
   Name mode{};  ///< empty: constant
   static constexpr auto fields =
-      std::tuple{field("before", &Pad::before), field("after", &Pad::after),
-                 field("value", &Pad::value), field("mode", &Pad::mode)};
+      FieldList{field("before", &Pad::before), field("after", &Pad::after),
+                field("value", &Pad::value), field("mode", &Pad::mode)};
 
   /// What `mode` names; C5.
   enum class Mode : std::uint8_t { constant, edge, reflect, circular };

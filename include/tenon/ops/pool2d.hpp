@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -38,8 +37,8 @@ struct MaxPool2d {
   IntList padding{};
   IntList dilation{};
   static constexpr auto fields =
-      std::tuple{field("kernel", &MaxPool2d::kernel), field("stride", &MaxPool2d::stride),
-                 field("padding", &MaxPool2d::padding), field("dilation", &MaxPool2d::dilation)};
+      FieldList{field("kernel", &MaxPool2d::kernel), field("stride", &MaxPool2d::stride),
+                field("padding", &MaxPool2d::padding), field("dilation", &MaxPool2d::dilation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -61,9 +60,9 @@ struct AvgPool2d {
   IntList padding{};
   bool count_include_pad = false;
   static constexpr auto fields =
-      std::tuple{field("kernel", &AvgPool2d::kernel), field("stride", &AvgPool2d::stride),
-                 field("padding", &AvgPool2d::padding),
-                 field("count_include_pad", &AvgPool2d::count_include_pad)};
+      FieldList{field("kernel", &AvgPool2d::kernel), field("stride", &AvgPool2d::stride),
+                field("padding", &AvgPool2d::padding),
+                field("count_include_pad", &AvgPool2d::count_include_pad)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -88,10 +87,10 @@ struct MaxPool2dBackward {
   IntList stride{};
   IntList padding{};
   IntList dilation{};
-  static constexpr auto fields = std::tuple{field("kernel", &MaxPool2dBackward::kernel),
-                                            field("stride", &MaxPool2dBackward::stride),
-                                            field("padding", &MaxPool2dBackward::padding),
-                                            field("dilation", &MaxPool2dBackward::dilation)};
+  static constexpr auto fields = FieldList{field("kernel", &MaxPool2dBackward::kernel),
+                                           field("stride", &MaxPool2dBackward::stride),
+                                           field("padding", &MaxPool2dBackward::padding),
+                                           field("dilation", &MaxPool2dBackward::dilation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -110,7 +109,7 @@ struct AvgPool2dBackward {
   IntList stride{};
   IntList padding{};
   bool count_include_pad = false;
-  static constexpr auto fields = std::tuple{
+  static constexpr auto fields = FieldList{
       field("kernel", &AvgPool2dBackward::kernel), field("stride", &AvgPool2dBackward::stride),
       field("padding", &AvgPool2dBackward::padding),
       field("count_include_pad", &AvgPool2dBackward::count_include_pad)};

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -24,7 +23,7 @@ struct Quantize {
   static constexpr std::string_view name = "quantize";
   static constexpr int min_inputs = 1, max_inputs = 1;
   DType dtype = DType::q8_0;
-  static constexpr auto fields = std::tuple{field("dtype", &Quantize::dtype)};
+  static constexpr auto fields = FieldList{field("dtype", &Quantize::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -42,7 +41,7 @@ struct Dequantize {
   static constexpr std::string_view name = "dequantize";
   static constexpr int min_inputs = 1, max_inputs = 1;
   DType dtype = DType::f32;
-  static constexpr auto fields = std::tuple{field("dtype", &Dequantize::dtype)};
+  static constexpr auto fields = FieldList{field("dtype", &Dequantize::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

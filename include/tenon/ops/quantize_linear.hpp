@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -34,7 +33,7 @@ struct QuantizeLinear {
   std::int64_t axis = 1;
   DType dtype = DType::u8;
   static constexpr auto fields =
-      std::tuple{field("axis", &QuantizeLinear::axis), field("dtype", &QuantizeLinear::dtype)};
+      FieldList{field("axis", &QuantizeLinear::axis), field("dtype", &QuantizeLinear::dtype)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -60,7 +59,7 @@ struct DequantizeLinear {
   static constexpr std::string_view name = "dequantize_linear";
   static constexpr int min_inputs = 2, max_inputs = 3;
   std::int64_t axis = 1;
-  static constexpr auto fields = std::tuple{field("axis", &DequantizeLinear::axis)};
+  static constexpr auto fields = FieldList{field("axis", &DequantizeLinear::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

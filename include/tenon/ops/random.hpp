@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -42,7 +41,7 @@ struct RandomBits {
   IntList dims{};
   std::int64_t stream = 0;
   static constexpr auto fields =
-      std::tuple{field("dims", &RandomBits::dims), field("stream", &RandomBits::stream)};
+      FieldList{field("dims", &RandomBits::dims), field("stream", &RandomBits::stream)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -28,7 +27,7 @@ struct ReduceOp {
   IntList axes{};
   bool keep_dims = false;
   static constexpr auto fields =
-      std::tuple{field("axes", &ReduceOp::axes), field("keep_dims", &ReduceOp::keep_dims)};
+      FieldList{field("axes", &ReduceOp::axes), field("keep_dims", &ReduceOp::keep_dims)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

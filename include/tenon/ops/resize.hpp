@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -55,9 +54,9 @@ struct Resize {
   Name rounding{};
   double cubic_coefficient = -0.75;
   static constexpr auto fields =
-      std::tuple{field("sizes", &Resize::sizes), field("mode", &Resize::mode),
-                 field("coordinates", &Resize::coordinates), field("rounding", &Resize::rounding),
-                 field("cubic_coefficient", &Resize::cubic_coefficient)};
+      FieldList{field("sizes", &Resize::sizes), field("mode", &Resize::mode),
+                field("coordinates", &Resize::coordinates), field("rounding", &Resize::rounding),
+                field("cubic_coefficient", &Resize::cubic_coefficient)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -82,10 +81,10 @@ struct ResizeBackward {
   Name rounding{};
   double cubic_coefficient = -0.75;
   static constexpr auto fields =
-      std::tuple{field("sizes", &ResizeBackward::sizes), field("mode", &ResizeBackward::mode),
-                 field("coordinates", &ResizeBackward::coordinates),
-                 field("rounding", &ResizeBackward::rounding),
-                 field("cubic_coefficient", &ResizeBackward::cubic_coefficient)};
+      FieldList{field("sizes", &ResizeBackward::sizes), field("mode", &ResizeBackward::mode),
+                field("coordinates", &ResizeBackward::coordinates),
+                field("rounding", &ResizeBackward::rounding),
+                field("cubic_coefficient", &ResizeBackward::cubic_coefficient)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -39,7 +38,7 @@ struct RoiAlign {
   double scale = 1;
   std::int64_t sampling_ratio = 0;
   bool aligned = true;
-  static constexpr auto fields = std::tuple{
+  static constexpr auto fields = FieldList{
       field("size", &RoiAlign::size), field("scale", &RoiAlign::scale),
       field("sampling_ratio", &RoiAlign::sampling_ratio), field("aligned", &RoiAlign::aligned)};
 
@@ -63,9 +62,9 @@ struct RoiAlignBackward {
   std::int64_t sampling_ratio = 0;
   bool aligned = true;
   static constexpr auto fields =
-      std::tuple{field("size", &RoiAlignBackward::size), field("scale", &RoiAlignBackward::scale),
-                 field("sampling_ratio", &RoiAlignBackward::sampling_ratio),
-                 field("aligned", &RoiAlignBackward::aligned)};
+      FieldList{field("size", &RoiAlignBackward::size), field("scale", &RoiAlignBackward::scale),
+                field("sampling_ratio", &RoiAlignBackward::sampling_ratio),
+                field("aligned", &RoiAlignBackward::aligned)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -74,20 +73,20 @@ struct Rope {
   IntList sections{};
   bool sections_interleaved = false;
   static constexpr auto fields =
-      std::tuple{field("theta", &Rope::theta),
-                 field("dims", &Rope::dims),
-                 field("interleaved", &Rope::interleaved),
-                 field("scaling", &Rope::scaling),
-                 field("factor", &Rope::factor),
-                 field("low_freq_factor", &Rope::low_freq_factor),
-                 field("high_freq_factor", &Rope::high_freq_factor),
-                 field("original_context", &Rope::original_context),
-                 field("attention_factor", &Rope::attention_factor),
-                 field("beta_fast", &Rope::beta_fast),
-                 field("beta_slow", &Rope::beta_slow),
-                 field("has_freq_factors", &Rope::has_freq_factors),
-                 field("sections", &Rope::sections),
-                 field("sections_interleaved", &Rope::sections_interleaved)};
+      FieldList{field("theta", &Rope::theta),
+                field("dims", &Rope::dims),
+                field("interleaved", &Rope::interleaved),
+                field("scaling", &Rope::scaling),
+                field("factor", &Rope::factor),
+                field("low_freq_factor", &Rope::low_freq_factor),
+                field("high_freq_factor", &Rope::high_freq_factor),
+                field("original_context", &Rope::original_context),
+                field("attention_factor", &Rope::attention_factor),
+                field("beta_fast", &Rope::beta_fast),
+                field("beta_slow", &Rope::beta_slow),
+                field("has_freq_factors", &Rope::has_freq_factors),
+                field("sections", &Rope::sections),
+                field("sections_interleaved", &Rope::sections_interleaved)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -38,7 +37,7 @@ struct Scatter {
   std::int64_t axis = 0;
   Name mode{};  ///< empty: set
   static constexpr auto fields =
-      std::tuple{field("axis", &Scatter::axis), field("mode", &Scatter::mode)};
+      FieldList{field("axis", &Scatter::axis), field("mode", &Scatter::mode)};
 
   /// What `mode` names; C5.
   enum class Mode : std::uint8_t { set, add, mul, min, max };

@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -25,7 +24,7 @@ struct Select {
   static constexpr int min_inputs = 2, max_inputs = 2;
   /// Where the index is a loop's counter, the result is a view.
   static constexpr OpTraits traits{.selects = true, .picked_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -48,7 +47,7 @@ struct UpdateSlice {
   static constexpr std::string_view name = "update_slice";
   static constexpr int min_inputs = 3, max_inputs = 3;
   static constexpr OpTraits traits{.updates_input = 0};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   /// `out` either is x's own storage or receives a copy of it first.

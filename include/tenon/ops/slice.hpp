@@ -9,7 +9,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -36,8 +35,8 @@ struct Slice {
   std::int64_t end = to_end;
   std::int64_t step = 1;
   static constexpr auto fields =
-      std::tuple{field("axis", &Slice::axis), field("begin", &Slice::begin),
-                 field("end", &Slice::end), field("step", &Slice::step)};
+      FieldList{field("axis", &Slice::axis), field("begin", &Slice::begin),
+                field("end", &Slice::end), field("step", &Slice::step)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -29,7 +28,7 @@ struct Sort {
   std::int64_t axis = 0;
   bool descending = false;
   static constexpr auto fields =
-      std::tuple{field("axis", &Sort::axis), field("descending", &Sort::descending)};
+      FieldList{field("axis", &Sort::axis), field("descending", &Sort::descending)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -50,7 +49,7 @@ struct Argsort {
   std::int64_t axis = 0;
   bool descending = false;
   static constexpr auto fields =
-      std::tuple{field("axis", &Argsort::axis), field("descending", &Argsort::descending)};
+      FieldList{field("axis", &Argsort::axis), field("descending", &Argsort::descending)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -76,7 +75,7 @@ struct Searchsorted {
   static constexpr int min_inputs = 2, max_inputs = 2;
   static constexpr OpTraits traits{.picked_inputs = 1};
   bool right = false;
-  static constexpr auto fields = std::tuple{field("right", &Searchsorted::right)};
+  static constexpr auto fields = FieldList{field("right", &Searchsorted::right)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -8,7 +8,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -89,7 +88,7 @@ struct Polygamma {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
   std::int64_t order = 1;
-  static constexpr auto fields = std::tuple{field("order", &Polygamma::order)};
+  static constexpr auto fields = FieldList{field("order", &Polygamma::order)};
 
   double of(double x) const noexcept;
   Shape infer(std::span<const Shape> in) const;

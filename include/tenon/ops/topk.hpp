@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 
 namespace tenon {
 
@@ -26,7 +25,7 @@ struct Topk {
   static constexpr OpTraits traits{};
   std::int64_t k = 1;
   std::int64_t axis = 0;
-  static constexpr auto fields = std::tuple{field("k", &Topk::k), field("axis", &Topk::axis)};
+  static constexpr auto fields = FieldList{field("k", &Topk::k), field("axis", &Topk::axis)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -22,7 +21,7 @@ template <class Op>
 struct UnaryOp {
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 1};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

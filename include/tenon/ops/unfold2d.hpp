@@ -7,7 +7,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -38,8 +37,8 @@ struct Unfold2d {
   IntList padding{};
   IntList dilation{};
   static constexpr auto fields =
-      std::tuple{field("kernel", &Unfold2d::kernel), field("stride", &Unfold2d::stride),
-                 field("padding", &Unfold2d::padding), field("dilation", &Unfold2d::dilation)};
+      FieldList{field("kernel", &Unfold2d::kernel), field("stride", &Unfold2d::stride),
+                field("padding", &Unfold2d::padding), field("dilation", &Unfold2d::dilation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -71,9 +70,9 @@ struct Fold2d {
   IntList padding{};
   IntList dilation{};
   static constexpr auto fields =
-      std::tuple{field("size", &Fold2d::size), field("kernel", &Fold2d::kernel),
-                 field("stride", &Fold2d::stride), field("padding", &Fold2d::padding),
-                 field("dilation", &Fold2d::dilation)};
+      FieldList{field("size", &Fold2d::size), field("kernel", &Fold2d::kernel),
+                field("stride", &Fold2d::stride), field("padding", &Fold2d::padding),
+                field("dilation", &Fold2d::dilation)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

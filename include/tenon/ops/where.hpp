@@ -6,7 +6,6 @@
 #include <source_location>
 #include <span>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 namespace tenon {
@@ -24,7 +23,7 @@ struct Where {
   static constexpr std::string_view name = "where";
   static constexpr int min_inputs = 3, max_inputs = 3;
   static constexpr OpTraits traits{.pointwise = true, .in_place_inputs = 6};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;

@@ -18,7 +18,7 @@ struct Cube {
   static constexpr std::string_view name = NAME;
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr OpTraits traits{.pointwise = true};
-  static constexpr std::tuple<> fields{};
+  static constexpr FieldList<> fields{};
 
   Shape infer(std::span<const Shape> in) const { return in[0]; }
   void reference(std::span<const HostView> in, const HostView& out) const {

@@ -161,10 +161,13 @@ void Svd::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const
   const auto a = map(in[0]);
   y.setConstant(nan);
   if (!a.allFinite()) return;
-  const ::Eigen::BDCSVD<Matrix> svd(a, ::Eigen::ComputeThinU | ::Eigen::ComputeThinV);
-  y.leftCols(m) = svd.matrixU().transpose();
+  // Of the transpose, which is column-major as the solver's own matrices are: for others it would
+  // be compiled twice, in half a minute.
+  const ::Eigen::BDCSVD<::Eigen::MatrixXd> svd(a.transpose(),
+                                               ::Eigen::ComputeThinU | ::Eigen::ComputeThinV);
+  y.leftCols(m) = svd.matrixV().transpose();
   y.col(m) = svd.singularValues();
-  y.rightCols(n) = svd.matrixV().transpose();
+  y.rightCols(n) = svd.matrixU().transpose();
   for (std::int64_t i = 0; i < k; ++i) {
     if (!points_back(y.row(i).tail(n))) continue;
     y.row(i).head(m) = -y.row(i).head(m);

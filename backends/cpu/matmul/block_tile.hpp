@@ -37,24 +37,34 @@ TENON_INLINE float* sums_of(const TileRows& x, std::size_t p, std::size_t r) {
 
 template <std::size_t panels, std::size_t rows>
 TENON_INLINE void clear(Float (&y)[panels][rows]) {
-  unroll_both<int{panels}, int{rows}>([&]<std::size_t p, std::size_t r>() __attribute__((
-                                          always_inline)) { y[p][r] = Simd::zero_float(); });
+#pragma GCC unroll 16
+  for (auto& of_panel : y) {
+#pragma GCC unroll 16
+    for (Float& sum : of_panel) sum = Simd::zero_float();
+  }
 }
 
 /// For groups from `first` on.
 template <std::size_t panels, std::size_t rows>
 TENON_INLINE void load_sums(const TileRows& x, std::int64_t first, Float (&y)[panels][rows]) {
-  unroll_both<int{panels}, int{rows}>(
-      [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-        y[p][r] = first != 0 ? Simd::load_float(sums_of<panels>(x, p, r)) : Simd::zero_float();
-      });
+#pragma GCC unroll 16
+  for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < rows; ++r) {
+      y[p][r] = first != 0 ? Simd::load_float(sums_of<panels>(x, p, r)) : Simd::zero_float();
+    }
+  }
 }
 
 template <std::size_t panels, std::size_t rows>
 TENON_INLINE void store_sums(const TileRows& x, const Float (&y)[panels][rows]) {
-  unroll_both<int{panels}, int{rows}>(
-      [&]<std::size_t p, std::size_t r>()
-          __attribute__((always_inline)) { Simd::store_float(sums_of<panels>(x, p, r), y[p][r]); });
+#pragma GCC unroll 16
+  for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < rows; ++r) {
+      Simd::store_float(sums_of<panels>(x, p, r), y[p][r]);
+    }
+  }
 }
 
 /// The stream of the rows' codes for groups from `first` on, without outlier residuals.
@@ -172,11 +182,14 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   constexpr int mins = 32 / Panel::min_group;
   Float part[panels][rows], y[panels][rows];
   const auto add_part = [&](const Record(&record)[panels]) __attribute__((always_inline)) {
-    unroll_both<int{panels}, int{rows}>(
-        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-          y[p][r] = Simd::fma(part[p][r], record[p].whole(), y[p][r]);
-          part[p][r] = Simd::zero_float();
-        });
+#pragma GCC unroll 16
+    for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
+        y[p][r] = Simd::fma(part[p][r], record[p].whole(), y[p][r]);
+        part[p][r] = Simd::zero_float();
+      }
+    }
   };
   load_sums(x, first, y);
   store_sums(x, y);

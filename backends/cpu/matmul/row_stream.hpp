@@ -9,14 +9,6 @@
 namespace tenon::cpu {
 namespace {
 
-/// Calls f.template operator()<a, b>() for a < first, b < second.
-template <int first, int second, class F>
-TENON_INLINE void unroll_both(F&& f) {
-  unroll<first * second>([&]<int i>() __attribute__((always_inline)) {
-    f.template operator()<i / second, i % second>();
-  });
-}
-
 /// Initial values of the integer dot products: a base.
 template <std::int32_t base>
 struct FromBase {
@@ -95,21 +87,25 @@ struct RowStream {
   TENON_INLINE void multiply(std::int64_t entry, Codes<panels> w_codes,
                              PanelDot (&dot)[panels][rows]) const {
     const std::int32_t* const start = starts + ((entry - first_start) * subs + sub) * step;
-    unroll_both<int{panels}, int{rows}>([&]<std::size_t p, std::size_t r>() __attribute__((
-                                            always_inline)) { dot[p][r].start(start + r); });
+#pragma GCC unroll 16
+    for (auto& of_panel : dot) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) of_panel[r].start(start + r);
+    }
     unroll<quads>([&]<int q>() __attribute__((always_inline)) {
       constexpr int j = sub * quads + q;
       typename PanelDot::Weights w[panels];
-      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (std::size_t p = 0; p < panels; ++p) {
         w[p] = Panel::template weights<j, typename PanelDot::Weights>(w_codes[p], book);
-      });
+      }
       const std::int8_t* const quad = codes + (8 * entry + j) * step * 4;
-      unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
         const Int four = Simd::broadcast_quad(quad + 4 * r);
-        unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
-          dot[p][r].template add<q>(w[p], four);
-        });
-      });
+#pragma GCC unroll 16
+        for (std::size_t p = 0; p < panels; ++p) dot[p][r].template add<q>(w[p], four);
+      }
     });
   }
 
@@ -118,12 +114,14 @@ struct RowStream {
   TENON_INLINE void add_mins(std::int64_t entry, const typename Panel::Record (&record)[panels],
                              int i, Float (&y)[panels][rows]) const {
     const float* const sum = sums + (entry * mins + sub) * step;
-    unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (std::size_t p = 0; p < panels; ++p) {
       const Float min = record[p].min(i * mins + sub);
-      unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
         y[p][r] = Simd::fma(min, Simd::broadcast(sum + r), y[p][r]);
-      });
-    });
+      }
+    }
   }
 
   /// y += entry `entry` times a group of W: the codes of each panel, and record index i of it.
@@ -134,13 +132,15 @@ struct RowStream {
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
       PanelDot dot[panels][rows];
       multiply<sub, panels>(entry, w_codes, dot);
-      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (std::size_t p = 0; p < panels; ++p) {
         const Scaling w = record[p].scaling(i * subs + sub);
-        unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < rows; ++r) {
           const Float product = Simd::scaled(dot[p][r].total(), w.scale, w.shift);
           y[p][r] = Simd::fma(product, Simd::broadcast(scales + entry * step + r), y[p][r]);
-        });
-      });
+        }
+      }
       if constexpr (Panel::has_min) add_mins<sub, panels>(entry, record, i, y);
     });
   }
@@ -156,11 +156,14 @@ struct RowStream {
     } else {
       add_dots<panels>(entry, w_codes, record, i, total);
     }
-    unroll_both<int{panels}, int{rows}>(
-        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-          const Float scale = Simd::broadcast(scales + entry * step + r);
-          y[p][r] = Simd::fma(Simd::to_float(total[p][r]), scale, y[p][r]);
-        });
+#pragma GCC unroll 16
+    for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
+        const Float scale = Simd::broadcast(scales + entry * step + r);
+        y[p][r] = Simd::fma(Simd::to_float(total[p][r]), scale, y[p][r]);
+      }
+    }
   }
 
  private:
@@ -174,15 +177,18 @@ struct RowStream {
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
       PanelDot dot[panels][rows];
       multiply<sub, panels>(entry, w_codes, dot);
-      unroll_both<int{panels}, int{rows}>(
-          [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-            if constexpr (subs == 1) {
-              total[p][r] = dot[p][r].total();
-            } else {
-              total[p][r] = Simd::add_product(dot[p][r].total(), record[p].factor(i * subs + sub),
-                                              sub == 0 ? Simd::zero_words() : total[p][r]);
-            }
-          });
+#pragma GCC unroll 16
+      for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < rows; ++r) {
+          if constexpr (subs == 1) {
+            total[p][r] = dot[p][r].total();
+          } else {
+            total[p][r] = Simd::add_product(dot[p][r].total(), record[p].factor(i * subs + sub),
+                                            sub == 0 ? Simd::zero_words() : total[p][r]);
+          }
+        }
+      }
     });
   }
 
@@ -191,23 +197,28 @@ struct RowStream {
                               const typename Panel::Record (&record)[panels], int i,
                               Words (&total)[panels][rows]) const {
     static_assert(subs == 2);
-    unroll_both<int{panels}, int{rows}>(
-        [&]<std::size_t p, std::size_t r>() __attribute__((always_inline)) {
-          if constexpr (Panel::offset == 0) {
-            total[p][r] = Simd::zero_words();
-          } else {
-            total[p][r] = Simd::sum_products(start_pair(entry, r), record[p].both_factors(i));
-          }
-        });
+#pragma GCC unroll 16
+    for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < rows; ++r) {
+        if constexpr (Panel::offset == 0) {
+          total[p][r] = Simd::zero_words();
+        } else {
+          total[p][r] = Simd::sum_products(start_pair(entry, r), record[p].both_factors(i));
+        }
+      }
+    }
     unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
       PanelDot dot[panels][rows];
       multiply<sub, panels>(entry, w_codes, dot);
-      unroll<int{panels}>([&]<std::size_t p>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (std::size_t p = 0; p < panels; ++p) {
         const Words factor = record[p].factor_twice(i * subs + sub);
-        unroll<int{rows}>([&]<std::size_t r>() __attribute__((always_inline)) {
+#pragma GCC unroll 16
+        for (std::size_t r = 0; r < rows; ++r) {
           total[p][r] = Simd::add_words(total[p][r], dot[p][r].scaled(factor));
-        });
-      });
+        }
+      }
     });
   }
 

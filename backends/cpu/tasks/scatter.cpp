@@ -14,21 +14,31 @@ namespace {
 
 using Mode = Scatter::Mode;
 
-template <Mode mode, class T>
-T combine(T a, T b) noexcept {
-  if constexpr (mode == Mode::set) {
-    return b;
-  } else if constexpr (mode == Mode::min) {
-    return a != a || a <= b ? a : b;  // a NaN stays
-  } else if constexpr (mode == Mode::max) {
-    return a != a || a >= b ? a : b;
-  } else if constexpr (std::floating_point<T>) {
+template <class T>
+T combine(Mode mode, T a, T b) noexcept {
+  if (mode == Mode::set) return b;
+  if (mode == Mode::min) return a != a || a <= b ? a : b;  // a NaN stays
+  if (mode == Mode::max) return a != a || a >= b ? a : b;
+  if constexpr (std::floating_point<T>) {
     return mode == Mode::add ? a + b : a * b;
   } else {
     const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
     return static_cast<T>(mode == Mode::add ? x + y : x * y);
   }
 }
+
+/// How elements are combined, known to the compiler or not: what programs rarely do is compiled once
+/// for all modes.
+template <Mode known>
+struct KnownMode {
+  explicit KnownMode(Mode) noexcept {}
+  operator Mode() const noexcept { return known; }  // NOLINT(google-explicit-constructor)
+};
+struct AnyMode {
+  Mode mode;
+  explicit AnyMode(Mode of) noexcept : mode(of) {}
+  operator Mode() const noexcept { return mode; }  // NOLINT(google-explicit-constructor)
+};
 
 /// Axes of index, source and output walked together, outermost first; bytes between elements.
 struct SharedLoops {
@@ -85,7 +95,7 @@ struct SharedLoops {
 
 /// Threads divide the output, and each goes through the index in its order: equal places are
 /// updated by one thread, in that order.
-template <class T, Mode mode, class Index>
+template <class T, class Combination, class Index>
 class ScatterTask final : public Task {
  public:
   explicit ScatterTask(const Step& step)
@@ -93,7 +103,8 @@ class ScatterTask final : public Task {
         index_(step.inputs[1]),
         source_(step.inputs[2]),
         y_(step.output),
-        axis_(static_cast<int>(step.op.as<Scatter>()->axis)) {}
+        axis_(static_cast<int>(step.op.as<Scatter>()->axis)),
+        mode_(step.op.as<Scatter>()->combination()) {}
 
   void run(const TaskContext& context) const noexcept override {
     HostView x = context.frame.view(x_), y = context.frame.view(y_);
@@ -242,18 +253,18 @@ class ScatterTask final : public Task {
     }
   }
 
-  static void update(std::byte* to, const std::byte* value) noexcept {
+  void update(std::byte* to, const std::byte* value) const noexcept {
     T& element = *reinterpret_cast<T*>(to);
-    element = combine<mode>(element, *reinterpret_cast<const T*>(value));
+    element = combine<T>(mode_, element, *reinterpret_cast<const T*>(value));
   }
 
-  static void update_row(std::byte* to, std::int64_t to_step, const std::byte* from,
-                         std::int64_t from_step, std::int64_t count) noexcept {
+  void update_row(std::byte* to, std::int64_t to_step, const std::byte* from,
+                  std::int64_t from_step, std::int64_t count) const noexcept {
     constexpr auto unit = static_cast<std::int64_t>(sizeof(T));
     if (to_step == unit && from_step == unit) {
       auto* __restrict row = reinterpret_cast<T*>(to);
       const auto* __restrict values = reinterpret_cast<const T*>(from);
-      for (std::int64_t j = 0; j < count; ++j) row[j] = combine<mode>(row[j], values[j]);
+      for (std::int64_t j = 0; j < count; ++j) row[j] = combine<T>(mode_, row[j], values[j]);
       return;
     }
     for (std::int64_t j = 0; j < count; ++j) update(to + j * to_step, from + j * from_step);
@@ -261,27 +272,24 @@ class ScatterTask final : public Task {
 
   Operand x_, index_, source_, y_;
   int axis_;
+  [[no_unique_address]] Combination mode_;
 };
 
-template <class T, Mode mode>
+template <class T, class Combination>
 std::unique_ptr<Task> make_indexed(const Step& step) {
   if (step.inputs[1].shape.dtype() == DType::i32)
-    return std::make_unique<ScatterTask<T, mode, std::int32_t>>(step);
-  return std::make_unique<ScatterTask<T, mode, std::int64_t>>(step);
+    return std::make_unique<ScatterTask<T, Combination, std::int32_t>>(step);
+  return std::make_unique<ScatterTask<T, Combination, std::int64_t>>(step);
 }
 
 template <class T>
 std::unique_ptr<Task> make_combining(const Step& step) {
-  switch (step.op.as<Scatter>()->combination()) {
-    case Mode::add:
-      return make_indexed<T, Mode::add>(step);
-    case Mode::mul:
-      return make_indexed<T, Mode::mul>(step);
-    case Mode::min:
-      return make_indexed<T, Mode::min>(step);
-    default:
-      return make_indexed<T, Mode::max>(step);
+  if constexpr (sizeof(T) >= 4 && std::is_signed_v<T>) {
+    if (step.op.as<Scatter>()->combination() == Mode::add) {
+      return make_indexed<T, KnownMode<Mode::add>>(step);
+    }
   }
+  return make_indexed<T, AnyMode>(step);
 }
 
 std::unique_ptr<Task> make_scatter(const Step& step, Compiler&) {
@@ -289,13 +297,13 @@ std::unique_ptr<Task> make_scatter(const Step& step, Compiler&) {
   if (step.op.as<Scatter>()->combination() == Mode::set) {
     switch (block_bytes(dtype)) {
       case 1:
-        return make_indexed<std::uint8_t, Mode::set>(step);
+        return make_indexed<std::uint8_t, KnownMode<Mode::set>>(step);
       case 2:
-        return make_indexed<std::uint16_t, Mode::set>(step);
+        return make_indexed<std::uint16_t, KnownMode<Mode::set>>(step);
       case 4:
-        return make_indexed<std::uint32_t, Mode::set>(step);
+        return make_indexed<std::uint32_t, KnownMode<Mode::set>>(step);
       default:
-        return make_indexed<std::uint64_t, Mode::set>(step);
+        return make_indexed<std::uint64_t, KnownMode<Mode::set>>(step);
     }
   }
   switch (dtype) {

@@ -155,7 +155,7 @@ void check_places(const JsonValue& list, const std::vector<Constant>& constants,
 
 std::optional<std::string> stated_type_conflict(const Network& net) {
   std::optional<std::string> conflict;
-  for_each_constant(net.program, [&](const ConstantUse& use, const std::string& name) {
+  for_each_constant(net.program, [&](const ConstantPlace& use, const std::string& name) {
     const Function& function = net.program.functions[use.function];
     const Value& value = function.values[function.body[use.instruction].result];
     if (conflict || !value.shape || !value.shape->is_static()) return;

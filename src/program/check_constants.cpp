@@ -23,12 +23,12 @@ bool may_agree(const Shape& a, const Shape& b) {
   return true;
 }
 
-const Value& value_of(const Program& program, const ConstantUse& use) {
+const Value& value_of(const Program& program, const ConstantPlace& use) {
   const Function& function = program.functions[use.function];
   return function.values[function.body[use.instruction].result];
 }
 
-std::string line_text(const Program& program, const ConstantUse& use) {
+std::string line_text(const Program& program, const ConstantPlace& use) {
   const SourceLine& line = program.functions[use.function].body[use.instruction].line;
   return line.line > 0 ? fmt::format(" at line {}", line.line) : std::string();
 }
@@ -36,8 +36,8 @@ std::string line_text(const Program& program, const ConstantUse& use) {
 }  // namespace
 
 void check_constants(const Program& program, Findings& findings) {
-  std::unordered_map<std::string, ConstantUse> first;
-  for_each_constant(program, [&](const ConstantUse& use, const std::string& name) {
+  std::unordered_map<std::string, ConstantPlace> first;
+  for_each_constant(program, [&](const ConstantPlace& use, const std::string& name) {
     const Value& value = value_of(program, use);
     if (!value.shape) return;
     const Spot spot{static_cast<int>(use.function), static_cast<int>(use.instruction),

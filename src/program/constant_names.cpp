@@ -26,7 +26,7 @@ std::string join(const std::string& prefix, std::string_view name) {
 class Walker {
  public:
   Walker(const Program& program,
-         const std::function<void(const ConstantUse&, const std::string&)>& visit)
+         const std::function<void(const ConstantPlace&, const std::string&)>& visit)
       : program_(program), visit_(visit) {
     for (std::size_t i = 0; i < program.functions.size(); ++i) {
       indices_.emplace(program.functions[i].name, i);
@@ -44,7 +44,7 @@ class Walker {
     for (std::size_t i = 0; i < function.body.size(); ++i) step({index, i}, scopes);
   }
 
-  void step(const ConstantUse& use, std::vector<Prefixes>& scopes) {
+  void step(const ConstantPlace& use, std::vector<Prefixes>& scopes) {
     const Instruction& instruction = program_.functions[use.function].body[use.instruction];
     const std::vector<ValueId>& operands = instruction.operands;
     switch (instruction.kind) {
@@ -98,14 +98,14 @@ class Walker {
   }
 
   const Program& program_;
-  const std::function<void(const ConstantUse&, const std::string&)>& visit_;
+  const std::function<void(const ConstantPlace&, const std::string&)>& visit_;
   std::unordered_map<std::string_view, std::size_t> indices_;
 };
 
 }  // namespace
 
 void for_each_constant(const Program& program,
-                       const std::function<void(const ConstantUse&, const std::string&)>& visit) {
+                       const std::function<void(const ConstantPlace&, const std::string&)>& visit) {
   Walker(program, visit).run();
 }
 
@@ -114,7 +114,7 @@ std::vector<std::string> constant_names(const Program& program) {
   verify(checked);
   std::vector<std::string> names;
   std::unordered_set<std::string> seen;
-  for_each_constant(checked, [&](const ConstantUse&, const std::string& name) {
+  for_each_constant(checked, [&](const ConstantPlace&, const std::string& name) {
     if (seen.insert(name).second) names.push_back(name);
   });
   return names;

@@ -9,7 +9,7 @@
 namespace tenon {
 
 /// Where a program reads a constant: an instruction of one of its functions.
-struct ConstantUse {
+struct ConstantPlace {
   std::size_t function;
   std::size_t instruction;
 };
@@ -18,6 +18,6 @@ struct ConstantUse {
 /// loops expanded; once for each iteration of a loop. The program must have passed check_structure
 /// and check_calls, which bound the number of names.
 void for_each_constant(const Program& program,
-                       const std::function<void(const ConstantUse&, const std::string&)>& visit);
+                       const std::function<void(const ConstantPlace&, const std::string&)>& visit);
 
 }  // namespace tenon

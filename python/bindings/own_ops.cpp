@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,8 +31,9 @@ constexpr std::size_t max_attributes = 8;
 struct OwnFunctions {
   std::string name;
   nb::object reference;
-  nb::object infer;     // None: the type of the first operand
-  nb::object gradient;  // None: there is none
+  nb::object infer;              // None: the type of the first operand
+  nb::object gradient;           // None: there is none
+  std::vector<nb::object> past;  // of earlier definitions, which may be running
   std::array<std::string, max_attributes> attributes;
   std::vector<AttributeField> fields;
   OpDef def;
@@ -189,6 +193,40 @@ std::vector<Tensor> gradient(const void* op, const Backward& at) {
   return gradients;
 }
 
+/// The ops made so far, by name. Used under the interpreter's lock.
+std::map<std::string, OwnFunctions*, std::less<>>& made_ops() {
+  static std::map<std::string, OwnFunctions*, std::less<>> ops;
+  return ops;
+}
+
+/// Whether an op is called and printed as a new definition says: other functions may take its place.
+bool has_form(const OwnFunctions& own, int min_operands, int max_operands,
+              const nb::dict& attributes) {
+  if (own.def.min_inputs != min_operands || own.def.max_inputs != max_operands ||
+      own.fields.size() != attributes.size()) {
+    return false;
+  }
+  const auto& defaults = *static_cast<const OwnAttributes*>(own.def.defaults);
+  std::size_t i = 0;
+  for (const auto& [key, value] : attributes) {
+    if (nb::cast<std::string>(key) != own.attributes[i]) return false;
+    if (to_attribute(value) != defaults.values[i]) return false;
+    ++i;
+  }
+  return true;
+}
+
+void replace_functions(OwnFunctions& own, nb::object function, nb::object infer_function,
+                       nb::object gradient_function) {
+  for (nb::object* const past : {&own.reference, &own.infer, &own.gradient}) {
+    own.past.push_back(std::move(*past));
+  }
+  own.reference = std::move(function);
+  own.infer = std::move(infer_function);
+  own.gradient = std::move(gradient_function);
+  own.def.gradient = own.gradient.is_none() ? nullptr : &gradient;
+}
+
 }  // namespace
 
 void bind_own_ops(nb::module_& module) {
@@ -202,11 +240,19 @@ void bind_own_ops(nb::module_& module) {
                       fmt::format("{} attributes, and an op of Python's has at most {}",
                                   attributes.size(), max_attributes));
         }
+        if (const auto found = made_ops().find(name);
+            found != made_ops().end() &&
+            has_form(*found->second, min_operands, max_operands, attributes)) {
+          replace_functions(*found->second, std::move(function), std::move(infer_function),
+                            std::move(gradient_function));
+          return op_function(found->second->def);
+        }
         // On the heap: OpDef refers to it, and it is never freed.
         auto* const own = new OwnFunctions{std::move(name),
                                            std::move(function),
                                            std::move(infer_function),
                                            std::move(gradient_function),
+                                           {},
                                            {},
                                            {},
                                            {}};
@@ -228,6 +274,7 @@ void bind_own_ops(nb::module_& module) {
         own->def.reference = &reference;
         if (!own->gradient.is_none()) own->def.gradient = &gradient;
         register_op(own->def);
+        made_ops().emplace(own->name, own);
         return op_function(own->def);
       },
       nb::arg("name"), nb::arg("function"), nb::arg("infer").none(), nb::arg("gradient").none(),

@@ -21,7 +21,9 @@ def op(name=None, infer=None, gradient=None, **attributes):
     for several, None where there is none. Without it the op has no gradient.
 
     Such an op runs on the reference backend, under the interpreter's lock. It is known by its name for as long as the
-    process lives; what was saved with it is read by processes that make it first.
+    process lives; what was saved with it is read by processes that make it first. A definition with the same name,
+    operands and attributes takes the place of an earlier one, in programs that exist, too; with others it is refused
+    (DuplicateName).
     """
 
     def make(function):

@@ -241,6 +241,29 @@ class Programs(unittest.TestCase):
                 tenon.export(lambda x, y: ops.sum(own(x, y)), "f32[3, 4]", "f32[3, 4]").gradient(["x"])
             self.assertEqual(raised.exception.code, code)
 
+    def test_an_op_is_defined_again(self):
+        def define(factor, **options):
+            @tenon.op("python_again", by=1.0, **options)
+            def again(x, by):
+                return x * np.float32(factor * by)
+            return again
+
+        x = self.array(3)
+        first = define(2)
+        session = tenon.Session(tenon.export(lambda x: first(x, by=0.5), "f32[3]"))
+        np.testing.assert_allclose(session.forward(x).numpy(), x)
+        second = define(6, gradient=lambda x, made, upstream, by: upstream * by)
+        np.testing.assert_allclose(second(x).numpy(), 6 * x, rtol=1e-6)
+        np.testing.assert_allclose(session.forward(x).numpy(), 3 * x, rtol=1e-6)
+        program = tenon.export(lambda x: ops.sum(second(x)), "f32[3]")
+        np.testing.assert_array_equal(tenon.Session(program.gradient(["x"])).forward(x)[1].numpy(), np.ones(3))
+        for make in (lambda: tenon.op("python_again", by=2.0)(lambda x, by: x),
+                     lambda: tenon.op("python_again", to=1.0)(lambda x, to: x),
+                     lambda: tenon.op("python_again", by=1.0)(lambda x, y, by: x)):
+            with self.assertRaises(tenon.Error) as raised:
+                make()
+            self.assertEqual(raised.exception.code, "DuplicateName")
+
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):
             tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")

@@ -1,11 +1,13 @@
 // Trains low-rank adapters of a language model on a text, and compares the perplexity of held-out
 // text before and after:
 //
-//   finetune_lora [--steps N] [--rank N] [--length N] [--batch N] [--seed N] [--out FOLDER]
-//                 MODEL.gguf TEXT
+//   finetune_lora [--steps N] [--stop N] [--rank N] [--length N] [--batch N] [--seed N]
+//                 [--out PATH] [--checkpoint FILE] [--resume FILE] MODEL.gguf TEXT
 //
-// The last tenth of the text is held out. FOLDER gets the adapters in the form of Hugging Face's
-// PEFT.
+// The last tenth of the text is held out. PATH gets the adapters: in the form of llama.cpp's where
+// it ends in .gguf, otherwise in the form of Hugging Face's PEFT. A checkpoint holds them and the
+// optimiser's state; a run that stops early, and one that is resumed from its checkpoint, end with
+// the bits of a run that did not stop.
 #include "lora_training.hpp"
 
 #include <tenon/models/adapters.hpp>
@@ -33,8 +35,9 @@ namespace {
 
 struct Options {
   std::int64_t steps = 30, rank = 8, length = 128, batch = 1;
+  std::int64_t stop = 0;  ///< the step after which to end early; 0: none
   std::uint64_t seed = 1;
-  std::string out, model, text;
+  std::string out, checkpoint, resume, model, text;
 };
 
 Options parse(int argc, char** argv) {
@@ -47,8 +50,12 @@ Options parse(int argc, char** argv) {
     }
     if (i + 1 == argc) throw Error(Errc::bad_argument, word, "needs a value");
     const std::string value = argv[++i];
-    if (word == "--out") {
-      options.out = value;
+    std::string* const path = word == "--out"          ? &options.out
+                              : word == "--checkpoint" ? &options.checkpoint
+                              : word == "--resume"     ? &options.resume
+                                                       : nullptr;
+    if (path != nullptr) {
+      *path = value;
       continue;
     }
     char* end = nullptr;
@@ -58,6 +65,8 @@ Options parse(int argc, char** argv) {
     }
     if (word == "--steps") {
       options.steps = number;
+    } else if (word == "--stop") {
+      options.stop = number;
     } else if (word == "--rank") {
       options.rank = number;
     } else if (word == "--length") {
@@ -68,7 +77,8 @@ Options parse(int argc, char** argv) {
       options.seed = static_cast<std::uint64_t>(number);
     } else {
       throw Error(Errc::bad_argument, word,
-                  "the options are --steps, --rank, --length, --batch, --seed and --out");
+                  "the options are --steps, --stop, --rank, --length, --batch, --seed, --out, "
+                  "--checkpoint and --resume");
     }
   }
   if (options.text.empty()) {
@@ -82,6 +92,13 @@ std::vector<std::int32_t> tokens_of(const std::string& path, const text::Tokeniz
   if (!file) throw Error(Errc::not_found, path, "cannot be opened");
   return tokenizer.encode(std::string(std::istreambuf_iterator<char>(file), {}));
 }
+
+template <class T = Buffer>
+struct Checkpoint {
+  models::DecoderAdapters<T> adapters;
+  train::AdamState<models::DecoderAdapters<T>> optimizer;
+  TENON_FIELDS(adapters, optimizer)
+};
 
 /// Rows of `width` tokens from these places on: i32 [rows, width].
 HostBuffer windows(std::span<const std::int32_t> tokens, std::span<const std::size_t> begins,
@@ -98,7 +115,7 @@ HostBuffer windows(std::span<const std::int32_t> tokens, std::span<const std::si
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Options options = parse(argc, argv);
+  Options options = parse(argc, argv);
   const DevicePtr device = Device::open("cpu:");
   const io::File file = io::open(options.model);
   const WeightsView view = file.view();
@@ -120,6 +137,15 @@ int main(int argc, char** argv) try {
   auto adapters = train::initialize(shapes, options.seed, device, models::lora_initial);
   auto state = training.optimizer.start(adapters, device);
   const Shape row({1, static_cast<std::int64_t>(width)}, i32);
+  std::int64_t done = 0;
+  if (!options.resume.empty()) {
+    const io::File saved = io::open(options.resume);
+    auto read = train::load(saved, Checkpoint<>{adapters, state}, device);
+    adapters = std::move(read.adapters);
+    state = std::move(read.optimizer);
+    done = saved.at("steps").data().values<std::int64_t>()[0];
+    options.seed = static_cast<std::uint64_t>(saved.at("seed").data().values<std::int64_t>()[0]);
+  }
   const auto step_exe =
       compile<&Training<>::step>(training,
                                  {shapes, train::shapes_of(state), row.with_dim(0, options.batch),
@@ -143,11 +169,14 @@ int main(int argc, char** argv) try {
     return std::exp(sum / static_cast<double>(count));
   };
   const double before = perplexity();
-  std::mt19937_64 random(options.seed);
+  const std::int64_t last =
+      options.stop > 0 ? std::min(options.stop, options.steps) : options.steps;
   const train::WarmupCosine rate{.peak = 2e-3, .warmup = 5, .total = options.steps};
   const auto start = std::chrono::steady_clock::now();
   double mean = 0;
-  for (std::int64_t i = 0; i < options.steps; ++i) {
+  for (std::int64_t i = done; i < last; ++i) {
+    // Everything random follows from the seed and the step.
+    std::mt19937_64 random(options.seed * 1'000'003 + static_cast<std::uint64_t>(i));
     std::vector<std::size_t> begins(static_cast<std::size_t>(options.batch));
     for (std::size_t& begin : begins) begin = random() % (seen.size() - width + 1);
     Buffer now;
@@ -156,16 +185,24 @@ int main(int argc, char** argv) try {
              windows(seen, begins, static_cast<std::int64_t>(width)).to_device(device),
              train::scalar(rate.at(i), f32, device));
     const double value = now.to_host().at({});
-    mean = i == 0 ? value : 0.9 * mean + 0.1 * value;
+    mean = i == done ? value : 0.9 * mean + 0.1 * value;
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     std::fprintf(stderr, "\rstep %lld of %lld, loss %.3f, %.2f s a step ",
                  static_cast<long long>(i + 1), static_cast<long long>(options.steps), mean,
-                 passed.count() / static_cast<double>(i + 1));
+                 passed.count() / static_cast<double>(i + 1 - done));
   }
   std::fprintf(stderr, "\n");
+  if (!options.checkpoint.empty()) {
+    const auto number = [](std::int64_t value) {
+      return HostBuffer::of<std::int64_t>(Shape({1}, i64), {value});
+    };
+    train::save(options.checkpoint, Checkpoint<>{adapters, state},
+                {{"steps", number(std::max(done, last))},
+                 {"seed", number(static_cast<std::int64_t>(options.seed))}});
+  }
   if (!options.out.empty()) models::save_adapters(options.out, adapters, lora, config);
   std::printf("perplexity of the held-out text: %.2f before, %.2f after %lld steps\n", before,
-              perplexity(), static_cast<long long>(options.steps));
+              perplexity(), static_cast<long long>(std::max(done, last)));
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

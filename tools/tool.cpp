@@ -78,6 +78,7 @@ models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
   options.load.progress = progress_bar();
   options.load.stop = std::move(stop);
   options.packed_folder = packed;
+  options.adapters = lora;
   return options;
 }
 
@@ -225,6 +226,10 @@ void add_context(Command& command) {
       .one_of({"auto", "f32", "f16", "q8_0"});
   command.option("--packed", command.tool().packed,
                  "A folder for packed weights: the next start maps them");
+  command
+      .option("--lora", command.tool().lora,
+              "Low-rank adapters beside the weights: a GGUF file, or a folder of PEFT's")
+      .not_empty();
 }
 
 void add_generation(Command& command, GenerationOptions& options) {

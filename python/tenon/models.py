@@ -34,7 +34,7 @@ class LanguageModel:
 
     Keyword arguments: context (positions of a conversation), chunk (tokens of a prompt at once), cache (type of the
     KV cache: "f16", "q8_0"), device ("npu://sim"), cpu_fallback, threads, exact, packed_folder (keeps packed weights
-    for the next start), progress (called with bytes done and in all). Safe to use from several threads, each with a
+    for the next start), adapters (low-rank ones: a GGUF file, or a folder of PEFT's), progress (called with bytes done and in all). Safe to use from several threads, each with a
     conversation of its own.
     """
 

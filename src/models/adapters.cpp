@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <set>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -17,24 +20,26 @@
 namespace tenon::models {
 namespace {
 
-/// A target: Hugging Face's name, the part of the layer that has it, and how it is found.
+/// A target: Hugging Face's name, the part of the layer that has it, GGUF's name, and how it is
+/// found.
 struct Target {
-  std::string_view name, part;
+  std::string_view name, part, gguf_name;
   const nn::Linear<Tensor>* (*linear)(const DecoderLayer<Tensor>& layer);
 };
 constexpr std::array<Target, 7> targets{{
-    {"q_proj", "self_attn", [](const auto& layer) { return &layer.attention.query; }},
-    {"k_proj", "self_attn", [](const auto& layer) { return &layer.attention.key; }},
-    {"v_proj", "self_attn", [](const auto& layer) { return &layer.attention.value; }},
-    {"o_proj", "self_attn", [](const auto& layer) { return &layer.attention.output; }},
-    {"gate_proj", "mlp",
+    {"q_proj", "self_attn", "attn_q", [](const auto& layer) { return &layer.attention.query; }},
+    {"k_proj", "self_attn", "attn_k", [](const auto& layer) { return &layer.attention.key; }},
+    {"v_proj", "self_attn", "attn_v", [](const auto& layer) { return &layer.attention.value; }},
+    {"o_proj", "self_attn", "attn_output",
+     [](const auto& layer) { return &layer.attention.output; }},
+    {"gate_proj", "mlp", "ffn_gate",
      [](const auto& layer) {
        const auto& feed = layer.feed_forward;
        return feed && feed->gate ? &*feed->gate : nullptr;
      }},
-    {"up_proj", "mlp",
+    {"up_proj", "mlp", "ffn_up",
      [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->up : nullptr; }},
-    {"down_proj", "mlp",
+    {"down_proj", "mlp", "ffn_down",
      [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->down : nullptr; }},
 }};
 constexpr std::size_t query_target = 0, key_target = 1;
@@ -85,6 +90,12 @@ void check(const LoraConfig& config) {
 
 bool is_target(const LoraConfig& config, const Target& target) {
   return std::ranges::find(config.targets, target.name) != config.targets.end();
+}
+
+bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
+std::string gguf_name(std::size_t layer, const Target& target, char factor) {
+  return fmt::format("blk.{}.{}.weight.lora_{}", layer, target.gguf_name, factor);
 }
 
 std::string peft_name(std::size_t layer, const Target& target, char factor) {
@@ -155,6 +166,102 @@ LoraConfig read_config(const std::filesystem::path& path) {
   return config;
 }
 
+/// The values of a factor as f32. Errc::bad_reference without it, Errc::shape_mismatch.
+HostBuffer read_factor(const io::File& file, const std::string& name, const Shape& shape) {
+  const HostBuffer values = file.at(name).data();
+  const DType type = values.shape().dtype();
+  if (!(is_floating(type) || is_block(type)) ||
+      !std::ranges::equal(values.shape().dims(), shape.dims())) {
+    refuse(Errc::shape_mismatch, name,
+           fmt::format("is {}, the model takes {}", to_string(values.shape()), to_string(shape)));
+  }
+  return values.to(f32);
+}
+
+/// The shapes of a target's factors; Errc::bad_argument where the layer has no such target.
+nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, const Target& target,
+                              std::int64_t rank, double scale) {
+  const nn::Linear<Tensor>* linear = target.linear(layer);
+  if (linear == nullptr) {
+    refuse(Errc::bad_argument, "LoraConfig", fmt::format("the model has no {}", target.name));
+  }
+  const Shape& weight = linear->weight.shape();
+  return {Shape({rank, weight[1]}, f32), Shape({weight[0], rank}, f32), scale};
+}
+
+using LoadedAdapters = std::pair<DecoderAdapters<HostBuffer>, LoraConfig>;
+
+LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tensor>& decoder) {
+  const LoraConfig config = read_config(folder / "adapter_config.json");
+  const io::File file = io::open(folder / "adapter_model.safetensors");
+  const DecoderAdapters<Shape> shapes = adapter_shapes(decoder, config);
+  DecoderAdapters<HostBuffer> adapters;
+  for (std::size_t layer = 0; layer < shapes.layers.size(); ++layer) {
+    const auto wanted = slots_of(shapes.layers[layer]);
+    const auto slots = slots_of(adapters.layers.emplace_back());
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      if (!*wanted[i]) continue;
+      const nn::Lora<Shape>& want = **wanted[i];
+      HostBuffer b = read_factor(file, peft_name(layer, targets[i], 'B'), want.b);
+      if (const std::int64_t heads = reordered_heads(decoder.config, i); heads > 0) {
+        b = reordered(b, heads, true);
+      }
+      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, peft_name(layer, targets[i], 'A'), want.a),
+                                       b, want.scale};
+    }
+  }
+  return {std::move(adapters), config};
+}
+
+/// Checks that a file says that it has LoRA adapters of this architecture.
+void check_gguf(const io::File& file, const std::string& where, const std::string& architecture) {
+  const io::Metadata& facts = file.metadata();
+  if (facts.get_or<std::string>("general.type", "model") != "adapter" ||
+      facts.get<std::string>("adapter.type") != "lora") {
+    refuse(Errc::unsupported, where, "is no file of LoRA adapters");
+  }
+  const auto made_for = facts.get<std::string>("general.architecture");
+  if (made_for != architecture) {
+    refuse(Errc::bad_reference, where,
+           fmt::format("has adapters of '{}', the model is '{}'", made_for, architecture));
+  }
+}
+
+LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor>& decoder) {
+  const io::File file = io::open(path);
+  const std::string where = path.filename().string();
+  check_gguf(file, where, decoder.config.architecture);
+  LoadedAdapters loaded;
+  auto& [adapters, config] = loaded;
+  config = {.rank = 0, .alpha = file.metadata().get<double>("adapter.lora.alpha"), .targets = {}};
+  std::set<std::string, std::less<>> taken;
+  for (std::size_t layer = 0; layer < decoder.layers.size(); ++layer) {
+    const auto slots = slots_of(adapters.layers.emplace_back());
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::string a = gguf_name(layer, targets[i], 'a');
+      const io::TensorEntry* const found = file.find(a);
+      if (found == nullptr) continue;
+      const std::int64_t rank = found->shape.rank() == 2 ? found->shape[0] : 0;
+      if (rank < 1) refuse(Errc::shape_mismatch, a, "is " + to_string(found->shape));
+      // As llama.cpp reads it: an alpha of 0 stands for the rank.
+      const double scale = config.alpha == 0 ? 1 : config.alpha / static_cast<double>(rank);
+      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], targets[i], rank, scale);
+      const std::string b = gguf_name(layer, targets[i], 'b');
+      *slots[i] =
+          nn::Lora<HostBuffer>{read_factor(file, a, want.a), read_factor(file, b, want.b), scale};
+      if (config.rank == 0) config.rank = rank;
+      if (!is_target(config, targets[i])) config.targets.emplace_back(targets[i].name);
+      taken.insert({a, b});
+    }
+  }
+  for (const io::TensorEntry& entry : file.tensors()) {
+    if (taken.contains(entry.name)) continue;
+    refuse(Errc::unsupported, where,
+           fmt::format("'{}' is no factor of a layer that adapters may change", entry.name));
+  }
+  return loaded;
+}
+
 }  // namespace
 
 DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const LoraConfig& config) {
@@ -165,20 +272,16 @@ DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const Lora
     const auto slots = slots_of(made);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!is_target(config, targets[i])) continue;
-      const nn::Linear<Tensor>* linear = targets[i].linear(layer);
-      if (linear == nullptr) {
-        refuse(Errc::bad_argument, "LoraConfig",
-               fmt::format("the model has no {}", targets[i].name));
-      }
-      const Shape& weight = linear->weight.shape();
-      *slots[i] = nn::Lora<Shape>{Shape({config.rank, weight[1]}, f32),
-                                  Shape({weight[0], config.rank}, f32), config.scale()};
+      *slots[i] = factor_shapes(layer, targets[i], config.rank, config.scale());
     }
   }
   return adapters;
 }
 
-Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Tensor>& adapters) {
+namespace {
+
+template <class T>
+Decoder<T> with(Decoder<T> decoder, const DecoderAdapters<T>& adapters) {
   if (decoder.layers.size() != adapters.layers.size()) {
     refuse(Errc::bad_argument, "with_adapters",
            fmt::format("adapters for {} layers, the decoder has {}", adapters.layers.size(),
@@ -194,31 +297,72 @@ Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Ten
   return decoder;
 }
 
+}  // namespace
+
+Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Tensor>& adapters) {
+  return with(std::move(decoder), adapters);
+}
+
+Bufferized<Decoder<Tensor>> with_adapters(Bufferized<Decoder<Tensor>> weights,
+                                          const DecoderAdapters<Buffer>& adapters) {
+  return with(std::move(weights), adapters);
+}
+
 train::Initial lora_initial(std::string_view path, const Shape& shape) {
   if (path.ends_with(".b")) return {train::Initial::Kind::constant, 0};
   return {train::Initial::Kind::uniform, 1 / std::sqrt(static_cast<double>(shape[1]))};
 }
 
-void save_adapters(const std::filesystem::path& folder, const DecoderAdapters<Buffer>& adapters,
-                   const LoraConfig& config, const DecoderConfig& decoder) {
-  check(config);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) refuse(Errc::io_error, folder.string(), error.message());
+namespace {
+
+/// The factors as f32, with the names that `name` gives and b as `b_of` makes it.
+template <class Name, class BOf>
+std::vector<io::NamedTensor> named_factors(const DecoderAdapters<Buffer>& adapters,
+                                           const Name& name, const BOf& b_of) {
   std::vector<io::NamedTensor> tensors;
   for (std::size_t layer = 0; layer < adapters.layers.size(); ++layer) {
     const auto slots = slots_of(adapters.layers[layer]);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!*slots[i]) continue;
       const nn::Lora<Buffer>& lora = **slots[i];
-      HostBuffer b = lora.b.to_host().to(f32);
-      if (const std::int64_t heads = reordered_heads(decoder, i); heads > 0) {
-        b = reordered(b, heads, false);
-      }
-      tensors.push_back({peft_name(layer, targets[i], 'A'), lora.a.to_host().to(f32)});
-      tensors.push_back({peft_name(layer, targets[i], 'B'), b});
+      tensors.push_back({name(layer, i, false), lora.a.to_host().to(f32)});
+      tensors.push_back({name(layer, i, true), b_of(lora.b.to_host().to(f32), i)});
     }
   }
+  return tensors;
+}
+
+void write_gguf(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
+                const LoraConfig& config, const DecoderConfig& decoder) {
+  using namespace std::string_view_literals;
+  const io::Metadata metadata({{"general.architecture", std::string_view(decoder.architecture)},
+                               {"general.type", "adapter"sv},
+                               {"adapter.type", "lora"sv},
+                               {"adapter.lora.alpha", static_cast<float>(config.alpha)}},
+                              nullptr, path.filename().string());
+  io::save_gguf(path, metadata,
+                named_factors(
+                    adapters,
+                    [](std::size_t layer, std::size_t target, bool is_b) {
+                      return gguf_name(layer, targets[target], is_b ? 'b' : 'a');
+                    },
+                    [](const HostBuffer& b, std::size_t) { return b; }));
+}
+
+void write_peft(const std::filesystem::path& folder, const DecoderAdapters<Buffer>& adapters,
+                const LoraConfig& config, const DecoderConfig& decoder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) refuse(Errc::io_error, folder.string(), error.message());
+  const auto tensors = named_factors(
+      adapters,
+      [](std::size_t layer, std::size_t target, bool is_b) {
+        return peft_name(layer, targets[target], is_b ? 'B' : 'A');
+      },
+      [&](const HostBuffer& b, std::size_t target) {
+        const std::int64_t heads = reordered_heads(decoder, target);
+        return heads > 0 ? reordered(b, heads, false) : b;
+      });
   io::save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   JsonWriter json;
   json.begin_object()
@@ -237,37 +381,17 @@ void save_adapters(const std::filesystem::path& folder, const DecoderAdapters<Bu
   file.commit();
 }
 
-std::pair<DecoderAdapters<HostBuffer>, LoraConfig> load_adapters(
-    const std::filesystem::path& folder, const Decoder<Tensor>& decoder) {
-  const LoraConfig config = read_config(folder / "adapter_config.json");
-  const io::File file = io::open(folder / "adapter_model.safetensors");
-  const DecoderAdapters<Shape> shapes = adapter_shapes(decoder, config);
-  DecoderAdapters<HostBuffer> adapters;
-  for (std::size_t layer = 0; layer < shapes.layers.size(); ++layer) {
-    LayerAdapters<HostBuffer>& made = adapters.layers.emplace_back();
-    const auto slots = slots_of(made);
-    const auto wanted = slots_of(shapes.layers[layer]);
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (!*wanted[i]) continue;
-      const auto read = [&](char factor, const Shape& shape) {
-        const std::string name = peft_name(layer, targets[i], factor);
-        const HostBuffer values = file.at(name).data();
-        if (!is_floating(values.shape().dtype()) ||
-            !std::ranges::equal(values.shape().dims(), shape.dims())) {
-          refuse(Errc::shape_mismatch, name,
-                 fmt::format("is {}, the model takes {}", to_string(values.shape()),
-                             to_string(shape)));
-        }
-        return values.to(f32);
-      };
-      HostBuffer b = read('B', (*wanted[i])->b);
-      if (const std::int64_t heads = reordered_heads(decoder.config, i); heads > 0) {
-        b = reordered(b, heads, true);
-      }
-      *slots[i] = nn::Lora<HostBuffer>{read('A', (*wanted[i])->a), b, config.scale()};
-    }
-  }
-  return {std::move(adapters), config};
+}  // namespace
+
+void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
+                   const LoraConfig& config, const DecoderConfig& decoder) {
+  check(config);
+  is_gguf(path) ? write_gguf(path, adapters, config, decoder)
+                : write_peft(path, adapters, config, decoder);
+}
+
+LoadedAdapters load_adapters(const std::filesystem::path& path, const Decoder<Tensor>& decoder) {
+  return is_gguf(path) ? read_gguf(path, decoder) : read_peft(path, decoder);
 }
 
 HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors) {

@@ -5,6 +5,7 @@
 #include <tenon/exe.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/memory_errors.hpp>
+#include <tenon/models/adapters.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/prepare_progress.hpp>
@@ -15,6 +16,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace tenon::models {
 namespace {
@@ -74,6 +77,41 @@ std::uint64_t bytes_of(const WeightSet& weights) {
   return bytes;
 }
 
+/// Low-rank adapters as weights of a model. Their names tell their values, so that a file of packed
+/// weights never has those of other adapters.
+class Adapters {
+ public:
+  Adapters(const std::filesystem::path& path, const Decoder<>& decoder)
+      : values_(load_adapters(path, decoder).first) {
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    visit_fields(values_, [&](const std::string&, const HostBuffer& values) {
+      XXH3_64bits_update(&hash, values.bytes(), static_cast<std::size_t>(values.shape().bytes()));
+    });
+    const std::string prefix = fmt::format("adapters.{:016x}.", XXH3_64bits_digest(&hash));
+    std::vector<std::pair<std::string, Shape>> weights;
+    visit_fields(values_, [&](const std::string& name, const HostBuffer& values) {
+      weights.emplace_back(prefix + name, values.shape());
+    });
+    const WeightsView& view = view_.emplace(path.filename().string(), weights);
+    tensors_ = map_fields<Tensor>(values_, [&](const std::string& name, const HostBuffer&) {
+      return view.tensor(prefix + name);
+    });
+  }
+
+  const DecoderAdapters<Tensor>& tensors() const { return tensors_; }
+  DecoderAdapters<Buffer> on(const DevicePtr& device) const {
+    return map_fields<Buffer>(values_, [&](const std::string&, const HostBuffer& values) {
+      return values.to_device(device);
+    });
+  }
+
+ private:
+  DecoderAdapters<HostBuffer> values_;
+  std::optional<WeightsView> view_;
+  DecoderAdapters<Tensor> tensors_;
+};
+
 /// The time since the last lap.
 class Stopwatch {
  public:
@@ -98,7 +136,12 @@ struct LanguageModel::Impl {
         compile_options(detail::on_device(
             device, {.backend = chosen.backend, .cpu_fallback = chosen.cpu_fallback})),
         config(DecoderConfig::from(file)),
-        decoder(Decoder<>::init(file.view(), config)) {
+        plain(Decoder<>::init(file.view(), config)),
+        decoder(plain) {
+    if (!options.adapters.empty()) {
+      adapters.emplace(options.adapters, plain);
+      decoder = with_adapters(plain, adapters->tensors());
+    }
     if (options.context == 0) options.context = std::min(config.context_length, default_context);
     if (options.context < 1 || options.chunk < 1) {
       throw Error(Errc::bad_argument, "LanguageModel", "context and chunk must be positive");
@@ -148,6 +191,10 @@ struct LanguageModel::Impl {
     if (!greedy_decoder) greedy_decoder.emplace(compiled<&Decoder<>::greedy>(tokens));
     return greedy_decoder->fork();
   }
+  /// The weights of `plain`, and those of the adapters.
+  Bufferized<Decoder<>> complete(Bufferized<Decoder<>> weights) const {
+    return adapters ? with_adapters(std::move(weights), adapters->on(device)) : weights;
+  }
   /// The memory that state lies in.
   MemRegion& memory() const { return compile_options.backends.front()->region(); }
 
@@ -156,6 +203,8 @@ struct LanguageModel::Impl {
   DevicePtr device;
   CompileOptions compile_options;  // one set of backends for all that is compiled
   DecoderConfig config;
+  Decoder<> plain;  // as the file has it
+  std::optional<Adapters> adapters;
   Decoder<> decoder;
   std::optional<text::Tokenizer> tokenizer;
   std::optional<NextExe> next;
@@ -283,14 +332,14 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
       auto tokenizer = std::async(std::launch::async, [&file = impl->file, prepared] {
         return load_tokenizer(file, *prepared);
       });
-      auto loading = io::load_async(impl->decoder, impl->file, impl->device,
+      auto loading = io::load_async(impl->plain, impl->file, impl->device,
                                     {.progress = {}, .stop = options.load.stop});
       times.map += watch.lap();
       impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options);
       if (!options.lazy)
         static_cast<void>(impl->next->report());  // planned while weights are mapped
       times.plan += watch.lap();
-      impl->bound.emplace(impl->next->bind(loading.get(), prepared));
+      impl->bound.emplace(impl->next->bind(impl->complete(loading.get()), prepared));
       progress.set_total(bytes_of(impl->bound->weights()));
       times.map += watch.lap();
       if (!options.lazy) {

@@ -216,6 +216,115 @@ TEST_CASE("lora: training, files that PEFT reads, merging") {
   CHECK(std::fabs(after - with) < 0.05 * (first - with));  // the merged weights are quantised again
 }
 
+Adapters strong_adapters(const Rig& rig, std::uint64_t seed) {
+  return train::initialize(rig.shapes, seed, rig.device, [](std::string_view, const Shape&) {
+    return train::Initial{train::Initial::Kind::uniform, 0.3};
+  });
+}
+
+std::vector<float> logits_of(const models::LanguageModelOptions& options) {
+  models::LanguageModelOptions exact = options;
+  exact.backend.exact = true;
+  const auto model = models::LanguageModel::load(tiny_model, exact);
+  auto conversation = model.conversation();
+  const HostBuffer ids = token_ids(1, 11);
+  const std::span<const float> logits = conversation.read(ids.values<std::int32_t>());
+  return {logits.begin(), logits.end()};
+}
+
+TEST_CASE("lora: a language model runs with the adapters of a folder and of a GGUF file") {
+  const Rig rig;
+  const TempFolder folder;
+  const Adapters adapters = strong_adapters(rig, 5);
+  models::save_adapters(folder / "peft", adapters, lora, rig.config);
+  models::save_adapters(folder / "lora.gguf", adapters, lora, rig.config);
+  models::save_adapters(folder / "other.gguf", strong_adapters(rig, 6), lora, rig.config);
+
+  CompileOptions exact;
+  exact.backend.exact = true;
+  auto bound = compile<&models::Decoder<>::scores>(rig.decoder, {token_ids(1, 11).shape()},
+                                                   rig.device, exact)
+                   .bind(models::merge_adapters(io::load(rig.decoder, rig.file, rig.device),
+                                                adapters, rig.device));
+  const HostBuffer scores = bound(token_ids(1, 11).to_device(rig.device)).to_host();
+  const auto want = scores.values<float>().last(static_cast<std::size_t>(scores.shape()[2]));
+
+  const std::vector<float> got = logits_of({.adapters = folder / "peft"});
+  const std::vector<float> plain = logits_of({});
+  REQUIRE(got.size() == want.size());
+  double error = 0, change = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    error = std::max(error, std::fabs(double{got[i]} - double{want[i]}));
+    change = std::max(change, std::fabs(double{got[i]} - double{plain[i]}));
+  }
+  INFO("error " << error << ", change " << change);
+  CHECK(change > 0.1);
+  CHECK(error < 0.2 * change);  // merged weights are quantised again, to 4 bits
+  CHECK(logits_of({.adapters = folder / "lora.gguf"}) == got);
+
+  // A folder of packed weights serves the model with and without any adapters.
+  const std::vector<float> other = logits_of({.adapters = folder / "other.gguf"});
+  CHECK(other != got);
+  for (int start = 0; start < 2; ++start) {
+    const auto packed = folder / "packed";
+    CHECK(logits_of({.packed_folder = packed, .adapters = folder / "lora.gguf"}) == got);
+    CHECK(logits_of({.packed_folder = packed, .adapters = folder / "other.gguf"}) == other);
+    CHECK(logits_of({.packed_folder = packed}) == plain);
+  }
+}
+
+TEST_CASE("lora: GGUF files of adapters") {
+  using namespace std::string_view_literals;
+  const Rig rig;
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "lora.gguf";
+  const auto write = [&](std::vector<io::Metadata::Entry> facts,
+                         const std::vector<io::NamedTensor>& tensors) {
+    io::save_gguf(path, io::Metadata(std::move(facts), nullptr, "test"), tensors);
+  };
+  const auto facts = [](std::string_view architecture, float alpha) {
+    return std::vector<io::Metadata::Entry>{{"general.architecture", architecture},
+                                            {"general.type", "adapter"sv},
+                                            {"adapter.type", "lora"sv},
+                                            {"adapter.lora.alpha", alpha}};
+  };
+  const Shape& query = rig.decoder.layers[0].attention.query.weight.shape();
+  const auto factor = [](std::int64_t rows, std::int64_t columns) {
+    return HostBuffer::zeros(Shape({rows, columns}, f16));
+  };
+  const io::NamedTensor a{"blk.1.attn_q.weight.lora_a", factor(5, query[1])},
+      b{"blk.1.attn_q.weight.lora_b", factor(query[0], 5)};
+
+  write(facts("llama", 10), {a, b});
+  const auto [read, config] = models::load_adapters(path, rig.decoder);
+  REQUIRE(read.layers.size() == rig.decoder.layers.size());
+  CHECK(!read.layers[0].query);
+  REQUIRE(read.layers[1].query);
+  CHECK(read.layers[1].query->scale == 2);
+  CHECK(read.layers[1].query->a.shape().dtype() == f32);
+  CHECK(config.rank == 5);
+  CHECK(config.targets == std::vector<std::string>{"q_proj"});
+
+  write(facts("llama", 0), {a, b});
+  CHECK(models::load_adapters(path, rig.decoder).first.layers[1].query->scale == 1);
+
+  const auto refused = [&](Errc code, std::vector<io::Metadata::Entry> of,
+                           const std::vector<io::NamedTensor>& tensors) {
+    write(std::move(of), tensors);
+    expect_error(code, [&] { models::load_adapters(path, rig.decoder); });
+  };
+  refused(Errc::bad_reference, facts("qwen2", 10), {a, b});
+  refused(Errc::bad_reference, facts("llama", 10), {a});
+  refused(Errc::unsupported, facts("llama", 10), {b});
+  refused(Errc::unsupported, facts("llama", 10), {a, b, {"token_embd.weight.lora_a", a.data}});
+  refused(Errc::unsupported, facts("llama", 10), {a, b, {"blk.7.attn_q.weight.lora_a", a.data}});
+  refused(Errc::shape_mismatch, facts("llama", 10), {{a.name, factor(5, query[1] + 32)}, b});
+  refused(Errc::shape_mismatch, facts("llama", 10), {{a.name, factor(4, query[1])}, b});
+  refused(Errc::unsupported, {{"general.architecture", "llama"sv}}, {a, b});
+  refused(Errc::bad_key, {{"general.architecture", "llama"sv}, {"general.type", "adapter"sv}},
+          {a, b});
+}
+
 TEST_CASE("lora: a merged weight is W + scale B A") {
   const HostBuffer w = HostBuffer::of<float>(Shape({2, 3}, f32), {1, 2, 3, 4, 5, 6});
   const nn::Lora<HostBuffer> change{HostBuffer::of<float>(Shape({1, 3}, f32), {1, 0, -1}),

@@ -20,6 +20,8 @@
 //   auto adapters = train::initialize(shapes, seed, device, models::lora_initial);
 //   …                                  // in a step: models::with_adapters(decoder, adapters)
 //   models::save_adapters("adapter", adapters, lora, decoder.config);
+//
+// A language model runs with them beside its weights: LanguageModelOptions::adapters.
 
 namespace tenon::models {
 
@@ -53,23 +55,29 @@ DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const Lora
 /// The decoder with adapters beside its linear layers. Errc::bad_argument where their numbers of
 /// layers differ.
 Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Tensor>& adapters);
+/// The same of the weights that such a decoder is bound to.
+Bufferized<Decoder<Tensor>> with_adapters(Bufferized<Decoder<Tensor>> weights,
+                                          const DecoderAdapters<Buffer>& adapters);
 
 /// For train::initialize: b is 0, so that the first change is none, and a is uniform within
 /// 1 / sqrt(in), as PEFT's are.
 train::Initial lora_initial(std::string_view path, const Shape& shape);
 
-/// Writes a folder that Hugging Face's PEFT reads: adapter_model.safetensors, adapter_config.json.
-/// Rows of queries and keys are put into Hugging Face's order where `decoder` has GGUF's (llama).
-/// Errors: those of io::save_safetensors; Errc::io for the folder.
-void save_adapters(const std::filesystem::path& folder, const DecoderAdapters<Buffer>& adapters,
+/// Writes adapters: to a path that ends in .gguf the file that llama.cpp reads; to any other a
+/// folder that Hugging Face's PEFT reads, with adapter_model.safetensors and adapter_config.json.
+/// PEFT's rows of queries and keys are put into Hugging Face's order where `decoder` has GGUF's
+/// (llama). Errors: those of io::save_safetensors and io::save_gguf; Errc::io_error for the folder.
+void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
                    const LoraConfig& config, const DecoderConfig& decoder);
 
-/// Reads such a folder, of PEFT's own too, for a decoder with these weights. Factors of other
-/// floating types become f32.
+/// Reads such a folder or file, of PEFT's and llama.cpp's own too, for a decoder with these
+/// weights. Factors of other types become f32. In a GGUF file each layer may have other targets, and
+/// each target another rank, of which the result's configuration has the first.
 /// Errors: those of io::open and of JSON files; Errc::unsupported for adapters of another kind than
-/// plain LoRA; Errc::bad_reference for a missing factor or target; Errc::shape_mismatch.
-std::pair<DecoderAdapters<HostBuffer>, LoraConfig> load_adapters(
-    const std::filesystem::path& folder, const Decoder<Tensor>& decoder);
+/// plain LoRA, or of tensors that are no target; Errc::bad_reference for a missing factor or
+/// target, and for a file of another architecture; Errc::shape_mismatch.
+std::pair<DecoderAdapters<HostBuffer>, LoraConfig> load_adapters(const std::filesystem::path& path,
+                                                                 const Decoder<Tensor>& decoder);
 
 /// weight + scale * B A, computed in f32 and rounded to the weight's type: of a block type, that is
 /// a new quantisation, whose error adds to that of the first.

@@ -46,6 +46,10 @@ struct LanguageModelOptions {
   /// A folder for packed weights and the tokenizer's tables, which the next process maps instead of
   /// making them; they are as large as the model's file. Empty: they are made at each start.
   std::filesystem::path packed_folder{};
+  /// Low-rank adapters that run beside the weights: a folder or file that load_adapters() reads.
+  /// Empty: none. Each adds two small products to its layer; merge_adapters() has no such cost, but
+  /// rounds weights of block types once more.
+  std::filesystem::path adapters{};
 };
 
 /// Wall time of the phases of load(), on the calling thread. Work of other threads counts only
@@ -117,7 +121,7 @@ class Conversation {
 class LanguageModel {
  public:
   /// Opens and maps the file, plans a decoding step and packs the weights. Errors: those of
-  /// io::open, DecoderConfig::from, load_tokenizer; Errc::cancelled.
+  /// io::open, DecoderConfig::from, load_tokenizer, load_adapters; Errc::cancelled.
   static LanguageModel load(const std::filesystem::path& path,
                             const LanguageModelOptions& options = {});
 

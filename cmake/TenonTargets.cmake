@@ -12,11 +12,15 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
 # Flags of the sanitizer and coverage builds, for compiling and for linking. The sanitizers do not see an index behind
-# the end of a vector but inside of its memory: the library's assertions do.
+# the end of a vector but inside of its memory: the library's assertions do. Checks of every pointer cost a fifth of the
+# time to compile; what a wrong one reaches is the address sanitizer's to see.
 set(tenon_instrument_flags "")
 if(TENON_SANITIZE)
   list(APPEND tenon_instrument_flags -fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer
        -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS)
+  if(TENON_SANITIZE MATCHES "undefined")
+    list(APPEND tenon_instrument_flags -fno-sanitize=null,object-size,pointer-overflow,vptr)
+  endif()
 endif()
 if(TENON_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -110,10 +114,8 @@ endfunction()
 # users get it; templates of the public headers are in the examples and the tool.
 function(tenon_test_options target)
   tenon_compile_options(${target})
-  if(TENON_SANITIZE)
+  if(TENON_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(${target} PRIVATE -O0)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${target} PRIVATE -O1)
   endif()
 endfunction()
 
@@ -121,18 +123,23 @@ if(TENON_TESTS)
   add_custom_target(tenon_thread_tests COMMENT "The tests that run threads")
 endif()
 
-# tenon_test(ops SOURCES ... LIBRARIES ... [NEEDS tag ...] [ONLY_NEEDS] [THREADS]): Catch2 program test_ops, run by CTest
+# tenon_test(ops SOURCES ... LIBRARIES ... [NEEDS tag ...] [ONLY_NEEDS] [THREADS] [WITHOUT_CORE]): Catch2 program test_ops,
+# run by CTest
 # under the label ops. THREADS adds the label threads: the thread sanitizer's stage builds and runs only these.
 #
 # NEEDS oracle: the test cases tagged [oracle] need what a machine may lack, and say "SKIPPED: ..." or exit with 77 where
 # it does. They are a test of their own, ops_oracle, so that CTest lists them as skipped; ops itself is the other cases, and
-# fails if one of them says so. ONLY_NEEDS: there are no other cases.
+# fails if one of them says so. ONLY_NEEDS: there are no other cases. WITHOUT_CORE: no precompiled headers of the core's.
 function(tenon_test name)
-  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS" "" "SOURCES;LIBRARIES;NEEDS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS;WITHOUT_CORE" "" "SOURCES;LIBRARIES;NEEDS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/share_small_work.cpp)
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBRARIES} Catch2::Catch2WithMain)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_precompile_headers(test_${name} REUSE_FROM tenon_test_headers)
+  if(ARG_WITHOUT_CORE)
+    target_precompile_headers(test_${name} REUSE_FROM tenon_plain_test_headers)
+  else()
+    target_precompile_headers(test_${name} REUSE_FROM tenon_test_headers)
+  endif()
   tenon_test_options(test_${name})
   set(labels ${name})
   if(ARG_THREADS)

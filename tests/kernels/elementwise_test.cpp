@@ -44,7 +44,7 @@ void on_every_level(Body body) {
   }
 }
 
-struct Function {
+struct MathFunction {
   Unary op;
   const char* name;
   double (*exact)(double);
@@ -63,7 +63,7 @@ double mish_exact(double x) {
 double hard_sigmoid_exact(double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }
 
 // The bounds that math_body.hpp states; half an ulp for what IEEE 754 rounds correctly.
-const Function functions[] = {
+const MathFunction functions[] = {
     {Unary::neg, "neg", [](double x) { return -x; }, 0},
     {Unary::abs, "abs", [](double x) { return std::fabs(x); }, 0},
     {Unary::square, "square", [](double x) { return x * x; }, 0.5},
@@ -150,7 +150,7 @@ TEST_CASE("unary functions are accurate over the whole range of f32", "[elementw
   const std::vector<float> x = samples();
   std::vector<float> y(x.size());
   on_every_level([&] {
-    for (const Function& f : functions) {
+    for (const MathFunction& f : functions) {
       unary(f.op, x.data(), y.data(), static_cast<std::int64_t>(x.size()));
       double worst = 0;
       float at = 0;
@@ -250,7 +250,7 @@ TEST_CASE("an element's bits do not depend on its place, the length or aliasing"
   test::Random random;
   const auto x = random.normals(97, 3.0f), up = random.normals(97);
   on_every_level([&] {
-    for (const Function& f : functions) {
+    for (const MathFunction& f : functions) {
       std::vector<float> whole(97), gate(97);
       unary(f.op, x.data(), whole.data(), 97);
       gated(f.op, x.data(), up.data(), gate.data(), 97);

@@ -5,6 +5,7 @@
 #include <tenon/nn/embedding.hpp>
 #include <tenon/nn/feed_forward.hpp>
 #include <tenon/nn/kv_cache.hpp>
+#include <tenon/nn/latent_attention.hpp>
 #include <tenon/nn/linear.hpp>
 #include <tenon/nn/mixture_of_experts.hpp>
 #include <tenon/nn/norm.hpp>

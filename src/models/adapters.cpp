@@ -27,11 +27,14 @@ struct Target {
   const nn::Linear<Tensor>* (*linear)(const DecoderLayer<Tensor>& layer);
 };
 constexpr std::array<Target, 7> targets{{
-    {"q_proj", "self_attn", "attn_q", [](const auto& layer) { return &layer.attention.query; }},
-    {"k_proj", "self_attn", "attn_k", [](const auto& layer) { return &layer.attention.key; }},
-    {"v_proj", "self_attn", "attn_v", [](const auto& layer) { return &layer.attention.value; }},
+    {"q_proj", "self_attn", "attn_q",
+     [](const auto& layer) { return layer.attention ? &layer.attention->query : nullptr; }},
+    {"k_proj", "self_attn", "attn_k",
+     [](const auto& layer) { return layer.attention ? &layer.attention->key : nullptr; }},
+    {"v_proj", "self_attn", "attn_v",
+     [](const auto& layer) { return layer.attention ? &layer.attention->value : nullptr; }},
     {"o_proj", "self_attn", "attn_output",
-     [](const auto& layer) { return &layer.attention.output; }},
+     [](const auto& layer) { return layer.attention ? &layer.attention->output : nullptr; }},
     {"gate_proj", "mlp", "ffn_gate",
      [](const auto& layer) {
        const auto& feed = layer.feed_forward;
@@ -59,12 +62,12 @@ std::array<const std::optional<nn::Lora<T>>*, targets.size()> slots_of(
 
 template <class T>
 std::array<nn::Linear<T>*, targets.size()> linears_of(DecoderLayer<T>& layer) {
-  nn::MultiHeadAttention<T>& attention = layer.attention;
+  nn::MultiHeadAttention<T>* const attention = layer.attention ? &*layer.attention : nullptr;
   nn::FeedForward<T>* const feed = layer.feed_forward ? &*layer.feed_forward : nullptr;
-  return {&attention.query,
-          &attention.key,
-          &attention.value,
-          &attention.output,
+  return {attention != nullptr ? &attention->query : nullptr,
+          attention != nullptr ? &attention->key : nullptr,
+          attention != nullptr ? &attention->value : nullptr,
+          attention != nullptr ? &attention->output : nullptr,
           feed != nullptr && feed->gate ? &*feed->gate : nullptr,
           feed != nullptr ? &feed->up : nullptr,
           feed != nullptr ? &feed->down : nullptr};

@@ -47,8 +47,10 @@ class Hyperparameters {
                 fmt::format("{} is {}, allowed: {}", full(key), value, allowed));
   }
 
- private:
+  const std::string& file() const noexcept { return file_; }
   std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
+
+ private:
   std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low,
                        std::int64_t high) const {
     if (value < low || value > high)
@@ -69,26 +71,79 @@ constexpr std::int64_t max_experts = 1 << 16;
 constexpr std::int64_t max_context = std::int64_t{1} << 31;
 
 /// What a file does not say follows from its architecture.
-nn::RouterOptions router_of(const Hyperparameters& values, const DecoderConfig& config) {
-  constexpr std::int64_t softmax = 1, sigmoid = 2;  // of "expert_gating_func"
+struct Architecture {
+  std::string_view name;
+  /// Rows of queries and keys are stored in the order for interleaved rotation.
+  bool has_interleaved_rope = false;
+  bool has_normalized_router = true;
+};
+constexpr Architecture known_architectures[] = {
+    {.name = "llama", .has_interleaved_rope = true},
+    {.name = "qwen2"},
+    {.name = "qwen2moe", .has_normalized_router = false},
+    {.name = "qwen3"},
+    {.name = "qwen3moe"},
+    {.name = "olmoe", .has_normalized_router = false},
+    {.name = "gpt-oss"},
+    {.name = "deepseek2", .has_interleaved_rope = true, .has_normalized_router = false},
+    {.name = "gemma3"},
+};
+
+const Architecture& architecture_of(const io::File& file) {
+  const auto name = file.metadata().get<std::string>("general.architecture");
+  const auto* const found = std::ranges::find(known_architectures, name, &Architecture::name);
+  if (found != std::end(known_architectures)) return *found;
+  std::vector<std::string_view> names;
+  for (const Architecture& known : known_architectures) names.push_back(known.name);
+  throw Error(Errc::unsupported, file.path().filename().string(),
+              fmt::format("architecture '{}'; known are {}", name, fmt::join(names, ", ")));
+}
+
+/// Refuses a key with a value that changes what is computed, in ways that are not computed here.
+void require_default(const Hyperparameters& values, std::string_view key, double allowed) {
+  const double value = values.real_or(key, allowed, -1e30, 1e30);
+  if (value == allowed) return;
+  throw Error(Errc::unsupported, values.file(), fmt::format("{} is {}", values.full(key), value));
+}
+
+nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& architecture,
+                            const DecoderConfig& config) {
+  // Of "expert_gating_func". A softmax of the chosen experts only is what a normalised one is.
+  constexpr std::int64_t softmax = 1, sigmoid = 2, softmax_of_chosen = 3;
   nn::RouterOptions router;
   router.used = values.integer("expert_used_count", 1, config.experts);
-  router.normalized = values.boolean_or("expert_weights_norm", config.architecture != "qwen2moe");
+  router.normalized = values.boolean_or("expert_weights_norm", architecture.has_normalized_router);
   router.scale = values.real_or("expert_weights_scale", 1, 0, 1e6);
   if (router.scale == 0) router.scale = 1;  // which files that have none may say
-  const std::int64_t scores = values.integer_or("expert_gating_func", softmax, softmax, sigmoid);
+  const std::int64_t scores =
+      values.integer_or("expert_gating_func", softmax, softmax, softmax_of_chosen);
   if (scores == sigmoid) router.scores = "sigmoid";
+  if (scores == softmax_of_chosen) router.normalized = true;
+  router.groups =
+      std::max<std::int64_t>(values.integer_or("expert_group_count", 1, 0, config.experts), 1);
+  if (router.groups == 1) return router;
+  const std::int64_t size = config.experts / router.groups;
+  if (config.experts % router.groups != 0 || size < 2) {
+    values.refuse(
+        "expert_group_count", std::to_string(router.groups),
+        fmt::format("divisors of {} experts with two or more in a group", config.experts));
+  }
+  router.groups_used = values.integer("expert_group_used_count", 1, router.groups);
+  if (router.used > router.groups_used * size) {
+    values.refuse("expert_group_used_count", std::to_string(router.groups_used),
+                  fmt::format("groups with {} experts", router.used));
+  }
   return router;
 }
 
-Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
+Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
+             const DecoderConfig& config) {
   Rope rope;
   rope.theta = values.real_or("rope.freq_base", 10000, 1, 1e30);
   rope.dims = values.integer_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
   if (rope.dims % 2 != 0)
     values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
-  // Files of the llama family store queries and keys in the order for interleaved rotation.
-  rope.interleaved = config.architecture == "llama";
+  rope.interleaved = architecture.has_interleaved_rope;
   const std::string scaling = values.text_or("rope.scaling.type", "none");
   if (scaling != "none" && scaling != "linear" && scaling != "yarn") {
     throw Error(Errc::unsupported, config.architecture, fmt::format("rope scaling '{}'", scaling));
@@ -97,36 +152,17 @@ Rope rope_of(const Hyperparameters& values, const DecoderConfig& config) {
   rope.factor = values.real_or("rope.scaling.factor", 1, 1e-6, 1e6);
   rope.original_context = values.integer_or("rope.scaling.original_context_length",
                                             config.context_length, 1, max_context);
+  if (scaling != "yarn") return rope;
+  rope.beta_fast = values.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast, 1e-6, 1e6);
+  rope.beta_slow = values.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow, 1e-6, 1e6);
+  require_default(values, "rope.scaling.yarn_ext_factor", 1);
+  rope.attention_factor =
+      rope.magnitude() * values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
   return rope;
 }
 
-}  // namespace
-
-DecoderConfig DecoderConfig::from(const io::File& file) {
-  if (file.format() != io::Format::gguf) {
-    throw Error(Errc::unsupported, file.path().filename().string(),
-                fmt::format("a language model is read from a GGUF file, this is {}",
-                            io::name(file.format())));
-  }
-  DecoderConfig config;
-  config.architecture = file.metadata().get<std::string>("general.architecture");
-  const std::string& arch = config.architecture;
-  constexpr std::string_view known[] = {"llama", "qwen2",    "qwen2moe",
-                                        "qwen3", "qwen3moe", "gemma3"};
-  if (std::ranges::find(known, arch) == std::end(known)) {
-    throw Error(Errc::unsupported, file.path().filename().string(),
-                fmt::format("architecture '{}'; known are {}", arch, fmt::join(known, ", ")));
-  }
-  const Hyperparameters values(file, arch);
-  config.layers = values.integer("block_count", 1, max_layers);
-  config.width = values.integer("embedding_length", 1, max_width);
-  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
-  if (config.experts == 0) {
-    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
-  } else {
-    config.router = router_of(values, config);
-  }
-  config.heads = values.integer("attention.head_count", 1, max_heads);
+/// Sizes of the heads of an attention that is not latent.
+void set_heads(const Hyperparameters& values, DecoderConfig& config) {
   config.kv_heads = values.integer_or("attention.head_count_kv", config.heads, 1, config.heads);
   if (config.heads % config.kv_heads != 0) {
     values.refuse("attention.head_count_kv", std::to_string(config.kv_heads),
@@ -143,26 +179,156 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     values.refuse("attention.value_length", "another size",
                   fmt::format("{}, as keys have", config.head_dim));
   }
+  config.value_dim = config.head_dim;
+}
+
+/// The same of latent attention. Files from before 2025 have one tensor, "attn_kv_b", in place of
+/// its two halves, and not the key that is asked for.
+void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
+  if (!values.contains("attention.key_length_mla")) {
+    throw Error(
+        Errc::unsupported, values.file(),
+        fmt::format("without {}, which files of the split attn_kv_b have; convert the model again",
+                    values.full("attention.key_length_mla")));
+  }
+  LatentSizes sizes;
+  sizes.rank = values.integer("attention.kv_lora_rank", 1, max_width);
+  sizes.rotated = values.integer("rope.dimension_count", 2, max_width);
+  const std::int64_t key =
+      values.integer("attention.key_length_mla", sizes.rotated + 1, 2 * max_width);
+  sizes.plain = key - sizes.rotated;
+  config.latent = sizes;
+  config.kv_heads = 1;
+  config.head_dim = sizes.rank + sizes.rotated;
+  config.value_dim = sizes.rank;
+}
+
+/// Scales of queries and of scores under YaRN with DeepSeek's "mscale_all_dim", of which the file
+/// has a tenth: mscale is taken to be equal to it where it is given (as llama.cpp does), so that the
+/// rotation has no factor.
+void set_latent_scale(const Hyperparameters& values, DecoderConfig& config) {
+  require_default(values, "attention.temperature_scale", 0);
+  const bool is_yarn = config.rope.scaling.text() == "yarn";
+  const double all_dims = 10 * values.real_or("rope.scaling.yarn_log_multiplier", 0, 0, 1e3);
+  if (is_yarn && all_dims != 0) {
+    config.rope.attention_factor = values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
+  }
+  const double magnitude = config.rope.magnitude();
+  const double growth = is_yarn ? 1 + 0.1 * all_dims * std::log(config.rope.factor) : 1;
+  const auto key = static_cast<double>(config.latent->plain + config.latent->rotated);
+  config.attention_scale = magnitude * magnitude * growth * growth / std::sqrt(key);
+}
+
+/// Layers with a sliding window.
+void set_windows(const Hyperparameters& values, DecoderConfig& config) {
+  const bool is_gemma = config.architecture == "gemma3";
+  config.window = values.integer_or("attention.sliding_window", 0, 0, max_context);
+  config.global_every =
+      values.integer_or("attention.sliding_window_pattern", is_gemma ? 6 : 2, 1, max_layers);
+  config.local_rope.theta =
+      values.real_or("rope.freq_base_swa", is_gemma ? 10000 : config.rope.theta, 1, 1e30);
+  if (!is_gemma) return;
+  config.local_rope.scaling = "none";
+  config.local_rope.factor = 1;
+  config.local_rope.attention_factor = 0;
+}
+
+}  // namespace
+
+DecoderConfig DecoderConfig::from(const io::File& file) {
+  if (file.format() != io::Format::gguf) {
+    throw Error(Errc::unsupported, file.path().filename().string(),
+                fmt::format("a language model is read from a GGUF file, this is {}",
+                            io::name(file.format())));
+  }
+  const Architecture& architecture = architecture_of(file);
+  DecoderConfig config;
+  config.architecture = architecture.name;
+  const std::string& arch = config.architecture;
+  const Hyperparameters values(file, arch);
+  config.layers = values.integer("block_count", 1, max_layers);
+  // Layers that predict further tokens come last, and are not used.
+  config.layers -= values.integer_or("nextn_predict_layers", 0, 0, config.layers - 1);
+  config.width = values.integer("embedding_length", 1, max_width);
+  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
+  if (config.experts > 0) {
+    config.router = router_of(values, architecture, config);
+    config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
+  }
+  if (!config.has_experts(0)) {
+    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  }
+  config.heads = values.integer("attention.head_count", 1, max_heads);
+  const bool is_latent = arch == "deepseek2";
+  is_latent ? set_latent_heads(values, config) : set_heads(values, config);
+  require_default(values, "attention.clamp_kqv", 0);
   config.context_length = values.integer("context_length", 1, max_context);
   config.norm_eps = values.real_or("attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
-  config.rope = rope_of(values, config);
+  config.rope = rope_of(values, architecture, config);
+  if (is_latent) set_latent_scale(values, config);
   config.local_rope = config.rope;
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
   if (arch == "gemma3") {
     config.activation = "gelu_tanh";
     config.embedding_scale = std::sqrt(static_cast<double>(config.width));
-    config.window = values.integer_or("attention.sliding_window", 0, 0, max_context);
-    config.global_every = values.integer_or("attention.sliding_window_pattern", 6, 1, max_layers);
-    // Layers with a sliding window have their own rope base and no rope scaling.
-    config.local_rope.theta = values.real_or("rope.freq_base_swa", 10000, 1, 1e30);
-    config.local_rope.scaling = "none";
-    config.local_rope.factor = 1;
   }
+  if (arch == "gpt-oss") config.activation = "swiglu_oai";
+  if (arch == "gemma3" || arch == "gpt-oss") set_windows(values, config);
   return config;
 }
 
 namespace {
+
+std::optional<nn::RmsNorm<>> optional_norm(const WeightsView& view, const std::string& name,
+                                           const DecoderConfig& config) {
+  if (!view.contains(name + ".weight")) return std::nullopt;
+  return nn::RmsNorm<>::init(view[name], config.norm_eps);
+}
+
+nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderConfig& config,
+                                        std::int64_t layer) {
+  const bool is_local = config.is_local(layer);
+  nn::MultiHeadAttention<> made;
+  made.query = nn::Linear<>::init(view["attn_q"]);
+  made.key = nn::Linear<>::init(view["attn_k"]);
+  made.value = nn::Linear<>::init(view["attn_v"]);
+  made.output = nn::Linear<>::init(view["attn_output"]);
+  made.query_norm = optional_norm(view, "attn_q_norm", config);
+  made.key_norm = optional_norm(view, "attn_k_norm", config);
+  made.sinks = view["attn_sinks"].find("weight");
+  made.heads = config.heads;
+  made.kv_heads = config.kv_heads;
+  made.head_dim = config.head_dim;
+  made.options.causal = true;
+  made.options.scale = config.attention_scale;
+  made.options.window = is_local ? config.window : 0;
+  made.rope = is_local ? config.local_rope : config.rope;
+  return made;
+}
+
+nn::LatentAttention<> latent_part(const WeightsView& view, const DecoderConfig& config) {
+  nn::LatentAttention<> made;
+  const bool has_low_queries = view.contains("attn_q_a.weight");
+  if (has_low_queries) {
+    made.query_down = nn::Linear<>::init(view["attn_q_a"]);
+    made.query_norm = nn::RmsNorm<>::init(view["attn_q_a_norm"], config.norm_eps);
+  }
+  made.query = nn::Linear<>::init(view[has_low_queries ? "attn_q_b" : "attn_q"]);
+  made.latent = nn::Linear<>::init(view["attn_kv_a_mqa"]);
+  made.latent_norm = nn::RmsNorm<>::init(view["attn_kv_a_norm"], config.norm_eps);
+  made.key_up = view["attn_k_b"].tensor("weight");
+  made.value_up = view["attn_v_b"].tensor("weight");
+  made.output = nn::Linear<>::init(view["attn_output"]);
+  made.heads = config.heads;
+  made.rank = config.latent->rank;
+  made.plain = config.latent->plain;
+  made.rotated = config.latent->rotated;
+  made.options.causal = true;
+  made.options.scale = config.attention_scale;
+  made.rope = config.rope;
+  return made;
+}
 
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
 nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation) {
@@ -181,6 +347,9 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.gate = view["ffn_gate_exps"].tensor("weight");
   made.up = view["ffn_up_exps"].tensor("weight");
   made.down = view["ffn_down_exps"].tensor("weight");
+  made.gate_bias = view["ffn_gate_exps"].find("bias");
+  made.up_bias = view["ffn_up_exps"].find("bias");
+  made.down_bias = view["ffn_down_exps"].find("bias");
   made.activation = config.activation;
   made.options = config.router;
   if (view.contains("ffn_up_shexp.weight")) {
@@ -195,38 +364,26 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
 template <>
 DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
                                                 const DecoderConfig& config, std::int64_t index) {
-  const bool local = config.is_local(index);
   const auto norm = [&](std::string_view name) {
     return nn::RmsNorm<>::init(view[name], config.norm_eps);
   };
-  const auto optional_norm = [&](std::string_view name) -> std::optional<nn::RmsNorm<>> {
-    if (!view.contains(std::string(name) + ".weight")) return std::nullopt;
-    return norm(name);
-  };
   DecoderLayer layer;
   layer.attention_norm = norm("attn_norm");
-  nn::MultiHeadAttention<>& attention = layer.attention;
-  attention.query = nn::Linear<>::init(view["attn_q"]);
-  attention.key = nn::Linear<>::init(view["attn_k"]);
-  attention.value = nn::Linear<>::init(view["attn_v"]);
-  attention.output = nn::Linear<>::init(view["attn_output"]);
-  attention.query_norm = optional_norm("attn_q_norm");
-  attention.key_norm = optional_norm("attn_k_norm");
-  attention.heads = config.heads;
-  attention.kv_heads = config.kv_heads;
-  attention.head_dim = config.head_dim;
-  attention.options.causal = true;
-  attention.options.scale = config.attention_scale;
-  attention.options.window = local ? config.window : 0;
-  attention.rope = local ? config.local_rope : config.rope;
-  layer.post_attention_norm = optional_norm("post_attention_norm");
-  layer.feed_forward_norm = norm("ffn_norm");
-  if (config.experts > 0) {
+  if (config.latent) {
+    layer.latent_attention = latent_part(view, config);
+  } else {
+    layer.attention = attention_part(view, config, index);
+  }
+  // gpt-oss has its second norm under the name of Gemma's third.
+  const bool is_gpt_oss = config.architecture == "gpt-oss";
+  if (!is_gpt_oss) layer.post_attention_norm = optional_norm(view, "post_attention_norm", config);
+  layer.feed_forward_norm = norm(is_gpt_oss ? "post_attention_norm" : "ffn_norm");
+  if (config.has_experts(index)) {
     layer.experts = expert_part(view, config);
   } else {
     layer.feed_forward = dense_part(view, "", config.activation);
   }
-  layer.post_feed_forward_norm = optional_norm("post_ffw_norm");
+  layer.post_feed_forward_norm = optional_norm(view, "post_ffw_norm", config);
   return layer;
 }
 
@@ -238,7 +395,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   const std::optional<Tensor> factors = view["rope_freqs"].find("weight");
   for (std::int64_t i = 0; i < config.layers; ++i) {
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
-    decoder.layers.back().attention.rope_factors = factors;
+    if (auto& attention = decoder.layers.back().attention) attention->rope_factors = factors;
   }
   decoder.norm = nn::RmsNorm<>::init(view["output_norm"], config.norm_eps);
   if (view.contains("output.weight")) decoder.head = nn::Linear<>::init(view["output"]);
@@ -247,8 +404,8 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
 
 nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
                                std::int64_t batch) {
-  return nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim,
-                            dtype);
+  return nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim, dtype,
+                            config.value_dim);
 }
 
 }  // namespace tenon::models

@@ -166,10 +166,11 @@ struct LanguageModel::Impl {
       throw Error(Errc::bad_argument, "LanguageModel",
                   fmt::format("a cache of {} cannot hold keys", name(type)));
     }
-    if (config.head_dim % block_size(type) != 0) {
+    for (const std::int64_t size : {config.head_dim, config.value_dim}) {
+      if (size % block_size(type) == 0) continue;
       throw Error(Errc::bad_argument, "LanguageModel",
                   fmt::format("a cache of {} holds blocks of {}, heads have {} numbers", name(type),
-                              block_size(type), config.head_dim));
+                              block_size(type), size));
     }
   }
   NextExe::Shapes shapes(std::int64_t tokens) const {

@@ -1,5 +1,10 @@
 #include <tenon/error.hpp>
 #include <tenon/nn/feed_forward.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/clamp.hpp>
+#include <tenon/ops/fill.hpp>
+
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -15,6 +20,16 @@ Tensor activate(const Tensor& x, Name activation, const std::source_location& wh
   throw Error(
       Errc::bad_attribute, where,
       fmt::format("no activation '{}'; there are silu, gelu, gelu_tanh, relu, sigmoid", word));
+}
+
+Tensor gated(const Tensor& gate, const Tensor& up, Name activation,
+             const std::source_location& where) {
+  if (activation.text() != "swiglu_oai") return glu(gate, up, activation, where);
+  constexpr double limit = 7;
+  const Tensor open =
+      quick_gelu(clamp(gate, -std::numeric_limits<double>::infinity(), limit, where), where);
+  const Tensor bounded = clamp(up, -limit, limit, where);
+  return mul(open, add(bounded, scalar_like(bounded, 1, where), where), where);
 }
 
 }  // namespace tenon::nn

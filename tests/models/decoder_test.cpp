@@ -1,4 +1,4 @@
-// Decoders on tiny models that a script made, against its f64 logits.
+// Decoders on tiny models that scripts made, against f64 logits or those of llama.cpp in f32.
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
 #include "support/expect_error.hpp"
@@ -27,8 +27,9 @@ using namespace tenon::testing;
 
 namespace {
 
-const char* const architectures[] = {"llama",   "qwen2",    "qwen3",   "gemma3",
-                                     "mixtral", "qwen2moe", "qwen3moe"};
+const char* const architectures[] = {"llama",   "qwen2",     "qwen3",         "gemma3",
+                                     "mixtral", "qwen2moe",  "qwen3moe",      "olmoe",
+                                     "gpt-oss", "deepseek2", "deepseek2_lite"};
 
 models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2,
                            std::int64_t chunk = 512) {
@@ -71,7 +72,7 @@ Distance distance(const std::string& architecture, std::span<const float> got) {
 
 }  // namespace
 
-TEST_CASE("decoder: exact logits of every architecture equal the f64 reference") {
+TEST_CASE("decoder: exact logits of every architecture equal the reference") {
   for (const char* architecture : architectures) {
     INFO(architecture);
     const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));

@@ -44,7 +44,8 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
 
 TEST_CASE("devices: a language model runs where the CPU cannot address the memory") {
   register_opaque_devices();
-  for (const std::string architecture : {"llama", "qwen2", "qwen3", "gemma3", "qwen2moe"}) {
+  for (const std::string architecture :
+       {"llama", "qwen2", "qwen3", "gemma3", "qwen2moe", "gpt-oss", "deepseek2"}) {
     CAPTURE(architecture);
     const DevicePtr device = Device::open("opaque://test");
     {

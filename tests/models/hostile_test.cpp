@@ -78,7 +78,8 @@ void refuse(Errc code, std::string_view key, T value) {
 
 TEST_CASE("hostile models: the unchanged copy loads") {
   const TempFolder folder;
-  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma3"}) {
+  for (const char* architecture :
+       {"llama", "qwen2", "qwen3", "gemma3", "olmoe", "gpt-oss", "deepseek2"}) {
     INFO(architecture);
     const TinyModel model(architecture);
     io::save_gguf(folder / "copy.gguf", model.metadata, model.tensors);
@@ -140,6 +141,65 @@ TEST_CASE("hostile models: windows of gemma3") {
         std::string::npos);
 }
 
+TEST_CASE("hostile models: experts, groups of them, and latent attention") {
+  const std::int64_t huge = std::int64_t{1} << 31;
+  const struct {
+    const char* architecture;
+    const char* key;
+    std::vector<std::int64_t> values;
+  } cases[] = {
+      {"olmoe", "olmoe.expert_used_count", {0, -1, 6, huge}},  // of 5
+      {"olmoe", "olmoe.expert_count", {-1, 1, huge}},          // 2 are used
+      {"olmoe", "olmoe.expert_gating_func", {0, 4, huge}},
+      {"gpt-oss", "gpt-oss.attention.sliding_window", {-1, huge + 1}},
+      {"gpt-oss", "gpt-oss.attention.sliding_window_pattern", {0, huge}},
+      {"deepseek2", "deepseek2.expert_group_count", {-1, 3, 8, 9, huge}},  // of 8 experts
+      {"deepseek2", "deepseek2.expert_group_used_count", {0, -1, 1, 5, huge}},
+      {"deepseek2", "deepseek2.leading_dense_block_count", {-1, 3, huge}},
+      {"deepseek2", "deepseek2.nextn_predict_layers", {-1, 2, huge}},
+      {"deepseek2", "deepseek2.attention.kv_lora_rank", {0, -1, huge}},
+      {"deepseek2", "deepseek2.attention.key_length_mla", {0, -1, 16, huge}},
+      {"deepseek2", "deepseek2.rope.dimension_count", {0, 15, 48, huge}},
+  };
+  for (const auto& c : cases) {
+    for (const std::int64_t value : c.values) {
+      INFO(c.key << " = " << value);
+      TinyModel model(c.architecture);
+      model.metadata.set(c.key, value);
+      CHECK(model.refused(Errc::bad_hyperparameter).find(c.architecture) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("hostile models: experts whose tensors are missing or of other sizes") {
+  const struct {
+    const char* architecture;
+    const char* tensor;
+  } cases[] = {
+      {"olmoe", "blk.1.ffn_gate_inp.weight"},          {"olmoe", "blk.0.ffn_up_exps.weight"},
+      {"gpt-oss", "blk.0.post_attention_norm.weight"}, {"gpt-oss", "blk.1.ffn_down_exps.weight"},
+      {"deepseek2", "blk.0.attn_kv_a_norm.weight"},    {"deepseek2", "blk.1.attn_v_b.weight"},
+      {"deepseek2", "blk.0.ffn_gate.weight"},          {"deepseek2", "blk.1.attn_q_a_norm.weight"},
+  };
+  for (const auto& c : cases) {
+    INFO(c.tensor);
+    TinyModel model(c.architecture);
+    model.remove_tensor(c.tensor);
+    CHECK(model.refused(Errc::bad_reference).find(c.tensor) != std::string::npos);
+    TinyModel other(c.architecture);
+    for (io::NamedTensor& tensor : other.tensors) {
+      if (tensor.name == c.tensor) tensor.data = HostBuffer::zeros(Shape({3, 5, 32}, f32));
+    }
+    other.refused(Errc::shape_mismatch);
+  }
+  TinyModel sinks("gpt-oss");
+  for (io::NamedTensor& tensor : sinks.tensors) {
+    if (tensor.name.ends_with("attn_sinks.weight"))
+      tensor.data = HostBuffer::zeros(Shape({3}, f32));
+  }
+  sinks.refused(Errc::shape_mismatch);
+}
+
 TEST_CASE("hostile models: keys that are missing or of another type") {
   for (const char* key :
        {"general.architecture", "llama.block_count", "llama.embedding_length",
@@ -164,11 +224,22 @@ TEST_CASE("hostile models: what no build of this library reads") {
     model.metadata.set(key, value);
     CHECK(model.refused(Errc::unsupported).find(says) != std::string::npos);
   };
-  unsupported("general.architecture", "mamba", "'mamba'");
+  unsupported("general.architecture", "bloom", "'bloom'");
+  unsupported("llama.attention.clamp_kqv", 8.0, "llama.attention.clamp_kqv is 8");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
   unsupported("tokenizer.ggml.model", "no_vocab", "without a vocabulary");
   unsupported("tokenizer.ggml.pre", "martian", "martian");
+
+  TinyModel before("deepseek2");  // a file of the time before keys and values were split
+  before.remove("deepseek2.attention.key_length_mla");
+  CHECK(before.refused(Errc::unsupported).find("key_length_mla") != std::string::npos);
+  TinyModel tempered("deepseek2");
+  tempered.metadata.set("deepseek2.attention.temperature_scale", 0.1);
+  tempered.refused(Errc::unsupported);
+  TinyModel mixed("gpt-oss");
+  mixed.metadata.set("gpt-oss.rope.scaling.yarn_ext_factor", 0.5);
+  mixed.refused(Errc::unsupported);
 }
 
 TEST_CASE("hostile models: metadata that disagrees with the tensors") {

@@ -28,7 +28,7 @@ Buffer of(std::initializer_list<std::int64_t> dims, const std::vector<std::int32
 
 TEST_CASE("decoder: rows of different lengths in one batch") {
   using models::Decoder;
-  for (const char* architecture : {"llama", "gemma3", "qwen3moe"}) {
+  for (const char* architecture : {"llama", "gemma3", "qwen3moe", "gpt-oss", "deepseek2"}) {
     INFO(architecture);
     const io::File file = io::open("tests/models/data/tiny_" + std::string(architecture) + ".gguf");
     const auto config = models::DecoderConfig::from(file);
@@ -43,9 +43,9 @@ TEST_CASE("decoder: rows of different lengths in one batch") {
           .bind(io::load(decoder, file, cpu_device()));
     };
     const auto empty_cache = [&](std::int64_t rows) {
-      const Shape shape = models::cache_shape(config, 32, f32, rows).keys;
-      return nn::KvCache<Buffer>{HostBuffer::zeros(shape).to_device(cpu_device()),
-                                 HostBuffer::zeros(shape).to_device(cpu_device())};
+      const nn::KvCache<Shape> shapes = models::cache_shape(config, 32, f32, rows);
+      return nn::KvCache<Buffer>{HostBuffer::zeros(shapes.keys).to_device(cpu_device()),
+                                 HostBuffer::zeros(shapes.values).to_device(cpu_device())};
     };
     const auto logits_of = [](const Buffer& logits) {
       const HostBuffer host = logits.to_host();

@@ -65,7 +65,8 @@ struct Slope {
 double value_of(const Buffer& scalar) { return scalar.to_host().at({}); }
 
 TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
-  for (const std::string architecture : {"llama", "gemma3", "qwen3"}) {
+  for (const std::string architecture :
+       {"llama", "gemma3", "qwen3", "olmoe", "gpt-oss", "deepseek2"}) {
     const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
     const WeightsView view = file.view();
     const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));

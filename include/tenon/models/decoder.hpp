@@ -13,19 +13,29 @@
 
 namespace tenon::models {
 
+/// Sizes of multi-head latent attention.
+struct LatentSizes {
+  std::int64_t rank = 0;     ///< of the latent vectors
+  std::int64_t plain = 0;    ///< numbers of a query or key that are not rotated
+  std::int64_t rotated = 0;  ///< and those that are
+};
+
 /// Hyperparameters of a decoder-only transformer, from GGUF metadata.
 struct DecoderConfig {
-  std::string architecture;  ///< llama, qwen2, qwen2moe, qwen3, qwen3moe or gemma3
+  std::string architecture;  ///< one of those that the README lists
   std::int64_t layers = 0;
   std::int64_t width = 0;              ///< of the residual stream
   std::int64_t intermediate_size = 0;  ///< width of the feed-forward part, if there are no experts
   std::int64_t experts = 0;            ///< in each layer; 0: the feed-forward part is one
+  std::int64_t dense_layers = 0;       ///< the first layers, which have no experts all the same
   nn::RouterOptions router;            ///< where there are experts
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;
-  std::int64_t vocabulary = 0;  ///< rows of the embedding, including padding rows at the end
-  std::int64_t tokens = 0;      ///< rows without padding: the size of the tokenizer's vocabulary
+  std::int64_t head_dim = 0;          ///< of queries and keys, as the cache has them
+  std::int64_t value_dim = 0;         ///< of values there
+  std::optional<LatentSizes> latent;  ///< where attention is latent; kv_heads is 1 then
+  std::int64_t vocabulary = 0;        ///< rows of the embedding, including padding rows at the end
+  std::int64_t tokens = 0;  ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   Name activation = "silu";
@@ -40,6 +50,9 @@ struct DecoderConfig {
   bool is_local(std::int64_t layer) const noexcept {
     return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
   }
+  bool has_experts(std::int64_t layer) const noexcept {
+    return experts > 0 && layer >= dense_layers;
+  }
 
   /// Errors: unsupported (another architecture or rope scaling), bad_hyperparameter naming the key,
   /// its value and what is allowed.
@@ -47,18 +60,19 @@ struct DecoderConfig {
 };
 
 /// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
-/// after the two parts (Gemma), they are applied before each sum.
+/// after the two parts (Gemma), they are applied before each sum. It has one kind of attention.
 template <class T = Tensor>
 struct DecoderLayer {
   nn::RmsNorm<T> attention_norm;
-  nn::MultiHeadAttention<T> attention;
+  std::optional<nn::MultiHeadAttention<T>> attention;
+  std::optional<nn::LatentAttention<T>> latent_attention;
   std::optional<nn::RmsNorm<T>> post_attention_norm;
   nn::RmsNorm<T> feed_forward_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<nn::RmsNorm<T>> post_feed_forward_norm;
-  TENON_FIELDS(attention_norm, attention, post_attention_norm, feed_forward_norm, feed_forward,
-               experts, post_feed_forward_norm)
+  TENON_FIELDS(attention_norm, attention, latent_attention, post_attention_norm, feed_forward_norm,
+               feed_forward, experts, post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
@@ -148,8 +162,10 @@ struct Decoder {
     const Tensor x =
         repeat(layers, embed(ids),
                [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
-                 const Tensor mixed = layer.attention.forward(layer.attention_norm.forward(carry),
-                                                              positions, Tensor());
+                 const Tensor normed = layer.attention_norm.forward(carry);
+                 const Tensor mixed = layer.attention
+                                          ? layer.attention->forward(normed, positions, Tensor())
+                                          : layer.latent_attention->forward(normed, positions);
                  return after_attention(layer, mixed, carry);
                });
     return logits(norm.forward(x));
@@ -168,9 +184,13 @@ struct Decoder {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
     return repeat(layers, Hidden{embed(ids), cache},
                   [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
-                    auto [mixed, next] = layer.attention.forward(
-                        layer.attention_norm.forward(carry.x), position, index, carry.cache);
-                    return Hidden{after_attention(layer, mixed, carry.x), next};
+                    const Tensor normed = layer.attention_norm.forward(carry.x);
+                    const auto after = [&](const auto& attention) {
+                      auto [mixed, next] = attention.forward(normed, position, index, carry.cache);
+                      return Hidden{after_attention(layer, mixed, carry.x), next};
+                    };
+                    return layer.attention ? after(*layer.attention)
+                                           : after(*layer.latent_attention);
                   });
   }
 

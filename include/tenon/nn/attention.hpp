@@ -40,7 +40,7 @@ struct MultiHeadAttention {
   Linear<T> key;
   Linear<T> value;
   Linear<T> output;
-  std::optional<RmsNorm<T>> query_norm;
+  std::optional<RmsNorm<T>> query_norm;  ///< of each head, or of all heads as one (by its size)
   std::optional<RmsNorm<T>> key_norm;
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
   std::optional<T> sinks;         ///< f32[heads], see `attention`
@@ -108,17 +108,26 @@ struct MultiHeadAttention {
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    Tensor q = split_axis(query.forward(x, where), -1, {heads, head_dim}, where);
-    Tensor k = split_axis(key.forward(x, where), -1, {kv_heads, head_dim}, where);
+    Tensor q = heads_of(query.forward(x, where), heads, query_norm, where);
+    Tensor k = heads_of(key.forward(x, where), kv_heads, key_norm, where);
     const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
-    if (query_norm) q = query_norm->forward(q, where);
-    if (key_norm) k = key_norm->forward(k, where);
     if (rope && positions != nullptr) {
       const Tensor factors = rope_factors.value_or(Tensor());
       q = tenon::rope(q, *positions, *rope, factors, where);
       k = tenon::rope(k, *positions, *rope, factors, where);
     }
     return {q, k, v};
+  }
+
+  /// x [B, S, count * head_dim] as heads, normalised where there is a norm.
+  Tensor heads_of(const Tensor& x, std::int64_t count, const std::optional<RmsNorm<T>>& norm,
+                  const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const bool is_of_head = norm && norm->weight.dim(-1, where) == head_dim;
+    const Tensor whole = norm && !is_of_head ? norm->forward(x, where) : x;
+    const Tensor split = split_axis(whole, -1, {count, head_dim}, where);
+    return is_of_head ? norm->forward(split, where) : split;
   }
 };
 

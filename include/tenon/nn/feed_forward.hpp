@@ -16,6 +16,11 @@ namespace tenon::nn {
 Tensor activate(const Tensor& x, Name activation,
                 const std::source_location& where = std::source_location::current());
 
+/// activation(gate) * up, for an activation that `glu` knows, or for "swiglu_oai":
+/// quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1), as gpt-oss computes (OpenAI, gpt-oss model card, 2025).
+Tensor gated(const Tensor& gate, const Tensor& up, Name activation,
+             const std::source_location& where = std::source_location::current());
+
 /// down(activation(up(x))), or with a gate: down(activation(gate(x)) * up(x)).
 template <class T = Tensor>
 struct FeedForward {
@@ -30,7 +35,7 @@ struct FeedForward {
     requires std::same_as<T, Tensor>
   {
     const Tensor wide = up.forward(x, where);
-    const Tensor hidden = gate ? glu(gate->forward(x, where), wide, activation, where)
+    const Tensor hidden = gate ? gated(gate->forward(x, where), wide, activation, where)
                                : activate(wide, activation, where);
     return down.forward(hidden, where);
   }

@@ -6,7 +6,6 @@
 #include <tenon/nn/linear.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
-#include <tenon/ops/glu.hpp>
 #include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/reduce.hpp>
 
@@ -27,14 +26,18 @@ struct RouterOptions {
   Name scores = "softmax";  ///< or "sigmoid": of all experts' logits
   bool normalized = true;   ///< the weights of a row add up to one
   double scale = 1;         ///< multiplies the weights
+  std::int64_t groups = 1;  ///< the experts in as many equal groups, of which
+  std::int64_t groups_used =
+      1;  ///< a row goes to these only: those whose two largest scores have the largest sums
 };
 
 /// The `used` experts of the largest scores, largest first; among equals the lower number. `bias`,
 /// [E] or empty, is added to the scores for the choice, not to the weights (DeepSeek-V3,
-/// arXiv:2412.19437, 2.1.2).
+/// arXiv:2412.19437, 2.1.2), in that of groups, too.
 ///
-/// Errors: bad_attribute (another word for `scores`), out_of_range (`used` not in [1, E]), and those
-/// of the ops.
+/// Errors: bad_attribute (another word for `scores`), out_of_range (`used` not in [1, E] or more than
+/// the used groups have, `groups` not a divisor of E that leaves two for each, `groups_used` not in
+/// [1, groups]), and those of the ops.
 Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& bias = {},
               const std::source_location& where = std::source_location::current());
 
@@ -43,15 +46,18 @@ Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& 
 /// that is the same for all rows where there is one.
 template <class T = Tensor>
 struct MixtureOfExperts {
-  Linear<T> router;              ///< [E, width]
-  std::optional<T> router_bias;  ///< [E]: see route()
-  T gate;                        ///< [E, hidden, width], of a floating or a block type
-  T up;                          ///< the same
-  T down;                        ///< [E, width, hidden]
+  Linear<T> router;                     ///< [E, width]
+  std::optional<T> router_bias;         ///< [E]: see route()
+  T gate;                               ///< [E, hidden, width], of a floating or a block type
+  T up;                                 ///< the same
+  T down;                               ///< [E, width, hidden]
+  std::optional<T> gate_bias, up_bias;  ///< [E, hidden]
+  std::optional<T> down_bias;           ///< [E, width]
   std::optional<FeedForward<T>> shared;
   std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
-  Name activation = "silu";
-  TENON_FIELDS(router, router_bias, gate, up, down, shared, shared_gate, activation)
+  Name activation = "silu";      ///< see gated()
+  TENON_FIELDS(router, router_bias, gate, up, down, gate_bias, up_bias, down_bias, shared,
+               shared_gate, activation)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -62,9 +68,13 @@ struct MixtureOfExperts {
     const auto [experts, weights] =
         route(router.forward(x, where), options, router_bias.value_or(Tensor()), where);
     const Tensor rows = unsqueeze(x, -2, {}, where);
-    const Tensor hidden = glu(grouped_linear(rows, gate, experts, {}, where),
-                              grouped_linear(rows, up, experts, {}, where), activation, where);
-    const Tensor results = grouped_linear(hidden, down, experts, {}, where);
+    const auto of_experts = [&, &chosen = experts](const Tensor& in, const T& weight,
+                                                   const std::optional<T>& bias) {
+      return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
+    };
+    const Tensor hidden =
+        gated(of_experts(rows, gate, gate_bias), of_experts(rows, up, up_bias), activation, where);
+    const Tensor results = of_experts(hidden, down, down_bias);
     const Tensor y =
         sum(mul(results, unsqueeze(weights, -1, {}, where), where), {-2}, false, where);
     if (!shared) return y;

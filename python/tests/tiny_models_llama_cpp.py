@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Writes one tiny GGUF model for each architecture whose logits llama.cpp computes, not lm_reference.py.
+
+As tiny_models.py's, with random weights of several types. llama.cpp gets the same weights widened to f32,
+so that it rounds no activation; needs `llama-cpp-python` beside numpy and gguf.
+
+    OUT/tiny_NAME.gguf           the model, with a byte-level tokenizer of 272 tokens
+    OUT/tiny_NAME_logits.npy     f32 [48, 272], for the tokens 0, 7, 14, ... modulo 272
+
+    tiny_models_llama_cpp.py --out tests/models/data [NAME ...]
+"""
+
+import argparse
+import pathlib
+import tempfile
+
+import gguf
+import llama_cpp
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf.quants import dequantize
+
+from tiny_models import TOKENS, VOCABULARY, add_tokenizer
+
+
+class Writer:
+    """A GGUF file of random tensors."""
+
+    def __init__(self, path, arch, layers, width, seed):
+        self.rng = np.random.default_rng(seed)
+        self.file = file = gguf.GGUFWriter(str(path), arch)
+        self.layers, self.width = layers, width
+        file.add_context_length(1024)
+        file.add_embedding_length(width)
+        file.add_block_count(layers)
+        file.add_layer_norm_rms_eps(1e-5)
+        file.add_vocab_size(VOCABULARY)
+        add_tokenizer(file)
+
+    def values(self, shape, mean=0.0, spread=1.0):
+        return (mean + spread * self.rng.standard_normal(shape)).astype(np.float32)
+
+    def tensor(self, name, values, kind=Type.F32):
+        self.file.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+    def matrix(self, name, shape, kind=Type.F32, scale=None):
+        scale = 1 / np.sqrt(shape[-1]) if scale is None else scale
+        self.tensor(name + ".weight", self.values(shape, spread=scale), kind)
+
+    def vector(self, name, size, mean=0.0, spread=0.5):
+        self.tensor(name, self.values(size, mean, spread))
+
+    def norm(self, name, size):
+        self.vector(name + ".weight", size, 1.0, 0.2)
+
+    def dense(self, prefix, hidden, suffix="", kinds=(Type.Q8_0, Type.Q4_1, Type.F16)):
+        for part, kind in zip(("gate", "up", "down"), kinds):
+            shape = (self.width, hidden) if part == "down" else (hidden, self.width)
+            self.matrix(f"{prefix}ffn_{part}{suffix}", shape, kind)
+
+    def experts(self, prefix, experts, hidden, kinds=(Type.Q4_1, Type.Q5_0, Type.Q8_0)):
+        self.matrix(prefix + "ffn_gate_inp", (experts, self.width), scale=0.5)
+        for part, kind in zip(("gate", "up", "down"), kinds):
+            shape = (self.width, hidden) if part == "down" else (hidden, self.width)
+            self.matrix(f"{prefix}ffn_{part}_exps", (experts, *shape), kind)
+
+    def attention(self, prefix, heads, kv_heads, head_size):
+        kinds = (Type.Q4_0, Type.Q8_0, Type.F16)
+        for part, count, kind in zip("qkv", (heads, kv_heads, kv_heads), kinds):
+            self.matrix(f"{prefix}attn_{part}", (count * head_size, self.width), kind,
+                        0.4 if part != "v" else None)
+        self.matrix(prefix + "attn_output", (self.width, heads * head_size), Type.Q5_1)
+
+    def write(self, layer, own_head=True):
+        self.matrix("token_embd", (VOCABULARY, self.width), Type.Q8_0, 0.5)
+        self.norm("output_norm", self.width)
+        if own_head:
+            self.matrix("output", (VOCABULARY, self.width), Type.Q8_0, 0.5)
+        for index in range(self.layers):
+            layer(f"blk.{index}.", index)
+        self.file.write_header_to_file()
+        self.file.write_kv_data_to_file()
+        self.file.write_tensors_to_file()
+        self.file.close()
+
+
+def write_olmoe(path):
+    writer = Writer(path, "olmoe", 2, 32, 11)
+    writer.file.add_head_count(2)
+    writer.file.add_head_count_kv(2)
+    writer.file.add_feed_forward_length(32)
+    writer.file.add_expert_count(5)
+    writer.file.add_expert_used_count(2)
+
+    def layer(prefix, _):
+        for norm in ("attn_norm", "attn_q_norm", "attn_k_norm", "ffn_norm"):
+            writer.norm(prefix + norm, 32)
+        writer.attention(prefix, 2, 2, 16)
+        writer.experts(prefix, 5, 32)
+
+    writer.write(layer)
+
+
+def write_gpt_oss(path):
+    writer = Writer(path, "gpt-oss", 2, 32, 12)
+    writer.file.add_head_count(4)
+    writer.file.add_head_count_kv(2)
+    writer.file.add_key_length(32)
+    writer.file.add_value_length(32)
+    writer.file.add_sliding_window(8)
+    writer.file.add_expert_count(4)
+    writer.file.add_expert_used_count(2)
+    writer.file.add_expert_feed_forward_length(32)
+    writer.file.add_rope_freq_base(150000.0)
+    writer.file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.file.add_rope_scaling_factor(4.0)
+    writer.file.add_rope_scaling_orig_ctx_len(16)
+
+    def layer(prefix, _):
+        writer.norm(prefix + "attn_norm", 32)
+        writer.norm(prefix + "post_attention_norm", 32)
+        writer.attention(prefix, 4, 2, 32)
+        for part, size in (("q", 128), ("k", 64), ("v", 64), ("output", 32)):
+            writer.vector(f"{prefix}attn_{part}.bias", size)
+        writer.vector(prefix + "attn_sinks.weight", 4, 1.0, 1.0)
+        writer.experts(prefix, 4, 32, (Type.MXFP4,) * 3)
+        writer.vector(prefix + "ffn_gate_inp.bias", 4)
+        # Beyond the limits of the activation, now and then.
+        writer.vector(prefix + "ffn_gate_exps.bias", (4, 32), 0.0, 5.0)
+        writer.vector(prefix + "ffn_up_exps.bias", (4, 32), 0.0, 5.0)
+        writer.vector(prefix + "ffn_down_exps.bias", (4, 32))
+
+    writer.write(layer)
+
+
+def write_deepseek2(path, is_lite):
+    """Lite as DeepSeek-V2-Lite: queries without a latent vector, softmax, no groups."""
+    rank, plain, rotated, value, heads = 32, 32, 16, 16, 2
+    writer = Writer(path, "deepseek2", 2, 32, 15 + is_lite)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(1)
+    file.add_key_length(rank + rotated)
+    file.add_value_length(rank)
+    file.add_key_length_mla(plain + rotated)
+    file.add_value_length_mla(value)
+    file.add_kv_lora_rank(rank)
+    file.add_q_lora_rank(0 if is_lite else 32)
+    file.add_rope_dimension_count(rotated)
+    file.add_feed_forward_length(64)
+    file.add_leading_dense_block_count(1)
+    file.add_expert_count(8)
+    file.add_expert_used_count(3)
+    file.add_expert_shared_count(2)
+    file.add_expert_feed_forward_length(32)
+    file.add_expert_weights_scale(1.5)
+    file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    file.add_rope_scaling_factor(4.0)
+    file.add_rope_scaling_orig_ctx_len(16)
+    file.add_rope_scaling_yarn_log_mul(0.1 * (0.707 if is_lite else 1.0))
+    file.add_expert_weights_norm(not is_lite)
+    gating = gguf.ExpertGatingFuncType.SOFTMAX if is_lite else gguf.ExpertGatingFuncType.SIGMOID
+    file.add_expert_gating_func(gating)
+    if not is_lite:
+        file.add_expert_group_count(4)
+        file.add_expert_group_used_count(2)
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", 32)
+        writer.norm(prefix + "ffn_norm", 32)
+        queries = heads * (plain + rotated)
+        if is_lite:
+            writer.matrix(prefix + "attn_q", (queries, 32), Type.Q4_0)
+        else:
+            writer.matrix(prefix + "attn_q_a", (32, 32), Type.Q8_0)
+            writer.norm(prefix + "attn_q_a_norm", 32)
+            writer.matrix(prefix + "attn_q_b", (queries, 32), Type.Q4_0)
+        writer.matrix(prefix + "attn_kv_a_mqa", (rank + rotated, 32), Type.F16)
+        writer.norm(prefix + "attn_kv_a_norm", rank)
+        writer.matrix(prefix + "attn_k_b", (heads, rank, plain), Type.Q8_0)
+        writer.matrix(prefix + "attn_v_b", (heads, value, rank), Type.Q4_0)
+        writer.matrix(prefix + "attn_output", (32, heads * value), Type.Q5_1)
+        if index == 0:
+            writer.dense(prefix, 64)
+            return
+        writer.experts(prefix, 8, 32)
+        if not is_lite:
+            writer.vector(prefix + "exp_probs_b.bias", 8, 0.0, 0.3)
+        writer.dense(prefix, 64, "_shexp")
+
+    writer.write(layer)
+
+
+MODELS = {
+    "olmoe": write_olmoe,
+    "gpt-oss": write_gpt_oss,
+    "deepseek2": lambda path: write_deepseek2(path, False),
+    "deepseek2_lite": lambda path: write_deepseek2(path, True),
+}
+
+
+def write_widened(path, wide):
+    """The model with every tensor in f32."""
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(str(wide), reader.fields["general.architecture"].contents())
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue
+        kind, part = field.types[0], field.types[-1] if len(field.types) > 1 else None
+        writer.add_key_value(field.name, field.contents(), kind, part)
+    for tensor in reader.tensors:
+        values = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        writer.add_tensor(tensor.name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def llama_cpp_logits(path, tokens):
+    with tempfile.TemporaryDirectory() as folder:
+        wide = pathlib.Path(folder) / "wide.gguf"
+        write_widened(path, wide)
+        model = llama_cpp.Llama(str(wide), n_ctx=1024, n_batch=512, n_threads=1, logits_all=True,
+                                type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
+                                verbose=False)
+        model.eval([int(token) for token in tokens])
+        return np.array(model.scores[:len(tokens)], dtype=np.float32)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", choices=[*MODELS, []], default=[])
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    for name in arguments.names or MODELS:
+        path = arguments.out / f"tiny_{name}.gguf"
+        MODELS[name](path)
+        np.save(arguments.out / f"tiny_{name}_logits.npy", llama_cpp_logits(path, TOKENS))
+
+
+if __name__ == "__main__":
+    main()

@@ -59,6 +59,7 @@
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/selection.hpp>
+#include <tenon/ops/selective_scan.hpp>
 #include <tenon/ops/signal.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/softmax.hpp>
@@ -70,3 +71,4 @@
 #include <tenon/ops/unary.hpp>
 #include <tenon/ops/unfold2d.hpp>
 #include <tenon/ops/where.hpp>
+#include <tenon/ops/wkv7.hpp>

@@ -235,6 +235,66 @@ def grouped_linear(cases, count):
         cases.add("grouped_linear", inputs, as_type(want, x_type), {"has_bias": has_bias})
 
 
+def selective_scan(cases, count):
+    for i in range(count):
+        b, s = size(cases, 0 if i % 9 == 8 else 1, 3), size(cases, 0 if i % 7 == 6 else 1, 6)
+        j = size(cases, 1, 2 if cases.small else 5)
+        p = 1 if i % 3 == 0 else size(cases, 1, 5)  # Mamba, Mamba-2
+        if i % 4 == 1:
+            p = int(pick(cases, [17] if cases.small else [7, 16, 17, 33]))
+        groups = int(pick(cases, [d for d in range(1, j + 1) if j % d == 0]))
+        n = size(cases, 1, 5 if cases.small else 9)
+        dtype = "f64" if i % 5 == 4 else "f32"
+        x = normal(cases, (b, s, j, p), dtype)
+        dt = as_type(cases.rng.random((b, s, j)), dtype)
+        a = as_type(-np.exp(cases.rng.normal(size=(j, 1 if flag(cases) else n))), dtype)
+        into, out = normal(cases, (b, s, groups, n), dtype), normal(cases, (b, s, groups, n), dtype)
+        state = normal(cases, (b, n, j, p), dtype)
+        inputs, lengths = [x, dt, a, into, out, state], np.full(b, s)
+        has_lengths = flag(cases)
+        if has_lengths:
+            lengths = cases.rng.integers(0, s + 1, b)
+            inputs.append(lengths.astype(np.int32))
+        y, h = np.zeros((b, s, j, p)), to_double(state).copy()
+        heads = np.arange(j) // (j // groups)
+        for row in range(b):
+            for step in range(lengths[row]):
+                decay = np.exp(to_double(dt)[row, step][:, None] * to_double(a))  # [J, N or 1]
+                added = to_double(dt)[row, step][:, None] * to_double(x)[row, step]  # [J, P]
+                h[row] *= np.broadcast_to(decay, (j, n)).T[:, :, None]
+                h[row] += np.einsum("jn,jp->njp", to_double(into)[row, step][heads], added)
+                y[row, step] = np.einsum("jn,njp->jp", to_double(out)[row, step][heads], h[row])
+        cases.add("selective_scan", inputs, as_type(np.concatenate([y, h], axis=1), dtype),
+                  {"has_lengths": has_lengths})
+
+
+def wkv7(cases, count):
+    for i in range(count):
+        b, s = size(cases, 0 if i % 9 == 8 else 1, 3), size(cases, 0 if i % 7 == 6 else 1, 6)
+        j, n = size(cases, 1, 2 if cases.small else 4), size(cases, 1, 5 if cases.small else 9)
+        p = int(pick(cases, [3, 17] if cases.small else [1, 5, 7, 16, 17, 33]))
+        dtype = "f64" if i % 5 == 4 else "f32"
+        r, k, a, into = (normal(cases, (b, s, j, n), dtype) for _ in range(4))
+        w = as_type(cases.rng.random((b, s, j, n)), dtype)
+        v, state = normal(cases, (b, s, j, p), dtype), normal(cases, (b, n, j, p), dtype)
+        inputs, lengths = [r, w, k, v, a, into, state], np.full(b, s)
+        has_lengths = flag(cases)
+        if has_lengths:
+            lengths = cases.rng.integers(0, s + 1, b)
+            inputs.append(lengths.astype(np.int32))
+        y, last = np.zeros((b, s, j, p)), to_double(state).copy()
+        for row, head in np.ndindex(b, j):
+            h = last[row, :, head].copy()  # [N, P]
+            for step in range(lengths[row]):
+                at = [to_double(x)[row, step, head] for x in (r, w, k, v, a, into)]
+                transition = np.diag(at[1]) + np.outer(at[5], at[4])
+                h = transition @ h + np.outer(at[2], at[3])
+                y[row, step, head] = at[0] @ h
+            last[row, :, head] = h
+        cases.add("wkv7", inputs, as_type(np.concatenate([y, last], axis=1), dtype),
+                  {"has_lengths": has_lengths}, (1e-9, 1e-9) if dtype == "f64" else None)
+
+
 def generate(cases):
     many = (lambda small, large: small if cases.small else large)
     attention(cases, many(9, 90))
@@ -242,6 +302,8 @@ def generate(cases):
     caches(cases, many(8, 40))
     rope(cases, many(8, 40))
     grouped_linear(cases, many(8, 60))
+    selective_scan(cases, many(10, 200))
+    wkv7(cases, many(8, 200))
 
 
 if __name__ == "__main__":

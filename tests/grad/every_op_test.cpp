@@ -248,7 +248,8 @@ constexpr std::string_view without_gradient =
     " argmax argmin topk argsort searchsorted eq ne lt le gt ge is_nan is_inf is_finite "
     "logical_not logical_and logical_or logical_xor quantize dequantize quantize_linear "
     "dequantize_linear matmul_integer "
-    "conv2d_integer cache_update full iota max_pool2d_backward bitwise_not bitwise_and bitwise_or "
+    "conv2d_integer cache_update selective_scan wkv7 full iota max_pool2d_backward bitwise_not "
+    "bitwise_and bitwise_or "
     "bitwise_xor shift_left shift_right random_bits grid_sample_grid_backward "
     "non_max_suppression ";
 

@@ -60,6 +60,66 @@ def _(op, ins, a):
     return Type(q.dtype, [batch, q.dims[1], heads, v.dims[3]])
 
 
+def common_size(what, *places):
+    """The size that axes (type, axis) have, known where one of them is."""
+    first, axis = places[0]
+    found = first.dims[axis]
+    for other, along in places[1:]:
+        found = common(Type(first.dtype, [found]), 0, other, along, what)
+    return found
+
+
+def recurrence(ins, ranks):
+    """What operands of a recurrence over steps must be: one real type, but for lengths."""
+    first = ins[0]
+    require(first.dtype in ("f32", "f64"), "UnsupportedDType", "needs f32 or f64", *ins)
+    for type_ in ins[len(ranks):]:
+        dtype(type_, "i32")
+    for type_ in ins[1:len(ranks)]:
+        require(type_.dtype == first.dtype, "ShapeMismatch", "dtypes differ", *ins)
+    for type_, wanted in zip(ins, (*ranks, 1)):
+        rank(type_, wanted)
+
+
+def known_sum(a, b):
+    return a + b if known(a) and known(b) else None
+
+
+@rule("selective_scan")
+def _(op, ins, a):
+    count(ins, 6 + a.has_lengths)
+    x, dt, decay, into, out, state, *lengths = ins
+    recurrence(ins, (4, 3, 2, 4, 4, 4))
+    rows = common_size("the batch", *((type_, 0) for type_ in (x, dt, into, out, state, *lengths)))
+    steps = common_size("the number of steps", (x, 1), (dt, 1), (into, 1), (out, 1))
+    heads = common_size("the number of heads", (x, 2), (dt, 2), (decay, 0), (state, 2))
+    channels = common_size("the head's size", (x, 3), (state, 3))
+    groups = common_size("the number of groups", (into, 2), (out, 2))
+    states = common_size("the size of the state", (into, 3), (out, 3), (state, 1))
+    if decay.dims[1] != 1:
+        common_size("the size of the state", (decay, 1), (into, 3), (out, 3), (state, 1))
+    require(states != 0, "ShapeMismatch", "a state without numbers", *ins)
+    if known(groups):
+        require(groups != 0 and (not known(heads) or heads % groups == 0), "ShapeMismatch",
+                f"{heads} heads do not divide into {groups} groups", *ins)
+    return Type(x.dtype, [rows, known_sum(steps, states), heads, channels])
+
+
+@rule("wkv7")
+def _(op, ins, a):
+    count(ins, 7 + a.has_lengths)
+    recurrence(ins, (4,) * 7)
+    v, state = ins[3], ins[6]
+    keys = [type_ for i, type_ in enumerate(ins[:6]) if i != 3]
+    rows = common_size("the batch", *((type_, 0) for type_ in ins))
+    steps = common_size("the number of steps", *((type_, 1) for type_ in ins[:6]))
+    heads = common_size("the number of heads", *((type_, 2) for type_ in ins[:7]))
+    states = common_size("the size of keys", *((type_, 3) for type_ in keys), (state, 1))
+    values_ = common_size("the size of values", (v, 3), (state, 3))
+    require(states != 0, "ShapeMismatch", "a state without numbers", *ins)
+    return Type(v.dtype, [rows, known_sum(steps, states), heads, values_])
+
+
 @rule("cache_update")
 def _(op, ins, a):
     count(ins, 4 + a.has_table)

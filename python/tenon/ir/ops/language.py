@@ -51,6 +51,41 @@ def attention(q, k, v, *rest, causal, window, scale, softcap, has_position, has_
     return y
 
 
+@op
+def selective_scan(x, dt, a, into, out, state, lengths=None, *, has_lengths):
+    batch, steps, heads, _ = x.shape
+    if has_lengths:
+        inside(lengths, steps + 1, "length")
+    group = np.arange(heads) // (heads // into.shape[2])
+    state = state.copy()
+    y = np.zeros_like(x)
+    for b, s in np.ndindex(batch, steps):
+        if has_lengths and s >= lengths[b]:
+            continue
+        now = dt[b, s][:, None]  # [heads, 1]
+        decay = np.exp(now * a)
+        state[b] = decay.T[:, :, None] * state[b] + np.einsum("jn,jp->njp", into[b, s, group], now * x[b, s])
+        y[b, s] = np.einsum("jn,njp->jp", out[b, s, group], state[b])
+    return np.concatenate([y, state], axis=1)
+
+
+@op
+def wkv7(r, w, k, v, a, b, state, lengths=None, *, has_lengths):
+    batch, steps = v.shape[:2]
+    if has_lengths:
+        inside(lengths, steps + 1, "length")
+    state = state.copy()
+    y = np.zeros_like(v)
+    for row, s in np.ndindex(batch, steps):
+        if has_lengths and s >= lengths[row]:
+            continue
+        mixed = np.einsum("jn,njp->jp", a[row, s], state[row])
+        state[row] = (w[row, s].T[:, :, None] * state[row] + np.einsum("jn,jp->njp", b[row, s], mixed)
+                      + np.einsum("jn,jp->njp", k[row, s], v[row, s]))
+        y[row, s] = np.einsum("jn,njp->jp", r[row, s], state[row])
+    return np.concatenate([y, state], axis=1)
+
+
 @raw
 def cache_update(cache, layer, x, position, table=None, *, has_table, result):
     batch, steps = x.shape[:2]

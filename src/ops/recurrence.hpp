@@ -1,0 +1,74 @@
+// Shared by recurrences over the steps of a sequence, whose result is y with the last state behind it.
+#pragma once
+
+#include "ops/rows.hpp"
+
+#include <tenon/ops/slice.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon {
+
+struct OperandAxis {
+  std::size_t operand;
+  int axis;
+};
+
+/// The size that these axes have, known where one of them is. Errc::shape_mismatch where they differ.
+inline std::int64_t common_size(std::string_view op, std::string_view what,
+                                std::span<const Shape> in, std::initializer_list<OperandAxis> axes,
+                                const std::string& operands) {
+  std::int64_t known = unknown_dim;
+  for (const auto& [operand, axis] : axes) {
+    if (!sizes_agree(known, in[operand][axis])) {
+      fail(Errc::shape_mismatch, op, fmt::format("{} differs: {}", what, operands));
+    }
+    known = known_size(known, in[operand][axis]);
+  }
+  return known;
+}
+
+/// The sum of two sizes, where both are known.
+inline std::int64_t known_sum(std::int64_t a, std::int64_t b) noexcept {
+  return is_static(a) && is_static(b) ? a + b : unknown_dim;
+}
+
+/// The steps that each row has: `steps` without `lengths` (i32[rows]). Errc::out_of_range for one
+/// outside [0, steps].
+inline std::vector<std::int64_t> read_lengths(std::string_view op, const HostView* lengths,
+                                              std::int64_t rows, std::int64_t steps) {
+  std::vector<std::int64_t> result(static_cast<std::size_t>(rows), steps);
+  for (std::int64_t b = 0; lengths != nullptr && b < rows; ++b) {
+    const std::int64_t length = load_as_int64(i32, lengths->data + b * lengths->strides[0]);
+    if (length < 0 || length > steps) {
+      fail(Errc::out_of_range, op,
+           fmt::format("row {}: length {} outside [0, {}]", b, length, steps));
+    }
+    result[static_cast<std::size_t>(b)] = length;
+  }
+  return result;
+}
+
+/// Records a recurrence on operands without tags: {y, the last state}, which are views of its result.
+template <class Op>
+std::pair<Tensor, Tensor> record_recurrence(const Op& op, std::vector<Tensor> operands,
+                                            const Tensor& lengths, std::int64_t states,
+                                            const std::source_location& where) {
+  if (op.has_lengths) operands.push_back(lengths);
+  for (Tensor& operand : operands) operand = operand.with_tags({});
+  const Tensor both = record(op, std::span<const Tensor>(operands), where);
+  return {slice(both, 1, 0, -states, 1, where), slice(both, 1, -states, to_end, 1, where)};
+}
+
+}  // namespace tenon

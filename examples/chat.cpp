@@ -39,6 +39,7 @@ int main(int count, char** arguments) try {
     const auto prompt = format->format(messages).encode(model.tokenizer());
     auto known = static_cast<std::size_t>(std::ranges::mismatch(read, prompt).in1 - read.begin());
     known = std::min(known, prompt.size() - 1);  // the last token's logits are needed
+    known = static_cast<std::size_t>(conversation.rewindable(static_cast<std::int64_t>(known)));
     conversation.rewind(static_cast<std::int64_t>(known));
 
     const auto answer = models::generate(model, conversation, std::span(prompt).subspan(known),

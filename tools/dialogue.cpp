@@ -54,6 +54,7 @@ Dialogue::Answer Dialogue::answer(std::string message, const models::Interrupt& 
   const auto [end, unused] = std::ranges::mismatch(read_, ids);
   auto kept = static_cast<std::size_t>(end - read_.begin());
   kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
+  kept = static_cast<std::size_t>(conversation_.rewindable(static_cast<std::int64_t>(kept)));
   conversation_.rewind(static_cast<std::int64_t>(kept));
   read_.resize(kept);  // all that is known to be read where generating throws
   options_.interrupt = interrupt;

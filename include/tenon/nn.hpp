@@ -7,8 +7,10 @@
 #include <tenon/nn/kv_cache.hpp>
 #include <tenon/nn/latent_attention.hpp>
 #include <tenon/nn/linear.hpp>
+#include <tenon/nn/mamba.hpp>
 #include <tenon/nn/mixture_of_experts.hpp>
 #include <tenon/nn/norm.hpp>
 #include <tenon/nn/pooling.hpp>
 #include <tenon/nn/recurrent.hpp>
+#include <tenon/nn/rwkv.hpp>
 #include <tenon/nn/sampler.hpp>

@@ -180,6 +180,8 @@ void bind_language_model(nb::module_& module) {
       nb::arg("tokens"), "Reads tokens; the most probable next one");
   conversation.def("rewind", &Conversation::rewind, nb::arg("position"),
                    "Drops all but the first `position` tokens");
+  conversation.def("rewindable", &Conversation::rewindable, nb::arg("position"),
+                   "The last position up to `position` that rewind goes to");
   conversation.def_prop_ro("position", &Conversation::position);
   conversation.def_prop_ro("capacity", &Conversation::capacity);
 

@@ -191,11 +191,93 @@ def write_deepseek2(path, is_lite):
     writer.write(layer)
 
 
+def write_mamba(path, is_second):
+    inner, taps, states = 64, 4, 16
+    heads, groups, rank = 4, 2, 4
+    writer = Writer(path, "mamba2" if is_second else "mamba", 2, 32, 17 + is_second)
+    file = writer.file
+    file.add_head_count(0)
+    file.add_feed_forward_length(0)
+    file.add_ssm_conv_kernel(taps)
+    file.add_ssm_inner_size(inner)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(heads if is_second else rank)
+    if is_second:
+        file.add_ssm_group_count(groups)
+    convolved = inner + 2 * groups * states if is_second else inner
+
+    def layer(prefix, _):
+        writer.norm(prefix + "attn_norm", 32)
+        projected = inner + convolved + (heads if is_second else 0)
+        writer.matrix(prefix + "ssm_in", (projected, 32), Type.Q8_0)
+        writer.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
+        writer.vector(prefix + "ssm_conv1d.bias", convolved)
+        shape = (heads, 1) if is_second else (inner, states)
+        writer.tensor(prefix + "ssm_a", -np.exp(writer.values(shape, 0.0, 1.0)))
+        writer.vector(prefix + "ssm_d", (heads, 1) if is_second else inner, 1.0)
+        if is_second:
+            writer.vector(prefix + "ssm_dt.bias", heads, -1.0, 1.0)
+            writer.vector(prefix + "ssm_norm.weight", (groups, inner // groups), 1.0, 0.2)
+        else:
+            writer.matrix(prefix + "ssm_x", (rank + 2 * states, inner), Type.Q5_0)
+            writer.matrix(prefix + "ssm_dt", (inner, rank))
+            writer.vector(prefix + "ssm_dt.bias", inner, -1.0, 1.0)
+        writer.matrix(prefix + "ssm_out", (32, inner), Type.Q4_1)
+
+    writer.write(layer, own_head=is_second)
+
+
+def write_rwkv7(path):
+    """One head: llama.cpp computes heads of multiples of 64 numbers only."""
+    width, head_size, rank = 64, 64, 8
+    writer = Writer(path, "rwkv7", 2, width, 19)
+    file = writer.file
+    file.add_layer_norm_eps(1e-5)
+    file.add_head_count(0)
+    file.add_feed_forward_length(64)
+    file.add_wkv_head_size(head_size)
+    file.add_decay_lora_rank(rank)
+    file.add_iclr_lora_rank(rank)
+    file.add_value_residual_mix_lora_rank(rank)
+    file.add_gate_lora_rank(rank)
+    file.add_token_shift_count(2)
+
+    def layer_norm(name):
+        writer.norm(name, width)
+        writer.vector(name + ".bias", width, 0.0, 0.2)
+
+    layer_norm("token_embd_norm")
+    writer.vector("output_norm.bias", width, 0.0, 0.2)
+
+    def layer(prefix, _):
+        for norm in ("attn_norm", "attn_norm_2", "time_mix_ln"):
+            layer_norm(prefix + norm)
+        for part in "wavg":
+            writer.matrix(f"{prefix}time_mix_{part}1", (rank, width), Type.F16)
+            writer.matrix(f"{prefix}time_mix_{part}2", (width, rank), Type.F16)
+            if part != "g":
+                writer.vector(f"{prefix}time_mix_{part}0.weight", width, -1.0 if part == "w" else 0.0)
+        writer.vector(prefix + "time_mix_lerp_fused.weight", (6, 1, 1, width), 0.5, 0.3)
+        for name, mean in (("k_k", 0.8), ("k_a", 1.0), ("r_k", 0.0)):
+            writer.vector(f"{prefix}time_mix_{name}.weight", width, mean, 0.2)
+        for name, kind in (("key", Type.Q5_1), ("value", Type.Q5_0), ("receptance", Type.Q4_1),
+                           ("output", Type.Q4_0)):
+            writer.matrix(f"{prefix}time_mix_{name}", (width, width), kind)
+        writer.vector(prefix + "channel_mix_lerp_k.weight", (1, 1, width), 0.5, 0.3)
+        writer.matrix(prefix + "channel_mix_key", (64, width), Type.Q4_0)
+        writer.matrix(prefix + "channel_mix_value", (width, 64), Type.Q8_0)
+
+    writer.write(layer)
+
+
 MODELS = {
     "olmoe": write_olmoe,
     "gpt-oss": write_gpt_oss,
     "deepseek2": lambda path: write_deepseek2(path, False),
     "deepseek2_lite": lambda path: write_deepseek2(path, True),
+    "mamba": lambda path: write_mamba(path, False),
+    "mamba2": lambda path: write_mamba(path, True),
+    "rwkv7": write_rwkv7,
 }
 
 

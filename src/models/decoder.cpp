@@ -87,6 +87,9 @@ constexpr Architecture known_architectures[] = {
     {.name = "gpt-oss"},
     {.name = "deepseek2", .has_interleaved_rope = true, .has_normalized_router = false},
     {.name = "gemma3"},
+    {.name = "mamba"},
+    {.name = "mamba2"},
+    {.name = "rwkv7"},
 };
 
 const Architecture& architecture_of(const io::File& file) {
@@ -203,6 +206,38 @@ void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
   config.value_dim = sizes.rank;
 }
 
+void set_mamba(const Hyperparameters& values, DecoderConfig& config) {
+  MambaSizes sizes;
+  sizes.taps = values.integer("ssm.conv_kernel", 2, 1 << 10);
+  sizes.inner = values.integer("ssm.inner_size", 1, max_width);
+  sizes.states = values.integer("ssm.state_size", 1, 1 << 16);
+  if (config.architecture == "mamba2") {
+    sizes.heads = values.integer("ssm.time_step_rank", 1, sizes.inner);
+    sizes.groups = values.integer("ssm.group_count", 1, sizes.heads);
+    if (sizes.inner % sizes.heads != 0) {
+      values.refuse("ssm.time_step_rank", std::to_string(sizes.heads),
+                    fmt::format("divisors of the inner size {}", sizes.inner));
+    }
+    if (sizes.heads % sizes.groups != 0) {
+      values.refuse("ssm.group_count", std::to_string(sizes.groups),
+                    fmt::format("divisors of {} heads", sizes.heads));
+    }
+  }
+  sizes.has_normed_parameters = values.boolean_or("ssm.dt_b_c_rms", false);
+  config.mamba = sizes;
+}
+
+void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
+  RwkvSizes sizes;
+  sizes.head_size = values.integer("wkv.head_size", 1, config.width);
+  if (config.width % sizes.head_size != 0) {
+    values.refuse("wkv.head_size", std::to_string(sizes.head_size),
+                  fmt::format("divisors of the width {}", config.width));
+  }
+  config.norm_eps = values.real_or("attention.layer_norm_epsilon", 1e-5, 0, 1);
+  config.rwkv = sizes;
+}
+
 /// Scales of queries and of scores under YaRN with DeepSeek's "mscale_all_dim", of which the file
 /// has a tenth: mscale is taken to be equal to it where it is given (as llama.cpp does), so that the
 /// rotation has no factor.
@@ -233,6 +268,33 @@ void set_windows(const Hyperparameters& values, DecoderConfig& config) {
   config.local_rope.attention_factor = 0;
 }
 
+/// Heads, their rotation, and feed-forward parts.
+void set_transformer(const Hyperparameters& values, const Architecture& architecture,
+                     DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
+  if (config.experts > 0) {
+    config.router = router_of(values, architecture, config);
+    config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
+  }
+  if (!config.has_experts(0)) {
+    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  }
+  config.heads = values.integer("attention.head_count", 1, max_heads);
+  const bool is_latent = arch == "deepseek2";
+  is_latent ? set_latent_heads(values, config) : set_heads(values, config);
+  require_default(values, "attention.clamp_kqv", 0);
+  config.rope = rope_of(values, architecture, config);
+  if (is_latent) set_latent_scale(values, config);
+  config.local_rope = config.rope;
+  if (arch == "gemma3") {
+    config.activation = "gelu_tanh";
+    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  }
+  if (arch == "gpt-oss") config.activation = "swiglu_oai";
+  if (arch == "gemma3" || arch == "gpt-oss") set_windows(values, config);
+}
+
 }  // namespace
 
 DecoderConfig DecoderConfig::from(const io::File& file) {
@@ -250,31 +312,17 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   // Layers that predict further tokens come last, and are not used.
   config.layers -= values.integer_or("nextn_predict_layers", 0, 0, config.layers - 1);
   config.width = values.integer("embedding_length", 1, max_width);
-  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
-  if (config.experts > 0) {
-    config.router = router_of(values, architecture, config);
-    config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
-  }
-  if (!config.has_experts(0)) {
-    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
-  }
-  config.heads = values.integer("attention.head_count", 1, max_heads);
-  const bool is_latent = arch == "deepseek2";
-  is_latent ? set_latent_heads(values, config) : set_heads(values, config);
-  require_default(values, "attention.clamp_kqv", 0);
   config.context_length = values.integer("context_length", 1, max_context);
   config.norm_eps = values.real_or("attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
-  config.rope = rope_of(values, architecture, config);
-  if (is_latent) set_latent_scale(values, config);
-  config.local_rope = config.rope;
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
-  if (arch == "gemma3") {
-    config.activation = "gelu_tanh";
-    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  if (arch == "mamba" || arch == "mamba2") {
+    set_mamba(values, config);
+  } else if (arch == "rwkv7") {
+    set_rwkv(values, config);
+  } else {
+    set_transformer(values, architecture, config);
   }
-  if (arch == "gpt-oss") config.activation = "swiglu_oai";
-  if (arch == "gemma3" || arch == "gpt-oss") set_windows(values, config);
   return config;
 }
 
@@ -330,6 +378,69 @@ nn::LatentAttention<> latent_part(const WeightsView& view, const DecoderConfig& 
   return made;
 }
 
+nn::Mamba<> mamba_part(const WeightsView& view, const DecoderConfig& config) {
+  const MambaSizes& sizes = *config.mamba;
+  nn::Mamba<> made;
+  made.input = nn::Linear<>::init(view["ssm_in"]);
+  made.conv_weight = view["ssm_conv1d"].tensor("weight");
+  made.conv_bias = view["ssm_conv1d"].find("bias");
+  made.decay = view.tensor("ssm_a");
+  made.skip = view.tensor("ssm_d");
+  made.output = nn::Linear<>::init(view["ssm_out"]);
+  if (sizes.heads == 0) {
+    made.parameters = nn::Linear<>::init(view["ssm_x"]);
+    made.time = nn::Linear<>::init(view["ssm_dt"]);
+  } else {
+    made.time_bias = view["ssm_dt"].tensor("bias");
+    made.norm = view["ssm_norm"].tensor("weight");
+  }
+  made.inner = sizes.inner;
+  made.states = sizes.states;
+  made.heads = sizes.heads;
+  made.groups = sizes.groups;
+  made.norm_eps = config.norm_eps;
+  made.has_normed_parameters = sizes.has_normed_parameters;
+  return made;
+}
+
+/// Two layers and the bias of the second, as "time_mix_w1", "time_mix_w2" and "time_mix_w0".
+nn::LowRank<> low_rank_part(const WeightsView& view, const std::string& name) {
+  nn::LowRank<> made{nn::Linear<>::init(view[name + "1"]), nn::Linear<>::init(view[name + "2"])};
+  made.up.bias = view[name + "0"].find("weight");
+  return made;
+}
+
+nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
+                           std::int64_t layer) {
+  const auto norm = [&](const char* name, double eps) {
+    return nn::LayerNorm<>::init(view[name], eps);
+  };
+  const auto linear = [&](const char* name) { return nn::Linear<>::init(view[name]); };
+  const auto weight = [&](const char* name) { return view[name].tensor("weight"); };
+  constexpr double head_eps = 64e-5;
+  nn::Rwkv7Layer<> made;
+  made.time_norm = norm("attn_norm", config.norm_eps);
+  made.channel_norm = norm("attn_norm_2", config.norm_eps);
+  made.time_mix = weight("time_mix_lerp_fused");
+  made.receptance = linear("time_mix_receptance");
+  made.key = linear("time_mix_key");
+  made.value = linear("time_mix_value");
+  made.output = linear("time_mix_output");
+  made.decay = low_rank_part(view, "time_mix_w");
+  made.rate = low_rank_part(view, "time_mix_a");
+  if (layer > 0) made.residual = low_rank_part(view, "time_mix_v");
+  if (view.contains("time_mix_g1.weight")) made.gate = low_rank_part(view, "time_mix_g");
+  made.key_removed = weight("time_mix_k_k");
+  made.key_rate = weight("time_mix_k_a");
+  made.bonus = weight("time_mix_r_k");
+  made.head_norm = norm("time_mix_ln", head_eps);
+  made.channel_mix = weight("channel_mix_lerp_k");
+  made.channel_key = linear("channel_mix_key");
+  made.channel_value = linear("channel_mix_value");
+  made.head_size = config.rwkv->head_size;
+  return made;
+}
+
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
 nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation) {
   nn::FeedForward<> made;
@@ -368,7 +479,15 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     return nn::RmsNorm<>::init(view[name], config.norm_eps);
   };
   DecoderLayer layer;
+  if (config.rwkv) {
+    layer.rwkv = rwkv_part(view, config, index);
+    return layer;
+  }
   layer.attention_norm = norm("attn_norm");
+  if (config.mamba) {
+    layer.mamba = mamba_part(view, config);
+    return layer;
+  }
   if (config.latent) {
     layer.latent_attention = latent_part(view, config);
   } else {
@@ -397,15 +516,37 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
     if (auto& attention = decoder.layers.back().attention) attention->rope_factors = factors;
   }
-  decoder.norm = nn::RmsNorm<>::init(view["output_norm"], config.norm_eps);
+  if (config.rwkv) {
+    decoder.embedding_norm = nn::LayerNorm<>::init(view["token_embd_norm"], config.norm_eps);
+    decoder.norm.layer = nn::LayerNorm<>::init(view["output_norm"], config.norm_eps);
+  } else {
+    decoder.norm.rms = nn::RmsNorm<>::init(view["output_norm"], config.norm_eps);
+  }
   if (view.contains("output.weight")) decoder.head = nn::Linear<>::init(view["output"]);
   return decoder;
 }
 
-nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
-                               std::int64_t batch) {
-  return nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim, dtype,
-                            config.value_dim);
+DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
+                                std::int64_t batch) {
+  if (config.rwkv) {
+    const std::int64_t size = config.rwkv->head_size;
+    return {
+        std::nullopt, std::nullopt,
+        nn::Rwkv7State<Shape>{Shape({config.layers, batch, 2, config.width}, f32),
+                              Shape({config.layers, batch, size, config.width / size, size}, f32)}};
+  }
+  if (!config.mamba) {
+    return {nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim,
+                               dtype, config.value_dim),
+            std::nullopt, std::nullopt};
+  }
+  const MambaSizes& sizes = *config.mamba;
+  const std::int64_t heads = sizes.heads == 0 ? sizes.inner : sizes.heads;
+  return {std::nullopt,
+          nn::MambaState<Shape>{
+              Shape({config.layers, batch, sizes.taps - 1, sizes.convolved()}, f32),
+              Shape({config.layers, batch, sizes.states, heads, sizes.inner / heads}, f32)},
+          std::nullopt};
 }
 
 }  // namespace tenon::models

@@ -162,6 +162,11 @@ struct LanguageModel::Impl {
   void check_cache() const {
     if (!options.cache) return;
     const DType type = *options.cache;
+    if (config.is_recurrent() && type != f32) {
+      throw Error(Errc::bad_argument, "LanguageModel",
+                  fmt::format("a cache of {} for {}, which has states of f32", name(type),
+                              config.architecture));
+    }
     if (!is_floating(type) && !is_block(type)) {
       throw Error(Errc::bad_argument, "LanguageModel",
                   fmt::format("a cache of {} cannot hold keys", name(type)));
@@ -176,7 +181,7 @@ struct LanguageModel::Impl {
   NextExe::Shapes shapes(std::int64_t tokens) const {
     return {ids_shape(tokens), Shape(std::span<const Axis>(), i32), cache_shapes()};
   }
-  nn::KvCache<Shape> cache_shapes() const {
+  DecoderCache<Shape> cache_shapes() const {
     return cache_shape(config, options.context,
                        options.cache.value_or(options.backend.exact ? f32 : f16));
   }
@@ -195,6 +200,17 @@ struct LanguageModel::Impl {
   /// The weights of `plain`, and those of the adapters.
   Bufferized<Decoder<>> complete(Bufferized<Decoder<>> weights) const {
     return adapters ? with_adapters(std::move(weights), adapters->on(device)) : weights;
+  }
+  /// The cache of a conversation without tokens. Keys and values that were not written are never
+  /// read, so their memory need not be cleared; states begin as zeros.
+  DecoderCache<Buffer> empty_cache() const {
+    const DecoderCache<Shape> shapes = cache_shapes();
+    DecoderCache<Buffer> cache;
+    transform_fields(shapes, cache, [&](const std::string&, const Shape& shape, Buffer& buffer) {
+      buffer = config.is_recurrent() ? HostBuffer::zeros(shape).to_device(device)
+                                     : Buffer::allocate(shape, memory());
+    });
+    return cache;
   }
   /// The memory that state lies in.
   MemRegion& memory() const { return compile_options.backends.front()->region(); }
@@ -221,7 +237,7 @@ struct Conversation::Impl {
   // Made when they are first asked for.
   std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
-  nn::KvCache<Buffer> cache;
+  DecoderCache<Buffer> cache;
   std::int64_t position = 0;
   HostBuffer logits;
   bool cache_in_large_pages = false;
@@ -267,7 +283,8 @@ struct Conversation::Impl {
   void settle_cache() {
     if (cache_in_large_pages || 4 * position < capacity() || !model->memory().is_host()) return;
     cache_in_large_pages = true;
-    for (const Buffer* part : {&cache.keys, &cache.values}) {
+    if (!cache.attention) return;
+    for (const Buffer* part : {&cache.attention->keys, &cache.attention->values}) {
       move_to_large_pages(part->host_view().data, static_cast<std::size_t>(part->shape().bytes()));
     }
   }
@@ -376,17 +393,14 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 
 Conversation LanguageModel::conversation() const {
   return with_memory_errors("LanguageModel::conversation", [&] {
-    // Positions that were not written are never read, so the memory need not be cleared.
-    MemRegion& memory = impl_->memory();
-    const nn::KvCache<Shape> shapes = impl_->cache_shapes();
-    return Conversation(std::make_shared<Conversation::Impl>(Conversation::Impl{
-        impl_.shared(),
-        impl_->bound->fork(),
-        std::nullopt,
-        std::nullopt,
-        {Buffer::allocate(shapes.keys, memory), Buffer::allocate(shapes.values, memory)},
-        0,
-        {}}));
+    return Conversation(
+        std::make_shared<Conversation::Impl>(Conversation::Impl{impl_.shared(),
+                                                                impl_->bound->fork(),
+                                                                std::nullopt,
+                                                                std::nullopt,
+                                                                impl_->empty_cache(),
+                                                                0,
+                                                                {}}));
   });
 }
 
@@ -456,7 +470,19 @@ void Conversation::rewind(std::int64_t position) {
     throw Error(Errc::out_of_range, "Conversation::rewind",
                 fmt::format("to {} of {} tokens", position, impl_->position));
   }
+  if (position != rewindable(position)) {
+    throw Error(Errc::unsupported, "Conversation::rewind",
+                fmt::format("to {} of {} tokens: states of {} go back to 0 only", position,
+                            impl_->position, impl_->model->config.architecture));
+  }
+  if (impl_->model->config.is_recurrent() && position == 0)
+    impl_->cache = impl_->model->empty_cache();
   impl_->position = position;
+}
+
+std::int64_t Conversation::rewindable(std::int64_t position) const {
+  const bool is_any = !impl_->model->config.is_recurrent() || position >= impl_->position;
+  return is_any ? std::min(position, impl_->position) : 0;
 }
 
 }  // namespace tenon::models

@@ -27,9 +27,9 @@ using namespace tenon::testing;
 
 namespace {
 
-const char* const architectures[] = {"llama",   "qwen2",     "qwen3",         "gemma3",
-                                     "mixtral", "qwen2moe",  "qwen3moe",      "olmoe",
-                                     "gpt-oss", "deepseek2", "deepseek2_lite"};
+const char* const architectures[] = {"llama",          "qwen2",    "qwen3",  "gemma3",  "mixtral",
+                                     "qwen2moe",       "qwen3moe", "olmoe",  "gpt-oss", "deepseek2",
+                                     "deepseek2_lite", "mamba",    "mamba2", "rwkv7"};
 
 models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2,
                            std::int64_t chunk = 512) {
@@ -143,8 +143,11 @@ TEST_CASE("decoder: packed weights that were kept give the same logits") {
     // The kept bytes are what is computed with: the file's own have gone, its age has not.
     const auto age = std::filesystem::last_write_time(file);
     const io::File opened = io::open(file);
-    const bool has_experts = opened.find("blk.0.ffn_up_exps.weight") != nullptr;
-    const auto& up = opened.at(has_experts ? "blk.0.ffn_up_exps.weight" : "blk.0.ffn_up.weight");
+    const char* const large[] = {"blk.0.ffn_up_exps.weight", "blk.0.ffn_up.weight",
+                                 "blk.0.ssm_in.weight", "blk.0.channel_mix_key.weight"};
+    const auto* const name =
+        std::ranges::find_if(large, [&](const char* one) { return opened.find(one) != nullptr; });
+    const auto& up = opened.at(*name);
     const auto offset = static_cast<std::streamoff>(up.offset_bytes);
     std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
         .seekp(offset)
@@ -217,6 +220,7 @@ TEST_CASE("decoder: caches that cannot hold keys are refused") {
   };
   CHECK(refused("llama", DType::i32).find("a cache of i32 cannot") != std::string::npos);
   CHECK(refused("llama", DType::q8_0).find("blocks of 32, heads have 16") != std::string::npos);
+  CHECK(refused("mamba", DType::f16).find("states of f32") != std::string::npos);
 }
 
 TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
@@ -262,6 +266,28 @@ TEST_CASE("decoder: rewinding reads on as if the rest had never been") {
   const auto again = conversation.read(std::span(tokens).subspan(19, 1));
   for (std::size_t i = 0; i < want.size(); ++i) CHECK(again[i] == Approx(want[i]).margin(1e-4));
   expect_error(Errc::out_of_range, [&] { conversation.rewind(21); });
+}
+
+TEST_CASE("decoder: states that only move on go back to their beginning") {
+  for (const char* architecture : {"mamba", "mamba2", "rwkv7"}) {
+    INFO(architecture);
+    const auto model = tiny(architecture, true);
+    const auto tokens = tiny_tokens();
+    auto conversation = model.conversation();
+    const auto first = conversation.read(std::span(tokens).first(20));
+    const std::vector<float> want(first.begin(), first.end());
+    CHECK(conversation.rewindable(20) == 20);
+    CHECK(conversation.rewindable(99) == 20);
+    CHECK(conversation.rewindable(19) == 0);
+    CHECK_NOTHROW(conversation.rewind(20));
+    expect_error(Errc::unsupported, [&] { conversation.rewind(19); });
+    expect_error(Errc::out_of_range, [&] { conversation.rewind(21); });
+    CHECK(conversation.position() == 20);
+    conversation.rewind(0);
+    const auto again = conversation.read(std::span(tokens).first(20));
+    CHECK(std::vector<float>(again.begin(), again.end()) == want);
+  }
+  CHECK(tiny("llama", true).conversation().rewindable(0) == 0);
 }
 
 TEST_CASE("decoder: a full context and wrong tokens are refused, and the conversation goes on") {

@@ -44,8 +44,8 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
 
 TEST_CASE("devices: a language model runs where the CPU cannot address the memory") {
   register_opaque_devices();
-  for (const std::string architecture :
-       {"llama", "qwen2", "qwen3", "gemma3", "qwen2moe", "gpt-oss", "deepseek2"}) {
+  for (const std::string architecture : {"llama", "qwen2", "qwen3", "gemma3", "qwen2moe", "gpt-oss",
+                                         "deepseek2", "mamba", "mamba2", "rwkv7"}) {
     CAPTURE(architecture);
     const DevicePtr device = Device::open("opaque://test");
     {

@@ -78,8 +78,8 @@ void refuse(Errc code, std::string_view key, T value) {
 
 TEST_CASE("hostile models: the unchanged copy loads") {
   const TempFolder folder;
-  for (const char* architecture :
-       {"llama", "qwen2", "qwen3", "gemma3", "olmoe", "gpt-oss", "deepseek2"}) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma3", "olmoe", "gpt-oss",
+                                   "deepseek2", "mamba", "mamba2", "rwkv7"}) {
     INFO(architecture);
     const TinyModel model(architecture);
     io::save_gguf(folder / "copy.gguf", model.metadata, model.tensors);
@@ -160,6 +160,12 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"deepseek2", "deepseek2.attention.kv_lora_rank", {0, -1, huge}},
       {"deepseek2", "deepseek2.attention.key_length_mla", {0, -1, 16, huge}},
       {"deepseek2", "deepseek2.rope.dimension_count", {0, 15, 48, huge}},
+      {"rwkv7", "rwkv7.wkv.head_size", {0, -1, 3, 65, huge}},  // of 64 numbers
+      {"mamba", "mamba.ssm.conv_kernel", {0, -1, 1, huge}},
+      {"mamba", "mamba.ssm.inner_size", {0, -1, huge}},
+      {"mamba", "mamba.ssm.state_size", {0, -1, huge}},
+      {"mamba2", "mamba2.ssm.time_step_rank", {0, -1, 3, 65, huge}},  // of 64 channels
+      {"mamba2", "mamba2.ssm.group_count", {0, -1, 3, 5, huge}},      // of 4 heads
   };
   for (const auto& c : cases) {
     for (const std::int64_t value : c.values) {
@@ -176,10 +182,24 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
     const char* architecture;
     const char* tensor;
   } cases[] = {
-      {"olmoe", "blk.1.ffn_gate_inp.weight"},          {"olmoe", "blk.0.ffn_up_exps.weight"},
-      {"gpt-oss", "blk.0.post_attention_norm.weight"}, {"gpt-oss", "blk.1.ffn_down_exps.weight"},
-      {"deepseek2", "blk.0.attn_kv_a_norm.weight"},    {"deepseek2", "blk.1.attn_v_b.weight"},
-      {"deepseek2", "blk.0.ffn_gate.weight"},          {"deepseek2", "blk.1.attn_q_a_norm.weight"},
+      {"olmoe", "blk.1.ffn_gate_inp.weight"},
+      {"olmoe", "blk.0.ffn_up_exps.weight"},
+      {"gpt-oss", "blk.0.post_attention_norm.weight"},
+      {"gpt-oss", "blk.1.ffn_down_exps.weight"},
+      {"deepseek2", "blk.0.attn_kv_a_norm.weight"},
+      {"deepseek2", "blk.1.attn_v_b.weight"},
+      {"deepseek2", "blk.0.ffn_gate.weight"},
+      {"deepseek2", "blk.1.attn_q_a_norm.weight"},
+      {"rwkv7", "blk.0.time_mix_lerp_fused.weight"},
+      {"rwkv7", "blk.1.time_mix_v1.weight"},
+      {"rwkv7", "blk.1.attn_norm_2.weight"},
+      {"rwkv7", "token_embd_norm.weight"},
+      {"mamba", "blk.0.ssm_in.weight"},
+      {"mamba", "blk.1.ssm_x.weight"},
+      {"mamba", "blk.1.ssm_a"},
+      {"mamba", "blk.0.ssm_conv1d.weight"},
+      {"mamba2", "blk.0.ssm_norm.weight"},
+      {"mamba2", "blk.1.ssm_dt.bias"},
   };
   for (const auto& c : cases) {
     INFO(c.tensor);
@@ -190,6 +210,11 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
     for (io::NamedTensor& tensor : other.tensors) {
       if (tensor.name == c.tensor) tensor.data = HostBuffer::zeros(Shape({3, 5, 32}, f32));
     }
+    other.refused(Errc::shape_mismatch);
+  }
+  for (const char* key : {"inner_size", "state_size", "conv_kernel"}) {
+    TinyModel other("mamba");
+    other.metadata.set(std::string("mamba.ssm.") + key, 8);
     other.refused(Errc::shape_mismatch);
   }
   TinyModel sinks("gpt-oss");

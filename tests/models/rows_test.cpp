@@ -28,14 +28,15 @@ Buffer of(std::initializer_list<std::int64_t> dims, const std::vector<std::int32
 
 TEST_CASE("decoder: rows of different lengths in one batch") {
   using models::Decoder;
-  for (const char* architecture : {"llama", "gemma3", "qwen3moe", "gpt-oss", "deepseek2"}) {
+  for (const char* architecture :
+       {"llama", "gemma3", "qwen3moe", "gpt-oss", "deepseek2", "mamba", "mamba2", "rwkv7"}) {
     INFO(architecture);
     const io::File file = io::open("tests/models/data/tiny_" + std::string(architecture) + ".gguf");
     const auto config = models::DecoderConfig::from(file);
     const auto decoder = Decoder<>::init(file.view(), config);
     const CompileOptions options{.backend = {.threads = 2, .exact = true}};
     const auto run = [&](std::int64_t rows, std::int64_t steps) {
-      const nn::KvCache<Shape> cache = models::cache_shape(config, 32, f32, rows);
+      const models::DecoderCache<Shape> cache = models::cache_shape(config, 32, f32, rows);
       const Shape of_rows({rows}, i32);
       return compile<&Decoder<>::next_rows>(decoder,
                                             {Shape({rows, steps}, i32), of_rows, of_rows, cache},
@@ -43,9 +44,12 @@ TEST_CASE("decoder: rows of different lengths in one batch") {
           .bind(io::load(decoder, file, cpu_device()));
     };
     const auto empty_cache = [&](std::int64_t rows) {
-      const nn::KvCache<Shape> shapes = models::cache_shape(config, 32, f32, rows);
-      return nn::KvCache<Buffer>{HostBuffer::zeros(shapes.keys).to_device(cpu_device()),
-                                 HostBuffer::zeros(shapes.values).to_device(cpu_device())};
+      models::DecoderCache<Buffer> cache;
+      transform_fields(models::cache_shape(config, 32, f32, rows), cache,
+                       [](const std::string&, const Shape& shape, Buffer& buffer) {
+                         buffer = HostBuffer::zeros(shape).to_device(cpu_device());
+                       });
+      return cache;
     };
     const auto logits_of = [](const Buffer& logits) {
       const HostBuffer host = logits.to_host();

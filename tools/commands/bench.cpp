@@ -32,7 +32,7 @@ void run(Tool& tool, const Options& options) {
   const double first_token = seconds(Clock::now() - tool.started);
 
   const auto go_to_depth = [&] {
-    if (conversation.position() < options.depth) {
+    if (conversation.rewindable(options.depth) < options.depth) {
       conversation.rewind(0);
       conversation.read(all.first(static_cast<std::size_t>(options.depth)));
     }

@@ -20,7 +20,24 @@ struct LatentSizes {
   std::int64_t rotated = 0;  ///< and those that are
 };
 
-/// Hyperparameters of a decoder-only transformer, from GGUF metadata.
+/// Sizes of Mamba layers, see nn::Mamba.
+struct MambaSizes {
+  std::int64_t taps = 0, inner = 0, states = 0;
+  std::int64_t heads = 0;  ///< 0: Mamba
+  std::int64_t groups = 1;
+  bool has_normed_parameters = false;
+
+  std::int64_t convolved() const noexcept {
+    return heads == 0 ? inner : inner + 2 * groups * states;
+  }
+};
+
+/// Sizes of RWKV-7's layers.
+struct RwkvSizes {
+  std::int64_t head_size = 64;
+};
+
+/// Hyperparameters of a decoder-only language model, from GGUF metadata.
 struct DecoderConfig {
   std::string architecture;  ///< one of those that the README lists
   std::int64_t layers = 0;
@@ -34,6 +51,8 @@ struct DecoderConfig {
   std::int64_t head_dim = 0;          ///< of queries and keys, as the cache has them
   std::int64_t value_dim = 0;         ///< of values there
   std::optional<LatentSizes> latent;  ///< where attention is latent; kv_heads is 1 then
+  std::optional<MambaSizes> mamba;    ///< of a model of such layers, which has no heads
+  std::optional<RwkvSizes> rwkv;      ///< the same
   std::int64_t vocabulary = 0;        ///< rows of the embedding, including padding rows at the end
   std::int64_t tokens = 0;  ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
@@ -47,6 +66,8 @@ struct DecoderConfig {
   std::int64_t global_every =
       0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
 
+  /// Layers keep states that only move on, not keys and values of every position.
+  bool is_recurrent() const noexcept { return mamba || rwkv; }
   bool is_local(std::int64_t layer) const noexcept {
     return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
   }
@@ -60,32 +81,50 @@ struct DecoderConfig {
 };
 
 /// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
-/// after the two parts (Gemma), they are applied before each sum. It has one kind of attention.
+/// after the two parts (Gemma), they are applied before each sum. It has one kind of attention, or in
+/// its place a part with a state, behind which there may be no feed-forward part.
 template <class T = Tensor>
 struct DecoderLayer {
-  nn::RmsNorm<T> attention_norm;
+  std::optional<nn::RmsNorm<T>> attention_norm;
   std::optional<nn::MultiHeadAttention<T>> attention;
   std::optional<nn::LatentAttention<T>> latent_attention;
+  std::optional<nn::Mamba<T>> mamba;
+  std::optional<nn::Rwkv7Layer<T>> rwkv;  ///< the whole layer
   std::optional<nn::RmsNorm<T>> post_attention_norm;
-  nn::RmsNorm<T> feed_forward_norm;
+  std::optional<nn::RmsNorm<T>> feed_forward_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<nn::RmsNorm<T>> post_feed_forward_norm;
-  TENON_FIELDS(attention_norm, attention, latent_attention, post_attention_norm, feed_forward_norm,
-               feed_forward, experts, post_feed_forward_norm)
+  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, rwkv, post_attention_norm,
+               feed_forward_norm, feed_forward, experts, post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
 };
 
+/// What a decoder knows of earlier inputs: keys and values, or the states of its layers, which begin
+/// as zeros. State: an input and a result of forward, updated in place where the caller moves it in.
+template <class T = Tensor>
+struct DecoderCache {
+  std::optional<nn::KvCache<T>> attention;
+  std::optional<nn::MambaState<T>> mamba;
+  std::optional<nn::Rwkv7State<T>> rwkv;
+  TENON_FIELDS(attention, mamba, rwkv)
+};
+
+/// Shapes of the cache for `batch` sequences of up to `capacity` positions; keys and values are of
+/// `dtype`, states of f32.
+DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
+                                std::int64_t batch = 1);
+
 /// A decoder's inputs are ids (i32 [B, S]), past (i32[], the number of positions in the cache, or
 /// i32[B], that of each row) and the cache. Rows of different lengths are padded at the end
 /// (`next_rows`): the next call's past counts a row's own tokens only, so that what the padding
-/// wrote is never seen. Its results are logits and the cache with this input's positions added.
+/// wrote is never seen (states stay what they were at a row's end). Its results are logits and the cache with this input's positions added.
 template <class T = Tensor>
 struct DecoderState {
   T logits;
-  nn::KvCache<T> cache;
+  DecoderCache<T> cache;
   TENON_FIELDS(logits, cache)
 };
 
@@ -95,17 +134,32 @@ struct DecoderState {
 template <class T = Tensor>
 struct DecoderChoice {
   T token, is_nan;
-  nn::KvCache<T> cache;
+  DecoderCache<T> cache;
   TENON_FIELDS(token, is_nan, cache)
+};
+
+/// The norm before the logits: of the root mean square, or (RWKV) of mean and variance.
+template <class T = Tensor>
+struct OutputNorm {
+  std::optional<nn::RmsNorm<T>> rms;
+  std::optional<nn::LayerNorm<T>> layer;
+  TENON_FIELDS(rms, layer)
+
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    return rms ? rms->forward(x) : layer->forward(x);
+  }
 };
 
 template <class T = Tensor>
 struct Decoder {
   nn::Embedding<T> tokens;
+  std::optional<nn::LayerNorm<T>> embedding_norm;
   std::vector<DecoderLayer<T>> layers;
-  nn::RmsNorm<T> norm;
+  OutputNorm<T> norm;
   std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
-  TENON_FIELDS(tokens, layers, norm, head)
+  TENON_FIELDS(tokens, embedding_norm, layers, norm, head)
   DecoderConfig config;
 
   /// Declares the weights by their GGUF names.
@@ -113,20 +167,20 @@ struct Decoder {
 
   /// Logits of the last position: f32 [B, vocabulary].
   DecoderState<Tensor> next(const Tensor& ids, const Tensor& past,
-                            const nn::KvCache<Tensor>& cache) const
+                            const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, cache);
     return {logits(norm.forward(last(x))), updated};
   }
 
   /// The same where rows end at positions of their own: `ends`, i32 [B], is the index in S of each
   /// row's last token.
   DecoderState<Tensor> next_rows(const Tensor& ids, const Tensor& past, const Tensor& ends,
-                                 const nn::KvCache<Tensor>& cache) const
+                                 const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, cache, ends.with_tags({}) + 1);
     const Tensor index = split_axis(ends.with_tags({}), 0, {ends.dim(0), 1, 1});
     const Tensor ended =
         take_along(x, broadcast_to(index, {ends.dim(0), 1, x.dim(2)}), 1);  // [B, 1, width]
@@ -135,10 +189,10 @@ struct Decoder {
 
   /// Greedy decoding: the most probable token after the last position, in [0, config.tokens).
   DecoderChoice<Tensor> greedy(const Tensor& ids, const Tensor& past,
-                               const nn::KvCache<Tensor>& cache) const
+                               const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, cache);
     const Tensor normed = norm.forward(last(x));
     const Tensor of_tokens = slice(logits(normed), -1, 0, config.tokens);
     return {argmax(of_tokens), any(is_nan(normed), {-1}), updated};
@@ -146,10 +200,10 @@ struct Decoder {
 
   /// Logits of every position: f32 [B, S, vocabulary].
   DecoderState<Tensor> all(const Tensor& ids, const Tensor& past,
-                           const nn::KvCache<Tensor>& cache) const
+                           const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, cache);
     return {logits(norm.forward(x)), updated};
   }
 
@@ -160,45 +214,127 @@ struct Decoder {
   {
     const Tensor positions = iota(ids, 1, i32);
     const Tensor x =
-        repeat(layers, embed(ids),
-               [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
-                 const Tensor normed = layer.attention_norm.forward(carry);
-                 const Tensor mixed = layer.attention
-                                          ? layer.attention->forward(normed, positions, Tensor())
-                                          : layer.latent_attention->forward(normed, positions);
-                 return after_attention(layer, mixed, carry);
-               });
+        repeat(layers, first_hidden(ids, {}),
+               [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Hidden& carry) {
+                 if (layer.rwkv) {
+                   const auto next =
+                       layer.rwkv->forward({carry.x, *carry.first_value, *first_states(ids).rwkv});
+                   return Hidden{next.x, next.first_value, {}};
+                 }
+                 const Tensor normed = layer.attention_norm->forward(carry.x);
+                 const Tensor mixed =
+                     layer.mamba       ? layer.mamba->forward(normed, *first_states(ids).mamba).y
+                     : layer.attention ? layer.attention->forward(normed, positions, Tensor())
+                                       : layer.latent_attention->forward(normed, positions);
+                 return Hidden{after_attention(layer, mixed, carry.x), {}, {}};
+               })
+            .x;
     return logits(norm.forward(x));
   }
 
  private:
   struct Hidden {
     Tensor x;
-    nn::KvCache<Tensor> cache;
-    TENON_FIELDS(x, cache)
+    std::optional<Tensor> first_value;  // of RWKV's first layer
+    DecoderCache<Tensor> cache;
+    TENON_FIELDS(x, first_value, cache)
   };
 
-  Hidden hidden(const Tensor& ids, const Tensor& past, const nn::KvCache<Tensor>& cache) const
+  /// Before the first layer, whose values nothing stands for yet.
+  Hidden first_hidden(const Tensor& ids, const DecoderCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor x = embed(ids);
+    return {x, config.rwkv ? std::optional(x) : std::nullopt, cache};
+  }
+
+  /// `lengths`, i32 [B] or empty: of rows that are padded behind so many steps.
+  Hidden hidden(const Tensor& ids, const Tensor& past, const DecoderCache<Tensor>& cache,
+                const Tensor& lengths = {}) const
     requires std::same_as<T, Tensor>
   {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
-    return repeat(layers, Hidden{embed(ids), cache},
-                  [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
-                    const Tensor normed = layer.attention_norm.forward(carry.x);
-                    const auto after = [&](const auto& attention) {
-                      auto [mixed, next] = attention.forward(normed, position, index, carry.cache);
-                      return Hidden{after_attention(layer, mixed, carry.x), next};
-                    };
-                    return layer.attention ? after(*layer.attention)
-                                           : after(*layer.latent_attention);
-                  });
+    return repeat(
+        layers, first_hidden(ids, cache),
+        [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
+          Hidden next = carry;
+          if (layer.rwkv) {
+            nn::Rwkv7State<Tensor>& states = *next.cache.rwkv;
+            const auto step = layer.rwkv->forward(
+                {carry.x, *carry.first_value, of_layer(states, index)}, lengths);
+            states = with_layer(states, index, step.state);
+            next.x = step.x;
+            next.first_value = step.first_value;
+            return next;
+          }
+          const Tensor normed = layer.attention_norm->forward(carry.x);
+          Tensor mixed;
+          if (layer.mamba) {
+            nn::MambaState<Tensor>& states = *next.cache.mamba;
+            const auto step = layer.mamba->forward(normed, of_layer(states, index), lengths);
+            states = with_layer(states, index, step.state);
+            mixed = step.y;
+          } else {
+            const auto attend = [&](const auto& attention) {
+              const auto step = attention.forward(normed, position, index, *carry.cache.attention);
+              next.cache.attention = step.cache;
+              mixed = step.y;
+            };
+            layer.attention ? attend(*layer.attention) : attend(*layer.latent_attention);
+          }
+          next.x = after_attention(layer, mixed, carry.x);
+          return next;
+        });
+  }
+
+  /// The states of one layer.
+  template <class States>
+  static States of_layer(const States& all, const Tensor& index)
+    requires std::same_as<T, Tensor>
+  {
+    States state;
+    transform_fields(all, state, [&](const std::string&, const Tensor& from, Tensor& to) {
+      to = select(from, index);
+    });
+    return state;
+  }
+
+  /// All states, with those of one layer in their place.
+  template <class States>
+  static States with_layer(const States& all, const Tensor& index, const States& state)
+    requires std::same_as<T, Tensor>
+  {
+    std::vector<Tensor> parts;
+    visit_fields(state, [&](const std::string&, const Tensor& part) { parts.push_back(part); });
+    States result;
+    std::size_t next = 0;
+    transform_fields(all, result, [&](const std::string&, const Tensor& from, Tensor& to) {
+      to = update_slice(from, index, parts[next++]);
+    });
+    return result;
   }
 
   Tensor embed(const Tensor& ids) const
     requires std::same_as<T, Tensor>
   {
     const Tensor x = tokens.forward(ids);
+    if (embedding_norm) return embedding_norm->forward(x);
     return config.embedding_scale == 1 ? x : x * config.embedding_scale;
+  }
+
+  /// The zeros that a layer's states begin as, for rows of ids.
+  DecoderCache<Tensor> first_states(const Tensor& ids) const
+    requires std::same_as<T, Tensor>
+  {
+    DecoderCache<Tensor> states;
+    transform_fields(cache_shape(config, 0, f32), states,
+                     [&](const std::string&, const Shape& shape, Tensor& to) {
+                       const Shape one = shape.without_axis(0);  // of one row
+                       std::vector<std::int64_t> dims(one.dims().begin(), one.dims().end());
+                       dims[0] = ids.dim(0);
+                       to = broadcast_to(full(0, one), std::span<const std::int64_t>(dims));
+                     });
+    return states;
   }
 
   /// The rest of a layer, whose attention made `mixed` of `x`.
@@ -207,7 +343,8 @@ struct Decoder {
   {
     if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
     const Tensor middle = mixed + x;
-    const Tensor normed = layer.feed_forward_norm.forward(middle);
+    if (!layer.feed_forward_norm) return middle;
+    const Tensor normed = layer.feed_forward_norm->forward(middle);
     Tensor fed =
         layer.experts ? layer.experts->forward(normed) : layer.feed_forward->forward(normed);
     if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
@@ -233,9 +370,5 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
                                                 const DecoderConfig& config, std::int64_t index);
 template <>
 Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConfig& config);
-
-/// Shapes of the cache for `batch` sequences of up to `capacity` positions.
-nn::KvCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
-                               std::int64_t batch = 1);
 
 }  // namespace tenon::models

@@ -93,8 +93,12 @@ class Conversation {
   /// Number of tokens that it holds, and that it can hold.
   std::int64_t position() const;
   std::int64_t capacity() const;
-  /// Drops all but the first `position` tokens. Errc::out_of_range unless it holds that many.
+  /// Drops all but the first `position` tokens. Errc::out_of_range unless it holds that many,
+  /// Errc::unsupported unless it is rewindable().
   void rewind(std::int64_t position);
+  /// The last position up to `position` that rewind() goes to: that one, but 0 in models whose states
+  /// only move on (Mamba), unless it is the current one.
+  std::int64_t rewindable(std::int64_t position) const;
   /// Total time of planning: the first chunk of each length needs a plan.
   std::chrono::nanoseconds plan_time() const;
 

@@ -10,7 +10,9 @@ namespace tenon::cpu {
 namespace {
 
 /// The elements at `places`; the lanes after them are 0.
-TENON_INLINE Float gathered(const float* from, const std::int64_t* places, std::int64_t lanes) {
+TENON_INLINE Float gathered(const float* from, const std::int64_t* places, bool is_row,
+                            std::int64_t lanes) {
+  if (is_row && lanes == Simd::lanes) return Simd::load_float(from + places[0]);
   alignas(64) float values[Simd::lanes] = {};
   for (std::int64_t i = 0; i < lanes; ++i) values[i] = from[places[i]];
   return Simd::load_float(values);
@@ -65,8 +67,8 @@ TENON_INLINE Float scan_step(const ScanBlock<float>& k, std::int64_t s, Float x,
 
 void run_scan(const ScanBlock<float>& k) noexcept {
   for (std::int64_t s = 0; s < k.steps; ++s) {
-    const Float x = gathered(k.x + s * k.x_step, k.x_places, k.lanes);
-    const Float dt = gathered(k.dt + s * k.dt_step, k.dt_places, k.lanes);
+    const Float x = gathered(k.x + s * k.x_step, k.x_places, k.x_is_row, k.lanes);
+    const Float dt = gathered(k.dt + s * k.dt_step, k.dt_places, k.dt_is_row, k.lanes);
     const Float y = k.has_one_decay ? scan_step<true>(k, s, x, dt) : scan_step<false>(k, s, x, dt);
     store_lanes(k.y + s * k.y_step, y, k.lanes);
   }

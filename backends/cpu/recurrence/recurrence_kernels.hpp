@@ -19,7 +19,8 @@ struct ScanBlock {
   const T* dt;  ///< the same
   std::int64_t x_step, dt_step;
   const std::int64_t *x_places, *dt_places;
-  const T *in, *out;  ///< of state n at step s: in[s * in_step + n * in_stride]
+  bool x_is_row, dt_is_row;  ///< the places follow each other
+  const T *in, *out;         ///< of state n at step s: in[s * in_step + n * in_stride]
   std::int64_t in_step, in_stride, out_step, out_stride;
   const T* a;  ///< [states, vector's lanes], or one row
   bool has_one_decay;

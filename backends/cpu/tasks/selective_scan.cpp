@@ -48,6 +48,12 @@ class SelectiveScanTask final : public Task {
   std::int64_t channels() const noexcept { return x_.shape[3]; }
   std::int64_t states() const noexcept { return in_.shape[3]; }
 
+  /// Whether the channels of all heads, along axes 2 and 3, follow each other.
+  bool is_row(const Operand& operand) const noexcept {
+    return (channels() == 1 || element_stride(operand, 3) == 1) &&
+           element_stride(operand, 2) == channels();
+  }
+
   /// The channels [first, first + lanes), counted over all heads, of a row and group.
   void run_block(const TaskContext& context, std::int64_t b, std::int64_t group, std::int64_t first,
                  std::int64_t lanes) const noexcept {
@@ -60,18 +66,27 @@ class SelectiveScanTask final : public Task {
     T* const y = context.pointer<T>(y_) + b * (steps() + states()) * width + first;
     std::fill_n(a, (decays + states()) * vector, T{});
 
-    std::array<std::int64_t, ScanBlock<T>::most_lanes> x_places{}, dt_places{};
+    std::array<std::int64_t, ScanBlock<T>::most_lanes> x_places{}, dt_places{}, a_places{};
     for (std::int64_t i = 0; i < lanes; ++i) {
       const std::int64_t j = (first + i) / channels(), p = (first + i) % channels();
       const auto lane = static_cast<std::size_t>(i);
       x_places[lane] = j * element_stride(x_, 2) + p * element_stride(x_, 3);
       dt_places[lane] = j * element_stride(dt_, 2);
-      for (std::int64_t n = 0; n < decays; ++n) {
-        a[n * vector + i] = from_a[j * element_stride(a_, 0) + n * element_stride(a_, 1)];
-      }
+      a_places[lane] = j * element_stride(a_, 0);
+      if (state_is_row_) continue;
       const T* const own = state + j * element_stride(state_, 2) + p * element_stride(state_, 3);
-      for (std::int64_t n = 0; n < states(); ++n)
+      for (std::int64_t n = 0; n < states(); ++n) {
         h[n * vector + i] = own[n * element_stride(state_, 1)];
+      }
+    }
+    for (std::int64_t n = 0; n < states() && state_is_row_; ++n) {
+      std::copy_n(state + n * element_stride(state_, 1) + first, lanes, h + n * vector);
+    }
+    for (std::int64_t n = 0; n < decays; ++n) {
+      const T* const of_state = from_a + n * element_stride(a_, 1);
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        a[n * vector + i] = of_state[a_places[static_cast<std::size_t>(i)]];
+      }
     }
     recurrence_kernels<T>().scan({.lanes = lanes,
                                   .steps = length,
@@ -82,6 +97,8 @@ class SelectiveScanTask final : public Task {
                                   .dt_step = element_stride(dt_, 1),
                                   .x_places = x_places.data(),
                                   .dt_places = dt_places.data(),
+                                  .x_is_row = x_is_row_,
+                                  .dt_is_row = dt_is_row_,
                                   .in = context.pointer<const T>(in_) + b * element_stride(in_, 0) +
                                         group * element_stride(in_, 2),
                                   .out = context.pointer<const T>(out_) +
@@ -101,6 +118,8 @@ class SelectiveScanTask final : public Task {
 
   Operand x_, dt_, a_, in_, out_, state_, y_;
   RowLengths lengths_;
+  bool x_is_row_ = is_row(x_), state_is_row_ = is_row(state_);
+  bool dt_is_row_ = channels() == 1 && element_stride(dt_, 2) == 1;
 };
 
 std::optional<std::string> refuses_selective_scan(const Step& step) {

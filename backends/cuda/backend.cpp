@@ -1,0 +1,60 @@
+#include "device.hpp"
+#include "partition.hpp"
+#include "plan/launch.hpp"
+
+#include <tenon/backends/cuda.hpp>
+#include <tenon/error.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace tenon {
+namespace cuda {
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
+
+  std::string_view name() const noexcept override { return "cuda"; }
+  MemRegion& region() const override { return device_->default_mem_region(); }
+  std::optional<std::string> refuses(const Step& step) const override {
+    return plan_step(step, nullptr);
+  }
+  std::unique_ptr<Partition> compile(const Lowered& program,
+                                     std::span<const Step> steps) const override {
+    return make_partition(device_, program, steps);
+  }
+  std::map<std::string, std::string> properties() const override {
+    return {{"device", device_->url()}, {"name", device_->driver()->facts().name}};
+  }
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+};
+
+BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& /*options*/) {
+  auto cuda_device = std::dynamic_pointer_cast<CudaDevice>(device);
+  if (cuda_device == nullptr) {
+    throw Error(Errc::bad_argument, device->url(), "not a device that this library opened");
+  }
+  return std::make_shared<const CudaBackend>(std::move(cuda_device));
+}
+
+}  // namespace
+}  // namespace cuda
+
+BackendPtr make_cuda_backend(const BackendOptions& options) {
+  return cuda::backend_of_device(cuda::open_device(DeviceUrl::parse("cuda:0")), options);
+}
+
+void register_cuda_backend() {
+  static const bool once = [] {
+    Device::register_scheme("cuda", cuda::open_device);
+    register_device_backend("cuda", cuda::backend_of_device);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+}  // namespace tenon

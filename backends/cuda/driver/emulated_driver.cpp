@@ -1,0 +1,260 @@
+#include "driver/driver.hpp"
+#include "emulation/block_runner.hpp"
+#include "emulation/emulated_kernels.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tenon::cuda {
+namespace {
+
+constexpr std::uint64_t alignment = 256;
+
+std::uint64_t page_bytes() {
+  static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+/// Memory that ends, up to its alignment, at a page nobody may access, and begins behind one.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(std::uint64_t bytes) {
+    const std::uint64_t page = page_bytes();
+    const std::uint64_t used = (bytes + alignment - 1) / alignment * alignment;
+    const std::uint64_t pages = (used + page - 1) / page * page;
+    mapped_ = pages + 2 * page;
+    void* const begin = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (begin == MAP_FAILED) throw_no_memory();
+    begin_ = static_cast<std::byte*>(begin);
+    if (mprotect(begin_ + page, pages, PROT_READ | PROT_WRITE) != 0) {
+      munmap(begin_, mapped_);
+      throw_no_memory();
+    }
+    data_ = begin_ + page + pages - used;
+    bytes_ = used;
+  }
+  ~GuardedMemory() {
+    if (begin_ != nullptr) munmap(begin_, mapped_);
+  }
+  GuardedMemory(GuardedMemory&& other) noexcept
+      : begin_(std::exchange(other.begin_, nullptr)),
+        data_(other.data_),
+        mapped_(other.mapped_),
+        bytes_(other.bytes_) {}
+  GuardedMemory& operator=(GuardedMemory&&) = delete;
+
+  std::byte* data() const noexcept { return data_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  [[noreturn]] static void throw_no_memory() {
+    throw Error(Errc::out_of_device_memory, "cuda:emulated", "the CPU has no memory for it");
+  }
+  std::byte* begin_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::uint64_t mapped_ = 0, bytes_ = 0;
+};
+
+/// Streams keep their work until somebody waits for it: a caller that forgets to wait reads what
+/// was there before, every time.
+class EmulatedDriver final : public Driver {
+ public:
+  explicit EmulatedDriver(const EmulationOptions& options)
+      : capacity_(options.memory_bytes), faults_(options.faults) {
+    facts_.name = "emulated CUDA device";
+    facts_.protocol = "cuda-emulation";
+    facts_.memory_bytes = capacity_;
+    facts_.is_emulated = true;
+    facts_.params = {{"memory", std::to_string(capacity_)}, {"runs_on", "the CPU, one thread"}};
+  }
+
+  const DeviceFacts& facts() const noexcept override { return facts_; }
+
+  Address allocate(std::uint64_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    const bool fails = faults_.failing_allocation > 0 && --faults_.failing_allocation == 0;
+    if (fails || bytes > capacity_ - used_) {
+      throw Error(
+          Errc::out_of_device_memory, "cuda:emulated",
+          fmt::format("no room for {} bytes: {} of {} are in use", bytes, used_, capacity_));
+    }
+    GuardedMemory memory(bytes);
+    const Address address =
+        reinterpret_cast<std::uintptr_t>(memory.data()) + emulation::address_offset;
+    used_ += memory.bytes();
+    memory_.emplace(address, std::move(memory));
+    return address;
+  }
+  void free(Address address) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    const auto found = memory_.find(address);
+    if (found == memory_.end()) return;
+    used_ -= found->second.bytes();
+    memory_.erase(found);
+  }
+  std::uint64_t free_bytes() const override {
+    const std::scoped_lock lock(mutex_);
+    return capacity_ - used_;
+  }
+
+  StreamId create_stream() override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    const StreamId stream{++last_id_};
+    streams_[stream];
+    return stream;
+  }
+  void destroy(StreamId stream) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    streams_.erase(stream);
+  }
+  EventId create_event() override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    const EventId event{++last_id_};
+    events_[event] = {};
+    return event;
+  }
+  void destroy(EventId event) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    events_.erase(event);
+  }
+
+  void write(StreamId stream, Address to, const void* from, std::uint64_t bytes) override {
+    submit(stream, [this, to, from, bytes] { std::memcpy(bytes_at(to, bytes), from, bytes); });
+  }
+  void read(StreamId stream, void* to, Address from, std::uint64_t bytes) override {
+    submit(stream, [this, to, from, bytes] { std::memcpy(to, bytes_at(from, bytes), bytes); });
+  }
+  void copy(StreamId stream, Address to, Address from, std::uint64_t bytes) override {
+    submit(stream, [this, to, from, bytes] {
+      std::memmove(bytes_at(to, bytes), bytes_at(from, bytes), bytes);
+    });
+  }
+  void fill(StreamId stream, Address to, std::uint8_t value, std::uint64_t bytes) override {
+    submit(stream, [this, to, value, bytes] { std::memset(bytes_at(to, bytes), value, bytes); });
+  }
+  void launch(StreamId stream, Kernel kernel, const Grid& grid, const void* args) override {
+    const auto* const begin = static_cast<const std::byte*>(args);
+    submit(stream, [this, kernel, grid,
+                    copy = std::vector<std::byte>(begin, begin + facts_of(kernel).args_bytes)] {
+      if (faults_.failing_launch > 0 && --faults_.failing_launch == 0) {
+        throw Error(Errc::device_error, facts_of(kernel).name, "an injected fault");
+      }
+      emulation::run_kernel(kernel, grid, copy.data());
+    });
+  }
+
+  void record(EventId event, StreamId stream) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    events_.at(event) = {stream, streams_.at(stream).submitted};
+  }
+  void wait(StreamId stream, EventId event) override {
+    submit(stream, [this, mark = mark_of(event)] { run_until(mark); });
+  }
+  bool has_happened(EventId event) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    run_until(events_.at(event));
+    return true;
+  }
+  void synchronize(StreamId stream) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    run_until({stream, streams_.at(stream).submitted});
+  }
+
+ private:
+  /// A place in a stream's work.
+  struct Mark {
+    StreamId stream{};
+    std::uint64_t count = 0;
+  };
+  struct Queue {
+    std::deque<std::function<void()>> work;
+    std::uint64_t submitted = 0, done = 0;
+  };
+
+  Mark mark_of(EventId event) {
+    const std::scoped_lock lock(mutex_);
+    return events_.at(event);
+  }
+
+  void submit(StreamId stream, std::function<void()> work) {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    Queue& queue = streams_.at(stream);
+    queue.work.push_back(std::move(work));
+    ++queue.submitted;
+  }
+
+  /// Under the lock.
+  void run_until(const Mark& mark) {
+    const auto found = streams_.find(mark.stream);
+    if (found == streams_.end()) return;
+    Queue& queue = found->second;
+    while (queue.done < mark.count && !queue.work.empty()) {
+      const std::function<void()> work = std::move(queue.work.front());
+      queue.work.pop_front();
+      ++queue.done;
+      try {
+        work();
+      } catch (const Error& error) {
+        broken_ = Error(Errc::device_error, "cuda:emulated",
+                        fmt::format("{}: {}", error.where(), error.message()));
+        throw *broken_;
+      }
+    }
+  }
+
+  void require_working() const {
+    if (broken_) throw *broken_;
+  }
+
+  std::byte* bytes_at(Address address, std::uint64_t bytes) const {
+    auto found = memory_.upper_bound(address);
+    if (found != memory_.begin()) {
+      const auto& [begin, memory] = *--found;
+      const std::uint64_t offset = address - begin;
+      if (offset <= memory.bytes() && bytes <= memory.bytes() - offset)
+        return memory.data() + offset;
+    }
+    throw Error(Errc::device_error, "copy",
+                fmt::format("{} bytes at {:#x} are not memory of the device", bytes, address));
+  }
+
+  DeviceFacts facts_;
+  mutable std::mutex mutex_;
+  std::uint64_t capacity_, used_ = 0;
+  EmulatedFaults faults_;
+  std::map<Address, GuardedMemory> memory_;
+  std::map<StreamId, Queue> streams_;
+  std::map<EventId, Mark> events_;
+  std::uint64_t last_id_ = 0;
+  std::optional<Error> broken_;
+};
+
+}  // namespace
+
+DriverPtr open_emulated_driver(const EmulationOptions& options) {
+  return std::make_shared<EmulatedDriver>(options);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,106 @@
+// CUDA's grid, blocks, warps, shared memory and atomics for kernels that the host's compiler
+// compiles. Threads of a block are fibres of one thread of the CPU, or where a kernel has no barrier
+// a plain loop.
+#pragma once
+
+#include "kernels/address.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <type_traits>
+
+#define TENON_DEVICE inline
+#define TENON_CONSTANT inline constexpr
+#define TENON_SHARED(thread, T, name, size)             \
+  static constexpr char name##_site = 0;                \
+  const ::tenon::cuda::emulation::SharedArray<T> name = \
+      (thread).template shared<T>(&name##_site, #name, size)
+
+namespace tenon::cuda {
+
+namespace emulation {
+
+class BlockRunner;
+
+/// Addresses of device memory are those of the CPU, moved to where it cannot read: code outside of
+/// kernels that uses one as a pointer ends with a fault.
+inline constexpr Address address_offset = Address{1} << 60;
+
+[[noreturn]] void throw_outside_shared(const char* array, std::size_t index, std::size_t size);
+
+/// An array in shared memory that checks every access.
+template <class T>
+class SharedArray {
+ public:
+  SharedArray(T* data, const char* name, std::size_t size)
+      : data_(data), name_(name), size_(size) {}
+  T& operator[](std::size_t i) const {
+    if (i >= size_) throw_outside_shared(name_, i, size_);
+    return data_[i];
+  }
+
+ private:
+  T* data_;
+  const char* name_;
+  std::size_t size_;
+};
+
+}  // namespace emulation
+
+class Thread {
+ public:
+  /// `runner`: null in a kernel without barriers.
+  Thread(unsigned index, unsigned count, unsigned block, unsigned blocks,
+         emulation::BlockRunner* runner)
+      : index_(index), count_(count), block_(block), blocks_(blocks), runner_(runner) {}
+
+  unsigned index() const { return index_; }
+  unsigned count() const { return count_; }
+  unsigned block() const { return block_; }
+  unsigned blocks() const { return blocks_; }
+
+  void sync() const;
+  void sync_warp() const;
+  template <class T>
+  T shuffle_xor(T value, unsigned mask) const {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(T));
+    bits = exchange(bits, index_ % 32 ^ mask);
+    std::memcpy(&value, &bits, sizeof(T));
+    return value;
+  }
+  std::uint32_t ballot(bool value) const;
+
+  template <class T>
+  emulation::SharedArray<T> shared(const char* site, const char* name, std::size_t size) const {
+    return {static_cast<T*>(shared_bytes(site, size * sizeof(T))), name, size};
+  }
+
+ private:
+  std::uint64_t exchange(std::uint64_t bits, unsigned from_lane) const;
+  void* shared_bytes(const char* site, std::size_t bytes) const;
+
+  unsigned index_, count_, block_, blocks_;
+  emulation::BlockRunner* runner_;
+};
+
+template <class T>
+T* global(Address address) {
+  return reinterpret_cast<T*>(address - emulation::address_offset);
+}
+
+/// One CPU thread runs a launch: nothing else writes there meanwhile.
+inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, std::int32_t value) {
+  const std::int32_t found = *at;
+  if (found == expected) *at = value;
+  return found;
+}
+
+inline float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline std::uint32_t float_to_bits(float value) { return std::bit_cast<std::uint32_t>(value); }
+
+}  // namespace tenon::cuda

@@ -1,0 +1,10 @@
+// Every kernel of entries.def.
+#pragma once
+
+#include "kernels/attention.hpp"
+#include "kernels/linear.hpp"
+#include "kernels/move.hpp"
+#include "kernels/order.hpp"
+#include "kernels/pointwise.hpp"
+#include "kernels/reduce.hpp"
+#include "kernels/rows.hpp"

@@ -1,0 +1,164 @@
+// Attention with online softmax: a block per query and head, whose warps take every fourth group of
+// 32 keys. A lane computes the score of a key, then sums a part of the value's elements. The warps'
+// sums are joined in order at the end.
+#pragma once
+
+#include "kernels/block_sizes.hpp"
+#include "kernels/pointwise.hpp"
+#include "kernels/weights.hpp"
+
+#include <cstdint>
+
+namespace tenon::cuda {
+
+inline constexpr std::uint32_t attention_warps = attention_threads / warp_size;
+
+struct KeyRange {
+  std::int64_t begin, end;
+};
+/// Attention::visible_keys.
+TENON_DEVICE KeyRange visible_keys(const AttentionArgs& args, std::int64_t p, std::int64_t s) {
+  const std::int64_t queries = args.queries, keys = args.keys;
+  std::int64_t begin = 0, end = p + (args.causal ? s + 1 : queries);
+  if (end > keys) end = keys;
+  if (args.window > 0) {
+    if (p + s - args.window + 1 > begin) begin = p + s - args.window + 1;
+    if (!args.causal && p + s + args.window < end) end = p + s + args.window;
+  }
+  return {begin, end > begin ? end : begin};
+}
+
+TENON_DEVICE Address moved(Address base, const std::int64_t (&steps)[3], std::uint32_t b,
+                           std::int64_t t, std::uint32_t h) {
+  return base + static_cast<Address>(b * steps[0] + t * steps[1] + h * steps[2]);
+}
+
+TENON_DEVICE float warp_max(const Thread& thread, float value) {
+  for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
+    value = fmaxf(value, thread.shuffle_xor(value, mask));
+  }
+  return value;
+}
+TENON_DEVICE float warp_sum(const Thread& thread, float value) {
+  for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
+    value += thread.shuffle_xor(value, mask);
+  }
+  return value;
+}
+
+/// e^(x - peak), 0 where x is -inf.
+TENON_DEVICE float weight_of(float x, float peak) {
+  return x == -infinity() ? 0.0f : expf(x - peak);
+}
+
+template <class Type, class Query>
+TENON_DEVICE float score_of(const AttentionArgs& args, const Query& query, Address key,
+                            std::uint32_t b, std::uint32_t h, std::uint32_t s, std::int64_t t) {
+  float dot = 0;
+  for (std::uint32_t d = 0; d < args.depth; d += 8) {
+    float eight[8];
+    Row<Type>::load_eight(key, d, args.depth, eight);
+    for (std::uint32_t i = 0; i < 8; ++i) dot += query[d + i] * eight[i];
+  }
+  float score = args.scale * dot;
+  if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
+  if (args.mask != 0) {
+    const std::int64_t at = b * args.mask_steps[0] + h * args.mask_steps[1] +
+                            s * args.mask_steps[2] + t * args.mask_steps[3];
+    score += *global<const float>(args.mask + static_cast<Address>(at));
+  }
+  return score;
+}
+
+/// Where the queries of row b stand; -1 where that is out of range.
+TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b) {
+  const std::int64_t last = std::int64_t{args.keys} - args.queries;
+  if (args.position == 0) return last;
+  const std::int64_t p =
+      load_integer(DType::i32, args.position + static_cast<Address>(b * args.position_step));
+  if (p >= 0 && p <= last) return p;
+  report(args.reporter, p, last + 1);
+  return -1;
+}
+
+template <class Type>
+TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
+  TENON_SHARED(thread, float, query, max_head);
+  TENON_SHARED(thread, float, weights, attention_threads);
+  TENON_SHARED(thread, float, peaks, attention_warps);
+  TENON_SHARED(thread, float, totals, attention_warps);
+  TENON_SHARED(thread, float, sums, attention_warps* max_head);
+  const std::uint32_t h = thread.block() % args.heads;
+  const std::uint32_t s = thread.block() / args.heads % args.queries;
+  const std::uint32_t b = thread.block() / args.heads / args.queries;
+  const std::uint32_t key_head = h / (args.heads / args.key_heads);
+  const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
+  const std::int64_t p = position_of(args, b);
+  if (args.position != 0 && p < 0) return;
+  const KeyRange range = visible_keys(args, p, s);
+
+  const Address q = moved(args.q, args.q_steps, b, s, h);
+  for (std::uint32_t d = thread.index(); d < max_head; d += thread.count()) {
+    const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
+    query[d] = d < args.depth ? load_real(args.dtype, q + d * bytes) : 0.0f;
+  }
+  thread.sync();
+
+  float peak = -infinity(), total = 0, sum[max_head / warp_size] = {};
+  const std::int64_t first = range.begin + warp * warp_size;
+  for (std::int64_t begin = first; begin < range.end; begin += attention_threads) {
+    const std::int64_t t = begin + lane;
+    float score = -infinity();
+    if (t < range.end) {
+      const Address key = moved(args.k, args.k_steps, b, t, key_head);
+      score = score_of<Type>(args, query, key, b, h, s, t);
+    }
+    const float higher = fmaxf(peak, warp_max(thread, score));
+    const float kept = weight_of(peak, higher), weight = weight_of(score, higher);
+    total = total * kept + warp_sum(thread, weight);
+    for (float& element : sum) element *= kept;
+    peak = higher;
+    weights[thread.index()] = weight;
+    thread.sync_warp();
+    for (std::uint32_t i = 0; i < warp_size && begin + i < range.end; ++i) {
+      const float shared = weights[warp * warp_size + i];
+      if (shared == 0) continue;  // what a mask hides may be anything
+      const Address value = moved(args.v, args.v_steps, b, begin + i, key_head);
+      for (std::uint32_t j = 0; j < max_head / warp_size; ++j) {
+        const std::uint32_t d = lane + j * warp_size;
+        if (d < args.value_depth) sum[j] += shared * Row<Type>::element(value, d);
+      }
+    }
+    thread.sync_warp();
+  }
+
+  for (std::uint32_t j = 0; j < max_head / warp_size; ++j) {
+    sums[warp * max_head + lane + j * warp_size] = sum[j];
+  }
+  if (lane == 0) {
+    peaks[warp] = peak;
+    totals[warp] = total;
+  }
+  thread.sync();
+  const float sink =
+      args.sinks == 0
+          ? -infinity()
+          : *global<const float>(args.sinks + static_cast<Address>(h * args.sinks_step));
+  float highest = sink;
+  for (std::uint32_t w = 0; w < attention_warps; ++w) highest = fmaxf(highest, peaks[w]);
+  float denominator = weight_of(sink, highest);
+  for (std::uint32_t w = 0; w < attention_warps; ++w) {
+    denominator += weight_of(peaks[w], highest) * totals[w];
+  }
+  const Address y = moved(args.y, args.y_steps, b, s, h);
+  for (std::uint32_t d = thread.index(); d < args.value_depth; d += thread.count()) {
+    float value = 0;
+    for (std::uint32_t w = 0; w < attention_warps; ++w) {
+      value += weight_of(peaks[w], highest) * sums[w * max_head + d];
+    }
+    const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
+    store_real(args.dtype, y + d * bytes, denominator == 0 ? 0.0f : value / denominator);
+  }
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,236 @@
+// Kernels that move elements, or make them from their index.
+#pragma once
+
+#include "kernels/pointwise.hpp"
+#include "kernels/weights.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace tenon::cuda {
+
+TENON_DEVICE Address place_of(const Array& array, const Index& at, int rank) {
+  return array.data + static_cast<Address>(offset_of(at, array.steps, rank));
+}
+
+TENON_DEVICE void copy_elements(const Thread& thread, const CopyArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    copy_bytes(place_of(args.y, at, args.axes.rank), place_of(args.x, at, args.axes.rank),
+               args.bytes);
+  }
+}
+
+TENON_DEVICE void gather_elements(const Thread& thread, const GatherArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t picked =
+        load_integer(args.index.dtype, place_of(args.index, at, args.axes.rank));
+    if (picked < 0 || picked >= args.limit) {
+      report(args.reporter, picked, args.limit);
+      continue;
+    }
+    const auto moved_by = static_cast<Address>(picked * args.indexed_step);
+    copy_bytes(place_of(args.y, at, args.axes.rank) + (args.puts ? moved_by : 0),
+               place_of(args.x, at, args.axes.rank) + (args.puts ? 0 : moved_by), args.bytes);
+  }
+}
+
+/// Eight elements of a row per thread.
+template <class Type>
+TENON_DEVICE void embed(const Thread& thread, const EmbeddingArgs& args) {
+  const std::uint32_t eights = (args.depth + 7) / 8, count = args.axes.count * eights;
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i / eights);
+    const std::uint32_t k = i % eights * 8;
+    const std::int64_t id =
+        args.ids.data == 0 ? i / eights
+                           : load_integer(args.ids.dtype, place_of(args.ids, at, args.axes.rank));
+    if (id < 0 || id >= args.rows) {
+      report(args.reporter, id, args.rows);
+      continue;
+    }
+    float eight[8];
+    Row<Type>::load_eight(args.table + static_cast<Address>(id * args.row_step), k, args.depth,
+                          eight);
+    const Address y = place_of(args.y, at, args.axes.rank);
+    for (std::uint32_t j = 0; j < 8 && k + j < args.depth; ++j) {
+      store_real(args.y.dtype, y + static_cast<Address>((k + j) * args.y_step), eight[j]);
+    }
+  }
+}
+
+/// Pad::source_of.
+TENON_DEVICE std::int64_t source_of(int mode, std::int64_t place, std::int64_t size) {
+  if (place >= 0 && place < size) return place;
+  if (mode == 2) return place < 0 ? -place : 2 * (size - 1) - place;
+  if (mode == 3) return place < 0 ? place + size : place - size;
+  return place < 0 ? 0 : size - 1;
+}
+
+TENON_DEVICE void pad_elements(const Thread& thread, const PadArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const Address to = place_of(args.y, at, args.axes.rank);
+    std::int64_t from = 0;
+    bool is_inside = true;
+    for (int axis = 0; axis < args.axes.rank; ++axis) {
+      const std::int64_t place = std::int64_t{at.at[axis]} - args.before[axis];
+      is_inside = is_inside && place >= 0 && place < args.sizes[axis];
+      from += source_of(args.mode, place, args.sizes[axis]) * args.x.steps.bytes[axis];
+    }
+    if (is_inside || args.mode != 0) {
+      copy_bytes(to, args.x.data + static_cast<Address>(from), args.bytes);
+    } else {
+      for (std::uint32_t byte = 0; byte < args.bytes; ++byte) {
+        *global<std::uint8_t>(to + byte) = args.value[byte];
+      }
+    }
+  }
+}
+
+TENON_DEVICE void iota_elements(const Thread& thread, const IotaArgs& args) {
+  const bool is_real =
+      args.y.dtype == DType::f32 || args.y.dtype == DType::f16 || args.y.dtype == DType::bf16;
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const std::int64_t value = args.start + i * args.step;
+    const std::int64_t to = i * args.y.steps.bytes[0];
+    if (is_real) {
+      store_as(static_cast<float>(value), args.y, to);
+    } else {
+      store_as(value, args.y, to);
+    }
+  }
+}
+
+TENON_DEVICE void fill_elements(const Thread& thread, const FillArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Address to = place_of(args.y, index_of(args.axes, i), args.axes.rank);
+    for (std::uint32_t byte = 0; byte < args.bytes; ++byte) {
+      *global<std::uint8_t>(to + byte) = args.value[byte];
+    }
+  }
+}
+
+/// A pair of elements per thread, or an element that passes through.
+TENON_DEVICE void rotate(const Thread& thread, const RopeArgs& args) {
+  const std::uint32_t items = args.depth - args.pairs, count = args.heads.count * items;
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+    const Index at = index_of(args.heads, i / items);
+    const Address x = place_of(args.x, at, args.heads.rank);
+    const Address y = place_of(args.y, at, args.heads.rank);
+    const std::uint32_t item = i % items;
+    if (item >= args.pairs) {
+      const std::int64_t d = item + args.pairs;
+      store_real(args.y.dtype, y + static_cast<Address>(d * args.y_step),
+                 load_real(args.x.dtype, x + static_cast<Address>(d * args.x_step)));
+      continue;
+    }
+    const std::int64_t position_at =
+        at.at[0] * args.position_steps[0] +
+        global<const std::int32_t>(args.sections)[item] * args.position_steps[1] +
+        at.at[1] * args.position_steps[2];
+    const auto position = static_cast<double>(
+        load_integer(DType::i32, args.positions + static_cast<Address>(position_at)));
+    double frequency = global<const double>(args.frequencies)[item];
+    if (args.factors != 0) {
+      const auto factor_at = static_cast<Address>(item * args.factor_step);
+      frequency /= static_cast<double>(*global<const float>(args.factors + factor_at));
+    }
+    // Turns are taken off in double, so that far positions are as accurate as near ones.
+    const double angle = position * frequency;
+    constexpr double turn = 6.283185307179586476925286766559;
+    const auto rest = static_cast<float>(angle - turn * rint(angle / turn));
+    const float cosine = args.magnitude * cosf(rest), sine = args.magnitude * sinf(rest);
+    const std::int64_t first = args.is_interleaved ? 2 * item : item;
+    const std::int64_t second = args.is_interleaved ? 2 * item + 1 : item + args.pairs;
+    const float a = load_real(args.x.dtype, x + static_cast<Address>(first * args.x_step));
+    const float b = load_real(args.x.dtype, x + static_cast<Address>(second * args.x_step));
+    store_real(args.y.dtype, y + static_cast<Address>(first * args.y_step), a * cosine - b * sine);
+    store_real(args.y.dtype, y + static_cast<Address>(second * args.y_step), b * cosine + a * sine);
+  }
+}
+
+/// Whether everything that this launch writes is in range: nothing is written otherwise.
+TENON_DEVICE bool is_in_range(const CacheArgs& args) {
+  const std::int64_t layer = *global<const std::int64_t>(args.layer);
+  if (layer < 0 || layer >= args.layers) {
+    report(args.reporter, layer, args.layers);
+    return false;
+  }
+  const std::int64_t steps = args.axes.sizes[1];
+  const std::int64_t capacity = std::int64_t{args.page_size} * args.pages_per_row;
+  for (std::uint32_t b = 0; b < args.axes.sizes[0]; ++b) {
+    const std::int64_t p =
+        load_integer(DType::i32, args.position + static_cast<Address>(b * args.position_step));
+    if (p < 0 || p + steps > capacity) {
+      report(args.reporter, p, capacity - steps + 1);
+      return false;
+    }
+    for (std::int64_t page = p / args.page_size;
+         args.table != 0 && steps > 0 && page <= (p + steps - 1) / args.page_size; ++page) {
+      const std::int64_t at = b * args.table_steps[0] + page * args.table_steps[1];
+      const std::int64_t entry = load_integer(DType::i32, args.table + static_cast<Address>(at));
+      if (entry < 0 || entry >= args.rows_or_pages) {
+        report(args.reporter, entry, args.rows_or_pages);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+TENON_DEVICE Address cache_row(const CacheArgs& args, std::uint32_t b, std::uint32_t s,
+                               std::uint32_t h) {
+  const std::int64_t layer = *global<const std::int64_t>(args.layer);
+  std::int64_t place =
+      load_integer(DType::i32, args.position + static_cast<Address>(b * args.position_step)) + s;
+  std::int64_t row = b;
+  if (args.table != 0) {
+    const std::int64_t at = b * args.table_steps[0] + place / args.page_size * args.table_steps[1];
+    row = load_integer(DType::i32, args.table + static_cast<Address>(at));
+    place %= args.page_size;
+  }
+  const std::int64_t(&steps)[max_axes] = args.cache.steps.bytes;
+  return args.cache.data +
+         static_cast<Address>(layer * steps[0] + row * steps[1] + h * steps[2] + place * steps[3]);
+}
+
+TENON_DEVICE void append_plain(const Thread& thread, const CacheArgs& args) {
+  if (!is_in_range(args)) return;
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const float x = load_real(args.x.dtype, place_of(args.x, at, args.axes.rank));
+    const Address row = cache_row(args, at.at[0], at.at[1], at.at[2]);
+    const std::int64_t element = at.at[3] * args.cache.steps.bytes[4];
+    store_real(args.cache.dtype, row + static_cast<Address>(element), x);
+  }
+}
+
+/// A block of 32 elements per thread, with the codes that the CPU gives.
+TENON_DEVICE void append_q8_0(const Thread& thread, const CacheArgs& args) {
+  if (!is_in_range(args)) return;
+  const std::int64_t x_step = args.x.steps.bytes[4];
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const Address x = place_of(args.x, at, args.axes.rank);
+    float values[32], largest = 0;
+    for (int e = 0; e < 32; ++e) {
+      values[e] = load_real(args.x.dtype, x + static_cast<Address>(e * x_step));
+      const float magnitude = fabsf(values[e]);
+      largest = largest > magnitude ? largest : magnitude;
+    }
+    const float d = largest / 127.0f, inverse = 1.0f / d;
+    const float factor = fabsf(inverse) < infinity() ? inverse : 0.0f;
+    auto* const block =
+        global<quant::BlockQ8_0>(cache_row(args, at.at[0], at.at[1], at.at[2])) + at.at[3];
+    block->d = narrow_half(d);
+    for (int e = 0; e < 32; ++e) {
+      const float code = values[e] * factor;
+      block->q[e] = static_cast<std::int8_t>(
+          static_cast<std::int32_t>(code + copysignf(0x1.fffffep-2f, code)));
+    }
+  }
+}
+
+}  // namespace tenon::cuda

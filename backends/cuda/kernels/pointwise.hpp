@@ -1,0 +1,206 @@
+// One element of the result per thread, and the next `stride_of` further on.
+#pragma once
+
+#include "kernels/point_ops.hpp"
+#include "kernels/values.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace tenon::cuda {
+
+TENON_DEVICE float infinity() { return bits_to_float(0x7F800000u); }
+TENON_DEVICE std::int64_t signed_of(std::uint64_t bits) { return static_cast<std::int64_t>(bits); }
+
+TENON_DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+TENON_DEVICE float relu6_of(float x) { return x < 0 ? 0.0f : x > 6 ? 6.0f : x; }
+TENON_DEVICE float gelu_of(float x) { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
+TENON_DEVICE float gelu_tanh_of(float x) {
+  const float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
+  return 0.5f * x * (1.0f + tanhf(inner));
+}
+TENON_DEVICE float softplus_of(float x) {
+  return x != x ? x : (x > 0 ? x : 0.0f) + log1pf(expf(-fabsf(x)));
+}
+TENON_DEVICE float remainder_of(float a, float b) {
+  const float rest = fmodf(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+TENON_DEVICE std::int64_t remainder_of(std::int64_t a, std::int64_t b) {
+  const std::int64_t rest = b == 0 || b == -1 ? 0 : a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+TENON_DEVICE std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  std::uint64_t result = 1, factor = static_cast<std::uint64_t>(base);
+  for (; exponent > 0; exponent >>= 1, factor *= factor) {
+    if ((exponent & 1) != 0) result *= factor;
+  }
+  return signed_of(result);
+}
+
+TENON_DEVICE float unary_of(int op, float x, const PointArgs& args) {
+  const float p = args.reals[0], q = args.reals[1];
+  switch (static_cast<UnaryReal>(op)) {
+#define TENON_CUDA_UNARY(id, expression) \
+  case UnaryReal::id:                    \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_UNARY
+  }
+  return 0;
+}
+
+TENON_DEVICE std::int64_t unary_of(int op, std::int64_t x, const PointArgs& args) {
+  const std::int64_t p = args.integers[0], q = args.integers[1];
+  const auto u = static_cast<std::uint64_t>(x);
+  switch (static_cast<UnaryInteger>(op)) {
+#define TENON_CUDA_UNARY_INTEGER(id, expression) \
+  case UnaryInteger::id:                         \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_UNARY_INTEGER
+  }
+  return 0;
+}
+
+TENON_DEVICE bool predicate_of(int op, float x) {
+  switch (static_cast<Predicate>(op)) {
+#define TENON_CUDA_PREDICATE(id, expression) \
+  case Predicate::id:                        \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_PREDICATE
+  }
+  return false;
+}
+
+TENON_DEVICE float binary_of(int op, float a, float b) {
+  switch (static_cast<BinaryReal>(op)) {
+#define TENON_CUDA_BINARY(id, expression) \
+  case BinaryReal::id:                    \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_BINARY
+  }
+  return 0;
+}
+
+TENON_DEVICE std::int64_t binary_of(int op, std::int64_t a, std::int64_t b) {
+  const auto ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
+  switch (static_cast<BinaryInteger>(op)) {
+#define TENON_CUDA_BINARY_INTEGER(id, expression) \
+  case BinaryInteger::id:                         \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_BINARY_INTEGER
+  }
+  return 0;
+}
+
+template <class C>
+TENON_DEVICE bool compare_of(int op, C a, C b) {
+  switch (static_cast<Comparison>(op)) {
+#define TENON_CUDA_COMPARE(id, expression) \
+  case Comparison::id:                     \
+    return expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_COMPARE
+  }
+  return false;
+}
+
+template <class C>
+TENON_DEVICE void unary(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const C x = load_as(C(), args.a, offset_of(at, args.a.steps, args.axes.rank));
+    store_as(unary_of(args.op, x, args), args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+TENON_DEVICE void predicate(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const float x = load_as(0.0f, args.a, offset_of(at, args.a.steps, args.axes.rank));
+    const std::int64_t holds = predicate_of(args.op, x) ? 1 : 0;
+    store_as(holds, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+template <class C>
+TENON_DEVICE void binary(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const C a = load_as(C(), args.a, offset_of(at, args.a.steps, args.axes.rank));
+    const C b = load_as(C(), args.b, offset_of(at, args.b.steps, args.axes.rank));
+    store_as(binary_of(args.op, a, b), args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+template <class C>
+TENON_DEVICE void compare(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const C a = load_as(C(), args.a, offset_of(at, args.a.steps, args.axes.rank));
+    const C b = load_as(C(), args.b, offset_of(at, args.b.steps, args.axes.rank));
+    const std::int64_t holds = compare_of(args.op, a, b) ? 1 : 0;
+    store_as(holds, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// y = a ? b : c, as bits. `op`: bytes of an element.
+TENON_DEVICE void choose(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const auto where = static_cast<Address>(offset_of(at, args.a.steps, args.axes.rank));
+    const bool takes_b = *global<const std::uint8_t>(args.a.data + where) != 0;
+    const Array& from = takes_b ? args.b : args.c;
+    copy_bytes(args.y.data + static_cast<Address>(offset_of(at, args.y.steps, args.axes.rank)),
+               from.data + static_cast<Address>(offset_of(at, from.steps, args.axes.rank)),
+               static_cast<std::uint32_t>(args.op));
+  }
+}
+
+TENON_DEVICE bool holds_reals(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+/// Truncated and saturated to [low, high]; 0 for a NaN.
+TENON_DEVICE std::int64_t integer_of(float x, std::int64_t low, std::int64_t high) {
+  if (x != x) return 0;
+  if (x <= static_cast<float>(low)) return low;
+  if (x >= static_cast<float>(high)) return high;
+  return static_cast<std::int64_t>(x);
+}
+
+/// `integers`: the limits of y's type.
+TENON_DEVICE void cast_elements(const Thread& thread, const PointArgs& args) {
+  const bool from_real = holds_reals(args.a.dtype), to_real = holds_reals(args.y.dtype);
+  const bool to_bool = args.y.dtype == DType::boolean;
+  const std::int64_t low = args.integers[0], high = args.integers[1];
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t from = offset_of(at, args.a.steps, args.axes.rank);
+    const std::int64_t to = offset_of(at, args.y.steps, args.axes.rank);
+    if (from_real) {
+      const float x = load_as(0.0f, args.a, from);
+      if (to_real) {
+        store_as(x, args.y, to);
+      } else {
+        const std::int64_t truth = x != 0 ? 1 : 0;
+        store_as(to_bool ? truth : integer_of(x, low, high), args.y, to);
+      }
+    } else {
+      const std::int64_t x = load_as(std::int64_t(), args.a, from);
+      if (to_real) {
+        store_as(static_cast<float>(x), args.y, to);
+      } else {
+        const std::int64_t truth = x != 0 ? 1 : 0;
+        store_as(to_bool ? truth : x < low ? low : x > high ? high : x, args.y, to);
+      }
+    }
+  }
+}
+
+}  // namespace tenon::cuda

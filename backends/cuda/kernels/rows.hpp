@@ -1,0 +1,67 @@
+// A block per row: softmax and norms.
+#pragma once
+
+#include "kernels/reduce.hpp"
+
+#include <cstdint>
+
+namespace tenon::cuda {
+
+TENON_DEVICE void softmax_row(const Thread& thread, const RowArgs& args) {
+  for (std::uint32_t row = thread.block(); row < args.rows.count; row += thread.blocks()) {
+    const Index at = index_of(args.rows, row);
+    const std::int64_t from = offset_of(at, args.x.steps, args.rows.rank);
+    const std::int64_t to = offset_of(at, args.y.steps, args.rows.rank);
+    float peak = -infinity();
+    for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+      peak = fmaxf(peak, load_as(0.0f, args.x, from + i * args.x_step));
+    }
+    peak = reduced_by_block(thread, Reduction::max, peak);
+    float sum = 0;
+    for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+      sum += expf(load_as(0.0f, args.x, from + i * args.x_step) - peak);
+    }
+    sum = reduced_by_block(thread, Reduction::sum, sum);
+    const float log_sum = logf(sum);
+    for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+      const float x = load_as(0.0f, args.x, from + i * args.x_step) - peak;
+      store_as(args.takes_log ? x - log_sum : expf(x) / sum, args.y, to + i * args.y_step);
+    }
+  }
+}
+
+TENON_DEVICE float weight_at(const Array& weight, std::uint32_t i, float absent) {
+  return weight.data == 0 ? absent : load_as(0.0f, weight, i * weight.steps.bytes[0]);
+}
+
+TENON_DEVICE void norm_row(const Thread& thread, const NormArgs& args) {
+  const auto length = static_cast<float>(args.length);
+  for (std::uint32_t row = thread.block(); row < args.rows.count; row += thread.blocks()) {
+    const Index at = index_of(args.rows, row);
+    const std::int64_t from = offset_of(at, args.x.steps, args.rows.rank);
+    const std::int64_t to = offset_of(at, args.y.steps, args.rows.rank);
+    float mean = 0;
+    if (args.centres) {
+      for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+        mean += load_as(0.0f, args.x, from + i * args.x_step);
+      }
+      mean = reduced_by_block(thread, Reduction::sum, mean) / length;
+    }
+    float squares = 0;
+    for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+      const float x = load_as(0.0f, args.x, from + i * args.x_step) - mean;
+      squares += x * x;
+    }
+    squares = reduced_by_block(thread, Reduction::sum, squares);
+    const float factor = 1.0f / sqrtf(squares / length + args.eps);
+    const std::uint32_t first = row % args.groups * args.channels;
+    for (std::uint32_t i = thread.index(); i < args.length; i += thread.count()) {
+      const std::uint32_t channel = first + i / args.positions;
+      const float x = (load_as(0.0f, args.x, from + i * args.x_step) - mean) * factor;
+      store_as(x * weight_at(args.weight, channel, 1) + weight_at(args.bias, channel, 0), args.y,
+               to + i * args.y_step);
+    }
+  }
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,71 @@
+// What a kernel sees of the machine: its place in the grid, shared memory, barriers, warps, device
+// memory. With nvcc these are CUDA's own; for the host's compiler, emulation/thread.hpp.
+#pragma once
+
+#include "kernels/address.hpp"
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+
+#define TENON_DEVICE __device__ inline
+#define TENON_CONSTANT static __device__ const
+/// Memory of `count` elements that the threads of a block share.
+#define TENON_SHARED(thread, T, name, count) __shared__ T name[count]
+
+namespace tenon::cuda {
+
+struct Thread {
+  __device__ unsigned index() const { return threadIdx.x; }
+  __device__ unsigned count() const { return blockDim.x; }
+  __device__ unsigned block() const { return blockIdx.x; }
+  __device__ unsigned blocks() const { return gridDim.x; }
+  /// Waits for all threads of the block.
+  __device__ void sync() const { __syncthreads(); }
+  /// Waits for all lanes of the warp. Lanes of whole warps only, as the two below.
+  __device__ void sync_warp() const { __syncwarp(); }
+  __device__ float shuffle_xor(float value, unsigned mask) const {
+    return __shfl_xor_sync(0xFFFFFFFFu, value, static_cast<int>(mask));
+  }
+  __device__ std::int64_t shuffle_xor(std::int64_t value, unsigned mask) const {
+    return __shfl_xor_sync(0xFFFFFFFFu, static_cast<long long>(value), static_cast<int>(mask));
+  }
+  __device__ std::uint32_t ballot(bool value) const { return __ballot_sync(0xFFFFFFFFu, value); }
+};
+
+template <class T>
+__device__ inline T* global(Address address) {
+  return reinterpret_cast<T*>(address);
+}
+
+__device__ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected,
+                                                std::int32_t value) {
+  return atomicCAS(at, expected, value);
+}
+
+__device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
+__device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
+
+}  // namespace tenon::cuda
+
+#else
+
+#include "emulation/thread.hpp"
+
+#endif
+
+namespace tenon::cuda {
+
+inline constexpr unsigned warp_size = 32;
+
+TENON_DEVICE unsigned lane_of(const Thread& thread) { return thread.index() % warp_size; }
+TENON_DEVICE unsigned warp_of(const Thread& thread) { return thread.index() / warp_size; }
+/// The thread's number in the grid, and how many there are: for loops over elements.
+TENON_DEVICE std::uint32_t first_of(const Thread& thread) {
+  return thread.block() * thread.count() + thread.index();
+}
+TENON_DEVICE std::uint32_t stride_of(const Thread& thread) {
+  return thread.blocks() * thread.count();
+}
+
+}  // namespace tenon::cuda

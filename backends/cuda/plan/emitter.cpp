@@ -1,0 +1,101 @@
+#include "plan/launch.hpp"
+#include "plan/planners.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/ops/after.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::cuda {
+namespace {
+
+constexpr std::int64_t alignment = 256;
+constexpr std::int64_t most_elements = (std::int64_t{1} << 31) - 1;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+Planner planner_of(const Step& step) {
+  if (step.kind == Step::Kind::copy) return plan_copy;
+  struct Entry {
+    std::string_view op;
+    Planner planner;
+  };
+  static constexpr Entry entries[] = {
+#define TENON_CUDA_OP(name, planner) {#name, planner},
+#include "kernels.def"
+#undef TENON_CUDA_OP
+  };
+  const auto found = std::ranges::find(entries, step.op.def()->name, &Entry::op);
+  return found == std::end(entries) ? nullptr : found->planner;
+}
+
+/// Kernels count elements in 32 bits.
+Refusal exceeds_kernels(const Step& step) {
+  const auto exceeds = [](const Operand& operand) {
+    return operand.shape.elements() > most_elements;
+  };
+  const auto large = std::ranges::find_if(step.inputs, exceeds);
+  if (large == step.inputs.end() && !exceeds(step.output)) return std::nullopt;
+  const Operand& operand = large == step.inputs.end() ? step.output : *large;
+  return fmt::format("{}: more than {} elements", to_string(operand.shape), most_elements);
+}
+
+}  // namespace
+
+Refusal plan_step(const Step& step, Emitter* out) {
+  const Planner planner = planner_of(step);
+  if (planner == nullptr) return fmt::format("no kernel for {}", step.op.def()->name);
+  if (Refusal refusal = exceeds_kernels(step)) return refusal;
+  return planner(step, out != nullptr && step.output.shape.elements() == 0 ? nullptr : out);
+}
+
+std::int32_t Emitter::reporter() {
+  plan_.reporters.push_back(step_);
+  return static_cast<std::int32_t>(plan_.reporters.size() - 1);
+}
+
+Source Emitter::scratch(std::int64_t bytes) {
+  const std::int64_t begin = step_scratch_;
+  step_scratch_ = begin + aligned(bytes);
+  plan_.scratch_bytes = std::max(plan_.scratch_bytes, step_scratch_);
+  return {Source::Kind::scratch, {}, begin};
+}
+
+Source Emitter::data(std::span<const std::byte> bytes) {
+  const auto begin =
+      static_cast<std::size_t>(aligned(static_cast<std::int64_t>(plan_.data.size())));
+  plan_.data.resize(begin);
+  plan_.data.insert(plan_.data.end(), bytes.begin(), bytes.end());
+  return {Source::Kind::data, {}, static_cast<std::int64_t>(begin)};
+}
+
+void Emitter::add(Launch launch) {
+  ++plan_.launches;
+  into_->push_back(std::move(launch));
+}
+
+void Emitter::step(const Step& step) {
+  if (step.kind == Step::Kind::loop) {
+    Loop loop;
+    loop.step = &step;
+    auto* const outer = std::exchange(into_, &loop.body);
+    steps(step.body);
+    into_ = outer;
+    into_->push_back(std::move(loop));
+    return;
+  }
+  step_ = &step;
+  step_scratch_ = 0;
+  if (const Refusal refusal = plan_step(step, this)) {
+    throw Error(Errc::unsupported, step.value, fmt::format("cuda: {}", *refusal));
+  }
+}
+
+void Emitter::steps(std::span<const Step> steps) {
+  for (const Step& one : steps) step(one);
+}
+
+}  // namespace tenon::cuda

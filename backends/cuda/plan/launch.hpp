@@ -1,0 +1,121 @@
+#pragma once
+
+#include "driver/driver.hpp"
+#include "kernels/args.hpp"
+
+#include <tenon/lowered.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenon::cuda {
+
+/// Where an address in a kernel's arguments comes from, when it runs.
+struct Source {
+  enum class Kind : std::uint8_t {
+    operand,  ///< `place`, of the program
+    scratch,  ///< byte `offset` of the run's scratch memory
+    data,     ///< byte `offset` of what the plan brings along
+    status,   ///< the run's Status
+  };
+  Kind kind = Kind::operand;
+  Place place{};
+  std::int64_t offset = 0;
+};
+
+struct Patch {
+  std::size_t at = 0;  ///< the address's byte in the arguments
+  Source source;
+};
+
+struct Launch {
+  Kernel kernel{};
+  Grid grid;
+  std::vector<std::byte> args;
+  std::vector<Patch> patches;
+};
+
+struct Loop;
+using Instruction = std::variant<Launch, Loop>;
+
+/// As Step::Kind::loop.
+struct Loop {
+  const Step* step = nullptr;
+  std::vector<Instruction> body;
+};
+
+/// What a partition's steps became.
+struct LaunchPlan {
+  std::vector<Instruction> instructions;
+  /// By Reporter::step.
+  std::vector<const Step*> reporters;
+  std::vector<std::byte> data;  ///< tables that kernels read, uploaded when weights are bound
+  std::int64_t scratch_bytes = 0;
+  std::int64_t launches = 0;  ///< of one pass through all loops
+};
+
+/// One kernel's arguments, to be filled in and given to Emitter::launch().
+template <class Args>
+struct Draft {
+  Args args{};
+  std::vector<Patch> patches;
+
+  void address(Address& field, Source source) {
+    const auto at = reinterpret_cast<std::byte*>(&field) - reinterpret_cast<std::byte*>(&args);
+    patches.push_back({static_cast<std::size_t>(at), std::move(source)});
+  }
+  /// Nothing for an array without elements, which may have no memory.
+  void address(Address& field, const Operand& operand) {
+    if (operand.shape.elements() == 0) return;
+    address(field, Source{Source::Kind::operand, operand.place, 0});
+  }
+  void reporter(Reporter& field, std::int32_t step) {
+    address(field.status, Source{Source::Kind::status, {}, 0});
+    field.step = step;
+  }
+};
+
+/// Collects a plan. Scratch memory is assigned here, and reused from step to step: a run allocates
+/// nothing.
+class Emitter {
+ public:
+  explicit Emitter(LaunchPlan& plan) : plan_(plan), into_(&plan.instructions) {}
+
+  template <class Args>
+  void launch(Kernel kernel, const Grid& grid, const Draft<Args>& draft) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(&draft.args);
+    add({kernel, grid, {begin, begin + sizeof(Args)}, draft.patches});
+  }
+  /// The number of the current step among those that report errors.
+  std::int32_t reporter();
+  /// Memory that is the current step's alone.
+  Source scratch(std::int64_t bytes);
+  Source data(std::span<const std::byte> bytes);
+  template <class T>
+  Source data_of(const std::vector<T>& values) {
+    return data(std::as_bytes(std::span(values)));
+  }
+
+  /// Plans steps that the backend does not refuse.
+  void steps(std::span<const Step> steps);
+
+ private:
+  void add(Launch launch);
+  void step(const Step& step);
+
+  LaunchPlan& plan_;
+  std::vector<Instruction>* into_;
+  const Step* step_ = nullptr;
+  std::int64_t step_scratch_ = 0;
+};
+
+/// Why no kernel runs a step, or nothing; with an emitter its launches, too.
+std::optional<std::string> plan_step(const Step& step, Emitter* out);
+
+}  // namespace tenon::cuda

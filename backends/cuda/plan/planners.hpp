@@ -1,0 +1,97 @@
+// The planners that kernels.def names, and what they share.
+#pragma once
+
+#include "plan/launch.hpp"
+
+#include <tenon/lowered.hpp>
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::cuda {
+
+using Refusal = std::optional<std::string>;
+/// Says why it does not run a step, or, with an emitter, launches it.
+using Planner = Refusal (*)(const Step& step, Emitter* out);
+
+#define TENON_CUDA_PLANNER(name) Refusal name(const Step& step, Emitter* out)
+TENON_CUDA_PLANNER(plan_unary);
+TENON_CUDA_PLANNER(plan_predicate);
+TENON_CUDA_PLANNER(plan_cast);
+TENON_CUDA_PLANNER(plan_binary);
+TENON_CUDA_PLANNER(plan_compare);
+TENON_CUDA_PLANNER(plan_where);
+TENON_CUDA_PLANNER(plan_reduce);
+TENON_CUDA_PLANNER(plan_arg_reduce);
+TENON_CUDA_PLANNER(plan_rank);
+TENON_CUDA_PLANNER(plan_scan);
+TENON_CUDA_PLANNER(plan_scatter);
+TENON_CUDA_PLANNER(plan_softmax);
+TENON_CUDA_PLANNER(plan_norm);
+TENON_CUDA_PLANNER(plan_group_norm);
+TENON_CUDA_PLANNER(plan_matmul);
+TENON_CUDA_PLANNER(plan_linear);
+TENON_CUDA_PLANNER(plan_grouped_linear);
+TENON_CUDA_PLANNER(plan_attention);
+TENON_CUDA_PLANNER(plan_rope);
+TENON_CUDA_PLANNER(plan_cache_update);
+TENON_CUDA_PLANNER(plan_embedding);
+TENON_CUDA_PLANNER(plan_dequantize);
+TENON_CUDA_PLANNER(plan_gather);
+TENON_CUDA_PLANNER(plan_take_along);
+TENON_CUDA_PLANNER(plan_select);
+TENON_CUDA_PLANNER(plan_update_slice);
+TENON_CUDA_PLANNER(plan_concat);
+TENON_CUDA_PLANNER(plan_pad);
+TENON_CUDA_PLANNER(plan_full);
+TENON_CUDA_PLANNER(plan_iota);
+TENON_CUDA_PLANNER(plan_copy);
+#undef TENON_CUDA_PLANNER
+
+bool is_real(DType dtype) noexcept;   ///< f32, f16 or bf16: computed in f32
+bool is_whole(DType dtype) noexcept;  ///< integers but u64, and bool: computed in i64
+/// "f64: kernels compute in f32 and i64".
+std::string unsupported(DType dtype);
+/// The same unless kernels compute with the type.
+Refusal refused_type(DType dtype);
+
+/// Strides of an operand along the axes of `shape`, to which it broadcasts.
+Strides broadcast_strides(const Operand& operand, const Shape& shape);
+
+/// The axes of a loop over `sizes`, with those merged that are one in every one of `strides`, and
+/// the strides along what is left.
+struct MergedAxes {
+  Axes axes{};
+  std::vector<Steps> steps;
+};
+MergedAxes merged(std::span<const std::int64_t> sizes, const std::vector<Strides>& strides);
+
+/// The axes of all operands but `axis`, along which lanes lie. The operands have the sizes of the
+/// first, but along `axis`, or larger ones.
+MergedAxes lanes_along(std::size_t axis, std::initializer_list<const Operand*> operands);
+
+Grid grid_of(std::uint64_t threads);                             ///< a thread per element
+Grid blocks_of(std::uint64_t blocks, std::uint64_t row_length);  ///< a block per row
+
+/// Copies an operand's elements to an array in scratch memory with dense rows, where the last axis
+/// is not dense yet; afterwards `operand` describes that array and `source` is where it lies.
+struct Located {
+  Operand operand;
+  Source source;
+};
+Located with_dense_rows(const Operand& operand, Emitter& out);
+void emit_copy(const Operand& from, const Source& from_source, const Operand& to,
+               const Source& to_source, Emitter& out);
+Source source_of(const Operand& operand);
+
+/// Kernels by dtype, in the order of weight_types.def.
+std::optional<Kernel> gemv_kernel(DType dtype);
+std::optional<Kernel> linear_kernel(DType dtype);
+std::optional<Kernel> embedding_kernel(DType dtype);
+std::optional<Kernel> attention_kernel(DType dtype);
+
+}  // namespace tenon::cuda

@@ -1,0 +1,240 @@
+// Matrix products: matmul, linear layers, experts.
+#include "kernels/block_sizes.hpp"
+#include "plan/planners.hpp"
+
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon::cuda {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
+/// Rows of a dense array: all axes but the last as one, if strides allow that.
+std::optional<std::int64_t> row_step(const Operand& x) {
+  const int last = x.shape.rank() - 1;
+  std::vector<std::int64_t> sizes(x.shape.dims().begin(), x.shape.dims().end() - 1);
+  const MergedAxes rows = merged(sizes, {x.strides});
+  if (last == 0 || rows.axes.rank == 0) return x.shape.bytes();
+  if (rows.axes.rank > 1) return std::nullopt;
+  return rows.steps[0].bytes[0];
+}
+
+/// An operand as rows of one stride, copied where it lies otherwise.
+struct Rows {
+  Source source;
+  std::int64_t step;
+};
+Rows rows_of(const Operand& operand, Emitter& out) {
+  Located at = with_dense_rows(operand, out);
+  if (const auto step = row_step(at.operand)) return {at.source, *step};
+  Operand dense = operand;
+  dense.strides = dense_strides(operand.shape);
+  const Source place = out.scratch(operand.shape.bytes());
+  emit_copy(operand, source_of(operand), dense, place, out);
+  const std::int64_t rows = operand.shape.elements() / operand.shape[operand.shape.rank() - 1];
+  return {place, operand.shape.bytes() / rows};
+}
+
+Refusal refused_operands(const Operand& x, const Operand& w) {
+  if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
+  if (!gemv_kernel(w.shape.dtype())) {
+    return fmt::format("weights of {}: no kernel reads that type", name(w.shape.dtype()));
+  }
+  return std::nullopt;
+}
+
+/// One value for every row, or one row's.
+void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
+  const int last = bias.shape.rank() - 1;
+  draft.address(draft.args.bias, bias);
+  draft.args.bias_step = bias.strides[static_cast<std::size_t>(last)];
+  draft.args.bias_dtype = bias.shape.dtype();
+}
+
+}  // namespace
+
+Refusal plan_linear(const Step& step, Emitter* out) {
+  const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
+  const auto* const op = step.op.as<Linear>();
+  if (Refusal refusal = refused_operands(x, w)) return refusal;
+  if (op->has_bias && !is_real(step.inputs[2].shape.dtype())) {
+    return unsupported(step.inputs[2].shape.dtype());
+  }
+  if (out == nullptr) return std::nullopt;
+  Draft<LinearArgs> draft;
+  LinearArgs& args = draft.args;
+  args.depth = static_cast<std::uint32_t>(w.shape[1]);
+  args.columns = static_cast<std::uint32_t>(w.shape[0]);
+  args.rows = static_cast<std::uint32_t>(y.shape.elements() / w.shape[0]);
+  args.choices = 1;
+  args.x_dtype = x.shape.dtype();
+  args.y_dtype = y.shape.dtype();
+  args.y_step = w.shape[0] * block_bytes(y.shape.dtype());
+  draft.address(args.y, y);
+  if (args.depth > 0) {
+    const Rows x_rows = rows_of(x, *out), w_rows = rows_of(w, *out);
+    draft.address(args.x, x_rows.source);
+    draft.address(args.w, w_rows.source);
+    args.x_step = x_rows.step;
+    args.w_step = w_rows.step;
+  }
+  if (op->has_bias) set_bias(draft, step.inputs[2]);
+  if (op->has_residual) {
+    const Rows residual = rows_of(step.inputs[op->has_bias ? 3 : 2], *out);
+    draft.address(args.residual, residual.source);
+    args.residual_step = residual.step;
+  }
+  if (args.rows <= gemv_rows) {
+    const std::uint64_t columns = ceil_div(args.columns, gemv_threads / 32);
+    out->launch(*gemv_kernel(w.shape.dtype()), {static_cast<unsigned>(columns), gemv_threads},
+                draft);
+  } else {
+    const std::uint64_t tiles =
+        ceil_div(args.columns, tile_columns) * ceil_div(args.rows, tile_rows);
+    out->launch(*linear_kernel(w.shape.dtype()), {static_cast<unsigned>(tiles), tile_threads},
+                draft);
+  }
+  return std::nullopt;
+}
+
+Refusal plan_grouped_linear(const Step& step, Emitter* out) {
+  const Operand &x = step.inputs[0], &w = step.inputs[1], &group = step.inputs[2];
+  const Operand& y = step.output;
+  const auto* const op = step.op.as<GroupedLinear>();
+  if (Refusal refusal = refused_operands(x, w)) return refusal;
+  if (op->has_bias && !is_real(step.inputs[3].shape.dtype())) {
+    return unsupported(step.inputs[3].shape.dtype());
+  }
+  if (out == nullptr) return std::nullopt;
+  Draft<LinearArgs> draft;
+  LinearArgs& args = draft.args;
+  args.depth = static_cast<std::uint32_t>(w.shape[2]);
+  args.columns = static_cast<std::uint32_t>(w.shape[1]);
+  args.rows = static_cast<std::uint32_t>(y.shape.elements() / w.shape[1]);
+  args.groups = static_cast<std::uint32_t>(w.shape[0]);
+  const int rank = x.shape.rank();
+  const std::int64_t wanted = y.shape[rank - 2];
+  args.choices = static_cast<std::uint32_t>(x.shape[rank - 2] == wanted ? 1 : wanted);
+  args.x_dtype = x.shape.dtype();
+  args.y_dtype = y.shape.dtype();
+  args.y_step = w.shape[1] * block_bytes(y.shape.dtype());
+  draft.address(args.y, y);
+  if (args.depth > 0) {
+    const Rows x_rows = rows_of(x, *out);
+    const Located weights = with_dense_rows(w, *out);
+    draft.address(args.x, x_rows.source);
+    draft.address(args.w, weights.source);
+    args.x_step = x_rows.step;
+    args.w_step = weights.operand.strides[1];
+    args.w_group_step = weights.operand.strides[0];
+  }
+  // The groups as a list with one step between them.
+  Operand groups = group;
+  groups.strides = dense_strides(group.shape);
+  Source at = source_of(group);
+  if (!group.is_contiguous()) {
+    at = out->scratch(group.shape.bytes());
+    emit_copy(group, source_of(group), groups, at, *out);
+  }
+  draft.address(args.group, at);
+  args.group_dtype = group.shape.dtype();
+  args.group_step = block_bytes(group.shape.dtype());
+  if (op->has_bias) {
+    set_bias(draft, step.inputs[3]);
+    args.bias_group_step = step.inputs[3].strides[0];
+  }
+  draft.reporter(args.reporter, out->reporter());
+  const std::uint64_t blocks = ceil_div(args.columns, gemv_threads / 32) * args.rows;
+  out->launch(*gemv_kernel(w.shape.dtype()), {static_cast<unsigned>(blocks), gemv_threads}, draft);
+  return std::nullopt;
+}
+
+namespace {
+
+/// A matmul operand as [..., rows, columns]: a vector has one row or column more.
+struct Matrix {
+  std::vector<std::int64_t> batch;
+  Strides batch_strides{};
+  std::int64_t rows = 1, columns = 1, row_step = 0, column_step = 0;
+};
+Matrix matrix_of(const Operand& operand, bool is_left) {
+  Matrix matrix;
+  const int rank = operand.shape.rank();
+  const auto stride = [&](int axis) { return operand.strides[static_cast<std::size_t>(axis)]; };
+  if (rank == 1) {
+    (is_left ? matrix.columns : matrix.rows) = operand.shape[0];
+    (is_left ? matrix.column_step : matrix.row_step) = stride(0);
+    return matrix;
+  }
+  matrix.rows = operand.shape[rank - 2];
+  matrix.columns = operand.shape[rank - 1];
+  matrix.row_step = stride(rank - 2);
+  matrix.column_step = stride(rank - 1);
+  for (int axis = 0; axis < rank - 2; ++axis) {
+    matrix.batch.push_back(operand.shape[axis]);
+    matrix.batch_strides[static_cast<std::size_t>(axis)] = stride(axis);
+  }
+  return matrix;
+}
+
+/// Strides of a batch that is broadcast to `sizes`.
+Strides batch_strides(const Matrix& matrix, const std::vector<std::int64_t>& sizes) {
+  Strides strides{};
+  const std::size_t missing = sizes.size() - matrix.batch.size();
+  for (std::size_t i = 0; i < matrix.batch.size(); ++i) {
+    strides[missing + i] = matrix.batch[i] == 1 ? 0 : matrix.batch_strides[i];
+  }
+  return strides;
+}
+
+}  // namespace
+
+Refusal plan_matmul(const Step& step, Emitter* out) {
+  const Operand &a = step.inputs[0], &b = step.inputs[1], &c = step.output;
+  const DType dtype = a.shape.dtype();
+  if (!is_real(dtype) && !is_whole(dtype)) return unsupported(dtype);
+  if (out == nullptr) return std::nullopt;
+  const Matrix left = matrix_of(a, true), right = matrix_of(b, false);
+  // The output lacks the axes that vectors do not have.
+  const bool has_rows = a.shape.rank() > 1, has_columns = b.shape.rank() > 1;
+  const int batch_rank = c.shape.rank() - int{has_rows} - int{has_columns};
+  std::vector<std::int64_t> sizes(c.shape.dims().begin(), c.shape.dims().begin() + batch_rank);
+  const MergedAxes batch =
+      merged(sizes, {batch_strides(left, sizes), batch_strides(right, sizes), c.strides});
+  Draft<MatmulArgs> draft;
+  MatmulArgs& args = draft.args;
+  args.batch = batch.axes;
+  Array* const arrays[] = {&args.a, &args.b, &args.c};
+  const Operand* const operands[] = {&a, &b, &c};
+  for (std::size_t i = 0; i < 3; ++i) {
+    draft.address(arrays[i]->data, *operands[i]);
+    arrays[i]->steps = batch.steps[i];
+    arrays[i]->dtype = dtype;
+  }
+  const auto stride = [&](int axis) { return c.strides[static_cast<std::size_t>(axis)]; };
+  args.rows = static_cast<std::uint32_t>(left.rows);
+  args.depth = static_cast<std::uint32_t>(left.columns);
+  args.columns = static_cast<std::uint32_t>(right.columns);
+  args.a_row = left.row_step;
+  args.a_depth = left.column_step;
+  args.b_depth = right.row_step;
+  args.b_column = right.column_step;
+  args.c_row = has_rows ? stride(batch_rank) : 0;
+  args.c_column = has_columns ? stride(c.shape.rank() - 1) : 0;
+  if (is_whole(dtype)) {
+    out->launch(Kernel::matmul_integer, grid_of(static_cast<std::uint64_t>(c.shape.elements())),
+                draft);
+    return std::nullopt;
+  }
+  const std::uint64_t tiles = ceil_div(args.columns, tile_columns) * ceil_div(args.rows, tile_rows);
+  out->launch(Kernel::matmul_real, {static_cast<unsigned>(tiles * args.batch.count), tile_threads},
+              draft);
+  return std::nullopt;
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,237 @@
+// Reductions, softmax and norms: results that are made of rows.
+#include "kernels/point_ops.hpp"
+#include "plan/planners.hpp"
+
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon::cuda {
+namespace {
+
+/// The axes of an operand in two parts: those that `is_inner` names, and the rest.
+struct Parts {
+  std::vector<std::int64_t> outer_sizes, inner_sizes;
+  Strides outer{}, inner{};
+};
+Parts split(const Operand& x, const std::vector<bool>& is_inner) {
+  Parts parts;
+  for (int axis = 0; axis < x.shape.rank(); ++axis) {
+    const auto a = static_cast<std::size_t>(axis);
+    auto& sizes = is_inner[a] ? parts.inner_sizes : parts.outer_sizes;
+    (is_inner[a] ? parts.inner : parts.outer)[sizes.size()] = x.strides[a];
+    sizes.push_back(x.shape[axis]);
+  }
+  return parts;
+}
+
+/// Strides of a result along the axes that were not reduced.
+Strides outer_strides(const Operand& y, const std::vector<bool>& is_inner, bool keeps_dims) {
+  Strides strides{};
+  std::size_t kept = 0, own = 0;
+  for (const bool inner : is_inner) {
+    if (!inner) strides[kept++] = y.strides[own];
+    if (!inner || keeps_dims) ++own;
+  }
+  return strides;
+}
+
+struct ReducePlan {
+  Reduction op;
+  Kernel by_block, by_thread;
+  std::vector<bool> is_inner;
+  bool keeps_dims;
+};
+
+void emit_reduce(const ReducePlan& plan, const Step& step, Emitter& out) {
+  const Operand& x = step.inputs[0];
+  const Parts parts = split(x, plan.is_inner);
+  const MergedAxes outer = merged(
+      parts.outer_sizes, {parts.outer, outer_strides(step.output, plan.is_inner, plan.keeps_dims)});
+  const MergedAxes inner = merged(parts.inner_sizes, {parts.inner});
+  Draft<ReduceArgs> draft;
+  draft.args.outer = outer.axes;
+  draft.args.inner = inner.axes;
+  draft.address(draft.args.x.data, x);
+  draft.address(draft.args.y.data, step.output);
+  draft.args.x.steps = outer.steps[0];
+  draft.args.y.steps = outer.steps[1];
+  draft.args.inner_steps = inner.steps[0];
+  draft.args.x.dtype = x.shape.dtype();
+  draft.args.y.dtype = step.output.shape.dtype();
+  draft.args.op = static_cast<std::int32_t>(plan.op);
+  constexpr std::uint32_t few = 32;  // elements that one thread reduces
+  if (inner.axes.count <= few && plan.by_thread != plan.by_block) {
+    out.launch(plan.by_thread, grid_of(outer.axes.count), draft);
+  } else {
+    out.launch(plan.by_block, blocks_of(outer.axes.count, inner.axes.count), draft);
+  }
+}
+
+template <class Op>
+std::optional<ReducePlan> reduction_of(const Step& step, Reduction op) {
+  const auto* const attributes = step.op.as<Op>();
+  if (attributes == nullptr) return std::nullopt;
+  ReducePlan plan{op, Kernel::reduce_real, Kernel::reduce_real_short,
+                  std::vector<bool>(static_cast<std::size_t>(step.inputs[0].shape.rank())),
+                  attributes->keep_dims};
+  for (const std::int64_t axis : attributes->axes) {
+    plan.is_inner[static_cast<std::size_t>(axis)] = true;
+  }
+  return plan;
+}
+
+/// Blocks of a row each: of x along `axis`.
+struct RowAxes {
+  MergedAxes rows;
+  std::int64_t x_step, y_step;
+  std::uint32_t length;
+};
+RowAxes rows_along(const Step& step, std::size_t axis) {
+  const Operand &x = step.inputs[0], &y = step.output;
+  return {lanes_along(axis, {&x, &y}), x.strides[axis], y.strides[axis],
+          static_cast<std::uint32_t>(x.shape.dims()[axis])};
+}
+
+template <class Args>
+void set_rows(Draft<Args>& draft, const Step& step, const RowAxes& rows) {
+  draft.args.rows = rows.rows.axes;
+  draft.address(draft.args.x.data, step.inputs[0]);
+  draft.address(draft.args.y.data, step.output);
+  draft.args.x.steps = rows.rows.steps[0];
+  draft.args.y.steps = rows.rows.steps[1];
+  draft.args.x.dtype = step.inputs[0].shape.dtype();
+  draft.args.y.dtype = step.output.shape.dtype();
+  draft.args.x_step = rows.x_step;
+  draft.args.y_step = rows.y_step;
+  draft.args.length = rows.length;
+}
+
+void set_weight(Draft<NormArgs>& draft, Array& weight, const Step& step, std::size_t input) {
+  if (step.inputs.size() <= input) return;
+  draft.address(weight.data, step.inputs[input]);
+  weight.steps.bytes[0] = step.inputs[input].strides[0];
+  weight.dtype = step.inputs[input].shape.dtype();
+}
+
+Refusal all_real(const Step& step) {
+  for (const Operand& input : step.inputs) {
+    if (!is_real(input.shape.dtype())) return unsupported(input.shape.dtype());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Refusal plan_reduce(const Step& step, Emitter* out) {
+  const DType dtype = step.inputs[0].shape.dtype();
+  if (Refusal refusal = refused_type(dtype)) return refusal;
+  if (out == nullptr) return std::nullopt;
+  std::optional<ReducePlan> plan;
+  const auto try_op = [&]<class Op>(Reduction op) {
+    if (!plan) plan = reduction_of<Op>(step, op);
+  };
+  try_op.template operator()<Sum>(Reduction::sum);
+  try_op.template operator()<Mean>(Reduction::mean);
+  try_op.template operator()<Prod>(Reduction::prod);
+  try_op.template operator()<Max>(Reduction::max);
+  try_op.template operator()<Min>(Reduction::min);
+  try_op.template operator()<Any>(Reduction::any);
+  try_op.template operator()<All>(Reduction::all);
+  if (is_whole(dtype)) {
+    plan->by_block = Kernel::reduce_integer;
+    plan->by_thread = Kernel::reduce_integer_short;
+  }
+  emit_reduce(*plan, step, *out);
+  return std::nullopt;
+}
+
+Refusal plan_arg_reduce(const Step& step, Emitter* out) {
+  const DType dtype = step.inputs[0].shape.dtype();
+  if (Refusal refusal = refused_type(dtype)) return refusal;
+  if (out == nullptr) return std::nullopt;
+  const auto* const largest = step.op.as<Argmax>();
+  const auto* const smallest = step.op.as<Argmin>();
+  const Kernel kernel = is_real(dtype) ? Kernel::arg_reduce_real : Kernel::arg_reduce_integer;
+  ReducePlan plan{largest != nullptr ? Reduction::argmax : Reduction::argmin, kernel, kernel,
+                  std::vector<bool>(static_cast<std::size_t>(step.inputs[0].shape.rank())),
+                  largest != nullptr ? largest->keep_dims : smallest->keep_dims};
+  const std::int64_t axis = largest != nullptr ? largest->axis : smallest->axis;
+  plan.is_inner[static_cast<std::size_t>(axis)] = true;
+  emit_reduce(plan, step, *out);
+  return std::nullopt;
+}
+
+Refusal plan_softmax(const Step& step, Emitter* out) {
+  if (Refusal refusal = all_real(step)) return refusal;
+  if (out == nullptr) return std::nullopt;
+  const auto* const softmax = step.op.as<Softmax>();
+  const std::int64_t axis = softmax != nullptr ? softmax->axis : step.op.as<LogSoftmax>()->axis;
+  const RowAxes rows = rows_along(step, static_cast<std::size_t>(axis));
+  Draft<RowArgs> draft;
+  set_rows(draft, step, rows);
+  draft.args.takes_log = softmax == nullptr;
+  out->launch(Kernel::softmax, blocks_of(rows.rows.axes.count, rows.length), draft);
+  return std::nullopt;
+}
+
+Refusal plan_norm(const Step& step, Emitter* out) {
+  if (Refusal refusal = all_real(step)) return refusal;
+  if (out == nullptr) return std::nullopt;
+  const auto* const layer_norm = step.op.as<LayerNorm>();
+  const double eps = layer_norm != nullptr ? layer_norm->eps : step.op.as<RmsNorm>()->eps;
+  const RowAxes rows = rows_along(step, static_cast<std::size_t>(step.inputs[0].shape.rank() - 1));
+  Draft<NormArgs> draft;
+  set_rows(draft, step, rows);
+  draft.args.groups = draft.args.positions = 1;
+  draft.args.eps = static_cast<float>(eps);
+  draft.args.centres = layer_norm != nullptr;
+  set_weight(draft, draft.args.weight, step, 1);
+  set_weight(draft, draft.args.bias, step, 2);
+  out->launch(Kernel::norm, blocks_of(rows.rows.axes.count, rows.length), draft);
+  return std::nullopt;
+}
+
+Refusal plan_group_norm(const Step& step, Emitter* out) {
+  if (Refusal refusal = all_real(step)) return refusal;
+  const Operand& x = step.inputs[0];
+  const auto* const op = step.op.as<GroupNorm>();
+  if (out == nullptr) return std::nullopt;
+  const auto batch = static_cast<std::uint32_t>(x.shape[0]);
+  const auto groups = static_cast<std::uint32_t>(op->groups);
+  const auto channels = static_cast<std::uint32_t>(x.shape[1]) / groups;
+  const auto positions = static_cast<std::uint32_t>(x.shape.elements() / (x.shape[0] * x.shape[1]));
+  // Rows of one stride: what is not dense is copied.
+  Located dense{x, source_of(x)};
+  if (!x.is_contiguous()) {
+    dense.operand.strides = dense_strides(x.shape);
+    dense.source = out->scratch(x.shape.bytes());
+    emit_copy(x, source_of(x), dense.operand, dense.source, *out);
+  }
+  const std::int64_t x_bytes = block_bytes(x.shape.dtype());
+  const std::int64_t length = std::int64_t{channels} * positions;
+  Draft<NormArgs> draft;
+  draft.address(draft.args.x.data, dense.source);
+  draft.address(draft.args.y.data, step.output);
+  draft.args.rows.sizes[0] = draft.args.rows.count = batch * groups;
+  draft.args.rows.rank = 1;
+  draft.args.x.steps.bytes[0] = draft.args.y.steps.bytes[0] = length * x_bytes;
+  draft.args.x.dtype = draft.args.y.dtype = x.shape.dtype();
+  draft.args.x_step = draft.args.y_step = x_bytes;
+  draft.args.length = static_cast<std::uint32_t>(length);
+  draft.args.groups = groups;
+  draft.args.channels = channels;
+  draft.args.positions = positions;
+  draft.args.eps = static_cast<float>(op->eps);
+  draft.args.centres = true;
+  set_weight(draft, draft.args.weight, step, 1);
+  set_weight(draft, draft.args.bias, step, 2);
+  out->launch(Kernel::norm, blocks_of(batch * groups, static_cast<std::uint64_t>(length)), draft);
+  return std::nullopt;
+}
+
+}  // namespace tenon::cuda

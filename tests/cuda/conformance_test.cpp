@@ -1,0 +1,74 @@
+// The conformance suite on the emulated device.
+#include "cases.hpp"
+#include "emulation/emulation.hpp"
+#include "run_case.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/backends/cuda.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/device.hpp>
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+/// An emulated device's backend, then the reference.
+std::vector<BackendPtr> emulated() {
+  register_cuda_backend();
+  register_reference_backend();
+  cuda::register_emulation();
+  std::vector<BackendPtr> backends = device_backends(Device::open("cuda:emulated"));
+  backends.push_back(make_backend("reference"));
+  return backends;
+}
+
+bool has_f64(const OpCase& op_case) {
+  return op_case.output.shape().dtype() == f64 ||
+         std::ranges::any_of(op_case.inputs, [](const HostBuffer& input) {
+           return input.shape().dtype() == f64;
+         });
+}
+
+/// Ops of the suite for which there is no kernel.
+const std::set<std::string, std::less<>> left_to_reference = {};
+
+TEST_CASE("cuda: the conformance suite") {
+  const std::vector<BackendPtr> backends = emulated();
+  std::set<std::string, std::less<>> seen, taken;
+  std::map<std::string, int> refused;
+  for (const OpCase& op_case : all_cases()) {
+    if (has_f64(op_case)) continue;
+    const std::string op(op_case.op.def()->name);
+    for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+      constexpr const char* names[] = {"", ", strided operands", ", reversed operands"};
+      INFO(op_case.name << names[static_cast<std::size_t>(order)]);
+      std::vector<PlanReport::Part> parts;
+      const HostBuffer result = run_case(op_case, backends, order, &parts);
+      if (find_op(op)->view == nullptr) {
+        seen.insert(op);
+        const bool is_taken = std::ranges::any_of(
+            parts, [](const PlanReport::Part& part) { return part.backend == "cuda"; });
+        if (is_taken) taken.insert(op);
+      }
+      const double allowed = 1e-4;
+      expect_close(result, op_case.output,
+                   std::max(op_case.absolute, allowed * std::max(1.0, largest(op_case.output))),
+                   std::max(op_case.relative, allowed));
+    }
+  }
+  for (const std::string& op : seen) {
+    INFO(op);
+    CHECK(taken.contains(op) != left_to_reference.contains(op));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,8 +1,12 @@
 #include "environment.hpp"
 #include "io/names.hpp"
 #include "tool.hpp"
+#ifdef TENON_WITH_CUDA_EMULATION
+#include "emulation/emulation.hpp"
+#endif
 
 #include <tenon/backends/cpu.hpp>
+#include <tenon/backends/cuda.hpp>
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/backends/npu_sim.hpp>
@@ -61,6 +65,12 @@ void register_devices() {
   tenon::register_npu_sim();
   tenon::register_npu_remote();
   tenon::register_npu_backend();
+#ifdef TENON_WITH_CUDA
+  tenon::register_cuda_backend();
+#endif
+#ifdef TENON_WITH_CUDA_EMULATION
+  tenon::cuda::register_emulation();
+#endif
 }
 
 bool asks_for_json(int count, char** arguments) {

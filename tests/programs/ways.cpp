@@ -21,6 +21,10 @@ constexpr std::array list{
     Way{"npu_mixed", ProgramKind::mixed, check_npu, 2},
     Way{"eager", ProgramKind::mixed, check_eager, 2},
     Way{"allocations", ProgramKind::mixed, check_allocations, 0},
+#ifdef TENON_WITH_CUDA_EMULATION
+    Way{"cuda", ProgramKind::mixed, check_cuda, 0},
+    Way{"cuda_images", ProgramKind::images, check_cuda, 0},
+#endif
 };
 
 constexpr std::uint64_t all_shares() {

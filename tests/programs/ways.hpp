@@ -56,6 +56,10 @@ void check_eager(const RandomModelPlan& plan, CheckCounts& counts);
 /// are what they were.
 void check_allocations(const RandomModelPlan& plan, CheckCounts& counts);
 
+/// The program on an emulated CUDA device with the reference behind it: the reference's results up to
+/// rounding, the same bits again, and no memory left.
+void check_cuda(const RandomModelPlan& plan, CheckCounts& counts);
+
 struct Way {
   std::string_view name;
   ProgramKind kind;

@@ -1,0 +1,76 @@
+#include "emulation/emulation.hpp"
+#include "results.hpp"
+#include "ways.hpp"
+
+#include <tenon/backends/cuda.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/device.hpp>
+#include <tenon/optimize.hpp>
+#include <tenon/session.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+std::shared_ptr<const WeightSet> weights_in(const RandomModel& model, MemRegion& region) {
+  std::map<std::string, Buffer> weights;
+  for (const auto& [name, value] : on_cpu(model.weights)) weights[name] = value.to(region);
+  return std::make_shared<const WeightSet>(std::move(weights));
+}
+
+/// One way of running a program: the same bits twice, close to `wanted`.
+struct Variant {
+  std::string name;
+  Program program;
+  bool lies_on_device;  ///< inputs, which are given up, weights and results
+};
+
+void check(const RandomModel& model, const Variant& variant, const DevicePtr& device,
+           const Results& wanted, bool is_tame, CheckCounts& counts) {
+  MemRegion& region =
+      variant.lies_on_device ? device->default_mem_region() : cpu_device()->default_mem_region();
+  std::vector<BackendPtr> backends = device_backends(device);
+  backends.push_back(make_reference_backend({}));
+  Session session(variant.program,
+                  {.backends = backends, .results_on_device = variant.lies_on_device});
+  session.bind(weights_in(model, region));
+  if (!model.has_rare_types) {
+    ++counts.plain;
+    if (!session.report(shapes_of(model.inputs)).fallbacks.empty()) ++counts.plain_fallbacks;
+  }
+  const Results first = on_host(session.forward(to_give_up(model.inputs, region)));
+  const double allowed = model.has_halves ? 0.03 : 2e-4;
+  if (is_tame) {
+    const double error = largest_error(variant.name, first, wanted, allowed);
+    counts.worst_exact = std::max(counts.worst_exact, error);
+  }
+  compare_bits(variant.name + ", run again",
+               on_host(session.submit(to_give_up(model.inputs, region))), first);
+  compare_bits(variant.name + ", in a fork", on_host(session.fork().forward(on_cpu(model.inputs))),
+               first);
+  counts.runs += 3;
+}
+
+}  // namespace
+
+void check_cuda(const RandomModelPlan& plan, CheckCounts& counts) {
+  register_cuda_backend();
+  cuda::register_emulation();
+  const RandomModel model = make_random_model(plan);
+  const Results wanted = run_reference(
+      model.program, std::make_shared<const WeightSet>(on_cpu(model.weights)), model.inputs);
+  const bool is_tame = is_finite(wanted);
+  Program optimized = model.program;
+  optimize(optimized);
+  const DevicePtr device = Device::open("cuda:emulated");
+  check(model, {"cuda, as recorded", model.program, false}, device, wanted, is_tame, counts);
+  check(model, {"cuda, optimised", std::move(optimized), true}, device, wanted, is_tame, counts);
+  if (!device->default_mem_region().all_chunks().empty()) throw Failure{"memory is not given back"};
+}
+
+}  // namespace tenon::testing

@@ -1,20 +1,170 @@
-// The device "cuda:emulated", and what is said where there is none.
-#include "emulation/emulation.hpp"
+// Devices of the scheme "cuda": what they say, and what happens when they fail.
+#include "emulated.hpp"
 #include "support/expect_error.hpp"
+#include "support/op_testing.hpp"
 
-#include <tenon/backends/cuda.hpp>
 #include <tenon/buffer.hpp>
-#include <tenon/device.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
 
+/// rows[ids] * 2, of 5 rows.
+Program lookup() {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor rows = graph.input("rows", Shape({5, 40}, f32));
+  const Tensor ids = graph.input("ids", Shape({3}, i32));
+  const Tensor picked = gather(rows, ids, 0) * 2.0;
+  return graph.program({&picked, 1});
+}
+
+class Lookup {
+ public:
+  explicit Lookup(DevicePtr device)
+      : device_(std::move(device)),
+        session_(lookup(), {.backends = device_backends(device_), .forbid_fallback = true}) {
+    session_.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  }
+  std::vector<Buffer> inputs(std::int32_t last) const {
+    std::vector<float> rows(200);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    return {HostBuffer::of<float>(Shape({5, 40}, f32), rows).to_device(cpu_device()),
+            HostBuffer::of<std::int32_t>(Shape({3}, i32), {4, 0, last}).to_device(cpu_device())};
+  }
+  HostBuffer run(std::int32_t last) { return session_.forward(inputs(last)).at(0).to_host(); }
+  Session& session() { return session_; }
+
+ private:
+  DevicePtr device_;
+  Session session_;
+};
+
+float first_of_row(const HostBuffer& result, std::size_t row) {
+  return result.values<float>()[row * 40];
+}
+
 TEST_CASE("cuda: without a device, opening one says why") {
   register_cuda_backend();
-  expect_error(Errc::device_unavailable, [] { Device::open("cuda:99"); });
+  const std::string what = expect_error(Errc::device_unavailable, [] { Device::open("cuda:99"); });
+  CHECK(what.find("no CUDA driver") + what.find("no device 99") + what.find("without the CUDA") !=
+        3 * std::string::npos);
   expect_error(Errc::device_unavailable, [] { Device::open("cuda:first"); });
+  expect_error(Errc::device_unavailable, [] { Device::open("cuda:-1"); });
+}
+
+TEST_CASE("cuda: an emulated device says what it is, and is opened by its name alone") {
+  const DevicePtr device = emulated_device("?memory=1000000");
+  CHECK(device->protocol() == "cuda-emulation");
+  CHECK(device->params().at("name") == "emulated CUDA device");
+  CHECK(device->default_mem_region().usage().capacity_bytes == 1000000);
+  CHECK(device_backends(device).at(0)->properties().at("device") == device->url());
+  device->reset();
+  expect_error(Errc::bad_argument, [&] { device->reset(3); });
+  expect_error(Errc::bad_key, [] { emulated_device("?size=3"); });
+  expect_error(Errc::out_of_range, [] { emulated_device("?memory=much"); });
+}
+
+TEST_CASE("cuda: an index that is out of range names the op, and the device goes on") {
+  Lookup lookup(emulated_device());
+  CHECK(first_of_row(lookup.run(3), 2) == 240);
+  const std::string what = expect_error(Errc::out_of_range, [&] { lookup.run(5); });
+  CHECK(what.find("gather") != std::string::npos);
+  CHECK(what.find("index 5 outside [0, 5)") != std::string::npos);
+  expect_error(Errc::out_of_range, [&] { lookup.run(-1); });
+  CHECK(first_of_row(lookup.run(1), 2) == 80);
+}
+
+TEST_CASE("cuda: no room for an allocation is an error of that call alone") {
+  const DevicePtr device = emulated_device("?memory=65536");
+  expect_error(Errc::out_of_device_memory, [&] { device->default_mem_region().malloc(1 << 20); });
+  Lookup lookup(device);
+  CHECK(first_of_row(lookup.run(2), 0) == 320);
+  for (int nth = 1; nth < 20; ++nth) {
+    const DevicePtr failing = emulated_device("?fail_allocation=" + std::to_string(nth));
+    Lookup other(failing);
+    try {
+      other.run(2);
+    } catch (const Error& error) {
+      CHECK(error.code() == Errc::out_of_device_memory);
+    }
+    CHECK(first_of_row(other.run(2), 0) == 320);
+  }
+}
+
+TEST_CASE("cuda: a launch that fails ends the device, not the process, nor another device") {
+  const DevicePtr device = emulated_device("?fail_launch=2"), other = emulated_device();
+  Lookup lookup(device), unharmed(other);
+  const std::vector<Buffer> results = lookup.session().submit(lookup.inputs(1));
+  const std::string what = expect_error(Errc::device_error, [&] { results.at(0).wait(); });
+  CHECK(what.find("an injected fault") != std::string::npos);
+  expect_error(Errc::device_error, [&] { results.at(0).to_host(); });
+  expect_error(Errc::device_error, [&] { lookup.run(1); });
+  expect_error(Errc::device_error, [&] { device->default_mem_region().malloc(64); });
+  expect_error(Errc::device_error, [&] { device->reset(); });
+  CHECK(first_of_row(unharmed.run(1), 2) == 80);
+  CHECK(first_of_row(Lookup(emulated_device()).run(1), 2) == 80);
+}
+
+TEST_CASE("cuda: sessions of several threads share a plan") {
+  Lookup lookup(emulated_device());
+  lookup.run(0);
+  std::vector<std::future<float>> results;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    results.push_back(std::async(std::launch::async, [&lookup, i] {
+      Session own = lookup.session().fork();
+      float last = 0;
+      for (int run = 0; run < 20; ++run) {
+        last = first_of_row(own.forward(lookup.inputs(i)).at(0).to_host(), 2);
+      }
+      return last;
+    }));
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    CHECK(results[i].get() == 80 * static_cast<float>(i));
+  }
+}
+
+TEST_CASE("cuda: what it does not run is named, and falls back only where asked for") {
+  const DevicePtr device = emulated_device();
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor y = erfinv(exp(graph.input("x", Shape({4}, f32))));
+  const Program program = graph.program({&y, 1});
+  const std::vector<Shape> shapes{Shape({4}, f32)};
+  Session alone(program, {.backends = device_backends(device)});
+  const std::string what = expect_error(Errc::unsupported, [&] { alone.prepare(shapes); });
+  CHECK(what.find("no kernel for erfinv") != std::string::npos);
+  std::vector<BackendPtr> backends = device_backends(device);
+  backends.push_back(make_reference_backend({}));
+  Session with_reference(program, {.backends = backends});
+  const PlanReport report = with_reference.report(shapes);
+  REQUIRE(report.fallbacks.size() == 1);
+  CHECK(report.fallbacks[0].op == "erfinv");
+  CHECK(report.fallbacks[0].why == "no kernel for erfinv");
+  CHECK(report.parts.at(0).notes.at(0) == "1 launches, 0 bytes of scratch memory");
+}
+
+TEST_CASE("cuda: a plugin says that this machine has no driver") {
+  try {
+    const std::string loaded = load_plugin(TENON_CUDA_PLUGIN);
+    CHECK(loaded == "cuda");
+    unload_plugin(loaded);
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::unsupported);
+    INFO(error.what());
+    CHECK(error.message().find("CUDA") != std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+// Products with weights of every type, and what caches hold, against the reference.
+#include "emulated.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/session.hpp>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+const std::vector<DType> weight_types{f32,         f16,           bf16,         DType::q4_0,
+                                      DType::q4_1, DType::q5_0,   DType::q5_1,  DType::q8_0,
+                                      DType::q2_k, DType::q3_k,   DType::q4_k,  DType::q5_k,
+                                      DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+
+/// A program on the device alone, and on the reference.
+class Case {
+ public:
+  Graph graph;
+
+  Tensor input(const HostBuffer& value) {
+    inputs_.push_back(value);
+    return graph.input("", value.shape());
+  }
+  Tensor constant(const std::string& name, const HostBuffer& value) {
+    weights_[name] = value.to_device(cpu_device());
+    return graph.constant(name, value.shape());
+  }
+  std::vector<HostBuffer> run(const std::vector<Tensor>& outputs, const BackendPtr& backend) {
+    Session session(graph.program(outputs), {.backends = {backend}});
+    session.bind(std::make_shared<const WeightSet>(weights_));
+    std::vector<Buffer> given;
+    for (const HostBuffer& input : inputs_) given.push_back(input.to_device(cpu_device()));
+    std::vector<HostBuffer> results;
+    for (const Buffer& output : session.forward(std::move(given))) {
+      results.push_back(output.to_host());
+    }
+    return results;
+  }
+  void check(const std::vector<Tensor>& outputs, double allowed = 1e-4) {
+    const auto got = run(outputs, device_backends(emulated_device()).at(0));
+    const auto wanted = run(outputs, make_reference_backend({}));
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      INFO("result " << i);
+      expect_close(got[i], wanted[i], allowed, allowed);
+    }
+  }
+
+ private:
+  std::vector<HostBuffer> inputs_;
+  std::map<std::string, Buffer> weights_;
+};
+
+TEST_CASE("cuda: weights of every type in products of few and many rows, tables, experts") {
+  Random random;
+  for (const DType dtype : weight_types) {
+    CAPTURE(name(dtype));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const HostBuffer values = random.uniform(Shape({37, 512}, f32), -0.3, 0.3);
+    const Tensor w = test.constant("w", values.to(dtype));
+    const Tensor bias = test.constant("bias", random.uniform(Shape({37}, f32)));
+    std::vector<Tensor> results{is_block(dtype) ? dequantize(w) : cast(w, f32)};
+    for (const std::int64_t rows : {1, 3, 8, 9, 70}) {
+      const Tensor x = test.input(random.uniform(Shape({rows, 512}, f32)));
+      results.push_back(linear(x, w, bias, linear(x, w)));
+    }
+    results.push_back(
+        embedding(test.input(HostBuffer::of<std::int32_t>(Shape({2, 2}, i32), {36, 0, 5, 5})), w));
+    const HostBuffer experts = random.uniform(Shape({4, 6, 256}, f32), -0.3, 0.3);
+    const Tensor group =
+        test.input(HostBuffer::of<std::int32_t>(Shape({3, 2}, i32), {3, 0, 1, 1, 2, 3}));
+    results.push_back(grouped_linear(test.input(random.uniform(Shape({3, 1, 256}, f32))),
+                                     test.constant("experts", experts.to(dtype)), group));
+    test.check(results, 3e-4);
+  }
+}
+
+TEST_CASE("cuda: depths that no vector divides, and none at all") {
+  Random random;
+  for (const DType dtype : {f32, f16, bf16}) {
+    for (const std::int64_t depth : {0, 1, 7, 8, 9, 33, 257}) {
+      CAPTURE(name(dtype), depth);
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor w = test.constant("w", random.uniform(Shape({5, depth}, f32)).to(dtype));
+      const Tensor few = test.input(random.uniform(Shape({2, depth}, f32)));
+      const Tensor many = test.input(random.uniform(Shape({11, depth}, f32)));
+      const Tensor turned = test.input(random.uniform(Shape({depth, 3}, f32)));
+      test.check({linear(few, w), linear(many, w), linear(transpose(turned), w),
+                  matmul(many, turned), matmul(transpose(turned), transpose(many))});
+    }
+  }
+}
+
+TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it") {
+  Random random;
+  for (const std::int64_t position : {0, 5, 11}) {
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const HostBuffer old = random.uniform(Shape({2, 2, 2, 16, 64}, f32)).to(DType::q8_0);
+    const Tensor x = test.input(random.uniform(Shape({2, 5, 2, 64}, f32)));
+    const Tensor at = test.input(
+        HostBuffer::of<std::int32_t>(Shape({}, i32), {static_cast<std::int32_t>(position)}));
+    const Tensor layer = test.input(HostBuffer::of<std::int64_t>(Shape({}, i64), {1}));
+    const Tensor cache = cache_update(test.input(old), layer, x, at);
+    const auto got = test.run({cache}, device_backends(emulated_device()).at(0));
+    const auto wanted = test.run({cache}, make_reference_backend({}));
+    CHECK(std::memcmp(got[0].bytes(), wanted[0].bytes(),
+                      static_cast<std::size_t>(old.shape().bytes())) == 0);
+  }
+  for (const DType dtype : {f32, f16, bf16, DType::q8_0}) {
+    CAPTURE(name(dtype));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Tensor q = test.input(random.uniform(Shape({2, 3, 4, 64}, f32)));
+    const Tensor k = test.input(random.uniform(Shape({2, 150, 2, 64}, f32)).to(dtype));
+    const Tensor v = test.input(random.uniform(Shape({2, 150, 2, 96}, f32)).to(dtype));
+    const Tensor rows = test.input(HostBuffer::of<std::int32_t>(Shape({2}, i32), {147, 40}));
+    const Tensor sinks = test.input(random.uniform(Shape({4}, f32)));
+    test.check({attention(q, k, v, {.causal = true}),
+                attention(q, k, v, {.causal = true, .window = 37}),
+                attention(q, k, v, {.causal = true, .softcap = 2.5}, rows, {}, sinks),
+                attention(q, k, v, {.window = 60}, rows)});
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing

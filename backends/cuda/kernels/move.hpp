@@ -74,7 +74,8 @@ TENON_DEVICE void pad_elements(const Thread& thread, const PadArgs& args) {
     const Address to = place_of(args.y, at, args.axes.rank);
     std::int64_t from = 0;
     bool is_inside = true;
-    for (int axis = 0; axis < args.axes.rank; ++axis) {
+    for (int axis = 0; axis < max_axes; ++axis) {
+      if (axis >= args.axes.rank) continue;
       const std::int64_t place = std::int64_t{at.at[axis]} - args.before[axis];
       is_inside = is_inside && place >= 0 && place < args.sizes[axis];
       from += source_of(args.mode, place, args.sizes[axis]) * args.x.steps.bytes[axis];

@@ -140,22 +140,26 @@ TENON_DEVICE void store_as(std::int64_t value, const Array& array, std::int64_t 
   store_integer(array.dtype, array.data + static_cast<Address>(offset), value);
 }
 
-/// The index along each axis of element `i`.
+/// The index along each axis of element `i`; 0 along axes that there are not. Loops over all of
+/// `max_axes` are unrolled, so that indices stay in registers.
 struct Index {
   std::uint32_t at[max_axes];
 };
 TENON_DEVICE Index index_of(const Axes& axes, std::uint32_t i) {
   Index index;
-  for (int axis = axes.rank - 1; axis >= 0; --axis) {
-    const std::uint32_t size = axes.sizes[axis];
-    index.at[axis] = i % size;
-    i /= size;
+  for (int axis = max_axes - 1; axis >= 0; --axis) {
+    index.at[axis] = 0;
+    if (axis >= axes.rank) continue;
+    index.at[axis] = axis == 0 ? i : i % axes.sizes[axis];
+    if (axis > 0) i /= axes.sizes[axis];
   }
   return index;
 }
 TENON_DEVICE std::int64_t offset_of(const Index& index, const Steps& steps, int rank) {
   std::int64_t offset = 0;
-  for (int axis = 0; axis < rank; ++axis) offset += index.at[axis] * steps.bytes[axis];
+  for (int axis = 0; axis < max_axes; ++axis) {
+    if (axis < rank) offset += index.at[axis] * steps.bytes[axis];
+  }
   return offset;
 }
 

@@ -27,11 +27,21 @@ int index_of(const DeviceUrl& url) {
 }  // namespace
 
 DeviceMemory::DeviceMemory(DriverPtr driver) : MemRegion("device"), driver_(std::move(driver)) {}
-DeviceMemory::~DeviceMemory() = default;
+DeviceMemory::~DeviceMemory() {
+  for (const StreamId stream : streams_) driver_->destroy(stream);
+}
+
+StreamId DeviceMemory::take_stream() const {
+  const std::scoped_lock lock(mutex_);
+  if (streams_.empty()) return driver_->create_stream();
+  const StreamId stream = streams_.back();
+  streams_.pop_back();
+  return stream;
+}
 
 template <class Submit>
 void DeviceMemory::run_copy(Submit&& submit) const {
-  const StreamId stream = driver_->create_stream();
+  const StreamId stream = take_stream();
   try {
     submit(stream);
     driver_->synchronize(stream);
@@ -39,7 +49,8 @@ void DeviceMemory::run_copy(Submit&& submit) const {
     driver_->destroy(stream);
     throw;
   }
-  driver_->destroy(stream);
+  const std::scoped_lock lock(mutex_);
+  streams_.push_back(stream);
 }
 
 void DeviceMemory::read(void* to, const MemPtr& from, std::uint64_t size) const {

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 namespace tenon::cuda {
 
@@ -29,11 +31,15 @@ class DeviceMemory final : public MemRegion {
   void release(const MemPtr& begin, std::uint64_t size) override;
 
  private:
-  /// A stream for one copy, so that those of several threads do not wait for each other's.
+  /// On a stream that no other copy uses meanwhile, so that those of several threads do not wait
+  /// for each other.
   template <class Submit>
   void run_copy(Submit&& submit) const;
+  StreamId take_stream() const;
 
   DriverPtr driver_;
+  mutable std::mutex mutex_;
+  mutable std::vector<StreamId> streams_;  ///< not in use
 };
 
 /// "cuda:N", or "cuda:emulated".

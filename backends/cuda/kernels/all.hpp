@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/images.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/move.hpp"
 #include "kernels/order.hpp"

@@ -160,6 +160,34 @@ struct CacheArgs {
   Reporter reporter;
 };
 
+/// One side of a window over images: `taps` elements, of an axis of `size`.
+struct WindowSide {
+  std::int64_t stride, dilation, before, taps, size;
+};
+
+struct ConvolutionArgs {
+  Axes axes;            ///< of y
+  Array x, w, y, bias;  ///< bias: an address of 0: none
+  WindowSide rows, columns;
+  std::int64_t channels;  ///< of a group
+  std::uint32_t group_outputs;
+};
+
+struct PoolArgs {
+  Axes axes;  ///< of y
+  Array x, y;
+  WindowSide rows, columns;
+  bool takes_max;
+  float divisor;  ///< of sums; 0: the elements that the window has on x
+};
+
+/// By the channels of axis 1; an address of 0: none.
+struct ChannelNormArgs {
+  Axes axes;
+  Array x, y, mean, variance, weight, bias;
+  float eps;
+};
+
 /// Moves elements of `bytes` bytes. Element i of `axes` is at x and y.
 struct CopyArgs {
   Axes axes;

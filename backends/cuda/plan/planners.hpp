@@ -41,6 +41,9 @@ TENON_CUDA_PLANNER(plan_rope);
 TENON_CUDA_PLANNER(plan_cache_update);
 TENON_CUDA_PLANNER(plan_embedding);
 TENON_CUDA_PLANNER(plan_dequantize);
+TENON_CUDA_PLANNER(plan_conv2d);
+TENON_CUDA_PLANNER(plan_pool2d);
+TENON_CUDA_PLANNER(plan_batch_norm);
 TENON_CUDA_PLANNER(plan_gather);
 TENON_CUDA_PLANNER(plan_take_along);
 TENON_CUDA_PLANNER(plan_select);
@@ -56,8 +59,9 @@ bool is_real(DType dtype) noexcept;   ///< f32, f16 or bf16: computed in f32
 bool is_whole(DType dtype) noexcept;  ///< integers but u64, and bool: computed in i64
 /// "f64: kernels compute in f32 and i64".
 std::string unsupported(DType dtype);
-/// The same unless kernels compute with the type.
+/// The same unless kernels compute with the type; unless all inputs are real.
 Refusal refused_type(DType dtype);
+Refusal all_real(const Step& step);
 
 /// Strides of an operand along the axes of `shape`, to which it broadcasts.
 Strides broadcast_strides(const Operand& operand, const Shape& shape);
@@ -77,12 +81,12 @@ MergedAxes lanes_along(std::size_t axis, std::initializer_list<const Operand*> o
 Grid grid_of(std::uint64_t threads);                             ///< a thread per element
 Grid blocks_of(std::uint64_t blocks, std::uint64_t row_length);  ///< a block per row
 
-/// Copies an operand's elements to an array in scratch memory with dense rows, where the last axis
-/// is not dense yet; afterwards `operand` describes that array and `source` is where it lies.
+/// An operand, and where it lies.
 struct Located {
   Operand operand;
   Source source;
 };
+/// The operand, or where its last axis is not dense a copy in scratch memory.
 Located with_dense_rows(const Operand& operand, Emitter& out);
 void emit_copy(const Operand& from, const Source& from_source, const Operand& to,
                const Source& to_source, Emitter& out);

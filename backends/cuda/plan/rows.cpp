@@ -118,13 +118,6 @@ void set_weight(Draft<NormArgs>& draft, Array& weight, const Step& step, std::si
   weight.dtype = step.inputs[input].shape.dtype();
 }
 
-Refusal all_real(const Step& step) {
-  for (const Operand& input : step.inputs) {
-    if (!is_real(input.shape.dtype())) return unsupported(input.shape.dtype());
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Refusal plan_reduce(const Step& step, Emitter* out) {

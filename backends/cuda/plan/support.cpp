@@ -21,6 +21,13 @@ Refusal refused_type(DType dtype) {
   return is_real(dtype) || is_whole(dtype) ? Refusal() : unsupported(dtype);
 }
 
+Refusal all_real(const Step& step) {
+  for (const Operand& input : step.inputs) {
+    if (!is_real(input.shape.dtype())) return unsupported(input.shape.dtype());
+  }
+  return std::nullopt;
+}
+
 Strides broadcast_strides(const Operand& operand, const Shape& shape) {
   Strides strides{};
   const int missing = shape.rank() - operand.shape.rank();

@@ -164,7 +164,7 @@ class Bound final : public BoundPartition {
     std::unique_ptr<RunMemory> memory = memories_.take();
     Driver& driver = *device_->driver();
     driver.fill(memory->stream(), memory->status(), 0, sizeof(Status));
-    run(compiled_->plan.instructions, frame, *memory);
+    run_all(compiled_->plan.instructions, frame, *memory);
     Status status{};
     driver.read(memory->stream(), &status, memory->status(), sizeof(Status));
     driver.synchronize(memory->stream());
@@ -174,8 +174,8 @@ class Bound final : public BoundPartition {
   }
 
  private:
-  void run(const std::vector<Instruction>& instructions, DeviceFrame& frame,
-           const RunMemory& memory) const {
+  void run_all(const std::vector<Instruction>& instructions, DeviceFrame& frame,
+               const RunMemory& memory) const {
     if (frame.interrupt != nullptr) frame.interrupt->check("cuda");
     for (const Instruction& instruction : instructions) {
       if (const auto* launch = std::get_if<Launch>(&instruction)) {
@@ -191,7 +191,7 @@ class Bound final : public BoundPartition {
     for (std::int64_t i = 0; i < loop.step->count && goes_on(*loop.step, frame, memory); ++i) {
       frame.iteration[depth] = i;
       frame.loop_index[depth] = loop.step->first + i;
-      run(loop.body, frame, memory);
+      run_all(loop.body, frame, memory);
     }
     frame.iteration[depth] = 0;
   }

@@ -106,8 +106,9 @@ TENON_DEVICE ScaleAndMin scale_and_min(const Block& block, unsigned b) {
     min = block.scales[4 + b] & 63u;
   } else {
     const unsigned rest = block.scales[4 + b];
-    scale = (rest & 15u) | block.scales[b - 4] >> 6 << 4;
-    min = rest >> 4 | block.scales[b] >> 6 << 4;
+    const unsigned high_scale = block.scales[b - 4] >> 6, high_min = block.scales[b] >> 6;
+    scale = (rest & 15u) | high_scale << 4;
+    min = rest >> 4 | high_min << 4;
   }
   return {widen_half(block.d) * static_cast<float>(scale),
           widen_half(block.dmin) * static_cast<float>(min)};

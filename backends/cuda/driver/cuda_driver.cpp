@@ -20,19 +20,16 @@ namespace {
 // A function's name in the library: cuda.h maps some to later versions by macros.
 #define TENON_CUDA_NAME(function) TENON_CUDA_TEXT(function)
 #define TENON_CUDA_TEXT(function) #function
-#define TENON_CUDA_FUNCTIONS(X)                                                               \
-  X(cuInit)                                                                                   \
-  X(cuDriverGetVersion)                                                                       \
-  X(cuGetErrorString)                                                                         \
-  X(cuDeviceGetCount)                                                                         \
-  X(cuDeviceGet)                                                                              \
-  X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)  \
-      X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleUnload)   \
-          X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuStreamCreate) \
-              X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) \
-                  X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuMemcpyHtoDAsync)     \
-                      X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async)            \
-                          X(cuLaunchKernel)
+// clang-format off
+#define TENON_CUDA_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) \
+  X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleUnload) \
+  X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuStreamCreate) \
+  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) \
+  X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuMemcpyHtoDAsync) \
+  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) X(cuLaunchKernel)
+// clang-format on
 
 [[noreturn]] void throw_unavailable(std::string why) {
   throw Error(Errc::device_unavailable, "cuda", std::move(why));

@@ -289,7 +289,7 @@ TEST_CASE("lora: GGUF files of adapters") {
                                             {"adapter.type", "lora"sv},
                                             {"adapter.lora.alpha", alpha}};
   };
-  const Shape& query = rig.decoder.layers[0].attention.query.weight.shape();
+  const Shape& query = rig.decoder.layers[0].attention->query.weight.shape();
   const auto factor = [](std::int64_t rows, std::int64_t columns) {
     return HostBuffer::zeros(Shape({rows, columns}, f16));
   };

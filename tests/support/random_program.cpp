@@ -204,8 +204,8 @@ bool RandomProgram::Body::random_op() {
     op = OpInstance(def);
     set_attributes(op);
     std::vector<ValueId> operands;
-    for (std::int64_t n = random_.integer(def.min_inputs, std::min(def.max_inputs, 5)); n > 0;
-         --n) {
+    const int most = std::max(def.min_inputs, std::min(def.max_inputs, 5));
+    for (std::int64_t n = random_.integer(def.min_inputs, most); n > 0; --n) {
       // The same type as the one before is what most ops want.
       std::optional<Shape> like;
       if (!operands.empty() && random_.chance(0.5)) like = function.values[operands.back()].shape;

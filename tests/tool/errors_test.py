@@ -117,7 +117,7 @@ class WrongFile(Folder):
         self.refused(UNSUPPORTED, "Unsupported", "generate", path, "--prompt", "a", says="'lamma'")
 
     def test_devices_that_are_none(self):
-        self.refused(UNSUPPORTED, "DeviceUnavailable", "devices", "cuda:7", says="'cuda:'")
+        self.refused(UNSUPPORTED, "DeviceUnavailable", "devices", "tpu:7", says="'tpu:'")
         self.refused(WRONG_CALL, "OutOfRange", "devices", "npu://sim?ocm=1", says="ocm")
         self.refused(MALFORMED, "DuplicateName", "devices", "npu://sim?ocm=1MiB&ocm=1MiB", says="'ocm'")
 

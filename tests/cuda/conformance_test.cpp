@@ -39,8 +39,8 @@ const std::set<std::string, std::less<>> left_to_reference = {
     "fold2d", "grid_sample", "grid_sample_backward", "grid_sample_grid_backward", "irfft",
     "lgamma", "lu", "matmul_integer", "max_pool2d_backward", "non_max_suppression",
     "polygamma", "qr", "quantize_linear", "random_bits", "resize", "resize_backward", "rfft",
-    "roi_align", "roi_align_backward", "searchsorted", "slogdet", "solve", "svd",
-    "triangular_solve", "unfold2d"};
+    "roi_align", "roi_align_backward", "searchsorted", "selective_scan", "slogdet", "solve",
+    "svd", "triangular_solve", "unfold2d", "wkv7"};
 // clang-format on
 
 TEST_CASE("cuda: the conformance suite") {

@@ -46,7 +46,7 @@ bool is_near_linear(const Tokenizer& tokenizer, std::string_view part, std::size
 
 }  // namespace
 
-TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bracket") {
+TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bracket", "[growth]") {
   const std::string name =
       GENERATE("bpe_gpt-2", "bpe_llama-bpe", "bpe_qwen2", "bpe_falcon", "bpe_default",
                "bpe_deepseek-llm", "bpe_deepseek-coder", "spm", "spm_prefix", "wordpiece_uncased",
@@ -59,7 +59,7 @@ TEST_CASE("encoding stays near linear on texts of one letter, space, mark or bra
   }
 }
 
-TEST_CASE("splitting by expressions stays near linear, too") {
+TEST_CASE("splitting by expressions stays near linear, too", "[growth]") {
   const std::string name =
       GENERATE("gpt-4o", "deepseek-v3", "spark2_5", "youtu", "kimi-k2", "granite-embed-multi-97m",
                "jais-2", "bloom", "chameleon", "bailingmoe", "exaone-moe", "minicpm5", "tiny_aya",
@@ -93,7 +93,8 @@ TEST_CASE("131,072 equal letters are one word and still quick") {
   CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
 }
 
-TEST_CASE("encoding takes at most 100 times the memory of the text, also where all is one word") {
+TEST_CASE("encoding takes at most 100 times the memory of the text, also where all is one word",
+          "[growth]") {
   const std::string name =
       GENERATE("bpe_gpt-2", "bpe_llama-bpe", "bpe_default", "bpe_deepseek-llm", "spm", "spm_prefix",
                "wordpiece_uncased", "json_bpe", "json_metaspace_first", "json_unigram", "unigram");

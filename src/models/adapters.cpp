@@ -195,6 +195,10 @@ nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, const Target& t
 using LoadedAdapters = std::pair<DecoderAdapters<HostBuffer>, LoraConfig>;
 
 LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tensor>& decoder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    refuse(Errc::not_found, folder.string(), "is no folder of adapters, and no file named .gguf");
+  }
   const LoraConfig config = read_config(folder / "adapter_config.json");
   const io::File file = io::open(folder / "adapter_model.safetensors");
   const DecoderAdapters<Shape> shapes = adapter_shapes(decoder, config);

@@ -6,6 +6,7 @@
 #include <tenon/ops/slice.hpp>
 #include <tenon/tensor.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -58,6 +59,32 @@ inline std::vector<std::int64_t> read_lengths(std::string_view op, const HostVie
     result[static_cast<std::size_t>(b)] = length;
   }
   return result;
+}
+
+/// The reference of a recurrence whose states begin as `state`, [rows, states, heads, channels]. Calls
+/// step(row, step, head, channel, h) for each step of a row: it moves the states h on and gives y. The
+/// result is y, zeros for the steps that a row has not, and the last states behind them.
+template <class StepFunction>
+void run_recurrence(std::string_view op, const HostView& state, const HostView* lengths,
+                    const HostView& out, const StepFunction& step) {
+  const DType type = state.shape.dtype();
+  const std::int64_t rows = state.shape[0], states = state.shape[1], heads = state.shape[2],
+                     channels = state.shape[3], steps = out.shape[1] - states;
+  const std::vector<std::int64_t> row_steps = read_lengths(op, lengths, rows, steps);
+  std::vector<double> h(static_cast<std::size_t>(states));
+  for_each_index(Shape({rows, heads, channels}, type), [&](std::span<const std::int64_t> at) {
+    const std::int64_t b = at[0], j = at[1], p = at[2];
+    const auto store = [&](std::int64_t s, double number) {
+      store_double(type, out.at(std::array{b, s, j, p}), number);
+    };
+    for (std::int64_t n = 0; n < states; ++n) {
+      h[static_cast<std::size_t>(n)] = load_as_double(type, state.at(std::array{b, n, j, p}));
+    }
+    const std::int64_t length = row_steps[static_cast<std::size_t>(b)];
+    for (std::int64_t s = 0; s < length; ++s) store(s, step(b, s, j, p, std::span(h)));
+    for (std::int64_t s = length; s < steps; ++s) store(s, 0);
+    for (std::int64_t n = 0; n < states; ++n) store(steps + n, h[static_cast<std::size_t>(n)]);
+  });
 }
 
 /// Records a recurrence on operands without tags: {y, the last state}, which are views of its result.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <string>
-#include <vector>
 
 namespace tenon {
 
@@ -63,42 +62,28 @@ Shape SelectiveScan::infer(std::span<const Shape> in) const {
 }
 
 void SelectiveScan::reference(std::span<const HostView> in, const HostView& out) const {
-  const Shape& x = in[x_at].shape;
-  const DType type = x.dtype();
-  const std::int64_t rows = x[0], steps = x[1], heads = x[2], channels = x[3];
-  const std::int64_t groups = in[in_at].shape[2], states = in[in_at].shape[3];
-  const std::int64_t decays = in[a_at].shape[1];
+  const DType type = in[x_at].shape.dtype();
+  const std::int64_t in_a_group = in[x_at].shape[2] / in[in_at].shape[2];  // heads
+  const bool has_one_decay = in[a_at].shape[1] == 1;
   const auto value = [&](std::size_t operand, auto... index) {
     return load_as_double(type,
                           in[operand].at(std::array<std::int64_t, sizeof...(index)>{index...}));
   };
-  const auto store = [&](double number, std::int64_t b, std::int64_t s, std::int64_t j,
-                         std::int64_t p) {
-    store_double(type, out.at(std::array{b, s, j, p}), number);
-  };
-  const std::vector<std::int64_t> lengths =
-      read_lengths(name, has_lengths ? &in[lengths_at] : nullptr, rows, steps);
-  std::vector<double> h(static_cast<std::size_t>(states));
-  for_each_index(Shape({rows, heads, channels}, type), [&](std::span<const std::int64_t> at) {
-    const std::int64_t b = at[0], j = at[1], p = at[2], g = j / (heads / groups);
-    for (std::int64_t n = 0; n < states; ++n)
-      h[static_cast<std::size_t>(n)] = value(state_at, b, n, j, p);
-    const std::int64_t length = lengths[static_cast<std::size_t>(b)];
-    for (std::int64_t s = 0; s < length; ++s) {
-      const double dt = value(dt_at, b, s, j), added = dt * value(x_at, b, s, j, p);
-      double y = 0;
-      for (std::int64_t n = 0; n < states; ++n) {
-        double& now = h[static_cast<std::size_t>(n)];
-        const double decay = std::exp(dt * value(a_at, j, decays == 1 ? 0 : n));
-        now = decay * now + added * value(in_at, b, s, g, n);
-        y += value(out_at, b, s, g, n) * now;
-      }
-      store(y, b, s, j, p);
-    }
-    for (std::int64_t s = length; s < steps; ++s) store(0, b, s, j, p);
-    for (std::int64_t n = 0; n < states; ++n)
-      store(h[static_cast<std::size_t>(n)], b, steps + n, j, p);
-  });
+  run_recurrence(
+      name, in[state_at], has_lengths ? &in[lengths_at] : nullptr, out,
+      [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p, std::span<double> h) {
+        const std::int64_t g = j / in_a_group;
+        const double dt = value(dt_at, b, s, j), added = dt * value(x_at, b, s, j, p);
+        double y = 0;
+        std::int64_t n = 0;
+        for (double& now : h) {
+          const double decay = std::exp(dt * value(a_at, j, has_one_decay ? 0 : n));
+          now = decay * now + added * value(in_at, b, s, g, n);
+          y += value(out_at, b, s, g, n) * now;
+          ++n;
+        }
+        return y;
+      });
 }
 
 double SelectiveScan::flops(std::span<const Shape> in, const Shape&) const {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <string>
-#include <vector>
 
 namespace tenon {
 
@@ -54,42 +53,26 @@ Shape Wkv7::infer(std::span<const Shape> in) const {
 }
 
 void Wkv7::reference(std::span<const HostView> in, const HostView& out) const {
-  const Shape& v = in[v_at].shape;
-  const DType type = v.dtype();
-  const std::int64_t rows = v[0], steps = v[1], heads = v[2], values = v[3],
-                     states = in[r_at].shape[3];
+  const DType type = in[v_at].shape.dtype();
   const auto value = [&](std::size_t operand, std::int64_t b, std::int64_t s, std::int64_t j,
                          std::int64_t n) {
     return load_as_double(type, in[operand].at(std::array{b, s, j, n}));
   };
-  const auto store = [&](double number, std::int64_t b, std::int64_t s, std::int64_t j,
-                         std::int64_t p) {
-    store_double(type, out.at(std::array{b, s, j, p}), number);
-  };
-  const std::vector<std::int64_t> lengths =
-      read_lengths(name, has_lengths ? &in[lengths_at] : nullptr, rows, steps);
-  std::vector<double> h(static_cast<std::size_t>(states));
-  for_each_index(Shape({rows, heads, values}, type), [&](std::span<const std::int64_t> at) {
-    const std::int64_t b = at[0], j = at[1], p = at[2];
-    for (std::int64_t n = 0; n < states; ++n)
-      h[static_cast<std::size_t>(n)] = value(state_at, b, n, j, p);
-    const std::int64_t length = lengths[static_cast<std::size_t>(b)];
-    for (std::int64_t s = 0; s < length; ++s) {
-      double mixed = 0, y = 0;
-      for (std::int64_t n = 0; n < states; ++n)
-        mixed += value(a_at, b, s, j, n) * h[static_cast<std::size_t>(n)];
-      for (std::int64_t n = 0; n < states; ++n) {
-        double& now = h[static_cast<std::size_t>(n)];
-        now = value(w_at, b, s, j, n) * now + value(b_at, b, s, j, n) * mixed +
-              value(k_at, b, s, j, n) * value(v_at, b, s, j, p);
-        y += value(r_at, b, s, j, n) * now;
-      }
-      store(y, b, s, j, p);
-    }
-    for (std::int64_t s = length; s < steps; ++s) store(0, b, s, j, p);
-    for (std::int64_t n = 0; n < states; ++n)
-      store(h[static_cast<std::size_t>(n)], b, steps + n, j, p);
-  });
+  run_recurrence(
+      name, in[state_at], has_lengths ? &in[lengths_at] : nullptr, out,
+      [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p, std::span<double> h) {
+        double mixed = 0, y = 0;
+        std::int64_t n = 0;
+        for (const double before : h) mixed += value(a_at, b, s, j, n++) * before;
+        n = 0;
+        for (double& now : h) {
+          now = value(w_at, b, s, j, n) * now + value(b_at, b, s, j, n) * mixed +
+                value(k_at, b, s, j, n) * value(v_at, b, s, j, p);
+          y += value(r_at, b, s, j, n) * now;
+          ++n;
+        }
+        return y;
+      });
 }
 
 double Wkv7::flops(std::span<const Shape> in, const Shape&) const {

@@ -37,7 +37,7 @@ class RowLengths {
   std::int64_t rows_, steps_;
 };
 
-/// Elements between neighbours along an axis.
+/// Elements from one place along an axis to the next.
 inline std::int64_t element_stride(const Operand& operand, std::size_t axis) noexcept {
   return operand.strides[axis] / block_bytes(operand.shape.dtype());
 }

@@ -174,8 +174,8 @@ Refusal plan_cache_update(const Step& step, Emitter* out) {
 
 Refusal plan_embedding(const Step& step, Emitter* out) {
   const Operand &ids = step.inputs[0], &table = step.inputs[1], &y = step.output;
-  const std::optional<Kernel> kernel = embedding_kernel(table.shape.dtype());
-  if (!kernel) {
+  const std::optional<WeightKernels> kernels = weight_kernels(table.shape.dtype());
+  if (!kernels) {
     return fmt::format("a table of {}: no kernel reads that type", name(table.shape.dtype()));
   }
   if (!is_real(y.shape.dtype())) return unsupported(y.shape.dtype());
@@ -197,14 +197,15 @@ Refusal plan_embedding(const Step& step, Emitter* out) {
   args.rows = table.shape[0];
   args.depth = static_cast<std::uint32_t>(table.shape[1]);
   draft.reporter(args.reporter, out->reporter());
-  out->launch(*kernel, grid_of(std::uint64_t{args.axes.count} * ((args.depth + 7) / 8)), draft);
+  out->launch(kernels->embedding, grid_of(std::uint64_t{args.axes.count} * ((args.depth + 7) / 8)),
+              draft);
   return std::nullopt;
 }
 
 Refusal plan_dequantize(const Step& step, Emitter* out) {
   const Operand &x = step.inputs[0], &y = step.output;
-  const std::optional<Kernel> kernel = embedding_kernel(x.shape.dtype());
-  if (!kernel) return fmt::format("{}: no kernel reads that type", name(x.shape.dtype()));
+  const std::optional<WeightKernels> kernels = weight_kernels(x.shape.dtype());
+  if (!kernels) return fmt::format("{}: no kernel reads that type", name(x.shape.dtype()));
   if (!is_real(y.shape.dtype())) return unsupported(y.shape.dtype());
   if (out == nullptr) return std::nullopt;
   Located dense{x, source_of(x)};
@@ -227,7 +228,8 @@ Refusal plan_dequantize(const Step& step, Emitter* out) {
   args.rows = rows;
   args.depth = static_cast<std::uint32_t>(depth);
   draft.reporter(args.reporter, out->reporter());
-  out->launch(*kernel, grid_of(static_cast<std::uint64_t>(rows * ((depth + 7) / 8))), draft);
+  out->launch(kernels->embedding, grid_of(static_cast<std::uint64_t>(rows * ((depth + 7) / 8))),
+              draft);
   return std::nullopt;
 }
 

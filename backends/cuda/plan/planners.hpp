@@ -92,10 +92,12 @@ void emit_copy(const Operand& from, const Source& from_source, const Operand& to
                const Source& to_source, Emitter& out);
 Source source_of(const Operand& operand);
 
-/// Kernels by dtype, in the order of weight_types.def.
-std::optional<Kernel> gemv_kernel(DType dtype);
-std::optional<Kernel> linear_kernel(DType dtype);
-std::optional<Kernel> embedding_kernel(DType dtype);
+/// The kernels that read a type's weights (weight_types.def), and its keys (key_types.def); none for
+/// other types.
+struct WeightKernels {
+  Kernel gemv, linear, embedding;
+};
+std::optional<WeightKernels> weight_kernels(DType dtype);
 std::optional<Kernel> attention_kernel(DType dtype);
 
 }  // namespace tenon::cuda

@@ -3,8 +3,10 @@
 
 #include <tenon/ops.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -15,69 +17,44 @@
 namespace tenon::cuda {
 namespace {
 
-/// The number of an op in one of points.def's lists, or -1.
-int find(std::initializer_list<std::string_view> names, std::string_view name) {
-  int number = 0;
-  for (const std::string_view candidate : names) {
-    if (candidate == name) return number;
-    ++number;
-  }
-  return -1;
-}
-
-int unary_real(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_UNARY(id, expression) #id,
+// The lists of points.def: an op is known to its kernel by its place in one of them.
+#define TENON_CUDA_NAME(id, expression) #id,
+constexpr std::string_view unary_real[] = {
+#define TENON_CUDA_UNARY TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_UNARY
-      },
-      name);
-}
-int unary_integer(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_UNARY_INTEGER(id, expression) #id,
+};
+constexpr std::string_view unary_integer[] = {
+#define TENON_CUDA_UNARY_INTEGER TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_UNARY_INTEGER
-      },
-      name);
-}
-int predicate(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_PREDICATE(id, expression) #id,
+};
+constexpr std::string_view predicates[] = {
+#define TENON_CUDA_PREDICATE TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_PREDICATE
-      },
-      name);
-}
-int binary_real(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_BINARY(id, expression) #id,
+};
+constexpr std::string_view binary_real[] = {
+#define TENON_CUDA_BINARY TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_BINARY
-      },
-      name);
-}
-int binary_integer(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_BINARY_INTEGER(id, expression) #id,
+};
+constexpr std::string_view binary_integer[] = {
+#define TENON_CUDA_BINARY_INTEGER TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_BINARY_INTEGER
-      },
-      name);
-}
-int comparison(std::string_view name) {
-  return find(
-      {
-#define TENON_CUDA_COMPARE(id, expression) #id,
+};
+constexpr std::string_view comparisons[] = {
+#define TENON_CUDA_COMPARE TENON_CUDA_NAME
 #include "kernels/points.def"
 #undef TENON_CUDA_COMPARE
-      },
-      name);
+};
+#undef TENON_CUDA_NAME
+
+/// The place of an op in one of these lists, or -1.
+int find(std::span<const std::string_view> names, std::string_view name) {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 
 /// The nearest std::int64_t.
@@ -155,26 +132,26 @@ std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
 Refusal plan_unary(const Step& step, Emitter* out) {
   const std::string_view name = step.op.def()->name;
   const bool flips_bool = name == "bitwise_not" && step.inputs[0].shape.dtype() == DType::boolean;
-  return emit_by_type({Kernel::unary_real, Kernel::unary_integer, unary_real(name),
-                       unary_integer(flips_bool ? "logical_not" : name)},
+  return emit_by_type({Kernel::unary_real, Kernel::unary_integer, find(unary_real, name),
+                       find(unary_integer, flips_bool ? "logical_not" : name)},
                       step, out);
 }
 
 Refusal plan_predicate(const Step& step, Emitter* out) {
-  return emit_by_type({Kernel::predicate, Kernel::predicate, predicate(step.op.def()->name), -1},
-                      step, out);
+  return emit_by_type(
+      {Kernel::predicate, Kernel::predicate, find(predicates, step.op.def()->name), -1}, step, out);
 }
 
 Refusal plan_binary(const Step& step, Emitter* out) {
   std::string name(step.op.def()->name);
   if (const auto* glu = step.op.as<Glu>()) name = fmt::format("glu_{}", glu->activation.text());
-  return emit_by_type(
-      {Kernel::binary_real, Kernel::binary_integer, binary_real(name), binary_integer(name)}, step,
-      out);
+  return emit_by_type({Kernel::binary_real, Kernel::binary_integer, find(binary_real, name),
+                       find(binary_integer, name)},
+                      step, out);
 }
 
 Refusal plan_compare(const Step& step, Emitter* out) {
-  const int op = comparison(step.op.def()->name);
+  const int op = find(comparisons, step.op.def()->name);
   return emit_by_type({Kernel::compare_real, Kernel::compare_integer, op, op}, step, out);
 }
 

@@ -42,7 +42,7 @@ Rows rows_of(const Operand& operand, Emitter& out) {
 
 Refusal refused_operands(const Operand& x, const Operand& w) {
   if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
-  if (!gemv_kernel(w.shape.dtype())) {
+  if (!weight_kernels(w.shape.dtype())) {
     return fmt::format("weights of {}: no kernel reads that type", name(w.shape.dtype()));
   }
   return std::nullopt;
@@ -91,13 +91,13 @@ Refusal plan_linear(const Step& step, Emitter* out) {
   }
   if (args.rows <= gemv_rows) {
     const std::uint64_t columns = ceil_div(args.columns, gemv_threads / 32);
-    out->launch(*gemv_kernel(w.shape.dtype()), {static_cast<unsigned>(columns), gemv_threads},
-                draft);
+    out->launch(weight_kernels(w.shape.dtype())->gemv,
+                {static_cast<unsigned>(columns), gemv_threads}, draft);
   } else {
     const std::uint64_t tiles =
         ceil_div(args.columns, tile_columns) * ceil_div(args.rows, tile_rows);
-    out->launch(*linear_kernel(w.shape.dtype()), {static_cast<unsigned>(tiles), tile_threads},
-                draft);
+    out->launch(weight_kernels(w.shape.dtype())->linear,
+                {static_cast<unsigned>(tiles), tile_threads}, draft);
   }
   return std::nullopt;
 }
@@ -150,7 +150,8 @@ Refusal plan_grouped_linear(const Step& step, Emitter* out) {
   }
   draft.reporter(args.reporter, out->reporter());
   const std::uint64_t blocks = ceil_div(args.columns, gemv_threads / 32) * args.rows;
-  out->launch(*gemv_kernel(w.shape.dtype()), {static_cast<unsigned>(blocks), gemv_threads}, draft);
+  out->launch(weight_kernels(w.shape.dtype())->gemv, {static_cast<unsigned>(blocks), gemv_threads},
+              draft);
   return std::nullopt;
 }
 

@@ -124,30 +124,8 @@ Located with_dense_rows(const Operand& operand, Emitter& out) {
 
 #define TENON_CUDA_WEIGHTS(id, Type) \
   case DType::id:                    \
-    return Kernel::gemv_##id;
-std::optional<Kernel> gemv_kernel(DType dtype) {
-  switch (dtype) {
-#include "kernels/weight_types.def"
-    default:
-      return std::nullopt;
-  }
-}
-#undef TENON_CUDA_WEIGHTS
-#define TENON_CUDA_WEIGHTS(id, Type) \
-  case DType::id:                    \
-    return Kernel::linear_##id;
-std::optional<Kernel> linear_kernel(DType dtype) {
-  switch (dtype) {
-#include "kernels/weight_types.def"
-    default:
-      return std::nullopt;
-  }
-}
-#undef TENON_CUDA_WEIGHTS
-#define TENON_CUDA_WEIGHTS(id, Type) \
-  case DType::id:                    \
-    return Kernel::embedding_##id;
-std::optional<Kernel> embedding_kernel(DType dtype) {
+    return WeightKernels{Kernel::gemv_##id, Kernel::linear_##id, Kernel::embedding_##id};
+std::optional<WeightKernels> weight_kernels(DType dtype) {
   switch (dtype) {
 #include "kernels/weight_types.def"
     default:

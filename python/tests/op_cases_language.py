@@ -283,6 +283,7 @@ def wkv7(cases, count):
             lengths = cases.rng.integers(0, s + 1, b)
             inputs.append(lengths.astype(np.int32))
         y, last = np.zeros((b, s, j, p)), to_double(state).copy()
+        states = np.repeat(last[:, None], s, axis=1)  # [B, S, N, J, P]
         for row, head in np.ndindex(b, j):
             h = last[row, :, head].copy()  # [N, P]
             for step in range(lengths[row]):
@@ -290,9 +291,12 @@ def wkv7(cases, count):
                 transition = np.diag(at[1]) + np.outer(at[5], at[4])
                 h = transition @ h + np.outer(at[2], at[3])
                 y[row, step, head] = at[0] @ h
+                states[row, step:, :, head] = h
             last[row, :, head] = h
-        cases.add("wkv7", inputs, as_type(np.concatenate([y, last], axis=1), dtype),
-                  {"has_lengths": has_lengths}, (1e-9, 1e-9) if dtype == "f64" else None)
+        every_state = i % 4 == 3
+        result = states if every_state else np.concatenate([y, last], axis=1)
+        cases.add("wkv7", inputs, as_type(result, dtype), {"has_lengths": has_lengths, "every_state": every_state},
+                  (1e-9, 1e-9) if dtype == "f64" else None)
 
 
 def generate(cases):

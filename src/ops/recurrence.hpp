@@ -61,40 +61,82 @@ inline std::vector<std::int64_t> read_lengths(std::string_view op, const HostVie
   return result;
 }
 
-/// The reference of a recurrence whose states begin as `state`, [rows, states, heads, channels]. Calls
-/// step(row, step, head, channel, h) for each step of a row: it moves the states h on and gives y. The
-/// result is y, zeros for the steps that a row has not, and the last states behind them.
+/// The states of one row, head and channel.
+using RecurrentStates = std::span<double>;
+
+/// Calls visit(row, length, head, channel, h) with each row's number of steps and the states as they
+/// begin: `state`, [rows, states, heads, channels].
+template <class Visit>
+void for_each_recurrence(std::string_view op, const HostView& state, const HostView* lengths,
+                         std::int64_t steps, const Visit& visit) {
+  const DType type = state.shape.dtype();
+  const std::int64_t rows = state.shape[0], states = state.shape[1];
+  const std::vector<std::int64_t> row_steps = read_lengths(op, lengths, rows, steps);
+  std::vector<double> h(static_cast<std::size_t>(states));
+  for_each_index(
+      Shape({rows, state.shape[2], state.shape[3]}, type), [&](std::span<const std::int64_t> at) {
+        const std::int64_t b = at[0], j = at[1], p = at[2];
+        for (std::int64_t n = 0; n < states; ++n) {
+          h[static_cast<std::size_t>(n)] = load_as_double(type, state.at(std::array{b, n, j, p}));
+        }
+        visit(b, row_steps[static_cast<std::size_t>(b)], j, p, RecurrentStates(h));
+      });
+}
+
+/// The reference of a recurrence. Calls step(row, step, head, channel, h) for each step of a row: it
+/// moves the states h on and gives y. The result is y, zeros for the steps that a row has not, and
+/// the last states behind them.
 template <class StepFunction>
 void run_recurrence(std::string_view op, const HostView& state, const HostView* lengths,
                     const HostView& out, const StepFunction& step) {
-  const DType type = state.shape.dtype();
-  const std::int64_t rows = state.shape[0], states = state.shape[1], heads = state.shape[2],
-                     channels = state.shape[3], steps = out.shape[1] - states;
-  const std::vector<std::int64_t> row_steps = read_lengths(op, lengths, rows, steps);
-  std::vector<double> h(static_cast<std::size_t>(states));
-  for_each_index(Shape({rows, heads, channels}, type), [&](std::span<const std::int64_t> at) {
-    const std::int64_t b = at[0], j = at[1], p = at[2];
-    const auto store = [&](std::int64_t s, double number) {
-      store_double(type, out.at(std::array{b, s, j, p}), number);
-    };
-    for (std::int64_t n = 0; n < states; ++n) {
-      h[static_cast<std::size_t>(n)] = load_as_double(type, state.at(std::array{b, n, j, p}));
-    }
-    const std::int64_t length = row_steps[static_cast<std::size_t>(b)];
-    for (std::int64_t s = 0; s < length; ++s) store(s, step(b, s, j, p, std::span(h)));
-    for (std::int64_t s = length; s < steps; ++s) store(s, 0);
-    for (std::int64_t n = 0; n < states; ++n) store(steps + n, h[static_cast<std::size_t>(n)]);
-  });
+  const std::int64_t steps = out.shape[1] - state.shape[1];
+  for_each_recurrence(
+      op, state, lengths, steps,
+      [&](std::int64_t b, std::int64_t length, std::int64_t j, std::int64_t p, RecurrentStates h) {
+        const auto store = [&](std::int64_t s, double number) {
+          store_double(out.shape.dtype(), out.at(std::array{b, s, j, p}), number);
+        };
+        for (std::int64_t s = 0; s < length; ++s) store(s, step(b, s, j, p, h));
+        for (std::int64_t s = length; s < steps; ++s) store(s, 0);
+        for (std::size_t n = 0; n < h.size(); ++n) {
+          store(steps + static_cast<std::int64_t>(n), h[n]);
+        }
+      });
 }
 
-/// Records a recurrence on operands without tags: {y, the last state}, which are views of its result.
+/// The same with the states after each step as the result, [rows, steps, states, heads, channels].
+template <class StepFunction>
+void run_recurrence_states(std::string_view op, const HostView& state, const HostView* lengths,
+                           const HostView& out, const StepFunction& step) {
+  const std::int64_t steps = out.shape[1];
+  for_each_recurrence(
+      op, state, lengths, steps,
+      [&](std::int64_t b, std::int64_t length, std::int64_t j, std::int64_t p, RecurrentStates h) {
+        for (std::int64_t s = 0; s < steps; ++s) {
+          if (s < length) step(b, s, j, p, h);
+          for (std::size_t n = 0; n < h.size(); ++n) {
+            const std::array at{b, s, static_cast<std::int64_t>(n), j, p};
+            store_double(out.shape.dtype(), out.at(at), h[n]);
+          }
+        }
+      });
+}
+
+/// Records a recurrence on operands without tags.
+template <class Op>
+Tensor record_untagged(const Op& op, std::vector<Tensor> operands, const Tensor& lengths,
+                       const std::source_location& where) {
+  if (op.has_lengths) operands.push_back(lengths);
+  for (Tensor& operand : operands) operand = operand.with_tags({});
+  return record(op, std::span<const Tensor>(operands), where);
+}
+
+/// The same: {y, the last state}, which are views of its result.
 template <class Op>
 std::pair<Tensor, Tensor> record_recurrence(const Op& op, std::vector<Tensor> operands,
                                             const Tensor& lengths, std::int64_t states,
                                             const std::source_location& where) {
-  if (op.has_lengths) operands.push_back(lengths);
-  for (Tensor& operand : operands) operand = operand.with_tags({});
-  const Tensor both = record(op, std::span<const Tensor>(operands), where);
+  const Tensor both = record_untagged(op, std::move(operands), lengths, where);
   return {slice(both, 1, 0, -states, 1, where), slice(both, 1, -states, to_end, 1, where)};
 }
 

@@ -1,7 +1,13 @@
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/recurrence.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/broadcast_to.hpp>
+#include <tenon/ops/concat.hpp>
 #include <tenon/ops/selective_scan.hpp>
+#include <tenon/ops/unary.hpp>
+#include <tenon/ops/wkv7.hpp>
 
 #include <array>
 #include <cmath>
@@ -71,7 +77,7 @@ void SelectiveScan::reference(std::span<const HostView> in, const HostView& out)
   };
   run_recurrence(
       name, in[state_at], has_lengths ? &in[lengths_at] : nullptr, out,
-      [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p, std::span<double> h) {
+      [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p, RecurrentStates h) {
         const std::int64_t g = j / in_a_group;
         const double dt = value(dt_at, b, s, j), added = dt * value(x_at, b, s, j, p);
         double y = 0;
@@ -89,6 +95,25 @@ void SelectiveScan::reference(std::span<const HostView> in, const HostView& out)
 double SelectiveScan::flops(std::span<const Shape> in, const Shape&) const {
   const Shape &x = in[x_at], &b = in[in_at];
   return 5.0 * static_cast<double>(x.elements()) * static_cast<double>(b[3]);
+}
+
+std::vector<Tensor> SelectiveScan::gradient(const Backward& at) const {
+  return gradient_of_composition(at, [&](std::span<const Tensor> in) {
+    const Tensor dt = unsqueeze(in[dt_at], 3);  // [B, S, J, 1]
+    const auto of_heads = [&](const Tensor& of_groups) {
+      return repeat_interleave(of_groups, in[x_at].shape()[2] / of_groups.shape()[2], 2);
+    };
+    const Tensor keys = of_heads(in[in_at]), none = full_like(keys, 0);
+    const auto [y, last] =
+        wkv7({.r = of_heads(in[out_at]),
+              .w = exp(dt * in[a_at] + none),  // [B, S, J, N]: `a` may have one column
+              .k = keys,
+              .v = dt * in[x_at],
+              .a = none,
+              .b = none},
+             in[state_at], has_lengths ? in[lengths_at] : Tensor());
+    return concat({y, last}, 1);
+  });
 }
 
 SelectiveScanResult selective_scan(const Tensor& x, const Tensor& dt, const Tensor& a,

@@ -1,6 +1,11 @@
 #include "ops/checks.hpp"
+#include "ops/gradient.hpp"
 #include "ops/recurrence.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/concat.hpp>
+#include <tenon/ops/pad.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/wkv7.hpp>
 
 #include <array>
@@ -49,6 +54,7 @@ Shape Wkv7::infer(std::span<const Shape> in) const {
   if (states == 0) {  // C6
     fail(Errc::shape_mismatch, name, fmt::format("a state without numbers: {}", operands));
   }
+  if (every_state) return Shape({rows, steps, states, heads, values}, type);
   return Shape({rows, known_sum(steps, states), heads, values}, type);
 }
 
@@ -58,25 +64,98 @@ void Wkv7::reference(std::span<const HostView> in, const HostView& out) const {
                          std::int64_t n) {
     return load_as_double(type, in[operand].at(std::array{b, s, j, n}));
   };
-  run_recurrence(
-      name, in[state_at], has_lengths ? &in[lengths_at] : nullptr, out,
-      [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p, std::span<double> h) {
-        double mixed = 0, y = 0;
-        std::int64_t n = 0;
-        for (const double before : h) mixed += value(a_at, b, s, j, n++) * before;
-        n = 0;
-        for (double& now : h) {
-          now = value(w_at, b, s, j, n) * now + value(b_at, b, s, j, n) * mixed +
-                value(k_at, b, s, j, n) * value(v_at, b, s, j, p);
-          y += value(r_at, b, s, j, n) * now;
-          ++n;
-        }
-        return y;
-      });
+  const auto step = [&](std::int64_t b, std::int64_t s, std::int64_t j, std::int64_t p,
+                        RecurrentStates h) {
+    double mixed = 0, y = 0;
+    std::int64_t n = 0;
+    for (const double before : h) mixed += value(a_at, b, s, j, n++) * before;
+    n = 0;
+    for (double& now : h) {
+      now = value(w_at, b, s, j, n) * now + value(b_at, b, s, j, n) * mixed +
+            value(k_at, b, s, j, n) * value(v_at, b, s, j, p);
+      y += value(r_at, b, s, j, n) * now;
+      ++n;
+    }
+    return y;
+  };
+  const HostView* const lengths = has_lengths ? &in[lengths_at] : nullptr;
+  if (every_state) {
+    run_recurrence_states(name, in[state_at], lengths, out, step);
+  } else {
+    run_recurrence(name, in[state_at], lengths, out, step);
+  }
 }
 
 double Wkv7::flops(std::span<const Shape> in, const Shape&) const {
   return 10.0 * static_cast<double>(in[v_at].elements()) * static_cast<double>(in[r_at][3]);
+}
+
+namespace {
+
+// What has the states' axes, [B, S, N, J, P], times what has none of keys or values, and the sum.
+Tensor sum_over_values(const Tensor& states, const Tensor& y) {  // [B, S, J, P] -> [B, S, J, N]
+  return transpose(sum(states * unsqueeze(y, 2), {4}), 2, 3);
+}
+Tensor sum_over_keys(const Tensor& states, const Tensor& y) {  // [B, S, J, N] -> [B, S, J, P]
+  return sum(states * unsqueeze(transpose(y, 2, 3), 4), {2});
+}
+
+/// Where a row has a step, bool[B, S, 1, 1]; empty without lengths.
+Tensor own_steps(const Tensor& x, const Tensor& lengths) {
+  if (lengths.is_empty()) return {};
+  return unsqueeze(unsqueeze(lt(iota(x, 1), unsqueeze(lengths, 1)), 2), 3);
+}
+/// `otherwise` in steps that a row has not.
+Tensor only_in(const Tensor& own, const Tensor& x, double otherwise = 0) {
+  return own.is_empty() ? x : where(own, x, scalar_like(x, otherwise));
+}
+
+}  // namespace
+
+std::vector<Tensor> Wkv7::gradient(const Backward& at) const {
+  if (every_state) fail(Errc::unsupported, name, "the form with every_state has no gradient");
+  const Tensor lengths = has_lengths ? at.inputs[lengths_at] : Tensor();
+  const Tensor own = own_steps(at.inputs[v_at], lengths);
+  const auto input = [&](std::size_t i) { return only_in(own, at.inputs[i], i == w_at ? 1 : 0); };
+  const Wkv7Inputs in{.r = input(r_at),
+                      .w = input(w_at),
+                      .k = input(k_at),
+                      .v = input(v_at),
+                      .a = input(a_at),
+                      .b = input(b_at)};
+  const Tensor& first = at.inputs[state_at];
+  const std::int64_t states = first.shape()[1];
+  const Tensor dy = only_in(own, slice(at.upstream, 1, 0, -states));
+  const Tensor dlast = slice(at.upstream, 1, -states, to_end);
+
+  const Tensor after = wkv7_states(in, first);
+  const Tensor before = slice(concat({unsqueeze(first, 1), after}, 1), 1, 0, -1);
+
+  // The gradient of the state after step s is r_s dy_s^T, and what comes through the step behind it,
+  // (diag(w) + b a^T)^T: the same recurrence from the last step to the first, a and b exchanged. One
+  // step more gives the gradient of the first state.
+  const auto of_next_step = [](const Tensor& x, double last) {
+    return pad(flip(x, 1), 1, 1, 0, last);
+  };
+  const auto of_step = [](const Tensor& x) { return pad(flip(x, 1), 1, 0, 1); };
+  const Tensor backwards = wkv7_states({.r = of_step(in.r),
+                                        .w = of_next_step(in.w, 1),
+                                        .k = of_step(in.r),
+                                        .v = of_step(dy),
+                                        .a = of_next_step(in.b, 0),
+                                        .b = of_next_step(in.a, 0)},
+                                       dlast);
+  const Tensor d = flip(slice(backwards, 1, 0, -1), 1);
+
+  std::vector<Tensor> result(at.inputs.size());
+  result[r_at] = sum_over_values(after, dy);
+  result[w_at] = only_in(own, transpose(sum(d * before, {4}), 2, 3));
+  result[k_at] = only_in(own, sum_over_values(d, in.v));
+  result[v_at] = only_in(own, sum_over_keys(d, in.k));
+  result[a_at] = only_in(own, sum_over_values(before, sum_over_keys(d, in.b)));
+  result[b_at] = only_in(own, sum_over_values(d, sum_over_keys(before, in.a)));
+  result[state_at] = squeeze(slice(backwards, 1, -1, to_end), 1);
+  return result;
 }
 
 Wkv7Result wkv7(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths,
@@ -85,6 +164,12 @@ Wkv7Result wkv7(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths
   const auto [y, last] = record_recurrence(op, {in.r, in.w, in.k, in.v, in.a, in.b, state}, lengths,
                                            state.dim(1, where), where);
   return {y, last};
+}
+
+Tensor wkv7_states(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths,
+                   const std::source_location& where) {
+  const Wkv7 op{.has_lengths = !lengths.is_empty(), .every_state = true};
+  return record_untagged(op, {in.r, in.w, in.k, in.v, in.a, in.b, state}, lengths, where);
 }
 
 }  // namespace tenon

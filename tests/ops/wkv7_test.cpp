@@ -22,6 +22,17 @@ TEST_CASE("wkv7: one head, two numbers of keys, one value") {
   expect_equal(y, {25.5 + 105, 25.5, 10.5});
 }
 
+TEST_CASE("wkv7: the state after every step, with lengths and without") {
+  const HostBuffer two = floats({1, 2, 1, 1}, {2, 2}), one = floats({1, 2, 1, 1}, {1, 1}),
+                   zero = floats({1, 2, 1, 1}, {0, 0}), state = floats({1, 1, 1, 1}, {3});
+  const Wkv7 states{.every_state = true}, padded_states{.has_lengths = true, .every_state = true};
+  const HostBuffer y = apply(states, {zero, two, one, one, zero, zero, state});  // h' = 2 h + 1
+  expect_type(y.shape(), "f32[1, 2, 1, 1, 1]");
+  expect_equal(y, {7, 15});
+  const HostBuffer length = ints({1}, {1});
+  expect_equal(apply(padded_states, {zero, two, one, one, zero, zero, state, length}), {7, 7});
+}
+
 TEST_CASE("wkv7: steps behind a row's length change nothing") {
   const auto nan = std::nanf("");
   const HostBuffer one = floats({2, 2, 1, 1}, {1, 1, nan, nan}),
@@ -45,7 +56,10 @@ std::vector<Shape> types(std::size_t changed = 99, const Shape& other = {}) {
   return result;
 }
 
-TEST_CASE("wkv7: types") { expect_type(plain.infer(types()), "f32[2, 8, 4, 6]"); }
+TEST_CASE("wkv7: types") {
+  expect_type(plain.infer(types()), "f32[2, 8, 4, 6]");
+  expect_type(Wkv7{.every_state = true}.infer(types()), "f32[2, 3, 5, 4, 6]");
+}
 TEST_CASE("wkv7: C1 number of inputs") {
   expect_error(Errc::bad_argument, [] { padded.infer(types()); });
 }

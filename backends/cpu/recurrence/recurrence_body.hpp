@@ -75,6 +75,7 @@ void run_scan(const ScanBlock<float>& k) noexcept {
 }
 
 /// One step: what the state mixes, then the states move on and give y.
+template <bool every_state>
 TENON_INLINE Float wkv7_step(const Wkv7Block<float>& k, std::int64_t s, Float v) {
   const auto at = [&](const StepRows<float>& rows) { return rows.values + s * rows.step; };
   const float *r = at(k.r), *w = at(k.w), *key = at(k.k), *a = at(k.a), *b = at(k.b);
@@ -90,7 +91,11 @@ TENON_INLINE Float wkv7_step(const Wkv7Block<float>& k, std::int64_t s, Float v)
     h = Simd::fma(all, Simd::broadcast(b + n), h);
     h = Simd::fma(Simd::load_float(to), Simd::broadcast(w + n), h);
     Simd::store_float(to, h);
-    sum = Simd::fma(h, Simd::broadcast(r + n), sum);
+    if constexpr (every_state) {
+      store_lanes(k.y + s * k.y_step + n * k.y_stride, h, k.lanes);
+    } else {
+      sum = Simd::fma(h, Simd::broadcast(r + n), sum);
+    }
   });
   return sum_of(sums);
 }
@@ -98,7 +103,11 @@ TENON_INLINE Float wkv7_step(const Wkv7Block<float>& k, std::int64_t s, Float v)
 void run_wkv7(const Wkv7Block<float>& k) noexcept {
   for (std::int64_t s = 0; s < k.steps; ++s) {
     const Float v = load_lanes(k.v.values + s * k.v.step, k.lanes);
-    store_lanes(k.y + s * k.y_step, wkv7_step(k, s, v), k.lanes);
+    if (k.every_state) {
+      wkv7_step<true>(k, s, v);
+    } else {
+      store_lanes(k.y + s * k.y_step, wkv7_step<false>(k, s, v), k.lanes);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "../built_kernels.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::cpu {
@@ -47,8 +48,9 @@ void wkv7(const Wkv7Block<double>& k) noexcept {
         h[i] = h[i] * w[n] + mixed[i] * b[n] + v[i] * key[n];
         y[i] += h[i] * r[n];
       }
+      if (k.every_state) std::copy_n(h, k.lanes, k.y + s * k.y_step + n * k.y_stride);
     }
-    for (std::int64_t i = 0; i < k.lanes; ++i) k.y[s * k.y_step + i] = y[i];
+    if (!k.every_state) std::copy_n(y, k.lanes, k.y + s * k.y_step);
   }
 }
 

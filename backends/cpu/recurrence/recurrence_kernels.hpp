@@ -43,8 +43,10 @@ struct Wkv7Block {
   std::int64_t steps, states;
   StepRows<T> r, w, k, v, a, b;
   T* h;  ///< [states, vector's lanes]
-  T* y;  ///< lanes side by side
+  T* y;  ///< lanes side by side: at step s from y[s * y_step] on
   std::int64_t y_step;
+  bool every_state;  ///< y is state n after step s, from y[s * y_step + n * y_stride] on
+  std::int64_t y_stride;
 };
 
 template <class T>

@@ -17,7 +17,8 @@ class Wkv7Task final : public Task {
       : in_(step.inputs),
         y_(step.output),
         lengths_(step.op.as<Wkv7>()->has_lengths ? std::optional(step.inputs.back()) : std::nullopt,
-                 in_[3].shape[0], in_[3].shape[1]) {
+                 in_[3].shape[0], in_[3].shape[1]),
+        every_state_(step.op.as<Wkv7>()->every_state) {
     const std::int64_t row = recurrence_kernels<T>().lanes * std::int64_t{sizeof(T)};
     compiler.working_memory(in_[0].shape[3] * row);
   }
@@ -25,7 +26,7 @@ class Wkv7Task final : public Task {
   void run(const TaskContext& context) const noexcept override {
     if (y_.shape.elements() == 0 || !lengths_.are_valid(context, "wkv7: length")) return;
     const std::int64_t vector = recurrence_kernels<T>().lanes;
-    const std::int64_t heads = y_.shape[2], blocks = ceil_div(y_.shape[3], vector);
+    const std::int64_t heads = in_[3].shape[2], blocks = ceil_div(in_[3].shape[3], vector);
     const Range range = context.share(y_.shape[0] * heads * blocks);
     for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
       run_block(context, i / blocks / heads, i / blocks % heads, i % blocks * vector);
@@ -37,9 +38,9 @@ class Wkv7Task final : public Task {
   void run_block(const TaskContext& context, std::int64_t b, std::int64_t head,
                  std::int64_t first) const noexcept {
     const std::int64_t vector = recurrence_kernels<T>().lanes;
-    const std::int64_t lanes = std::min(vector, y_.shape[3] - first);
+    const std::int64_t lanes = std::min(vector, in_[3].shape[3] - first);
     const std::int64_t steps = in_[3].shape[1], states = in_[0].shape[3];
-    const std::int64_t length = lengths_.of(context, b), width = y_.shape[2] * y_.shape[3];
+    const std::int64_t length = lengths_.of(context, b), width = in_[3].shape[2] * in_[3].shape[3];
     const auto row = [&](std::size_t i) {
       return StepRows<T>{context.pointer<const T>(in_[i]) + b * element_stride(in_[i], 0) +
                              head * element_stride(in_[i], 2),
@@ -53,7 +54,9 @@ class Wkv7Task final : public Task {
     }
     StepRows<T> v = row(3);
     v.values += first;
-    T* const y = context.pointer<T>(y_) + b * (steps + states) * width + head * y_.shape[3] + first;
+    const std::int64_t y_step = every_state_ ? states * width : width;
+    const std::int64_t of_row = every_state_ ? steps * y_step : (steps + states) * width;
+    T* const y = context.pointer<T>(y_) + b * of_row + head * in_[3].shape[3] + first;
     recurrence_kernels<T>().wkv7({.lanes = lanes,
                                   .steps = length,
                                   .states = states,
@@ -65,13 +68,22 @@ class Wkv7Task final : public Task {
                                   .b = row(5),
                                   .h = h,
                                   .y = y,
-                                  .y_step = width});
-    finish_recurrence(y, width, lanes, length, steps, h, states);
+                                  .y_step = y_step,
+                                  .every_state = every_state_,
+                                  .y_stride = width});
+    if (every_state_) {
+      for (std::int64_t n = length * states; n < steps * states; ++n) {
+        std::copy_n(h + n % states * vector, lanes, y + n * width);
+      }
+    } else {
+      finish_recurrence(y, width, lanes, length, steps, h, states);
+    }
   }
 
   std::vector<Operand> in_;
   Operand y_;
   RowLengths lengths_;
+  bool every_state_;
 };
 
 std::optional<std::string> refuses_wkv7(const Step& step) {

@@ -7,6 +7,7 @@
 #include <source_location>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace tenon {
 
@@ -32,6 +33,7 @@ namespace tenon {
 ///           C6 N = 0, G = 0, or J not a multiple of G             Errc::shape_mismatch
 ///           when run: a length outside [0, S]                     Errc::out_of_range
 /// Numerics  reference in f64, rounded once
+/// Gradient  that of the same recurrence as a wkv7 with a = b = 0
 /// Source    Gu and Dao, Mamba, arXiv:2312.00752, algorithm 2, with the Euler step of its section 3.6 for
 ///           `in`; heads and groups: Dao and Gu, Mamba-2, arXiv:2405.21060, section 7
 struct SelectiveScan {
@@ -43,6 +45,7 @@ struct SelectiveScan {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(SelectiveScan);

@@ -6,6 +6,7 @@
 #include <source_location>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace tenon {
 
@@ -16,13 +17,14 @@ namespace tenon {
 ///   y[s, j, p] = sum_n r[s, j, n] * h[n, j, p]
 ///
 /// where the sum over i is of the state before the step. With lengths, steps from lengths[b] on leave
-/// the state of row b as it is, and give y = 0: padding at the end.
+/// the state of row b as it is, and give y = 0: padding at the end. With every_state, the result is h
+/// after each step instead of y, and r is not read.
 ///
 /// Inputs    r, w, k: [B, S, J, N]; v: [B, S, J, P]; a, b: [B, S, J, N]
 ///           state: [B, N, J, P]; all f32 or all f64
 ///           lengths: i32[B], when has_lengths
 /// Output    [B, S + N, J, P]: y, behind it the state after the last step; their dtype, no tags.
-///           The builder gives both.
+///           The builder gives both. With every_state: [B, S, N, J, P]
 /// Errors    C1 wrong number of inputs for the flag                Errc::bad_argument
 ///           C2 r neither f32 nor f64, lengths not i32             Errc::unsupported_dtype
 ///           C3 another dtype than r's                             Errc::shape_mismatch
@@ -30,17 +32,22 @@ namespace tenon {
 ///           C5 sizes of B, S, J, P or N differ                    Errc::shape_mismatch
 ///           C6 N = 0                                              Errc::shape_mismatch
 ///           when run: a length outside [0, S]                     Errc::out_of_range
+///           the gradient of the form with every_state           Errc::unsupported
 /// Numerics  reference in f64, rounded once
+/// Gradient  from all states, [B, S, N, J, P], which its program computes again and keeps
 /// Source    Peng et al., RWKV-7 "Goose", arXiv:2503.14456, equations 1 and 2, the state transposed
 struct Wkv7 {
   static constexpr std::string_view name = "wkv7";
   static constexpr int min_inputs = 7, max_inputs = 8;
   static constexpr OpTraits traits{};
   bool has_lengths = false;
-  static constexpr auto fields = FieldList{field("has_lengths", &Wkv7::has_lengths)};
+  bool every_state = false;
+  static constexpr auto fields =
+      FieldList{field("has_lengths", &Wkv7::has_lengths), field("every_state", &Wkv7::every_state)};
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
   double flops(std::span<const Shape> in, const Shape& out) const;
 };
 TENON_DECLARE_OP(Wkv7);
@@ -58,5 +65,9 @@ struct Wkv7Result {
 /// An empty `lengths` means none.
 Wkv7Result wkv7(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths = {},
                 const std::source_location& where = std::source_location::current());
+
+/// The state after each step, [B, S, N, J, P].
+Tensor wkv7_states(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths = {},
+                   const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

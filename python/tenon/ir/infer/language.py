@@ -117,6 +117,8 @@ def _(op, ins, a):
     states = common_size("the size of keys", *((type_, 3) for type_ in keys), (state, 1))
     values_ = common_size("the size of values", (v, 3), (state, 3))
     require(states != 0, "ShapeMismatch", "a state without numbers", *ins)
+    if a.every_state:
+        return Type(v.dtype, [rows, steps, states, heads, values_])
     return Type(v.dtype, [rows, known_sum(steps, states), heads, values_])
 
 

@@ -70,20 +70,23 @@ def selective_scan(x, dt, a, into, out, state, lengths=None, *, has_lengths):
 
 
 @op
-def wkv7(r, w, k, v, a, b, state, lengths=None, *, has_lengths):
+def wkv7(r, w, k, v, a, b, state, lengths=None, *, has_lengths, every_state):
     batch, steps = v.shape[:2]
     if has_lengths:
         inside(lengths, steps + 1, "length")
     state = state.copy()
+    states = np.repeat(state[:, None], steps, axis=1)
     y = np.zeros_like(v)
     for row, s in np.ndindex(batch, steps):
         if has_lengths and s >= lengths[row]:
+            states[row, s] = state[row]
             continue
         mixed = np.einsum("jn,njp->jp", a[row, s], state[row])
         state[row] = (w[row, s].T[:, :, None] * state[row] + np.einsum("jn,jp->njp", b[row, s], mixed)
                       + np.einsum("jn,jp->njp", k[row, s], v[row, s]))
         y[row, s] = np.einsum("jn,njp->jp", r[row, s], state[row])
-    return np.concatenate([y, state], axis=1)
+        states[row, s] = state[row]
+    return states if every_state else np.concatenate([y, state], axis=1)
 
 
 @raw

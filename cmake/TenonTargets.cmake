@@ -154,8 +154,8 @@ function(tenon_test name)
   if(TENON_SANITIZE)  # how good numbers are over many samples, how time and memory grow: others run the same code
     list(APPEND others "~[accuracy]" "~[growth]")
   endif()
-  if(TENON_SANITIZE MATCHES "thread")  # what runs no threads, and takes long
-    list(APPEND others "~[one_thread]")
+  if(TENON_SANITIZE MATCHES "thread")  # what takes long, and runs no threads, or only those that other cases run
+    list(APPEND others "~[one_thread]" "~[every_type]")
   endif()
   if(others)  # a pattern that only leaves out would let Catch2 run the hidden cases
     list(APPEND others "~[.]")

@@ -86,13 +86,15 @@ release_stage() {
 compiler_options=()
 
 address_stage() {
-  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF && build asan &&
+  configure asan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF -DTENON_TOOL=OFF &&
+    build asan &&
     run_tests asan --label-exclude release_only
 }
 
 thread_stage() {
   configure tsan "${compiler_options[@]}" -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF \
-    -DTENON_TOOL=OFF && build tsan tenon_thread_tests && run_tests tsan --label-regex '^threads$'
+    -DTENON_TOOL=OFF && build tsan tenon_thread_tests &&
+    run_tests tsan --label-regex '^threads$' --label-exclude release_only
 }
 
 install_packages "${build_packages[@]}" "${test_packages[@]}" || die "cannot install what the tests need"

@@ -116,13 +116,13 @@ void check_arithmetic(bool special) {
   for (const DType dtype : numbers) (check_binary(random, dtype, Ops{}, special), ...);
 }
 
-TEST_CASE("every type: arithmetic of two operands") {
+TEST_CASE("every type: arithmetic of two operands", "[every_type]") {
   check_arithmetic<Add, Sub, Mul, Minimum, Maximum>(true);
   check_arithmetic<Div, Remainder, Fmod>(true);
   check_arithmetic<Pow>(false);
 }
 
-TEST_CASE("every type: comparisons") {
+TEST_CASE("every type: comparisons", "[every_type]") {
   Random random;
   for (const DType dtype : plain) {
     check_binary(random, dtype, Eq{}, true);
@@ -150,7 +150,7 @@ void check_all(Random& random, DType dtype) {
   (check_unary<Ops>(random, dtype), ...);
 }
 
-TEST_CASE("every type: functions of one operand") {
+TEST_CASE("every type: functions of one operand", "[every_type]") {
   Random random;
   for (const DType dtype : numbers) {
     check_all<Neg, Abs, Sign, Square, Relu>(random, dtype);
@@ -171,14 +171,14 @@ TEST_CASE("every type: functions of one operand") {
   check_unary<LogicalNot>(random, boolean);
 }
 
-TEST_CASE("every type: casts") {
+TEST_CASE("every type: casts", "[every_type]") {
   Random random;
   for (const DType from : plain) {
     for (const DType to : plain) check_unary(random, from, Cast{.dtype = to});
   }
 }
 
-TEST_CASE("every type: choices") {
+TEST_CASE("every type: choices", "[every_type]") {
   Random random;
   for (const DType dtype : plain) {
     const auto make = [&](std::initializer_list<Axis> sizes) {
@@ -194,7 +194,7 @@ TEST_CASE("every type: choices") {
   }
 }
 
-TEST_CASE("every type: elements moved") {
+TEST_CASE("every type: elements moved", "[every_type]") {
   Random random;
   for (const DType dtype : plain) {
     const auto make = [&](std::initializer_list<Axis> sizes) {
@@ -280,7 +280,7 @@ void check_fold_of_nothing(DType dtype) {
   check(OpInstance(op), {random.uniform(Shape({3, 0}, dtype))});
 }
 
-TEST_CASE("every type: reductions") {
+TEST_CASE("every type: reductions", "[every_type]") {
   Random random;
   for (const DType dtype : plain) {
     check_reduce<Sum>(random, dtype, !is_floating(dtype));
@@ -305,7 +305,7 @@ TEST_CASE("every type: reductions") {
   check_fold_of_nothing<All>(boolean);
 }
 
-TEST_CASE("every type: rankings and running sums") {
+TEST_CASE("every type: rankings and running sums", "[every_type]") {
   Random random;
   for (const DType dtype : numbers) {
     for (const std::int64_t axis : {0, 1, 2}) {

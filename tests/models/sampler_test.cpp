@@ -1,4 +1,5 @@
 #include "support/expect_error.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/nn/sampler.hpp>
@@ -132,7 +133,7 @@ TEST_CASE("sampler: draws are those of sorting the whole vocabulary") {
     options.seed = seed;
     Sampler sampler(options);
     std::mt19937_64 bits(seed);
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < testing::rounds(200); ++i) {
       std::vector<float> logits(5000);
       for (float& logit : logits) logit = normal(random);
       logits[static_cast<std::size_t>(i)] = nan_logit;

@@ -76,7 +76,7 @@ TEST_CASE("npu accuracy: inverted residuals in int8 are within a point of f32, w
   check_accuracy(Digits(32), 0, 120, digit_mobilenet);
 }
 
-TEST_CASE("npu accuracy: weights in f32 do what training said") {
+TEST_CASE("npu accuracy: weights in f32 do what training said", "[accuracy]") {
   const Digits digits(32);
   const Network network = digit_mobilenet(digits.count, digits.part(0, 4), {});
   const HostBuffer scores = run_reference(network, {digits.images})[0];

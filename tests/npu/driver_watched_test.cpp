@@ -197,7 +197,7 @@ std::vector<T> values_of(const std::string& bytes) {
   return values;
 }
 
-TEST_CASE("npu watched: values are dumped in every format") {
+TEST_CASE("npu watched: values are dumped in every format", "[one_thread]") {
   const Network network = mixed_network({.observer = {}, .per_channel = true});
   const std::vector<HostBuffer> inputs = network.sample(31);
   Session unwatched = session_on(network, backend(nullptr, options_for(network, Mode::exact)));

@@ -8,6 +8,7 @@
 // Programs run in child processes, so that one that ends its process, or never ends, is found too.
 // What fails is made smaller by leaving moves out, and shown with the command that repeats it.
 // TENON_TEST_ROUNDS and TENON_TEST_SEED replace N and S. Exit status 1 when something failed.
+#include "support/rounds.hpp"
 #include "ways.hpp"
 
 #include <tenon/error.hpp>
@@ -176,7 +177,7 @@ std::set<int> moves_in(std::string_view text) {
 }
 
 int main_of(int count, char** arguments) {
-  std::uint64_t first = 1, programs = 500;
+  std::uint64_t first = 1, programs = testing::rounds(500);
   if (const char* rounds = std::getenv("TENON_TEST_ROUNDS")) programs = number(rounds);
   if (const char* seed = std::getenv("TENON_TEST_SEED")) first = number(seed);
   std::set<int> dropped;

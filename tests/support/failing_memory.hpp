@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/memory_watch.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/error.hpp>
 
@@ -27,7 +28,7 @@ T own_copy(const T& value) {
 }
 
 /// Calls `call` with one allocation failing, and again with all later ones failing too, for about
-/// `samples` of its allocations: every n-th, from another one each time (TENON_TEST_SEED repeats
+/// `samples` of its allocations (rounds.hpp: fewer under sanitizers): every n-th, from another one each time (TENON_TEST_SEED repeats
 /// one). Each must end well, where somebody makes do with less, or in Errc::out_of_memory. `check`
 /// is called in between, with memory enough: what failed has harmed nothing.
 template <class Call, class Check>
@@ -41,7 +42,7 @@ void fail_allocations(std::size_t samples, const Call& call, const Check& check)
   }
   const char* given = std::getenv("TENON_TEST_SEED");
   const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  const std::size_t stride = std::max<std::size_t>(count / samples, 1);
+  const std::size_t stride = std::max<std::size_t>(count * round_stride / samples, 1);
   INFO("TENON_TEST_SEED=" << seed << ", " << count << " allocations");
   REQUIRE(count > 0);
   for (const bool for_ever : {false, true}) {

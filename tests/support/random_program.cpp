@@ -1,5 +1,7 @@
 #include "support/random_program.hpp"
 
+#include "support/rounds.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/fill.hpp>
@@ -40,7 +42,8 @@ bool is_smooth(const OpDef& def) {
 
 std::uint64_t fuzz_seed(std::uint64_t fallback) { return number_from("TENON_TEST_SEED", fallback); }
 int fuzz_rounds(int fallback) {
-  return static_cast<int>(number_from("TENON_TEST_ROUNDS", static_cast<std::uint64_t>(fallback)));
+  const auto count = static_cast<std::uint64_t>(rounds(fallback));
+  return static_cast<int>(number_from("TENON_TEST_ROUNDS", count));
 }
 
 std::int64_t RandomProgram::integer(std::int64_t low, std::int64_t high) {

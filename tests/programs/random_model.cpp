@@ -425,7 +425,7 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 31)) {
+    switch (integer(0, 32)) {
       case 0:
       case 1:
       case 2:
@@ -482,6 +482,8 @@ class Maker {
         return some_branch(pick());
       case 30:
         return some_while(pick_rows());
+      case 31:
+        return add_one(some_recurrence());
       default:
         return add_one(of_shape(some_dims(), f32));
     }
@@ -733,6 +735,41 @@ class Maker {
     }
     if (chance(0.3)) sinks = of_shape({groups * kv_heads}, f32);
     return attention(q, k, v, options, position, mask, sinks);
+  }
+
+  /// Of Mamba or RWKV-7: what the steps give, or their states.
+  Tensor some_recurrence() {
+    const std::int64_t b = integer(1, 2), s = one_of<std::int64_t>({0, 1, 2, 5, 9}),
+                       j = integer(1, 4), n = one_of<std::int64_t>({1, 3, 16}),
+                       p = one_of<std::int64_t>({1, 5, 16, 17});
+    const Dims keys{b, s, j, n}, values{b, s, j, p};
+    const Tensor state = of_shape({b, n, j, p}, f32);
+    Tensor lengths;
+    if (chance(0.4)) {
+      std::vector<std::int32_t> rows;
+      for (std::int64_t row = 0; row < b; ++row) {
+        rows.push_back(static_cast<std::int32_t>(integer(0, s)));
+      }
+      lengths = input_of(HostBuffer::of<std::int32_t>(shape_of({b}, i32), rows));
+    }
+    if (chance(0.5)) {
+      const std::int64_t groups = j % 2 == 0 && chance(0.5) ? 2 : 1;
+      const Tensor dt = sigmoid(of_shape({b, s, j}, f32));
+      const Tensor a = -softplus(of_shape({j, chance(0.5) ? n : 1}, f32));
+      const auto [y, last] =
+          selective_scan(of_shape(values, f32), dt, a, of_shape({b, s, groups, n}, f32, 0.5),
+                         of_shape({b, s, groups, n}, f32, 0.5), state, lengths);
+      return chance(0.7) ? y : last;
+    }
+    const Wkv7Inputs in{.r = of_shape(keys, f32, 0.5),
+                        .w = sigmoid(of_shape(keys, f32)),
+                        .k = of_shape(keys, f32, 0.5),
+                        .v = of_shape(values, f32),
+                        .a = of_shape(keys, f32, 0.2),
+                        .b = of_shape(keys, f32, 0.2)};
+    if (chance(0.3)) return wkv7_states(in, state, lengths);
+    const auto [y, last] = wkv7(in, state, lengths);
+    return chance(0.7) ? y : last;
   }
 
   Tensor some_rope() {

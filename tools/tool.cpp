@@ -68,6 +68,21 @@ void Tool::print(const Json& object) const {
 DevicePtr Tool::open_device() const { return Device::open(device); }
 BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
 
+namespace {
+
+/// PATH or PATH:SCALE: a number behind the last colon is a scale, unless a file has all of it as its name.
+models::AdapterSource adapter_source(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || std::filesystem::exists(text)) return {text};
+  double scale = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, scale);
+  if (error != std::errc() || rest != end) return {text};
+  return {text.substr(0, colon), scale};
+}
+
+}  // namespace
+
 models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
   models::LanguageModelOptions options;
   options.context = context;
@@ -78,7 +93,7 @@ models::LanguageModelOptions Tool::language_model(std::stop_token stop) const {
   options.load.progress = progress_bar();
   options.load.stop = std::move(stop);
   options.packed_folder = packed;
-  options.adapters = lora;
+  for (const std::string& source : lora) options.adapters.push_back(adapter_source(source));
   return options;
 }
 
@@ -227,9 +242,12 @@ void add_context(Command& command) {
   command.option("--packed", command.tool().packed,
                  "A folder for packed weights: the next start maps them");
   command
-      .option("--lora", command.tool().lora,
-              "Low-rank adapters beside the weights: a GGUF file, or a folder of PEFT's")
-      .not_empty();
+      .option(
+          "--lora", command.tool().lora,
+          "Low-rank adapters beside the weights: a GGUF file, or a folder of PEFT's; PATH:SCALE "
+          "for a part of their change; given again, they add up")
+      .not_empty()
+      .one_value_each();
 }
 
 void add_generation(Command& command, GenerationOptions& options) {

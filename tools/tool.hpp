@@ -47,7 +47,7 @@ struct Tool {
   std::int64_t context = 0;
   std::string cache = "auto";
   std::string packed;
-  std::string lora;
+  std::vector<std::string> lora;  ///< PATH or PATH:SCALE
 
   /// Prints the one JSON object of a `--json` run.
   void print(const Json& object) const;

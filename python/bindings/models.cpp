@@ -14,6 +14,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -192,7 +193,8 @@ void bind_language_model(nb::module_& module) {
       [](const std::filesystem::path& path, std::int64_t context, std::int64_t chunk,
          nb::handle cache, nb::handle device, bool cpu_fallback, int threads, bool exact,
          const std::optional<std::filesystem::path>& packed_folder,
-         const std::optional<std::filesystem::path>& adapters, nb::object progress) {
+         const std::vector<std::pair<std::filesystem::path, double>>& adapters,
+         nb::object progress) {
         models::LanguageModelOptions options;
         options.context = context;
         options.chunk = chunk;
@@ -201,7 +203,7 @@ void bind_language_model(nb::module_& module) {
         options.cpu_fallback = cpu_fallback;
         options.backend = backend_options(threads, exact);
         if (packed_folder) options.packed_folder = *packed_folder;
-        if (adapters) options.adapters = *adapters;
+        for (const auto& [source, scale] : adapters) options.adapters.push_back({source, scale});
         if (!progress.is_none()) {
           options.load.progress = [&progress](const io::LoadProgress& at) {
             const nb::gil_scoped_acquire gil;
@@ -214,7 +216,7 @@ void bind_language_model(nb::module_& module) {
       nb::arg("path"), nb::kw_only(), nb::arg("context") = 0, nb::arg("chunk") = 512,
       nb::arg("cache") = nb::none(), nb::arg("device") = nb::none(),
       nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
-      nb::arg("packed_folder") = nb::none(), nb::arg("adapters") = nb::none(),
+      nb::arg("packed_folder") = nb::none(), nb::arg("adapters") = nb::list(),
       nb::arg("progress") = nb::none());
   model.def_prop_ro("tokenizer", [](const LanguageModel& self) { return self.tokenizer(); });
   model.def_prop_ro("file", [](const LanguageModel& self) { return self.file(); });

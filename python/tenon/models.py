@@ -34,12 +34,16 @@ class LanguageModel:
 
     Keyword arguments: context (positions of a conversation), chunk (tokens of a prompt at once), cache (type of the
     KV cache: "f16", "q8_0"), device ("npu://sim"), cpu_fallback, threads, exact, packed_folder (keeps packed weights
-    for the next start), adapters (low-rank ones: a GGUF file, or a folder of PEFT's), progress (called with bytes done and in all). Safe to use from several threads, each with a
-    conversation of its own.
+    for the next start), adapters (low-rank ones: a GGUF file or a folder of PEFT's, a pair of one and a factor of its
+    change, or a list of such, which add up), progress (called with bytes done and in all). Safe to use from several
+    threads, each with a conversation of its own.
     """
 
     def __init__(self, path, **options):
-        self._model = _tenon.LanguageModel._load(path, **options)
+        adapters = options.pop("adapters", None)
+        sources = adapters if isinstance(adapters, list) else [] if adapters is None else [adapters]
+        pairs = [source if isinstance(source, tuple) else (source, 1.0) for source in sources]
+        self._model = _tenon.LanguageModel._load(path, adapters=pairs, **options)
 
     def __getattr__(self, name):
         if name.startswith("__") or name == "_model":

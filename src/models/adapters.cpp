@@ -401,6 +401,54 @@ LoadedAdapters load_adapters(const std::filesystem::path& path, const Decoder<Te
   return is_gguf(path) ? read_gguf(path, decoder) : read_peft(path, decoder);
 }
 
+namespace {
+
+/// Adds a change to another one of the same layer: its rank to the other's.
+nn::Lora<HostBuffer> summed(const nn::Lora<HostBuffer>& one, const nn::Lora<HostBuffer>& other) {
+  const std::int64_t in = one.a.shape()[1], out = one.b.shape()[0];
+  const std::int64_t left = one.a.shape()[0], right = other.a.shape()[0], rank = left + right;
+  nn::Lora<HostBuffer> sum{HostBuffer::uninitialized(Shape({rank, in}, f32)),
+                           HostBuffer::uninitialized(Shape({out, rank}, f32)), 1};
+  std::ranges::copy(
+      other.a.values<float>(),
+      std::ranges::copy(one.a.values<float>(), sum.a.mutable_values<float>().begin()).out);
+  auto to = sum.b.mutable_values<float>().begin();
+  auto from_one = one.b.values<float>().begin(), from_other = other.b.values<float>().begin();
+  const auto append = [&](auto& from, std::int64_t count, double scale) {
+    for (std::int64_t i = 0; i < count; ++i) *to++ = static_cast<float>(scale * *from++);
+  };
+  for (std::int64_t row = 0; row < out; ++row) {
+    append(from_one, left, one.scale);
+    append(from_other, right, other.scale);
+  }
+  return sum;
+}
+
+}  // namespace
+
+DecoderAdapters<HostBuffer> load_adapters(std::span<const AdapterSource> sources,
+                                          const Decoder<Tensor>& decoder) {
+  DecoderAdapters<HostBuffer> all;
+  all.layers.resize(decoder.layers.size());
+  for (const AdapterSource& source : sources) {
+    if (!std::isfinite(source.scale)) {
+      refuse(Errc::bad_argument, source.path.string(), fmt::format("scale {}", source.scale));
+    }
+    const DecoderAdapters<HostBuffer> one = load_adapters(source.path, decoder).first;
+    for (std::size_t layer = 0; layer < all.layers.size(); ++layer) {
+      const auto from = slots_of(one.layers[layer]);
+      const auto to = slots_of(all.layers[layer]);
+      for (std::size_t i = 0; i < targets.size(); ++i) {
+        if (!*from[i]) continue;
+        nn::Lora<HostBuffer> change = **from[i];
+        change.scale *= source.scale;
+        *to[i] = *to[i] ? summed(**to[i], change) : std::move(change);
+      }
+    }
+  }
+  return all;
+}
+
 HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors) {
   const Shape &w = weight.shape(), &a = factors.a.shape(), &b = factors.b.shape();
   if (w.rank() != 2 || a.rank() != 2 || b.rank() != 2 || a[1] != w[1] || b[0] != w[0] ||

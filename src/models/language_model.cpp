@@ -5,7 +5,6 @@
 #include <tenon/exe.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/memory_errors.hpp>
-#include <tenon/models/adapters.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/prepare_progress.hpp>
@@ -81,8 +80,8 @@ std::uint64_t bytes_of(const WeightSet& weights) {
 /// weights never has those of other adapters.
 class Adapters {
  public:
-  Adapters(const std::filesystem::path& path, const Decoder<>& decoder)
-      : values_(load_adapters(path, decoder).first) {
+  Adapters(std::span<const AdapterSource> sources, const Decoder<>& decoder)
+      : values_(load_adapters(sources, decoder)) {
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     visit_fields(values_, [&](const std::string&, const HostBuffer& values) {
@@ -93,7 +92,7 @@ class Adapters {
     visit_fields(values_, [&](const std::string& name, const HostBuffer& values) {
       weights.emplace_back(prefix + name, values.shape());
     });
-    const WeightsView& view = view_.emplace(path.filename().string(), weights);
+    const WeightsView& view = view_.emplace("adapters", weights);
     tensors_ = map_fields<Tensor>(values_, [&](const std::string& name, const HostBuffer&) {
       return view.tensor(prefix + name);
     });

@@ -250,7 +250,7 @@ TEST_CASE("lora: a language model runs with the adapters of a folder and of a GG
   const HostBuffer scores = bound(token_ids(1, 11).to_device(rig.device)).to_host();
   const auto want = scores.values<float>().last(static_cast<std::size_t>(scores.shape()[2]));
 
-  const std::vector<float> got = logits_of({.adapters = folder / "peft"});
+  const std::vector<float> got = logits_of({.adapters = {{folder / "peft"}}});
   const std::vector<float> plain = logits_of({});
   REQUIRE(got.size() == want.size());
   double error = 0, change = 0;
@@ -261,15 +261,29 @@ TEST_CASE("lora: a language model runs with the adapters of a folder and of a GG
   INFO("error " << error << ", change " << change);
   CHECK(change > 0.1);
   CHECK(error < 0.2 * change);  // merged weights are quantised again, to 4 bits
-  CHECK(logits_of({.adapters = folder / "lora.gguf"}) == got);
+  CHECK(logits_of({.adapters = {{folder / "lora.gguf"}}}) == got);
+
+  // Twice a half is a whole; scales and several adapters add up in the sum of the ranks.
+  const auto path = folder / "lora.gguf";
+  const auto differ = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double largest = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      largest = std::max(largest, std::fabs(double{a[i]} - double{b[i]}));
+    }
+    return largest;
+  };
+  CHECK(differ(logits_of({.adapters = {{path, 0.25}, {path, 0.75}}}), got) < 1e-3 * change);
+  CHECK(differ(logits_of({.adapters = {{path, 0.5}}}), got) > 0.1 * change);
+  CHECK(logits_of({.adapters = {{path, 0}}}) == plain);
+  expect_error(Errc::bad_argument, [&] { logits_of({.adapters = {{path, NAN}}}); });
 
   // A folder of packed weights serves the model with and without any adapters.
-  const std::vector<float> other = logits_of({.adapters = folder / "other.gguf"});
+  const std::vector<float> other = logits_of({.adapters = {{folder / "other.gguf"}}});
   CHECK(other != got);
   for (int start = 0; start < 2; ++start) {
     const auto packed = folder / "packed";
-    CHECK(logits_of({.packed_folder = packed, .adapters = folder / "lora.gguf"}) == got);
-    CHECK(logits_of({.packed_folder = packed, .adapters = folder / "other.gguf"}) == other);
+    CHECK(logits_of({.packed_folder = packed, .adapters = {{folder / "lora.gguf"}}}) == got);
+    CHECK(logits_of({.packed_folder = packed, .adapters = {{folder / "other.gguf"}}}) == other);
     CHECK(logits_of({.packed_folder = packed}) == plain);
   }
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -78,6 +79,18 @@ void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buff
 /// target, and for a file of another architecture; Errc::shape_mismatch.
 std::pair<DecoderAdapters<HostBuffer>, LoraConfig> load_adapters(const std::filesystem::path& path,
                                                                  const Decoder<Tensor>& decoder);
+
+/// A folder or file of adapters, and a factor of what they change.
+struct AdapterSource {
+  std::filesystem::path path;
+  double scale = 1;
+};
+
+/// Reads several and gives the adapters that change a decoder as all of them do together: a target's
+/// ranks are those of its adapters, added up. Errors as above; Errc::bad_argument for a scale that is
+/// not finite.
+DecoderAdapters<HostBuffer> load_adapters(std::span<const AdapterSource> sources,
+                                          const Decoder<Tensor>& decoder);
 
 /// weight + scale * B A, computed in f32 and rounded to the weight's type: of a block type, that is
 /// a new quantisation, whose error adds to that of the first.

@@ -4,6 +4,7 @@
 #include <tenon/held.hpp>
 #include <tenon/interrupt.hpp>
 #include <tenon/io/load.hpp>
+#include <tenon/models/adapters.hpp>
 #include <tenon/models/decoder.hpp>
 #include <tenon/nn/sampler.hpp>
 #include <tenon/session.hpp>
@@ -46,10 +47,10 @@ struct LanguageModelOptions {
   /// A folder for packed weights and the tokenizer's tables, which the next process maps instead of
   /// making them; they are as large as the model's file. Empty: they are made at each start.
   std::filesystem::path packed_folder{};
-  /// Low-rank adapters that run beside the weights: a folder or file that load_adapters() reads.
-  /// Empty: none. Each adds two small products to its layer; merge_adapters() has no such cost, but
-  /// rounds weights of block types once more.
-  std::filesystem::path adapters{};
+  /// Low-rank adapters that run beside the weights, all of them at once. They add two small products
+  /// to each of their layers; merge_adapters() has no such cost, but rounds weights of block types
+  /// once more.
+  std::vector<AdapterSource> adapters{};
 };
 
 /// Wall time of the phases of load(), on the calling thread. Work of other threads counts only

@@ -2,10 +2,14 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/boxes.hpp"
+#include "kernels/fourier.hpp"
 #include "kernels/images.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/move.hpp"
 #include "kernels/order.hpp"
 #include "kernels/pointwise.hpp"
+#include "kernels/recurrence.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/rows.hpp"
+#include "kernels/sampling.hpp"

@@ -77,6 +77,10 @@ struct OrderArgs {
   std::uint32_t length, kept;
   std::int32_t op;
   bool descends, gives_indices;
+  // Sorted in runs of `run` elements, which begin at multiples of it. Of each the first `kept` are
+  // stored in a lane of `length` elements: values, and where they were (u32). 0: in y, sorted.
+  std::uint32_t run;
+  Address from_values, from_indices, to_values, to_indices;
 };
 
 /// Lanes of index and source, of `length` elements, for y of `limit`.
@@ -120,6 +124,9 @@ struct LinearArgs {
 struct MatmulArgs {
   Axes batch;
   Array a, b, c;  ///< steps of the batch
+  /// Taken off integers before they are multiplied: one number, or one of each column; an address
+  /// of 0: none.
+  Array a_zero, b_zero;
   std::int64_t a_row, a_depth, b_depth, b_column, c_row, c_column;
   std::uint32_t rows, columns, depth;
 };
@@ -160,17 +167,25 @@ struct CacheArgs {
   Reporter reporter;
 };
 
-/// One side of a window over images: `taps` elements, of an axis of `size`.
+/// One side of windows over images: `windows` of `taps` elements each, of an axis of `size`.
 struct WindowSide {
-  std::int64_t stride, dilation, before, taps, size;
+  std::int64_t stride, dilation, before, taps, size, windows;
 };
 
 struct ConvolutionArgs {
-  Axes axes;            ///< of y
-  Array x, w, y, bias;  ///< bias: an address of 0: none
+  Axes axes;                            ///< of y
+  Array x, w, y, bias, x_zero, w_zero;  ///< of these three an address of 0: none
   WindowSide rows, columns;
-  std::int64_t channels;  ///< of a group
+  std::int64_t channels;  ///< of a group; of a transposed convolution, of x
   std::uint32_t group_outputs;
+};
+
+/// x: the image, y: the filter.
+struct FilterGradientArgs {
+  Axes axes;  ///< of y
+  Array x, upstream, y;
+  WindowSide rows, columns;
+  std::int64_t images, group_outputs;
 };
 
 struct PoolArgs {
@@ -179,6 +194,119 @@ struct PoolArgs {
   WindowSide rows, columns;
   bool takes_max;
   float divisor;  ///< of sums; 0: the elements that the window has on x
+};
+
+/// Of a mean `winners` is 0; of a maximum it says for each window which element of its plane it is:
+/// i32, dense, -1 for none. pool2d_winners writes it, with axes of the windows.
+struct PoolGradientArgs {
+  Axes axes;  ///< of y, x's
+  Array x, upstream, y;
+  Address winners;
+  WindowSide rows, columns;
+  float divisor;
+};
+
+/// Windows of images as columns, [N, C * taps, places], or the sums of what columns hold.
+struct FoldArgs {
+  Axes axes;  ///< of y
+  Array x, y;
+  WindowSide rows, columns;
+};
+
+/// What the elements along an axis of y are mixed from: i's sources are sources[begin[i]] to
+/// sources[begin[i + 1]], exclusive, with their weights: i32, i32, f32.
+struct MixTable {
+  Address begin, sources, weights;
+};
+inline constexpr int max_mixed_axes = 3;
+/// The last `mixed` axes of x mixed into those of y.
+struct MixArgs {
+  Axes axes;  ///< of y
+  Array x, y;
+  MixTable tables[max_mixed_axes];  ///< of an axis that is not mixed: not used
+  std::int32_t mixed;
+};
+
+/// A place on an image, in pixels, and its derivative by the element of the grid.
+struct GridPlace {
+  double column, column_slope, row, row_slope;
+};
+/// Places of grid [N, H', W', 2] on images of x [N, C, H, W]. `upstream`: of y.
+struct GridArgs {
+  Axes axes;  ///< of what is computed
+  Array x, grid, upstream, y;
+  Address places;  ///< GridPlace[N, H', W']
+  std::uint32_t channels, height, width, grid_height, grid_width;
+  bool is_nearest, holds, reflects, aligns_corners;
+};
+
+/// A box of roi_align, by rows and columns: where it begins, the size of a cell, the samples along
+/// one; `image` is -1 where it is out of range.
+struct RoiBox {
+  double begin[2], cell[2];
+  std::int64_t parts[2], image;
+};
+struct RoiArgs {
+  Axes axes;  ///< of what is computed
+  Array x, box, image, upstream, y;
+  Address boxes;  ///< RoiBox[R]
+  double scale;
+  std::int64_t sampling_ratio;
+  std::uint32_t count, images, height, width, cells[2];
+  bool is_aligned;
+  Reporter reporter;
+};
+
+struct BoxArgs {
+  Axes classes;  ///< image, class
+  Array boxes, scores, y;
+  Address picked, counts, hidden;  ///< i32[classes, max_kept], i32[classes], u8[classes, boxes]
+  std::uint32_t count, max_kept;   ///< boxes of an image; kept ones of a class
+  std::int64_t capacity;
+  double iou_threshold, score_threshold;
+  bool is_centred;
+};
+
+struct RandomArgs {
+  Axes axes;
+  Array y, key, first;  ///< first: an address of 0: none
+  std::uint64_t stream;
+};
+
+/// Row-wise binary search: axes of the values.
+struct SearchArgs {
+  Axes axes;
+  Array sorted, values, y;
+  std::int64_t sorted_step;
+  std::uint32_t length;
+  bool takes_right;
+};
+
+/// Recurrences with one state of `states` numbers per row, head and channel: those of the operands'
+/// places in the op. `y` has the steps' results, [row, step, head, channel], and behind them the last
+/// states; with every_state the states after each step, [row, step, number, head, channel].
+struct RecurrenceArgs {
+  Axes axes;  ///< row, head, channel
+  Array in[7], y;
+  Address lengths;  ///< i32; 0: none
+  std::int64_t lengths_step;
+  std::uint32_t steps, states, heads_of_group;
+  bool has_one_decay, every_state;
+  Reporter reporter;
+};
+
+/// One factor of a Fourier transform: for each lane, n numbers of which `done` were transformed by
+/// earlier factors.
+struct FourierArgs {
+  Axes lanes;
+  Array x, y;  ///< steps of the lanes
+  std::int64_t x_step, y_step;
+  std::int64_t x_part, y_part;           ///< from the real to the imaginary part; 0: real numbers
+  Address roots;                         ///< float[2 * n]: of unity, e^(-2 pi i k / n)
+  std::uint32_t n, done, radix, stored;  ///< the first `stored` elements are stored
+  bool is_half;  ///< x has n / 2 + 1 elements, the others are their conjugates
+  bool is_inverse;
+  float scale;
 };
 
 /// By the channels of axis 1; an address of 0: none.

@@ -1,7 +1,8 @@
-// Windows over images [N, C, H, W]: a thread per element of the result.
+// Windows over images [N, C, H, W]: a thread per element of the result, which gathers what belongs
+// to it in a fixed order.
 #pragma once
 
-#include "kernels/pointwise.hpp"
+#include "kernels/reduce.hpp"
 
 #include <cstdint>
 
@@ -24,6 +25,22 @@ TENON_DEVICE std::int64_t place_of_tap(const WindowSide& side, std::uint32_t i, 
   return std::int64_t{i} * side.stride + tap * side.dilation - side.before;
 }
 
+/// The window whose tap `tap` lies on element i, or -1.
+TENON_DEVICE std::int64_t window_of_tap(const WindowSide& side, std::uint32_t i, std::int64_t tap) {
+  const std::int64_t first = std::int64_t{i} + side.before - tap * side.dilation;
+  if (first < 0 || first % side.stride != 0) return -1;
+  return first / side.stride < side.windows ? first / side.stride : -1;
+}
+
+/// The byte of element [a, b, c, d].
+TENON_DEVICE std::int64_t byte_at(const Array& x, std::int64_t a, std::int64_t b, std::int64_t c,
+                                  std::int64_t d) {
+  const std::int64_t(&steps)[max_axes] = x.steps.bytes;
+  return a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3];
+}
+
+/// C: float, or std::int64_t for codes.
+template <class C>
 TENON_DEVICE void convolve(const Thread& thread, const ConvolutionArgs& args) {
   for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
     const Index at = index_of(args.axes, i);
@@ -31,24 +48,69 @@ TENON_DEVICE void convolve(const Thread& thread, const ConvolutionArgs& args) {
     const std::int64_t first = output / args.group_outputs * args.channels;
     const TapRange down = taps_inside(args.rows, at.at[2]),
                    across = taps_inside(args.columns, at.at[3]);
-    float sum =
-        args.bias.data == 0 ? 0.0f : load_as(0.0f, args.bias, output * args.bias.steps.bytes[0]);
+    const auto x_zero = static_cast<C>(zero_point(args.x_zero, 0));
+    const auto w_zero =
+        static_cast<C>(zero_point(args.w_zero, output * args.w_zero.steps.bytes[0]));
+    C sum = args.bias.data == 0 ? C() : load_as(C(), args.bias, output * args.bias.steps.bytes[0]);
     for (std::int64_t c = 0; c < args.channels; ++c) {
-      const std::int64_t plane =
-          at.at[0] * args.x.steps.bytes[0] + (first + c) * args.x.steps.bytes[1];
-      const std::int64_t filter = output * args.w.steps.bytes[0] + c * args.w.steps.bytes[1];
       for (std::int64_t r = down.begin; r < down.end; ++r) {
         const std::int64_t line =
-            plane + place_of_tap(args.rows, at.at[2], r) * args.x.steps.bytes[2];
+            byte_at(args.x, at.at[0], first + c, place_of_tap(args.rows, at.at[2], r), 0);
+        const std::int64_t taps = byte_at(args.w, output, c, r, 0);
         for (std::int64_t s = across.begin; s < across.end; ++s) {
           const std::int64_t column = place_of_tap(args.columns, at.at[3], s);
-          sum +=
-              load_as(0.0f, args.x, line + column * args.x.steps.bytes[3]) *
-              load_as(0.0f, args.w, filter + r * args.w.steps.bytes[2] + s * args.w.steps.bytes[3]);
+          const C x = load_as(C(), args.x, line + column * args.x.steps.bytes[3]);
+          const C w = load_as(C(), args.w, taps + s * args.w.steps.bytes[3]);
+          sum += (x - x_zero) * (w - w_zero);
         }
       }
     }
     store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// Each element of y gathers what its windows' taps bring.
+TENON_DEVICE void convolve_transposed(const Thread& thread, const ConvolutionArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::uint32_t output = at.at[1];
+    const std::int64_t first = output / args.group_outputs * args.channels;
+    float sum =
+        args.bias.data == 0 ? 0.0f : load_as(0.0f, args.bias, output * args.bias.steps.bytes[0]);
+    for (std::int64_t c = first; c < first + args.channels; ++c) {
+      for (std::int64_t r = 0; r < args.rows.taps; ++r) {
+        const std::int64_t row = window_of_tap(args.rows, at.at[2], r);
+        for (std::int64_t s = 0; s < args.columns.taps && row >= 0; ++s) {
+          const std::int64_t column = window_of_tap(args.columns, at.at[3], s);
+          if (column < 0) continue;
+          sum += load_as(0.0f, args.x, byte_at(args.x, at.at[0], c, row, column)) *
+                 load_as(0.0f, args.w, byte_at(args.w, c, output % args.group_outputs, r, s));
+        }
+      }
+    }
+    store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// A block per element of the filter. Outside of the image there are zeros, as factors.
+TENON_DEVICE void convolve_gradient(const Thread& thread, const FilterGradientArgs& args) {
+  const WindowSide &rows = args.rows, &columns = args.columns;
+  const std::int64_t places = rows.windows * columns.windows, count = args.images * places;
+  for (std::uint32_t i = thread.block(); i < args.axes.count; i += thread.blocks()) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t channel = at.at[0] / args.group_outputs * args.axes.sizes[1] + at.at[1];
+    float sum = 0;
+    for (std::int64_t j = thread.index(); j < count; j += thread.count()) {
+      const std::int64_t n = j / places, p = j % places / columns.windows, q = j % columns.windows;
+      const std::int64_t row = p * rows.stride + at.at[2] * rows.dilation - rows.before;
+      const std::int64_t column = q * columns.stride + at.at[3] * columns.dilation - columns.before;
+      const bool is_inside = row >= 0 && row < rows.size && column >= 0 && column < columns.size;
+      const float x =
+          is_inside ? load_as(0.0f, args.x, byte_at(args.x, n, channel, row, column)) : 0.0f;
+      sum += load_as(0.0f, args.upstream, byte_at(args.upstream, n, at.at[0], p, q)) * x;
+    }
+    sum = reduced_by_block(thread, Reduction::sum, sum);
+    if (thread.index() == 0) store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 
@@ -73,6 +135,100 @@ TENON_DEVICE void pool_windows(const Thread& thread, const PoolArgs& args) {
     const float count = args.divisor != 0 ? args.divisor : inside;
     store_as(args.takes_max ? peak : sum / count, args.y,
              offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// Which element of its plane each window takes: the first of the largest, or the last NaN.
+TENON_DEVICE void pick_winners(const Thread& thread, const PoolGradientArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const TapRange down = taps_inside(args.rows, at.at[2]),
+                   across = taps_inside(args.columns, at.at[3]);
+    float peak = -infinity();
+    std::int64_t winner = -1;
+    for (std::int64_t r = down.begin; r < down.end; ++r) {
+      for (std::int64_t s = across.begin; s < across.end; ++s) {
+        const std::int64_t row = place_of_tap(args.rows, at.at[2], r);
+        const std::int64_t column = place_of_tap(args.columns, at.at[3], s);
+        const float x = load_as(0.0f, args.x, byte_at(args.x, at.at[0], at.at[1], row, column));
+        if (winner >= 0 && !(x > peak) && x == x) continue;
+        peak = x;
+        winner = row * args.columns.size + column;
+      }
+    }
+    global<std::int32_t>(args.winners)[i] = static_cast<std::int32_t>(winner);
+  }
+}
+
+/// Each element of x gathers from the windows that it is in.
+TENON_DEVICE void pool_gradient(const Thread& thread, const PoolGradientArgs& args) {
+  const WindowSide &rows = args.rows, &columns = args.columns;
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t plane =
+        (std::int64_t{at.at[0]} * args.axes.sizes[1] + at.at[1]) * rows.windows * columns.windows;
+    const std::int64_t place = at.at[2] * columns.size + at.at[3];
+    float sum = 0;
+    // From the last tap to the first, so that windows come in their order.
+    for (std::int64_t r = rows.taps - 1; r >= 0; --r) {
+      const std::int64_t p = window_of_tap(rows, at.at[2], r);
+      for (std::int64_t s = columns.taps - 1; s >= 0 && p >= 0; --s) {
+        const std::int64_t q = window_of_tap(columns, at.at[3], s);
+        if (q < 0) continue;
+        if (args.winners != 0 &&
+            global<const std::int32_t>(args.winners)[plane + p * columns.windows + q] != place) {
+          continue;
+        }
+        float count = args.divisor;
+        if (args.winners == 0 && count == 0) {
+          const TapRange down = taps_inside(rows, static_cast<std::uint32_t>(p)),
+                         across = taps_inside(columns, static_cast<std::uint32_t>(q));
+          count = static_cast<float>((down.end - down.begin) * (across.end - across.begin));
+        }
+        sum +=
+            load_as(0.0f, args.upstream, byte_at(args.upstream, at.at[0], at.at[1], p, q)) / count;
+      }
+    }
+    store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+TENON_DEVICE void unfold(const Thread& thread, const FoldArgs& args) {
+  const std::int64_t taps = args.rows.taps * args.columns.taps;
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t tap = at.at[1] % taps, window = at.at[2];
+    const std::int64_t row =
+        place_of_tap(args.rows, static_cast<std::uint32_t>(window / args.columns.windows),
+                     tap / args.columns.taps);
+    const std::int64_t column =
+        place_of_tap(args.columns, static_cast<std::uint32_t>(window % args.columns.windows),
+                     tap % args.columns.taps);
+    const bool is_inside =
+        row >= 0 && row < args.rows.size && column >= 0 && column < args.columns.size;
+    const float x =
+        is_inside ? load_as(0.0f, args.x, byte_at(args.x, at.at[0], at.at[1] / taps, row, column))
+                  : 0.0f;
+    store_as(x, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+TENON_DEVICE void fold(const Thread& thread, const FoldArgs& args) {
+  const std::int64_t taps = args.rows.taps * args.columns.taps;
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    float sum = 0;
+    for (std::int64_t r = args.rows.taps - 1; r >= 0; --r) {
+      const std::int64_t p = window_of_tap(args.rows, at.at[2], r);
+      for (std::int64_t s = args.columns.taps - 1; s >= 0 && p >= 0; --s) {
+        const std::int64_t q = window_of_tap(args.columns, at.at[3], s);
+        if (q < 0) continue;
+        const std::int64_t row = at.at[1] * taps + r * args.columns.taps + s;
+        sum +=
+            load_as(0.0f, args.x, byte_at(args.x, at.at[0], row, p * args.columns.windows + q, 0));
+      }
+    }
+    store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 

@@ -173,10 +173,13 @@ TENON_DEVICE void matmul_integers(const Thread& thread, const MatmulArgs& args) 
     const std::uint32_t m = i % size / args.columns, n = i % args.columns;
     const std::int64_t a = offset_of(batch, args.a.steps, args.batch.rank) + m * args.a_row;
     const std::int64_t b = offset_of(batch, args.b.steps, args.batch.rank) + n * args.b_column;
+    const std::int64_t a_zero = zero_point(args.a_zero, 0);
+    const std::int64_t b_zero = zero_point(args.b_zero, n * args.b_zero.steps.bytes[0]);
     std::uint64_t sum = 0;
     for (std::uint32_t k = 0; k < args.depth; ++k) {
-      sum += static_cast<std::uint64_t>(load_as(std::int64_t(), args.a, a + k * args.a_depth)) *
-             static_cast<std::uint64_t>(load_as(std::int64_t(), args.b, b + k * args.b_depth));
+      const std::int64_t left = load_as(std::int64_t(), args.a, a + k * args.a_depth) - a_zero;
+      const std::int64_t right = load_as(std::int64_t(), args.b, b + k * args.b_depth) - b_zero;
+      sum += static_cast<std::uint64_t>(left) * static_cast<std::uint64_t>(right);
     }
     store_as(static_cast<std::int64_t>(sum), args.c,
              offset_of(batch, args.c.steps, args.batch.rank) + m * args.c_row + n * args.c_column);

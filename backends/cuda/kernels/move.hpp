@@ -3,6 +3,7 @@
 
 #include "kernels/pointwise.hpp"
 #include "kernels/weights.hpp"
+#include "ops/philox.hpp"
 
 #include <cmath>
 #include <cstdint>
@@ -100,6 +101,37 @@ TENON_DEVICE void iota_elements(const Thread& thread, const IotaArgs& args) {
       store_as(static_cast<float>(value), args.y, to);
     } else {
       store_as(value, args.y, to);
+    }
+  }
+}
+
+/// Four elements per thread: a block of Philox4x32-10.
+TENON_DEVICE void randomise(const Thread& thread, const RandomArgs& args) {
+  constexpr std::uint64_t multipliers[] = {philox::multipliers[0], philox::multipliers[1]};
+  constexpr std::uint32_t key_steps[] = {philox::key_steps[0], philox::key_steps[1]};
+  const std::int64_t first = args.first.data == 0 ? 0 : load_as(std::int64_t(), args.first, 0);
+  for (std::uint32_t four = first_of(thread); four < (args.axes.count + 3) / 4;
+       four += stride_of(thread)) {
+    const std::uint64_t low = static_cast<std::uint64_t>(first) + four;
+    std::uint32_t words[4] = {
+        static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+        static_cast<std::uint32_t>(args.stream), static_cast<std::uint32_t>(args.stream >> 32)};
+    std::uint32_t keys[2];
+    for (int i = 0; i < 2; ++i) {
+      keys[i] = static_cast<std::uint32_t>(
+          load_as(std::int64_t(), args.key, i * args.key.steps.bytes[0]));
+    }
+    for (int round = 0; round < philox::rounds; ++round) {
+      const std::uint64_t p = multipliers[0] * words[0], q = multipliers[1] * words[2];
+      words[0] = static_cast<std::uint32_t>(q >> 32) ^ words[1] ^ keys[0];
+      words[1] = static_cast<std::uint32_t>(q);
+      words[2] = static_cast<std::uint32_t>(p >> 32) ^ words[3] ^ keys[1];
+      words[3] = static_cast<std::uint32_t>(p);
+      for (int i = 0; i < 2; ++i) keys[i] += key_steps[i];
+    }
+    for (std::uint32_t i = 0; i < 4 && 4 * four + i < args.axes.count; ++i) {
+      const Address to = place_of(args.y, index_of(args.axes, 4 * four + i), args.axes.rank);
+      *global<std::uint32_t>(to) = words[i];
     }
   }
 }

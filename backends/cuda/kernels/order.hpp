@@ -18,27 +18,102 @@ TENON_DEVICE bool comes_before(C a, std::uint32_t i, C b, std::uint32_t j, bool 
   return descends ? a > b : a < b;
 }
 
-/// A thread per element counts those before it, and puts it, or its index, where it belongs.
+/// Element i of a lane is number `rank` of its run, which begins with element `first`.
+template <class C>
+TENON_DEVICE void store_ranked(const OrderArgs& args, std::uint32_t lane, std::uint32_t first,
+                               std::uint32_t rank, C value, std::uint32_t i) {
+  if (args.to_values != 0) {
+    const std::uint64_t place = std::uint64_t{lane} * args.length + first + rank;
+    global<C>(args.to_values)[place] = value;
+    global<std::uint32_t>(args.to_indices)[place] = i;
+    return;
+  }
+  const Index at = index_of(args.lanes, lane);
+  const std::int64_t to = offset_of(at, args.y.steps, args.lanes.rank) + rank * args.y_step;
+  if (args.gives_indices) {
+    store_as(std::int64_t{i}, args.y, to);
+  } else {
+    store_as(value, args.y, to);
+  }
+}
+
+/// A thread per element counts those of its run that stand before it.
 template <class C>
 TENON_DEVICE void rank_elements(const Thread& thread, const OrderArgs& args) {
   const std::uint32_t count = args.lanes.count * args.length;
   for (std::uint32_t item = first_of(thread); item < count; item += stride_of(thread)) {
-    const Index at = index_of(args.lanes, item / args.length);
-    const std::uint32_t i = item % args.length;
-    const std::int64_t from = offset_of(at, args.x.steps, args.lanes.rank);
+    const std::uint32_t lane = item / args.length, i = item % args.length;
+    const std::int64_t from = offset_of(index_of(args.lanes, lane), args.x.steps, args.lanes.rank);
     const C value = load_as(C(), args.x, from + i * args.x_step);
+    const std::uint32_t first = i / args.run * args.run;
+    const std::uint32_t end = args.length - first < args.run ? args.length : first + args.run;
     std::uint32_t rank = 0;
-    for (std::uint32_t j = 0; j < args.length; ++j) {
+    for (std::uint32_t j = first; j < end; ++j) {
       const C other = load_as(C(), args.x, from + j * args.x_step);
       if (comes_before(other, j, value, i, args.descends)) ++rank;
     }
-    if (rank >= args.kept) continue;
-    const std::int64_t to = offset_of(at, args.y.steps, args.lanes.rank) + rank * args.y_step;
-    if (args.gives_indices) {
-      store_as(std::int64_t{i}, args.y, to);
-    } else {
-      store_as(value, args.y, to);
+    if (rank < args.kept) store_ranked(args, lane, first, rank, value, i);
+  }
+}
+
+/// Elements that are stored of the run which begins at `first`.
+TENON_DEVICE std::uint32_t stored_of_run(const OrderArgs& args, std::uint32_t first) {
+  if (first >= args.length) return 0;
+  const std::uint32_t size = args.length - first < args.run ? args.length - first : args.run;
+  return size < args.kept ? size : args.kept;
+}
+
+/// Merges runs in pairs: a thread per element counts those of the other run that stand before it.
+template <class C>
+TENON_DEVICE void merge_runs(const Thread& thread, const OrderArgs& args) {
+  const std::uint32_t runs = (args.length + args.run - 1) / args.run;
+  const std::uint32_t stored = args.run < args.kept ? args.run : args.kept;
+  const std::uint32_t of_lane = runs * stored, count = args.lanes.count * of_lane;
+  for (std::uint32_t item = first_of(thread); item < count; item += stride_of(thread)) {
+    const std::uint32_t lane = item / of_lane, run = item % of_lane / stored;
+    const std::uint32_t place = item % stored;
+    if (place >= stored_of_run(args, run * args.run)) continue;
+    const auto* const values =
+        global<const C>(args.from_values) + std::uint64_t{lane} * args.length;
+    const auto* const indices =
+        global<const std::uint32_t>(args.from_indices) + std::uint64_t{lane} * args.length;
+    const C value = values[run * args.run + place];
+    const std::uint32_t i = indices[run * args.run + place], other = (run ^ 1) * args.run;
+    std::uint32_t begin = 0, end = stored_of_run(args, other);
+    while (begin < end) {
+      const std::uint32_t middle = begin + (end - begin) / 2;
+      if (comes_before(values[other + middle], indices[other + middle], value, i, args.descends)) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
     }
+    const std::uint32_t rank = place + begin;
+    if (rank < args.kept) store_ranked(args, lane, run / 2 * 2 * args.run, rank, value, i);
+  }
+}
+
+/// A thread per value: how many elements of its row stand before it.
+template <class C>
+TENON_DEVICE void search(const Thread& thread, const SearchArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t row = offset_of(at, args.sorted.steps, args.axes.rank);
+    const C wanted = load_as(C(), args.values, offset_of(at, args.values.steps, args.axes.rank));
+    std::uint32_t begin = 0, end = args.length;
+    while (begin < end) {
+      const std::uint32_t middle = begin + (end - begin) / 2;
+      const C element = load_as(C(), args.sorted, row + middle * args.sorted_step);
+      // Of equal ones the first argument with the lower number stands before.
+      const bool is_before = args.takes_right ? comes_before(element, 0, wanted, 1, false)
+                                              : comes_before(element, 1, wanted, 0, false);
+      if (is_before) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    store_as(std::int64_t{begin}, args.y, offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/point_ops.hpp"
+#include "kernels/special.hpp"
 #include "kernels/values.hpp"
 
 #include <cmath>
@@ -9,7 +10,6 @@
 
 namespace tenon::cuda {
 
-TENON_DEVICE float infinity() { return bits_to_float(0x7F800000u); }
 TENON_DEVICE std::int64_t signed_of(std::uint64_t bits) { return static_cast<std::int64_t>(bits); }
 
 TENON_DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -159,6 +159,39 @@ TENON_DEVICE void choose(const Thread& thread, const PointArgs& args) {
     copy_bytes(args.y.data + static_cast<Address>(offset_of(at, args.y.steps, args.axes.rank)),
                from.data + static_cast<Address>(offset_of(at, from.steps, args.axes.rank)),
                static_cast<std::uint32_t>(args.op));
+  }
+}
+
+/// y = saturate(round(a / b) + c), of codes in `integers`. c: an address of 0: 0.
+TENON_DEVICE void quantize(const Thread& thread, const PointArgs& args) {
+  const std::int64_t low = args.integers[0], high = args.integers[1];
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const float x = load_as(0.0f, args.a, offset_of(at, args.a.steps, args.axes.rank));
+    const float scale = load_as(0.0f, args.b, offset_of(at, args.b.steps, args.axes.rank));
+    const std::int64_t zero = zero_point(args.c, offset_of(at, args.c.steps, args.axes.rank));
+    const float rounded = rintf(x / scale);
+    std::int64_t code = low;
+    if (rounded >= static_cast<float>(high - zero)) {
+      code = high;
+    } else if (rounded > static_cast<float>(low - zero)) {
+      code = static_cast<std::int64_t>(rounded) + zero;
+    }
+    store_as(code, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// y = (a - c) * b. c: an address of 0: 0.
+TENON_DEVICE void dequantize(const Thread& thread, const PointArgs& args) {
+  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
+    const Index at = index_of(args.axes, i);
+    const std::int64_t code =
+        load_as(std::int64_t(), args.a, offset_of(at, args.a.steps, args.axes.rank));
+    const std::int64_t zero = zero_point(args.c, offset_of(at, args.c.steps, args.axes.rank));
+    const float scale = load_as(0.0f, args.b, offset_of(at, args.b.steps, args.axes.rank));
+    const auto difference = static_cast<std::int32_t>(code - zero);
+    store_as(static_cast<float>(difference) * scale, args.y,
+             offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 

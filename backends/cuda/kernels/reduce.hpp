@@ -132,10 +132,30 @@ TENON_DEVICE Extreme<C> better(Reduction op, const Extreme<C>& a, const Extreme<
   return a_wins ? a : b;
 }
 
+/// The same in every thread of the block.
 template <class C>
-TENON_DEVICE void arg_reduce(const Thread& thread, const ReduceArgs& args) {
+TENON_DEVICE Extreme<C> best_of_block(const Thread& thread, Reduction op, Extreme<C> best) {
   TENON_SHARED(thread, C, values, 32);
   TENON_SHARED(thread, std::int64_t, indices, 32);
+  for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
+    const C value = thread.shuffle_xor(best.value, mask);
+    best = better(op, best, Extreme<C>{value, thread.shuffle_xor(best.index, mask)});
+  }
+  if (lane_of(thread) == 0) {
+    values[warp_of(thread)] = best.value;
+    indices[warp_of(thread)] = best.index;
+  }
+  thread.sync();
+  best = Extreme<C>{values[0], indices[0]};
+  for (unsigned warp = 1; warp < thread.count() / warp_size; ++warp) {
+    best = better(op, best, Extreme<C>{values[warp], indices[warp]});
+  }
+  thread.sync();  // before the next use of the arrays
+  return best;
+}
+
+template <class C>
+TENON_DEVICE void arg_reduce(const Thread& thread, const ReduceArgs& args) {
   const auto op = static_cast<Reduction>(args.op);
   for (std::uint32_t row = thread.block(); row < args.outer.count; row += thread.blocks()) {
     const Index at = index_of(args.outer, row);
@@ -144,22 +164,10 @@ TENON_DEVICE void arg_reduce(const Thread& thread, const ReduceArgs& args) {
     for (std::uint32_t i = thread.index(); i < args.inner.count; i += thread.count()) {
       best = better(op, best, Extreme<C>{load_inner<C>(args, from, i), i});
     }
-    for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
-      const C value = thread.shuffle_xor(best.value, mask);
-      best = better(op, best, Extreme<C>{value, thread.shuffle_xor(best.index, mask)});
-    }
-    if (lane_of(thread) == 0) {
-      values[warp_of(thread)] = best.value;
-      indices[warp_of(thread)] = best.index;
-    }
-    thread.sync();
+    best = best_of_block(thread, op, best);
     if (thread.index() == 0) {
-      for (unsigned warp = 1; warp < thread.count() / warp_size; ++warp) {
-        best = better(op, best, Extreme<C>{values[warp], indices[warp]});
-      }
       store_as(best.index, args.y, offset_of(at, args.y.steps, args.outer.rank));
     }
-    thread.sync();
   }
 }
 

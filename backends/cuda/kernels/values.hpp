@@ -52,6 +52,8 @@ TENON_DEVICE std::uint16_t narrow_bfloat16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
+TENON_DEVICE float infinity() { return bits_to_float(0x7F800000u); }
+
 template <class C>
 TENON_DEVICE C load(DType dtype, Address at) {
   switch (dtype) {
@@ -138,6 +140,11 @@ TENON_DEVICE void store_as(float value, const Array& array, std::int64_t offset)
 }
 TENON_DEVICE void store_as(std::int64_t value, const Array& array, std::int64_t offset) {
   store_integer(array.dtype, array.data + static_cast<Address>(offset), value);
+}
+
+/// What is taken off codes; 0 where there is none.
+TENON_DEVICE std::int64_t zero_point(const Array& zero, std::int64_t offset) {
+  return zero.data == 0 ? 0 : load_as(std::int64_t(), zero, offset);
 }
 
 /// The index along each axis of element `i`; 0 along axes that there are not. Loops over all of

@@ -66,6 +66,24 @@ Refusal plan_copy(const Step& step, Emitter* out) {
   return std::nullopt;
 }
 
+/// Of an operand whose strides allow no view.
+Refusal plan_reshape(const Step& step, Emitter* out) {
+  const Operand &x = step.inputs[0], &y = step.output;
+  if (out == nullptr) return std::nullopt;
+  Operand row_major = x;  // y's elements under x's sizes
+  row_major.strides = dense_strides(x.shape);
+  if (y.is_contiguous()) {
+    emit_copy(x, source_of(x), row_major, source_of(y), *out);
+    return std::nullopt;
+  }
+  const Source dense = out->scratch(x.shape.bytes());
+  emit_copy(x, source_of(x), row_major, dense, *out);
+  Operand from = y;
+  from.strides = dense_strides(y.shape);
+  emit_copy(from, dense, y, source_of(y), *out);
+  return std::nullopt;
+}
+
 Refusal plan_gather(const Step& step, Emitter* out) {
   const Operand &x = step.inputs[0], &index = step.inputs[1], &y = step.output;
   if (out == nullptr) return std::nullopt;
@@ -172,15 +190,20 @@ Refusal plan_pad(const Step& step, Emitter* out) {
 Refusal plan_full(const Step& step, Emitter* out) {
   const Operand& y = step.output;
   if (out == nullptr) return std::nullopt;
-  const MergedAxes axes = merged(y.shape.dims(), {y.strides});
-  Draft<FillArgs> draft;
-  draft.args.axes = axes.axes;
-  draft.address(draft.args.y.data, y);
-  draft.args.y.steps = axes.steps[0];
-  draft.args.y.dtype = y.shape.dtype();
-  draft.args.bytes = static_cast<std::uint32_t>(block_bytes(y.shape.dtype()));
-  std::ranges::copy(bits_of(y.shape.dtype(), step.op.as<Full>()->value), draft.args.value);
-  out->launch(Kernel::fill, grid_of(axes.axes.count), draft);
+  emit_fill(y, source_of(y), bits_of(y.shape.dtype(), step.op.as<Full>()->value), *out);
+  return std::nullopt;
+}
+
+Refusal plan_random_bits(const Step& step, Emitter* out) {
+  const Operand& y = step.output;
+  if (out == nullptr) return std::nullopt;
+  Draft<RandomArgs> draft;
+  draft.args.axes = axes_of(y.shape);
+  set_array(draft, draft.args.y, y);
+  set_array(draft, draft.args.key, step.inputs[0]);
+  if (step.inputs.size() > 1) set_array(draft, draft.args.first, step.inputs[1]);
+  draft.args.stream = static_cast<std::uint64_t>(step.op.as<RandomBits>()->stream);
+  out->launch(Kernel::random_bits, grid_of((std::uint64_t{draft.args.axes.count} + 3) / 4), draft);
   return std::nullopt;
 }
 

@@ -4,15 +4,15 @@
 
 #include <tenon/ops.hpp>
 
+#include <algorithm>
 #include <optional>
-
-#include <fmt/format.h>
 
 namespace tenon::cuda {
 namespace {
 
-/// Every element is compared with every other.
-constexpr std::int64_t longest_sorted = 8192;
+/// Elements that are sorted by comparing every one with every other; more of them are sorted in runs
+/// of as many, which are merged.
+constexpr std::uint32_t sorted_run = 512;
 
 struct OrderPlan {
   std::int64_t axis = 0;
@@ -21,8 +21,7 @@ struct OrderPlan {
   Reduction op{};
 };
 
-void emit_order(const OrderPlan& plan, Kernel kernel, bool by_element, const Step& step,
-                Emitter& out) {
+Draft<OrderArgs> order_draft(const OrderPlan& plan, const Step& step) {
   const Operand &x = step.inputs[0], &y = step.output;
   const auto axis = static_cast<std::size_t>(plan.axis);
   const MergedAxes lanes = lanes_along(axis, {&x, &y});
@@ -42,16 +41,53 @@ void emit_order(const OrderPlan& plan, Kernel kernel, bool by_element, const Ste
   args.descends = plan.descends;
   args.gives_indices = plan.gives_indices;
   args.op = static_cast<std::int32_t>(plan.op);
-  const std::uint64_t threads = std::uint64_t{args.lanes.count} * (by_element ? args.length : 1);
-  out.launch(kernel, grid_of(threads), draft);
+  return draft;
+}
+
+void emit_rank(const OrderPlan& plan, bool is_whole, const Step& step, Emitter& out) {
+  Draft<OrderArgs> draft = order_draft(plan, step);
+  OrderArgs& args = draft.args;
+  const std::uint64_t elements = std::uint64_t{args.lanes.count} * args.length;
+  struct Pairs {
+    Source values, indices;
+  };
+  Pairs buffers[2];
+  if (args.length > sorted_run) {
+    for (Pairs& buffer : buffers) {
+      buffer.values = out.scratch(static_cast<std::int64_t>(elements * (is_whole ? 8 : 4)));
+      buffer.indices = out.scratch(static_cast<std::int64_t>(elements * 4));
+    }
+  }
+  const auto launch = [&](Kernel kernel, std::uint64_t threads, int pass) {
+    Draft<OrderArgs> one = draft;
+    const std::uint64_t sorted = pass == 0 ? args.run : std::uint64_t{args.run} * 2;
+    if (pass > 0) {
+      one.address(one.args.from_values, buffers[(pass + 1) % 2].values);
+      one.address(one.args.from_indices, buffers[(pass + 1) % 2].indices);
+    }
+    if (sorted < args.length) {
+      one.address(one.args.to_values, buffers[pass % 2].values);
+      one.address(one.args.to_indices, buffers[pass % 2].indices);
+    }
+    out.launch(kernel, grid_of(threads), one);
+  };
+  args.run = sorted_run;
+  launch(is_whole ? Kernel::rank_integer : Kernel::rank_real, elements, 0);
+  for (int pass = 1; args.run < args.length; ++pass, args.run *= 2) {
+    const std::uint64_t runs = (args.length + args.run - 1) / args.run;
+    launch(is_whole ? Kernel::merge_integer : Kernel::merge_real,
+           args.lanes.count * runs * std::min(args.run, args.kept), pass);
+  }
 }
 
 OrderPlan rank_plan(const Step& step) {
   if (const auto* op = step.op.as<Topk>()) return {op->axis, op->k, true, true};
-  if (const auto* op = step.op.as<Argsort>())
-    return {op->axis, longest_sorted, op->descending, true};
+  const auto kept = [&](std::int64_t axis) { return step.output.shape[static_cast<int>(axis)]; };
+  if (const auto* op = step.op.as<Argsort>()) {
+    return {op->axis, kept(op->axis), op->descending, true};
+  }
   const auto* const op = step.op.as<Sort>();
-  return {op->axis, longest_sorted, op->descending, false};
+  return {op->axis, kept(op->axis), op->descending, false};
 }
 
 template <class Op>
@@ -77,11 +113,33 @@ Reduction reduction_of(Scatter::Mode mode) {
 Refusal plan_rank(const Step& step, Emitter* out) {
   const Shape& x = step.inputs[0].shape;
   if (Refusal refusal = refused_type(x.dtype())) return refusal;
-  const OrderPlan plan = rank_plan(step);
-  const std::int64_t length = x[static_cast<int>(plan.axis)];
-  if (length > longest_sorted) return fmt::format("an axis of more than {}", longest_sorted);
+  if (out != nullptr) emit_rank(rank_plan(step), is_whole(x.dtype()), step, *out);
+  return std::nullopt;
+}
+
+Refusal plan_searchsorted(const Step& step, Emitter* out) {
+  const Operand &sorted = step.inputs[0], &values = step.inputs[1], &y = step.output;
+  const DType dtype = values.shape.dtype();
+  if (Refusal refusal = refused_type(dtype)) return refusal;
   if (out == nullptr) return std::nullopt;
-  emit_order(plan, is_real(x.dtype()) ? Kernel::rank_real : Kernel::rank_integer, true, step, *out);
+  const auto last = static_cast<std::size_t>(sorted.shape.rank() - 1);
+  Strides rows{};
+  std::copy_n(sorted.strides.begin(), last, rows.begin());
+  const MergedAxes axes = merged(y.shape.dims(), {rows, values.strides, y.strides});
+  Draft<SearchArgs> draft;
+  SearchArgs& args = draft.args;
+  args.axes = axes.axes;
+  const Operand* const operands[] = {&sorted, &values, &y};
+  Array* const arrays[] = {&args.sorted, &args.values, &args.y};
+  for (std::size_t i = 0; i < 3; ++i) {
+    set_array(draft, *arrays[i], *operands[i]);
+    arrays[i]->steps = axes.steps[i];
+  }
+  args.sorted_step = sorted.strides[last];
+  args.length = static_cast<std::uint32_t>(sorted.shape.dims()[last]);
+  args.takes_right = step.op.as<Searchsorted>()->right;
+  out->launch(is_real(dtype) ? Kernel::search_real : Kernel::search_integer,
+              grid_of(args.axes.count), draft);
   return std::nullopt;
 }
 
@@ -94,7 +152,9 @@ Refusal plan_scan(const Step& step, Emitter* out) {
   try_scan<Cumprod>(step, Reduction::prod, plan);
   try_scan<Cummax>(step, Reduction::max, plan);
   try_scan<Cummin>(step, Reduction::min, plan);
-  emit_order(*plan, is_real(dtype) ? Kernel::scan_real : Kernel::scan_integer, false, step, *out);
+  const Draft<OrderArgs> draft = order_draft(*plan, step);
+  out->launch(is_real(dtype) ? Kernel::scan_real : Kernel::scan_integer,
+              grid_of(draft.args.lanes.count), draft);
   return std::nullopt;
 }
 

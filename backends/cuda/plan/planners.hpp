@@ -5,6 +5,7 @@
 
 #include <tenon/lowered.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -22,6 +23,8 @@ using Planner = Refusal (*)(const Step& step, Emitter* out);
 TENON_CUDA_PLANNER(plan_unary);
 TENON_CUDA_PLANNER(plan_predicate);
 TENON_CUDA_PLANNER(plan_cast);
+TENON_CUDA_PLANNER(plan_quantize_linear);
+TENON_CUDA_PLANNER(plan_dequantize_linear);
 TENON_CUDA_PLANNER(plan_binary);
 TENON_CUDA_PLANNER(plan_compare);
 TENON_CUDA_PLANNER(plan_where);
@@ -30,10 +33,12 @@ TENON_CUDA_PLANNER(plan_arg_reduce);
 TENON_CUDA_PLANNER(plan_rank);
 TENON_CUDA_PLANNER(plan_scan);
 TENON_CUDA_PLANNER(plan_scatter);
+TENON_CUDA_PLANNER(plan_searchsorted);
 TENON_CUDA_PLANNER(plan_softmax);
 TENON_CUDA_PLANNER(plan_norm);
 TENON_CUDA_PLANNER(plan_group_norm);
 TENON_CUDA_PLANNER(plan_matmul);
+TENON_CUDA_PLANNER(plan_matmul_integer);
 TENON_CUDA_PLANNER(plan_linear);
 TENON_CUDA_PLANNER(plan_grouped_linear);
 TENON_CUDA_PLANNER(plan_attention);
@@ -42,8 +47,24 @@ TENON_CUDA_PLANNER(plan_cache_update);
 TENON_CUDA_PLANNER(plan_embedding);
 TENON_CUDA_PLANNER(plan_dequantize);
 TENON_CUDA_PLANNER(plan_conv2d);
+TENON_CUDA_PLANNER(plan_conv2d_integer);
+TENON_CUDA_PLANNER(plan_conv_transpose2d);
+TENON_CUDA_PLANNER(plan_conv2d_filter_backward);
 TENON_CUDA_PLANNER(plan_pool2d);
+TENON_CUDA_PLANNER(plan_pool2d_backward);
+TENON_CUDA_PLANNER(plan_unfold2d);
+TENON_CUDA_PLANNER(plan_fold2d);
 TENON_CUDA_PLANNER(plan_batch_norm);
+TENON_CUDA_PLANNER(plan_resize);
+TENON_CUDA_PLANNER(plan_resize_backward);
+TENON_CUDA_PLANNER(plan_grid_sample);
+TENON_CUDA_PLANNER(plan_roi_align);
+TENON_CUDA_PLANNER(plan_roi_align_backward);
+TENON_CUDA_PLANNER(plan_non_max_suppression);
+TENON_CUDA_PLANNER(plan_selective_scan);
+TENON_CUDA_PLANNER(plan_wkv7);
+TENON_CUDA_PLANNER(plan_fft);
+TENON_CUDA_PLANNER(plan_reshape);
 TENON_CUDA_PLANNER(plan_gather);
 TENON_CUDA_PLANNER(plan_take_along);
 TENON_CUDA_PLANNER(plan_select);
@@ -52,6 +73,7 @@ TENON_CUDA_PLANNER(plan_concat);
 TENON_CUDA_PLANNER(plan_pad);
 TENON_CUDA_PLANNER(plan_full);
 TENON_CUDA_PLANNER(plan_iota);
+TENON_CUDA_PLANNER(plan_random_bits);
 TENON_CUDA_PLANNER(plan_copy);
 #undef TENON_CUDA_PLANNER
 
@@ -62,6 +84,7 @@ std::string unsupported(DType dtype);
 /// The same unless kernels compute with the type; unless all inputs are real.
 Refusal refused_type(DType dtype);
 Refusal all_real(const Step& step);
+Refusal all_real_but(const Step& step, std::size_t input);  ///< without that one
 
 /// Strides of an operand along the axes of `shape`, to which it broadcasts.
 Strides broadcast_strides(const Operand& operand, const Shape& shape);
@@ -91,6 +114,36 @@ Located with_dense_rows(const Operand& operand, Emitter& out);
 void emit_copy(const Operand& from, const Source& from_source, const Operand& to,
                const Source& to_source, Emitter& out);
 Source source_of(const Operand& operand);
+
+/// The axes of a shape as they are, not merged: for kernels that tell them apart.
+Axes axes_of(const Shape& shape);
+
+/// An operand as a kernel sees it, with the strides of its own axes.
+template <class Args>
+void set_array(Draft<Args>& draft, Array& array, const Operand& operand) {
+  draft.address(array.data, operand);
+  std::ranges::copy(operand.strides, array.steps.bytes);
+  array.dtype = operand.shape.dtype();
+}
+
+/// The same of one that may lie elsewhere.
+template <class Args>
+void set_located(Draft<Args>& draft, Array& array, const Located& located) {
+  draft.address(array.data, located.source);
+  std::ranges::copy(located.operand.strides, array.steps.bytes);
+  array.dtype = located.operand.shape.dtype();
+}
+
+/// What is taken off codes: one number, or one for each output.
+template <class Args>
+void set_zero_point(Draft<Args>& draft, Array& zero, const Operand& operand) {
+  set_array(draft, zero, operand);
+  if (operand.shape.elements() == 1) zero.steps = {};
+}
+
+/// Every element of y: the first bytes of `value`.
+void emit_fill(const Operand& y, const Source& y_source, const std::array<std::uint8_t, 8>& value,
+               Emitter& out);
 
 /// The kernels that read a type's weights (weight_types.def), and its keys (key_types.def); none for
 /// other types.

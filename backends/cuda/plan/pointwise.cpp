@@ -66,6 +66,7 @@ std::int64_t saturated(double value) {
 
 void set_parameters(const Step& step, PointArgs& args) {
   if (const auto* op = step.op.as<LeakyRelu>()) args.reals[0] = static_cast<float>(op->alpha);
+  if (const auto* op = step.op.as<Polygamma>()) args.reals[0] = static_cast<float>(op->order);
   if (const auto* op = step.op.as<Elu>()) args.reals[0] = static_cast<float>(op->alpha);
   if (const auto* op = step.op.as<Clamp>()) {
     args.reals[0] = static_cast<float>(op->min);
@@ -127,7 +128,41 @@ std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
   return is_signed ? std::pair{-span / 2 - 1, span / 2} : std::pair{std::int64_t{0}, span};
 }
 
+/// Scales and zero points of codes: one number, or one for each index of `axis`.
+void emit_codes(Kernel kernel, std::int64_t axis, DType codes, const Step& step, Emitter& out) {
+  const Operand& y = step.output;
+  Draft<PointArgs> draft;
+  draft.args.axes = axes_of(y.shape);
+  set_array(draft, draft.args.y, y);
+  set_array(draft, draft.args.a, step.inputs[0]);
+  Array* const parameters[] = {&draft.args.b, &draft.args.c};
+  for (std::size_t i = 1; i < step.inputs.size(); ++i) {
+    Array& parameter = *parameters[i - 1];
+    set_array(draft, parameter, step.inputs[i]);
+    const std::int64_t stride = step.inputs[i].strides[0];
+    const bool is_one = step.inputs[i].shape.elements() == 1;
+    parameter.steps = {};
+    if (!is_one) parameter.steps.bytes[axis] = stride;
+  }
+  std::tie(draft.args.integers[0], draft.args.integers[1]) = limits_of(codes);
+  out.launch(kernel, grid_of(draft.args.axes.count), draft);
+}
+
 }  // namespace
+
+Refusal plan_quantize_linear(const Step& step, Emitter* out) {
+  const auto* const op = step.op.as<QuantizeLinear>();
+  if (out != nullptr) emit_codes(Kernel::quantize, op->axis, op->dtype, step, *out);
+  return std::nullopt;
+}
+
+Refusal plan_dequantize_linear(const Step& step, Emitter* out) {
+  const auto* const op = step.op.as<DequantizeLinear>();
+  if (out != nullptr) {
+    emit_codes(Kernel::dequantize, op->axis, step.inputs[0].shape.dtype(), step, *out);
+  }
+  return std::nullopt;
+}
 
 Refusal plan_unary(const Step& step, Emitter* out) {
   const std::string_view name = step.op.def()->name;

@@ -193,13 +193,8 @@ Strides batch_strides(const Matrix& matrix, const std::vector<std::int64_t>& siz
   return strides;
 }
 
-}  // namespace
-
-Refusal plan_matmul(const Step& step, Emitter* out) {
+void emit_matmul(const Step& step, bool is_whole, Emitter& out) {
   const Operand &a = step.inputs[0], &b = step.inputs[1], &c = step.output;
-  const DType dtype = a.shape.dtype();
-  if (!is_real(dtype) && !is_whole(dtype)) return unsupported(dtype);
-  if (out == nullptr) return std::nullopt;
   const Matrix left = matrix_of(a, true), right = matrix_of(b, false);
   // The output lacks the axes that vectors do not have.
   const bool has_rows = a.shape.rank() > 1, has_columns = b.shape.rank() > 1;
@@ -213,9 +208,8 @@ Refusal plan_matmul(const Step& step, Emitter* out) {
   Array* const arrays[] = {&args.a, &args.b, &args.c};
   const Operand* const operands[] = {&a, &b, &c};
   for (std::size_t i = 0; i < 3; ++i) {
-    draft.address(arrays[i]->data, *operands[i]);
+    set_array(draft, *arrays[i], *operands[i]);
     arrays[i]->steps = batch.steps[i];
-    arrays[i]->dtype = dtype;
   }
   const auto stride = [&](int axis) { return c.strides[static_cast<std::size_t>(axis)]; };
   args.rows = static_cast<std::uint32_t>(left.rows);
@@ -227,14 +221,29 @@ Refusal plan_matmul(const Step& step, Emitter* out) {
   args.b_column = right.column_step;
   args.c_row = has_rows ? stride(batch_rank) : 0;
   args.c_column = has_columns ? stride(c.shape.rank() - 1) : 0;
-  if (is_whole(dtype)) {
-    out->launch(Kernel::matmul_integer, grid_of(static_cast<std::uint64_t>(c.shape.elements())),
-                draft);
-    return std::nullopt;
+  if (is_whole) {
+    if (step.inputs.size() > 2) set_zero_point(draft, args.a_zero, step.inputs[2]);
+    if (step.inputs.size() > 3) set_zero_point(draft, args.b_zero, step.inputs[3]);
+    out.launch(Kernel::matmul_integer, grid_of(static_cast<std::uint64_t>(c.shape.elements())),
+               draft);
+    return;
   }
   const std::uint64_t tiles = ceil_div(args.columns, tile_columns) * ceil_div(args.rows, tile_rows);
-  out->launch(Kernel::matmul_real, {static_cast<unsigned>(tiles * args.batch.count), tile_threads},
-              draft);
+  out.launch(Kernel::matmul_real, {static_cast<unsigned>(tiles * args.batch.count), tile_threads},
+             draft);
+}
+
+}  // namespace
+
+Refusal plan_matmul(const Step& step, Emitter* out) {
+  const DType dtype = step.inputs[0].shape.dtype();
+  if (!is_real(dtype) && !is_whole(dtype)) return unsupported(dtype);
+  if (out != nullptr) emit_matmul(step, is_whole(dtype), *out);
+  return std::nullopt;
+}
+
+Refusal plan_matmul_integer(const Step& step, Emitter* out) {
+  if (out != nullptr) emit_matmul(step, true, *out);
   return std::nullopt;
 }
 

@@ -21,9 +21,12 @@ Refusal refused_type(DType dtype) {
   return is_real(dtype) || is_whole(dtype) ? Refusal() : unsupported(dtype);
 }
 
-Refusal all_real(const Step& step) {
-  for (const Operand& input : step.inputs) {
-    if (!is_real(input.shape.dtype())) return unsupported(input.shape.dtype());
+Refusal all_real(const Step& step) { return all_real_but(step, step.inputs.size()); }
+
+Refusal all_real_but(const Step& step, std::size_t input) {
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const DType dtype = step.inputs[i].shape.dtype();
+    if (i != input && !is_real(dtype)) return unsupported(dtype);
   }
   return std::nullopt;
 }
@@ -107,6 +110,27 @@ void emit_copy(const Operand& from, const Source& from_source, const Operand& to
   draft.args.x.dtype = draft.args.y.dtype = dtype;
   draft.args.bytes = static_cast<std::uint32_t>(block_bytes(dtype));
   out.launch(Kernel::copy, grid_of(axes.axes.count), draft);
+}
+
+Axes axes_of(const Shape& shape) {
+  Axes axes{};
+  axes.rank = shape.rank();
+  axes.count = static_cast<std::uint32_t>(shape.elements());
+  for (int i = 0; i < shape.rank(); ++i) axes.sizes[i] = static_cast<std::uint32_t>(shape[i]);
+  return axes;
+}
+
+void emit_fill(const Operand& y, const Source& y_source, const std::array<std::uint8_t, 8>& value,
+               Emitter& out) {
+  const MergedAxes axes = merged(y.shape.dims(), {y.strides});
+  Draft<FillArgs> draft;
+  draft.args.axes = axes.axes;
+  draft.address(draft.args.y.data, y_source);
+  draft.args.y.steps = axes.steps[0];
+  draft.args.y.dtype = y.shape.dtype();
+  draft.args.bytes = static_cast<std::uint32_t>(block_bytes(y.shape.dtype()));
+  std::ranges::copy(value, draft.args.value);
+  out.launch(Kernel::fill, grid_of(axes.axes.count), draft);
 }
 
 Located with_dense_rows(const Operand& operand, Emitter& out) {

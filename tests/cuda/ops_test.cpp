@@ -1,0 +1,338 @@
+// Ops on the device alone, at sizes and values that the conformance suite has not: none, odd ones,
+// NaNs and infinities, ties, operands that are strided or run backwards.
+#include "cases.hpp"
+#include "emulated.hpp"
+#include "run_case.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+constexpr float infinite = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+/// Against the reference, twice, with the same bits.
+void check_op(const OpInstance& op, const std::vector<HostBuffer>& inputs, double allowed) {
+  const OpCase one{.name = std::string(op.def()->name),
+                   .op = op,
+                   .inputs = inputs,
+                   .output = run_reference(op, inputs)};
+  const double scale = std::max(1.0, largest(one.output));
+  const std::vector<BackendPtr> backends = device_backends(emulated_device());
+  for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+    INFO(one.name << ", order " << static_cast<int>(order) << ", " << to_string(inputs[0].shape()));
+    const HostBuffer got = run_case(one, backends, order);
+    expect_close(got, one.output, allowed * scale, allowed);
+    const HostBuffer again = run_case(one, backends, order);
+    CHECK(std::memcmp(got.bytes(), again.bytes(), static_cast<std::size_t>(got.shape().bytes())) ==
+          0);
+  }
+}
+
+template <OpStruct Op>
+void check_on_device(const Op& op, const std::vector<HostBuffer>& inputs, double allowed = 1e-4) {
+  check_op(OpInstance(op), inputs, allowed);
+}
+
+HostBuffer with_odd_values(HostBuffer values) {
+  const float odd[] = {not_a_number, infinite, -infinite, 0.0f, -0.0f, 1.0f, -1.0f};
+  const std::span<float> elements = values.mutable_values<float>();
+  for (std::size_t i = 3; i < elements.size(); i += 5) elements[i] = odd[i / 5 % std::size(odd)];
+  return values;
+}
+
+/// Many equal elements, and NaNs.
+HostBuffer few_values(Random& random, const Shape& shape) {
+  HostBuffer values = random.uniform(shape.with_dtype(i32), 0, 40).to(shape.dtype());
+  if (shape.dtype() == f32) {
+    const std::span<float> elements = values.mutable_values<float>();
+    for (std::size_t i = 0; i < elements.size(); i += 97) {
+      elements[i] = i % 2 == 0 ? not_a_number : -0.0f;
+    }
+  }
+  return values;
+}
+
+TEST_CASE("cuda: sorts in runs that are merged") {
+  Random random;
+  for (const std::int64_t size : {0, 1, 511, 512, 513, 1537, 9001}) {
+    for (const DType dtype : {f32, i64}) {
+      const HostBuffer x = few_values(random, Shape({2, size}, dtype));
+      for (const bool descends : {false, true}) {
+        check_on_device(Argsort{.axis = 1, .descending = descends}, {x}, 0);
+        check_on_device(Sort{.axis = 1, .descending = descends}, {x}, 0);
+      }
+      for (const std::int64_t k : {std::int64_t{0}, std::int64_t{1}, std::int64_t{40}, size}) {
+        if (k <= size) check_on_device(Topk{.k = k, .axis = 1}, {x}, 0);
+      }
+    }
+  }
+  check_on_device(Sort{.axis = 0}, {few_values(random, Shape({700, 3}, f32))}, 0);
+  check_on_device(Topk{.k = 3, .axis = 0}, {random.uniform(Shape({2000, 0}, f32))}, 0);
+}
+
+TEST_CASE("cuda: reshapes that no view is") {
+  Random random;
+  const HostBuffer x = random.uniform(Shape({3, 4, 5}, f32));
+  check_on_device(MergeAxes{.axis = 0, .count = 2}, {x}, 0);
+  check_on_device(SplitAxis{.axis = 1, .sizes = {2, 2}}, {x}, 0);
+  check_on_device(Reshape{.dims = {10, 6}}, {x}, 0);
+  check_on_device(Reshape{.dims = {0, 7}}, {random.uniform(Shape({2, 0}, i64))}, 0);
+}
+
+TEST_CASE("cuda: searches in rows") {
+  Random random;
+  const HostBuffer sorted = HostBuffer::of<float>(
+      Shape({2, 6}, f32), {-infinite, -1, -1, 0, 2, not_a_number, 1, 1, 1, 1, infinite, infinite});
+  const HostBuffer values = with_odd_values(random.uniform(Shape({2, 41}, f32)));
+  for (const bool right : {false, true}) {
+    check_on_device(Searchsorted{.right = right}, {sorted, values}, 0);
+    check_on_device(Searchsorted{.right = right},
+                    {random.uniform(Shape({0}, i32)), random.uniform(Shape({3}, i32))}, 0);
+  }
+}
+
+TEST_CASE("cuda: special functions at their poles, zeros and far out") {
+  const HostBuffer x = HostBuffer::of<float>(
+      Shape({26}, f32), {0.0f,      -0.0f,        1,       -1,      2,     -2,       0.5f,
+                         -0.5f,     1.4616f,      1e-30f,  -1e-30f, 1e30f, 0.99999f, -0.99999f,
+                         1e-4f,     -7.25f,       -100.5f, 33.5f,   10,    9.9999f,  infinite,
+                         -infinite, not_a_number, 0.999f,  -0.25f,  3e-39f});
+  check_on_device(Erfinv{}, {x}, 1e-5);
+  check_on_device(Lgamma{}, {x}, 1e-5);
+  check_on_device(Digamma{}, {x}, 1e-5);
+  for (const std::int64_t order : {1, 2, 3, 20}) {
+    check_on_device(Polygamma{.order = order}, {x}, 1e-4);
+  }
+}
+
+TEST_CASE("cuda: codes of 8 bits") {
+  Random random;
+  const HostBuffer x = with_odd_values(random.uniform(Shape({3, 5, 7}, f32), -400, 400));
+  const HostBuffer scales = random.uniform(Shape({5}, f32), 0.1, 3);
+  const HostBuffer zeros = random.uniform(Shape({5}, i8), -9, 9);
+  check_on_device(QuantizeLinear{.axis = 1, .dtype = DType::i8}, {x, scales, zeros}, 0);
+  check_on_device(QuantizeLinear{}, {x, HostBuffer::of<float>(Shape({}, f32), {0.25f})}, 0);
+  const HostBuffer codes = random.uniform(Shape({3, 5, 7}, i8), -128, 128);
+  check_on_device(DequantizeLinear{.axis = 1}, {codes, scales, zeros}, 0);
+  const HostBuffer left = random.uniform(Shape({2, 3, 9}, DType::u8), 0, 256);
+  const HostBuffer right = random.uniform(Shape({9, 5}, i8), -128, 128);
+  const HostBuffer left_zero = HostBuffer::of<std::uint8_t>(Shape({1}, DType::u8), {131});
+  check_on_device(MatmulInteger{}, {left, right}, 0);
+  check_on_device(MatmulInteger{}, {left, right, left_zero, zeros}, 0);
+  check_on_device(Conv2dInteger{.stride = {2, 1}, .padding = {1, 0, 0, 1}, .groups = 2},
+                  {random.uniform(Shape({2, 4, 6, 5}, DType::u8), 0, 256),
+                   random.uniform(Shape({6, 2, 3, 2}, i8), -128, 128), left_zero,
+                   random.uniform(Shape({6}, i8), -9, 9)},
+                  0);
+}
+
+TEST_CASE("cuda: random bits are the reference's") {
+  const HostBuffer key = HostBuffer::of<std::uint32_t>(Shape({2}, u32), {0xDEADBEEF, 7});
+  const HostBuffer start = HostBuffer::of<std::int64_t>(Shape({}, i64), {-3});
+  for (const std::int64_t count : {0, 1, 3, 4, 5, 1030}) {
+    check_on_device(RandomBits{.dims = {count}}, {key}, 0);
+    check_on_device(RandomBits{.dims = {1, count}, .stream = -5}, {key, start}, 0);
+  }
+}
+
+TEST_CASE("cuda: transposed convolutions, and windows as columns") {
+  Random random;
+  for (const DType dtype : {f32, f16}) {
+    const auto values = [&](const Shape& shape) { return random.uniform(shape).to(dtype); };
+    const double allowed = dtype == f16 ? 4e-3 : 1e-4;
+    check_on_device(ConvTranspose2d{.stride = {3, 2},
+                                    .padding = {1, 0, 2, 1},
+                                    .output_padding = {1, 1},
+                                    .dilation = {1, 2},
+                                    .groups = 2,
+                                    .has_bias = true},
+                    {values(Shape({2, 4, 3, 5}, f32)), values(Shape({4, 3, 2, 3}, f32)),
+                     values(Shape({6}, f32))},
+                    allowed);
+    check_on_device(ConvTranspose2d{.has_bias = true},
+                    {values(Shape({1, 0, 3, 3}, f32)), values(Shape({0, 2, 2, 2}, f32)),
+                     values(Shape({2}, f32))},
+                    allowed);
+    const Unfold2d unfold{
+        .kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 2, 0, 1}, .dilation = {2, 3}};
+    check_on_device(unfold, {values(Shape({2, 3, 7, 6}, f32))}, allowed);
+    check_on_device(Fold2d{.size = {7, 6},
+                           .kernel = unfold.kernel,
+                           .stride = unfold.stride,
+                           .padding = unfold.padding,
+                           .dilation = unfold.dilation},
+                    {values(Shape({2, 18, 12}, f32))}, allowed);
+  }
+  check_on_device(Unfold2d{.kernel = {1, 1}}, {random.uniform(Shape({0, 3, 2, 2}, f32))});
+}
+
+TEST_CASE("cuda: gradients of windows") {
+  Random random;
+  const HostBuffer x = few_values(random, Shape({2, 3, 7, 6}, f32));
+  const HostBuffer upstream = random.uniform(Shape({2, 3, 4, 6}, f32));
+  check_on_device(MaxPool2dBackward{.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1, 1, 0}},
+                  {x, upstream});
+  for (const bool all : {false, true}) {
+    check_on_device(
+        AvgPool2dBackward{
+            .kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1, 1, 0}, .count_include_pad = all},
+        {x, upstream});
+  }
+  const Conv2dFilterBackward filter{
+      .kernel = {2, 3}, .stride = {2, 1}, .padding = {3, 0, 1, 4}, .dilation = {1, 2}, .groups = 2};
+  check_on_device(
+      filter, {random.uniform(Shape({3, 4, 5, 6}, f32)), random.uniform(Shape({3, 6, 4, 9}, f32))});
+  check_on_device(
+      filter, {random.uniform(Shape({0, 4, 5, 6}, f32)), random.uniform(Shape({0, 6, 4, 9}, f32))});
+  // An infinite gradient meets the zeros outside of the image.
+  check_on_device(
+      Conv2dFilterBackward{.kernel = {2, 2}, .padding = {1, 1, 1, 1}},
+      {random.uniform(Shape({1, 1, 2, 2}, f32)),
+       HostBuffer::of<float>(Shape({1, 1, 3, 3}, f32), {infinite, 1, 2, 3, 4, 5, 6, 7, 8})});
+}
+
+TEST_CASE("cuda: resize and its gradient") {
+  Random random;
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    for (const char* coordinates : {"half_pixel", "align_corners", "asymmetric"}) {
+      const Resize up{.sizes = {9, 1, 4}, .mode = mode, .coordinates = coordinates};
+      const ResizeBackward back{.sizes = {5, 3, 7}, .mode = mode, .coordinates = coordinates};
+      check_on_device(up, {random.uniform(Shape({2, 5, 3, 7}, f32))});
+      check_on_device(back, {random.uniform(Shape({2, 9, 1, 4}, f32))});
+    }
+  }
+  check_on_device(Resize{.sizes = {6}}, {random.uniform(Shape({0, 3}, f32))});
+  check_on_device(Resize{.sizes = {6}}, {random.uniform(Shape({2, 3}, f32)).to(bf16)}, 1e-2);
+}
+
+template <class Op>
+Op grid_op(const char* mode, const char* padding, bool aligns) {
+  Op op;
+  op.mode = mode;
+  op.padding = padding;
+  op.align_corners = aligns;
+  return op;
+}
+
+TEST_CASE("cuda: grid_sample and its gradients") {
+  Random random;
+  for (const DType dtype : {f32, f16}) {
+    const double allowed = dtype == f16 ? 8e-3 : 2e-4;
+    const HostBuffer x = random.uniform(Shape({2, 3, 5, 4}, f32)).to(dtype);
+    const HostBuffer grid =
+        with_odd_values(random.uniform(Shape({2, 3, 6, 2}, f32), -1.6, 1.6)).to(dtype);
+    const HostBuffer upstream = random.uniform(Shape({2, 3, 3, 6}, f32)).to(dtype);
+    for (const char* padding : {"zeros", "border", "reflection"}) {
+      for (const bool aligns : {false, true}) {
+        for (const char* mode : {"bilinear", "nearest"}) {
+          check_on_device(grid_op<GridSample>(mode, padding, aligns), {x, grid}, allowed);
+          check_on_device(grid_op<GridSampleBackward>(mode, padding, aligns), {x, grid, upstream},
+                          allowed);
+          check_on_device(grid_op<GridSampleGridBackward>(mode, padding, aligns),
+                          {x, grid, upstream}, allowed);
+        }
+      }
+    }
+  }
+  check_on_device(GridSampleBackward{}, {random.uniform(Shape({1, 2, 3, 3}, f32)),
+                                         random.uniform(Shape({1, 0, 2, 2}, f32)),
+                                         random.uniform(Shape({1, 2, 0, 2}, f32))});
+}
+
+TEST_CASE("cuda: roi_align and its gradient") {
+  Random random;
+  const HostBuffer boxes = HostBuffer::of<float>(
+      Shape({5, 4}, f32),
+      {0, 0, 9, 7, 2.5f, 1, 2.6f, 1.2f, -4, -3, 3, 2, 5, 5, 1, 1, 0, 0, not_a_number, 4});
+  const HostBuffer images = HostBuffer::of<std::int32_t>(Shape({5}, i32), {1, 0, 1, 1, 0});
+  const HostBuffer x = random.uniform(Shape({2, 3, 8, 10}, f32));
+  for (const bool aligned : {false, true}) {
+    for (const std::int64_t ratio : {0, 2}) {
+      check_on_device(
+          RoiAlign{.size = {2, 3}, .scale = 0.9, .sampling_ratio = ratio, .aligned = aligned},
+          {x, boxes, images});
+      check_on_device(
+          RoiAlignBackward{
+              .size = {2, 3}, .scale = 0.9, .sampling_ratio = ratio, .aligned = aligned},
+          {x, boxes, images, random.uniform(Shape({5, 3, 2, 3}, f32))});
+    }
+  }
+  check_on_device(RoiAlignBackward{.size = {1, 1}},
+                  {x.to(f16), random.uniform(Shape({0, 4}, f16)), random.uniform(Shape({0}, i32)),
+                   random.uniform(Shape({0, 3, 1, 1}, f16))});
+}
+
+TEST_CASE("cuda: boxes that overlap better ones") {
+  Random random;
+  HostBuffer boxes = random.uniform(Shape({2, 60, 4}, f32), 0, 10);
+  HostBuffer scores = few_values(random, Shape({2, 3, 60}, f32));
+  for (const double threshold : {0.0, 0.3, 1.0}) {
+    for (const bool centred : {false, true}) {
+      check_on_device(NonMaxSuppression{.capacity = 70,
+                                        .max_per_class = 15,
+                                        .iou_threshold = threshold,
+                                        .center_point_box = centred},
+                      {boxes, scores}, 0);
+    }
+    check_on_device(
+        NonMaxSuppression{.capacity = 9, .iou_threshold = threshold, .score_threshold = 20},
+        {boxes, scores}, 0);
+  }
+  check_on_device(NonMaxSuppression{.capacity = 3, .max_per_class = 0}, {boxes, scores}, 0);
+  check_on_device(NonMaxSuppression{.capacity = 3},
+                  {random.uniform(Shape({1, 0, 4}, f32)), random.uniform(Shape({1, 2, 0}, f32))},
+                  0);
+}
+
+TEST_CASE("cuda: recurrences") {
+  Random random;
+  const auto values = [&](std::initializer_list<std::int64_t> dims) {
+    return random.uniform(Shape(dims, f32), -0.5, 0.5);
+  };
+  const HostBuffer lengths = HostBuffer::of<std::int32_t>(Shape({3}, i32), {5, 0, 2});
+  for (const std::int64_t columns : {1, 7}) {
+    check_on_device(SelectiveScan{.has_lengths = true},
+                    {values({3, 5, 4, 2}), values({3, 5, 4}), values({4, columns}),
+                     values({3, 5, 2, 7}), values({3, 5, 2, 7}), values({3, 7, 4, 2}), lengths});
+  }
+  const HostBuffer k = values({3, 5, 2, 6});
+  for (const bool every : {false, true}) {
+    check_on_device(Wkv7{.has_lengths = true, .every_state = every},
+                    {k, values({3, 5, 2, 6}), values({3, 5, 2, 6}), values({3, 5, 2, 9}),
+                     values({3, 5, 2, 6}), values({3, 5, 2, 6}), values({3, 6, 2, 9}), lengths});
+  }
+  const HostBuffer none = values({3, 0, 2, 6});
+  check_on_device(Wkv7{},
+                  {none, none, none, values({3, 0, 2, 9}), none, none, values({3, 6, 2, 9})});
+}
+
+TEST_CASE("cuda: Fourier transforms of sizes with any factors") {
+  Random random;
+  for (const std::int64_t size : {1, 2, 3, 4, 7, 8, 30, 64, 97, 360}) {
+    CAPTURE(size);
+    const HostBuffer x = random.uniform(Shape({2, size, 3, 2}, f32));
+    check_on_device(Fft{.axis = 1}, {x}, 1e-5);
+    check_on_device(Fft{.axis = 1, .inverse = true}, {x}, 1e-5);
+    check_on_device(Rfft{.axis = 1}, {random.uniform(Shape({3, size, 2}, f32))}, 1e-5);
+    check_on_device(Irfft{.axis = 0, .size = size},
+                    {random.uniform(Shape({size / 2 + 1, 3, 2}, f32))}, 1e-5);
+  }
+  check_on_device(Fft{.axis = 1}, {random.uniform(Shape({2, 0, 2}, f32))});
+  check_on_device(Rfft{.axis = 0}, {random.uniform(Shape({5, 0}, f32))});
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -17,10 +17,11 @@
 namespace tenon::testing {
 namespace {
 
-const std::vector<DType> weight_types{f32,         f16,           bf16,         DType::q4_0,
-                                      DType::q4_1, DType::q5_0,   DType::q5_1,  DType::q8_0,
-                                      DType::q2_k, DType::q3_k,   DType::q4_k,  DType::q5_k,
-                                      DType::q6_k, DType::iq4_nl, DType::iq4_xs};
+const std::vector<DType> weight_types{
+    f32,          f16,           bf16,          DType::q4_0,  DType::q4_1,    DType::q5_0,
+    DType::q5_1,  DType::q8_0,   DType::q2_k,   DType::q3_k,  DType::q4_k,    DType::q5_k,
+    DType::q6_k,  DType::iq4_nl, DType::iq4_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s,
+    DType::tq1_0, DType::tq2_0,  DType::mxfp4};
 
 /// A program on the device alone, and on the reference.
 class Case {
@@ -81,6 +82,39 @@ TEST_CASE("cuda: weights of every type in products of few and many rows, tables,
         test.input(HostBuffer::of<std::int32_t>(Shape({3, 2}, i32), {3, 0, 1, 1, 2, 3}));
     results.push_back(grouped_linear(test.input(random.uniform(Shape({3, 1, 256}, f32))),
                                      test.constant("experts", experts.to(dtype)), group));
+    test.check(results, 3e-4);
+  }
+}
+
+/// Blocks of any codes; `d_at`: where a block has its scale.
+HostBuffer random_blocks(Random& random, const Shape& shape, std::int64_t d_at) {
+  HostBuffer blocks = HostBuffer::uninitialized(shape);
+  const std::int64_t bytes = block_bytes(shape.dtype());
+  for (std::int64_t i = 0; i < shape.bytes(); ++i) {
+    // The upper byte of an f16 of about 0.02; iq1_m keeps its scale's upper four bits on top.
+    const bool is_scale = i % bytes == d_at + 1;
+    blocks.view().data[i] = is_scale ? std::byte{0x25} : std::byte(random.integer(0, 255));
+  }
+  return blocks;
+}
+
+TEST_CASE("cuda: blocks that only files have, of any codes") {
+  struct Format {
+    DType dtype;
+    std::int64_t d_at;
+  };
+  Random random;
+  for (const Format& format : {Format{DType::iq1_s, 0}, Format{DType::iq1_m, 54},
+                               Format{DType::iq2_xxs, 0}, Format{DType::iq2_xs, 0}}) {
+    CAPTURE(name(format.dtype));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Shape shape({5, 512}, format.dtype);
+    const Tensor w = test.constant("w", random_blocks(random, shape, format.d_at));
+    std::vector<Tensor> results{dequantize(w)};
+    for (const std::int64_t rows : {2, 11}) {
+      results.push_back(linear(test.input(random.uniform(Shape({rows, 512}, f32))), w));
+    }
     test.check(results, 3e-4);
   }
 }

@@ -7,6 +7,7 @@
 #include <tenon/session.hpp>
 
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -166,6 +167,45 @@ TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it") {
                 attention(q, k, v, {.causal = true, .softcap = 2.5}, rows, {}, sinks),
                 attention(q, k, v, {.window = 60}, rows)});
   }
+}
+
+TEST_CASE("cuda: few queries whose keys are shared by blocks") {
+  Random random;
+  for (const std::int64_t keys : {512, 513, 1300}) {
+    for (const DType dtype : {f32, DType::q8_0}) {
+      CAPTURE(keys, name(dtype));
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor q = test.input(random.uniform(Shape({2, 2, 2, 32}, f32)));
+      const Tensor k = test.input(random.uniform(Shape({2, keys, 1, 32}, f32)).to(dtype));
+      const Tensor v = test.input(random.uniform(Shape({2, keys, 1, 32}, f32)).to(dtype));
+      const auto last = static_cast<std::int32_t>(keys - 2);
+      const Tensor rows = test.input(HostBuffer::of<std::int32_t>(Shape({2}, i32), {last, 3}));
+      const Tensor sinks = test.input(random.uniform(Shape({2}, f32)));
+      std::vector<float> hidden(static_cast<std::size_t>(keys),
+                                -std::numeric_limits<float>::infinity());
+      const Tensor mask = test.input(HostBuffer::of<float>(Shape({1, 1, 1, keys}, f32), hidden));
+      test.check({attention(q, k, v, {.causal = true}), attention(q, k, v, {.window = 70}, rows),
+                  attention(q, k, v, {.causal = true, .softcap = 2.5}, rows, {}, sinks),
+                  attention(q, k, v, {}, {}, mask)});
+    }
+  }
+}
+
+TEST_CASE("cuda: a row's attention has the same bits in any batch") {
+  Random random;
+  const HostBuffer q = random.uniform(Shape({3, 1, 2, 32}, f32));
+  const HostBuffer k = random.uniform(Shape({3, 1100, 2, 32}, f32));
+  const auto attended = [&](const HostBuffer& queries, const HostBuffer& keys) {
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Tensor given = test.input(keys);
+    const Tensor y = attention(test.input(queries), given, given, {.causal = true});
+    return test.run({y}, device_backends(emulated_device()).at(0)).at(0);
+  };
+  const HostBuffer all = attended(q, k), last = attended(q.slice(0, 2, 3), k.slice(0, 2, 3));
+  CHECK(std::memcmp(all.bytes() + 2 * last.shape().bytes(), last.bytes(),
+                    static_cast<std::size_t>(last.shape().bytes())) == 0);
 }
 
 }  // namespace

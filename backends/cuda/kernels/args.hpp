@@ -141,6 +141,10 @@ struct AttentionArgs {
   float scale, softcap;
   std::int64_t window;
   bool causal;
+  /// Blocks that share a query's keys: each `split_keys` of them. What they sum up is joined in
+  /// their order: f32[batch, queries, heads, splits, value_depth + 2], a peak and a total in front.
+  std::uint32_t splits, split_keys;
+  Address partial;
   Reporter reporter;
 };
 

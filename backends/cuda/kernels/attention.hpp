@@ -1,6 +1,6 @@
 // Attention with online softmax: a block per query and head, whose warps take every fourth group of
 // 32 keys. A lane computes the score of a key, then sums a part of the value's elements. The warps'
-// sums are joined in order at the end.
+// sums are joined in order at the end. Few queries with many keys have them split over blocks.
 #pragma once
 
 #include "kernels/block_sizes.hpp"
@@ -81,6 +81,30 @@ TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b
   return -1;
 }
 
+/// The part of a query's keys that one of the blocks takes which share them.
+TENON_DEVICE KeyRange range_of_split(const AttentionArgs& args, KeyRange range,
+                                     std::uint32_t split) {
+  if (args.splits == 1) return range;
+  const std::int64_t first = std::int64_t{split} * args.split_keys;
+  const std::int64_t behind = first + args.split_keys;
+  if (range.begin < first) range.begin = first;
+  if (range.end > behind) range.end = behind;
+  return range;
+}
+TENON_DEVICE float* partial_of(const AttentionArgs& args, std::uint32_t row, std::uint32_t split) {
+  return global<float>(args.partial) +
+         (std::uint64_t{row} * args.splits + split) * (args.value_depth + 2);
+}
+TENON_DEVICE float sink_of(const AttentionArgs& args, std::uint32_t h) {
+  if (args.sinks == 0) return -infinity();
+  return *global<const float>(args.sinks + static_cast<Address>(h * args.sinks_step));
+}
+TENON_DEVICE void store_attended(const AttentionArgs& args, Address y, std::uint32_t d, float value,
+                                 float denominator) {
+  const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
+  store_real(args.dtype, y + d * bytes, denominator == 0 ? 0.0f : value / denominator);
+}
+
 template <class Type>
 TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
   TENON_SHARED(thread, float, query, max_head);
@@ -88,14 +112,15 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
   TENON_SHARED(thread, float, peaks, attention_warps);
   TENON_SHARED(thread, float, totals, attention_warps);
   TENON_SHARED(thread, float, sums, attention_warps* max_head);
-  const std::uint32_t h = thread.block() % args.heads;
-  const std::uint32_t s = thread.block() / args.heads % args.queries;
-  const std::uint32_t b = thread.block() / args.heads / args.queries;
+  const std::uint32_t split = thread.block() % args.splits, row = thread.block() / args.splits;
+  const std::uint32_t h = row % args.heads;
+  const std::uint32_t s = row / args.heads % args.queries;
+  const std::uint32_t b = row / args.heads / args.queries;
   const std::uint32_t key_head = h / (args.heads / args.key_heads);
   const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
   const std::int64_t p = position_of(args, b);
   if (args.position != 0 && p < 0) return;
-  const KeyRange range = visible_keys(args, p, s);
+  const KeyRange range = range_of_split(args, visible_keys(args, p, s), split);
 
   const Address q = moved(args.q, args.q_steps, b, s, h);
   for (std::uint32_t d = thread.index(); d < max_head; d += thread.count()) {
@@ -140,10 +165,8 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
     totals[warp] = total;
   }
   thread.sync();
-  const float sink =
-      args.sinks == 0
-          ? -infinity()
-          : *global<const float>(args.sinks + static_cast<Address>(h * args.sinks_step));
+  const bool is_whole = args.splits == 1;
+  const float sink = is_whole ? sink_of(args, h) : -infinity();
   float highest = sink;
   for (std::uint32_t w = 0; w < attention_warps; ++w) highest = fmaxf(highest, peaks[w]);
   float denominator = weight_of(sink, highest);
@@ -151,13 +174,44 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
     denominator += weight_of(peaks[w], highest) * totals[w];
   }
   const Address y = moved(args.y, args.y_steps, b, s, h);
+  float* const partial = is_whole ? nullptr : partial_of(args, row, split);
   for (std::uint32_t d = thread.index(); d < args.value_depth; d += thread.count()) {
     float value = 0;
     for (std::uint32_t w = 0; w < attention_warps; ++w) {
       value += weight_of(peaks[w], highest) * sums[w * max_head + d];
     }
-    const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
-    store_real(args.dtype, y + d * bytes, denominator == 0 ? 0.0f : value / denominator);
+    if (is_whole) {
+      store_attended(args, y, d, value, denominator);
+    } else {
+      partial[2 + d] = value;
+    }
+  }
+  if (!is_whole && thread.index() == 0) {
+    partial[0] = highest;
+    partial[1] = denominator;
+  }
+}
+
+/// A thread per element of the result.
+TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args) {
+  const std::uint32_t count = args.batch * args.queries * args.heads * args.value_depth;
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+    const std::uint32_t d = i % args.value_depth, row = i / args.value_depth;
+    const std::uint32_t h = row % args.heads;
+    const float sink = sink_of(args, h);
+    float highest = sink, value = 0;
+    for (std::uint32_t k = 0; k < args.splits; ++k) {
+      highest = fmaxf(highest, partial_of(args, row, k)[0]);
+    }
+    float denominator = weight_of(sink, highest);
+    for (std::uint32_t k = 0; k < args.splits; ++k) {
+      const float* const partial = partial_of(args, row, k);
+      const float weight = weight_of(partial[0], highest);
+      denominator += weight * partial[1];
+      value += weight * partial[2 + d];
+    }
+    const std::uint32_t s = row / args.heads % args.queries, b = row / args.heads / args.queries;
+    store_attended(args, moved(args.y, args.y_steps, b, s, h), d, value, denominator);
   }
 }
 

@@ -12,5 +12,8 @@ inline constexpr std::uint32_t tile_threads = 256;
 
 inline constexpr std::uint32_t attention_threads = 128;
 inline constexpr std::uint32_t max_head = 256;  ///< elements of a query, and of a value
+// The keys of up to `max_split_queries` queries are split over at most `max_splits` blocks, of at
+// least `min_split_keys` each. The batch has no part in it, so that it does not change a row's bits.
+inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, min_split_keys = 512;
 
 }  // namespace tenon::cuda

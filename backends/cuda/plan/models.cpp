@@ -24,6 +24,20 @@ std::int64_t step_of(const Operand& operand, int axis) {
   return axis < operand.shape.rank() ? operand.strides[static_cast<std::size_t>(axis)] : 0;
 }
 
+void set_splits(Draft<AttentionArgs>& draft, Emitter& out) {
+  AttentionArgs& args = draft.args;
+  args.splits = 1;
+  args.split_keys = args.keys;
+  if (args.queries > max_split_queries || args.keys <= min_split_keys) return;
+  const std::uint32_t share = (args.keys + max_splits - 1) / max_splits;
+  args.split_keys = std::max(
+      min_split_keys, (share + attention_threads - 1) / attention_threads * attention_threads);
+  args.splits = (args.keys + args.split_keys - 1) / args.split_keys;
+  const std::int64_t rows = std::int64_t{args.batch} * args.queries * args.heads;
+  const std::int64_t floats = rows * args.splits * (args.value_depth + 2);
+  draft.address(args.partial, out.scratch(floats * static_cast<std::int64_t>(sizeof(float))));
+}
+
 }  // namespace
 
 Refusal plan_attention(const Step& step, Emitter* out) {
@@ -79,7 +93,12 @@ Refusal plan_attention(const Step& step, Emitter* out) {
     draft.address(args.sinks, step.inputs[op->sinks_index()]);
     args.sinks_step = step.inputs[op->sinks_index()].strides[0];
   }
-  out->launch(*kernel, {args.batch * args.queries * args.heads, attention_threads}, draft);
+  set_splits(draft, *out);
+  const std::uint32_t rows = args.batch * args.queries * args.heads;
+  out->launch(*kernel, {rows * args.splits, attention_threads}, draft);
+  if (args.splits > 1) {
+    out->launch(Kernel::attention_join, grid_of(std::uint64_t{rows} * args.value_depth), draft);
+  }
   return std::nullopt;
 }
 

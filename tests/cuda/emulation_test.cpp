@@ -2,6 +2,7 @@
 #include "driver/driver.hpp"
 #include "emulated.hpp"
 #include "emulation/block_runner.hpp"
+#include "kernels/tensor_core.hpp"
 #include "support/expect_error.hpp"
 
 #include <tenon/buffer.hpp>
@@ -107,6 +108,60 @@ TEST_CASE("emulation: a missing barrier is seen, since threads run in either ord
     for (const float value : seen) differs = differs || value != 1;
   }
   CHECK(differs);
+}
+
+/// Element i of a lane's fragments, as the tables of the PTX ISA for mma.m16n8k16 say.
+struct Cell {
+  unsigned row, column;
+};
+Cell cell_of_a(unsigned lane, unsigned i) {
+  const bool is_upper = i < 2 || (i >= 4 && i < 6);
+  return {lane / 4 + (is_upper ? 0 : 8), lane % 4 * 2 + i % 2 + (i < 4 ? 0 : 8)};
+}
+Cell cell_of_b(unsigned lane, unsigned i) {
+  return {lane % 4 * 2 + i % 2 + (i < 2 ? 0 : 8), lane / 4};
+}
+Cell cell_of_c(unsigned lane, unsigned i) {
+  return {lane / 4 + (i < 2 ? 0 : 8), lane % 4 * 2 + i % 2};
+}
+
+template <bool is_half>
+void check_fragments() {
+  const auto narrow = [](float x) {
+    return is_half ? cuda::narrow_half(x) : cuda::narrow_bfloat16(x);
+  };
+  const auto a = [](Cell at) { return static_cast<float>(3 * at.row + at.column) - 20; };
+  const auto b = [](Cell at) {
+    return static_cast<float>(at.row) - 2 * static_cast<float>(at.column);
+  };
+  BlockRunner runner("fragments", 32);
+  int wrong = 0;
+  runner.run(0, 1, [&](const Thread& thread) {
+    const unsigned lane = thread.index();
+    cuda::FragmentA left{};
+    cuda::FragmentB right{};
+    cuda::FragmentC sums;
+    for (unsigned i = 0; i < 8; ++i) {
+      left.pairs[i / 2] |= std::uint32_t{narrow(a(cell_of_a(lane, i)))} << (i % 2 * 16);
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+      right.pairs[i / 2] |= std::uint32_t{narrow(b(cell_of_b(lane, i)))} << (i % 2 * 16);
+      sums.sums[i] = 0.5f;
+    }
+    cuda::multiply_fragments<is_half>(thread, left, right, sums);
+    for (unsigned i = 0; i < 4; ++i) {
+      const Cell at = cell_of_c(lane, i);
+      float wanted = 0.5f;
+      for (unsigned k = 0; k < 16; ++k) wanted += a({at.row, k}) * b({k, at.column});
+      if (sums.sums[i] != wanted) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("emulation: tensor cores multiply what the lanes' fragments hold") {
+  check_fragments<true>();
+  check_fragments<false>();
 }
 
 /// Whether a child process that does this is ended by a fault.

@@ -120,6 +120,51 @@ TEST_CASE("cuda: blocks that only files have, of any codes") {
   }
 }
 
+TEST_CASE("cuda: rows of 16 bits in tensor cores") {
+  Random random;
+  for (const DType type : {f16, bf16}) {
+    const double allowed = type == f16 ? 2e-3 : 1.2e-2;  // of a result's own rounding
+    for (const DType weights : {f16, bf16, DType::q4_0, DType::q8_0, DType::q4_k, DType::q6_k}) {
+      CAPTURE(name(type), name(weights));
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor w =
+          test.constant("w", random.uniform(Shape({71, 256}, f32), -0.3, 0.3).to(weights));
+      const Tensor bias = test.constant("bias", random.uniform(Shape({71}, f32)).to(type));
+      std::vector<Tensor> results;
+      for (const std::int64_t rows : {9, 70}) {
+        const Tensor x = test.input(random.uniform(Shape({rows, 256}, f32)).to(type));
+        const Tensor residual = test.input(random.uniform(Shape({rows, 71}, f32)).to(type));
+        results.push_back(linear(x, w, bias, residual));
+      }
+      test.check(results, allowed);
+    }
+    for (const std::int64_t depth : {1, 7, 33, 100}) {
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor w = test.constant("w", random.uniform(Shape({9, depth}, f32)).to(type));
+      const Tensor x = test.input(random.uniform(Shape({depth, 66}, f32)).to(type));
+      test.check({linear(transpose(x), w)}, allowed);
+    }
+  }
+}
+
+TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has") {
+  // Small multiples of 2^-12 above 1: a single term of bf16 would lose them.
+  Case test;
+  const Graph::Recording recording(test.graph);
+  std::vector<float> weights(32 * 32, 0.0f), values(32 * 32);
+  for (std::size_t i = 0; i < 32; ++i) weights[33 * i] = 1.0f;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = 1.0f + static_cast<float>(i) * 0x1p-10f;
+  }
+  const HostBuffer x = HostBuffer::of<float>(Shape({32, 32}, f32), values).to(f16);
+  const Tensor w =
+      test.constant("w", HostBuffer::of<float>(Shape({32, 32}, f32), weights).to(bf16));
+  const auto got = test.run({linear(test.input(x), w)}, device_backends(emulated_device()).at(0));
+  CHECK(std::memcmp(got[0].bytes(), x.bytes(), static_cast<std::size_t>(x.shape().bytes())) == 0);
+}
+
 TEST_CASE("cuda: depths that no vector divides, and none at all") {
   Random random;
   for (const DType dtype : {f32, f16, bf16}) {

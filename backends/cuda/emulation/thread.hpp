@@ -73,6 +73,9 @@ class Thread {
     std::memcpy(&value, &bits, sizeof(T));
     return value;
   }
+  std::uint32_t shuffle(std::uint32_t value, unsigned from_lane) const {
+    return static_cast<std::uint32_t>(exchange(value, from_lane));
+  }
   std::uint32_t ballot(bool value) const;
 
   template <class T>

@@ -6,6 +6,7 @@
 #include "kernels/fourier.hpp"
 #include "kernels/images.hpp"
 #include "kernels/linear.hpp"
+#include "kernels/linear_tensor.hpp"
 #include "kernels/move.hpp"
 #include "kernels/order.hpp"
 #include "kernels/pointwise.hpp"

@@ -112,6 +112,9 @@ struct LinearArgs {
   std::int64_t x_step, w_step, y_step, residual_step, bias_step;
   std::uint32_t rows, columns, depth;
   DType x_dtype, y_dtype, bias_dtype;
+  // In tensor cores: the summands of bf16 that an operand is (1 or 2), or both operands are f16.
+  std::uint32_t x_terms, w_terms;
+  bool multiplies_halves;
   // With groups: row m is multiplied by w[group[m]], x[m / choices] or x[m].
   Address group;
   DType group_dtype;

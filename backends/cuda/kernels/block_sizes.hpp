@@ -10,6 +10,8 @@ inline constexpr std::uint32_t gemv_threads = 128;
 inline constexpr std::uint32_t tile_rows = 64, tile_columns = 64, tile_depth = 32;
 inline constexpr std::uint32_t tile_threads = 256;
 
+inline constexpr std::uint32_t tensor_tile = 64, tensor_depth = 32, tensor_threads = 128;
+
 inline constexpr std::uint32_t attention_threads = 128;
 inline constexpr std::uint32_t max_head = 256;  ///< elements of a query, and of a value
 // The keys of up to `max_split_queries` queries are split over at most `max_splits` blocks, of at

@@ -22,13 +22,16 @@ struct Thread {
   __device__ unsigned blocks() const { return gridDim.x; }
   /// Waits for all threads of the block.
   __device__ void sync() const { __syncthreads(); }
-  /// Waits for all lanes of the warp. Lanes of whole warps only, as the two below.
+  /// Waits for all lanes of the warp. Lanes of whole warps only, as those below.
   __device__ void sync_warp() const { __syncwarp(); }
   __device__ float shuffle_xor(float value, unsigned mask) const {
     return __shfl_xor_sync(0xFFFFFFFFu, value, static_cast<int>(mask));
   }
   __device__ std::int64_t shuffle_xor(std::int64_t value, unsigned mask) const {
     return __shfl_xor_sync(0xFFFFFFFFu, static_cast<long long>(value), static_cast<int>(mask));
+  }
+  __device__ std::uint32_t shuffle(std::uint32_t value, unsigned from_lane) const {
+    return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(from_lane));
   }
   __device__ std::uint32_t ballot(bool value) const { return __ballot_sync(0xFFFFFFFFu, value); }
 };

@@ -152,5 +152,7 @@ struct WeightKernels {
 };
 std::optional<WeightKernels> weight_kernels(DType dtype);
 std::optional<Kernel> attention_kernel(DType dtype);
+/// That which multiplies weights of the type in tensor cores (tensor_types.def).
+std::optional<Kernel> tensor_kernel(DType dtype);
 
 }  // namespace tenon::cuda

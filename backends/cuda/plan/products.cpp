@@ -56,6 +56,25 @@ void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
   draft.args.bias_dtype = bias.shape.dtype();
 }
 
+void launch_linear(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
+  LinearArgs& args = draft.args;
+  const WeightKernels kernels = *weight_kernels(weights);
+  const auto tiles = [&](std::uint32_t rows, std::uint32_t columns) {
+    return static_cast<unsigned>(ceil_div(args.columns, columns) * ceil_div(args.rows, rows));
+  };
+  const std::optional<Kernel> tensor = tensor_kernel(weights);
+  if (args.rows <= gemv_rows) {
+    out.launch(kernels.gemv, {tiles(gemv_rows, gemv_threads / 32), gemv_threads}, draft);
+  } else if (tensor && args.x_dtype != f32) {
+    args.multiplies_halves = args.x_dtype == f16 && weights == f16;
+    args.x_terms = args.x_dtype == bf16 || args.multiplies_halves ? 1 : 2;
+    args.w_terms = weights == bf16 || args.multiplies_halves ? 1 : 2;
+    out.launch(*tensor, {tiles(tensor_tile, tensor_tile), tensor_threads}, draft);
+  } else {
+    out.launch(kernels.linear, {tiles(tile_rows, tile_columns), tile_threads}, draft);
+  }
+}
+
 }  // namespace
 
 Refusal plan_linear(const Step& step, Emitter* out) {
@@ -89,16 +108,7 @@ Refusal plan_linear(const Step& step, Emitter* out) {
     draft.address(args.residual, residual.source);
     args.residual_step = residual.step;
   }
-  if (args.rows <= gemv_rows) {
-    const std::uint64_t columns = ceil_div(args.columns, gemv_threads / 32);
-    out->launch(weight_kernels(w.shape.dtype())->gemv,
-                {static_cast<unsigned>(columns), gemv_threads}, draft);
-  } else {
-    const std::uint64_t tiles =
-        ceil_div(args.columns, tile_columns) * ceil_div(args.rows, tile_rows);
-    out->launch(weight_kernels(w.shape.dtype())->linear,
-                {static_cast<unsigned>(tiles), tile_threads}, draft);
-  }
+  launch_linear(draft, w.shape.dtype(), *out);
   return std::nullopt;
 }
 

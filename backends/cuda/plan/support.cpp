@@ -168,5 +168,16 @@ std::optional<Kernel> attention_kernel(DType dtype) {
   }
 }
 #undef TENON_CUDA_KEYS
+#define TENON_CUDA_TENSOR(id, Type) \
+  case DType::id:                   \
+    return Kernel::linear_tensor_##id;
+std::optional<Kernel> tensor_kernel(DType dtype) {
+  switch (dtype) {
+#include "kernels/tensor_types.def"
+    default:
+      return std::nullopt;
+  }
+}
+#undef TENON_CUDA_TENSOR
 
 }  // namespace tenon::cuda

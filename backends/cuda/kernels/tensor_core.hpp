@@ -1,0 +1,96 @@
+// Products of 16 by 16 and 16 by 8 tiles that a warp holds in fragments, with sums in f32.
+//
+// Lane 4 g + t of a warp has, in pairs of 16-bit elements along k (the lower k in the lower half):
+//   a[0], a[1]   rows g and g + 8 of A at k = 2 t;   a[2], a[3]   the same at k = 2 t + 8
+//   b[0], b[1]   column g of B at k = 2 t and 2 t + 8
+//   c[0], c[1]   row g of C at columns 2 t and 2 t + 1;   c[2], c[3]   row g + 8
+// Source: PTX ISA, matrix fragments for mma.m16n8k16 with .f16 and .bf16.
+#pragma once
+
+#include "kernels/values.hpp"
+
+#include <cstdint>
+
+namespace tenon::cuda {
+
+struct FragmentA {
+  std::uint32_t pairs[4];
+};
+struct FragmentB {
+  std::uint32_t pairs[2];
+};
+struct FragmentC {
+  float sums[4] = {};
+};
+
+template <bool is_half>
+TENON_DEVICE float widen_part(std::uint32_t pair, unsigned part) {
+  const auto bits = static_cast<std::uint16_t>(pair >> (16 * part));
+  return is_half ? widen_half(bits) : widen_bfloat16(bits);
+}
+
+/// c += a b, from what the other lanes hold: for the emulation, and for devices whose tensor cores
+/// have not this type.
+template <bool is_half>
+TENON_DEVICE void multiply_by_shuffles(const Thread& thread, const FragmentA& a, const FragmentB& b,
+                                       FragmentC& c) {
+  const unsigned g = lane_of(thread) / 4, t = lane_of(thread) % 4;
+  for (unsigned q = 0; q < 4; ++q) {
+    std::uint32_t row_pairs[4], column_pairs[2][2];
+    for (unsigned i = 0; i < 4; ++i) row_pairs[i] = thread.shuffle(a.pairs[i], 4 * g + q);
+    for (unsigned n = 0; n < 2; ++n) {
+      for (unsigned i = 0; i < 2; ++i) {
+        column_pairs[n][i] = thread.shuffle(b.pairs[i], 4 * (2 * t + n) + q);
+      }
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned lower = i / 2, n = i % 2;  // row g or g + 8, column 2 t or 2 t + 1
+      for (unsigned far = 0; far < 2; ++far) {
+        for (unsigned part = 0; part < 2; ++part) {
+          c.sums[i] += widen_part<is_half>(row_pairs[2 * far + lower], part) *
+                       widen_part<is_half>(column_pairs[n][far], part);
+        }
+      }
+    }
+  }
+}
+
+/// c += a b, of f16 or bf16. For whole warps.
+template <bool is_half>
+TENON_DEVICE void multiply_fragments(const Thread& thread, const FragmentA& a, const FragmentB& b,
+                                     FragmentC& c) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  (void)thread;
+  if (is_half) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c.sums[0]), "+f"(c.sums[1]), "+f"(c.sums[2]), "+f"(c.sums[3])
+        : "r"(a.pairs[0]), "r"(a.pairs[1]), "r"(a.pairs[2]), "r"(a.pairs[3]), "r"(b.pairs[0]),
+          "r"(b.pairs[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c.sums[0]), "+f"(c.sums[1]), "+f"(c.sums[2]), "+f"(c.sums[3])
+        : "r"(a.pairs[0]), "r"(a.pairs[1]), "r"(a.pairs[2]), "r"(a.pairs[3]), "r"(b.pairs[0]),
+          "r"(b.pairs[1]));
+  }
+#elif defined(__CUDA_ARCH__)
+  if (is_half) {
+    for (int far = 0; far < 2; ++far) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+          "{%0,%1,%2,%3};"
+          : "+f"(c.sums[0]), "+f"(c.sums[1]), "+f"(c.sums[2]), "+f"(c.sums[3])
+          : "r"(a.pairs[2 * far]), "r"(a.pairs[2 * far + 1]), "r"(b.pairs[far]));
+    }
+  } else {
+    multiply_by_shuffles<is_half>(thread, a, b, c);
+  }
+#else
+  multiply_by_shuffles<is_half>(thread, a, b, c);
+#endif
+}
+
+}  // namespace tenon::cuda

@@ -165,6 +165,25 @@ TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has") {
   CHECK(std::memcmp(got[0].bytes(), x.bytes(), static_cast<std::size_t>(x.shape().bytes())) == 0);
 }
 
+TEST_CASE("cuda: infinities and NaNs of rows in tensor cores") {
+  Random random;
+  const float odd[] = {std::numeric_limits<float>::infinity(),
+                       -std::numeric_limits<float>::infinity(),
+                       std::numeric_limits<float>::quiet_NaN()};
+  for (const DType type : {f16, bf16}) {
+    for (const DType weights : {f16, bf16, DType::q8_0}) {
+      CAPTURE(name(type), name(weights));
+      Case test;
+      const Graph::Recording recording(test.graph);
+      HostBuffer x = random.uniform(Shape({12, 64}, f32));
+      for (std::size_t i = 0; i < 3; ++i) x.mutable_values<float>()[i * 3 * 64 + 5 * i] = odd[i];
+      const Tensor w =
+          test.constant("w", random.uniform(Shape({10, 64}, f32), -0.3, 0.3).to(weights));
+      test.check({linear(test.input(x.to(type)), w)}, type == f16 ? 2e-3 : 1.2e-2);
+    }
+  }
+}
+
 TEST_CASE("cuda: depths that no vector divides, and none at all") {
   Random random;
   for (const DType dtype : {f32, f16, bf16}) {

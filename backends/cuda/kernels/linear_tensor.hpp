@@ -15,22 +15,31 @@ inline constexpr std::uint32_t tensor_words = tensor_depth / 2;  ///< pairs of a
 inline constexpr std::uint32_t tensor_line = tensor_words + 4;   ///< no two rows in the same banks
 inline constexpr std::uint32_t tensor_plane = tensor_tile * tensor_line;  ///< words of a term
 
-/// Sixteen elements of a row into the planes of a tile's terms, from word `at` on.
+// The planes of an operand's tile: its elements, or the first summands; the second ones; the first
+// without infinities and NaNs, which second ones are multiplied with: a second one of 0 would make a
+// NaN of an infinity.
+enum TensorPlane : std::uint32_t { first_terms, second_terms, finite_terms, tensor_planes };
+
+/// Sixteen elements of a row into the planes of a tile, from word `at` on.
 template <class Tile>
 TENON_DEVICE void store_terms(Tile& tile, std::uint32_t at, const float (&values)[16],
-                              std::uint32_t terms, bool is_half) {
+                              std::uint32_t terms, std::uint32_t terms_of_other, bool is_half) {
   for (std::uint32_t i = 0; i < 8; ++i) {
-    std::uint32_t first = 0, second = 0;
+    std::uint32_t pairs[tensor_planes] = {};
     for (std::uint32_t part = 0; part < 2; ++part) {
       const float value = values[2 * i + part];
-      const std::uint32_t bits = is_half ? narrow_half(value) : narrow_bfloat16(value);
-      first |= bits << (16 * part);
-      const float held = widen_bfloat16(static_cast<std::uint16_t>(bits));
-      const float rest = fabsf(held) < infinity() ? value - held : 0.0f;
-      second |= std::uint32_t{narrow_bfloat16(rest)} << (16 * part);
+      const std::uint16_t bits = is_half ? narrow_half(value) : narrow_bfloat16(value);
+      const float held = widen_bfloat16(bits);
+      const bool is_finite = fabsf(held) < infinity();
+      const unsigned shift = 16 * part;
+      pairs[first_terms] |= std::uint32_t{bits} << shift;
+      if (!is_finite) continue;
+      pairs[second_terms] |= std::uint32_t{narrow_bfloat16(value - held)} << shift;
+      pairs[finite_terms] |= std::uint32_t{bits} << shift;
     }
-    tile[at + i] = first;
-    if (terms == 2) tile[tensor_plane + at + i] = second;
+    tile[at + i] = pairs[first_terms];
+    if (terms == 2) tile[second_terms * tensor_plane + at + i] = pairs[second_terms];
+    if (terms_of_other == 2) tile[finite_terms * tensor_plane + at + i] = pairs[finite_terms];
   }
 }
 
@@ -52,16 +61,16 @@ TENON_DEVICE FragmentB load_b(const Thread& thread, const Tile& tile, std::uint3
 /// A warp's quarter of the tile: 2 by 4 fragments.
 using TensorSums = FragmentC[2][4];
 
-/// Adds the product of one term of each operand.
+/// Adds the product of a plane of each operand.
 template <bool is_half, class Tile>
 TENON_DEVICE void multiply_terms(const Thread& thread, const Tile& xs, const Tile& ws,
-                                 std::uint32_t x_term, std::uint32_t w_term, TensorSums& sums) {
+                                 TensorPlane x_plane, TensorPlane w_plane, TensorSums& sums) {
   const std::uint32_t row = warp_of(thread) / 2 * 32, column = warp_of(thread) % 2 * 32;
   for (std::uint32_t word = 0; word < tensor_words; word += 8) {
     FragmentB b[4];
-    for (std::uint32_t j = 0; j < 4; ++j) b[j] = load_b(thread, ws, w_term, column + 8 * j, word);
+    for (std::uint32_t j = 0; j < 4; ++j) b[j] = load_b(thread, ws, w_plane, column + 8 * j, word);
     for (std::uint32_t i = 0; i < 2; ++i) {
-      const FragmentA a = load_a(thread, xs, x_term, row + 16 * i, word);
+      const FragmentA a = load_a(thread, xs, x_plane, row + 16 * i, word);
       for (std::uint32_t j = 0; j < 4; ++j) {
         multiply_fragments<is_half>(thread, a, b[j], sums[i][j]);
       }
@@ -72,8 +81,8 @@ TENON_DEVICE void multiply_terms(const Thread& thread, const Tile& xs, const Til
 /// As linear_tile; x and y: f16 or bf16.
 template <class Type>
 TENON_DEVICE void linear_tensor(const Thread& thread, const LinearArgs& args) {
-  TENON_SHARED(thread, std::uint32_t, xs, 2 * tensor_plane);
-  TENON_SHARED(thread, std::uint32_t, ws, 2 * tensor_plane);
+  TENON_SHARED(thread, std::uint32_t, xs, tensor_planes* tensor_plane);
+  TENON_SHARED(thread, std::uint32_t, ws, tensor_planes* tensor_plane);
   const std::uint32_t column_tiles = (args.columns + tensor_tile - 1) / tensor_tile;
   const std::uint32_t first_row = thread.block() / column_tiles * tensor_tile;
   const std::uint32_t first_column = thread.block() % column_tiles * tensor_tile;
@@ -93,16 +102,21 @@ TENON_DEVICE void linear_tensor(const Thread& thread, const LinearArgs& args) {
                               weights + i);
       }
     }
-    store_terms(xs, at, values, args.x_terms, args.multiplies_halves);
-    store_terms(ws, at, weights, args.w_terms, args.multiplies_halves);
+    const bool is_half = args.multiplies_halves;
+    store_terms(xs, at, values, args.x_terms, args.w_terms, is_half);
+    store_terms(ws, at, weights, args.w_terms, args.x_terms, is_half);
     thread.sync();
-    if (args.multiplies_halves) {
-      multiply_terms<true>(thread, xs, ws, 0, 0, sums);
+    if (is_half) {
+      multiply_terms<true>(thread, xs, ws, first_terms, first_terms, sums);
     } else {
       // The smallest products first; that of both second terms is below what is kept.
-      if (args.x_terms == 2) multiply_terms<false>(thread, xs, ws, 1, 0, sums);
-      if (args.w_terms == 2) multiply_terms<false>(thread, xs, ws, 0, 1, sums);
-      multiply_terms<false>(thread, xs, ws, 0, 0, sums);
+      if (args.x_terms == 2) {
+        multiply_terms<false>(thread, xs, ws, second_terms, finite_terms, sums);
+      }
+      if (args.w_terms == 2) {
+        multiply_terms<false>(thread, xs, ws, finite_terms, second_terms, sums);
+      }
+      multiply_terms<false>(thread, xs, ws, first_terms, first_terms, sums);
     }
     thread.sync();
   }

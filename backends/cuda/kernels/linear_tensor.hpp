@@ -68,10 +68,12 @@ TENON_DEVICE void multiply_terms(const Thread& thread, const Tile& xs, const Til
   const std::uint32_t row = warp_of(thread) / 2 * 32, column = warp_of(thread) % 2 * 32;
   for (std::uint32_t word = 0; word < tensor_words; word += 8) {
     FragmentB b[4];
-    for (std::uint32_t j = 0; j < 4; ++j) b[j] = load_b(thread, ws, w_plane, column + 8 * j, word);
-    for (std::uint32_t i = 0; i < 2; ++i) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
+      b[j] = load_b(thread, ws, w_plane, column + 8 * j, word);
+    }
+    TENON_UNROLL for (std::uint32_t i = 0; i < 2; ++i) {
       const FragmentA a = load_a(thread, xs, x_plane, row + 16 * i, word);
-      for (std::uint32_t j = 0; j < 4; ++j) {
+      TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
         multiply_fragments<is_half>(thread, a, b[j], sums[i][j]);
       }
     }
@@ -122,9 +124,9 @@ TENON_DEVICE void linear_tensor(const Thread& thread, const LinearArgs& args) {
   }
   const std::uint32_t row = first_row + warp_of(thread) / 2 * 32 + lane_of(thread) / 4;
   const std::uint32_t column = first_column + warp_of(thread) % 2 * 32 + lane_of(thread) % 4 * 2;
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    for (std::uint32_t j = 0; j < 4; ++j) {
-      for (std::uint32_t c = 0; c < 4; ++c) {
+  TENON_UNROLL for (std::uint32_t i = 0; i < 2; ++i) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
+      TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
         const std::uint32_t y = row + 16 * i + c / 2 * 8, x = column + 8 * j + c % 2;
         if (y < args.rows && x < args.columns) finish(args, y, x, 0, sums[i][j].sums[c]);
       }

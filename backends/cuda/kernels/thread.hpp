@@ -10,6 +10,8 @@
 
 #define TENON_DEVICE __device__ inline
 #define TENON_CONSTANT static __device__ const
+/// Before a loop over an array that is to stay in registers.
+#define TENON_UNROLL _Pragma("unroll")
 /// Memory of `count` elements that the threads of a block share.
 #define TENON_SHARED(thread, T, name, count) __shared__ T name[count]
 

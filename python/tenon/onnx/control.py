@@ -3,12 +3,13 @@
 import numpy as np
 
 from .. import build, ops
-from . import loops
-from .importer import Scope
+from ..importing import loops
+from ..importing.shaping import sliced
+from ..importing.types import check_computed
+from ..importing.values import Value, inputs_of
 from .node import op
-from .shapes import sliced
-from .types import check_computed, tenon_type
-from .values import Value, inputs_of
+from .types import tenon_type
+from .importer import Scope
 
 _UNROLLED = 16     # steps of a Scan up to which its body is written out
 _MAX_STEPS = 2**12  # of a loop that is written out

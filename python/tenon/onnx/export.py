@@ -7,9 +7,10 @@ import onnx
 from onnx import helper
 
 from .. import ir
-from .errors import unsupported, wrong_call
+from ..importing.errors import unsupported, wrong_call
+from ..importing.types import NUMPY, type_of
+from .types import NUMBERS
 from .export_ops import WRITERS
-from .types import NUMBERS, NUMPY, type_of
 
 OPSET, IR_VERSION = 21, 10
 

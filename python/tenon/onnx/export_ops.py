@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from .types import FLOATS, INTEGERS, NUMBERS, limits
+from ..importing.types import FLOATS, INTEGERS, limits
+from .types import NUMBERS
 
 WRITERS = {}
 _FAR = 2**63 - 1

@@ -4,27 +4,11 @@ import math
 
 import numpy as np
 
-from . import sizes as sz
+from ..importing import sizes as sz
+from ..importing.picking import flat_index, positions
+from ..importing.shaping import items, shaped, sliced
+from ..importing.types import NUMPY
 from .node import op
-from .pointwise import items, shaped
-from .shapes import sliced
-from .types import NUMPY
-
-
-def positions(n, index, size):
-    """Indices of which negative ones count from the end."""
-    if index.dtype not in ("i32", "i64"):
-        raise n.malformed(f"indices of {index.dtype}")
-    if index.is_known:
-        if isinstance(size, int):
-            array = index.array
-            if array.size and (array.min() < -size or array.max() >= size):
-                raise n.malformed(f"an index outside of [-{size}, {size})")
-            return n.known_like(np.where(array < 0, array + size, array).astype(array.dtype), index)
-        if not index.array.size or index.array.min() >= 0:
-            return index
-    length = n.b.cast(n.b.scalar_size(size), index.dtype)
-    return shaped(n.b.where(n.b.lt(index, 0), index + length, index), index.shape)
 
 
 @op("Gather")
@@ -70,18 +54,6 @@ def _scatter(n, x, index, updates, axis, mode):
     if x.dtype == "bool" and mode != "none":
         raise n.error(f"{mode!r} of bool", "reduction")
     return n.b.scatter(x, index, updates, axis=axis, mode="set" if mode == "none" else mode)
-
-
-def flat_index(n, x, index, batch=0):
-    """Row numbers of x, whose first axes after `batch` are merged, for indices along those axes: [.., k] gives [..]."""
-    depth = n.known_size(index, index.rank - 1)
-    sizes = x.shape[batch:batch + depth]
-    total = n.b.full(index.shape[:-1], 0, index.dtype) if not depth else None
-    for i, one in enumerate(sizes):
-        column = n.b.squeeze(sliced(n, index, index.rank - 1, i, i + 1, 1), axis=index.rank - 1)
-        size = one if isinstance(one, int) else n.b.cast(n.b.scalar_size(one), index.dtype)
-        total = positions(n, column, one) if not i else total * size + positions(n, column, one)
-    return shaped(total, index.shape[:-1]), sz.product(sizes)
 
 
 @op("GatherND")

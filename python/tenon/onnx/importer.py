@@ -4,10 +4,11 @@ import numpy as np
 import onnx
 
 from .. import _tenon, errors
-from .errors import NotKnown, malformed, unsupported, unsupported_type, wrong_call
+from ..importing.errors import NotKnown, malformed, unsupported, unsupported_type, wrong_call
+from ..importing.types import type_of_or_none
+from ..importing.values import Builder, Value
 from .node import HANDLERS, Node
-from .types import NUMBERS, array_of, tenon_type, type_of
-from .values import Builder, Value
+from .types import NUMBERS, array_of, tenon_type
 
 MAX_DEPTH = 24           # of subgraphs and functions within each other
 MAX_NODES = 200_000      # computed or recorded, with those of unrolled loops
@@ -230,13 +231,6 @@ class Importer:
             copy.input[:] = ["" if name in missing else name for name in node.input]
             node = copy
         self._run_node(node, scope)
-
-
-def type_of_or_none(array):
-    try:
-        return type_of(array)
-    except KeyError:
-        return None
 
 
 def needed(nodes, outputs):

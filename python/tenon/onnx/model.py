@@ -10,8 +10,9 @@ from google.protobuf.message import DecodeError
 
 from .. import _tenon
 from . import families  # noqa: F401: fills the table of handlers
-from .errors import NotKnown, malformed, wrong_call
-from .importer import Importer, type_of_or_none
+from ..importing.errors import NotKnown, malformed, wrong_call
+from ..importing.types import type_of_or_none
+from .importer import Importer
 
 MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
 _MOST_PROGRAMS = 64        # that a Model keeps

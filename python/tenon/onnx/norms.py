@@ -1,10 +1,9 @@
 """Normalisations."""
 
-from . import sizes as sz
+from ..importing import sizes as sz
+from ..importing.shaping import shaped, sliced
+from ..importing.types import FLOATS
 from .node import op
-from .pointwise import shaped
-from .shapes import sliced
-from .types import FLOATS
 
 
 def _by_channel(n, value, x):

@@ -6,9 +6,11 @@ import numpy as np
 
 from .._tenon import all_ops
 from . import patterns
-from . import sizes as sz
+from ..importing import sizes as sz
+from ..importing.shaping import broadcast_shape, items, shaped, wrapped
+from ..importing.types import FLOATS, INTEGERS, NUMPY
 from .node import op
-from .types import FLOATS, INTEGERS, NUMPY, array_of, limits, tenon_type
+from .types import array_of, tenon_type
 
 _SAME = {
     "Abs": "abs", "Neg": "neg", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Sin": "sin", "Cos": "cos", "Tan": "tan",
@@ -25,29 +27,6 @@ def same(n, x):
     if n.op == "Erf":
         made.origin = (n.op, x)
     return made
-
-
-def shaped(value, shape):
-    """The value, which has these sizes; None where they are not known."""
-    return value if shape is None else value.has_shape(shape)
-
-
-def broadcast_shape(*values):
-    """The sizes of values that are broadcast together; None where two that are not known may differ."""
-    return broadcast_sizes(*(one.shape for one in values))
-
-
-def broadcast_sizes(*shapes):
-    rank = max(map(len, shapes))
-    shapes = [(1,) * (rank - len(one)) + tuple(one) for one in shapes]
-    result = []
-    for sizes in zip(*shapes):
-        others = [size for size in sizes if size != 1]
-        known = [size for size in others if isinstance(size, int)]
-        if not known and len(set(others)) > 1:
-            return None
-        result.append(known[0] if known else others[0] if others else 1)
-    return tuple(result)
 
 
 @op("Identity")
@@ -80,15 +59,6 @@ def legacy_broadcast(n, a, b):
     axis = n.attribute("axis", a.rank - b.rank)
     axis = axis + a.rank if axis < 0 else axis
     return n.b.reshape_to(b, tuple(b.shape) + (1,) * (a.rank - axis - b.rank))
-
-
-def items(value):
-    """The numbers of a scalar or vector that are known as sizes: a list, or None."""
-    if value.sizes is not None:
-        return value.sizes if isinstance(value.sizes, list) else [value.sizes]
-    if value.is_known and value.dtype == "i64" and value.rank <= 1 and value.array.size <= 64:
-        return [int(one) for one in value.array.reshape(-1)]
-    return None
 
 
 def on_sizes(n, a, b):
@@ -257,20 +227,6 @@ def converted(n, x, to):
     if x.is_known and x.is_float and to in INTEGERS and not np.isfinite(x.array.astype(np.float64)).all():
         raise n.error(f"a value that is not finite as {to}")
     return wrapped(n, x, to)
-
-
-def wrapped(n, x, to):
-    """A cast whose integers keep their lower bits, where Tenon's cast takes the nearest integer of the type."""
-    if x.dtype not in INTEGERS or to not in INTEGERS or "u64" in (x.dtype, to):
-        return n.b.cast(x, to)
-    if x.is_known:
-        return n.known_like(x.array.astype(NUMPY[to]), x)
-    (low, high), (least, most) = limits(to), limits(x.dtype)
-    if low <= least and most <= high:
-        return n.b.cast(x, to)
-    wide = n.b.cast(x, "i64")
-    bits = n.b.bitwise_and(wide - low, high - low)
-    return shaped(n.b.cast(bits + low, to), x.shape)
 
 
 def _to_f8(n, x, to):

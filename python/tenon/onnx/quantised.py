@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
+from ..importing.shaping import shaped, sliced
+from ..importing.types import limits
+from ..importing.windows import convolved
 from .node import op
-from .pointwise import shaped, to_f8
-from .products import Window, convolved
-from .shapes import sliced
-from .types import limits
+from .pointwise import to_f8
+from .products import window_of
 
 _BYTES = ("i8", "u8")
 
@@ -128,7 +129,7 @@ def conv_integer(n, x, w, x_zero=None, w_zero=None):
 
 def _conv_sums(n, x, w, x_zero, w_zero):
     kernel = n.attribute("kernel_shape", list(n.static(w, "w")[2:]))
-    window = Window(n, x, kernel)
+    window = window_of(n, x, kernel)
     zeros = _zeros(n, x, _one(n, x_zero), _one(n, w_zero), w)
     filler = 0.0 if not zeros else float(n.number(zeros[0], "the zero point")) if zeros[0].is_known else None
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from . import loops
+from ..importing import loops
+from ..importing.shaping import sliced
 from .gathers import reversed_steps
 from .node import op
-from .shapes import sliced
 
 _UNROLLED = 4  # steps up to which a loop is not worth its function
 

@@ -1,10 +1,11 @@
 """Reductions, orders and running sums."""
 
-from . import sizes as sz
+from ..importing import sizes as sz
+from ..importing.reductions import extreme, l2, log_sum_exp, mean, total
+from ..importing.shaping import items, shaped, sliced, wrapped
+from ..importing.types import FLOATS
 from .node import op
-from .pointwise import items, shaped, wrapped
-from .shapes import axes_of, sliced
-from .types import FLOATS, limits
+from .shapes import axes_of
 
 
 @op("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
@@ -19,47 +20,11 @@ def reduce(n, x, given=None):
             return n.b.cast(_FUNCTIONS[n.op](n, x, [], True), x.dtype)
         axes = list(range(x.rank))
     if n.op == "ReduceProd" and x.sizes is not None:
-        total = sz.product(items(x))
-        return n.b.of_sizes([total] if keep else total, x.inputs)
+        product = sz.product(items(x))
+        return n.b.of_sizes([product] if keep else product, x.inputs)
     made = _FUNCTIONS[n.op](n, x, axes, keep)
     sizes = tuple(1 if i in axes else one for i, one in enumerate(x.shape) if keep or i not in axes)
     return shaped(n.b.cast(made, x.dtype), sizes)
-
-
-def _total(n, x, axes, keep):
-    return n.b.cast(n.b.sum(x, axis=axes, keep_dims=keep), x.dtype)
-
-
-def _mean(n, x, axes, keep):
-    if x.dtype in FLOATS:
-        return n.b.mean(x, axis=axes, keep_dims=keep)
-    return n.b.mean(n.b.cast(x, "f64"), axis=axes, keep_dims=keep)
-
-
-def _extreme(n, x, axes, keep):
-    is_max = n.op == "ReduceMax"
-    if any(x.shape[axis] == 0 for axis in axes):
-        sizes = [1 if i in axes else one for i, one in enumerate(x.shape) if keep or i not in axes]
-        bounds = (False, True) if x.dtype == "bool" else limits(x.dtype)
-        return n.b.full(tuple(sizes), bounds[0] if is_max else bounds[1], x.dtype)
-    if x.dtype == "bool":
-        return (n.b.any if is_max else n.b.all)(x, axis=axes, keep_dims=keep)
-    return (n.b.max if is_max else n.b.min)(x, axis=axes, keep_dims=keep)
-
-
-def _log_sum_exp(n, x, axes, keep):
-    wide = x if x.dtype in FLOATS else n.b.cast(x, "f64")
-    if any(x.shape[axis] == 0 for axis in axes) or not axes:
-        return n.b.log(_total(n, n.b.exp(wide), axes, keep))
-    top = n.b.max(wide, axis=axes, keep_dims=True)
-    top = n.b.where(n.b.is_finite(top), top, n.b.number(0, wide.dtype))
-    sums = n.b.sum(n.b.exp(wide - top), axis=axes, keep_dims=keep)
-    return n.b.log(sums) + (top if keep else n.b.sum(top, axis=axes, keep_dims=False))
-
-
-def _l2(n, x, axes, keep):
-    wide = x if x.dtype in FLOATS else n.b.cast(x, "f64")
-    return n.b.sqrt(n.b.sum(n.b.square(wide), axis=axes, keep_dims=keep))
 
 
 def _log_sum(n, x, axes, keep):
@@ -68,16 +33,17 @@ def _log_sum(n, x, axes, keep):
 
 
 _FUNCTIONS = {
-    "ReduceSum": _total, "ReduceMean": _mean, "ReduceMax": _extreme, "ReduceMin": _extreme,
+    "ReduceSum": total, "ReduceMean": mean, "ReduceMax": lambda n, x, axes, keep: extreme(n, x, axes, keep, True),
+    "ReduceMin": lambda n, x, axes, keep: extreme(n, x, axes, keep, False),
     "ReduceProd": lambda n, x, axes, keep: n.b.prod(x, axis=axes, keep_dims=keep),
-    "ReduceL1": lambda n, x, axes, keep: _total(n, n.b.abs(x) if x.dtype[0] != "u" else x, axes, keep),
-    "ReduceL2": _l2, "ReduceLogSum": _log_sum, "ReduceLogSumExp": _log_sum_exp,
-    "ReduceSumSquare": lambda n, x, axes, keep: _total(n, n.b.square(x), axes, keep),
+    "ReduceL1": lambda n, x, axes, keep: total(n, n.b.abs(x) if x.dtype[0] != "u" else x, axes, keep),
+    "ReduceL2": l2, "ReduceLogSum": _log_sum, "ReduceLogSumExp": log_sum_exp,
+    "ReduceSumSquare": lambda n, x, axes, keep: total(n, n.b.square(x), axes, keep),
 }
 
 
 @op("ArgMax", "ArgMin")
-def arg_extreme(n, x):
+def argextreme(n, x):
     axis = n.axis(n.attribute("axis", 0), x.rank)
     keep = bool(n.attribute("keepdims", 1))
     find = n.b.argmax if n.op == "ArgMax" else n.b.argmin

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 
-from .._tenon import all_ops
-from . import sizes as sz
-from .errors import NotKnown
+from ..importing import sizes as sz
+from ..importing.errors import NotKnown
+from ..importing.padding import cropped, padded
+from ..importing.shaping import clamped, items, new_sizes, shaped, sliced, sliced_by_sizes
+from ..importing.types import NUMPY, check_computed
 from .node import op
-from .pointwise import items, shaped
-from .types import NUMPY, array_of, check_computed
+from .types import array_of
 
 _END = 2**63 - 1
 
@@ -43,31 +44,6 @@ def _reshaped_sizes(n, x, dims):
     if len(held) != (dims[0] if dims else 1):
         raise n.malformed(f"{len(held)} numbers to {list(dims)}")
     return n.b.of_sizes(held if dims else held[0], x.inputs)
-
-
-def new_sizes(n, have, dims, allow_zero):
-    """The sizes that Reshape's second input stands for: 0 keeps one, -1 is what remains."""
-    dims = list(dims)
-    if dims.count(-1) > 1 or any(isinstance(d, int) and d < -1 for d in dims):
-        raise n.malformed(f"a shape of {dims}")
-    if not allow_zero:
-        for axis, d in enumerate(dims):
-            if d == 0:
-                if axis >= len(have):
-                    raise n.malformed(f"size 0 of axis {axis} keeps a size of {list(have)}")
-                dims[axis] = have[axis]
-    total = sz.product(have)
-    if -1 in dims:
-        rest = sz.product(d for d in dims if d != -1)
-        if rest == 0:
-            raise n.malformed(f"-1 beside a size of 0 in {dims}")
-        if isinstance(total, int) and isinstance(rest, int) and total % rest:
-            raise n.malformed(f"{list(have)} does not divide into {dims}")
-        dims[dims.index(-1)] = sz.divide(total, rest)
-    made = sz.product(dims)
-    if isinstance(total, int) and isinstance(made, int) and total != made:
-        raise n.malformed(f"{list(have)} has {total} elements, {dims} has {made}")
-    return tuple(dims)
 
 
 @op("Flatten")
@@ -169,46 +145,6 @@ def split(n, x, given=None):
     return tuple(made)
 
 
-def sliced(n, x, axis, begin, end, step):
-    """x[begin:end:step] of an axis of known size, or with bounds that hold for every size."""
-    whole = x.shape[axis]
-    if x.is_known:
-        at = [slice(None)] * x.rank
-        at[axis] = slice(begin, end, step)
-        return n.known_like(x.array[tuple(at)], x)
-    if isinstance(whole, int):
-        begin, end, step = slice(begin, end, step).indices(whole)
-        count = len(range(begin, end, step))
-        if (count, begin, step) == (whole, 0, 1):
-            return x
-        if count == 0:
-            begin, end, step = 0, 0, 1
-        elif step < 0 and end < 0:
-            end = _END
-        size = count
-    else:
-        if step < 0 and begin < -1:  # the first element where the axis is shorter
-            raise NotKnown(n.where, f"backwards from {begin} of {x!r}: give `shapes`", x.inputs)
-        if step < 0 and end is not None and end < -(2**31):
-            end = None
-        end = _END if end is None else end
-        size = _sliced_size(n, x, whole, begin, end, step)
-        if size == whole and step == 1:
-            return x
-    made = n.b.call(all_ops()["slice"], x, axis=axis, begin=begin, end=end, step=step)
-    return shaped(made, (*x.shape[:axis], size, *x.shape[axis + 1:])) if size is not None else made
-
-
-def _sliced_size(n, x, whole, begin, end, step):
-    """The size of a slice of an axis whose size is a name, or None."""
-    if step != 1:
-        return None
-    far = end >= 2**31 - 1
-    if begin >= 0:
-        return sz.sub(whole, begin) if far else end - begin if end >= 0 else sz.sub(sz.add(whole, end), begin)
-    return -begin if far else end - begin if end < 0 else None
-
-
 @op("Slice")
 def slice_axes(n, x, starts=None, ends=None, axes=None, steps=None):
     if n.version < 10:
@@ -228,40 +164,11 @@ def slice_axes(n, x, starts=None, ends=None, axes=None, steps=None):
         axis = n.axis(axis, x.rank, "axes")
         if isinstance(begin, int) and isinstance(end, int):
             if isinstance(x.shape[axis], int):
-                begin, end = _clamped(begin, end, step, x.shape[axis])
+                begin, end = clamped(begin, end, step, x.shape[axis])
             x = sliced(n, x, axis, begin, end, step)
         else:
-            x = _sliced_by_sizes(n, x, axis, begin, end, step)
+            x = sliced_by_sizes(n, x, axis, begin, end, step)
     return x
-
-
-def _clamped(begin, end, step, size):
-    """Bounds within an axis; of a negative step, the end before the first element is None."""
-    begin, end = (one + size if one < 0 else one for one in (begin, end))
-    if step > 0:
-        return min(max(begin, 0), size), min(max(end, 0), size)
-    end = min(max(end, -1), size - 1)
-    return min(max(begin, 0), max(size - 1, 0)), None if end < 0 else end
-
-
-def _sliced_by_sizes(n, x, axis, begin, end, step):
-    """A slice whose bounds are sizes of inputs: rows picked by their numbers."""
-    if step != 1:
-        raise NotKnown(n.where, f"from {begin!r} to {end!r} in steps of {step}: give `shapes`", x.inputs)
-    if end == x.shape[axis] or isinstance(end, int) and end >= 2**31 - 1:
-        end = x.shape[axis]
-        if begin == 0:
-            return x
-    if isinstance(begin, int) and begin < 0:
-        begin = sz.add(x.shape[axis], begin)
-    if isinstance(end, int) and end < 0:
-        end = sz.add(x.shape[axis], end)
-    count = sz.sub(end, begin)
-    if count == x.shape[axis]:
-        return x
-    places = n.b.iota(count) + n.b.scalar_size(begin)
-    made = n.b.gather(x, places, axis=axis)
-    return shaped(made, (*x.shape[:axis], count, *x.shape[axis + 1:]))
 
 
 @op("Expand")
@@ -354,33 +261,11 @@ def pad(n, x, pads=None, value=None, axes=None):
     before, after = [0] * x.rank, [0] * x.rank
     for i, axis in enumerate(axes):
         before[axis], after[axis] = widths[i], widths[i + len(axes)]
-    x, before, after = _cropped(n, x, before, after)
+    x, before, after = cropped(n, x, before, after)
     if not any(before) and not any(after):
         return x
     sizes = tuple(sz.add(one, b + a) for one, b, a in zip(x.shape, before, after))
-    return shaped(_padded(n, x, before, after, mode, number), sizes)
-
-
-def _cropped(n, x, before, after):
-    """Negative pads cut elements off."""
-    for axis in range(x.rank):
-        if before[axis] < 0 or after[axis] < 0:
-            size = n.known_size(x, axis)
-            x = sliced(n, x, axis, max(-before[axis], 0), size - max(-after[axis], 0), 1)
-    return x, [max(one, 0) for one in before], [max(one, 0) for one in after]
-
-
-def _padded(n, x, before, after, mode, number):
-    before, after = tuple(before), tuple(after)
-    if mode != "constant":
-        return n.b.pad(x, before=before, after=after, mode="circular" if mode == "wrap" else mode)
-    if number is None or number.is_known:
-        plain = 0 if number is None else n.number(number, "the value")
-        if isinstance(plain, float) or abs(plain) <= 2**53:
-            return n.b.pad(x, before=before, after=after, value=float(plain))
-    inside = n.b.pad(n.b.full(x.shape, True, "bool"), before=before, after=after)
-    filler = n.b.reshape_to(number, ())
-    return n.b.where(inside, n.b.pad(x, before=before, after=after), filler)
+    return shaped(padded(n, x, before, after, mode, number), sizes)
 
 
 @op("DepthToSpace")

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ..importing.shaping import sliced
+from ..importing.types import NUMPY, check_computed
 from .node import op
-from .shapes import sliced
-from .types import NUMPY, check_computed
 
 
 @op("DFT")

@@ -4,26 +4,16 @@ import math
 import os
 import pathlib
 
-import ml_dtypes
 import numpy as np
 import onnx
 
-from .errors import malformed, unsupported_type
+from ..importing.errors import malformed, unsupported_type
+from ..importing.types import NUMPY
 
-_table = [
-    (1, "f32", np.float32), (2, "u8", np.uint8), (3, "i8", np.int8), (4, "u16", np.uint16), (5, "i16", np.int16),
-    (6, "i32", np.int32), (7, "i64", np.int64), (9, "bool", np.bool_), (10, "f16", np.float16),
-    (11, "f64", np.float64), (12, "u32", np.uint32), (13, "u64", np.uint64), (16, "bf16", ml_dtypes.bfloat16),
-    (17, "f8_e4m3", ml_dtypes.float8_e4m3fn), (19, "f8_e5m2", ml_dtypes.float8_e5m2),
-]
-NAMES = {number: name for number, name, _ in _table}
-NUMBERS = {name: number for number, name, _ in _table}
-NUMPY = {name: np.dtype(kind) for _, name, kind in _table}
-_OF_NUMPY = {np.dtype(kind): name for _, name, kind in _table}
-FLOATS = {"f16", "bf16", "f32", "f64"}
-INTEGERS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
+NUMBERS = {"f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11,
+            "u32": 12, "u64": 13, "bf16": 16, "f8_e4m3": 17, "f8_e5m2": 19}
+NAMES = {number: name for name, number in NUMBERS.items()}
 MAX_ELEMENTS = 2**31   # of an array in a file
-MAX_COMPUTED = 2**26   # of an array that is computed while a model is read
 
 
 def type_name(number):
@@ -39,29 +29,6 @@ def tenon_type(number, where):
     if number not in NAMES:
         raise unsupported_type(where, f"{type_name(number)} is no type of Tenon")
     return NAMES[number]
-
-
-def type_of(array):
-    """The word for the type of a numpy array."""
-    return _OF_NUMPY[array.dtype]
-
-
-def limits(dtype):
-    """The least and the greatest number of a type."""
-    if dtype in FLOATS:
-        return -math.inf, math.inf
-    info = np.iinfo(NUMPY[dtype])
-    return int(info.min), int(info.max)
-
-
-def check_computed(where, sizes):
-    """Refuses to compute an array of these known sizes while a model is read if that takes too much memory."""
-    known = [size for size in sizes if isinstance(size, int)]
-    if any(size < 0 for size in known):
-        raise malformed(where, f"sizes {list(sizes)}", "BadShape")
-    if math.prod(known) > MAX_COMPUTED:
-        raise malformed(where, f"{list(sizes)} is more than {MAX_COMPUTED} elements, computed while a model is read",
-                        "LimitExceeded")
 
 
 def array_of(tensor, folder, where):

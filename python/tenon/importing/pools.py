@@ -1,0 +1,89 @@
+"""Maxima and means of windows."""
+
+import math
+
+import numpy as np
+
+from .shaping import sliced
+from .types import NUMPY, check_computed, limits
+from .windows import convolved
+
+
+MAX_TAPS = 4096
+
+
+def _taps(n, x, window, filler):
+    """For each place within the window, in order: the place, and what each window has there."""
+    if math.prod(window.kernel) > MAX_TAPS:
+        raise n.error(f"more than {MAX_TAPS} elements: {window.kernel}", "kernel_shape")
+    ends = window.ends(n.static(x)[2:])
+    wide = n.b.pad(x, before=(0, 0, *window.before), after=(0, 0, *ends), value=float(filler))
+    for tap in np.ndindex(*window.kernel):
+        part = wide
+        for axis, place in enumerate(tap):
+            first = place * window.dilations[axis]
+            part = sliced(n, part, axis + 2, first, first + (window.sizes[axis] - 1) * window.strides[axis] + 1,
+                          window.strides[axis])
+        yield tap, part
+
+
+def max_of_taps(n, x, window, number=None):
+    """Maxima, and where `number` gives a number to each element, that of the first maximum."""
+    best, places = None, None
+    for tap, part in _taps(n, x, window, limits(x.dtype)[0]):
+        if number is None:
+            best = part if best is None else n.b.maximum(best, part)
+            continue
+        here = n.b.known(number(tap))
+        if best is None:
+            best, places = part, n.b.broadcast(here, part.shape)
+            continue
+        better = n.b.gt(part, best)
+        places = n.b.where(better, here, places)
+        best = n.b.where(better, part, best)
+    return best, places
+
+
+def max_with_places(n, x, window, column_major):
+    spatial = n.static(x)[2:]
+    steps = [math.prod(spatial[:i] if column_major else spatial[i + 1:]) for i in range(window.rank)]
+    check_computed(n.where, [*x.shape[:2], *window.sizes])
+    planes = n.arange(*x.shape[:2]).reshape(x.shape[0], x.shape[1], *(1,) * window.rank)
+
+    def number(tap):
+        total = planes * math.prod(spatial)
+        for axis, place in enumerate(tap):
+            at = n.arange(window.sizes[axis]) * window.strides[axis] + place * window.dilations[axis]
+            form = [1] * x.rank
+            form[axis + 2] = len(at)
+            total = total + ((at - window.before[axis]) * steps[axis]).reshape(form)
+        return total
+
+    return max_of_taps(n, x, window, number)
+
+
+def averages(n, x, window, with_pads):
+    """Sums of windows, divided by how many elements each has."""
+    spatial = n.static(x)[2:]
+    check_computed(n.where, [*window.sizes, *window.kernel])
+    counts = np.ones(window.sizes)
+    for axis in range(window.rank):
+        at = np.arange(window.sizes[axis])[:, None] * window.strides[axis] - window.before[axis] + \
+            np.arange(window.kernel[axis]) * window.dilations[axis]
+        low, high = (-window.before[axis], spatial[axis] + window.after[axis]) if with_pads else (0, spatial[axis])
+        form = [1] * window.rank
+        form[axis] = -1
+        counts = counts * ((at >= low) & (at < high)).sum(1).reshape(form)
+    return window_sums(n, x, window) / n.b.known(counts.astype(NUMPY[x.dtype]))
+
+
+def window_sums(n, x, window):
+    """The sum of each window: a convolution of planes with ones."""
+    count, channels = n.static(x)[:2]
+    planes = n.b.reshape_to(x, (count * channels, 1, *x.shape[2:]))
+    if window.ceil:
+        window.after, window.ceil = window.ends(x.shape[2:]), False
+    check_computed(n.where, window.kernel)
+    ones = n.b.known(np.ones((1, 1, *window.kernel), NUMPY[x.dtype]))
+    made = convolved(n, planes, ones, None, window, 1, n.b.conv2d)
+    return n.b.reshape_to(made, (count, channels, *window.sizes))

@@ -30,7 +30,7 @@ _compiled = (
     "save_gguf save_network save_safetensors unload_plugin write_npy __version__"
 ).split()
 _modules = ["ops", "build", "own_ops", "ir", "models", "hf", "pictures"]
-_optional = ["onnx"]  # modules that need packages of their own
+_optional = ["onnx", "torch"]  # modules that need packages of their own
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
               "scan": "build", "compile_to": "build", "op": "own_ops", "LanguageModel": "models", "Profile": "pictures"}
 _types = (

@@ -1,0 +1,75 @@
+"""Arrays of one number, ranges, triangles."""
+
+import math
+
+import numpy as np
+
+from ..importing import sizes as sz
+from ..importing.shaping import shaped
+from ..importing.types import INTEGERS, NUMPY, check_computed
+from ..importing.values import Value
+from .node import op
+
+
+@op("full.default", "zeros.default", "ones.default", "empty.memory_format", "new_zeros.default", "new_ones.default",
+    "new_full.default", "new_empty.default", "full_like.default", "zeros_like.default", "ones_like.default",
+    "empty_like.default", "empty_strided.default", "empty_permuted.default", "new_empty_strided.default")
+def full(n, self=None, size=None, fill_value=0, stride=None, physical_layout=None, dtype=None, layout=None,
+         device=None, pin_memory=None, memory_format=None, **_):
+    number = 1 if "ones" in n.op else fill_value
+    sizes = self.shape if size is None else size
+    if isinstance(number, (Value, sz.Size)):
+        return n.b.broadcast(n.value(number, n.dtype), sizes)
+    n.value(number, n.dtype)  # refuses what the type does not have
+    return n.b.full(tuple(sizes), number, n.dtype)
+
+
+@op("scalar_tensor.default")
+def scalar_tensor(n, s, dtype=None, layout=None, device=None, pin_memory=None):
+    return n.value(s, n.dtype)
+
+
+@op("arange.default", "arange.start", "arange.start_step")
+def arange(n, end, start=0, step=1, dtype=None, layout=None, device=None, pin_memory=None):
+    if any(isinstance(one, sz.Size) for one in (start, end, step)):
+        if not isinstance(step, int) or step < 1:
+            raise n.error(f"{step!r} from {start!r} to {end!r}", "step")
+        count = sz.sub(end, start)
+        if step != 1:
+            count = sz.divide(sz.add(count, step - 1), step)
+        made = n.b.iota(count, "i64", 0, step)
+        if start != 0:
+            made = shaped(made + n.b.scalar_size(start), (count,))
+        return n.cast(made, n.dtype)
+    if any(isinstance(one, Value) for one in (start, end, step)):
+        raise n.not_known("bounds that the program computes")
+    count = math.ceil((end - start) / step)
+    if count < 0:
+        raise n.malformed(f"from {start} to {end} in steps of {step}")
+    check_computed(n.where, [count])
+    kind = NUMPY[n.dtype]
+    wide = np.int64 if n.dtype in INTEGERS else np.float64
+    return n.b.known((wide(start) + np.arange(count, dtype=wide) * wide(step)).astype(kind))
+
+
+@op("linspace.default")
+def linspace(n, start, end, steps, dtype=None, layout=None, device=None, pin_memory=None):
+    check_computed(n.where, [n.integer(steps, "steps")])
+    return n.b.known(np.linspace(start, end, steps).astype(NUMPY[n.dtype]))
+
+
+@op("tril.default", "triu.default")
+def triangle(n, self, diagonal=0):
+    rows, columns = self.shape[-2:]
+    row = n.b.unsqueeze(n.b.iota(rows), 1)
+    keep = (n.b.ge if "triu" in n.op else n.b.le)(n.b.iota(columns), row + int(diagonal))
+    if self.dtype == "bool":
+        return shaped(n.b.logical_and(self, keep), self.shape)
+    return shaped(n.b.where(keep, self, n.b.number(0, self.dtype)), self.shape)
+
+
+@op("eye.default", "eye.m")
+def eye(n, n_, m=None, dtype=None, layout=None, device=None, pin_memory=None):
+    columns = n_ if m is None else m
+    check_computed(n.where, [n.integer(n_, "n"), n.integer(columns, "m")])
+    return n.b.known(np.eye(n_, columns, dtype=NUMPY[n.dtype]))

@@ -1,0 +1,231 @@
+"""Pools, resampling, grids."""
+
+import math
+
+import numpy as np
+
+from ..importing.pools import averages, max_of_taps
+from ..importing.resampling import Resampling
+from ..importing.shaping import shaped, sliced
+from ..importing.types import FLOATS
+from ..importing.windows import Window, interleaved, narrow_pads, widened
+from .node import op
+from .products import _listed
+
+
+def _batched(n, x, rank):
+    """x with a batch, which torch's ops may leave out."""
+    if x.rank == rank + 2:
+        return x
+    if x.rank != rank + 1:
+        raise n.malformed(f"{x!r} for windows of {rank} axes")
+    return n.b.unsqueeze(x, 0)
+
+
+def _unbatched(n, made, x, rank):
+    return made if x.rank == rank + 2 else n.b.squeeze(made, axis=0)
+
+
+def _rank(n):
+    return int(next(c for c in n.op if c.isdigit()))
+
+
+@op("max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "max_pool2d_with_indices.default",
+    "max_pool3d_with_indices.default", "max_pool1d_with_indices.default")
+def max_pool(n, self, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
+    rank = _rank(n)
+    kernel, pads = _listed(kernel_size, rank, 1), _listed(padding, rank, 0)
+    strides = _listed(stride or kernel, rank, 1)
+    x = _batched(n, self, rank)
+    window = Window(n, x, kernel, strides, _listed(dilation, rank, 1), pads * 2, bool(ceil_mode))
+    if "indices" in n.op and n.wants(1):
+        best, places = max_of_taps(n, x, window, _plane_numbers(n, x, window))
+        return _unbatched(n, best, self, rank), _unbatched(n, places, self, rank)
+    made = _unbatched(n, _maxima(n, x, window), self, rank)
+    return (made, None) if "indices" in n.op else made
+
+
+def _maxima(n, x, window):
+    if window.rank > 2 or x.dtype not in FLOATS:
+        return max_of_taps(n, x, window)[0]
+    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    flat = window.rank == 1
+    made = widened(n, x) if flat else x
+    kernel, strides, dilations, extent, before, after = (
+        [fill] * flat + list(one) for fill, one in ((1, window.kernel), (1, window.strides), (1, window.dilations),
+                                                    (1, window.extent), (0, window.before), (0, ends)))
+    made, before, after = narrow_pads(n, made, before, after, extent, -math.inf)
+    made = n.b.max_pool2d(made, kernel=tuple(kernel), stride=tuple(strides), dilation=tuple(dilations),
+                          padding=interleaved(before, after))
+    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
+
+
+def _plane_numbers(n, x, window):
+    """For a tap, the numbers of the elements that windows have there, within their plane."""
+    spatial = n.static(x)[2:]
+
+    def number(tap):
+        total = np.zeros((1,) * x.rank, np.int64)
+        for axis, place in enumerate(tap):
+            at = n.arange(window.sizes[axis]) * window.strides[axis] + place * window.dilations[axis]
+            form = [1] * x.rank
+            form[axis + 2] = len(at)
+            total = total + ((at - window.before[axis]) * math.prod(spatial[axis + 1:])).reshape(form)
+        return total
+
+    return number
+
+
+@op("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def avg_pool(n, self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
+             divisor_override=None):
+    rank = _rank(n)
+    kernel, pads = _listed(kernel_size, rank, 1), _listed(padding, rank, 0)
+    x = _batched(n, self, rank)
+    window = Window(n, x, kernel, _listed(stride or kernel, rank, 1), None, pads * 2, bool(ceil_mode))
+    if divisor_override is not None:
+        if n.integer(divisor_override, "divisor_override") == 0:
+            raise n.malformed("argument 'divisor_override': 0")
+        count_include_pad = True
+        if ceil_mode:
+            raise n.error("with ceil_mode", "divisor_override")
+    made = _means(n, x, window, bool(count_include_pad))
+    if divisor_override is not None:
+        made = made * (math.prod(kernel) / divisor_override)
+    return _unbatched(n, made, self, rank)
+
+
+def _means(n, x, window, with_pads):
+    plain = window.rank <= 2 and not (window.ceil and with_pads) and x.dtype in FLOATS
+    if not plain or any(max(b, a) >= e for b, a, e in zip(window.before, window.after, window.extent)):
+        return shaped(averages(n, x, window, with_pads), (*x.shape[:2], *window.sizes))
+    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    flat = window.rank == 1
+    made = n.b.avg_pool2d(widened(n, x) if flat else x, kernel=tuple([1] * flat + window.kernel),
+                          stride=tuple([1] * flat + window.strides),
+                          padding=interleaved([0] * flat + window.before, [0] * flat + list(ends)),
+                          count_include_pad=with_pads)
+    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
+
+
+@op("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+    "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_max_pool1d.default",
+    "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_pool(n, self, output_size):
+    rank = _rank(n)
+    sizes = _listed(output_size, rank, 1)
+    is_max = "max" in n.op
+    if is_max and n.wants(1):
+        raise n.error("its second result, the places of maxima")
+    x = self
+    for i, size in enumerate(sizes):
+        x = _adapted(n, x, x.rank - rank + i, size, is_max)
+    return (x, None) if is_max else x
+
+
+def _adapted(n, x, axis, size, is_max):
+    """An axis in `size` parts, as equal as possible, which may share elements: their means or maxima."""
+    have = x.shape[axis]
+    sizes = (*x.shape[:axis], size, *x.shape[axis + 1:])
+    reduce = n.b.max if is_max else n.b.mean
+    if have == size:
+        return x
+    if size == 1:
+        return shaped(reduce(x, axis=[axis], keep_dims=True), sizes)
+    have, size = n.known_size(x, axis), n.integer(size, "output_size")
+    if size and have % size == 0:
+        parts = n.b.reshape_to(x, (*x.shape[:axis], size, have // size, *x.shape[axis + 1:]))
+        return shaped(reduce(parts, axis=[axis + 1], keep_dims=False), sizes)
+    parts = [reduce(sliced(n, x, axis, i * have // size, -(-(i + 1) * have // size), 1), axis=[axis], keep_dims=True)
+             for i in n.arange(size).tolist()]
+    return shaped(n.b.concat(parts, axis), sizes)
+
+
+# Resampling
+
+
+
+def resampled(n, x, size, scales, mode, aligned, antialias=False):
+    rank = _rank(n)
+    axes = list(range(x.rank - rank, x.rank))
+    if mode == "nearest":
+        places, rounding = "asymmetric", "floor"
+    elif mode == "nearest-exact":
+        mode, places, rounding = "nearest", "half_pixel", "round_prefer_ceil"
+    else:
+        places, rounding = "align_corners" if aligned else "half_pixel", "floor"
+    cubic = -0.5 if antialias else -0.75
+    if scales is not None and size is not None and not all(_follows(x.shape[axis], scale, want) for axis, scale, want
+                                                           in zip(axes, scales, size)):
+        scales = None
+    if scales is None or aligned:
+        size = size if size is not None else [math.floor(n.known_size(x, axis) * scale)
+                                              for axis, scale in zip(axes, scales)]
+        scales = None
+    else:
+        size = None
+    return Resampling(n, x, axes, scales, size, mode, places, rounding, cubic, antialias=antialias).run()
+
+
+def _follows(have, scale, want):
+    return scale is not None and isinstance(have, int) and math.floor(have * scale) == want
+
+
+_NEAREST = [f"{exact}upsample_nearest{way}{rank}d.{form}" for exact, way in (("", ""), ("_", "_exact"))
+            for rank in (1, 2, 3) for form in ("vec", "default")]
+_OTHERS = [f"upsample_{name}{rank}d.{form}" for name, rank in (("linear", 1), ("bilinear", 2), ("trilinear", 3),
+                                                               ("bicubic", 2)) for form in ("vec", "default")]
+_SMOOTH = [f"_upsample_{name}2d_aa.{form}" for name in ("bilinear", "bicubic") for form in ("vec", "default")]
+
+
+@op(*_NEAREST, *_OTHERS, *_SMOOTH)
+def upsample(n, self=None, input=None, output_size=None, align_corners=False, scale_factors=None, scales=None,
+             scales_d=None, scales_h=None, scales_w=None):
+    x = self if input is None else input
+    name = n.op.split(".")[1]
+    mode = "nearest-exact" if "nearest_exact" in name else "nearest" if "nearest" in name else \
+        "cubic" if "cubic" in name else "linear"
+    given = [one for one in (scales_d, scales_h, scales_w) if one is not None] or ([scales] if scales else None)
+    factors = scale_factors or given
+    factors = factors if factors and len(factors) == _rank(n) else None
+    return resampled(n, x, output_size or None, factors, mode, bool(align_corners), name.endswith("_aa"))
+
+
+@op("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+def grid_sampler(n, input, grid, interpolation_mode, padding_mode, align_corners):
+    modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    if not 0 <= interpolation_mode < 3 or not 0 <= padding_mode < 3:
+        raise n.malformed(f"interpolation_mode {interpolation_mode}, padding_mode {padding_mode}")
+    if input.rank != 4 or interpolation_mode == 2:
+        raise n.error(f"{modes[interpolation_mode]} of {input!r}", "interpolation_mode")
+    made = n.b.grid_sample(input, grid, mode=modes[interpolation_mode], padding=paddings[padding_mode],
+                           align_corners=bool(align_corners))
+    return shaped(made, (*input.shape[:2], *grid.shape[1:3]))
+
+
+@op("im2col.default", "col2im.default")
+def columns(n, self, kernel_size, dilation, padding, stride, output_size=None):
+    if self.rank not in (3, 4) or output_size is not None and self.rank != 3:
+        raise n.error(f"of {self!r}")
+    pads = interleaved(padding, padding)
+    options = {"kernel": tuple(kernel_size), "stride": tuple(stride), "padding": pads, "dilation": tuple(dilation)}
+    if output_size is None:
+        x = _batched(n, self, 2)
+        return _unbatched(n, n.b.unfold2d(x, **options), self, 2)
+    return n.b.fold2d(self, size=tuple(output_size), **options)
+
+
+@op("affine_grid_generator.default")
+def affine_grid(n, theta, size, align_corners):
+    count, _, rows, columns_ = (n.integer(one, "size") for one in size) if len(size) == 4 else n.axes([9], 0)
+    places = []
+    for length in (columns_, rows):
+        at = np.linspace(-1, 1, length) if length > 1 else np.zeros(length)
+        places.append(at if align_corners or length == 0 else at * (length - 1) / length)
+    base = np.ones((rows, columns_, 3))
+    base[..., 0], base[..., 1] = places[0][None, :], places[1][:, None]
+    base = n.value(n.b.known(base.reshape(1, rows * columns_, 3)), theta.dtype)
+    made = n.b.matmul(base, n.b.permute(theta, [0, 2, 1]))
+    return n.b.reshape_to(shaped(made, (theta.shape[0], rows * columns_, 2)), (theta.shape[0], rows, columns_, 2))
+
+

@@ -1,0 +1,240 @@
+"""Ops that pick and put elements by their numbers."""
+
+import numpy as np
+
+from ..importing import sizes as sz
+from ..importing.picking import positions
+from ..importing.shaping import broadcast_shape, shaped
+from ..importing.types import FLOATS, INTEGERS
+from .node import op
+from .shapes import permuted, selected, sliced_as
+
+
+def _places(n, index, size):
+    """Indices as i32 or i64, of which negative ones count from the end."""
+    if index.dtype not in INTEGERS:
+        raise n.malformed(f"indices of {index.dtype}")
+    return positions(n, index if index.dtype in ("i32", "i64") else n.cast(index, "i64"), size)
+
+
+@op("embedding.default")
+def embedding(n, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+    shape = (*indices.shape, weight.shape[1])
+    if weight.dtype in FLOATS and not (weight.is_known and indices.is_known):
+        table = n.b.tensor(weight)
+        from .. import ops
+        return shaped(n.b.recorded(ops.embedding(n.b.tensor(n.cast(indices, "i64")), table, dtype=weight.dtype),
+                                   indices, weight), shape)
+    return shaped(n.b.gather(weight, _places(n, indices, weight.shape[0]), axis=0), shape)
+
+
+@op("index_select.default")
+def index_select(n, self, dim, index):
+    if not self.rank:
+        return self
+    axis = n.axis(dim, self.rank, "dim")
+    index = n.b.reshape_to(index, (1,)) if not index.rank else index
+    index = _places(n, index, self.shape[axis])
+    return shaped(n.b.gather(self, index, axis=axis), (*self.shape[:axis], index.shape[0], *self.shape[axis + 1:]))
+
+
+@op("gather.default", "take_along_dim.default")
+def gather(n, self, dim=None, index=None, sparse_grad=False, indices=None):
+    index = indices if index is None else index
+    if not self.rank or not index.rank:
+        raise n.error(f"a scalar among {self!r} and {index!r}")
+    axis = n.axis(dim, self.rank, "dim")
+    index = _places(n, index, self.shape[axis])
+    if "take_along" in n.op:
+        sizes = tuple(a if b == 1 else b for a, b in zip(self.shape, index.shape))
+        index = n.b.broadcast(index, tuple(index.shape[i] if i == axis else one for i, one in enumerate(sizes)))
+        self = n.b.broadcast(self, tuple(self.shape[i] if i == axis else one for i, one in enumerate(sizes)))
+    return shaped(n.b.take_along(_no_larger(n, self, index, axis), index, axis=axis), index.shape)
+
+
+def _no_larger(n, x, index, axis):
+    """x without what lies beyond the index outside of an axis."""
+    for at in range(x.rank):
+        if at != axis and index.shape[at] != x.shape[at]:
+            x = sliced_as(n, x, at, 0, index.shape[at])
+    return x
+
+
+_MODES = {None: "set", "add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@op("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default",
+    "scatter_reduce.two")
+def scatter(n, self, dim, index, src=None, value=None, reduce=None, include_self=True):
+    axis = n.axis(dim, self.rank, "dim")
+    mode = "add" if "scatter_add" in n.op else _MODES.get(reduce)
+    if mode is None or not include_self:
+        raise n.error(f"{reduce!r} with include_self={include_self}", "reduce")
+    if not self.rank:
+        raise n.error(f"a scalar: {self!r}")
+    index = _places(n, index, self.shape[axis])
+    if src is None:
+        src = n.b.broadcast(n.value(value, self.dtype), index.shape)
+    return put(n, self, index, _no_larger(n, src, index, -1), axis, mode)
+
+
+def put(n, x, index, source, axis, mode="set"):
+    if x.dtype == "bool" and mode != "set":
+        raise n.error(f"{mode!r} of bool", "reduce")
+    return shaped(n.b.scatter(x, index, n.cast(source, x.dtype), axis=axis, mode=mode), x.shape)
+
+
+def _rows(n, x, axis, index, source, mode, alpha=1):
+    """Slices of `source` put at the places of an index along an axis."""
+    index = _places(n, n.b.reshape_to(index, (1,)) if not index.rank else index, x.shape[axis])
+    form = tuple(index.shape[0] if i == axis else 1 for i in range(x.rank))
+    sizes = (*x.shape[:axis], index.shape[0], *x.shape[axis + 1:])
+    source = n.b.broadcast(n.cast(source, x.dtype), sizes)
+    if alpha != 1:
+        source = source * n.value(alpha, x.dtype)
+    return put(n, x, n.b.broadcast(n.b.reshape_to(index, form), sizes), source, axis, mode)
+
+
+@op("index_copy.default", "index_add.default", "index_fill.int_Scalar", "index_fill.int_Tensor", "index_reduce.default")
+def index_put_along(n, self, dim, index, source=None, value=None, alpha=1, reduce=None, include_self=True):
+    if "index_reduce" in n.op and (not include_self or reduce not in ("prod", "amax", "amin")):
+        raise n.error(f"{reduce!r} with include_self={include_self}", "reduce")
+    mode = "add" if "index_add" in n.op else _MODES[reduce]
+    source = n.value(value, self.dtype) if source is None else source
+    return _rows(n, self, n.axis(dim, self.rank, "dim"), index, source, mode, alpha)
+
+
+# x[a, :, b] and x[a, :, b] = y
+
+
+class _Indices:
+    """Advanced indices: the axes that have one, brought to the front, and the numbers of rows that they pick."""
+
+    def __init__(self, n, x, indices):
+        indices = [None if one is None else self._whole(n, one) for one in indices]
+        self.axes = [i for i, one in enumerate(indices) if one is not None]
+        if not self.axes or len(indices) > x.rank:
+            raise n.malformed(f"{len(indices)} indices for {x!r}")
+        held = [_places(n, indices[i], x.shape[i]) for i in self.axes]
+        self.shape = broadcast_shape(*held)
+        if self.shape is None:
+            raise n.not_known(f"indices {held}: give `shapes`")
+        self.rest = [i for i in range(x.rank) if i not in self.axes]
+        self.order = [*self.axes, *self.rest]
+        self.count = sz.product(x.shape[i] for i in self.axes)
+        self.kept = tuple(x.shape[i] for i in self.rest)
+        rows = None
+        for axis, one in zip(self.axes, held):
+            size = x.shape[axis]
+            scale = size if isinstance(size, int) else n.cast(n.b.scalar_size(size), one.dtype)
+            one = n.cast(one, "i64")
+            rows = one if rows is None else rows * n.value(scale, "i64") + one
+        self.rows = n.b.broadcast(rows, self.shape)
+        self.at = self.axes[0] if self.axes == list(range(self.axes[0], self.axes[0] + len(self.axes))) else 0
+
+    @staticmethod
+    def _whole(n, index):
+        if index.dtype != "bool":
+            return index
+        array = n.array(index, "a mask, whose values decide the result's size,")
+        if array.ndim != 1:
+            raise n.error(f"a mask of {array.ndim} axes")
+        return n.known_like(np.nonzero(array)[0].astype(np.int64), index)
+
+    def order_of_result(self):
+        """Where the axes of [indices, rest] stand in the result."""
+        picked = len(self.shape)
+        return [*range(picked, picked + self.at), *range(picked), *range(picked + self.at, picked + len(self.rest))]
+
+
+@op("index.Tensor", "_unsafe_index.Tensor")
+def index(n, self, indices):
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype != "bool" and indices[0].rank <= 7:
+        places = _places(n, indices[0], self.shape[0])
+        return shaped(n.b.gather(self, places, axis=0), (*places.shape, *self.shape[1:]))
+    one = _Indices(n, self, indices)
+    if len(one.axes) == 1:
+        axis = one.axes[0]
+        return shaped(n.b.gather(self, one.rows, axis=axis), (*self.shape[:axis], *one.shape, *self.shape[axis + 1:]))
+    table = n.b.reshape_to(permuted(n, self, one.order), (one.count, *one.kept))
+    made = shaped(n.b.gather(table, one.rows, axis=0), (*one.shape, *one.kept))
+    return permuted(n, made, one.order_of_result())
+
+
+@op("index_put.default", "_unsafe_index_put.default")
+def index_put(n, self, indices, values, accumulate=False):
+    if all(one is None or one.dtype == "bool" for one in indices) and values.rank == 0 and not accumulate:
+        made = _masked(n, self, indices, values)
+        if made is not None:
+            return made
+    one = _Indices(n, self, indices)
+    mode = "add" if accumulate else "set"
+    order = one.order_of_result()
+    wanted = tuple((*one.shape, *one.kept)[i] for i in order)
+    values = n.b.broadcast(n.cast(values, self.dtype), wanted)
+    values = permuted(n, values, [order.index(i) for i in range(len(order))])
+    if len(one.axes) == 1 and len(one.shape) == 1:
+        axis = one.axes[0]
+        back = [*range(1, axis + 1), 0, *range(axis + 1, self.rank)]
+        return _rows(n, self, axis, one.rows, permuted(n, values, back), mode)
+    table = n.b.reshape_to(permuted(n, self, one.order), (one.count, *one.kept))
+    rows = n.b.reshape_to(one.rows, (sz.product(one.shape),))
+    values = n.b.reshape_to(values, (sz.product(one.shape), *one.kept))
+    made = _rows(n, table, 0, rows, values, mode)
+    made = n.b.reshape_to(made, tuple(self.shape[i] for i in one.order))
+    return permuted(n, made, [one.order.index(i) for i in range(self.rank)])
+
+
+def _masked(n, x, indices, value):
+    """x[mask] = number."""
+    if len(indices) != 1 or indices[0].rank > x.rank:
+        return None
+    mask = n.b.reshape_to(indices[0], indices[0].shape + (1,) * (x.rank - indices[0].rank))
+    return shaped(n.b.where(mask, n.cast(value, x.dtype), x), x.shape)
+
+
+# Views with other elements
+
+
+@op("select_scatter.default")
+def select_scatter(n, self, src, dim, index):
+    axis = n.axis(dim, self.rank, "dim")
+    source = n.b.reshape_to(src, (*self.shape[:axis], 1, *self.shape[axis + 1:]))
+    if isinstance(index, int) and not isinstance(self.shape[axis], int) and index < 0:
+        index = sz.add(self.shape[axis], index)
+    place = n.b.reshape_to(n.value(index, "i64"), (1,)) if not isinstance(index, sz.Size) else \
+        n.b.reshape_to(n.b.constant(n.b.of_sizes(index)), (1,))
+    return _rows(n, self, axis, place, source, "set")
+
+
+@op("slice_scatter.default")
+def slice_scatter(n, self, src, dim=0, start=None, end=None, step=1):
+    axis = n.axis(dim, self.rank, "dim")
+    whole = self.shape[axis]
+    places = sliced_as(n, n.b.iota(whole), 0, start, end, step)
+    if places.shape == (whole,) and step == 1:
+        return n.b.broadcast(n.cast(src, self.dtype), self.shape)
+    return _rows(n, self, axis, places, src, "set")
+
+
+@op("diagonal_scatter.default")
+def diagonal_scatter(n, self, src, offset=0, dim1=0, dim2=1):
+    raise n.error("is not supported")
+
+
+@op("masked_scatter.default", "masked_select.default", "nonzero.default", "nonzero_numpy.default", "unique2.default")
+def by_values(n, self, mask=None, source=None, **_):
+    if "nonzero" in n.op and self.is_known:
+        made = np.nonzero(np.atleast_1d(self.array))
+        return n.known_like(np.stack(made, 1).astype(np.int64), self)
+    raise n.error("a result whose size or places the values decide")
+
+
+@op("one_hot.default")
+def one_hot(n, self, num_classes=-1):
+    if n.integer(num_classes, "num_classes") < 1:
+        raise n.error("the number of classes is computed", "num_classes")
+    return n.cast(n.b.eq(n.b.unsqueeze(self, self.rank), n.b.known(n.arange(num_classes))), "i64")
+
+
+__all__ = ["selected"]

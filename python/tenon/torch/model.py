@@ -1,0 +1,189 @@
+"""Archives and programs: load() for one program, Model for calls in the form of the module's own."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+
+from .. import _tenon
+from ..importing.errors import malformed, unsupported, wrong_call
+from ..importing.types import type_of_or_none
+from . import families  # noqa: F401: fills the table of handlers
+from .archive import Archive
+from .importer import Importer
+
+_MAX_LEAVES = 2**16
+
+
+def load(source, shapes=None, values=None, optimize=True):
+    """The program of an exported module: the path or bytes of a .pt2 archive, or a torch.export.ExportedProgram.
+
+    Inputs and results keep their names; sizes that are dynamic are words such as s77. `shapes` fixes sizes, by the
+    name of the size or of an input: {"s77": 4, "x": (1, 3)}. `values` makes inputs constants: {"n": 5}. Buffers that
+    the module changes are inputs, after the user's, and results named buffer_after. Weights become constants of the
+    program (Program.folded). A .pt2 archive is read without torch, and nothing in it is unpickled.
+    """
+    return _read(source, shapes, values, optimize)[0]
+
+
+def _read(source, shapes, values, optimize):
+    importer = Importer(source if isinstance(source, Archive) else Archive(source), shapes, values)
+    tensors, names = importer.program()
+    program = importer.builder.graph.program(tensors)
+    program.name = "exported"
+    if optimize:
+        program, _ = program.optimized()
+    program.name_results(names)
+    return program, importer
+
+
+class Model:
+    """An exported module, to be called with numpy arrays in the place of tensors.
+
+        model = tenon.torch.Model("model.pt2")
+        y = model(x, mask=mask)
+
+    Arguments and results are nested as the module's are. Buffers that it changes are kept from call to call, in
+    `state`. Sizes outside of the ranges that were exported are refused. `options` are those of tenon.Session.
+    """
+
+    def __init__(self, source, shapes=None, values=None, **options):
+        archive = Archive(source)
+        self.program, importer = _read(archive, shapes, values, True)
+        self.session = _tenon.Session(self.program, **options)
+        self.ranges = importer.ranges
+        self._inputs = importer.inputs
+        self._entries = {one[0]: importer.entries(name) for one, name in importer.graph_names()}
+        self._leaves, self._states = importer.leaves, importer.states
+        signature = importer.module["module_call_graph"][0]["signature"]
+        self._in, self._out = (_Tree.read(signature[name], name) for name in ("in_spec", "out_spec"))
+        self.names = [one[0] for one in self._inputs if one[1] in ("user", "constant", "fixed")]
+        self.state = {one[2]: archive.weight(one[2]) for one in self._inputs if one[1] == "state"}
+        self._first = {name: array.copy() for name, array in self.state.items()}
+
+    def reset(self):
+        """Gives the state its first values again."""
+        self.state = {name: array.copy() for name, array in self._first.items()}
+
+    def __call__(self, *args, **kwargs):
+        leaves = self._in.flatten((args, kwargs))
+        users = [one for one in self._inputs if one[1] != "state"]
+        arrays = {}
+        for (name, kind, held), value in zip(users, leaves):
+            if kind == "user":
+                arrays[name] = np.asarray(value)
+            elif kind == "constant" and held is not None and value != held:
+                raise wrong_call("Model", f"{value!r} where the module was exported with {held!r}")
+        self._check(arrays)
+        for name, array in self.state.items():
+            key = next(one[0] for one in self._inputs if one[1] == "state" and one[2] == name)
+            arrays[key] = array
+        results = [np.asarray(one.numpy()) for one in self.session.forward(**arrays)]
+        for name, place in self._states.items():
+            if name in self.state:
+                self.state[name] = np.array(results[place])
+            else:
+                self._changed(users, leaves, name, results[place])
+        made = [one[0] if isinstance(one, list) else results[one] for one in self._leaves]
+        return self._out.unflatten(iter(made))
+
+    def structure(self, leaves):
+        """(args, kwargs) of a call, of leaves in order."""
+        return self._in.unflatten(iter(leaves))
+
+    def _changed(self, users, leaves, name, result):
+        """An input that the module changes in place."""
+        for (key, _, _), value in zip(users, leaves):
+            if key == name and isinstance(value, np.ndarray):
+                value[...] = result
+
+    def _check(self, arrays):
+        """Refuses sizes that were not exported."""
+        found = {}
+        for name, array in arrays.items():
+            entries = self._entries.get(name)
+            if type_of_or_none(array) is None:
+                raise wrong_call("Model", f"input '{name}': {array.dtype} is no type of Tenon")
+            if entries is None:
+                continue
+            if len(entries) != array.ndim:
+                raise wrong_call("Model", f"input '{name}' has {array.ndim} axes, not {len(entries)}")
+            for axis, (entry, size) in enumerate(zip(entries, array.shape)):
+                self._check_size(name, axis, entry, size, found)
+
+    def _check_size(self, name, axis, entry, size, found):
+        text = entry.get("as_expr", {}).get("expr_str", "")
+        if "as_int" in entry:
+            if size != entry["as_int"]:
+                raise wrong_call("Model", f"input '{name}': {size} elements along axis {axis}, not {entry['as_int']}")
+        elif text.startswith("Symbol(") and text.count("(") == 1:
+            symbol = text[8:].partition(text[7])[0]
+            low, high = self.ranges.get(symbol, (None, None))
+            low, high = 0 if low is None else low, math.inf if high is None else high
+            if not low <= size <= high:
+                raise wrong_call("Model", f"input '{name}': {size} elements along axis {axis}, not {low} to {high}")
+            if found.setdefault(symbol, size) != size:
+                raise wrong_call("Model", f"input '{name}': {size} elements along axis {axis}, and {found[symbol]} "
+                                          f"where another input has the same size {symbol}")
+
+
+@dataclasses.dataclass
+class _Tree:
+    """The nested structure of arguments or results."""
+
+    kind: str
+    keys: list
+    parts: list
+
+    @staticmethod
+    def read(text, where):
+        try:
+            version, tree = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            raise malformed(where, f"{str(text)[:80]} is no structure") from None
+        if version != 1:
+            raise malformed(where, f"version {version!r}", "UnsupportedVersion")
+        return _Tree._of(tree, where, 0)
+
+    @staticmethod
+    def _of(tree, where, depth):
+        if depth > 50 or not isinstance(tree, dict) or not isinstance(tree.get("children_spec"), list):
+            raise malformed(where, f"the structure {str(tree)[:80]}")
+        kind = tree.get("type")
+        parts = [_Tree._of(one, where, depth + 1) for one in tree["children_spec"]]
+        if kind is None:
+            return _Tree("leaf", [], [])
+        name = str(kind).rpartition(".")[2]
+        if name not in ("tuple", "list", "dict", "OrderedDict", "namedtuple"):
+            raise unsupported(where, f"a {kind} among arguments or results: use load() and its session")
+        keys = json.loads(tree.get("context") or "null") if name in ("dict", "OrderedDict") else None
+        return _Tree(name, keys or [], parts)
+
+    def flatten(self, value):
+        """The leaves of a value of this structure, in order."""
+        if self.kind == "leaf":
+            return [value]
+        if self.keys or self.kind in ("dict", "OrderedDict"):
+            if not isinstance(value, dict) or set(value) != set(self.keys):
+                raise wrong_call("Model", f"{_named(value)} for {{{', '.join(map(str, self.keys))}}}")
+            items = [value[key] for key in self.keys]
+        else:
+            if not isinstance(value, (tuple, list)) or len(value) != len(self.parts):
+                raise wrong_call("Model", f"{_named(value)} for {len(self.parts)} values")
+            items = value
+        return [leaf for part, one in zip(self.parts, items) for leaf in part.flatten(one)]
+
+    def unflatten(self, leaves):
+        if self.kind == "leaf":
+            return next(leaves)
+        made = [part.unflatten(leaves) for part in self.parts]
+        if self.kind in ("dict", "OrderedDict"):
+            return dict(zip(self.keys, made))
+        return made if self.kind == "list" else tuple(made)
+
+
+def _named(value):
+    if isinstance(value, dict):
+        return f"{{{', '.join(map(str, value))}}}"
+    return f"{len(value)} values" if isinstance(value, (tuple, list)) else type(value).__name__

@@ -1,0 +1,175 @@
+"""A node of an exported graph as its handler sees it, and the table of handlers."""
+
+import re
+
+import numpy as np
+
+from ..importing import node
+from ..importing import sizes as sz
+from ..importing.shaping import wrapped
+from ..importing.types import FLOATS, INTEGERS, NUMPY
+from ..importing.values import Value
+
+HANDLERS = {}   # "aten.add.Tensor": function(n, **arguments) that returns a value, or a tuple or list of them
+VIEWS = set()   # names of ops whose result shares the memory of their first argument
+_FRAME = re.compile(r'File "(.*)", line (\d+), in (.*)\n\s*(.*)')
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "torch/")
+
+
+def op(*names, view=False, domain="aten"):
+    """Marks the function that reads ops of these names; its parameters have the names of the op's arguments."""
+
+    def mark(function):
+        for name in names:
+            HANDLERS[f"{domain}.{name}"] = function
+            if view:
+                VIEWS.add(f"{domain}.{name}")
+        return function
+
+    return mark
+
+
+class Node(node.Node):
+    """A node: its arguments, and what torch.export says about its results."""
+
+    part = "argument"
+
+    def __init__(self, name, target, trace, importer, metas, wanted=()):
+        super().__init__(target, importer.builder)
+        self.name = name
+        self.importer = importer
+        self.trace = trace
+        self.metas = metas  # (type, sizes) of each result that is a tensor, else None
+        self.wanted = wanted
+
+    def wants(self, output):
+        """Whether the result of this number is used."""
+        return output < len(self.wanted) and self.wanted[output]
+
+    @property
+    def where(self):
+        return f"{self.op} '{self.name}'{_place(self.trace)}"
+
+    @property
+    def dtype(self):
+        """The type of the first result."""
+        return self.metas[0][0]
+
+    @property
+    def shape(self):
+        """The sizes of the first result; None for those that are no expressions of known ones."""
+        return self.metas[0][1]
+
+    def value(self, x, dtype=None):
+        """A tensor, a number or a size as a value of a type."""
+        if isinstance(x, Value):
+            made = x
+        elif isinstance(x, sz.Size):
+            made = self.b.of_sizes(x)
+        elif isinstance(x, (bool, int, float)):
+            return self.b.number(_fitting(x, dtype or scalar_type(x), self), dtype or scalar_type(x))
+        else:
+            raise self.malformed(f"{type(x).__name__} where a number or a tensor is needed")
+        return made if dtype is None else self.cast(made, dtype)
+
+    def cast(self, x, dtype):
+        """torch's conversion: to bool is != 0, floats to integers are cut off."""
+        if x.dtype == dtype:
+            return x
+        if dtype == "bool":
+            return self.b.ne(x, self.b.number(0, x.dtype)) if x.sizes is None else \
+                self.b.ne(self.b.constant(x), self.b.number(0, "i64"))
+        if x.sizes is not None and dtype == "i64":
+            return x
+        if x.dtype in FLOATS and dtype in INTEGERS:
+            x = self.b.trunc(x)
+        return wrapped(self, x, dtype)
+
+    def words(self, word, name, allowed):
+        """An argument that is one of some words."""
+        if word not in allowed:
+            raise self.error(f"{word!r} is none of {', '.join(allowed)}", name)
+        return word
+
+    def axes(self, dims, rank, name="dim"):
+        """Axes counted from the front, each once; all where there are none."""
+        if dims is None or isinstance(dims, (list, tuple)) and not dims:
+            return list(range(rank))
+        dims = [dims] if isinstance(dims, int) else dims
+        made = [self.axis(one, rank, name) for one in dims]
+        if len(set(made)) != len(made):
+            raise self.malformed(f"argument '{name}': {dims}, one of them twice")
+        return made if rank else []
+
+    def integer(self, x, name):
+        """An argument that has to be known as an integer."""
+        if isinstance(x, bool) or not isinstance(x, int):
+            raise self.not_known(f"argument '{name}' is {x!r}: give `shapes`") if isinstance(x, (sz.Size, Value)) \
+                else self.malformed(f"argument '{name}' is {x!r}")
+        return x
+
+
+def _fitting(x, dtype, n):
+    if dtype in INTEGERS:
+        if isinstance(x, float) and not x.is_integer():
+            raise n.malformed(f"{x} as {dtype}")
+        info = np.iinfo(NUMPY[dtype])
+        if not info.min <= x <= info.max:
+            raise n.malformed(f"{x} as {dtype}")
+    return x
+
+
+def scalar_type(x):
+    """The type that torch gives to a number of Python."""
+    return "bool" if isinstance(x, bool) else "i64" if isinstance(x, (int, sz.Size)) else "f32"
+
+
+def _place(trace):
+    """The user's line in a node's stack trace: the innermost frame outside of libraries."""
+    frames = _FRAME.findall(trace[-20_000:]) if isinstance(trace, str) else []
+    if not frames:
+        return ""
+    own = [one for one in frames if not any(word in one[0] for word in _LIBRARIES)]
+    file, line, _, code = (own or frames)[-1]
+    return f" at {file.rpartition('/')[2]}:{line} ({code.strip()[:120]})"
+
+
+_ORDER = ["bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f8_e4m3", "f8_e5m2", "f16", "bf16", "f32", "f64"]
+
+
+def _kind(dtype):
+    return 0 if dtype == "bool" else 1 if dtype in INTEGERS else 2
+
+
+def _joined(a, b):
+    """The least type that has all numbers of both, as torch.promote_types."""
+    if a == b:
+        return a
+    if _kind(a) != _kind(b):
+        return max(a, b, key=_kind)
+    if {a, b} == {"f16", "bf16"}:
+        return "f32"
+    signed = [one for one in (a, b) if one[0] == "i"]
+    unsigned = [one for one in (a, b) if one[0] == "u"]
+    if signed and unsigned:
+        bits = max(int(signed[0][1:]), 2 * int(unsigned[0][1:]))
+        return f"i{min(bits, 64)}"
+    return max(a, b, key=_ORDER.index)
+
+
+def common_type(*operands):
+    """The type that torch computes in: arrays come before single values, and those before numbers, within a kind."""
+    ranks = [[], [], []]
+    for one in operands:
+        if isinstance(one, Value):
+            ranks[0 if one.rank else 1].append(one.dtype)
+        elif one is not None:
+            ranks[2].append(scalar_type(one))
+    result = None
+    for types in ranks:
+        best = None
+        for one in types:
+            best = one if best is None else _joined(best, one)
+        if result is None or best is not None and _kind(best) > _kind(result):
+            result = best
+    return result

@@ -1,0 +1,401 @@
+"""Ops on single elements, with the types that torch gives their results."""
+
+import math
+
+from .._tenon import all_ops
+from ..importing import sizes as sz
+from ..importing.shaping import broadcast_shape, shaped
+from ..importing.types import FLOATS, INTEGERS
+from ..importing.values import Value
+from .node import common_type, op
+
+_FUNCTIONS = {
+    "abs": "abs", "neg": "neg", "sqrt": "sqrt", "rsqrt": "rsqrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
+    "log": "log", "log2": "log2", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin",
+    "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh",
+    "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "floor": "floor",
+    "ceil": "ceil", "trunc": "trunc", "fix": "trunc", "sign": "sign", "sgn": "sign", "reciprocal": "reciprocal",
+    "sigmoid": "sigmoid", "relu": "relu", "relu6": "relu6", "silu": "silu", "mish": "mish", "hardsigmoid":
+    "hardsigmoid", "hardswish": "hardswish", "lgamma": "lgamma", "digamma": "digamma", "square": "square",
+}
+_OF_WHOLE = {"abs", "neg", "floor", "ceil", "trunc", "fix", "sign", "sgn", "relu", "relu6", "square"}  # keep integers
+
+
+@op(*(f"{name}.default" for name in _FUNCTIONS))
+def function(n, self):
+    name = n.op.split(".")[1].rstrip("_")
+    if name in _OF_WHOLE and self.dtype not in FLOATS:
+        if name in ("floor", "ceil", "trunc", "fix"):
+            return self
+        if name in ("sign", "sgn", "abs") and (self.dtype[0] == "u" or self.dtype == "bool"):
+            return self if name == "abs" else n.cast(n.cast(self, "bool"), self.dtype)
+        if name == "relu6":
+            return n.b.clamp(self, min=0.0, max=6.0)
+    x = n.cast(self, n.dtype)
+    return shaped(getattr(n.b, _FUNCTIONS[name])(x), x.shape)
+
+
+@op("round.default", "round.decimals")
+def round_(n, self, decimals=0):
+    if self.dtype in INTEGERS:
+        return self
+    if not decimals:
+        return n.b.round(self)
+    scale = 10.0**abs(n.integer(decimals, "decimals"))
+    return n.b.round(self * scale) / scale if decimals > 0 else n.b.round(self / scale) * scale
+
+
+@op("log10.default")
+def log10(n, self):
+    wide = n.cast(self, n.dtype)
+    return n.b.log(wide) / math.log(10)
+
+
+@op("logical_not.default")
+def logical_not(n, self):
+    return n.b.logical_not(n.cast(self, "bool"))
+
+
+@op("bitwise_not.default")
+def bitwise_not(n, self):
+    return n.b.bitwise_not(self)
+
+
+@op("isnan.default", "isinf.default", "isfinite.default")
+def predicate(n, self):
+    name = n.op.split(".")[1]
+    if self.dtype not in FLOATS:
+        return n.b.full(self.shape, name == "isfinite", "bool")
+    return {"isnan": n.b.is_nan, "isinf": n.b.is_inf, "isfinite": n.b.is_finite}[name](self)
+
+
+# Two operands
+
+
+def operands(n, *values, dtype=None):
+    """Operands in the type that the op computes in, that of its result unless `dtype` says otherwise."""
+    dtype = dtype or n.dtype
+    return [n.value(one, dtype) for one in values]
+
+
+def _scaled(n, value, alpha):
+    return value if alpha == 1 else n.b.mul(value, n.value(alpha, value.dtype))
+
+
+def _sizes(n, function, self, other, alpha=1):
+    """Arithmetic of values that are sizes, as long as they are."""
+    if self.sizes is None or isinstance(self.sizes, list) or alpha != 1 or not isinstance(other, (int, Value)):
+        return None
+    number = other
+    if isinstance(other, Value):
+        number = other.sizes if other.sizes is not None else \
+            int(other.array) if other.is_known and other.array.ndim == 0 and other.dtype == "i64" else None
+    if isinstance(number, bool) or not isinstance(number, (int, sz.Size)):
+        return None
+    return n.b.of_sizes(function(self.sizes, number), self.inputs)
+
+
+@op("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "subtract.Tensor")
+def add(n, self, other, alpha=1):
+    is_add = n.op.split(".")[1].startswith("add")
+    made = _sizes(n, sz.add if is_add else sz.sub, self, other, alpha)
+    if made is not None:
+        return made
+    a, b = operands(n, self, other)
+    if a.dtype == "bool":
+        return n.b.logical_or(a, _scaled(n, b, alpha))
+    made = (n.b.add if is_add else n.b.sub)(a, _scaled(n, b, alpha))
+    return shaped(made, broadcast_shape(a, b))
+
+
+@op("rsub.Scalar", "rsub.Tensor")
+def rsub(n, self, other, alpha=1):
+    a, b = operands(n, self, other)
+    return shaped(n.b.sub(b, _scaled(n, a, alpha)), broadcast_shape(a, b))
+
+
+@op("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+def mul(n, self, other):
+    made = _sizes(n, sz.mul, self, other)
+    if made is not None:
+        return made
+    a, b = operands(n, self, other)
+    made = n.b.logical_and(a, b) if a.dtype == "bool" else n.b.mul(a, b)
+    return shaped(made, broadcast_shape(a, b))
+
+
+@op("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor", "floor_divide.default",
+    "floor_divide.Scalar")
+def div(n, self, other, rounding_mode=None):
+    if n.op.split(".")[1].startswith("floor_divide"):
+        rounding_mode = "floor"
+    n.words(rounding_mode, "rounding_mode", (None, "trunc", "floor"))
+    a, b = operands(n, self, other)
+    shape = broadcast_shape(a, b)
+    if rounding_mode is None:
+        return shaped(n.b.div(a, b), shape)
+    if rounding_mode == "trunc":
+        return shaped(n.b.div(a, b) if a.dtype in INTEGERS else n.b.trunc(n.b.div(a, b)), shape)
+    whole = n.b.div(n.b.sub(a, n.b.remainder(a, b)), b)
+    if a.dtype in FLOATS:
+        zero = n.b.number(0, a.dtype)
+        whole = n.b.where(n.b.eq(b, zero), n.b.div(a, b), n.b.round(whole))
+    return shaped(whole, shape)
+
+
+@op("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", "fmod.Tensor", "fmod.Scalar")
+def remainder(n, self, other):
+    a, b = operands(n, self, other)
+    made = (n.b.fmod if ".fmod" in n.op else n.b.remainder)(a, b)
+    return shaped(made, broadcast_shape(a, b))
+
+
+@op("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def power(n, self, exponent):
+    if not isinstance(exponent, Value) and exponent in (2, 3, 0.5) and self.dtype in FLOATS and n.dtype == self.dtype:
+        x = self
+        made = n.b.sqrt(x) if exponent == 0.5 else n.b.square(x) if exponent == 2 else n.b.mul(n.b.square(x), x)
+        return shaped(made, x.shape)
+    a, b = operands(n, self, exponent)
+    return shaped(n.b.pow(a, b), broadcast_shape(a, b))
+
+
+@op("maximum.default", "minimum.default", "max.other", "min.other", "fmax.default", "fmin.default")
+def extreme(n, self, other):
+    name = n.op.split(".")[1]
+    a, b = operands(n, self, other)
+    if a.dtype == "bool":
+        return (n.b.logical_or if "max" in name else n.b.logical_and)(a, b)
+    made = (n.b.maximum if "max" in name else n.b.minimum)(a, b)
+    if name[0] == "f" and a.dtype in FLOATS:  # a NaN gives way to a number
+        made = n.b.where(n.b.is_nan(a), b, n.b.where(n.b.is_nan(b), a, made))
+    return shaped(made, broadcast_shape(a, b))
+
+
+@op("atan2.default", "hypot.default")
+def of_two(n, self, other):
+    a, b = operands(n, self, other)
+    return shaped((n.b.atan2 if ".atan2" in n.op else n.b.hypot)(a, b), broadcast_shape(a, b))
+
+
+@op("logical_and.default", "logical_or.default", "logical_xor.default")
+def logical(n, self, other):
+    a, b = operands(n, self, other, dtype="bool")
+    return shaped(getattr(n.b, n.op.split(".")[1].rstrip("_"))(a, b), broadcast_shape(a, b))
+
+
+@op("bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor",
+    "bitwise_xor.Scalar", "__and__.Tensor", "__or__.Tensor", "__xor__.Tensor", "__and__.Scalar", "__or__.Scalar")
+def bitwise(n, self, other):
+    a, b = operands(n, self, other)
+    name = n.op.split(".")[1].strip("_").removeprefix("bitwise_")
+    return shaped(getattr(n.b, f"bitwise_{name}")(a, b), broadcast_shape(a, b))
+
+
+@op("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor",
+    "bitwise_right_shift.Tensor_Scalar", "__lshift__.Scalar", "__rshift__.Scalar")
+def shift(n, self, other):
+    a, b = operands(n, self, other)
+    is_left = "left" in n.op or "lshift" in n.op
+    return shaped((n.b.shift_left if is_left else n.b.shift_right)(a, b), broadcast_shape(a, b))
+
+
+_COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@op(*(f"{name}.{form}" for name in _COMPARE for form in ("Tensor", "Scalar")))
+def compare(n, self, other):
+    dtype = common_type(self, other)
+    a, b = operands(n, self, other, dtype=dtype)
+    return shaped(getattr(n.b, n.op.split(".")[1].rstrip("_"))(a, b), broadcast_shape(a, b))
+
+
+@op("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(n, condition, self, other):
+    condition = n.cast(condition, "bool")
+    a, b = operands(n, self, other)
+    return shaped(n.b.where(condition, a, b), broadcast_shape(condition, a, b))
+
+
+@op("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(n, self, mask, value):
+    filler = n.value(value, self.dtype)
+    return shaped(n.b.where(mask, filler, self), broadcast_shape(mask, self))
+
+
+# Bounds
+
+
+@op("clamp.default", "clamp.Tensor", "clip.default", "clamp_min.default", "clamp_max.default", "clamp_min.Tensor",
+    "clamp_max.Tensor", "hardtanh.default")
+def clamp(n, self, min=None, max=None, min_val=-1.0, max_val=1.0):
+    if n.op.split(".")[1].startswith("hardtanh"):
+        min, max = min_val, max_val
+    x = n.value(self, n.dtype)
+    bounds = [one for one in (min, max) if one is not None]
+    if all(isinstance(one, (int, float)) and abs(one) < 2**53 or one in (math.inf, -math.inf)
+           for one in bounds if not isinstance(one, Value)) and not any(isinstance(one, (Value, sz.Size))
+                                                                        for one in bounds):
+        low, high = -math.inf if min is None else min, math.inf if max is None else max
+        if low <= high:
+            return shaped(n.b.clamp(x, min=float(low), max=float(high)), x.shape)
+    for function, bound in ((n.b.maximum, min), (n.b.minimum, max)):
+        if bound is not None:
+            other = n.value(bound, n.dtype)
+            x = shaped(function(x, other), broadcast_shape(x, other))
+    return x
+
+
+# Activations
+
+
+@op("gelu.default")
+def gelu(n, self, approximate="none"):
+    n.words(approximate, "approximate", ("none", "tanh"))
+    return shaped(n.b.gelu_tanh(self) if approximate == "tanh" else n.b.call(all_ops()["gelu"], self), self.shape)
+
+
+@op("leaky_relu.default")
+def leaky_relu(n, self, negative_slope=0.01):
+    return shaped(n.b.leaky_relu(self, alpha=float(negative_slope)), self.shape)
+
+
+@op("elu.default", "celu.default", "selu.default")
+def elu(n, self, alpha=1.0, scale=1.0, input_scale=1.0):
+    name = n.op.split(".")[1].rstrip("_")
+    if name == "selu":
+        alpha, scale = 1.6732632423543772, 1.0507009873554805
+    if name == "celu":
+        return shaped(n.b.maximum(self, 0.0) + n.b.minimum(n.b.expm1(self / alpha) * alpha, 0.0), self.shape)
+    if input_scale != 1:
+        below = n.b.expm1(self * float(input_scale)) * float(alpha)
+        made = n.b.where(n.b.gt(self, 0.0), self, below)
+    else:
+        made = n.b.elu(self, alpha=float(alpha))
+    return shaped(made if scale == 1 else made * float(scale), self.shape)
+
+
+@op("prelu.default", "_prelu_kernel.default")
+def prelu(n, self, weight):
+    if "kernel" not in n.op and weight.rank and self.rank > 1:
+        weight = n.b.reshape_to(weight, (weight.shape[0],) + (1,) * (self.rank - 2))
+    return shaped(n.b.where(n.b.gt(self, 0.0), self, self * weight), self.shape)
+
+
+@op("softplus.default")
+def softplus(n, self, beta=1, threshold=20):
+    scaled = self * float(beta)
+    made = n.b.softplus(scaled) / float(beta)
+    return shaped(n.b.where(n.b.gt(scaled, float(threshold)), self, made), self.shape)
+
+
+@op("log_sigmoid.default", "log_sigmoid_forward.default")
+def log_sigmoid(n, self):
+    made = n.b.neg(n.b.softplus(n.b.neg(self)))
+    return (made, n.b.full((0,), 0, self.dtype)) if "forward" in n.op else made
+
+
+@op("softsign.default")
+def softsign(n, self):
+    return self / (n.b.abs(self) + 1.0)
+
+
+@op("tanhshrink.default", "hardshrink.default", "softshrink.default")
+def shrink(n, self, lambd=0.5):
+    if "tanhshrink" in n.op:
+        return self - n.b.tanh(self)
+    zero, bound = n.b.number(0, self.dtype), float(lambd)
+    if "hardshrink" in n.op:
+        return n.b.where(n.b.gt(n.b.abs(self), bound), self, zero)
+    return n.b.where(n.b.gt(self, bound), self - bound, n.b.where(n.b.lt(self, -bound), self + bound, zero))
+
+
+@op("threshold.default")
+def threshold(n, self, threshold, value):
+    return n.b.where(n.b.gt(self, float(threshold)), self, n.value(value, self.dtype))
+
+
+@op("glu.default")
+def glu(n, self, dim=-1):
+    from ..importing.shaping import sliced
+    axis = n.axis(dim, self.rank, "dim")
+    half = n.known_size(self, axis) // 2
+    return sliced(n, self, axis, 0, half, 1) * n.b.sigmoid(sliced(n, self, axis, half, 2 * half, 1))
+
+
+@op("lerp.Scalar", "lerp.Tensor")
+def lerp(n, self, end, weight):
+    return self + (end - self) * n.value(weight, self.dtype)
+
+
+@op("addcmul.default", "addcdiv.default")
+def addc(n, self, tensor1, tensor2, value=1):
+    part = tensor1 * tensor2 if "addcmul" in n.op else tensor1 / tensor2
+    return self + _scaled(n, part, value)
+
+
+@op("logaddexp.default")
+def logaddexp(n, self, other):
+    top = n.b.maximum(self, other)
+    safe = n.b.where(n.b.is_finite(top), top, n.b.number(0, top.dtype))
+    return n.b.log(n.b.exp(self - safe) + n.b.exp(other - safe)) + safe
+
+
+@op("nan_to_num.default")
+def nan_to_num(n, self, nan=None, posinf=None, neginf=None):
+    if self.dtype not in FLOATS:
+        return self
+    import numpy as np
+
+    from ..importing.types import NUMPY
+    try:
+        greatest = float(np.finfo(NUMPY[self.dtype]).max)
+    except ValueError:
+        greatest = 3.3895313892515355e38  # bf16
+    number = {name: n.b.number(value, self.dtype) for name, value in (
+        ("nan", nan or 0.0), ("high", greatest if posinf is None else posinf),
+        ("low", -greatest if neginf is None else neginf))}
+    made = n.b.where(n.b.is_nan(self), number["nan"], self)
+    made = n.b.where(n.b.eq(made, n.b.number(math.inf, self.dtype)), number["high"], made)
+    return shaped(n.b.where(n.b.eq(made, n.b.number(-math.inf, self.dtype)), number["low"], made), self.shape)
+
+
+# Types and copies
+
+
+@op("_to_copy.default", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "float.default")
+def to(n, self, dtype=None, **_):
+    return n.cast(self, n.dtype)
+
+
+@op("clone.default", "lift_fresh_copy.default")
+def clone(n, self, memory_format=None):
+    return self
+
+
+@op("alias.default", "detach.default", "contiguous.default", "lift_fresh.default", "detach_.default",
+    "_to_cpu.default", view=True)
+def same(n, self, memory_format=None):
+    return self
+
+
+@op("dropout.default", "feature_dropout.default", "alpha_dropout.default", "native_dropout.default")
+def dropout(n, input, p=0.5, train=False):
+    if train and p:
+        raise n.error("training draws random numbers", "train")
+    return (input, n.b.full(input.shape, True, "bool")) if "native" in n.op else input
+
+
+@op("copy.default")
+def copy(n, self, src, non_blocking=False):
+    return n.b.broadcast(n.cast(src, self.dtype), self.shape)
+
+
+@op("fill.Scalar", "fill.Tensor")
+def fill(n, self, value):
+    return n.b.broadcast(n.value(value, self.dtype), self.shape)
+
+
+@op("zero.default")
+def zero(n, self):
+    return n.b.full(self.shape, 0, self.dtype)

@@ -1,0 +1,207 @@
+"""Matrix products, attention, convolutions."""
+
+import math
+
+import numpy as np
+
+from ..importing import contraction
+from ..importing import sizes as sz
+from ..importing.shaping import broadcast_shape, broadcast_sizes, shaped
+from ..importing.types import FLOATS
+from ..importing.values import Value
+from ..importing.windows import Window, conv_transposed, convolved
+from .node import op
+from .shapes import permuted
+
+
+def multiplied(n, a, b):
+    """The matrix product, with numpy's rules."""
+    if not a.rank or not b.rank:
+        raise n.malformed(f"a scalar among {a!r} and {b!r}")
+    left, right = a.shape[-1], b.shape[-2 if b.rank > 1 else 0]
+    if isinstance(left, int) and isinstance(right, int) and left != right:
+        raise n.malformed(f"{a!r} times {b!r}")
+    rows = a.shape[-2:-1] if a.rank > 1 else ()
+    columns = b.shape[-1:] if b.rank > 1 else ()
+    batch = broadcast_sizes(a.shape[:-2], b.shape[:-2])
+    sizes = None if batch is None else batch + rows + columns
+    if b.is_known and not a.is_known and b.rank == 2 and b.dtype in FLOATS:
+        return shaped(n.b.linear(a, _transposed(n, b)), sizes)
+    return shaped(n.b.matmul(a, b), sizes)
+
+
+def _transposed(n, weight):
+    """A known matrix with its axes swapped, once for all its users."""
+    kept = n.importer.transposed
+    base = weight.array.base if weight.array.base is not None else weight.array
+    if base.shape == weight.shape[::-1] and np.shares_memory(base, weight.array) and base.flags.c_contiguous and \
+            weight.array.strides == base.strides[::-1]:
+        return n.b.known(base, name=weight.name, inputs=weight.inputs)
+    if id(weight.array) not in kept:
+        made = n.b.known(np.ascontiguousarray(weight.array.T), name=weight.name, inputs=weight.inputs)
+        kept[id(weight.array)] = (weight.array, made)
+    return kept[id(weight.array)][1]
+
+
+@op("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "linalg_matmul.default")
+def matmul(n, self=None, mat2=None, other=None, vec=None, tensor=None, input=None):
+    operands = [one for one in (self, input, mat2, other, vec, tensor) if one is not None]
+    return multiplied(n, *(n.cast(one, n.dtype) for one in operands))
+
+
+@op("addmm.default", "baddbmm.default", "addmv.default", "addbmm.default")
+def addmm(n, self, mat1=None, mat2=None, batch1=None, batch2=None, mat=None, vec=None, beta=1, alpha=1):
+    if "addbmm" in n.op:
+        raise n.error("is not supported")
+    a, b = [one for one in (mat1, mat2, batch1, batch2, mat, vec) if one is not None]
+    if alpha == 1 and beta == 1 and b.is_known and b.rank == 2 and not a.is_known and self.rank == 1 and \
+            self.shape == (b.shape[1],) and a.dtype in FLOATS:
+        return shaped(n.b.linear(a, _transposed(n, b), bias=self), (a.shape[0], b.shape[1]))
+    made = multiplied(n, a, b)
+    made = made if alpha == 1 else made * n.value(alpha, made.dtype)
+    if beta == 0:
+        return made
+    added = self if beta == 1 else self * n.value(beta, self.dtype)
+    return shaped(made + added, broadcast_shape(made, added))
+
+
+@op("linear.default")
+def linear(n, input, weight, bias=None):
+    shape = (*input.shape[:-1], *weight.shape[:-1])
+    if weight.rank == 1:
+        made = multiplied(n, input, weight)
+        return made if bias is None else made + bias
+    options = {} if bias is None else {"bias": bias}
+    return shaped(n.b.linear(input, weight, **options), shape)
+
+
+@op("bilinear.default")
+def bilinear(n, input1, input2, weight, bias=None):
+    made = contraction.einsum(n, "...i,oij,...j->...o", [input1, weight, input2])
+    return made if bias is None else made + bias
+
+
+@op("einsum.default")
+def einsum(n, equation, tensors, path=None):
+    return contraction.einsum(n, equation, [n.cast(one, n.dtype) for one in tensors])
+
+
+@op("outer.default", "ger.default")
+def outer(n, self, vec2):
+    return n.b.unsqueeze(n.cast(self, n.dtype), 1) * n.cast(vec2, n.dtype)
+
+
+# Attention
+
+
+@op("scaled_dot_product_attention.default", "_scaled_dot_product_flash_attention_for_cpu.default",
+    "_scaled_dot_product_efficient_attention.default", "_scaled_dot_product_attention_math.default")
+def attention(n, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
+              attn_bias=None, **_):
+    mask = attn_mask if attn_bias is None else attn_bias
+    if dropout_p:
+        raise n.error("draws random numbers", "dropout_p")
+    made = _fused(n, query, key, value, mask, is_causal, scale) or \
+        _by_parts(n, query, key, value, mask, is_causal, scale, enable_gqa)
+    return made if n.op.startswith("aten.scaled") else (made, *(None for _ in n.metas[1:]))
+
+
+def _fused(n, q, k, v, mask, causal, scale):
+    """The op `attention`, for [B, H, S, D]; None where it does not take the operands."""
+    if q.rank != 4 or k.rank != 4 or v.rank != 4 or k.dtype != v.dtype or q.dtype not in FLOATS or q.is_known:
+        return None
+    if k.shape[1] != v.shape[1] or mask is not None and (mask.rank > 4 or mask.dtype not in ("bool", "f32")):
+        return None
+    if any(a != b for a, b in ((q.shape[0], k.shape[0]), (k.shape[0], v.shape[0]))) or scale == 0:
+        return None
+    if not isinstance(q.shape[3], int) or not isinstance(v.shape[3], int) or 0 in (q.shape[3], v.shape[3]):
+        return None
+    if causal and q.shape[2] != k.shape[2] or not all(isinstance(one.shape[1], int) for one in (q, k)):
+        return None
+    if not q.shape[1] or not k.shape[1] or q.shape[1] % k.shape[1] or isinstance(scale, (Value, sz.Size)):
+        return None
+    options = {} if mask is None else {"mask": _added(n, mask, "f32")}
+    heads = [permuted(n, one, [0, 2, 1, 3]) for one in (q, k, v)]
+    made = n.b.attention(*heads, causal=bool(causal), scale=float(scale or 0.0), **options)
+    made = shaped(made, (q.shape[0], q.shape[2], q.shape[1], v.shape[3]))
+    return permuted(n, made, [0, 2, 1, 3])
+
+
+def _added(n, mask, dtype):
+    """A mask as what is added to the scores."""
+    if mask.dtype != "bool":
+        return n.cast(mask, dtype)
+    return shaped(n.b.where(mask, n.b.number(0, dtype), n.b.number(-math.inf, dtype)), mask.shape)
+
+
+def _by_parts(n, q, k, v, mask, causal, scale, grouped):
+    if grouped:
+        from .shapes import repeated
+        times = n.known_size(q, q.rank - 3) // n.known_size(k, k.rank - 3)
+        k, v = (repeated(n, one, one.rank - 3, times, inner=True) for one in (k, v))
+    if scale is None:
+        width = n.known_size(q, q.rank - 1)
+        scale = 1 / math.sqrt(width) if width else 1.0
+    order = [*range(k.rank - 2), k.rank - 1, k.rank - 2]
+    scores = multiplied(n, q, permuted(n, k, order)) * n.value(scale, q.dtype)
+    if causal:
+        rows, columns = scores.shape[-2:]
+        seen = n.b.le(n.b.iota(columns), n.b.unsqueeze(n.b.iota(rows), 1))
+        scores = shaped(scores + _added(n, seen, q.dtype), scores.shape)
+    if mask is not None:
+        added = _added(n, mask, q.dtype)
+        scores = shaped(scores + added, broadcast_shape(scores, added))
+    weights = shaped(n.b.softmax(scores, axis=scores.rank - 1), scores.shape)
+    if mask is not None or causal:
+        top = n.b.max(scores, axis=[scores.rank - 1], keep_dims=True)
+        hidden = n.b.eq(top, n.b.number(-math.inf, q.dtype))
+        weights = shaped(n.b.where(hidden, n.b.number(0, q.dtype), weights), scores.shape)
+    return multiplied(n, weights, v)
+
+
+# Convolutions
+
+
+def _listed(values, rank, default):
+    values = [default] if values is None or values == [] else [values] if isinstance(values, int) else list(values)
+    return values * rank if len(values) == 1 else values
+
+
+@op("convolution.default", "conv1d.default", "conv2d.default", "conv3d.default", "conv1d.padding", "conv2d.padding",
+    "conv3d.padding", "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def conv(n, input, weight, bias=None, stride=None, padding=None, dilation=None, transposed=None, output_padding=None,
+         groups=1):
+    rank = weight.rank - 2
+    if not 1 <= rank <= 3 or input.rank not in (rank + 1, rank + 2):
+        raise n.malformed(f"{input!r} with {weight!r}")
+    n.static(weight, "weight")
+    x = input if input.rank == rank + 2 else n.b.unsqueeze(input, 0)
+    strides, dilations = _listed(stride, rank, 1), _listed(dilation, rank, 1)
+    if "conv_transpose" in n.op or transposed:
+        made = _conv_transpose(n, x, weight, bias, strides, dilations, _listed(padding, rank, 0),
+                               _listed(output_padding, rank, 0), groups)
+    else:
+        made = _conv(n, x, weight, bias, strides, dilations, padding, groups)
+    return made if input.rank == rank + 2 else n.b.squeeze(made, axis=0)
+
+
+def _conv(n, x, w, bias, strides, dilations, padding, groups):
+    rank = w.rank - 2
+    if isinstance(padding, str):
+        n.words(padding, "padding", ("valid", "same"))
+        totals = [(k - 1) * d if padding == "same" else 0 for k, d in zip(w.shape[2:], dilations)]
+        pads = [one // 2 for one in totals] + [one - one // 2 for one in totals]
+    else:
+        pads = _listed(padding, rank, 0) * 2
+    window = Window(n, x, w.shape[2:], strides, dilations, pads)
+    made = convolved(n, x, w, bias, window, n.integer(groups, "groups"), n.b.conv2d)
+    return shaped(made, (x.shape[0], w.shape[0], *window.sizes))
+
+
+def _conv_transpose(n, x, w, bias, strides, dilations, pads, extra, groups):
+    if not len(strides) == len(dilations) == len(pads) == len(extra) == w.rank - 2 or min(strides + dilations) < 1:
+        raise n.malformed(f"stride {strides}, padding {pads}, output_padding {extra}, dilation {dilations}")
+    made = conv_transposed(n, x, w, bias, strides, dilations, pads, pads, extra, groups)
+    sizes = [sz.add(sz.mul(sz.sub(size, 1), s), (k - 1) * d + 1 + e - 2 * p) for size, s, k, d, e, p in
+             zip(x.shape[2:], strides, w.shape[2:], dilations, extra, pads)]
+    return shaped(made, (x.shape[0], w.shape[1] * groups, *sizes))

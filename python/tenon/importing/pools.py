@@ -4,12 +4,42 @@ import math
 
 import numpy as np
 
-from .shaping import sliced
-from .types import NUMPY, check_computed, limits
-from .windows import convolved
+from .shaping import shaped, sliced
+from .types import FLOATS, NUMPY, check_computed, limits
+from .windows import convolved, interleaved, narrow_pads, widened
 
 
 MAX_TAPS = 4096
+
+
+def maxima(n, x, window):
+    """The maximum of each window."""
+    if window.rank > 2 or x.dtype not in FLOATS:
+        return max_of_taps(n, x, window)[0]
+    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    flat = window.rank == 1
+    made = widened(n, x) if flat else x
+    kernel, strides, dilations, extent, before, after = (
+        [fill] * flat + list(one) for fill, one in ((1, window.kernel), (1, window.strides), (1, window.dilations),
+                                                    (1, window.extent), (0, window.before), (0, ends)))
+    made, before, after = narrow_pads(n, made, before, after, extent, -math.inf)
+    made = n.b.max_pool2d(made, kernel=tuple(kernel), stride=tuple(strides), dilation=tuple(dilations),
+                          padding=interleaved(before, after))
+    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
+
+
+def means(n, x, window, with_pads):
+    """The mean of each window, whose padding counts as zeros or not at all."""
+    plain = window.rank <= 2 and max(window.dilations) == 1 and not (window.ceil and with_pads) and x.dtype in FLOATS
+    if not plain or any(max(b, a) >= e for b, a, e in zip(window.before, window.after, window.extent)):
+        return shaped(_averages(n, x, window, with_pads), (*x.shape[:2], *window.sizes))
+    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    flat = window.rank == 1
+    made = n.b.avg_pool2d(widened(n, x) if flat else x, kernel=tuple([1] * flat + window.kernel),
+                          stride=tuple([1] * flat + window.strides),
+                          padding=interleaved([0] * flat + window.before, [0] * flat + list(ends)),
+                          count_include_pad=with_pads)
+    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
 
 
 def _taps(n, x, window, filler):
@@ -62,7 +92,7 @@ def max_with_places(n, x, window, column_major):
     return max_of_taps(n, x, window, number)
 
 
-def averages(n, x, window, with_pads):
+def _averages(n, x, window, with_pads):
     """Sums of windows, divided by how many elements each has."""
     spatial = n.static(x)[2:]
     check_computed(n.where, [*window.sizes, *window.kernel])

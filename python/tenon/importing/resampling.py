@@ -6,7 +6,7 @@ import numpy as np
 
 from . import sizes as sz
 from .errors import NotKnown
-from .shaping import shaped
+from .shaping import repeated, shaped
 from .types import FLOATS, NUMPY, check_computed
 
 
@@ -50,10 +50,7 @@ class Resampling:
     def _repeated(self):
         made = self.x
         for axis, factor in zip(self.axes, self.repeats):
-            shape = made.shape
-            wide = self.n.b.broadcast(self.n.b.reshape_to(made, (*shape[:axis + 1], 1, *shape[axis + 1:])),
-                                      (*shape[:axis + 1], factor, *shape[axis + 1:]))
-            made = self.n.b.reshape_to(wide, (*shape[:axis], sz.mul(shape[axis], factor), *shape[axis + 1:]))
+            made = repeated(self.n, made, axis, factor, inner=True)
         return made
 
     def _kept_ratio(self, have, sizes):

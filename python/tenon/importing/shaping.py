@@ -146,3 +146,25 @@ def sliced_by_sizes(n, x, axis, begin, end, step):
     places = n.b.iota(count) + n.b.scalar_size(begin)
     made = n.b.gather(x, places, axis=axis)
     return shaped(made, (*x.shape[:axis], count, *x.shape[axis + 1:]))
+
+
+def repeated(n, x, axis, count, inner=False):
+    """An axis `count` times after itself, or each of its elements `count` times."""
+    if count == 1:
+        return x
+    shape = x.shape
+    if shape[axis] == 1:
+        return n.b.broadcast(x, (*shape[:axis], count, *shape[axis + 1:]))
+    at = axis + 1 if inner else axis
+    wide = n.b.broadcast(n.b.reshape_to(x, (*shape[:at], 1, *shape[at:])), (*shape[:at], count, *shape[at:]))
+    return n.b.reshape_to(wide, (*shape[:axis], sz.mul(count, shape[axis]), *shape[axis + 1:]))
+
+
+def triangle(n, x, diagonal, upper):
+    """x with zeros below a diagonal, or above it, of its last two axes."""
+    rows, columns = x.shape[-2:]
+    row = n.b.unsqueeze(n.b.iota(rows), 1)
+    keep = (n.b.ge if upper else n.b.le)(n.b.iota(columns), row + diagonal)
+    if x.dtype == "bool":
+        return shaped(n.b.logical_and(x, keep), x.shape)
+    return shaped(n.b.where(keep, x, n.b.number(0, x.dtype)), x.shape)

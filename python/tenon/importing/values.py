@@ -121,6 +121,7 @@ class Builder:
         self.graph = _tenon.Graph(_GRAPH_BYTES)
         self.sources = {}   # sizes that are not known: (value, axis) that has it
         self.computed = {}  # sizes that the program computes: their values
+        self.transposed = {}  # id of a known matrix: (the matrix, its transpose)
         self._unknown = 0
         self._names = {}    # names of constants: how many more were made of each
         self._constants = {}  # id of a known array: (the array, its name in the program)

@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from ..importing.pools import MAX_TAPS, averages, max_of_taps, max_with_places, window_sums
+from ..importing.pools import MAX_TAPS, max_with_places, maxima, means, window_sums
 from ..importing.resampling import Resampling
 from ..importing.shaping import shaped, sliced
-from ..importing.types import FLOATS, NUMPY
-from ..importing.windows import interleaved, narrow_pads, widened
+from ..importing.types import NUMPY
 from .node import op
 from .products import window_of
 
@@ -25,39 +24,15 @@ def _kernel(n):
 @op("MaxPool")
 def max_pool(n, x):
     window = window_of(n, x, _kernel(n), ceil_allowed=True)
-    sizes = (*x.shape[:2], *window.sizes)
     if n.wants(1):
         return max_with_places(n, x, window, n.attribute("storage_order", 0))
-    if window.rank > 2 or x.dtype not in FLOATS:
-        return max_of_taps(n, x, window)[0]
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
-    flat = window.rank == 1
-    made = widened(n, x) if flat else x
-    kernel, strides, dilations, extent, before, after = (
-        [fill] * flat + one for fill, one in ((1, window.kernel), (1, window.strides), (1, window.dilations),
-                                              (1, window.extent), (0, window.before), (0, ends)))
-    made, before, after = narrow_pads(n, made, before, after, extent, -math.inf)
-    made = n.b.max_pool2d(made, kernel=tuple(kernel), stride=tuple(strides), dilation=tuple(dilations),
-                          padding=interleaved(before, after))
-    return shaped(n.b.squeeze(made, axis=2) if flat else made, sizes)
+    return maxima(n, x, window)
 
 
 @op("AveragePool")
 def average_pool(n, x):
     window = window_of(n, x, _kernel(n), ceil_allowed=True)
-    with_pads = bool(n.attribute("count_include_pad", 0))
-    sizes = (*x.shape[:2], *window.sizes)
-    plain = window.rank <= 2 and max(window.dilations) == 1 and not (window.ceil and with_pads)
-    plain = plain and all(max(b, a) < e for b, a, e in zip(window.before, window.after, window.extent))
-    if not plain:
-        return shaped(averages(n, x, window, with_pads), sizes)
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
-    flat = window.rank == 1
-    made = n.b.avg_pool2d(widened(n, x) if flat else x, kernel=tuple([1] * flat + window.kernel),
-                          stride=tuple([1] * flat + window.strides),
-                          padding=interleaved([0] * flat + window.before, [0] * flat + list(ends)),
-                          count_include_pad=with_pads)
-    return shaped(n.b.squeeze(made, axis=2) if flat else made, sizes)
+    return means(n, x, window, bool(n.attribute("count_include_pad", 0)))
 
 
 @op("LpPool")

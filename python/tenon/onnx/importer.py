@@ -46,7 +46,6 @@ class Importer:
         self.functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self.input_names = []
         self._plans = {}
-        self.transposed = {}  # id of a known matrix: (the matrix, its transpose)
 
     def program(self):
         graph = self.model.graph

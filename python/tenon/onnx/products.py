@@ -6,7 +6,8 @@ import numpy as np
 
 from ..importing import contraction
 from ..importing import sizes as sz
-from ..importing.shaping import broadcast_sizes, shaped, sliced
+from ..importing.products import multiplied, transposed
+from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS
 from ..importing.windows import Window, conv_transposed, convolved, spread
 from .node import op
@@ -14,35 +15,7 @@ from .node import op
 
 @op("MatMul")
 def matmul(n, a, b):
-    _check_product(n, a, b)
-    sizes = _product_shape(a, b)
-    if b.is_known and not a.is_known and b.rank == 2 and b.dtype in FLOATS:
-        return shaped(n.b.linear(a, _transposed(n, b)), sizes)
-    return shaped(n.b.matmul(a, b), sizes)
-
-
-def _check_product(n, a, b):
-    if not a.rank or not b.rank:
-        raise n.malformed(f"a scalar among {a!r} and {b!r}")
-    left, right = a.shape[-1], b.shape[-2 if b.rank > 1 else 0]
-    if isinstance(left, int) and isinstance(right, int) and left != right:
-        raise n.malformed(f"{a!r} times {b!r}")
-
-
-def _product_shape(a, b):
-    rows = a.shape[-2:-1] if a.rank > 1 else ()
-    columns = b.shape[-1:] if b.rank > 1 else ()
-    batch = broadcast_sizes(a.shape[:-2], b.shape[:-2])
-    return None if batch is None else batch + rows + columns
-
-
-def _transposed(n, weight):
-    """A known matrix with its axes swapped, once for all its users."""
-    kept = n.importer.transposed
-    if id(weight.array) not in kept:
-        made = n.b.known(np.ascontiguousarray(weight.array.T), name=weight.name, inputs=weight.inputs)
-        kept[id(weight.array)] = (weight.array, made)
-    return kept[id(weight.array)][1]
+    return multiplied(n, a, b)
 
 
 @op("Gemm")
@@ -55,14 +28,14 @@ def gemm(n, a, b, c=None):
     if whole and not (float(alpha).is_integer() and float(beta).is_integer()):
         raise n.error(f"{alpha} and {beta} of {a.dtype}", "alpha")
     alpha, beta = (int(alpha), int(beta)) if whole else (alpha, beta)
-    transposed = n.attribute("transB", 0)
-    sizes = (a.shape[0], b.shape[0] if transposed else b.shape[1])
+    turned = n.attribute("transB", 0)
+    sizes = (a.shape[0], b.shape[0] if turned else b.shape[1])
     if alpha != 1:
         a = a * alpha
-    if whole or not b.is_known and not transposed:
-        made = n.b.matmul(a, n.b.permute(b, [1, 0]) if transposed else b)
+    if whole or not b.is_known and not turned:
+        made = n.b.matmul(a, n.b.permute(b, [1, 0]) if turned else b)
     else:
-        weight = b if transposed else _transposed(n, b)
+        weight = b if turned else transposed(n, b)
         if c is not None and beta == 1 and c.shape == (sizes[1],) and c.dtype == a.dtype:
             return shaped(n.b.linear(a, weight, bias=c), sizes)
         made = n.b.linear(a, weight)

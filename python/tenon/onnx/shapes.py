@@ -7,7 +7,7 @@ import numpy as np
 from ..importing import sizes as sz
 from ..importing.errors import NotKnown
 from ..importing.padding import cropped, padded
-from ..importing.shaping import clamped, items, new_sizes, shaped, sliced, sliced_by_sizes
+from ..importing.shaping import clamped, items, new_sizes, repeated, shaped, sliced, sliced_by_sizes, triangle
 from ..importing.types import NUMPY, check_computed
 from .node import op
 from .types import array_of
@@ -192,15 +192,7 @@ def tile(n, x, repeats):
         raise n.malformed(f"repeats {counts} for {x!r}")
     check_computed(n.where, counts)
     for axis, count in enumerate(counts):
-        if count == 1:
-            continue
-        sizes = x.shape
-        if sizes[axis] == 1:
-            x = n.b.broadcast(x, (*sizes[:axis], count, *sizes[axis + 1:]))
-            continue
-        wide = n.b.broadcast(n.b.reshape_to(x, (*sizes[:axis], 1, *sizes[axis:])),
-                             (*sizes[:axis], count, *sizes[axis:]))
-        x = n.b.reshape_to(wide, (*sizes[:axis], sz.mul(count, sizes[axis]), *sizes[axis + 1:]))
+        x = repeated(n, x, axis, count)
     return x
 
 
@@ -300,14 +292,7 @@ def space_to_depth(n, x):
 def trilu(n, x, k=None):
     offset = 0 if k is None else int(n.number(k, "k"))
     offset = max(min(offset, 2**31), -2**31)
-    rows, columns = x.shape[-2:]
-    row = n.b.unsqueeze(n.b.iota(rows), 1)
-    column = n.b.iota(columns)
-    upper = n.attribute("upper", 1)
-    keep = (n.b.ge if upper else n.b.le)(column, row + offset)
-    if x.dtype == "bool":
-        return shaped(n.b.logical_and(x, keep), x.shape)
-    return shaped(n.b.where(keep, x, n.b.number(0, x.dtype)), x.shape)
+    return triangle(n, x, offset, n.attribute("upper", 1))
 
 
 @op("CenterCropPad")

@@ -81,8 +81,3 @@ def wrapped(n, *arguments):
     graph = next(one for one in arguments if isinstance(one, dict))
     place = next(i for i, one in enumerate(arguments) if isinstance(one, dict))
     return n.importer.subgraph(graph, list(arguments[place + 1:]), n.where)
-
-
-@_higher_order("scan", "associative_scan", "map_impl")
-def scanned(n, *arguments):
-    raise n.error("is not supported")

@@ -5,10 +5,14 @@ import math
 import numpy as np
 
 from ..importing import sizes as sz
-from ..importing.shaping import shaped
+from ..importing.shaping import shaped, triangle
 from ..importing.types import INTEGERS, NUMPY, check_computed
 from ..importing.values import Value
-from .node import op
+from .node import op, refuse
+
+refuse("draws random numbers", "rand.default", "randn.default", "randint.default", "randint.low", "randperm.default",
+       "bernoulli.p", "bernoulli.default", "rand_like.default", "randn_like.default", "multinomial.default",
+       "normal_functional.default", "uniform.default", "exponential.default")
 
 
 @op("full.default", "zeros.default", "ones.default", "empty.memory_format", "new_zeros.default", "new_ones.default",
@@ -59,13 +63,8 @@ def linspace(n, start, end, steps, dtype=None, layout=None, device=None, pin_mem
 
 
 @op("tril.default", "triu.default")
-def triangle(n, self, diagonal=0):
-    rows, columns = self.shape[-2:]
-    row = n.b.unsqueeze(n.b.iota(rows), 1)
-    keep = (n.b.ge if "triu" in n.op else n.b.le)(n.b.iota(columns), row + int(diagonal))
-    if self.dtype == "bool":
-        return shaped(n.b.logical_and(self, keep), self.shape)
-    return shaped(n.b.where(keep, self, n.b.number(0, self.dtype)), self.shape)
+def triangular(n, self, diagonal=0):
+    return triangle(n, self, n.integer(diagonal, "diagonal"), "triu" in n.op)
 
 
 @op("eye.default", "eye.m")

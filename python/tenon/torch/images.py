@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 
-from ..importing.pools import averages, max_of_taps
+from ..importing.pools import max_of_taps, maxima, means
 from ..importing.resampling import Resampling
 from ..importing.shaping import shaped, sliced
-from ..importing.types import FLOATS
-from ..importing.windows import Window, interleaved, narrow_pads, widened
+from ..importing.windows import Window, interleaved
 from .node import op
 from .products import _listed
 
@@ -41,23 +40,8 @@ def max_pool(n, self, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     if "indices" in n.op and n.wants(1):
         best, places = max_of_taps(n, x, window, _plane_numbers(n, x, window))
         return _unbatched(n, best, self, rank), _unbatched(n, places, self, rank)
-    made = _unbatched(n, _maxima(n, x, window), self, rank)
+    made = _unbatched(n, maxima(n, x, window), self, rank)
     return (made, None) if "indices" in n.op else made
-
-
-def _maxima(n, x, window):
-    if window.rank > 2 or x.dtype not in FLOATS:
-        return max_of_taps(n, x, window)[0]
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
-    flat = window.rank == 1
-    made = widened(n, x) if flat else x
-    kernel, strides, dilations, extent, before, after = (
-        [fill] * flat + list(one) for fill, one in ((1, window.kernel), (1, window.strides), (1, window.dilations),
-                                                    (1, window.extent), (0, window.before), (0, ends)))
-    made, before, after = narrow_pads(n, made, before, after, extent, -math.inf)
-    made = n.b.max_pool2d(made, kernel=tuple(kernel), stride=tuple(strides), dilation=tuple(dilations),
-                          padding=interleaved(before, after))
-    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
 
 
 def _plane_numbers(n, x, window):
@@ -89,23 +73,10 @@ def avg_pool(n, self, kernel_size, stride=None, padding=0, ceil_mode=False, coun
         count_include_pad = True
         if ceil_mode:
             raise n.error("with ceil_mode", "divisor_override")
-    made = _means(n, x, window, bool(count_include_pad))
+    made = means(n, x, window, bool(count_include_pad))
     if divisor_override is not None:
         made = made * (math.prod(kernel) / divisor_override)
     return _unbatched(n, made, self, rank)
-
-
-def _means(n, x, window, with_pads):
-    plain = window.rank <= 2 and not (window.ceil and with_pads) and x.dtype in FLOATS
-    if not plain or any(max(b, a) >= e for b, a, e in zip(window.before, window.after, window.extent)):
-        return shaped(averages(n, x, window, with_pads), (*x.shape[:2], *window.sizes))
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
-    flat = window.rank == 1
-    made = n.b.avg_pool2d(widened(n, x) if flat else x, kernel=tuple([1] * flat + window.kernel),
-                          stride=tuple([1] * flat + window.strides),
-                          padding=interleaved([0] * flat + window.before, [0] * flat + list(ends)),
-                          count_include_pad=with_pads)
-    return shaped(n.b.squeeze(made, axis=2) if flat else made, (*x.shape[:2], *window.sizes))
 
 
 @op("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",

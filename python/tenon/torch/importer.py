@@ -11,7 +11,7 @@ from ..importing.types import type_of_or_none
 from ..importing.values import Builder, Value
 from . import expressions
 from .archive import dtype_of, get
-from .node import HANDLERS, VIEWS, Node
+from .node import HANDLERS, REFUSED, VIEWS, Node
 
 MAX_DEPTH = 24          # of graphs within each other
 MAX_NODES = 200_000
@@ -39,7 +39,6 @@ class Importer:
         self.shapes = dict(shapes or {})
         self.fixed = dict(values or {})
         self.builder = Builder()
-        self.transposed = {}
         self.symbols = {}
         self.nodes = 0
         self.depth = 0
@@ -194,7 +193,7 @@ class Importer:
     def _open_input(self, name, dtype, sizes, where):
         given = self.shapes.get(name)
         entries = self.entries(name)
-        made, names = [], []
+        made = []
         for axis, entry in enumerate(entries):
             size = given[axis] if isinstance(given, (tuple, list)) and axis < len(given) else None
             made.append(self._input_size(entry, size, f"{word(name)}_{axis}", where))
@@ -401,7 +400,7 @@ class Importer:
         functional = functional_name(target)
         handler = HANDLERS.get(functional)
         if handler is None:
-            raise unsupported(n.where, "this op is not supported")
+            raise unsupported(n.where, REFUSED.get(functional, "this op is not supported"))
         arguments = self._arguments(node, scope, n)
         if is_in_place(target):
             n.metas = [self._meta_or_none(scope, _first_tensor(node))] + n.metas[1:]
@@ -427,7 +426,7 @@ class Importer:
                 raise _at(error, n, f"argument '{name}': ") from None
             if name in made:
                 raise malformed(n.where, f"argument '{name}' twice", "DuplicateName")
-            made[name] = value
+            made["n_" if name == "n" else name] = value  # `n` is the node
         return made
 
     def _checked(self, n, value, meta):

@@ -6,8 +6,11 @@ from ..importing import sizes as sz
 from ..importing.picking import positions
 from ..importing.shaping import broadcast_shape, shaped
 from ..importing.types import FLOATS, INTEGERS
-from .node import op
-from .shapes import permuted, selected, sliced_as
+from .node import op, refuse
+from .shapes import permuted, sliced_as
+
+refuse("its result's size or places depend on values", "masked_scatter.default", "masked_select.default",
+       "nonzero_numpy.default", "nonzero_static.default")
 
 
 def _places(n, index, size):
@@ -217,17 +220,10 @@ def slice_scatter(n, self, src, dim=0, start=None, end=None, step=1):
     return _rows(n, self, axis, places, src, "set")
 
 
-@op("diagonal_scatter.default")
-def diagonal_scatter(n, self, src, offset=0, dim1=0, dim2=1):
-    raise n.error("is not supported")
-
-
-@op("masked_scatter.default", "masked_select.default", "nonzero.default", "nonzero_numpy.default", "unique2.default")
-def by_values(n, self, mask=None, source=None, **_):
-    if "nonzero" in n.op and self.is_known:
-        made = np.nonzero(np.atleast_1d(self.array))
-        return n.known_like(np.stack(made, 1).astype(np.int64), self)
-    raise n.error("a result whose size or places the values decide")
+@op("nonzero.default")
+def nonzero(n, self):
+    array = n.array(self, "a value that decides the result's size")
+    return n.known_like(np.stack(np.nonzero(np.atleast_1d(array)), 1).astype(np.int64), self)
 
 
 @op("one_hot.default")
@@ -235,6 +231,3 @@ def one_hot(n, self, num_classes=-1):
     if n.integer(num_classes, "num_classes") < 1:
         raise n.error("the number of classes is computed", "num_classes")
     return n.cast(n.b.eq(n.b.unsqueeze(self, self.rank), n.b.known(n.arange(num_classes))), "i64")
-
-
-__all__ = ["selected"]

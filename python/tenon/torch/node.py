@@ -11,9 +11,10 @@ from ..importing.types import FLOATS, INTEGERS, NUMPY
 from ..importing.values import Value
 
 HANDLERS = {}   # "aten.add.Tensor": function(n, **arguments) that returns a value, or a tuple or list of them
+REFUSED = {}    # ops that are known not to be taken: why
 VIEWS = set()   # names of ops whose result shares the memory of their first argument
 _FRAME = re.compile(r'File "(.*)", line (\d+), in (.*)\n\s*(.*)')
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "torch/")
+_LIBRARIES = re.compile(r"/(site|dist)-packages/|^torch/")
 
 
 def op(*names, view=False, domain="aten"):
@@ -27,6 +28,11 @@ def op(*names, view=False, domain="aten"):
         return function
 
     return mark
+
+
+def refuse(reason, *names, domain="aten"):
+    """Says why ops are not taken."""
+    REFUSED.update((f"{domain}.{name}", reason) for name in names)
 
 
 class Node(node.Node):
@@ -129,12 +135,13 @@ def _place(trace):
     frames = _FRAME.findall(trace[-20_000:]) if isinstance(trace, str) else []
     if not frames:
         return ""
-    own = [one for one in frames if not any(word in one[0] for word in _LIBRARIES)]
+    own = [one for one in frames if not _LIBRARIES.search(one[0])]
     file, line, _, code = (own or frames)[-1]
     return f" at {file.rpartition('/')[2]}:{line} ({code.strip()[:120]})"
 
 
-_ORDER = ["bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f8_e4m3", "f8_e5m2", "f16", "bf16", "f32", "f64"]
+_ORDER = ["bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f8_e4m3", "f8_e5m2", "f16", "bf16",
+          "f32", "f64"]
 
 
 def _kind(dtype):

@@ -35,6 +35,11 @@ def function(n, self):
     return shaped(getattr(n.b, _FUNCTIONS[name])(x), x.shape)
 
 
+@op("frac.default")
+def frac(n, self):
+    return self - n.b.trunc(self)
+
+
 @op("round.default", "round.decimals")
 def round_(n, self, decimals=0):
     if self.dtype in INTEGERS:
@@ -380,7 +385,8 @@ def same(n, self, memory_format=None):
 
 
 @op("dropout.default", "feature_dropout.default", "alpha_dropout.default", "native_dropout.default")
-def dropout(n, input, p=0.5, train=False):
+def dropout(n, input=None, self=None, p=0.5, train=False):
+    input = self if input is None else input
     if train and p:
         raise n.error("training draws random numbers", "train")
     return (input, n.b.full(input.shape, True, "bool")) if "native" in n.op else input

@@ -6,41 +6,13 @@ import numpy as np
 
 from ..importing import contraction
 from ..importing import sizes as sz
-from ..importing.shaping import broadcast_shape, broadcast_sizes, shaped
+from ..importing.products import multiplied, transposed
+from ..importing.shaping import broadcast_shape, repeated, shaped
 from ..importing.types import FLOATS
 from ..importing.values import Value
 from ..importing.windows import Window, conv_transposed, convolved
 from .node import op
 from .shapes import permuted
-
-
-def multiplied(n, a, b):
-    """The matrix product, with numpy's rules."""
-    if not a.rank or not b.rank:
-        raise n.malformed(f"a scalar among {a!r} and {b!r}")
-    left, right = a.shape[-1], b.shape[-2 if b.rank > 1 else 0]
-    if isinstance(left, int) and isinstance(right, int) and left != right:
-        raise n.malformed(f"{a!r} times {b!r}")
-    rows = a.shape[-2:-1] if a.rank > 1 else ()
-    columns = b.shape[-1:] if b.rank > 1 else ()
-    batch = broadcast_sizes(a.shape[:-2], b.shape[:-2])
-    sizes = None if batch is None else batch + rows + columns
-    if b.is_known and not a.is_known and b.rank == 2 and b.dtype in FLOATS:
-        return shaped(n.b.linear(a, _transposed(n, b)), sizes)
-    return shaped(n.b.matmul(a, b), sizes)
-
-
-def _transposed(n, weight):
-    """A known matrix with its axes swapped, once for all its users."""
-    kept = n.importer.transposed
-    base = weight.array.base if weight.array.base is not None else weight.array
-    if base.shape == weight.shape[::-1] and np.shares_memory(base, weight.array) and base.flags.c_contiguous and \
-            weight.array.strides == base.strides[::-1]:
-        return n.b.known(base, name=weight.name, inputs=weight.inputs)
-    if id(weight.array) not in kept:
-        made = n.b.known(np.ascontiguousarray(weight.array.T), name=weight.name, inputs=weight.inputs)
-        kept[id(weight.array)] = (weight.array, made)
-    return kept[id(weight.array)][1]
 
 
 @op("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "linalg_matmul.default")
@@ -56,7 +28,7 @@ def addmm(n, self, mat1=None, mat2=None, batch1=None, batch2=None, mat=None, vec
     a, b = [one for one in (mat1, mat2, batch1, batch2, mat, vec) if one is not None]
     if alpha == 1 and beta == 1 and b.is_known and b.rank == 2 and not a.is_known and self.rank == 1 and \
             self.shape == (b.shape[1],) and a.dtype in FLOATS:
-        return shaped(n.b.linear(a, _transposed(n, b), bias=self), (a.shape[0], b.shape[1]))
+        return shaped(n.b.linear(a, transposed(n, b), bias=self), (a.shape[0], b.shape[1]))
     made = multiplied(n, a, b)
     made = made if alpha == 1 else made * n.value(alpha, made.dtype)
     if beta == 0:
@@ -136,7 +108,6 @@ def _added(n, mask, dtype):
 
 def _by_parts(n, q, k, v, mask, causal, scale, grouped):
     if grouped:
-        from .shapes import repeated
         times = n.known_size(q, q.rank - 3) // n.known_size(k, k.rank - 3)
         k, v = (repeated(n, one, one.rank - 3, times, inner=True) for one in (k, v))
     if scale is None:
@@ -205,3 +176,58 @@ def _conv_transpose(n, x, w, bias, strides, dilations, pads, extra, groups):
     sizes = [sz.add(sz.mul(sz.sub(size, 1), s), (k - 1) * d + 1 + e - 2 * p) for size, s, k, d, e, p in
              zip(x.shape[2:], strides, w.shape[2:], dilations, extra, pads)]
     return shaped(made, (x.shape[0], w.shape[1] * groups, *sizes))
+
+
+@op("cdist.default", "_cdist_forward.default")
+def cdist(n, x1, x2, p=2.0, compute_mode=None):
+    apart = n.b.abs(n.b.unsqueeze(x1, x1.rank - 1) - n.b.unsqueeze(x2, x2.rank - 2))
+    axes = [apart.rank - 1]
+    if p == math.inf:
+        return n.b.max(apart, axis=axes, keep_dims=False)
+    if p == 2:
+        return n.b.sqrt(n.b.sum(n.b.square(apart), axis=axes, keep_dims=False))
+    if p <= 0:
+        raise n.error(f"{p}", "p")
+    return n.b.pow(n.b.sum(n.b.pow(apart, float(p)), axis=axes, keep_dims=False), 1 / p)
+
+
+@op("cross.default", "linalg_cross.default")
+def cross(n, self, other, dim=-1):
+    a, b = n.cast(self, n.dtype), n.cast(other, n.dtype)
+    shape = broadcast_shape(a, b)
+    a, b = n.b.broadcast(a, shape), n.b.broadcast(b, shape)
+    axis = n.axis(-1 if dim is None else dim, a.rank, "dim")
+    turned = [[n.b.gather(one, n.b.known(np.array([(i + shift) % 3 for i in range(3)])), axis=axis) for shift in (1, 2)]
+              for one in (a, b)]
+    return shaped(turned[0][0] * turned[1][1] - turned[0][1] * turned[1][0], shape)
+
+
+@op("cosine_similarity.default")
+def cosine_similarity(n, x1, x2, dim=1, eps=1e-8):
+    def sums(a, b):
+        product = a * b
+        return n.b.sum(product, axis=[n.axis(dim, product.rank, "dim")], keep_dims=False)
+    lengths = [n.b.maximum(n.b.sqrt(sums(one, one)), n.b.number(eps, one.dtype)) for one in (x1, x2)]
+    return sums(x1, x2) / (lengths[0] * lengths[1])
+
+
+@op("mse_loss.default", "l1_loss.default", "smooth_l1_loss.default", "huber_loss.default")
+def loss(n, self, target, reduction=1, beta=1.0, delta=1.0):
+    apart = n.b.abs(self - target)
+    made = {"mse": lambda: n.b.square(apart), "l1_": lambda: apart,
+            "smo": lambda: _smooth(n, apart, beta, 1 / beta if beta else 0), "hub": lambda: _smooth(n, apart, delta, 1)
+            }[n.op.split(".")[1][:3]]()
+    made = shaped(made, broadcast_shape(self, target))
+    axes = list(range(made.rank))
+    if reduction == 0 or not axes:
+        return made
+    return (n.b.mean if reduction == 1 else n.b.sum)(made, axis=axes, keep_dims=False)
+
+
+def _smooth(n, apart, bound, scale):
+    """A parabola up to a bound, and its tangent beyond."""
+    if bound == 0:
+        return apart
+    near = n.b.square(apart) * (0.5 * scale)
+    far = (apart - 0.5 * bound) * (scale * bound)
+    return n.b.where(n.b.lt(apart, float(bound)), near, far)

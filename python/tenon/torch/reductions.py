@@ -4,7 +4,10 @@ from ..importing import reductions
 from ..importing import sizes as sz
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, limits
-from .node import op
+from .node import op, refuse
+
+refuse("the places of running extremes are not computed", "cummax.default", "cummin.default")
+refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
 
 
 def kept(x, axes, keepdim):
@@ -133,11 +136,6 @@ def cumulative(n, self, dim, dtype=None):
     if not x.rank:
         return x
     return shaped((n.b.cumsum if "cumsum" in n.op else n.b.cumprod)(x, axis=n.axis(dim, x.rank, "dim")), x.shape)
-
-
-@op("cummax.default", "cummin.default")
-def running_extreme(n, self, dim):
-    raise n.error("its second result, the places of running extremes")
 
 
 @op("topk.default")

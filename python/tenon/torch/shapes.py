@@ -2,7 +2,7 @@
 
 from ..importing import sizes as sz
 from ..importing.padding import cropped, padded
-from ..importing.shaping import clamped, shaped, sliced, sliced_by_sizes
+from ..importing.shaping import clamped, repeated, shaped, sliced, sliced_by_sizes
 from ..importing.values import Value
 from .node import op
 
@@ -258,18 +258,6 @@ def repeat(n, self, repeats=None, dims=None):
     return x
 
 
-def repeated(n, x, axis, count, inner=False):
-    """An axis `count` times after itself, or each of its elements `count` times."""
-    if count == 1:
-        return x
-    shape = x.shape
-    if shape[axis] == 1:
-        return n.b.broadcast(x, (*shape[:axis], count, *shape[axis + 1:]))
-    at = axis + 1 if inner else axis
-    wide = n.b.broadcast(n.b.reshape_to(x, (*shape[:at], 1, *shape[at:])), (*shape[:at], count, *shape[at:]))
-    return n.b.reshape_to(wide, (*shape[:axis], sz.mul(count, shape[axis]), *shape[axis + 1:]))
-
-
 @op("repeat_interleave.self_int")
 def repeat_interleave(n, self, repeats, dim=None, output_size=None):
     x = self if dim is not None else n.b.reshape_to(self, (sz.product(self.shape),))
@@ -363,6 +351,18 @@ def meshgrid(n, tensors, indexing="ij"):
         form = tuple(size if i == k else 1 for k, size in enumerate(sizes))
         made.append(n.b.broadcast(n.b.reshape_to(one, form), sizes))
     return made
+
+
+@op("diff.default")
+def diff(n, self, n_=1, dim=-1, prepend=None, append=None):
+    axis = n.axis(dim, self.rank, "dim")
+    parts = [one for one in (prepend, self, append) if one is not None]
+    x = joined(n, [n.cast(one, n.dtype) for one in parts], axis)
+    for _ in range(n.integer(n_, "n")):
+        after, before = sliced_as(n, x, axis, 1, None), sliced_as(n, x, axis, 0, -1)
+        x = n.b.logical_xor(after, before) if x.dtype == "bool" else n.b.sub(after, before)
+        x = shaped(x, after.shape)
+    return x
 
 
 @op("unfold.default")

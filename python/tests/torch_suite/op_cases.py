@@ -1,0 +1,437 @@
+"""Every op that tenon.torch takes, on random arrays: exported by PyTorch, FOLDER/NAME.pt2 beside FOLDER/NAME.npz.
+
+    python python/tests/torch_suite/op_cases.py FOLDER [PART OF A NAME...] [--seed N]
+    python python/tests/torch_suite/check.py FOLDER
+
+A size that is a word is dynamic: an archive is called at 3, 1 and 5 of it; NAME_empty has 0 of it, NAME_core is
+decomposed.
+"""
+
+import pathlib
+import sys
+import warnings
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from networks import record
+from torch import nn
+from torch.export import Dim
+
+CASES = {}
+_TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+          "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
+
+
+class T:
+    """A random array: "B 4 5", its type, and the range of its numbers."""
+
+    def __init__(self, sizes="B 4", dtype="f32", low=-3, high=3, values=None):
+        self.sizes, self.dtype, self.low, self.high = sizes.split(), dtype, low, high
+        self.values = values
+
+    def make(self, rng, count):
+        sizes = [count if one.isalpha() else int(one) for one in self.sizes]
+        if self.values is not None:
+            return torch.tensor(rng.choice(self.values, sizes)).to(_TYPES[self.dtype])
+        if self.dtype == "bool":
+            return torch.tensor(rng.integers(0, 2, sizes).astype(bool))
+        if self.dtype[0] in "iu":
+            low = max(self.low, 0) if self.dtype[0] == "u" else self.low
+            return torch.tensor(rng.integers(low, self.high, sizes)).to(_TYPES[self.dtype])
+        return torch.tensor(rng.uniform(self.low, self.high, sizes)).to(_TYPES[self.dtype])
+
+    def dynamic(self, dim):
+        return {i: dim for i, one in enumerate(self.sizes) if one.isalpha()}
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *arguments):
+        return self.function(*arguments)
+
+
+def case(name, function, *inputs, empty=True):
+    assert name not in CASES, name
+    CASES[name] = (function, inputs, empty)
+
+
+# Single elements
+
+for _name in "abs neg sign floor ceil trunc relu square".split():
+    for _type in ("f32", "i32"):
+        case(f"{_name}_{_type}", getattr(torch, _name), T("B 5", _type))
+for _name in ("sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+              "atanh erf erfc erfinv reciprocal sigmoid lgamma digamma frac round").split():
+    case(_name, getattr(torch, _name), T("B 5", low=0.1, high=0.9) if _name != "acosh" else T("B 5", low=1.1, high=4))
+for _name in "sqrt exp sigmoid sin".split():
+    case(f"{_name}_i64", getattr(torch, _name), T("B 5", "i64", 1, 5))
+    case(f"{_name}_f16", getattr(torch, _name), T("B 5", "f16", 1, 5))
+for _name in ("silu mish hardsigmoid hardswish relu6 gelu leaky_relu elu celu selu softplus logsigmoid softsign "
+              "tanhshrink hardshrink softshrink hardtanh").split():
+    case(_name, getattr(F, _name), T("B 7", low=-6, high=6))
+case("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), T())
+case("elu_alpha", lambda x: F.elu(x, 0.3), T())
+case("softplus_beta", lambda x: F.softplus(x, 2, 3), T("B 9"))
+case("threshold", lambda x: F.threshold(x, 0.5, -2), T())
+case("prelu", lambda x, w: F.prelu(x, w), T("B 4 3"), T("4"))
+case("glu", lambda x: F.glu(x, 1), T("B 6 2"))
+case("round_decimals", lambda x: torch.round(x, decimals=1), T())
+case("predicates", lambda x: (x.isnan(), x.isinf(), torch.isfinite(x)), T(values=[0.0, 1.0, np.nan, np.inf, -np.inf]))
+case("predicates_i", lambda x: (x.isnan(), x.isinf()), T(dtype="i32"))
+case("nan_to_num", lambda x: torch.nan_to_num(x, 1.0), T(values=[0.0, 1.0, np.nan, np.inf, -np.inf]))
+case("bitwise_not", lambda x, y: (~x, ~y), T(dtype="i32"), T(dtype="bool"))
+case("logical_not", lambda x, y: (torch.logical_not(x), torch.logical_not(y)), T(), T(dtype="i64"))
+
+_PAIRS = [("f32", "f32"), ("f32", "i64"), ("i32", "f32"), ("i64", "i32"), ("u8", "i8"), ("f16", "f32"), ("bool", "f32"),
+          ("bool", "i64"), ("i16", "u8"), ("f64", "f32"), ("bf16", "f16")]
+for _a, _b in _PAIRS:
+    for _name in "add mul".split():
+        case(f"{_name}_{_a}_{_b}", getattr(torch, _name), T("B 4", _a), T("4", _b))
+    case(f"compare_{_a}_{_b}", lambda a, b: (a < b, a == b, a >= b), T("B 4", _a), T("B 1", _b))
+    case(f"zero_dim_{_a}_{_b}", lambda a, b: (a + b, a < b), T("B 4", _a), T("", _b))
+    case(f"where_{_a}_{_b}", lambda c, a, b: torch.where(c, a, b), T("B 4", "bool"), T("4", _a), T("B 4", _b))
+    if "bool" not in (_a, _b):
+        case(f"sub_{_a}_{_b}", torch.sub, T("B 4", _a), T("4", _b))
+        case(f"maximum_{_a}_{_b}", lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)), T("B 4", _a), T("4", _b))
+        case(f"div_{_a}_{_b}", torch.div, T("B 4", _a, 1, 9), T("4", _b, 1, 5))
+        for _mode in ("floor", "trunc"):
+            case(f"div_{_mode}_{_a}_{_b}", lambda a, b, m=_mode: torch.div(a, b, rounding_mode=m), T("B 4", _a, -9, 9),
+                 T("4", _b, 1, 5))
+for _type in ("f32", "i64", "i32", "u8", "f16"):
+    case(f"scalars_{_type}", lambda x: (x + 1, x * 2.5, 3 - x, x < 1.5, 2 * x, x == 2), T("B 4", _type, 0, 5))
+    case(f"remainder_{_type}", lambda a, b: (torch.remainder(a, b), torch.fmod(a, b), a % 3), T("B 4", _type, -9, 9),
+         T("4", _type, 1, 5))
+    case(f"pow_{_type}", lambda a: (a**2, a**3, a**2.0), T("B 4", _type, 0, 4))
+    case(f"clamp_{_type}", lambda a: (a.clamp(1, 3), a.clamp(min=2), a.clamp(max=1.5)), T("B 4", _type, 0, 6))
+case("pow", lambda a, b: (a**b, 2**a, a**0.5, a**-1), T(low=0.1), T("4"))
+case("pow_i", lambda a, b: (a**b, 2**b), T(dtype="i64", low=1), T("4", "i64", 0, 3))
+case("rsub_alpha", lambda a, b: (torch.rsub(a, b, alpha=2), torch.add(a, b, alpha=3), torch.sub(a, b, alpha=0.5)),
+     T(), T("4"))
+case("floor_divide", lambda a, b: (a // b, a // 2), T(dtype="i64", low=-9, high=9), T("4", "i64", 1, 4))
+case("floor_divide_f", lambda a, b: (a // b, a // 0.7), T(low=-9, high=9), T("4", low=0.5, high=4))
+case("of_two", lambda a, b: (torch.atan2(a, b), torch.hypot(a, b), torch.logaddexp(a, b)), T(), T("4"))
+case("fmax", lambda a, b: (torch.fmax(a, b), torch.fmin(a, b)), T(values=[1.0, 2.0, np.nan]), T("4", values=[0.0, 3.0]))
+case("logical", lambda a, b: (torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_xor(a, b)),
+     T(dtype="i32", low=0, high=2), T("4", "bool"))
+case("bitwise", lambda a, b: (a & b, a | b, a ^ b, a & 3), T(dtype="i32", low=0, high=20), T("4", "i32", 0, 20))
+case("bitwise_bool", lambda a, b: (a & b, a | b, a ^ b), T(dtype="bool"), T("4", "bool"))
+case("shift", lambda a: (a << 2, a >> 1), T(dtype="i32", low=-20, high=20))
+case("clamp_tensor", lambda a, b: torch.clamp(a, b, b + 1), T(), T("4"))
+case("masked_fill", lambda a, m: (a.masked_fill(m, -1.5), a.masked_fill(m, float("-inf"))), T(), T("B 1", "bool"))
+case("where_scalars", lambda c, a: (torch.where(c, a, 0.0), torch.where(c, 1.0, a)), T(dtype="bool"), T())
+case("lerp", lambda a, b: torch.lerp(a, b, 0.3), T(), T("4"))
+case("addcmul", lambda a, b, c: (torch.addcmul(a, b, c, value=0.5), torch.addcdiv(a, b, c + 5, value=2)), T(), T(), T())
+case("casts", lambda a: (a.to(torch.int32), a.to(torch.uint8), a.to(torch.bool), a.half(), a.double(),
+                         a.to(torch.bfloat16).float()), T(low=0, high=9))
+case("casts_i", lambda a: (a.to(torch.int8), a.float(), a.bool(), a.to(torch.uint8)), T(dtype="i64", low=-300, high=300))
+case("type_as", lambda a, b: a.type_as(b), T(dtype="i64"), T("4"))
+
+# Creation
+
+case("full", lambda x: (torch.full((2, 3), 1.5), torch.zeros(x.shape[0], 2), torch.ones(3, dtype=torch.int64),
+                        torch.full_like(x, 2), torch.zeros_like(x, dtype=torch.int32), x.new_zeros(2, x.shape[0]),
+                        torch.empty_like(x) * 0 + x), T())
+case("arange", lambda x: (torch.arange(x.shape[0]), torch.arange(1, 7, 2), torch.arange(0, 1, 0.3),
+                          torch.arange(2, x.shape[0] + 2), torch.linspace(0, 1, 5), torch.eye(3),
+                          torch.arange(0, 2 * x.shape[0], 2)), T())
+case("triangles", lambda x: (x.tril(), x.triu(1), x.tril(-1), (x > 0).triu()), T("2 B 4"))
+
+# Sizes and places
+
+case("views", lambda x: (x.view(x.shape[0], -1), x.reshape(-1, 3), x.flatten(), x.flatten(1), x.unflatten(1, (2, 2)),
+                         x.view(-1), x.view(2, x.shape[0], 6)), T("B 4 3"))
+case("two_dynamic", lambda x: (x.reshape(x.shape[0] * x.shape[1], 4), x.flatten(1), x.view(x.shape[0], -1),
+                               x.transpose(0, 1).reshape(-1, 4)), T("B B 4"))
+case("permutes", lambda x: (x.permute(2, 0, 1), x.transpose(0, 1), x.movedim(0, 2), x.mT, x[0].t(), x.swapaxes(0, 2)),
+     T("B 4 3"), empty=False)
+case("unsqueezes", lambda x: (x.unsqueeze(0), x.unsqueeze(-1), x[None, :, None], x.unsqueeze(1).squeeze(1),
+                              x[:, :1].squeeze(-1)), T())
+case("squeezes", lambda x: (x.squeeze(), x.squeeze(1), x.squeeze(-1), x.squeeze((1, 3))), T("2 1 4 1"))
+case("expands", lambda x: (x.expand(2, -1, 4), x.expand(x.shape[0], 4), x.expand_as(torch.zeros(2, x.shape[0], 4)),
+                           torch.broadcast_to(x, (3, x.shape[0], 4))), T("B 1"))
+case("slices", lambda x: (x[:, 1:3], x[:, ::2], x[:, -2:], x[:, :-1], x[:, 5:9], x[:, 3:1], x.narrow(1, 1, 3)),
+     T("B 7"))
+case("slices_dynamic", lambda x: (x[1:], x[:-1], x[: x.shape[0] - 1], x[x.shape[0] // 2:], x[-1:]), T("B 3"),
+     empty=False)
+case("slices_steps", lambda x: (x[::2], x[1::3]), T("B 3"), empty=False)
+case("selects", lambda x: (x[:, 1], x.select(2, -1), x[:, -2]), T("B 4 3"))
+case("selects_dynamic", lambda x: (x[-1], x[0], x[x.shape[0] - 1]), T("B 3"), empty=False)
+case("splits", lambda x: (*x.split(2, 1), *x.chunk(3, 1), *x.split([1, 4], 1), *x.unbind(1), *x.tensor_split(2, 1)),
+     T("B 5"))
+case("split_dynamic", lambda x: (*x.view(x.shape[0], 2, 2).unbind(1), *torch.cat([x, x]).chunk(2)), T("B 4"),
+     empty=False)
+case("diagonals", lambda x: (x.diagonal(), x.diagonal(1, 1, 2), x.diagonal(-2, 1, 2)), T("3 4 5"))
+case("diag_embed", lambda x: torch.diag_embed(x), T("2 3"))
+case("cats", lambda x, y: (torch.cat([x, y], 1), torch.cat([x, x]), torch.stack([x, x]), torch.stack([x, x], -1),
+                           torch.hstack([x, y]), torch.vstack([x, x])), T("B 4"), T("B 2"))
+case("cat_types", lambda x, y: torch.cat([x, y], 1), T("B 4"), T("B 2", "i64"))
+case("repeats", lambda x: (x.repeat(2, 3), x.repeat(2, 1, 1), x.tile(2), x.repeat_interleave(2, 1),
+                           x.repeat_interleave(3)), T())
+case("flips", lambda x: (x.flip(0), x.flip([0, 1]), x.fliplr()), T("B 3"))
+case("rolls", lambda x: (x.roll(1, 1), x.roll(-5, 1), x.roll((1, 2), (1, 2))), T("B 3 4"))
+case("pads", lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, 0, 0, 2), value=1.5), F.pad(x, (-1, 1)),
+                        F.pad(x, (2, 1), mode="reflect"), F.pad(x, (1, 3), mode="replicate"),
+                        F.pad(x, (2, 2), mode="circular")), T("B 3 6"))
+case("pads_2d", lambda x: (F.pad(x, (1, 2, 1, 0), mode="reflect"), F.pad(x, (1, 2, 1, 0), mode="replicate"),
+                           F.pad(x, (1, 2, 1, 0), mode="circular")), T("B 2 3 4"))
+case("pads_3d", lambda x: (F.pad(x, (1, 1, 1, 0, 2, 0), mode="replicate"), F.pad(x, (1,) * 6, mode="reflect")),
+     T("B 1 3 4 3"))
+case("pad_types", lambda x, y: (F.pad(x, (1, 1), value=3), F.pad(y, (1, 1), value=1)), T(dtype="i64"), T(dtype="bool"))
+case("pixel_shuffle", lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 2)),
+     T("B 8 4 6"))
+case("meshgrid", lambda x, y: (*torch.meshgrid(x, y, indexing="ij"), *torch.meshgrid(x, y, indexing="xy")), T("B"),
+     T("4"))
+case("unfold", lambda x: x.unfold(1, 3, 2), T("B 8"))
+case("numel", lambda x: x * x.numel() / x.shape[0] + x.shape[0], T(), empty=False)
+case("size_scalars", lambda x: (x.shape[0], x.sum() / x.shape[0], x * (x.shape[0] ** 0.5)), T(), empty=False)
+case("meshed_sizes", lambda x: torch.zeros(x.shape[0] + 1, 2 * x.shape[0]), T())
+
+# Reductions
+
+for _type in ("f32", "i32", "bool", "u8", "f16"):
+    case(f"sum_{_type}", lambda x: (x.sum(), x.sum(1), x.sum((0, 2), keepdim=True), x.sum(-1, dtype=torch.float64)),
+         T("B 4 3", _type))
+    if _type != "bool":
+        case(f"prod_{_type}", lambda x: (x.prod(), x.prod(1), x.prod(2, keepdim=True)), T("B 2 2", _type, 1, 3))
+        case(f"extremes_{_type}", lambda x: (x.amax(1), x.amin((1, 2)), *x.max(1), *x.min(2, keepdim=True), x.amax(2)),
+             T("B 4 3", _type))
+        case(f"whole_extremes_{_type}", lambda x: (x.max(), x.min(), x.argmax()), T("B 4 3", _type), empty=False)
+case("mean", lambda x: (x.mean(), x.mean(1), x.mean((1, 2), keepdim=True), x.mean(-1)), T("B 4 3"))
+case("args", lambda x: (x.argmax(1), x.argmin(-1, keepdim=True)), T("B 7"))
+case("any_all", lambda x, y: (x.any(), x.all(1), y.any(1, keepdim=True), y.all()), T(dtype="bool"), T(dtype="i32"))
+case("var", lambda x: (x.var(1), x.std(1, unbiased=False), x.var((1, 2), correction=0, keepdim=True),
+                       *torch.var_mean(x, 1), *torch.std_mean(x, (1, 2))), T("B 4 3"))
+case("var_dynamic", lambda x: (x.var(0, unbiased=False), x.std((0, 1))), T("B 4"), empty=False)
+case("logsumexp", lambda x: (x.logsumexp(1), x.logsumexp((1, 2), keepdim=True)), T("B 4 3"))
+case("norms", lambda x: (x.norm(), x.norm(dim=1), x.norm(p=1, dim=1), torch.linalg.vector_norm(x, 3, dim=1),
+                         torch.linalg.vector_norm(x, float("inf"), dim=(1, 2)), F.normalize(x, dim=1),
+                         torch.linalg.norm(x, dim=1)), T("B 4 3"))
+case("cumulative", lambda x: (x.cumsum(1), x.cumprod(1), x.cumsum(0)), T())
+case("cumulative_i", lambda x, y: (x.cumsum(1), y.cumsum(1)), T(dtype="i32"), T(dtype="bool"))
+case("topk", lambda x: (*x.topk(3, 1), *x.topk(2, 1, largest=False), *x.topk(1, -1)), T("B 7"))
+case("sort", lambda x: (*x.sort(1), *x.sort(1, descending=True), x.argsort(1)), T("B 7"))
+for _type in ("f32", "f16", "f64"):
+    case(f"softmax_{_type}", lambda x: (x.softmax(1), x.log_softmax(-1), F.softmax(x, 0)), T("B 4 3", _type))
+case("softmax_cast", lambda x: (x.softmax(1, dtype=torch.float32), x.log_softmax(1, dtype=torch.float32)),
+     T(dtype="f16"))
+case("searchsorted", lambda x: (torch.bucketize(x, torch.tensor([-1.0, 0.0, 2.0])),
+                                torch.searchsorted(torch.tensor([-1.0, 0.0, 2.0]), x, right=True)), T())
+case("diff", lambda x: (x.diff(dim=1), x.diff()), T("B 5"))
+case("one_hot", lambda x: F.one_hot(x, 6), T("B 2", "i64", 0, 6))
+case("cross", lambda x, y: (torch.linalg.cross(x, y), F.cosine_similarity(x, y, 1), torch.cdist(x, y)), T("B 3"),
+     T("B 3"))
+case("losses", lambda x, y: (F.mse_loss(x, y), F.l1_loss(x, y, reduction="none"), F.smooth_l1_loss(x, y)), T(), T())
+case("cross_entropy", lambda x, y: F.cross_entropy(x, y), T("B 5"), T("B", "i64", 0, 5), empty=False)
+
+# Products
+
+case("matmul", lambda a, b: a @ b, T("B 3 4"), T("4 5"))
+case("matmul_vectors", lambda a, b, c: (a @ b, c @ b, torch.dot(b, c[0]), torch.outer(b, b)), T("B 4"), T("4"), T("3 4"))
+case("matmul_batches", lambda a, b: (a @ b, torch.matmul(a[:, None], b)), T("B 3 4"), T("B 4 2"))
+case("bmm", lambda a, b: torch.bmm(a, b), T("B 3 4"), T("B 4 2"))
+case("mm_i", lambda a, b: a @ b, T("B 4", "i64"), T("4 3", "i64"))
+case("addmm", lambda c, a, b: (torch.addmm(c, a, b), torch.addmm(c, a, b, beta=0.5, alpha=2)), T("5"), T("B 4"), T("4 5"))
+case("baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=2), T("B 3 2"), T("B 3 4"), T("B 4 2"))
+case("linear", lambda x, w, b: (F.linear(x, w, b), F.linear(x, w), F.linear(x[:, 0], w)), T("B 3 4"), T("5 4"), T("5"))
+case("bilinear", lambda x, y, w: F.bilinear(x, y, w), T("B 3"), T("B 4"), T("2 3 4"))
+case("einsum", lambda a, b: (torch.einsum("bij,jk->bik", a, b), torch.einsum("bij->bj", a),
+                             torch.einsum("bij,bkj->bik", a, a), torch.einsum("...j,jk->...k", a, b)), T("B 3 4"),
+     T("4 5"))
+case("tensordot", lambda a, b: torch.tensordot(a, b, 1), T("B 3 4"), T("4 5"))
+
+
+def _attention(q, k, v, mask):
+    return (F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, mask > 0),
+            F.scaled_dot_product_attention(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, scale=0.3))
+
+
+case("sdpa", _attention, T("B 2 3 4"), T("B 2 5 4"), T("B 2 5 4"), T("3 5"))
+case("sdpa_causal", lambda q: (F.scaled_dot_product_attention(q, q, q, is_causal=True),
+                               F.scaled_dot_product_attention(q[:, :, :2], q, q, is_causal=True)), T("B 2 5 4"))
+case("sdpa_grouped", lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True), T("B 4 3 8"), T("B 2 5 8"))
+case("sdpa_3d", lambda q, k: F.scaled_dot_product_attention(q, k, k), T("B 3 8"), T("B 5 8"))
+case("sdpa_length", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), T("2 3 B 4"))
+case("sdpa_hidden", lambda q, m: F.scaled_dot_product_attention(q, q, q, m), T("B 2 3 4"), T("3 3", "bool"))
+
+for _rank, _sizes in ((1, "9"), (2, "8 9"), (3, "5 6 7")):
+    _conv = getattr(F, f"conv{_rank}d")
+    _form = " 3" * _rank
+    case(f"conv{_rank}d", lambda x, w, b, c=_conv: (c(x, w, b), c(x, w, stride=2, padding=1), c(x, w, dilation=2),
+                                                    c(x, w, padding="same"), c(x, w, padding="valid")),
+         T(f"B 4 {_sizes}"), T(f"6 4{_form}"), T("6"))
+    case(f"conv{_rank}d_groups", lambda x, w, c=_conv: c(x, w, groups=2, padding=2), T(f"B 4 {_sizes}"),
+         T(f"6 2{_form}"))
+    case(f"conv{_rank}d_depthwise", lambda x, w, c=_conv: c(x, w, groups=4, padding=1), T(f"B 4 {_sizes}"),
+         T(f"4 1{_form}"))
+    case(f"conv{_rank}d_one", lambda x, w, c=_conv: c(x, w), T(f"4 {_sizes}"), T(f"6 4{_form}"))
+    _back = getattr(F, f"conv_transpose{_rank}d")
+    case(f"conv_transpose{_rank}d", lambda x, w, b, c=_back: (c(x, w, b), c(x, w, stride=2, padding=1),
+                                                              c(x, w, stride=2, output_padding=1),
+                                                              c(x, w, dilation=2, padding=1)),
+         T(f"B 4 {_sizes}"), T(f"4 3{_form}"), T("3"))
+    case(f"conv_transpose{_rank}d_groups", lambda x, w, c=_back: c(x, w, groups=2, stride=2), T(f"B 4 {_sizes}"),
+         T(f"4 3{_form}"))
+case("conv2d_dynamic", lambda x, w: (F.conv2d(x, w, padding=1), F.conv2d(x, w, stride=2, padding=1)), T("1 3 B 9"),
+     T("4 3 3 3"), empty=False)
+case("conv1d_dynamic", lambda x, w: F.conv1d(x, w, padding=1, stride=2), T("2 3 B"), T("4 3 3"), empty=False)
+
+# Norms
+
+case("layer_norm", lambda x, w, b: (F.layer_norm(x, (4,), w, b), F.layer_norm(x, (3, 4)), F.layer_norm(x, (4,), w)),
+     T("B 3 4"), T("4"), T("4"))
+case("layer_norm_f16", lambda x, w, b: F.layer_norm(x, (4,), w, b), T("B 3 4", "f16"), T("4", "f16"), T("4", "f16"))
+case("rms_norm", lambda x, w: (F.rms_norm(x, (4,), w), F.rms_norm(x, (4,), eps=1e-3)), T("B 3 4"), T("4"))
+case("group_norm", lambda x, w, b: (F.group_norm(x, 2, w, b), F.group_norm(x, 4)), T("B 4 3 5"), T("4"), T("4"))
+case("instance_norm", lambda x, w, b: (F.instance_norm(x), F.instance_norm(x, weight=w, bias=b)), T("B 4 3 5"), T("4"),
+     T("4"))
+case("batch_norm", lambda x, m, v, w, b: (F.batch_norm(x, m, v, w, b), F.batch_norm(x, m, v)), T("B 4 3"), T("4"),
+     T("4", low=0.5), T("4"), T("4"))
+case("batch_norm_training", lambda x: F.batch_norm(x, None, None, training=True), T("B 4 3"), empty=False)
+case("local_response_norm", lambda x: F.local_response_norm(x, 3), T("B 5 3 4"))
+
+# Pools and images
+
+for _rank, _sizes in ((1, "9"), (2, "8 9"), (3, "5 6 7")):
+    _max, _mean = getattr(F, f"max_pool{_rank}d"), getattr(F, f"avg_pool{_rank}d")
+    case(f"max_pool{_rank}d", lambda x, p=_max: (p(x, 2), p(x, 3, 2, 1), p(x, 3, 1, dilation=2), p(x, 2, ceil_mode=True)),
+         T(f"B 3 {_sizes}"))
+    case(f"max_pool{_rank}d_indices", lambda x, p=_max: p(x, 3, 2, 1, return_indices=True), T(f"2 3 {_sizes}"))
+    case(f"avg_pool{_rank}d", lambda x, p=_mean: (p(x, 2), p(x, 3, 2, 1), p(x, 3, 2, 1, count_include_pad=False)),
+         T(f"B 3 {_sizes}"))
+    case(f"avg_pool{_rank}d_ceil", lambda x, p=_mean: (p(x, 2, ceil_mode=True), p(x, 3, 2, 1, True, False)),
+         T(f"2 3 {_sizes}"))
+    _adapt, _peak = getattr(F, f"adaptive_avg_pool{_rank}d"), getattr(F, f"adaptive_max_pool{_rank}d")
+    case(f"adaptive{_rank}d", lambda x, p=_adapt, q=_peak: (p(x, 1), p(x, 3), q(x, 1)), T(f"B 3 {_sizes}"))
+case("avg_pool2d_divisor", lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=4), T("B 3 8 9"))
+for _mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"):
+    _sizes = {"linear": "9", "trilinear": "4 5 6"}.get(_mode, "5 6")
+    _target = {"linear": [7], "trilinear": [5, 7, 3]}.get(_mode, [7, 4])
+    case(f"interpolate_{_mode}", lambda x, m=_mode, s=_target: (
+        F.interpolate(x, scale_factor=2.0, mode=m), F.interpolate(x, size=s, mode=m),
+        F.interpolate(x, scale_factor=1.4, mode=m), F.interpolate(x, scale_factor=0.6, mode=m)), T(f"B 2 {_sizes}"))
+    if "linear" in _mode or "cubic" in _mode:
+        case(f"interpolate_{_mode}_aligned", lambda x, m=_mode, s=_target: (
+            F.interpolate(x, scale_factor=2.0, mode=m, align_corners=True),
+            F.interpolate(x, size=s, mode=m, align_corners=True)), T(f"B 2 {_sizes}"))
+case("interpolate_dynamic", lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), T("1 2 B 4"), empty=False)
+case("interpolate_smooth", lambda x: (F.interpolate(x, (3, 4), mode="bilinear", antialias=True),
+                                      F.interpolate(x, (7, 4), mode="bicubic", antialias=True)), T("B 2 6 7"))
+for _mode in ("bilinear", "nearest"):
+    for _padding in ("zeros", "border", "reflection"):
+        case(f"grid_sample_{_mode}_{_padding}", lambda x, g, m=_mode, p=_padding: (
+            F.grid_sample(x, g, m, p, align_corners=False), F.grid_sample(x, g, m, p, align_corners=True)),
+            T("B 2 5 6"), T("B 3 4 2", low=-1.3, high=1.3))
+case("unfold2d", lambda x: (F.unfold(x, 3, padding=1), F.unfold(x, (2, 3), stride=2, dilation=2)), T("B 2 7 8"))
+case("fold", lambda x: F.fold(x, (5, 6), 2, stride=1), T("B 8 20"))
+case("affine_grid", lambda t: F.affine_grid(t, [3, 1, 4, 5], align_corners=False), T("3 2 3"))
+
+# Indices
+
+case("embedding", lambda i, w: (F.embedding(i, w), w[i]), T("B 3", "i64", 0, 6), T("6 4"))
+case("embedding_i32", lambda i, w: F.embedding(i, w), T("B 3", "i32", 0, 6), T("6 4"))
+case("index_select", lambda x, i: (x.index_select(1, i), x.index_select(0, torch.tensor([0, 0]))), T("B 5"),
+     T("4", "i64", 0, 5), empty=False)
+case("gather", lambda x, i: (x.gather(1, i), torch.take_along_dim(x, i, 1)), T("B 5"), T("B 3", "i64", 0, 5))
+case("scatter", lambda x, i, s: (x.scatter(1, i, s), x.scatter(1, i, 2.5), x.scatter_add(1, i, s),
+                                 x.scatter_reduce(1, i, s, "amax")), T("B 5"),
+     T("B 2", "i64", values=[0]) , T("B 3"), empty=False)
+case("index", lambda x, i, j: (x[i], x[:, j], x[i, j], x[:, j, 1], x[i[:, None], j], x[i, :, j]), T("4 5 3"),
+     T("3", "i64", 0, 3), T("3", "i64", 0, 3))
+case("index_negative", lambda x, i: (x[:, i], x[i]), T("3 5"), T("B", "i64", -3, 3))
+case("index_dynamic", lambda x, i: (x[i], x[:, torch.tensor([0, 2])]), T("B 5"), T("2", "i64", values=[0]), empty=False)
+case("index_put", lambda x, i, v: (torch.index_put(x, (i,), v), torch.index_put(x, (None, i), v[:, :3].sum() + x[:, :3]),
+                                   torch.index_put(x, (i,), v, accumulate=True)), T("4 5"),
+     T("3", "i64", values=[2]), T("3 5", values=[1.5]))
+case("index_put_pairs", lambda x, i, v: torch.index_put(x, (i, i), v), T("4 5"), T("1", "i64", 0, 4), T("1"))
+case("index_put_mask", lambda x: torch.index_put(x, (x > 0,), torch.tensor(7.0)), T())
+case("index_copy", lambda x, i, s: (x.index_copy(1, i, s), x.index_add(1, i, s), x.index_fill(1, i, 3.5)), T("B 5"),
+     T("1", "i64", 0, 5), T("B 1"))
+case("select_scatter", lambda x, s: (x.select_scatter(s, 1, 2), x.slice_scatter(s[:, None], 1, 1, 2)), T("B 5"), T("B"))
+case("slice_scatter", lambda x, s: (x.slice_scatter(s, 1, 0, 6, 3), x.slice_scatter(s, 1, -2)), T("B 6"), T("B 2"))
+
+# In place
+
+
+def _in_place(x, y):
+    x = x.clone()
+    x[:, 1] = y[:, 0]
+    x[:, 2:4] += 1
+    x.view(x.shape[0], 2, 3)[:, 1, 0].mul_(2)
+    z = x[:, :2]
+    x.add_(1)
+    x.transpose(0, 1)[0] = 5
+    x.clamp_(max=4)
+    w = x.unsqueeze(0)
+    w[0, :, 5].fill_(9)
+    x[:, 3].zero_()
+    return x, z, w
+
+
+case("in_place", _in_place, T("B 6"), T("B 2"))
+case("in_place_parts", lambda x: [one.mul_(i + 1) for i, one in enumerate(x.clone().chunk(3, 1))], T("B 6"))
+case("masked_in_place", lambda x: x.clone().masked_fill_(x > 0, 1).relu_().sub_(2), T())
+
+# Recurrent layers
+
+for _kind in ("LSTM", "GRU", "RNN"):
+    for _length in (3, 8):
+        torch.manual_seed(2)
+        _layer = getattr(nn, _kind)(4, 5, 2, batch_first=True, bidirectional=True)
+        case(f"{_kind.lower()}_{_length}", _layer, T(f"B {_length} 4"), empty=False)
+    case(f"{_kind.lower()}_plain", getattr(nn, _kind)(4, 5, 1, bias=False), T("6 2 4"))
+    case(f"{_kind.lower()}_cell", getattr(nn, f"{_kind}Cell")(4, 5), T("B 4"))
+
+# Branches and loops
+
+
+def _branch(x):
+    return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+
+def _loop(x):
+    from torch._higher_order_ops import while_loop
+    return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5), (torch.tensor(0), x))
+
+
+case("cond", _branch, T("2 4"))
+case("while_loop", _loop, T("2 4"))
+case("no_grad", lambda x: Function(lambda y: y * 2)(x).detach() + 1, T())
+
+
+def main():
+    arguments = sys.argv[1:]
+    seed = int(arguments.pop(arguments.index("--seed") + 1)) if "--seed" in arguments else 1
+    arguments = [one for one in arguments if one != "--seed"]
+    folder, *parts = arguments
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    print(f"seed {seed}", flush=True)
+    for name, (function, inputs, empty) in CASES.items():
+        if parts and not any(part in name for part in parts):
+            continue
+        rng = np.random.default_rng(seed)
+        module = function if isinstance(function, nn.Module) else Function(function)
+        dim = Dim("B", min=0, max=64)
+        sizes = tuple(one.dynamic(dim) for one in inputs)
+        open_ = any(sizes)
+        counts = (4, 3, 7) if "slices_dynamic" in name or "interp" in name or "conv" in name else (3, 1, 5)
+        variants = [(name, counts if open_ else (3,) * 2, sizes if open_ else None)]
+        if open_ and empty:
+            variants.append((f"{name}_empty", (0,), None))
+        for variant, wanted, dims in variants:
+            calls = [(tuple(one.make(rng, count) for one in inputs), {}) for count in wanted]
+            if dims is not None and not isinstance(function, nn.Module):
+                dims = (dims,)
+            try:
+                record(variant, module, calls, dims, folder)
+            except Exception as error:
+                print(f"{variant}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..importing import sizes as sz
-from ..importing.shaping import shaped, triangle
+from ..importing.shaping import shaped, sliced, triangle
 from ..importing.types import INTEGERS, NUMPY, check_computed
 from ..importing.values import Value
 from .node import op, refuse
@@ -38,13 +38,8 @@ def arange(n, end, start=0, step=1, dtype=None, layout=None, device=None, pin_me
     if any(isinstance(one, sz.Size) for one in (start, end, step)):
         if not isinstance(step, int) or step < 1:
             raise n.error(f"{step!r} from {start!r} to {end!r}", "step")
-        count = sz.sub(end, start)
-        if step != 1:
-            count = sz.divide(sz.add(count, step - 1), step)
-        made = n.b.iota(count, "i64", 0, step)
-        if start != 0:
-            made = shaped(made + n.b.scalar_size(start), (count,))
-        return n.cast(made, n.dtype)
+        made = sliced(n, n.b.iota(sz.sub(end, start)), 0, 0, None, step)
+        return n.cast(made if start == 0 else shaped(made + n.b.scalar_size(start), made.shape), n.dtype)
     if any(isinstance(one, Value) for one in (start, end, step)):
         raise n.not_known("bounds that the program computes")
     count = math.ceil((end - start) / step)

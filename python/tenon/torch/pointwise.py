@@ -89,7 +89,7 @@ def _scaled(n, value, alpha):
 
 def _sizes(n, function, self, other, alpha=1):
     """Arithmetic of values that are sizes, as long as they are."""
-    if self.sizes is None or isinstance(self.sizes, list) or alpha != 1 or not isinstance(other, (int, Value)):
+    if not isinstance(self, Value) or self.sizes is None or isinstance(self.sizes, list) or alpha != 1 or not isinstance(other, (int, Value)):
         return None
     number = other
     if isinstance(other, Value):
@@ -157,7 +157,7 @@ def remainder(n, self, other):
 
 @op("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
 def power(n, self, exponent):
-    if not isinstance(exponent, Value) and exponent in (2, 3, 0.5) and self.dtype in FLOATS and n.dtype == self.dtype:
+    if not isinstance(exponent, Value) and exponent in (2, 3, 0.5) and self.dtype in ("f32", "f64"):
         x = self
         made = n.b.sqrt(x) if exponent == 0.5 else n.b.square(x) if exponent == 2 else n.b.mul(n.b.square(x), x)
         return shaped(made, x.shape)

@@ -171,7 +171,7 @@ class Logits(nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=False, **self.options)[0]
 
 
-def transformer(kind, mask=True, **config):
+def transformer(kind, mask=True, batch=True, **config):
     def make():
         import transformers
         settings = getattr(transformers, f"{kind[0]}Config")(**config)
@@ -179,10 +179,12 @@ def transformer(kind, mask=True, **config):
         model = getattr(transformers, kind[1])(settings)
         options = {} if kind[0] == "Bert" else {"use_cache": False}
         calls = []
-        for n, length in ((2, 7), (1, 3), (3, 11)):
+        for n, length in ((2, 7), (1, 3), (3, 11)) if batch else ((1, 7), (1, 3), (1, 11)):
             ids = torch.randint(0, 50, (n, length))
             calls.append(((ids, torch.ones_like(ids)) if mask else (ids,), {}))
-        sizes = {0: Dim("batch", min=1, max=16), 1: Dim("length", min=1, max=32)}
+        sizes = {1: Dim("length", min=1, max=32)}
+        if batch:
+            sizes[0] = Dim("batch", min=1, max=16)
         return Logits(model, **options), calls, (sizes, sizes) if mask else (sizes,)
 
     return make
@@ -190,7 +192,7 @@ def transformer(kind, mask=True, **config):
 
 bert = transformer(("Bert", "BertModel"), vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                    intermediate_size=64, max_position_embeddings=40)
-gpt2 = transformer(("GPT2", "GPT2LMHeadModel"), mask=False, vocab_size=50, n_embd=32, n_layer=2, n_head=4,
+gpt2 = transformer(("GPT2", "GPT2LMHeadModel"), mask=False, batch=False, vocab_size=50, n_embd=32, n_layer=2, n_head=4,
                    n_positions=40)
 llama = transformer(("Llama", "LlamaForCausalLM"), mask=False, vocab_size=50, hidden_size=32, num_hidden_layers=2,
                     num_attention_heads=4, num_key_value_heads=2, intermediate_size=64, max_position_embeddings=40)
@@ -216,11 +218,11 @@ def whisper_encoder():
 
 
 class Tagger(nn.Module):
-    def __init__(self, kind):
+    def __init__(self, kind, width=10, layers=2):
         super().__init__()
-        self.words = nn.Embedding(30, 12)
-        self.layers = getattr(nn, kind)(12, 10, num_layers=2, batch_first=True, bidirectional=True)
-        self.tags = nn.Linear(20, 5)
+        self.words = nn.Embedding(30, width + 2)
+        self.layers = getattr(nn, kind)(width + 2, width, layers, batch_first=True, bidirectional=True)
+        self.tags = nn.Linear(2 * width, 5)
 
     def forward(self, ids):
         y, state = self.layers(self.words(ids))
@@ -280,6 +282,13 @@ NETWORKS = {
 }
 
 
+def as_array(leaf):
+    """A leaf as numpy's array; bf16, which numpy does not have, as its bytes."""
+    if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bfloat16:
+        return leaf.contiguous().view(torch.int16).numpy().view("V2")
+    return np.asarray(leaf)
+
+
 def record(name, model, calls, sizes, folder):
     """The archives of a model and the arrays of its calls."""
     model = model.eval()
@@ -290,9 +299,10 @@ def record(name, model, calls, sizes, folder):
         torch.export.save(exported.run_decompositions(), folder / f"{name}_core.pt2")
         for i, (args, kwargs) in enumerate(calls):
             for k, one in enumerate(pytree.tree_leaves((args, kwargs))):
-                arrays[f"in{i}_{k}"] = np.asarray(one)
+                arrays[f"in{i}_{k}"] = as_array(one)
             for k, one in enumerate(pytree.tree_leaves(model(*args, **kwargs))):
-                arrays[f"out{i}_{k}"] = np.asarray(one)
+                if one is not None:
+                    arrays[f"out{i}_{k}"] = as_array(one)
     np.savez(folder / f"{name}.npz", **arrays)
 
 

@@ -343,7 +343,7 @@ case("index", lambda x, i, j: (x[i], x[:, j], x[i, j], x[:, j, 1], x[i[:, None],
      T("3", "i64", 0, 3), T("3", "i64", 0, 3))
 case("index_negative", lambda x, i: (x[:, i], x[i]), T("3 5"), T("B", "i64", -3, 3))
 case("index_dynamic", lambda x, i: (x[i], x[:, torch.tensor([0, 2])]), T("B 5"), T("2", "i64", values=[0]), empty=False)
-case("index_put", lambda x, i, v: (torch.index_put(x, (i,), v), torch.index_put(x, (None, i), v[:, :3].sum() + x[:, :3]),
+case("index_put", lambda x, i, v: (torch.index_put(x, (i,), v), torch.index_put(x, (None, i), v[:, :3].sum()),
                                    torch.index_put(x, (i,), v, accumulate=True)), T("4 5"),
      T("3", "i64", values=[2]), T("3 5", values=[1.5]))
 case("index_put_pairs", lambda x, i, v: torch.index_put(x, (i, i), v), T("4 5"), T("1", "i64", 0, 4), T("1"))
@@ -402,6 +402,22 @@ case("while_loop", _loop, T("2 4"))
 case("no_grad", lambda x: Function(lambda y: y * 2)(x).detach() + 1, T())
 
 
+def export(attempt, module, inputs, rng, folder):
+    """Records a case at some counts, which are dynamic from a least one on; the error of torch.export, or None."""
+    name, counts, least = attempt
+    dims = None
+    if least is not None:
+        dim = Dim("B", min=least, max=64)
+        dims = tuple(one.dynamic(dim) for one in inputs)
+        dims = (dims,) if isinstance(module, Function) else dims
+    calls = [(tuple(one.make(rng, count) for one in inputs), {}) for count in counts]
+    try:
+        record(name, module, calls, dims, folder)
+    except Exception as error:
+        return error
+    return None
+
+
 def main():
     arguments = sys.argv[1:]
     seed = int(arguments.pop(arguments.index("--seed") + 1)) if "--seed" in arguments else 1
@@ -416,21 +432,17 @@ def main():
             continue
         rng = np.random.default_rng(seed)
         module = function if isinstance(function, nn.Module) else Function(function)
-        dim = Dim("B", min=0, max=64)
-        sizes = tuple(one.dynamic(dim) for one in inputs)
-        open_ = any(sizes)
-        counts = (4, 3, 7) if "slices_dynamic" in name or "interp" in name or "conv" in name else (3, 1, 5)
-        variants = [(name, counts if open_ else (3,) * 2, sizes if open_ else None)]
-        if open_ and empty:
-            variants.append((f"{name}_empty", (0,), None))
-        for variant, wanted, dims in variants:
-            calls = [(tuple(one.make(rng, count) for one in inputs), {}) for count in wanted]
-            if dims is not None and not isinstance(function, nn.Module):
-                dims = (dims,)
-            try:
-                record(variant, module, calls, dims, folder)
-            except Exception as error:
-                print(f"{variant}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+        is_open = any(one.dynamic(None) for one in inputs)
+        forms = [[(name, (3, 1, 5), 0), (name, (4, 3, 7), 2)] if is_open else [(name, (3, 3), None)]]
+        if is_open and empty:
+            forms.append([(f"{name}_empty", (0,), None)])
+        for attempts in forms:
+            for attempt in attempts:
+                error = export(attempt, module, inputs, rng, folder)
+                if error is None:
+                    break
+            if error is not None:
+                print(f"{attempt[0]}: {type(error).__name__}: {str(error)[:300]}", flush=True)
 
 
 if __name__ == "__main__":

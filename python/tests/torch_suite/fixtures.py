@@ -1,0 +1,135 @@
+"""Writes the archives of python/tests/package/torch, and what PyTorch computed of them: expected.npz.
+
+    python python/tests/torch_suite/fixtures.py
+
+Archives are compressed, and without what tenon.torch does not read: sample inputs, and most of the nodes' metadata.
+"""
+
+import json
+import pathlib
+import re
+import tempfile
+import zipfile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from networks import Cached, Tagger, record
+from torch import nn
+from torch.export import Dim
+
+FORMS = {"decoder": ["decoder", "decoder_core"], "encoder": ["encoder_core"]}
+FOLDER = pathlib.Path(__file__).parents[1] / "package/torch"
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8)
+        self.deep, self.wide = nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.ConvTranspose2d(8, 4, 2, 2)
+        self.group, self.last = nn.GroupNorm(2, 4), nn.Linear(16, 3)
+
+    def forward(self, image):
+        x = F.max_pool2d(F.hardswish(self.norm(self.first(image))), 3, 2, 1)
+        x = F.interpolate(self.group(self.wide(F.silu(self.deep(x)))), scale_factor=1.5, mode="bilinear")
+        return self.last(F.adaptive_avg_pool2d(F.pad(x, (1, 0, 2, 1), mode="reflect"), 2).flatten(1))
+
+
+class Mixed(nn.Module):
+    """Types, sizes, views that are changed, nested arguments and results."""
+
+    def forward(self, x, options, scale=None):
+        n = x.shape[0]
+        small = options["counts"].to(torch.int8)
+        types = [x + options["counts"], small + 1.5, small * options["counts"], x > small, x.half() * 2.0, x // 0.7]
+        y = x.clone()
+        y[:, 1] = 0
+        y[:, 2:] += scale
+        y.view(n, 2, 2)[:, 1].mul_(2)
+        sizes = {"rows": n, "flat": x.reshape(n * 2, 2), "tail": x[n - 1:], "range": torch.arange(n) * n,
+                 "mean": x.sum() / n, "same": y[torch.arange(n - 1, -1, -1)]}
+        values, places = x.topk(2, 1)
+        return types, sizes, (y, values, places, x.cumsum(1), x.var(1), x.sort(1).values, None)
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        from torch._higher_order_ops import while_loop
+        y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+        steps, z = while_loop(lambda i, z: z.abs().sum() > 1, lambda i, z: (i + 1, z * 0.5), (torch.tensor(0), x))
+        return y, steps, z
+
+
+def encoder():
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
+
+
+def modules():
+    """name: (module, calls, dynamic sizes)"""
+    few, length = Dim("few", min=1, max=8), Dim("length", min=1, max=12)
+    rows = Dim("rows", min=2, max=9)
+    spans = [(0, 3), (3, 4), (4, 6)]
+    steps = [((torch.randint(0, 20, (1, b - a)), torch.arange(a, b)), {}) for a, b in spans]
+    mixed = [((torch.randn(n, 4), {"counts": torch.randint(-9, 9, (4,), dtype=torch.int32)}),
+              {"scale": torch.tensor(1.5)}) for n in (3, 2, 7)]
+    return {
+        "convolutions": (Convolutions(), [((torch.randn(n, 3, 16, 16),), {}) for n in (2, 1, 3)], ({0: few},)),
+        "decoder": (Cached(1, 8, 2, 8, 20), steps, ({1: length}, {0: length})),
+        "tagger": (Tagger("LSTM", 5, 1), [((torch.randint(0, 30, (n, 6)),), {}) for n in (2, 1, 3)], ({0: few},)),
+        "encoder": (encoder(), [((torch.randn(n, 5, 8),), {}) for n in (2, 1, 3)], ({0: few},)),
+        "mixed": (Mixed(), mixed, ({0: rows}, {"counts": None}, None)),
+        "branches": (Branches(), [((torch.full((2, 3), v),), {}) for v in (1.5, -2.5, 0.1)], None),
+    }
+
+
+def reduced(source, target):
+    """An archive without what is not read, and without folders of the machine that it was made on."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        for one in archive.infolist():
+            data = archive.read(one)
+            if "/sample_inputs/" in one.filename:
+                continue
+            if "/models/" in one.filename:
+                document = json.loads(data)
+                for graph in graphs(document["graph_module"]["graph"]):
+                    for node in graph["nodes"]:
+                        trace = node["metadata"].get("stack_trace", "")
+                        node["metadata"] = {"stack_trace": re.sub(r'"/[^"]*/((?:site-packages/)?[^"/]*)"', r'"\1"', trace)}
+                data = json.dumps(document, separators=(",", ":")).encode()
+            made.writestr(zipfile.ZipInfo("model/" + one.filename.partition("/")[2]), data, zipfile.ZIP_DEFLATED)
+
+
+def graphs(graph):
+    yield graph
+    for node in graph["nodes"]:
+        for one in node["inputs"]:
+            if "as_graph" in one["arg"]:
+                yield from graphs(one["arg"]["as_graph"]["graph"])
+
+
+def promotions():
+    """torch.promote_types of all pairs, as words of Tenon: "f16 i32 f16"."""
+    types = {"bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32,
+             "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
+             "f64": torch.float64}
+    words = {kind: word for word, kind in types.items()}
+    return [f"{a} {b} {words[torch.promote_types(types[a], types[b])]}" for a in types for b in types]
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(3)
+    arrays = {"promotions": np.array(promotions())}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for name, (module, calls, sizes) in modules().items():
+            record(name, module, calls, sizes, folder)
+            for form in FORMS.get(name, [name]):
+                reduced(folder / f"{form}.pt2", FOLDER / f"{form}.pt2")
+            held = np.load(folder / f"{name}.npz")
+            arrays.update({f"{name}.{key}": held[key] for key in held.files})
+    np.savez_compressed(FOLDER / "expected.npz", **arrays)
+
+
+if __name__ == "__main__":
+    main()

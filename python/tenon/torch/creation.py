@@ -36,9 +36,12 @@ def scalar_tensor(n, s, dtype=None, layout=None, device=None, pin_memory=None):
 @op("arange.default", "arange.start", "arange.start_step")
 def arange(n, end, start=0, step=1, dtype=None, layout=None, device=None, pin_memory=None):
     if any(isinstance(one, sz.Size) for one in (start, end, step)):
-        if not isinstance(step, int) or step < 1:
+        if not isinstance(step, int) or step < 1 and step != -1:
             raise n.error(f"{step!r} from {start!r} to {end!r}", "step")
-        made = sliced(n, n.b.iota(sz.sub(end, start)), 0, 0, None, step)
+        if step == -1:
+            made = n.b.iota(sz.sub(start, end), "i64", 0, -1)
+        else:
+            made = sliced(n, n.b.iota(sz.sub(end, start)), 0, 0, None, step)
         return n.cast(made if start == 0 else shaped(made + n.b.scalar_size(start), made.shape), n.dtype)
     if any(isinstance(one, Value) for one in (start, end, step)):
         raise n.not_known("bounds that the program computes")

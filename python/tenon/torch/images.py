@@ -162,7 +162,7 @@ def upsample(n, self=None, input=None, output_size=None, align_corners=False, sc
     return resampled(n, x, output_size or None, factors, mode, bool(align_corners), name.endswith("_aa"))
 
 
-@op("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
+@op("grid_sampler.default", "grid_sampler_2d.default")
 def grid_sampler(n, input, grid, interpolation_mode, padding_mode, align_corners):
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     if not 0 <= interpolation_mode < 3 or not 0 <= padding_mode < 3:

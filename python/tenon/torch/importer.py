@@ -11,7 +11,7 @@ from ..importing.types import type_of_or_none
 from ..importing.values import Builder, Value
 from . import expressions
 from .archive import dtype_of, get
-from .node import HANDLERS, REFUSED, VIEWS, Node
+from .node import HANDLERS, REFUSED, SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
 
 MAX_DEPTH = 24          # of graphs within each other
 MAX_NODES = 200_000
@@ -26,6 +26,8 @@ class Scope:
         self.views = {}   # name: (the name that it is a view of, its node)
         self.metas = get(graph, "tensor_values", dict, where)
         self.nodes, self.wanted = needed(graph, where)
+        self.changing = any(is_in_place(_target(node, where)) for node in self.nodes)
+        self.doubtful = {}  # name: the node of a value that may be a copy of another, or share its memory
 
 
 class Importer:
@@ -58,7 +60,7 @@ class Importer:
         scope = Scope(self.graph, self.where)
         self.mutated = self._mutated(specs)
         self._derived = []
-        for position, spec in enumerate(specs):
+        for spec in specs:
             self._input(spec, scope)
         self._derive_symbols()
         results = self.run(scope)
@@ -114,7 +116,7 @@ class Importer:
             if is_in_place(target):
                 if root in names:
                     found.add(root)
-            if target in VIEWS or is_in_place(target):
+            if target in VIEWS or target in VIEWS_IF_DENSE or target in SAME_IF_EQUAL or is_in_place(target):
                 for name in _output_names(node):
                     roots[name] = root
         return found
@@ -388,8 +390,37 @@ class Importer:
             if name in scope.values or name in scope.views:
                 raise malformed(target, f"'{name}' is computed twice", "DuplicateName")
             scope.values[name] = value
-            if target in VIEWS or is_in_place(target):
+            if scope.changing and self._shares_memory(node, target, scope):
                 scope.views[name] = (_first_tensor(node), node)
+
+    def _shares_memory(self, node, target, scope):
+        """Whether the results of a node are views of its first argument, as far as changes in place go."""
+        if target in VIEWS or is_in_place(target):
+            return True
+        base, names = _first_tensor(node), _output_names(node)
+        if base is None or base not in scope.metas or not names or names[0] not in scope.metas:
+            return False
+        if target in SAME_IF_EQUAL:
+            return self.meta(scope, base)[0] == self.meta(scope, names[0])[0]
+        if target not in VIEWS_IF_DENSE:
+            return False
+        if self._is_dense(base, scope):
+            return True
+        if target != "aten.contiguous.default":
+            scope.doubtful[names[0]] = (base, node)
+        return False
+
+    def _is_dense(self, name, scope):
+        """Whether a value's elements lie in memory in the order of its axes, one after the other."""
+        record = scope.metas[name]
+        sizes, strides = (tuple(self._size(one, f"'{name}'") for one in get(record, field, list, f"'{name}'"))
+                          for field in ("sizes", "strides"))
+        want = 1
+        for size, stride in reversed(list(zip(sizes, strides))):
+            if size is None or stride is None or size != 1 and stride != want:
+                return False
+            want = sz.mul(want, size)
+        return True
 
     def _computed(self, node, target, scope, outputs):
         """The values of a node's results, in order; lists are flattened."""
@@ -483,17 +514,25 @@ class Importer:
                 continue
             new = self._put(view, name, base, scope, new)
             name = base
+        self._check_doubtful(name, scope)
         for other in self._views_of(name, scope):
             scope.values.pop(other, None)
         scope.values[name] = new
 
     def _views_of(self, root, scope):
-        for name in scope.views:
-            at = name
-            while at in scope.views:
-                at = scope.views[at][0]
-            if at == root:
-                yield name
+        return [name for name in scope.views if self._root(name, scope) == root]
+
+    def _root(self, name, scope):
+        while name in scope.views:
+            name = scope.views[name][0]
+        return name
+
+    def _check_doubtful(self, root, scope):
+        """Refuses a change of what other values may or may not share the memory of."""
+        for name, (base, node) in scope.doubtful.items():
+            if root in (self._root(base, scope), self._root(name, scope)):
+                raise unsupported(f"{_target(node, '')} '{name}'", "whether it is a copy is not known, and it or its "
+                                  "operand is changed in place: export with run_decompositions({})")
 
     def _put(self, view, name, base, scope, new):
         """The base of a view, with the view's elements replaced."""

@@ -2,7 +2,8 @@
 
 from ..importing import sizes as sz
 from .indexing import select_scatter, slice_scatter
-from .shapes import _parts, permuted
+from .node import SAME_IF_EQUAL
+from .shapes import parts, permuted
 
 PUTS = {}  # op: function(n, base, new, output, **arguments) that returns the new base
 
@@ -15,13 +16,13 @@ def _put(*names):
     return mark
 
 
-@_put("alias.default", "detach.default")
+@_put("alias.default", "detach.default", "contiguous.default", *(name.removeprefix("aten.") for name in SAME_IF_EQUAL))
 def same(n, base, new, output, **_):
     return new
 
 
 @_put("view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "flatten.using_ints",
-      "unflatten.int", "view_as.default")
+      "unflatten.int", "view_as.default", "reshape.default", "reshape_as.default")
 def reshaped(n, base, new, output, **_):
     return n.b.reshape_to(new, base.shape)
 
@@ -59,7 +60,7 @@ def narrow(n, base, new, output, dim, start, length):
 @_put("split.Tensor", "split_with_sizes.default", "chunk.default", "split.sizes")
 def split(n, base, new, output, split_size=None, split_sizes=None, chunks=None, dim=0):
     axis = n.axis(dim, base.rank)
-    sizes = _parts(n, n.known_size(base, axis), split_size, split_sizes, chunks, None, None)
+    sizes = parts(n, n.known_size(base, axis), split_size, split_sizes, chunks, None, None)
     begin = sum(sizes[:output])
     return slice_scatter(n, base, new, axis, begin, begin + sizes[output])
 

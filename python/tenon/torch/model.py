@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .. import _tenon
+from .. import _tenon, errors
 from ..importing.errors import malformed, unsupported, wrong_call
 from ..importing.types import type_of_or_none
 from . import families  # noqa: F401: fills the table of handlers
@@ -28,8 +28,15 @@ def load(source, shapes=None, values=None, optimize=True):
 
 
 def _read(source, shapes, values, optimize):
-    importer = Importer(source if isinstance(source, Archive) else Archive(source), shapes, values)
-    tensors, names = importer.program()
+    archive = source if isinstance(source, Archive) else Archive(source)
+    try:
+        importer = Importer(archive, shapes, values)
+        tensors, names = importer.program()
+    except errors.Error:
+        raise
+    except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError, RecursionError,
+            MemoryError) as error:  # a graph that has not the form of the schema
+        raise malformed(archive.where, f"the graph: {type(error).__name__}: {error}") from error
     program = importer.builder.graph.program(tensors)
     program.name = "exported"
     if optimize:

@@ -13,6 +13,10 @@ from ..importing.values import Value
 HANDLERS = {}   # "aten.add.Tensor": function(n, **arguments) that returns a value, or a tuple or list of them
 REFUSED = {}    # ops that are known not to be taken: why
 VIEWS = set()   # names of ops whose result shares the memory of their first argument
+VIEWS_IF_DENSE = {"aten.reshape.default", "aten.reshape_as.default", "aten.flatten.using_ints",
+                  "aten.contiguous.default"}
+SAME_IF_EQUAL = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default",
+                 "aten.dropout.default", "aten.float.default"}  # where the types are equal
 _FRAME = re.compile(r'File "(.*)", line (\d+), in (.*)\n\s*(.*)')
 _LIBRARIES = re.compile(r"/(site|dist)-packages/|^torch/")
 

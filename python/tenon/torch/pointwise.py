@@ -89,7 +89,7 @@ def _scaled(n, value, alpha):
 
 def _sizes(n, function, self, other, alpha=1):
     """Arithmetic of values that are sizes, as long as they are."""
-    if not isinstance(self, Value) or self.sizes is None or isinstance(self.sizes, list) or alpha != 1 or not isinstance(other, (int, Value)):
+    if not isinstance(self, Value) or self.sizes is None or isinstance(self.sizes, list) or alpha != 1:
         return None
     number = other
     if isinstance(other, Value):
@@ -378,8 +378,8 @@ def clone(n, self, memory_format=None):
     return self
 
 
-@op("alias.default", "detach.default", "contiguous.default", "lift_fresh.default", "detach_.default",
-    "_to_cpu.default", view=True)
+@op("contiguous.default")
+@op("alias.default", "detach.default", "lift_fresh.default", view=True)
 def same(n, self, memory_format=None):
     return self
 

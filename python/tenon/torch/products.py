@@ -21,10 +21,8 @@ def matmul(n, self=None, mat2=None, other=None, vec=None, tensor=None, input=Non
     return multiplied(n, *(n.cast(one, n.dtype) for one in operands))
 
 
-@op("addmm.default", "baddbmm.default", "addmv.default", "addbmm.default")
+@op("addmm.default", "baddbmm.default", "addmv.default")
 def addmm(n, self, mat1=None, mat2=None, batch1=None, batch2=None, mat=None, vec=None, beta=1, alpha=1):
-    if "addbmm" in n.op:
-        raise n.error("is not supported")
     a, b = [one for one in (mat1, mat2, batch1, batch2, mat, vec) if one is not None]
     if alpha == 1 and beta == 1 and b.is_known and b.rank == 2 and not a.is_known and self.rank == 1 and \
             self.shape == (b.shape[1],) and a.dtype in FLOATS:

@@ -26,8 +26,8 @@ def _sizes(n, have, size):
     return tuple(size)
 
 
-@op("view.default", "reshape.default", "_unsafe_view.default", "view_as.default", "reshape_as.default",
-    "_reshape_copy.default", view=True)
+@op("reshape.default", "reshape_as.default", "_unsafe_view.default", "_reshape_copy.default")
+@op("view.default", "view_as.default", view=True)
 def view(n, self, size=None, shape=None, other=None):
     wanted = other.shape if other is not None else size if shape is None else shape
     return n.b.reshape_to(self, _sizes(n, self.shape, wanted))
@@ -40,7 +40,7 @@ def view_as_type(n, self, dtype):
     raise n.error("the bits as another type", "dtype")
 
 
-@op("flatten.using_ints", view=True)
+@op("flatten.using_ints")
 def flatten(n, self, start_dim=0, end_dim=-1):
     if not self.rank:
         return n.b.reshape_to(self, (1,))
@@ -172,13 +172,13 @@ def selected(n, x, axis, index):
 def split(n, self, split_size=None, split_sizes=None, chunks=None, sections=None, indices=None, dim=0):
     axis = n.axis(dim, self.rank, "dim")
     begin, made = 0, []
-    for one in _parts(n, self.shape[axis], split_size, split_sizes, chunks, sections, indices):
+    for one in parts(n, self.shape[axis], split_size, split_sizes, chunks, sections, indices):
         made.append(sliced_as(n, self, axis, begin, sz.add(begin, one)))
         begin = sz.add(begin, one)
     return made
 
 
-def _parts(n, whole, split_size, split_sizes, chunks, sections, indices):
+def parts(n, whole, split_size, split_sizes, chunks, sections, indices):
     if isinstance(split_size, list):
         split_sizes = split_size
     if split_sizes is not None:
@@ -245,6 +245,31 @@ def stack(n, tensors, dim=0):
     return joined(n, parts, axis)
 
 
+@op("hstack.default", "vstack.default", "column_stack.default")
+def side_by_side(n, tensors):
+    name = n.op.split(".")[1]
+    parts = [n.cast(one, n.dtype) for one in tensors]
+    if name == "vstack":
+        parts = [n.b.reshape_to(one, (1,) * (2 - one.rank) + one.shape) for one in parts]
+    elif name == "column_stack":
+        parts = [n.b.reshape_to(one, one.shape + (1,) * (2 - one.rank)) for one in parts]
+    else:
+        parts = [n.b.reshape_to(one, (1,)) if not one.rank else one for one in parts]
+    return joined(n, parts, 1 if name != "vstack" and parts[0].rank > 1 else 0)
+
+
+@op("diag_embed.default")
+def diag_embed(n, self, offset=0, dim1=-2, dim2=-1):
+    axes = [n.axis(dim1, self.rank + 1, "dim1"), n.axis(dim2, self.rank + 1, "dim2")]
+    if offset or axes != [self.rank - 1, self.rank]:
+        raise n.error(f"{offset}, or axes other than the last two", "offset")
+    size = self.shape[-1]
+    places = n.b.iota(size)
+    hit = n.b.eq(n.b.unsqueeze(places, 1), places)
+    made = n.b.where(hit, n.b.unsqueeze(self, self.rank - 1), n.b.number(0, self.dtype))
+    return shaped(made, (*self.shape, size))
+
+
 # Repeats
 
 
@@ -264,8 +289,10 @@ def repeat_interleave(n, self, repeats, dim=None, output_size=None):
     return repeated(n, x, n.axis(dim or 0, x.rank, "dim"), repeats, inner=True)
 
 
-@op("flip.default")
-def flip(n, self, dims):
+@op("flip.default", "fliplr.default", "flipud.default")
+def flip(n, self, dims=None):
+    if dims is None:
+        dims = [1 if "fliplr" in n.op else 0]
     for axis in n.axes(dims, self.rank, "dims") if dims else []:
         self = sliced(n, self, axis, -1, None, -1)
     return self
@@ -343,7 +370,6 @@ def meshgrid(n, tensors, indexing="ij"):
     n.words(indexing, "indexing", ("ij", "xy"))
     if indexing == "xy" and len(tensors) > 1:
         made = meshgrid(n, [tensors[1], tensors[0], *tensors[2:]])
-        made = [permuted(n, one, [1, 0, *range(2, one.rank)]) for one in made]
         return [made[1], made[0], *made[2:]]
     sizes = tuple(one.shape[0] if one.rank else 1 for one in tensors)
     made = []

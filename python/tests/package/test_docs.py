@@ -1,4 +1,4 @@
-"""Runs the code of docs/python.md, docs/hf.md and docs/onnx.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, docs/hf.md, docs/onnx.md and docs/torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -12,6 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 TINY = pathlib.Path(__file__).parent / "hf"
+TORCH = pathlib.Path(__file__).parent / "torch"
 FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch16-224": "vit",
            "whisper-tiny": "whisper"}
 
@@ -57,6 +58,17 @@ class Page(unittest.TestCase):
         printed = self.run_page("onnx.md")
         self.assertTrue(onnx.load("softmax.onnx").graph.node)
         for want in ("i64[batch, sequence]", "(1, 8, 32) set()"):
+            self.assertIn(want, printed)
+
+    def test_torch(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        for name, archive in (("model", "convolutions"), ("decoder", "decoder")):
+            pathlib.Path(f"{name}.pt2").symlink_to(TORCH / f"{archive}.pt2")
+        printed = self.run_page("torch.md")
+        for want in ("(2, 3)", "(8, 3)", "9 elements along axis 0, not 1 to 8", "(1, 1, 20) ['keys0', 'values0'] True"):
             self.assertIn(want, printed)
 
     def test_python(self):

@@ -84,7 +84,7 @@ def modules():
 
 def reduced(source, target):
     """An archive without what is not read, and without folders of the machine that it was made on."""
-    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w", compresslevel=9) as made:
         for one in archive.infolist():
             data = archive.read(one)
             if "/sample_inputs/" in one.filename:
@@ -94,9 +94,15 @@ def reduced(source, target):
                 for graph in graphs(document["graph_module"]["graph"]):
                     for node in graph["nodes"]:
                         trace = node["metadata"].get("stack_trace", "")
-                        node["metadata"] = {"stack_trace": re.sub(r'"/[^"]*/((?:site-packages/)?[^"/]*)"', r'"\1"', trace)}
+                        node["metadata"] = {"stack_trace": re.sub(r'"(/[^"]*)"', without_folders, trace)}
                 data = json.dumps(document, separators=(",", ":")).encode()
-            made.writestr(zipfile.ZipInfo("model/" + one.filename.partition("/")[2]), data, zipfile.ZIP_DEFLATED)
+            name = zipfile.ZipInfo("model/" + one.filename.partition("/")[2])
+            made.writestr(name, data, zipfile.ZIP_DEFLATED)
+
+
+def without_folders(match):
+    path = pathlib.PurePath(match[1])
+    return f'"/site-packages/{path.name}"' if "site-packages" in path.parts else f'"{path.name}"'
 
 
 def graphs(graph):

@@ -127,7 +127,8 @@ case("lerp", lambda a, b: torch.lerp(a, b, 0.3), T(), T("4"))
 case("addcmul", lambda a, b, c: (torch.addcmul(a, b, c, value=0.5), torch.addcdiv(a, b, c + 5, value=2)), T(), T(), T())
 case("casts", lambda a: (a.to(torch.int32), a.to(torch.uint8), a.to(torch.bool), a.half(), a.double(),
                          a.to(torch.bfloat16).float()), T(low=0, high=9))
-case("casts_i", lambda a: (a.to(torch.int8), a.float(), a.bool(), a.to(torch.uint8)), T(dtype="i64", low=-300, high=300))
+case("casts_i", lambda a: (a.to(torch.int8), a.float(), a.bool(), a.to(torch.uint8)),
+     T(dtype="i64", low=-300, high=300))
 case("type_as", lambda a, b: a.type_as(b), T(dtype="i64"), T("4"))
 
 # Creation
@@ -182,7 +183,7 @@ case("pads_3d", lambda x: (F.pad(x, (1, 1, 1, 0, 2, 0), mode="replicate"), F.pad
      T("B 1 3 4 3"))
 case("pad_types", lambda x, y: (F.pad(x, (1, 1), value=3), F.pad(y, (1, 1), value=1)), T(dtype="i64"), T(dtype="bool"))
 case("pixel_shuffle", lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 2)),
-     T("B 8 4 6"))
+     T("B 8 4 6"), empty=False)
 case("meshgrid", lambda x, y: (*torch.meshgrid(x, y, indexing="ij"), *torch.meshgrid(x, y, indexing="xy")), T("B"),
      T("4"))
 case("unfold", lambda x: x.unfold(1, 3, 2), T("B 8"))
@@ -230,11 +231,13 @@ case("cross_entropy", lambda x, y: F.cross_entropy(x, y), T("B 5"), T("B", "i64"
 # Products
 
 case("matmul", lambda a, b: a @ b, T("B 3 4"), T("4 5"))
-case("matmul_vectors", lambda a, b, c: (a @ b, c @ b, torch.dot(b, c[0]), torch.outer(b, b)), T("B 4"), T("4"), T("3 4"))
+case("matmul_vectors", lambda a, b, c: (a @ b, c @ b, torch.dot(b, c[0]), torch.outer(b, b)), T("B 4"), T("4"),
+     T("3 4"))
 case("matmul_batches", lambda a, b: (a @ b, torch.matmul(a[:, None], b)), T("B 3 4"), T("B 4 2"))
 case("bmm", lambda a, b: torch.bmm(a, b), T("B 3 4"), T("B 4 2"))
 case("mm_i", lambda a, b: a @ b, T("B 4", "i64"), T("4 3", "i64"))
-case("addmm", lambda c, a, b: (torch.addmm(c, a, b), torch.addmm(c, a, b, beta=0.5, alpha=2)), T("5"), T("B 4"), T("4 5"))
+case("addmm", lambda c, a, b: (torch.addmm(c, a, b), torch.addmm(c, a, b, beta=0.5, alpha=2)), T("5"), T("B 4"),
+     T("4 5"))
 case("baddbmm", lambda c, a, b: torch.baddbmm(c, a, b, beta=2), T("B 3 2"), T("B 3 4"), T("B 4 2"))
 case("linear", lambda x, w, b: (F.linear(x, w, b), F.linear(x, w), F.linear(x[:, 0], w)), T("B 3 4"), T("5 4"), T("5"))
 case("bilinear", lambda x, y, w: F.bilinear(x, y, w), T("B 3"), T("B 4"), T("2 3 4"))
@@ -297,8 +300,8 @@ case("local_response_norm", lambda x: F.local_response_norm(x, 3), T("B 5 3 4"))
 
 for _rank, _sizes in ((1, "9"), (2, "8 9"), (3, "5 6 7")):
     _max, _mean = getattr(F, f"max_pool{_rank}d"), getattr(F, f"avg_pool{_rank}d")
-    case(f"max_pool{_rank}d", lambda x, p=_max: (p(x, 2), p(x, 3, 2, 1), p(x, 3, 1, dilation=2), p(x, 2, ceil_mode=True)),
-         T(f"B 3 {_sizes}"))
+    case(f"max_pool{_rank}d", lambda x, p=_max: (p(x, 2), p(x, 3, 2, 1), p(x, 3, 1, dilation=2),
+                                                 p(x, 2, ceil_mode=True)), T(f"B 3 {_sizes}"))
     case(f"max_pool{_rank}d_indices", lambda x, p=_max: p(x, 3, 2, 1, return_indices=True), T(f"2 3 {_sizes}"))
     case(f"avg_pool{_rank}d", lambda x, p=_mean: (p(x, 2), p(x, 3, 2, 1), p(x, 3, 2, 1, count_include_pad=False)),
          T(f"B 3 {_sizes}"))

@@ -1,0 +1,272 @@
+"""tenon.torch: recorded archives of torch.export.save against what PyTorch computed, and what is refused.
+
+python/tests/torch_suite records the archives and compares every op and whole networks; that needs PyTorch.
+"""
+
+import io
+import json
+import pathlib
+import sys
+import unittest
+import zipfile
+
+import numpy as np
+
+try:
+    import tenon
+    import tenon.torch
+    from tenon.importing import sizes as sz
+    from tenon.torch import expressions, node
+except ImportError as error:  # the compiled part is not built for this Python
+    raise unittest.SkipTest(str(error)) from None
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "torch_suite"))
+import check  # noqa: E402
+import fuzz  # noqa: E402
+import op_table  # noqa: E402
+
+FOLDER = pathlib.Path(__file__).parent / "torch"
+EXPECTED = np.load(FOLDER / "expected.npz")
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+
+
+class Arrays:
+    """The arrays of one archive in EXPECTED."""
+
+    def __init__(self, name):
+        self.name = name.removesuffix("_core")
+        self.files = [key.partition(".")[2] for key in EXPECTED.files if key.startswith(f"{self.name}.")]
+
+    def __getitem__(self, key):
+        return EXPECTED[f"{self.name}.{key}"]
+
+
+def changed(name, change):
+    """The bytes of an archive whose graph `change` has changed."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(FOLDER / f"{name}.pt2") as source, zipfile.ZipFile(made, "w") as target:
+        for one in source.infolist():
+            data = source.read(one)
+            if one.filename.endswith("models/model.json"):
+                document = json.loads(data)
+                change(document)
+                data = json.dumps(document)
+            target.writestr(one.filename, data)
+    return made.getvalue()
+
+
+class Recorded(unittest.TestCase):
+    def test_results_are_those_of_pytorch(self):
+        paths = sorted(FOLDER.glob("*.pt2"))
+        self.assertEqual(len(paths), 7)
+        for path in paths:
+            with self.subTest(path.stem):
+                worst, _ = check.compare(path, Arrays(path.stem))
+                self.assertLess(worst, 1e-5)
+
+    def test_a_program_has_names_and_weights(self):
+        program = tenon.torch.load(FOLDER / "convolutions.pt2")
+        [(name, type_)] = list(program.parameters())
+        self.assertEqual((name, str(type_)[:5]), ("image", "f32[s"))
+        self.assertIn("first.weight", program.folded)
+        image = EXPECTED["convolutions.in2_0"]
+        [y] = tenon.Session(program).forward(image=image)
+        np.testing.assert_allclose(y.numpy(), EXPECTED["convolutions.out2_0"], rtol=1e-4, atol=1e-5)
+
+    def test_a_size_can_be_fixed(self):
+        program = tenon.torch.load(FOLDER / "convolutions.pt2", shapes={"image": (3, 3, 16, 16)})
+        self.assertIn("image: f32[3, 3, 16, 16]", str(program))
+        [y] = tenon.Session(program).forward(image=EXPECTED["convolutions.in2_0"])
+        np.testing.assert_allclose(y.numpy(), EXPECTED["convolutions.out2_0"], rtol=1e-4, atol=1e-5)
+
+    def test_an_input_can_be_a_constant(self):
+        program = tenon.torch.load(FOLDER / "mixed.pt2", values={"scale": EXPECTED["mixed.in0_2"]})
+        self.assertEqual([name for name, _ in program.parameters()], ["x", "options_counts"])
+
+    def test_bytes_and_programs_of_torch(self):
+        archive = (FOLDER / "branches.pt2").read_bytes()
+        y, steps, z = tenon.torch.Model(archive)(EXPECTED["branches.in0_0"])
+        self.assertEqual(int(steps), int(EXPECTED["branches.out0_1"]))
+        with self.assertRaisesRegex(TypeError, "dict is no path"):
+            tenon.torch.load({})
+
+    def test_state_is_kept_and_reset(self):
+        arrays, model = Arrays("decoder"), tenon.torch.Model(FOLDER / "decoder.pt2")
+        self.assertEqual(sorted(model.state), ["keys0", "values0"])
+        ids, places = arrays["in0_0"], arrays["in0_1"]
+        first = model(ids, places)
+        np.testing.assert_allclose(first, arrays["out0_0"], rtol=1e-4, atol=1e-5)
+        self.assertTrue(model.state["keys0"][:, :, places].any())
+        model.reset()
+        self.assertFalse(model.state["keys0"].any())
+
+    def test_state_is_inputs_and_results_of_the_program(self):
+        program = tenon.torch.load(FOLDER / "decoder_core.pt2")
+        self.assertEqual([name for name, _ in program.parameters()][:2], ["keys0", "values0"])
+        self.assertEqual([name for name, _ in program.results()][1:], ["keys0_after", "values0_after"])
+
+    def test_nested_arguments_and_results(self):
+        model = tenon.torch.Model(FOLDER / "mixed.pt2")
+        x, counts, scale = (EXPECTED[f"mixed.in1_{i}"] for i in range(3))
+        types, sizes, rest = model(x, {"counts": counts}, scale=scale)
+        self.assertEqual([one.dtype.name for one in types],
+                         ["float32", "float32", "int32", "bool", "float16", "float32"])
+        self.assertEqual(int(sizes["rows"]), 2)
+        self.assertIsNone(rest[-1])
+        with self.assertRaisesRegex(tenon.ArgumentError, "counts"):
+            model(x, {"count": counts}, scale=scale)
+
+
+class Refused(unittest.TestCase):
+    def refuse(self, source, kind, *words):
+        with self.assertRaises(kind) as caught:
+            tenon.torch.load(source)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def test_sizes_that_were_not_exported(self):
+        model = tenon.torch.Model(FOLDER / "convolutions.pt2")
+        with self.assertRaisesRegex(tenon.ArgumentError, "9 elements along axis 0, not 1 to 8"):
+            model(np.zeros((9, 3, 16, 16), np.float32))
+        with self.assertRaisesRegex(tenon.ArgumentError, "15 elements along axis 2, not 16"):
+            model(np.zeros((1, 3, 15, 16), np.float32))
+        with self.assertRaisesRegex(tenon.ArgumentError, "3 axes, not 4"):
+            model(np.zeros((3, 16, 16), np.float32))
+        with self.assertRaisesRegex(tenon.ArgumentError, "1 to 8"):
+            tenon.torch.load(FOLDER / "convolutions.pt2", shapes={"image": (9, 3, 16, 16)})
+
+    def test_wrong_arguments_of_load(self):
+        path = FOLDER / "convolutions.pt2"
+        for options, word in (({"shapes": {"picture": 1}}, "picture"), ({"values": {"picture": 1}}, "picture"),
+                              ({"shapes": {"image": (1, 3)}}, "4 axes"),
+                              ({"values": {"image": np.zeros((1, 3, 16, 16))}}, "float64")):
+            with self.subTest(word), self.assertRaisesRegex(tenon.ArgumentError, word):
+                tenon.torch.load(path, **options)
+
+    def test_an_op_that_is_not_taken_is_named_with_the_users_line(self):
+        def change(document):
+            node = document["graph_module"]["graph"]["nodes"][0]
+            node["target"] = "torch.ops.aten.special_airy_ai.default"
+
+        self.refuse(changed("convolutions", change), tenon.UnsupportedError, "aten.special_airy_ai.default 'conv2d'",
+                    "fixtures.py:", "F.hardswish(self.norm(self.first(image)))")
+
+    def test_an_argument_that_is_not_taken_is_named(self):
+        def change(document):
+            node = next(one for one in document["graph_module"]["graph"]["nodes"] if "pad" in one["target"])
+            next(one for one in node["inputs"] if one["name"] == "mode")["arg"] = {"as_string": "mirror"}
+
+        self.refuse(changed("convolutions", change), tenon.UnsupportedError, "aten.pad.default", "argument 'mode'",
+                    "'mirror'")
+
+    def test_random_numbers_are_refused_with_a_reason(self):
+        def change(document):
+            document["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.randn.default"
+
+        self.refuse(changed("convolutions", change), tenon.UnsupportedError, "draws random numbers")
+
+    def test_malformed_graphs(self):
+        def graph(document):
+            return document["graph_module"]["graph"]
+
+        def swap(document):
+            graph(document)["nodes"].insert(0, graph(document)["nodes"].pop())
+
+        def recur(document):
+            graph(document)["nodes"][0]["inputs"][0]["arg"]["as_tensor"]["name"] = \
+                graph(document)["nodes"][0]["outputs"][0]["as_tensor"]["name"]
+
+        def twice(document):
+            graph(document)["nodes"].append(graph(document)["nodes"][-1])
+
+        def lie(document):
+            name = graph(document)["nodes"][0]["outputs"][0]["as_tensor"]["name"]
+            graph(document)["tensor_values"][name]["sizes"][1] = {"as_int": 5}
+
+        def rename(document):
+            graph(document)["nodes"][0]["inputs"][0]["name"] = "picture"
+
+        def version(document):
+            document["schema_version"]["major"] = 99
+
+        for change, kind, word in ((swap, tenon.InputError, "before it is used"), (recur, tenon.InputError, "before"),
+                                   (twice, tenon.InputError, "twice"), (lie, tenon.InputError, "where the file says"),
+                                   (rename, tenon.InputError, "picture"), (version, tenon.InputError, "schema 99")):
+            with self.subTest(change.__name__):
+                self.refuse(changed("convolutions", change), kind, word)
+
+    def test_archives_that_are_none(self):
+        whole = (FOLDER / "branches.pt2").read_bytes()
+        for source, word in ((b"", "no archive"), (whole[:-30], "no archive"), (b"PK\3\4" + bytes(40), "no archive"),
+                             (FOLDER / "none.pt2", "no such file")):
+            with self.subTest(word):
+                self.refuse(source, tenon.InputError, word)
+
+    def test_pickled_weights_are_not_read(self):
+        made = io.BytesIO()
+        with zipfile.ZipFile(FOLDER / "encoder_core.pt2") as source, zipfile.ZipFile(made, "w") as target:
+            for one in source.infolist():
+                target.writestr(one.filename, source.read(one).replace(b'"use_pickle": false', b'"use_pickle": true'))
+        self.refuse(made.getvalue(), tenon.UnsupportedError, "nothing is unpickled")
+
+    def test_weights_that_are_too_short(self):
+        made = io.BytesIO()
+        with zipfile.ZipFile(FOLDER / "encoder_core.pt2") as source, zipfile.ZipFile(made, "w") as target:
+            for one in source.infolist():
+                data = source.read(one)
+                target.writestr(one.filename, data[:-1] if "/weight_" in one.filename else data)
+        self.refuse(made.getvalue(), tenon.InputError, "Truncated", "weight '")
+
+    def test_old_archives_are_refused_with_what_to_do(self):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as target:
+            target.writestr("serialized_exported_program.json", "{}")
+        self.refuse(made.getvalue(), tenon.UnsupportedError, "torch 2.8")
+
+    def test_random_changes_give_typed_errors(self):
+        seed = 20261126
+        findings = fuzz.run(FOLDER, rounds=150, seed=seed)
+        self.assertEqual(findings, [], f"seed {seed}")
+
+
+class Parts(unittest.TestCase):
+    def test_types_are_promoted_as_torch_does(self):
+        pairs = [line.split() for line in EXPECTED["promotions"]]
+        self.assertEqual(len(pairs), 100)
+        for a, b, want in pairs:
+            self.assertEqual(node._joined(a, b), want, f"{a} and {b}")
+
+    def test_sizes_of_sympy(self):
+        s, t = sz.Size.named("s"), sz.Size.named("t")
+        symbols = {"s": s, "t": t, "four": 4}
+
+        def evaluate(text):
+            return expressions.evaluate(text, symbols, "test")
+
+        self.assertEqual(evaluate("Add(Mul(Integer(2), Symbol('s', integer=True)), Integer(1))"),
+                         sz.add(sz.mul(2, s), 1))
+        self.assertEqual(evaluate("FloorDiv(Mul(Integer(6), Symbol('s')), Integer(3))"), sz.mul(2, s))
+        self.assertEqual(evaluate("Mul(Integer(-1), Symbol('four'))"), -4)
+        self.assertEqual(evaluate("Max(Integer(1), Symbol('s'))"), s)
+        self.assertEqual(evaluate("Pow(Symbol('s'), Integer(2))"), sz.mul(s, s))
+        self.assertIsNone(evaluate("Symbol('u')"))
+        self.assertIsNone(evaluate("Min(Symbol('s'), Symbol('t'))"))
+        self.assertIsNone(evaluate("__import__('os').getcwd()"))
+        for text in ("Add(", "(" * 500 + ")" * 500, "Add(" * 80 + ")" * 80, "x" * 20_000, 7):
+            with self.assertRaises(tenon.InputError):
+                evaluate(text)
+
+    def test_the_table_of_ops_is_that_of_the_code(self):
+        page = (DOCS / "torch.md").read_text()
+        self.assertIn(op_table.table(), page)
+
+    def test_torch_is_not_imported(self):
+        import subprocess
+        code = ("import sys, tenon.torch; "
+                f"tenon.torch.load({str(FOLDER / 'branches.pt2')!r}); "
+                "sys.exit('torch' in sys.modules or 'onnx' in sys.modules)")
+        self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

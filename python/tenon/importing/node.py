@@ -75,6 +75,10 @@ class Node:
             return value.shape
         raise self.not_known(f"{what} is {value!r}: give `shapes`", value.inputs)
 
+    def spatial(self, value):
+        """The sizes of the axes after batch and channels, which have to be known."""
+        return tuple(self.known_size(value, axis) for axis in range(2, value.rank))
+
     def known_size(self, value, axis):
         size = value.shape[axis]
         if isinstance(size, int):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from . import sizes as sz
 from .shaping import shaped, sliced
 from .types import FLOATS, NUMPY, check_computed, limits
 from .windows import convolved, interleaved, narrow_pads, widened
@@ -16,7 +17,7 @@ def maxima(n, x, window):
     """The maximum of each window."""
     if window.rank > 2 or x.dtype not in FLOATS:
         return max_of_taps(n, x, window)[0]
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    ends = window.ends(n.spatial(x)) if window.ceil else window.after
     flat = window.rank == 1
     made = widened(n, x) if flat else x
     kernel, strides, dilations, extent, before, after = (
@@ -33,7 +34,7 @@ def means(n, x, window, with_pads):
     plain = window.rank <= 2 and max(window.dilations) == 1 and not (window.ceil and with_pads) and x.dtype in FLOATS
     if not plain or any(max(b, a) >= e for b, a, e in zip(window.before, window.after, window.extent)):
         return shaped(_averages(n, x, window, with_pads), (*x.shape[:2], *window.sizes))
-    ends = window.ends(n.static(x)[2:]) if window.ceil else window.after
+    ends = window.ends(n.spatial(x)) if window.ceil else window.after
     flat = window.rank == 1
     made = n.b.avg_pool2d(widened(n, x) if flat else x, kernel=tuple([1] * flat + window.kernel),
                           stride=tuple([1] * flat + window.strides),
@@ -46,7 +47,7 @@ def _taps(n, x, window, filler):
     """For each place within the window, in order: the place, and what each window has there."""
     if math.prod(window.kernel) > MAX_TAPS:
         raise n.error(f"more than {MAX_TAPS} elements: {window.kernel}", "kernel_shape")
-    ends = window.ends(n.static(x)[2:])
+    ends = window.ends(n.spatial(x))
     wide = n.b.pad(x, before=(0, 0, *window.before), after=(0, 0, *ends), value=float(filler))
     for tap in np.ndindex(*window.kernel):
         part = wide
@@ -75,7 +76,7 @@ def max_of_taps(n, x, window, number=None):
 
 
 def max_with_places(n, x, window, column_major):
-    spatial = n.static(x)[2:]
+    spatial = n.spatial(x)
     steps = [math.prod(spatial[:i] if column_major else spatial[i + 1:]) for i in range(window.rank)]
     check_computed(n.where, [*x.shape[:2], *window.sizes])
     planes = n.arange(*x.shape[:2]).reshape(x.shape[0], x.shape[1], *(1,) * window.rank)
@@ -94,7 +95,7 @@ def max_with_places(n, x, window, column_major):
 
 def _averages(n, x, window, with_pads):
     """Sums of windows, divided by how many elements each has."""
-    spatial = n.static(x)[2:]
+    spatial = n.spatial(x)
     check_computed(n.where, [*window.sizes, *window.kernel])
     counts = np.ones(window.sizes)
     for axis in range(window.rank):
@@ -109,8 +110,8 @@ def _averages(n, x, window, with_pads):
 
 def window_sums(n, x, window):
     """The sum of each window: a convolution of planes with ones."""
-    count, channels = n.static(x)[:2]
-    planes = n.b.reshape_to(x, (count * channels, 1, *x.shape[2:]))
+    count, channels = x.shape[:2]
+    planes = n.b.reshape_to(x, (sz.mul(count, channels), 1, *x.shape[2:]))
     if window.ceil:
         window.after, window.ceil = window.ends(x.shape[2:]), False
     check_computed(n.where, window.kernel)

@@ -121,7 +121,8 @@ def narrow_pads(n, x, before, after, extent, filler):
 
 def _conv3d(n, x, w, bias, window, groups, conv2d, filler):
     """Each slice of the result is a convolution of images, whose channels are those of the slices that it sees."""
-    count, channels = n.static(x)[:2]
+    n.spatial(x)
+    count, channels = x.shape[0], n.known_size(x, 1)
     taps, rows, columns = window.kernel
     depth = window.sizes[0]
     x = n.b.pad(x, before=(0, 0, window.before[0], 0, 0), after=(0, 0, window.after[0], 0, 0), value=filler)
@@ -131,7 +132,8 @@ def _conv3d(n, x, w, bias, window, groups, conv2d, filler):
         part = sliced(n, x, 2, first, first + (depth - 1) * window.strides[0] + 1, window.strides[0])
         slices.append(n.b.unsqueeze(part, 2))
     stack = n.b.concat(slices, 2)                          # [N, C, taps, D, H, W]
-    images = n.b.reshape_to(n.b.permute(stack, [0, 3, 1, 2, 4, 5]), (count * depth, channels * taps, *x.shape[3:]))
+    sizes = (sz.mul(count, depth), channels * taps, *x.shape[3:])
+    images = n.b.reshape_to(n.b.permute(stack, [0, 3, 1, 2, 4, 5]), sizes)
     filters = n.b.reshape_to(w, (w.shape[0], w.shape[1] * taps, rows, columns))
     before, after = window.before[1:], window.after[1:]
     images, before, after = narrow_pads(n, images, before, after, window.extent[1:], filler)
@@ -196,8 +198,8 @@ def _by_phases(n, x, w, bias, strides, before, after, extra):
 
 def conv_transposed3d(n, x, w, bias, strides, dilations, before, after, extra, groups):
     """The sum over the filter's slices of transposed convolutions of images, at their depths."""
-    count, channels, depth, rows, columns = n.static(x)
-    images = n.b.reshape_to(n.b.permute(x, [0, 2, 1, 3, 4]), (count * depth, channels, rows, columns))
+    count, channels, depth, rows, columns = x.shape[0], n.known_size(x, 1), *n.spatial(x)
+    images = n.b.reshape_to(n.b.permute(x, [0, 2, 1, 3, 4]), (sz.mul(count, depth), channels, rows, columns))
     total = None
     for tap in range(w.shape[2]):
         filters = n.b.squeeze(sliced(n, w, 2, tap, tap + 1, 1), axis=2)
@@ -216,12 +218,12 @@ def conv_transposed3d(n, x, w, bias, strides, dilations, before, after, extra, g
 
 def spread(n, x, axis, step):
     """The elements of an axis with step - 1 zeros between them."""
-    sizes = n.static(x)
-    if step == 1 or sizes[axis] == 0:
+    sizes, size = x.shape, n.known_size(x, axis)
+    if step == 1 or size == 0:
         return x
     wide = n.b.unsqueeze(x, axis + 1)
     after = [0] * wide.rank
     after[axis + 1] = step - 1
     wide = n.b.pad(wide, before=(0,) * wide.rank, after=tuple(after))
-    made = n.b.reshape_to(wide, (*sizes[:axis], sizes[axis] * step, *sizes[axis + 1:]))
-    return sliced(n, made, axis, 0, (sizes[axis] - 1) * step + 1, 1)
+    made = n.b.reshape_to(wide, (*sizes[:axis], size * step, *sizes[axis + 1:]))
+    return sliced(n, made, axis, 0, (size - 1) * step + 1, 1)

@@ -4,6 +4,7 @@ They are read as syntax trees; nothing of them is executed.
 """
 
 import ast
+import math
 
 from ..importing import sizes as sz
 from ..importing.errors import malformed
@@ -15,10 +16,51 @@ class Unknown(Exception):
     """An expression that is none of sizes."""
 
 
+class Symbols(dict):
+    """The sizes that symbols stand for; `ranges` are the least and greatest numbers that sizes of a name can be."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.ranges = {}
+
+    def order(self, a, b):
+        """-1, 0 or 1 where a is less than b, equal or greater for all sizes, else None; whether they always differ."""
+        low, high = self._bounds(sz.sub(a, b))
+        if low >= 0:
+            return (0 if high == 0 else 1), low > 0
+        return (-1, high < 0) if high <= 0 else (None, False)
+
+    def _bounds(self, size):
+        """The least and the greatest number that an expression can be, or numbers beyond them."""
+        if isinstance(size, int):
+            return size, size
+        low = high = 0
+        for term, count in size.terms.items():
+            ends = [1, 1]
+            for name in term:
+                least, most = self.ranges.get(name, (0, math.inf)) if isinstance(name, str) else (None, None)
+                if least is None:
+                    return -math.inf, math.inf
+                ends = [_times(ends[0], least), _times(ends[1], most)]
+            ends = sorted(_times(one, count) for one in ends)
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+    def extreme(self, greatest, values):
+        """The greatest or least of sizes, where it is the same one for all that the symbols can be; else Unknown."""
+        best = values[0]
+        for one in values[1:]:
+            order, _ = self.order(one, best)
+            if order is None:
+                raise Unknown
+            best = one if (order > 0) == greatest else best
+        return best
+
+
 def evaluate(text, symbols, where):
     """The size: an integer or sz.Size; None for what is no polynomial of known symbols.
 
-    `symbols` are the sizes that symbols stand for.
+    `symbols` are of class Symbols.
     """
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
         raise malformed(where, "a size that is no short text", "LimitExceeded")
@@ -29,6 +71,10 @@ def evaluate(text, symbols, where):
         return None
     except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
         raise malformed(where, f"the size {text[:80]!r}") from None
+
+
+def _times(a, b):
+    return a * b if a and b else 0  # 0 times infinity, too
 
 
 def symbols_of(text):
@@ -56,9 +102,12 @@ def _value(node, symbols, depth):
         if found is None:
             raise Unknown
         return found
+    values = [_value(one, symbols, depth + 1) for one in node.args]
+    if name in ("Max", "Min") and values:
+        return symbols.extreme(name == "Max", values)
     if name not in _FUNCTIONS:
         raise Unknown
-    return _FUNCTIONS[name](*(_value(one, symbols, depth + 1) for one in node.args))
+    return _FUNCTIONS[name](*values)
 
 
 def _sum(*terms):
@@ -85,25 +134,8 @@ def remainder(a, b):
     return sz.sub(a, sz.mul(divided(a, b), b))
 
 
-def extreme(greatest, values):
-    """The greatest or least of sizes, where it is the same one for all sizes that inputs may have; else Unknown."""
-    best = values[0]
-    for one in values[1:]:
-        order = sz.order(one, best)
-        if order is None and isinstance(one, sz.Size) != isinstance(best, sz.Size):
-            size, number = (one, best) if isinstance(one, sz.Size) else (best, one)
-            if number == 1 and greatest:  # sizes that are named are at least 1 where torch.export writes Max(1, s)
-                best = size
-                continue
-        if order is None:
-            raise Unknown
-        best = one if (order > 0) == greatest else best
-    return best
-
-
 _FUNCTIONS = {
     "Integer": lambda number: number, "Add": _sum, "Mul": lambda *factors: sz.product(factors), "Pow": _power,
     "FloorDiv": divided, "CleanDiv": divided, "PythonMod": remainder, "Mod": remainder,
-    "Max": lambda *values: extreme(True, values), "Min": lambda *values: extreme(False, values),
     "CeilToInt": lambda size: size, "TruncToInt": lambda size: size,
 }

@@ -46,7 +46,7 @@ def max_pool(n, self, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 def _plane_numbers(n, x, window):
     """For a tap, the numbers of the elements that windows have there, within their plane."""
-    spatial = n.static(x)[2:]
+    spatial = n.spatial(x)
 
     def number(tap):
         total = np.zeros((1,) * x.rank, np.int64)

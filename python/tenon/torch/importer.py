@@ -1,6 +1,7 @@
 """Reads an exported program: nodes are computed where their operands are known, and recorded in a program otherwise."""
 
 import keyword
+import math
 
 import numpy as np
 
@@ -41,13 +42,16 @@ class Importer:
         self.shapes = dict(shapes or {})
         self.fixed = dict(values or {})
         self.builder = Builder()
-        self.symbols = {}
+        self.symbols = expressions.Symbols()
         self.nodes = 0
         self.depth = 0
         self.inputs = []      # of the program: (name, "user" or "state", place among the user's inputs or buffer)
         self.ranges = {}
         for name, one in get(archive.document, "range_constraints", dict, self.where).items():
             self.ranges[name] = tuple(one.get(key) if isinstance(one, dict) else None for key in ("min_val", "max_val"))
+            low, high = self.ranges[name]
+            self.symbols.ranges[word(name)] = (max(low, 0) if type(low) is int else 0,
+                                               high if type(high) is int else math.inf)
 
     # Inputs and results
 
@@ -472,11 +476,19 @@ class Importer:
         for have, want in zip(value.shape, sizes):
             if isinstance(have, int) and isinstance(want, int) and have != want:
                 raise malformed(n.where, f"{value!r} where the file says {dtype}{list(sizes)}", "ShapeMismatch")
-        if value.tensor is not None and any(_is_unnamed(one) and want is not None
-                                            for one, want in zip(value.shape, sizes)):
-            value.has_shape(tuple(want if _is_unnamed(one) and want is not None else one
-                                  for one, want in zip(value.shape, sizes)))
+        if value.tensor is not None and tuple(value.shape) != tuple(sizes):
+            own = value.tensor.shape
+            value.has_shape(tuple(have if isinstance(own[axis], int) else self._open_size(value, axis, want)
+                                  for axis, (have, want) in enumerate(zip(value.shape, sizes))))
         return value
+
+    def _open_size(self, value, axis, want):
+        """The size of an axis: as the file says, or a name of its own where that is no expression of known sizes."""
+        if want is not None:
+            return want
+        made = sz.Size.named(self.builder.unknown_name())
+        self.builder.sources[made] = (value, axis)
+        return made
 
     def binds_number(self, n):
         """Whether the graph uses an integer that it computes as a size."""
@@ -683,11 +695,6 @@ def _name_of(argument):
 
 def _is_symbol(text):
     return isinstance(text, str) and text.startswith("Symbol(") and text.count("(") == 1
-
-
-def _is_unnamed(size):
-    """Whether a size is one that the builder named itself."""
-    return isinstance(size, sz.Size) and len(size.terms) == 1 and str(next(iter(size.terms))[0])[:1] == "_"
 
 
 def _listed(body, where):

@@ -51,6 +51,27 @@ def bilinear(n, input1, input2, weight, bias=None):
     return made if bias is None else made + bias
 
 
+@op("_trilinear.default")
+def trilinear(n, i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    product = None
+    for one, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for axis in expand:
+            one = n.b.unsqueeze(one, axis)
+        product = one if product is None else product * one
+    return n.b.sum(product, axis=list(sumdim), keep_dims=False) if sumdim else product
+
+
+@op("tensordot.default")
+def tensordot(n, self, other, dims_self, dims_other):
+    left, right = n.axes(dims_self, self.rank), n.axes(dims_other, other.rank)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    a, b = letters[:self.rank], list(letters[self.rank:self.rank + other.rank])
+    for one, place in zip(left, right):
+        b[place] = a[one]
+    rest = [c for i, c in enumerate(a) if i not in left] + [c for i, c in enumerate(b) if i not in right]
+    return contraction.einsum(n, f"{a},{''.join(b)}->{''.join(rest)}", [self, other])
+
+
 @op("einsum.default")
 def einsum(n, equation, tensors, path=None):
     return contraction.einsum(n, equation, [n.cast(one, n.dtype) for one in tensors])

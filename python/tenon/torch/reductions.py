@@ -7,6 +7,8 @@ from ..importing.types import FLOATS, limits
 from .node import op, refuse
 
 refuse("the places of running extremes are not computed", "cummax.default", "cummin.default")
+refuse("losses of classes are not taken", "cross_entropy_loss.default", "nll_loss_nd.default", "nll_loss.default",
+       "nll_loss_forward.default")
 refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
 
 

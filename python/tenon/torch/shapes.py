@@ -2,7 +2,7 @@
 
 from ..importing import sizes as sz
 from ..importing.padding import cropped, padded
-from ..importing.shaping import clamped, repeated, shaped, sliced, sliced_by_sizes
+from ..importing.shaping import broadcast_shape, clamped, repeated, shaped, sliced, sliced_by_sizes
 from ..importing.values import Value
 from .node import op
 
@@ -57,6 +57,11 @@ def unflatten(n, self, dim, sizes):
         rest = sz.product(one for one in sizes if one != -1)
         sizes[sizes.index(-1)] = sz.divide(self.shape[axis], rest)
     return n.b.reshape_to(self, (*self.shape[:axis], *sizes, *self.shape[axis + 1:]))
+
+
+@op("broadcast_tensors.default")
+def broadcast_tensors(n, tensors):
+    return [n.b.broadcast(one, broadcast_shape(*tensors)) for one in tensors]
 
 
 @op("expand.default", "expand_as.default", "broadcast_to.default", view=True)

@@ -3,7 +3,6 @@
 import math
 
 from ..importing import sizes as sz
-from ..importing.values import Value
 from . import expressions
 from .node import HANDLERS, op
 
@@ -99,12 +98,12 @@ def root(n, a):
 
 @_python("torch.sym_max")
 def greatest(n, a, b):
-    return max(a, b) if _are_numbers(a, b) else expressions.extreme(True, [a, b])
+    return max(a, b) if _are_numbers(a, b) else n.importer.symbols.extreme(True, [a, b])
 
 
 @_python("torch.sym_min")
 def least(n, a, b):
-    return min(a, b) if _are_numbers(a, b) else expressions.extreme(False, [a, b])
+    return min(a, b) if _are_numbers(a, b) else n.importer.symbols.extreme(False, [a, b])
 
 
 def _relation(name, numbers, function):
@@ -112,10 +111,10 @@ def _relation(name, numbers, function):
         if _are_numbers(a, b):
             return numbers(a, b)
         if _are_sizes(a, b):
-            order = sz.order(a, b)
-            if order == 0 or order is not None and name in ("lt", "gt", "le", "ge"):
-                return numbers(order, 0)
-            return _Open(n.op, a, b)
+            order, is_strict = n.importer.symbols.order(a, b)
+            if order is None or order and not is_strict and numbers(order, 0) != numbers(0, 0):
+                return _Open(n.op, a, b)
+            return numbers(order, 0)
         return getattr(n.b, function)(n.value(a, "f64"), n.value(b, "f64"))
     _python(f"_operator.{name}")(handler)
 
@@ -189,7 +188,3 @@ def number_of(n, self):
     if self.dtype in ("i64", "i32") and n.importer.binds_number(n):
         return n.importer.number(n, n.cast(n.b.reshape_to(self, (1,)), "i64"))
     return n.b.reshape_to(self, ())
-
-
-def as_value(n, x):
-    return x if isinstance(x, Value) else n.value(x)

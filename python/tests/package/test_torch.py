@@ -238,7 +238,8 @@ class Parts(unittest.TestCase):
 
     def test_sizes_of_sympy(self):
         s, t = sz.Size.named("s"), sz.Size.named("t")
-        symbols = {"s": s, "t": t, "four": 4}
+        symbols = expressions.Symbols({"s": s, "t": t, "four": 4})
+        symbols.ranges = {"s": (1, 8)}
 
         def evaluate(text):
             return expressions.evaluate(text, symbols, "test")
@@ -249,6 +250,12 @@ class Parts(unittest.TestCase):
         self.assertEqual(evaluate("Mul(Integer(-1), Symbol('four'))"), -4)
         self.assertEqual(evaluate("Max(Integer(1), Symbol('s'))"), s)
         self.assertEqual(evaluate("Pow(Symbol('s'), Integer(2))"), sz.mul(s, s))
+        self.assertEqual(symbols.order(s, 0), (1, True))
+        self.assertEqual(symbols.order(t, 0), (1, False))
+        self.assertEqual(evaluate("Min(Integer(8), Symbol('s'))"), s)
+        self.assertEqual(evaluate("Max(Mul(Symbol('s'), Symbol('t')), Symbol('t'), Symbol('t'))"), sz.mul(s, t))
+        self.assertIsNone(evaluate("Min(Integer(7), Symbol('s'))"))
+        self.assertIsNone(evaluate("Max(Integer(1), Symbol('t'))"))
         self.assertIsNone(evaluate("Symbol('u')"))
         self.assertIsNone(evaluate("Min(Symbol('s'), Symbol('t'))"))
         self.assertIsNone(evaluate("__import__('os').getcwd()"))

@@ -4,19 +4,9 @@ import argparse
 import pathlib
 import sys
 
-from .. import Error, ir, open, parse, save_safetensors
+from .. import Error, ir, open, parse
+from ..importing.command import size, to_text
 from . import load, save
-
-
-def to_text(source, target, shapes):
-    """model.onnx as target and, with its weights, as target.safetensors."""
-    program = load(source, shapes)
-    text = ir.parse(str(program))
-    if program.folded:
-        beside = target.with_suffix(".safetensors")
-        save_safetensors(beside, program.folded)
-        text.weights = beside.name
-    target.write_text(str(text))
 
 
 def to_onnx(source, target):
@@ -28,15 +18,6 @@ def to_onnx(source, target):
         file = open(source.parent / weights)
         arrays = {name: file[name] for name in file}
     save(program, target, arrays)
-
-
-def size(text):
-    """NAME=4 or NAME=1,3,224,224."""
-    name, _, value = text.rpartition("=")
-    if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=SIZE")
-    numbers = [int(one) for one in value.split(",")]
-    return name, numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
 def main(arguments=None):
@@ -51,7 +32,8 @@ def main(arguments=None):
         if options.source.suffix == ".tenon":
             to_onnx(options.source, options.output or options.source.with_suffix(".onnx"))
         else:
-            to_text(options.source, options.output or options.source.with_suffix(".tenon"), dict(options.shape))
+            to_text(load(options.source, dict(options.shape)),
+                    options.output or options.source.with_suffix(".tenon"))
     except Error as error:
         print(f"tenon.onnx: {error}", file=sys.stderr)
         return 1

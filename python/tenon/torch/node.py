@@ -18,7 +18,7 @@ VIEWS_IF_DENSE = {"aten.reshape.default", "aten.reshape_as.default", "aten.flatt
 SAME_IF_EQUAL = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default",
                  "aten.dropout.default", "aten.float.default"}  # where the types are equal
 _FRAME = re.compile(r'File "(.*)", line (\d+), in (.*)\n\s*(.*)')
-_LIBRARIES = re.compile(r"/(site|dist)-packages/|^torch/")
+_LIBRARIES = re.compile(r"/(site|dist)-packages/|^torch/|^<")
 
 
 def op(*names, view=False, domain="aten"):

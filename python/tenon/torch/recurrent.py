@@ -20,11 +20,10 @@ def _state(n, value, place):
 def _direction(n, x, weights, states, step, backwards):
     """(outputs of all steps, last states) of one direction of a layer; `step` makes states of products and states."""
     x = sliced(n, x, 0, -1, None, -1) if backwards else x
-    w, *rest = weights
-    bias = rest[1] if len(rest) > 1 else None
+    w, r, bias, recurrent_bias = weights
     options = {} if bias is None else {"bias": bias}
     products = shaped(n.b.linear(x, w, **options), (*x.shape[:2], w.shape[0]))
-    recurrent = (rest[0], rest[2] if len(rest) > 2 else None)
+    recurrent = (r, recurrent_bias)
     steps = n.known_size(x, 0)
     if steps <= _UNROLLED:
         made = []
@@ -46,14 +45,16 @@ def _parts(n, value, count):
     return [sliced(n, value, 1, i * size, (i + 1) * size, 1) for i in range(count)]
 
 
-def _product(n, h, recurrent):
+def _product(n, h, recurrent, added=None):
+    """The state's product, with its bias and what else is added."""
     w, bias = recurrent
-    return n.b.linear(h, w) if bias is None else n.b.linear(h, w, bias=bias)
+    options = {name: one for name, one in (("bias", bias), ("residual", added)) if one is not None}
+    return n.b.linear(h, w, **options)
 
 
 def _lstm_step(n, product, states, recurrent):
     h, c = states
-    gates = shaped(product + _product(n, h, recurrent), product.shape)
+    gates = shaped(_product(n, h, recurrent, product), product.shape)
     i, f, g, o = _parts(n, gates, 4)
     c = shaped(n.b.sigmoid(f) * c + n.b.sigmoid(i) * n.b.tanh(g), c.shape)
     return [shaped(n.b.sigmoid(o) * n.b.tanh(c), h.shape), c]
@@ -70,7 +71,7 @@ def _gru_step(n, product, states, recurrent):
 
 def _plain_step(function):
     def step(n, product, states, recurrent):
-        return [shaped(getattr(n.b, function)(product + _product(n, states[0], recurrent)), states[0].shape)]
+        return [shaped(getattr(n.b, function)(_product(n, states[0], recurrent, product)), states[0].shape)]
     return step
 
 
@@ -87,7 +88,7 @@ def _layers(n, x, states, params, has_biases, num_layers, bidirectional, batch_f
         for direction in range(directions):
             place = layer * directions + direction
             w, r, *biases = params[place * each:(place + 1) * each]
-            weights = [w, r] + ([biases[0], biases[1]] if biases else [])
+            weights = (w, r, *(biases or (None, None)))
             first = [_state(n, one, place) for one in states]
             made, last = _direction(n, x, weights, first, lambda *given: step(n, *given), direction == 1)
             outputs.append(made)

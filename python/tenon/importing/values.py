@@ -274,9 +274,17 @@ class Builder:
 
     def _steps(self, size, **attributes):
         if size not in self.sources:
-            raise NotKnown("sizes", f"{size!r} is no size of a value: give `shapes`")
+            self._take_quotient(size)
         value, axis = self.sources[size]
         return self.recorded(ops.iota(self.tensor(value), axis=axis, **attributes), value)
+
+    def _take_quotient(self, size):
+        """Makes n // m elements, every m-th of n, so that the size is that of a value."""
+        [name, *more] = next(iter(size.terms))
+        if len(size.terms) > 1 or more or not isinstance(name, sz.Quotient) or not isinstance(name.divisor, int):
+            raise NotKnown("sizes", f"{size!r} is no size of a value: give `shapes`")
+        whole = self.iota(name.dividend)
+        _slice(self, whole, name.divisor).has_shape((size,))
 
     def iota(self, size, dtype="i64", start=0, step=1):
         """start, start + step, ...: a vector as long as a size says."""
@@ -407,6 +415,11 @@ class Builder:
 
 
 _reshape = _tenon.all_ops()["reshape"]
+
+
+def _slice(builder, vector, step):
+    """Every step-th element, from the one after step - 1 others on."""
+    return builder.call(_tenon.all_ops()["slice"], vector, axis=0, begin=step - 1, end=2**63 - 1, step=step)
 
 
 def _groups(old, new):

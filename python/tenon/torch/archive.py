@@ -17,6 +17,8 @@ MAX_WEIGHT = 2**36    # bytes of one weight
 MAJOR = 8             # of the schema of torch.export
 DTYPES = {1: "u8", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "f16", 7: "f32", 8: "f64", 12: "bool", 13: "bf16",
           28: "u16", 29: "f8_e4m3", 30: "f8_e5m2", 34: "u32", 35: "u64"}
+_PICKLED = ("an archive of an earlier torch, whose weights are pickled; where you trust it, load it with "
+            "torch.export.load and save it again")
 _OTHERS = {9: "complex32", 10: "complex64", 11: "complex128", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
            33: "float8_e8m0fnu"}
 
@@ -47,7 +49,10 @@ class Archive:
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
             raise malformed(self.where, f"no archive of torch.export.save: {error}", "BadMagic") from None
         self._files = self._by_name()
+        self._arrays = {}  # of weights that were read: tied ones are one array
         self.document = self._document()
+        if "byteorder" in self._files and self.bytes("byteorder", 16) != b"little":
+            raise unsupported(self.where, "weights in another byte order than little-endian")
         self._weights = self._payloads("weights") | self._payloads("constants")
 
     def _by_name(self):
@@ -64,8 +69,7 @@ class Archive:
         graphs = sorted(name for name in self._files if name.startswith("models/") and name.endswith(".json"))
         if not graphs:
             if "serialized_exported_program.json" in {name.rpartition("/")[2] for name in self._files}:
-                raise unsupported(self.where, "an archive of torch 2.7 or earlier, whose weights are pickled: load it "
-                                              "with torch.export.load and save it again with torch 2.8 or later")
+                raise unsupported(self.where, _PICKLED)
             raise malformed(self.where, "no archive of torch.export.save: no models/*.json", "BadMagic")
         if len(graphs) > 1:
             raise unsupported(self.where, f"several models: {', '.join(graphs)[:200]}")
@@ -100,6 +104,8 @@ class Archive:
 
     def _payloads(self, kind):
         names = [name for name in self._files if name.startswith(f"data/{kind}/") and name.endswith("_config.json")]
+        if not names and f"data/{kind}/" in {name[:len(kind) + 6] for name in self._files}:
+            raise unsupported(self.where, _PICKLED)
         found = {}
         for name in sorted(names):
             config = get(self.json(name), "config", dict, f"{self.where}: {name}")
@@ -120,8 +126,11 @@ class Archive:
             raise unsupported(where, f"of layout {meta['layout']}: only strided tensors are read")
         sizes, strides = (_numbers(get(meta, field, list, where), where) for field in ("sizes", "strides"))
         [offset] = _numbers([get(meta, "storage_offset", dict, where)], where)
-        data = self.bytes(folder + get(payload, "path_name", str, where), MAX_WEIGHT)
-        return _strided(data, NUMPY[dtype], sizes, strides, offset, where)
+        path = folder + get(payload, "path_name", str, where)
+        key = (path, dtype, *sizes, *strides, offset)
+        if key not in self._arrays:
+            self._arrays[key] = _strided(self.bytes(path, MAX_WEIGHT), NUMPY[dtype], sizes, strides, offset, where)
+        return self._arrays[key]
 
 
 def _strided(data, dtype, sizes, strides, offset, where):
@@ -132,13 +141,11 @@ def _strided(data, dtype, sizes, strides, offset, where):
     last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides))
     if (last + 1) * dtype.itemsize > len(data):
         raise malformed(where, f"{len(data)} bytes for sizes {sizes}, strides {strides} from {offset}", "Truncated")
-    if math.prod(sizes) * dtype.itemsize > MAX_WEIGHT:
-        _too_large(sizes, where)
     usable = len(data) // dtype.itemsize
     flat = np.frombuffer(data, dtype, usable)
-    made = np.lib.stride_tricks.as_strided(flat[offset:], sizes, [one * dtype.itemsize for one in strides])
     if math.prod(sizes) > max(usable, 2**20) * 4:
         _too_large(sizes, where)
+    made = np.lib.stride_tricks.as_strided(flat[offset:], sizes, [one * dtype.itemsize for one in strides])
     return np.ascontiguousarray(made) if sizes else np.array(made)
 
 

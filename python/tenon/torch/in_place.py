@@ -1,8 +1,12 @@
-"""Views that are changed in place: the value that they are views of, with their elements replaced."""
+"""Changes in place, as programs have them: what a changed value is a view of gets the view's new elements."""
 
 from ..importing import sizes as sz
+from ..importing.errors import malformed, unsupported
+from ..importing.values import Value
+from .archive import get
 from .indexing import select_scatter, slice_scatter
-from .node import SAME_IF_EQUAL
+from .node import SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
+from .records import first_tensor, functional_name, is_in_place, output_names, target_of, trace_of
 from .shapes import parts, permuted
 
 PUTS = {}  # op: function(n, base, new, output, **arguments) that returns the new base
@@ -68,3 +72,86 @@ def split(n, base, new, output, split_size=None, split_sizes=None, chunks=None, 
 @_put("unbind.int")
 def unbind(n, base, new, output, dim=0):
     return select_scatter(n, base, new, dim, output)
+
+
+class Views:
+    """The part of the importer that knows which values share memory."""
+
+    def shares_memory(self, node, target, scope):
+        """Whether the results of a node are views of its first argument, as far as changes in place go."""
+        if target in VIEWS or is_in_place(target):
+            return True
+        base, names = first_tensor(node), output_names(node)
+        if base is None or base not in scope.metas or not names or names[0] not in scope.metas:
+            return False
+        if target in SAME_IF_EQUAL:
+            return self.meta(scope, base)[0] == self.meta(scope, names[0])[0]
+        if target not in VIEWS_IF_DENSE:
+            return False
+        if self._is_dense(base, scope):
+            return True
+        if target != "aten.contiguous.default":
+            scope.doubtful[names[0]] = (base, node)
+        return False
+
+    def _is_dense(self, name, scope):
+        """Whether a value's elements lie in memory in the order of its axes, one after the other."""
+        record = scope.metas[name]
+        sizes, strides = (tuple(self.size(one, f"'{name}'") for one in get(record, field, list, f"'{name}'"))
+                          for field in ("sizes", "strides"))
+        want = 1
+        for size, stride in reversed(list(zip(sizes, strides))):
+            if size is None or stride is None or size != 1 and stride != want:
+                return False
+            want = sz.mul(want, size)
+        return True
+
+    def write_back(self, node, target, scope, new):
+        """Puts a value that was changed in place into what it is a view of; other views are computed again."""
+        name = first_tensor(node)
+        if name is None:
+            raise malformed(target, "no tensor to change in place")
+        while name in scope.views:
+            base, view = scope.views[name]
+            if is_in_place(target_of(view, "")):
+                name = base
+                continue
+            new = self._put(view, name, base, scope, new)
+            name = base
+        self._check_doubtful(name, scope)
+        for other in self._views_of(name, scope):
+            scope.values.pop(other, None)
+        scope.values[name] = new
+
+    def _views_of(self, root, scope):
+        return [name for name in scope.views if self._root(name, scope) == root]
+
+    def _root(self, name, scope):
+        while name in scope.views:
+            name = scope.views[name][0]
+        return name
+
+    def _check_doubtful(self, root, scope):
+        """Refuses a change of what other values may or may not share the memory of."""
+        for name, (base, node) in scope.doubtful.items():
+            if root in (self._root(base, scope), self._root(name, scope)):
+                raise unsupported(f"{target_of(node, '')} '{name}'", "whether it is a copy is not known, and it or its "
+                                  "operand is changed in place: export with run_decompositions({})")
+
+    def _put(self, view, name, base, scope, new):
+        """The base of a view, with the view's elements replaced."""
+        target = functional_name(target_of(view, ""))
+        put = PUTS.get(target)
+        n = Node(view.get("name") or name, target, trace_of(view), self, [self.meta_or_none(scope, base)])
+        if put is None:
+            raise n.error("its result is changed in place, which is not supported")
+        arguments = self.arguments(view, scope, n)
+        first, *_ = arguments
+        value = arguments.pop(first)
+        if not isinstance(value, Value):
+            raise n.error("its result is changed in place, which is not supported")
+        places = output_names(view)
+        try:
+            return put(n, value, new, places.index(name), **arguments)
+        except (TypeError, IndexError, ValueError) as error:
+            raise malformed(n.where, str(error)) from error

@@ -9,11 +9,10 @@ import numpy as np
 from .. import _tenon, errors
 from ..importing.errors import malformed, unsupported, wrong_call
 from ..importing.types import type_of_or_none
-from . import families  # noqa: F401: fills the table of handlers
+from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
 from .importer import Importer
-
-_MAX_LEAVES = 2**16
+from .records import is_symbol
 
 
 def load(source, shapes=None, values=None, optimize=True):
@@ -60,38 +59,28 @@ class Model:
         self.program, importer = _read(archive, shapes, values, True)
         self.session = _tenon.Session(self.program, **options)
         self.ranges = importer.ranges
-        self._inputs = importer.inputs
-        self._entries = {one[0]: importer.entries(name) for one, name in importer.graph_names()}
+        self._users = [one for one in importer.inputs if one.kind != "state"]
+        self._states_in = {one.held: one.name for one in importer.inputs if one.kind == "state"}
         self._leaves, self._states = importer.leaves, importer.states
         signature = importer.module["module_call_graph"][0]["signature"]
         self._in, self._out = (_Tree.read(signature[name], name) for name in ("in_spec", "out_spec"))
-        self.names = [one[0] for one in self._inputs if one[1] in ("user", "constant", "fixed")]
-        self.state = {one[2]: archive.weight(one[2]) for one in self._inputs if one[1] == "state"}
-        self._first = {name: array.copy() for name, array in self.state.items()}
+        self._first = {name: archive.weight(name) for name in self._states_in}
+        self.state = dict(self._first)
 
     def reset(self):
         """Gives the state its first values again."""
-        self.state = {name: array.copy() for name, array in self._first.items()}
+        self.state = dict(self._first)
 
     def __call__(self, *args, **kwargs):
         leaves = self._in.flatten((args, kwargs))
-        users = [one for one in self._inputs if one[1] != "state"]
-        arrays = {}
-        for (name, kind, held), value in zip(users, leaves):
-            if kind == "user":
-                arrays[name] = np.asarray(value)
-            elif kind == "constant" and held is not None and value != held:
-                raise wrong_call("Model", f"{value!r} where the module was exported with {held!r}")
-        self._check(arrays)
-        for name, array in self.state.items():
-            key = next(one[0] for one in self._inputs if one[1] == "state" and one[2] == name)
-            arrays[key] = array
+        arrays = self._arrays(leaves)
+        arrays.update((self._states_in[name], array) for name, array in self.state.items())
         results = [np.asarray(one.numpy()) for one in self.session.forward(**arrays)]
         for name, place in self._states.items():
             if name in self.state:
-                self.state[name] = np.array(results[place])
+                self.state[name] = results[place]
             else:
-                self._changed(users, leaves, name, results[place])
+                self._changed(leaves, name, results[place])
         made = [one[0] if isinstance(one, list) else results[one] for one in self._leaves]
         return self._out.unflatten(iter(made))
 
@@ -99,33 +88,36 @@ class Model:
         """(args, kwargs) of a call, of leaves in order."""
         return self._in.unflatten(iter(leaves))
 
-    def _changed(self, users, leaves, name, result):
+    def _changed(self, leaves, name, result):
         """An input that the module changes in place."""
-        for (key, _, _), value in zip(users, leaves):
-            if key == name and isinstance(value, np.ndarray):
+        for one, value in zip(self._users, leaves):
+            if one.name == name and isinstance(value, np.ndarray):
                 value[...] = result
 
-    def _check(self, arrays):
-        """Refuses sizes that were not exported."""
-        found = {}
-        for name, array in arrays.items():
-            entries = self._entries.get(name)
-            if type_of_or_none(array) is None:
-                raise wrong_call("Model", f"input '{name}': {array.dtype} is no type of Tenon")
-            if entries is None:
+    def _arrays(self, leaves):
+        """The program's inputs by name; sizes that were not exported are refused."""
+        arrays, found = {}, {}
+        for one, value in zip(self._users, leaves):
+            if one.kind == "constant" and one.held is not None and value != one.held:
+                raise wrong_call("Model", f"{value!r} where the module was exported with {one.held!r}")
+            if one.kind != "user":
                 continue
-            if len(entries) != array.ndim:
-                raise wrong_call("Model", f"input '{name}' has {array.ndim} axes, not {len(entries)}")
-            for axis, (entry, size) in enumerate(zip(entries, array.shape)):
-                self._check_size(name, axis, entry, size, found)
+            array = arrays[one.name] = np.asarray(value)
+            if type_of_or_none(array) is None:
+                raise wrong_call("Model", f"input '{one.name}': {array.dtype} is no type of Tenon")
+            if len(one.sizes) != array.ndim:
+                raise wrong_call("Model", f"input '{one.name}' has {array.ndim} axes, not {len(one.sizes)}")
+            for axis, (entry, size) in enumerate(zip(one.sizes, array.shape)):
+                self._check_size(one.name, axis, entry, size, found)
+        return arrays
 
     def _check_size(self, name, axis, entry, size, found):
         text = entry.get("as_expr", {}).get("expr_str", "")
         if "as_int" in entry:
             if size != entry["as_int"]:
                 raise wrong_call("Model", f"input '{name}': {size} elements along axis {axis}, not {entry['as_int']}")
-        elif text.startswith("Symbol(") and text.count("(") == 1:
-            symbol = text[8:].partition(text[7])[0]
+        elif is_symbol(text):
+            [symbol] = expressions.symbols_of(text)
             low, high = self.ranges.get(symbol, (None, None))
             low, high = 0 if low is None else low, math.inf if high is None else high
             if not low <= size <= high:

@@ -1,0 +1,119 @@
+"""The records of a graph's JSON: nodes, arguments, names."""
+
+import keyword
+
+from ..importing.errors import malformed
+from .archive import get
+
+
+def needed(graph, where):
+    """(the nodes that the outputs need, or that change something, in order; the names that are used)"""
+    wanted = {name_of(one) for one in get(graph, "outputs", list, where)}
+    nodes = get(graph, "nodes", list, where)
+    changing = any(is_in_place(target_of(node, where)) for node in nodes)
+    kept = []
+    for node in reversed(nodes):
+        target = target_of(node, where)
+        if not changing and not target.startswith("aten._assert") and wanted.isdisjoint(output_names(node)):
+            continue
+        kept.append(node)
+        for one in get(node, "inputs", list, where):
+            wanted.update(names_of(one.get("arg")) if isinstance(one, dict) else ())
+    return kept[::-1], wanted
+
+
+def word(name):
+    """A name as a program's text can have it."""
+    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
+    return f"v{made}" if made[:1].isdigit() or not made else f"{made}_" if keyword.iskeyword(made) else made
+
+
+def functional_name(target):
+    """aten.add_.Tensor as aten.add.Tensor."""
+    if not is_in_place(target):
+        return target
+    domain, name, overload = target.split(".")
+    return f"{domain}.{name[:-1]}.{overload}"
+
+
+def is_in_place(target):
+    parts = target.split(".")
+    return len(parts) == 3 and parts[0] == "aten" and parts[1].endswith("_") and not parts[1].startswith("__")
+
+
+def target_of(node, where):
+    """torch.ops.aten.add.Tensor as aten.add.Tensor."""
+    return get(node, "target", str, where).removeprefix("torch.ops.")
+
+
+def trace_of(node):
+    """A node's stack trace, where it has one."""
+    metadata = node.get("metadata")
+    return metadata.get("stack_trace", "") if isinstance(metadata, dict) else ""
+
+
+def first_tensor(node):
+    """The name of a node's first argument, where that is a tensor."""
+    for one in node.get("inputs", [])[:1]:
+        argument = one.get("arg") if isinstance(one, dict) else None
+        if isinstance(argument, dict) and isinstance(argument.get("as_tensor"), dict):
+            return argument["as_tensor"].get("name")
+    return None
+
+
+def output_names(node):
+    return [name for one in node.get("outputs", []) for name in names_of(one)]
+
+
+def names_of(argument):
+    [(form, body)] = argument.items() if isinstance(argument, dict) and len(argument) == 1 else [(None, None)]
+    if form == "as_sym_ints":
+        return [one.get("as_name") or "" for one in body if isinstance(one, dict)]
+    if form in ("as_tensors", "as_optional_tensors"):
+        return [name_of(one if form != "as_tensors" else {"as_tensor": one}) or "" for one in body or []]
+    if form == "as_optional_tensor":
+        return [name_of(body) or ""]
+    return [name_of(argument) or ""]
+
+
+def name_of(argument):
+    """The name in an argument, where it has one."""
+    [(_, body)] = argument.items() if isinstance(argument, dict) and len(argument) == 1 else [(None, None)]
+    found = (body.get("name") or body.get("as_name")) if isinstance(body, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def is_symbol(text):
+    return isinstance(text, str) and text.startswith("Symbol(") and text.count("(") == 1
+
+
+def listed(body, where):
+    if not isinstance(body, list):
+        raise malformed(where, f"{str(body)[:80]} is no list")
+    return body
+
+
+def _typed(kind):
+    def check(body, where):
+        if type(body) is not kind:
+            raise malformed(where, f"{str(body)[:80]} is no {kind.__name__}")
+        return body
+    return check
+
+
+def _all(check):
+    return lambda body, where: [check(one, where) for one in listed(body, where)]
+
+
+def number(body, where):
+    """A number: those that JSON does not have are words."""
+    if isinstance(body, str) and body in ("Infinity", "-Infinity", "NaN"):
+        return float(body)
+    if isinstance(body, bool) or not isinstance(body, (int, float)):
+        raise malformed(where, f"{str(body)[:80]} is no number")
+    return float(body)
+
+
+PLAIN = {"as_int": _typed(int), "as_ints": _all(_typed(int)), "as_float": number, "as_floats": _all(number),
+          "as_bool": _typed(bool), "as_bools": _all(_typed(bool)), "as_string": _typed(str),
+          "as_strings": _all(_typed(str)), "as_operator": _typed(str), "as_int_lists": _all(_all(_typed(int)))}

@@ -76,11 +76,9 @@ class Model:
         arrays = self._arrays(leaves)
         arrays.update((self._states_in[name], array) for name, array in self.state.items())
         results = [np.asarray(one.numpy()) for one in self.session.forward(**arrays)]
-        for name, place in self._states.items():
-            if name in self.state:
-                self.state[name] = results[place]
-            else:
-                self._changed(leaves, name, results[place])
+        for name, key in self._states_in.items():
+            self.state[name] = results[self._states[key]]
+        self._change_inputs(leaves, results)
         made = [one[0] if isinstance(one, list) else results[one] for one in self._leaves]
         return self._out.unflatten(iter(made))
 
@@ -88,11 +86,11 @@ class Model:
         """(args, kwargs) of a call, of leaves in order."""
         return self._in.unflatten(iter(leaves))
 
-    def _changed(self, leaves, name, result):
-        """An input that the module changes in place."""
+    def _change_inputs(self, leaves, results):
+        """Gives the arrays that the module changes in place their new values."""
         for one, value in zip(self._users, leaves):
-            if one.name == name and isinstance(value, np.ndarray):
-                value[...] = result
+            if one.name in self._states and isinstance(value, np.ndarray):
+                value[...] = results[self._states[one.name]]
 
     def _arrays(self, leaves):
         """The program's inputs by name; sizes that were not exported are refused."""

@@ -26,6 +26,7 @@ class Input:
     kind: str
     name: str            # in the program
     held: object = None  # of state: the buffer's name; of a constant: its value
+    origin: str = ""     # its name in the graph
     sizes: tuple = ()    # of a tensor: records of its sizes
 
 
@@ -34,6 +35,7 @@ class Signature:
 
     def _check_arguments(self, specs):
         names = {self._name(spec) for spec in specs if "user_input" in spec}
+        self._user_names = {word(name) for name in names}
         for name in self.fixed:
             if name not in names:
                 raise wrong_call("load", f"values: '{name}' is none of the inputs {', '.join(sorted(names))}")
@@ -61,7 +63,7 @@ class Signature:
         """Names of the graph's inputs that it changes, by a result or in place."""
         names = {self._name(spec) for spec in specs}
         found = set()
-        owners = {}
+        owners = self._owners = {}  # names in the graph of buffers and parameters
         for spec in specs:
             for kind, field in (("buffer", "buffer_name"), ("parameter", "parameter_name")):
                 if kind in spec:
@@ -98,9 +100,10 @@ class Signature:
             held = get(body, field[kind], str, self.where)
             array = self.archive.weight(held)
             if name in self.mutated:
-                tensor = self.builder.graph.input(word(held), _tenon.Shape(array.shape, type_of_or_none(array)))
+                key = self._unused(held, self._user_names)
+                tensor = self.builder.graph.input(key, _tenon.Shape(array.shape, type_of_or_none(array)))
                 scope.values[name] = Value(self.builder, tensor=tensor, name=held)
-                self.inputs.append(Input("state", word(held), held))
+                self.inputs.append(Input("state", key, held, name))
             else:
                 scope.values[name] = self.builder.known(array, name=held)
         elif kind == "constant_input":
@@ -109,6 +112,13 @@ class Signature:
             self.inputs.append(Input("constant", word(name), scope.values[name]))
         else:
             raise unsupported(f"input '{name}'", f"a {kind}")
+
+    def _unused(self, name, reserved=()):
+        """A name for an input of the program that no other has."""
+        made, taken = word(name), {one.name for one in self.inputs}.union(reserved)
+        while made in taken:
+            made += "_"
+        return made
 
     def _user_input(self, name, form, argument, scope):
         where = f"input '{name}'"
@@ -124,7 +134,8 @@ class Signature:
             value = self._size_input(name, scope, where)
         else:
             raise unsupported(where, f"{form.removeprefix('as_')} is no tensor")
-        self.inputs.append(Input("user", word(name), sizes=self.entries(name) if form == "as_tensor" else ()))
+        entries = self.entries(name) if form == "as_tensor" else ()
+        self.inputs.append(Input("user", self._last, origin=name, sizes=entries))
         return value
 
     def _fixed_input(self, name, form, scope, where):
@@ -166,7 +177,8 @@ class Signature:
             made.append(self._input_size(entry, size, f"{word(name)}_{axis}", where))
         if given is not None and (isinstance(given, int) or len(given) != len(entries)):
             raise wrong_call(where, f"shapes: {given!r} for {len(entries)} axes")
-        tensor = self.builder.graph.input(word(name), _tenon.Shape(tuple(made), dtype))
+        self._last = self._unused(name)
+        tensor = self.builder.graph.input(self._last, _tenon.Shape(tuple(made), dtype))
         value = Value(self.builder, tensor=tensor, name=name, inputs=frozenset([name]))
         value.shape  # its sizes are sources from here on
         self._derived += [(value, axis, entry) for axis, entry in enumerate(entries) if "as_expr" in entry]
@@ -245,7 +257,8 @@ class Signature:
         if not is_symbol(text):
             raise unsupported(where, "an integer that other inputs decide")
         [symbol] = expressions.symbols_of(text)
-        tensor = self.builder.graph.input(word(name), _tenon.Shape((), "i64"))
+        self._last = self._unused(name)
+        tensor = self.builder.graph.input(self._last, _tenon.Shape((), "i64"))
         scalar = Value(self.builder, tensor=tensor, name=name, inputs=frozenset([name]))
         if symbol in self.symbols:
             return self.symbols[symbol]
@@ -263,36 +276,23 @@ class Signature:
             if kind == "user_output":
                 leaves.append(self._leaf(value, name, made, names))
             elif kind in ("buffer_mutation", "parameter_mutation"):
-                states[body["buffer_name" if kind[0] == "b" else "parameter_name"]] = value
+                states[self._owners[body["buffer_name" if kind[0] == "b" else "parameter_name"]]] = value
             elif kind == "user_input_mutation":
                 states[get(body, "user_input_name", str, self.where)] = value
             else:
                 raise unsupported(self.where, f"a result that is a {kind}")
         self.leaves = leaves
-        self.states = {}
-        for name in self._state_names():
-            value = states[name] if name in states else self.find(self._graph_name(name), scope)
-            self.states[name] = len(made)
+        self.states = {}  # names of inputs that are changed: the places of their new values
+        changed = [one for one in self.inputs if one.kind == "state"] + \
+            [one for one in self.inputs if one.kind == "user" and one.origin in self.mutated]
+        for one in changed:
+            value = states[one.origin] if one.origin in states else self.find(one.origin, scope)
+            self.states[one.name] = len(made)
             made.append(self._result(value))
-            names.append(f"{word(name)}_after")
+            names.append(f"{one.name}_after")
         if not made:
             raise malformed(self.where, "no results that are tensors")
         return made, names
-
-    def _state_names(self):
-        held = [one.held for one in self.inputs if one.kind == "state"]
-        mutated = {word(one) for one in self.mutated if one}
-        users = [one.name for one in self.inputs if one.kind == "user" and one.name in mutated]
-        return held + users
-
-    def _graph_name(self, name):
-        """The graph's name of a buffer, or of an input."""
-        for spec in self.module["signature"]["input_specs"]:
-            for kind, field in (("buffer", "buffer_name"), ("parameter", "parameter_name"),
-                                ("tensor_constant", "tensor_constant_name")):
-                if kind in spec and spec[kind].get(field) == name:
-                    return self._name(spec)
-        return next(one for one in self.mutated if word(one) == name)
 
     def _leaf(self, value, name, made, names):
         """A result: the place of a tensor in the program's results, or a constant in a list of one."""

@@ -4,6 +4,7 @@ python/tests/torch_suite records the archives and compares every op and whole ne
 """
 
 import contextlib
+import importlib.util
 import io
 import json
 import pathlib
@@ -295,6 +296,21 @@ class Parts(unittest.TestCase):
                 f"tenon.torch.load({str(FOLDER / 'branches.pt2')!r}); "
                 "sys.exit('torch' in sys.modules or 'onnx' in sys.modules)")
         self.assertEqual(subprocess.run([sys.executable, "-c", code]).returncode, 0)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+class Live(unittest.TestCase):
+    def test_programs_in_memory(self):
+        import torch
+        torch.manual_seed(1)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8))
+        rows = torch.export.Dim("rows", min=1, max=9)
+        exported = torch.export.export(module, (torch.randn(3, 4),), dynamic_shapes=({0: rows},))
+        for one in (exported, exported.run_decompositions()):
+            model = tenon.torch.Model(one)
+            for count in (1, 5):
+                x = torch.randn(count, 4)
+                np.testing.assert_allclose(model(x.numpy()), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
 if __name__ == "__main__":

@@ -128,6 +128,16 @@ def clamped(begin, end, step, size):
     return min(max(begin, 0), max(size - 1, 0)), None if end < 0 else end
 
 
+def _from_end(place, whole):
+    """A place of an axis that is so many elements before its end as a negative number."""
+    if isinstance(place, int):
+        return place
+    distance = sz.sub(whole, place)
+    if not isinstance(distance, int) or distance < 0:
+        return place
+    return -distance if distance else _END
+
+
 def sliced_by_sizes(n, x, axis, begin, end, step):
     """A slice whose bounds are sizes of inputs: rows picked by their numbers."""
     if step != 1:
@@ -136,6 +146,9 @@ def sliced_by_sizes(n, x, axis, begin, end, step):
         end = x.shape[axis]
         if begin == 0:
             return x
+    first, last = (_from_end(one, x.shape[axis]) for one in (begin, end))
+    if isinstance(first, int) and isinstance(last, int):
+        return sliced(n, x, axis, first, last, 1)
     if isinstance(begin, int) and begin < 0:
         begin = sz.add(x.shape[axis], begin)
     if isinstance(end, int) and end < 0:

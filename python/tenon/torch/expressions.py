@@ -127,6 +127,8 @@ def divided(a, b):
     """a // b, rounded down."""
     if isinstance(b, int) and b == 0:
         raise Unknown
+    if isinstance(a, sz.Size) and isinstance(b, int) and b > 0 and all(count < 0 for count in a.terms.values()):
+        return sz.sub(0, sz.divide(sz.add(sz.sub(0, a), b - 1), b))  # the quotient rounded up of what is positive
     return sz.divide(a, b)
 
 

@@ -190,7 +190,8 @@ def logical(n, self, other):
 
 
 @op("bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_xor.Tensor",
-    "bitwise_xor.Scalar", "__and__.Tensor", "__or__.Tensor", "__xor__.Tensor", "__and__.Scalar", "__or__.Scalar")
+    "bitwise_xor.Scalar", "__and__.Tensor", "__or__.Tensor", "__xor__.Tensor", "__and__.Scalar", "__or__.Scalar",
+    "__xor__.Scalar")
 def bitwise(n, self, other):
     a, b = operands(n, self, other)
     name = n.op.split(".")[1].strip("_").removeprefix("bitwise_")
@@ -297,7 +298,7 @@ def softplus(n, self, beta=1, threshold=20):
 @op("log_sigmoid.default", "log_sigmoid_forward.default")
 def log_sigmoid(n, self):
     made = n.b.neg(n.b.softplus(n.b.neg(self)))
-    return (made, n.b.full((0,), 0, self.dtype)) if "forward" in n.op else made
+    return (made, n.b.full(n.metas[1][1], 0, self.dtype)) if n.wants(1) else (made, None) if "forward" in n.op else made
 
 
 @op("softsign.default")

@@ -272,6 +272,8 @@ class Parts(unittest.TestCase):
                          sz.add(sz.mul(2, s), 1))
         self.assertEqual(evaluate("FloorDiv(Mul(Integer(6), Symbol('s')), Integer(3))"), sz.mul(2, s))
         self.assertEqual(evaluate("Mul(Integer(-1), Symbol('four'))"), -4)
+        self.assertEqual(evaluate("Mul(Integer(-1), FloorDiv(Mul(Integer(-1), Symbol('s')), Integer(2)))"),
+                         sz.divide(sz.add(s, 1), 2))
         self.assertEqual(evaluate("Max(Integer(1), Symbol('s'))"), s)
         self.assertEqual(evaluate("Pow(Symbol('s'), Integer(2))"), sz.mul(s, s))
         self.assertEqual(symbols.order(s, 0), (1, True))

@@ -157,7 +157,8 @@ case("expands", lambda x: (x.expand(2, -1, 4), x.expand(x.shape[0], 4), x.expand
                            torch.broadcast_to(x, (3, x.shape[0], 4))), T("B 1"))
 case("slices", lambda x: (x[:, 1:3], x[:, ::2], x[:, -2:], x[:, :-1], x[:, 5:9], x[:, 3:1], x.narrow(1, 1, 3)),
      T("B 7"))
-case("slices_dynamic", lambda x: (x[1:], x[:-1], x[: x.shape[0] - 1], x[:x.shape[0] // 2], x[-1:], torch.zeros(x.shape[0] // 2)), T("B 3"),
+case("slices_dynamic", lambda x: (x[1:], x[:-1], x[: x.shape[0] - 1],
+                                   x[:x.shape[0] // 2], x[-1:], torch.zeros(x.shape[0] // 2)), T("B 3"),
      empty=False)
 case("slices_steps", lambda x: (x[::2], x[1::3]), T("B 3"), empty=False)
 case("selects", lambda x: (x[:, 1], x.select(2, -1), x[:, -2]), T("B 4 3"))
@@ -390,6 +391,71 @@ def _quantised(x, w):
 
 case("quantised", _quantised, T("B 3 6 5"), T("4 3 3 3", low=-2, high=2))
 
+# Forms of ops that PyTorch's own functions seldom make
+
+aten = torch.ops.aten
+
+case("forms_pointwise", lambda x, y: (
+    aten.fix(x), aten.sgn(x), F.tanhshrink(x), aten.clip(x, -1, 1),
+    aten.clamp_max(x, 1.0), aten.clamp_max(x, y), aten.clamp_min(x, y), aten.div.Scalar(x, 2.0),
+    aten.div.Scalar_mode(x, 2.0, rounding_mode="floor"), aten.floor_divide.Scalar(x, 2), aten.sub.Scalar(x, 1.5),
+    aten.subtract(x, y), aten.multiply(x, y), aten.true_divide(x, y + 9), aten.max.other(x, y), aten.min.other(x, y),
+    aten.lerp.Tensor(x, y, y), aten.ne(x, y), aten.gt(x, y), aten.remainder.Scalar_Tensor(7, y + 9),
+    aten.masked_fill.Tensor(x, x > 0, torch.tensor(2.0)), aten.where.Scalar(x > 0, 1.0, 2.0), aten.to.other(x, y),
+    F.huber_loss(x, y, delta=0.7), aten.log_sigmoid_forward(x)[0], aten.detach(x), aten.fill.Tensor(x, y[0])),
+    T(), T("4"), empty=False)
+case("forms_bits", lambda x, y: (
+    aten.bitwise_left_shift.Tensor(x, y), aten.bitwise_right_shift.Tensor(x, y), x | 3, x ^ 5, aten.__or__.Scalar(x, 4),
+    aten.bitwise_left_shift.Tensor_Scalar(x, 1), aten.bitwise_right_shift.Tensor_Scalar(x, 1)),
+    T(dtype="i32", low=0, high=20), T("4", "i32", 0, 4))
+case("forms_shapes", lambda x, y: (
+    x.adjoint(), aten.column_stack([y, y]), aten.concat([y, y], 0), aten.concatenate([y, y]), aten.flipud(y),
+    aten.eye(3, 4),
+    aten.view_as(x[:, :, :], x), aten.reshape_as(x, x), *aten.tensor_split.indices(y, [1, 3], 1),
+    *aten.split.sizes(y, [1, 3], 1), *aten.unsafe_split(y, 2, 1), *aten.unsafe_chunk(y, 2, 1),
+    aten._unsafe_view(x, [6, 4]),
+    aten._reshape_copy(x, [6, 4]), aten.new_full(x, [2], 3.0), aten.ones_like(x),
+    *aten.meshgrid([y[0], y[1]])), T("2 3 4"), T("3 4"))
+case("forms_pads", lambda x: (aten.reflection_pad1d(x[0], [1, 2]), aten.reflection_pad2d(x, [1, 2, 1, 0]),
+                              aten.replication_pad1d(x[0], [1, 2]), aten.replication_pad2d(x, [1, 2, 1, 0]),
+                              aten.replication_pad3d(x, [1, 2, 1, 0, 2, 1]),
+                              aten.reflection_pad3d(x, [1, 1, 1, 0, 0, 1])),
+     T("2 3 4 5"))
+case("forms_reductions", lambda x: (
+    *aten.aminmax(x, dim=1), aten.all.dims(x > 0, [1]), x.norm(p=2), aten.norm.ScalarOpt_dim(x, 2, [1]), aten.std(x),
+    aten.norm.Scalar(x, 1), aten.norm.ScalarOpt_dim_dtype(x, 2, [1], True, dtype=torch.float64), aten.var(x),
+    aten.std.correction(x, [1], correction=0), *aten.std_mean.correction(x, [1], correction=1),
+    *aten.sort.stable(x, stable=True, dim=1),
+    aten.argsort.stable(x, stable=True, dim=1), aten._safe_softmax(x, 1)), T("3 5"))
+case("forms_products", lambda a, b, c: (
+    aten.mv(a, b), aten.addmv(c, a, b), aten.ger(b, b), aten.linalg_matmul(a, b), aten.cross(a[:, :3], a[:, 1:], 1),
+    aten._fused_rms_norm(a, [4], b, 1e-5)[0], aten._prelu_kernel(a, b)), T("3 4"), T("4"), T("3"))
+case("forms_attention", lambda q, k: (
+    aten._scaled_dot_product_flash_attention_for_cpu(q, k, k)[0], aten._scaled_dot_product_attention_math(q, k, k)[0]),
+     T("2 2 3 4"), T("2 2 5 4"))
+case("forms_indices", lambda x, i: (
+    aten._unsafe_index(x, [i, i]), aten._unsafe_index_put(x, [i], x[:2]), aten.index_fill.int_Tensor(
+        x, 0, i, torch.tensor(2.0)), aten.index_reduce(x, 0, i, x[:2], "amax"), aten.scatter.value_reduce(
+        x, 0, i[None], 2.0, reduce="add"), aten.scatter.reduce(x, 0, i[None], x[:1, :2], reduce="add")),
+     T("4 5"), T("2", "i64", values=[1]))
+case("forms_norms", lambda x, w: (
+    aten.native_batch_norm(x, w, w, w, w * w + 1, False, 0.1, 1e-5)[0],
+    aten._native_batch_norm_legit_functional(x, w, w, w, w * w + 1, True, 0.1, 1e-5),
+    aten.native_dropout(x, 0.5, False)[0], aten.feature_dropout(x, 0.5, False), aten.alpha_dropout(x, 0.5, False)),
+     T("5 3"), T("3"))
+case("forms_upsample", lambda x: (
+    aten.upsample_nearest2d(x, [7, 4], 1.4, 0.7), aten.upsample_bilinear2d(x, [7, 4], False, 1.4, 0.7),
+    aten.upsample_bicubic2d(x, [10, 12], True), aten._upsample_nearest_exact2d(x, [7, 4]),
+    aten.upsample_linear1d(x[0], [9], False), aten.upsample_nearest1d(x[0], [9]),
+    aten._upsample_nearest_exact1d(x[0], [9]),
+    aten.upsample_nearest3d(x[None], [3, 7, 4]), aten.upsample_trilinear3d(x[None], [3, 7, 4], False),
+    aten._upsample_nearest_exact3d(x[None], [3, 7, 4])), T("2 3 5 6"))
+case("forms_sizes", lambda x: (
+    x * (x.shape[0] % 3 + 1), x[: max(x.shape[0] - 1, 1)], x * float(x.shape[0] / 2), x.sum() * (x.shape[0] ** 0.5),
+    torch.zeros(-(-x.shape[0] // 2)), torch.full((2,), x.shape[0]), x * int(x.shape[0] / 2)), T("B 4"), empty=False)
+case("forms_recurrent", nn.RNN(4, 5, nonlinearity="relu"), T("6 2 4"))
+case("item", lambda x: torch.where(x > x.sum().item(), x, -x), T("3 4"))
+
 # In place
 
 
@@ -469,7 +535,9 @@ def main():
         rng = np.random.default_rng(seed)
         module = function if isinstance(function, nn.Module) else Function(function)
         is_open = any(one.dynamic(1) for one in inputs)
-        forms = [[(name, (3, 1, 5), Dim("B", min=0, max=64)), (name, (5, 7, 9), Dim.DYNAMIC)] if is_open else [(name, (3, 3), None)]]
+        forms = [[(name, (3, 3), None)]]
+        if is_open:
+            forms = [[(name, (3, 1, 5), Dim("B", min=0, max=64)), (name, (5, 7, 9), Dim.DYNAMIC)]]
         if is_open and empty:
             forms.append([(f"{name}_empty", (0,), None)])
         for attempts in forms:

@@ -86,14 +86,13 @@ def outer(n, self, vec2):
 
 
 @op("scaled_dot_product_attention.default", "_scaled_dot_product_flash_attention_for_cpu.default",
-    "_scaled_dot_product_efficient_attention.default", "_scaled_dot_product_attention_math.default")
+    "_scaled_dot_product_attention_math.default")
 def attention(n, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
-              attn_bias=None, **_):
-    mask = attn_mask if attn_bias is None else attn_bias
+              **_):
     if dropout_p:
         raise n.error("draws random numbers", "dropout_p")
-    made = _fused(n, query, key, value, mask, is_causal, scale) or \
-        _by_parts(n, query, key, value, mask, is_causal, scale, enable_gqa)
+    made = _fused(n, query, key, value, attn_mask, is_causal, scale) or \
+        _by_parts(n, query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return made if n.op.startswith("aten.scaled") else (made, *(None for _ in n.metas[1:]))
 
 

@@ -451,8 +451,8 @@ case("forms_upsample", lambda x: (
     aten.upsample_nearest3d(x[None], [3, 7, 4]), aten.upsample_trilinear3d(x[None], [3, 7, 4], False),
     aten._upsample_nearest_exact3d(x[None], [3, 7, 4])), T("2 3 5 6"))
 case("forms_sizes", lambda x: (
-    x * (x.shape[0] % 3 + 1), x[: max(x.shape[0] - 1, 1)], x * float(x.shape[0] / 2), x.sum() * (x.shape[0] ** 0.5),
-    torch.zeros(-(-x.shape[0] // 2)), torch.full((2,), x.shape[0]), x * int(x.shape[0] / 2)), T("B 4"), empty=False)
+    x * (x.shape[0] % 3 + 1), x[: max(x.shape[0] - 1, 1)], x.sum() * (x.shape[0] ** 0.5),
+    torch.zeros(-(-x.shape[0] // 2)), torch.full((2,), x.shape[0])), T("B 4"), empty=False)
 case("forms_recurrent", nn.RNN(4, 5, nonlinearity="relu"), T("6 2 4"))
 case("item", lambda x: torch.where(x > x.sum().item(), x, -x), T("3 4"))
 

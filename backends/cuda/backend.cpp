@@ -14,7 +14,8 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(std::shared_ptr<CudaDevice> device) : device_(std::move(device)) {}
+  CudaBackend(std::shared_ptr<CudaDevice> device, bool is_exact)
+      : device_(std::move(device)), is_exact_(is_exact) {}
 
   std::string_view name() const noexcept override { return "cuda"; }
   MemRegion& region() const override { return device_->default_mem_region(); }
@@ -23,7 +24,7 @@ class CudaBackend final : public Backend {
   }
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override {
-    return make_partition(device_, program, steps);
+    return make_partition(device_, program, steps, is_exact_);
   }
   std::map<std::string, std::string> properties() const override {
     return {{"device", device_->url()}, {"name", device_->driver()->facts().name}};
@@ -31,14 +32,15 @@ class CudaBackend final : public Backend {
 
  private:
   std::shared_ptr<CudaDevice> device_;
+  bool is_exact_;
 };
 
-BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& /*options*/) {
+BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& options) {
   auto cuda_device = std::dynamic_pointer_cast<CudaDevice>(device);
   if (cuda_device == nullptr) {
     throw Error(Errc::bad_argument, device->url(), "not a device that this library opened");
   }
-  return std::make_shared<const CudaBackend>(std::move(cuda_device));
+  return std::make_shared<const CudaBackend>(std::move(cuda_device), options.exact);
 }
 
 }  // namespace
@@ -46,6 +48,18 @@ BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& /*op
 
 BackendPtr make_cuda_backend(const BackendOptions& options) {
   return cuda::backend_of_device(cuda::open_device(DeviceUrl::parse("cuda:0")), options);
+}
+
+std::optional<int> cuda_device_number(const Device& device) {
+  const auto* const cuda_device = dynamic_cast<const cuda::CudaDevice*>(&device);
+  if (cuda_device == nullptr) return std::nullopt;
+  return cuda_device->number();
+}
+
+void synchronize_cuda_device(Device& device) {
+  const auto* const cuda_device = dynamic_cast<const cuda::CudaDevice*>(&device);
+  if (cuda_device == nullptr) throw Error(Errc::bad_argument, device.url(), "no CUDA device");
+  cuda_device->driver()->synchronize();
 }
 
 void register_cuda_backend() {

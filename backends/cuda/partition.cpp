@@ -1,12 +1,14 @@
 #include "partition.hpp"
 
+#include "run_graph.hpp"
+#include "run_memory.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -88,63 +90,6 @@ struct CompiledSteps {
   Source loop_indices;  ///< a table of i64: 0, 1, ...
 };
 
-/// What one run needs for itself.
-class RunMemory {
- public:
-  RunMemory(std::shared_ptr<CudaDevice> device, std::int64_t scratch_bytes)
-      : device_(std::move(device)) {
-    MemRegion& region = device_->default_mem_region();
-    status_ = region.malloc(sizeof(Status));
-    if (scratch_bytes > 0) scratch_ = region.malloc(static_cast<std::uint64_t>(scratch_bytes));
-    stream_ = device_->driver()->create_stream();
-  }
-  ~RunMemory() { device_->driver()->destroy(stream_); }
-  RunMemory(const RunMemory&) = delete;
-  RunMemory& operator=(const RunMemory&) = delete;
-
-  StreamId stream() const noexcept { return stream_; }
-  Address status() const { return status_.begin().addr(); }
-  Address scratch() const { return scratch_ ? scratch_.begin().addr() : 0; }
-
- private:
-  std::shared_ptr<CudaDevice> device_;
-  MemChunk status_, scratch_;
-  StreamId stream_{};
-};
-
-/// Memory of runs that ended, for the next ones: sessions that share a partition may run at once.
-class RunMemories {
- public:
-  RunMemories(std::shared_ptr<CudaDevice> device, std::int64_t scratch_bytes)
-      : device_(std::move(device)), scratch_bytes_(scratch_bytes) {
-    free_.push_back(make());
-  }
-  std::unique_ptr<RunMemory> take() {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (!free_.empty()) {
-        auto memory = std::move(free_.back());
-        free_.pop_back();
-        return memory;
-      }
-    }
-    return make();
-  }
-  void give_back(std::unique_ptr<RunMemory> memory) {
-    const std::scoped_lock lock(mutex_);
-    free_.push_back(std::move(memory));
-  }
-
- private:
-  std::unique_ptr<RunMemory> make() const {
-    return std::make_unique<RunMemory>(device_, scratch_bytes_);
-  }
-  std::shared_ptr<CudaDevice> device_;
-  std::int64_t scratch_bytes_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<RunMemory>> free_;
-};
-
 class Bound final : public BoundPartition {
  public:
   Bound(std::shared_ptr<CudaDevice> device, std::shared_ptr<const CompiledSteps> compiled,
@@ -152,6 +97,8 @@ class Bound final : public BoundPartition {
       : device_(std::move(device)),
         compiled_(std::move(compiled)),
         constants_(std::move(constants)),
+        graph_launches_(device_->options().graphs ? unrolled(compiled_->plan)
+                                                  : std::vector<UnrolledLaunch>()),
         memories_(device_, compiled_->plan.scratch_bytes) {
     const std::vector<std::byte>& data = compiled_->plan.data;
     if (data.empty()) return;
@@ -163,17 +110,37 @@ class Bound final : public BoundPartition {
     const auto begin = std::chrono::steady_clock::now();
     std::unique_ptr<RunMemory> memory = memories_.take();
     Driver& driver = *device_->driver();
-    driver.fill(memory->stream(), memory->status(), 0, sizeof(Status));
-    run_all(compiled_->plan.instructions, frame, *memory);
+    // A shape that does not come again is not worth a graph.
+    if (!graph_launches_.empty() && memory->runs++ > 0) {
+      run_graph(frame, *memory);
+    } else {
+      run_all(compiled_->plan.instructions, frame, *memory);
+    }
     Status status{};
     driver.read(memory->stream(), &status, memory->status(), sizeof(Status));
     driver.synchronize(memory->stream());
+    if (status.claimed != 0) memory->clear_status();
     memories_.give_back(std::move(memory));
     frame.device_time = std::chrono::steady_clock::now() - begin;
     if (status.claimed != 0) throw_reported(status);
   }
 
  private:
+  void run_graph(DeviceFrame& frame, RunMemory& memory) const {
+    if (frame.interrupt != nullptr) frame.interrupt->check("cuda");
+    if (memory.graph == nullptr) {
+      memory.graph = std::make_unique<RunGraph>(device_->driver(), graph_launches_);
+    }
+    memory.graph->launch(memory.stream(), frame,
+                         [&](const UnrolledLaunch& launch, std::span<std::byte> args) {
+                           frame.iteration = launch.iteration;
+                           frame.loop_index = launch.loop_index;
+                           fill_args(*launch.launch, frame, memory, args);
+                         });
+    frame.iteration = frame.loop_index = {};
+    device_->count_graph_launch();
+  }
+
   void run_all(const std::vector<Instruction>& instructions, DeviceFrame& frame,
                const RunMemory& memory) const {
     if (frame.interrupt != nullptr) frame.interrupt->check("cuda");
@@ -208,12 +175,23 @@ class Bound final : public BoundPartition {
 
   void run_launch(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory) const {
     std::array<std::byte, max_args_bytes> args;
+    fill_args(launch, frame, memory, args);
+    device_->driver()->launch(memory.stream(),
+                              {launch.kernel, launch.grid, args.data(), launch.routine});
+  }
+
+  void fill_args(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory,
+                 std::span<std::byte> args) const {
     std::memcpy(args.data(), launch.args.data(), launch.args.size());
     for (const Patch& patch : launch.patches) {
       const Address address = address_of(patch.source, frame, memory);
+      if (launch.routine != Routine::none && address % routine_alignment != 0) {
+        throw Error(Errc::bad_argument, "cuda",
+                    fmt::format("an array at {:#x}, and a library needs a multiple of {}", address,
+                                routine_alignment));
+      }
       std::memcpy(args.data() + patch.at, &address, sizeof address);
     }
-    device_->driver()->launch(memory.stream(), launch.kernel, launch.grid, args.data());
   }
 
   Address address_of(const Source& source, const DeviceFrame& frame,
@@ -253,16 +231,21 @@ class Bound final : public BoundPartition {
   std::shared_ptr<const CompiledSteps> compiled_;
   std::vector<Buffer> constants_;  ///< in the device's memory; without data where not used
   MemChunk data_;
+  std::vector<UnrolledLaunch> graph_launches_;  ///< none: launches are made one by one
   mutable RunMemories memories_;
 };
 
 class CudaPartition final : public Partition {
  public:
   CudaPartition(std::shared_ptr<CudaDevice> device, const Lowered& program,
-                std::span<const Step> steps)
+                std::span<const Step> steps, bool is_exact)
       : device_(std::move(device)), program_(program) {
     auto compiled = std::make_shared<CompiledSteps>();
-    Emitter emitter(compiled->plan);
+    const DeviceOptions& options = device_->options();
+    Emitter emitter(compiled->plan,
+                    {.libraries = options.libraries ? device_->driver().get() : nullptr,
+                     .is_exact = is_exact,
+                     .allows_tf32 = options.tf32 && !is_exact});
     emitter.steps(steps);
     Uses uses(program, steps);
     compiled->constants = std::move(uses.constants);
@@ -283,8 +266,23 @@ class CudaPartition final : public Partition {
   }
 
   std::vector<std::string> notes() const override {
-    return {fmt::format("{} launches, {} bytes of scratch memory", compiled_->plan.launches,
-                        compiled_->plan.scratch_bytes)};
+    std::vector<std::string> notes{
+        fmt::format("{} launches, {} bytes of scratch memory", compiled_->plan.launches,
+                    compiled_->plan.scratch_bytes),
+        graph_note()};
+    if (!device_->options().libraries) {
+      notes.emplace_back("no libraries: libraries=off");
+      return notes;
+    }
+    for (const Routine routine : {Routine::gemm, Routine::convolution}) {
+      const std::int64_t calls = compiled_->plan.calls[static_cast<std::size_t>(routine)];
+      if (calls > 0) {
+        notes.push_back(fmt::format("{} calls of {}", calls, device_->driver()->about(routine)));
+      }
+    }
+    const std::string& refusal = compiled_->plan.library_refusal;
+    if (!refusal.empty()) notes.push_back("kernels instead of a library: " + refusal);
+    return notes;
   }
 
   std::optional<ConstantUse> constant_use() const override {
@@ -296,6 +294,13 @@ class CudaPartition final : public Partition {
   }
 
  private:
+  std::string graph_note() const {
+    if (!device_->options().graphs) return "no CUDA graph: graphs=off";
+    const std::size_t nodes = unrolled(compiled_->plan).size();
+    if (nodes > 0) return fmt::format("one CUDA graph of {} nodes, from the second run on", nodes);
+    return "no CUDA graph: a loop with a condition, or too few or too many launches";
+  }
+
   /// A constant in the device's memory: where it is, or a copy that the plans of a binding share.
   Buffer placed(std::size_t index, const BoundConstants& constants) const {
     const Buffer& given = constants.buffers[index];
@@ -326,8 +331,9 @@ class CudaPartition final : public Partition {
 }  // namespace
 
 std::unique_ptr<Partition> make_partition(std::shared_ptr<CudaDevice> device,
-                                          const Lowered& program, std::span<const Step> steps) {
-  return std::make_unique<CudaPartition>(std::move(device), program, steps);
+                                          const Lowered& program, std::span<const Step> steps,
+                                          bool is_exact) {
+  return std::make_unique<CudaPartition>(std::move(device), program, steps, is_exact);
 }
 
 }  // namespace tenon::cuda

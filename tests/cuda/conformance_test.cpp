@@ -18,9 +18,9 @@
 namespace tenon::testing {
 namespace {
 
-/// An emulated device's backend, then the reference.
-std::vector<BackendPtr> emulated() {
-  std::vector<BackendPtr> backends = device_backends(emulated_device());
+/// The device's backend, then the reference.
+std::vector<BackendPtr> backends_here() {
+  std::vector<BackendPtr> backends = device_backends(test_device());
   backends.push_back(make_backend("reference"));
   return backends;
 }
@@ -35,8 +35,8 @@ bool has_f64(const OpCase& op_case) {
 const std::set<std::string, std::less<>> left_to_reference = {
     "cholesky", "det", "eigh", "lu", "qr", "slogdet", "solve", "svd", "triangular_solve"};
 
-TEST_CASE("cuda: the conformance suite") {
-  const std::vector<BackendPtr> backends = emulated();
+TEST_CASE("cuda: the conformance suite", "[gpu]") {
+  const std::vector<BackendPtr> backends = backends_here();
   std::set<std::string, std::less<>> seen, taken;
   std::map<std::string, int> refused;
   for (const OpCase& op_case : all_cases()) {

@@ -8,6 +8,7 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/device.hpp>
 
+#include <cstdlib>
 #include <string>
 
 namespace tenon::testing {
@@ -19,6 +20,16 @@ inline DevicePtr emulated_device(const std::string& keys = "") {
   register_cuda_backend();
   cuda::register_emulation();
   return Device::open("cuda:emulated" + keys);
+}
+
+/// Of tests that a GPU passes, too: the device of TENON_TEST_CUDA_DEVICE, or an emulated one, whose
+/// kernels compute everything.
+inline DevicePtr test_device() {
+  const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
+  DevicePtr emulated = emulated_device("?libraries=off");
+  if (url == nullptr) return emulated;
+  static const DevicePtr kept = Device::open(url);  // making a context takes long
+  return Device::open(url);
 }
 
 }  // namespace tenon::testing

@@ -33,11 +33,12 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
   return tokens;
 }
 
-TEST_CASE("cuda: language models give the CPU's tokens, and run on the device alone") {
+TEST_CASE("cuda: language models give the CPU's tokens, and run on the device alone",
+          "[gpu][models]") {
   for (const std::string architecture :
        {"llama", "qwen2", "qwen3", "gemma3", "mixtral", "qwen2moe", "qwen3moe"}) {
     CAPTURE(architecture);
-    const DevicePtr device = emulated_device();
+    const DevicePtr device = test_device();
     {
       const models::LanguageModel model = tiny(architecture, device);
       CHECK(continued(model) == continued(tiny(architecture, nullptr)));
@@ -50,10 +51,10 @@ TEST_CASE("cuda: language models give the CPU's tokens, and run on the device al
   }
 }
 
-TEST_CASE("cuda: caches of other types") {
+TEST_CASE("cuda: caches of other types", "[gpu][models]") {
   for (const DType cache : {f16, bf16}) {
     CAPTURE(name(cache));
-    const DevicePtr device = emulated_device();
+    const DevicePtr device = test_device();
     CHECK(continued(tiny("llama", device, cache)) == continued(tiny("llama", nullptr, cache)));
   }
 }

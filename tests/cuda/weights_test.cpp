@@ -49,7 +49,7 @@ class Case {
     return results;
   }
   void check(const std::vector<Tensor>& outputs, double allowed = 1e-4) {
-    const auto got = run(outputs, device_backends(emulated_device()).at(0));
+    const auto got = run(outputs, device_backends(test_device(), {.exact = true}).at(0));
     const auto wanted = run(outputs, make_reference_backend({}));
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       INFO("result " << i);
@@ -62,7 +62,8 @@ class Case {
   std::map<std::string, Buffer> weights_;
 };
 
-TEST_CASE("cuda: weights of every type in products of few and many rows, tables, experts") {
+TEST_CASE("cuda: weights of every type in products of few and many rows, tables, experts",
+          "[gpu][weights]") {
   Random random;
   for (const DType dtype : weight_types) {
     CAPTURE(name(dtype));
@@ -99,7 +100,7 @@ HostBuffer random_blocks(Random& random, const Shape& shape, std::int64_t d_at) 
   return blocks;
 }
 
-TEST_CASE("cuda: blocks that only files have, of any codes") {
+TEST_CASE("cuda: blocks that only files have, of any codes", "[gpu][weights]") {
   struct Format {
     DType dtype;
     std::int64_t d_at;
@@ -120,7 +121,7 @@ TEST_CASE("cuda: blocks that only files have, of any codes") {
   }
 }
 
-TEST_CASE("cuda: rows of 16 bits in tensor cores") {
+TEST_CASE("cuda: rows of 16 bits in tensor cores", "[gpu][weights]") {
   Random random;
   for (const DType type : {f16, bf16}) {
     const double allowed = type == f16 ? 2e-3 : 1.2e-2;  // of a result's own rounding
@@ -149,7 +150,7 @@ TEST_CASE("cuda: rows of 16 bits in tensor cores") {
   }
 }
 
-TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has") {
+TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has", "[gpu][weights]") {
   // Small multiples of 2^-12 above 1: a single term of bf16 would lose them.
   Case test;
   const Graph::Recording recording(test.graph);
@@ -161,11 +162,11 @@ TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has") {
   const HostBuffer x = HostBuffer::of<float>(Shape({32, 32}, f32), values).to(f16);
   const Tensor w =
       test.constant("w", HostBuffer::of<float>(Shape({32, 32}, f32), weights).to(bf16));
-  const auto got = test.run({linear(test.input(x), w)}, device_backends(emulated_device()).at(0));
+  const auto got = test.run({linear(test.input(x), w)}, device_backends(test_device()).at(0));
   CHECK(std::memcmp(got[0].bytes(), x.bytes(), static_cast<std::size_t>(x.shape().bytes())) == 0);
 }
 
-TEST_CASE("cuda: infinities and NaNs of rows in tensor cores") {
+TEST_CASE("cuda: infinities and NaNs of rows in tensor cores", "[gpu][weights]") {
   Random random;
   const float odd[] = {std::numeric_limits<float>::infinity(),
                        -std::numeric_limits<float>::infinity(),
@@ -184,7 +185,7 @@ TEST_CASE("cuda: infinities and NaNs of rows in tensor cores") {
   }
 }
 
-TEST_CASE("cuda: depths that no vector divides, and none at all") {
+TEST_CASE("cuda: depths that no vector divides, and none at all", "[gpu][weights]") {
   Random random;
   for (const DType dtype : {f32, f16, bf16}) {
     for (const std::int64_t depth : {0, 1, 7, 8, 9, 33, 257}) {
@@ -201,7 +202,7 @@ TEST_CASE("cuda: depths that no vector divides, and none at all") {
   }
 }
 
-TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it") {
+TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it", "[gpu][weights]") {
   Random random;
   for (const std::int64_t position : {0, 5, 11}) {
     Case test;
@@ -212,7 +213,7 @@ TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it") {
         HostBuffer::of<std::int32_t>(Shape({}, i32), {static_cast<std::int32_t>(position)}));
     const Tensor layer = test.input(HostBuffer::of<std::int64_t>(Shape({}, i64), {1}));
     const Tensor cache = cache_update(test.input(old), layer, x, at);
-    const auto got = test.run({cache}, device_backends(emulated_device()).at(0));
+    const auto got = test.run({cache}, device_backends(test_device(), {.exact = true}).at(0));
     const auto wanted = test.run({cache}, make_reference_backend({}));
     CHECK(std::memcmp(got[0].bytes(), wanted[0].bytes(),
                       static_cast<std::size_t>(old.shape().bytes())) == 0);
@@ -233,7 +234,7 @@ TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it") {
   }
 }
 
-TEST_CASE("cuda: few queries whose keys are shared by blocks") {
+TEST_CASE("cuda: few queries whose keys are shared by blocks", "[gpu][weights]") {
   Random random;
   for (const std::int64_t keys : {512, 513, 1300}) {
     for (const DType dtype : {f32, DType::q8_0}) {
@@ -256,7 +257,7 @@ TEST_CASE("cuda: few queries whose keys are shared by blocks") {
   }
 }
 
-TEST_CASE("cuda: a row's attention has the same bits in any batch") {
+TEST_CASE("cuda: a row's attention has the same bits in any batch", "[gpu][weights]") {
   Random random;
   const HostBuffer q = random.uniform(Shape({3, 1, 2, 32}, f32));
   const HostBuffer k = random.uniform(Shape({3, 1100, 2, 32}, f32));
@@ -265,7 +266,7 @@ TEST_CASE("cuda: a row's attention has the same bits in any batch") {
     const Graph::Recording recording(test.graph);
     const Tensor given = test.input(keys);
     const Tensor y = attention(test.input(queries), given, given, {.causal = true});
-    return test.run({y}, device_backends(emulated_device()).at(0)).at(0);
+    return test.run({y}, device_backends(test_device()).at(0)).at(0);
   };
   const HostBuffer all = attended(q, k), last = attended(q.slice(0, 2, 3), k.slice(0, 2, 3));
   CHECK(std::memcmp(all.bytes() + 2 * last.shape().bytes(), last.bytes(),

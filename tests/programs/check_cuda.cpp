@@ -8,6 +8,7 @@
 #include <tenon/optimize.hpp>
 #include <tenon/session.hpp>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +57,11 @@ void check(const RandomModel& model, const Variant& variant, const DevicePtr& de
   counts.runs += 3;
 }
 
+DevicePtr device(const std::string& keys) {
+  const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
+  return Device::open((url == nullptr ? "cuda:emulated" : url) + keys);
+}
+
 }  // namespace
 
 void check_cuda(const RandomModelPlan& plan, CheckCounts& counts) {
@@ -67,10 +73,12 @@ void check_cuda(const RandomModelPlan& plan, CheckCounts& counts) {
   const bool is_tame = is_finite(wanted);
   Program optimized = model.program;
   optimize(optimized);
-  const DevicePtr device = Device::open("cuda:emulated");
-  check(model, {"cuda, as recorded", model.program, false}, device, wanted, is_tame, counts);
-  check(model, {"cuda, optimised", std::move(optimized), true}, device, wanted, is_tame, counts);
-  if (!device->default_mem_region().all_chunks().empty()) throw Failure{"memory is not given back"};
+  const DevicePtr kernels = device("?libraries=off"), libraries = device("");
+  check(model, {"cuda, as recorded", model.program, false}, kernels, wanted, is_tame, counts);
+  check(model, {"cuda, optimised", std::move(optimized), true}, libraries, wanted, is_tame, counts);
+  for (const DevicePtr& one : {kernels, libraries}) {
+    if (!one->default_mem_region().all_chunks().empty()) throw Failure{"memory is not given back"};
+  }
 }
 
 }  // namespace tenon::testing

@@ -1,14 +1,17 @@
 // The CUDA driver, loaded when the first device is opened: nothing links against it.
 #include "driver/driver.hpp"
 #include "driver/kernel_image.hpp"
+#include "driver/owner_process.hpp"
+#include "driver/vendor_library.hpp"
 
 #include <tenon/error.hpp>
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -24,11 +27,17 @@ namespace {
 #define TENON_CUDA_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) \
   X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
-  X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuModuleLoadData) X(cuModuleUnload) \
-  X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuStreamCreate) \
-  X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) \
-  X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuMemcpyHtoDAsync) \
-  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) X(cuLaunchKernel)
+  X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleUnload) \
+  X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemPoolCreate) \
+  X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemAllocFromPoolAsync) \
+  X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuStreamCreate) X(cuStreamDestroy) \
+  X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) \
+  X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyHtoDAsync) \
+  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuMemsetD8Async) \
+  X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddKernelNode) \
+  X(cuGraphAddChildGraphNode) X(cuGraphInstantiate) X(cuGraphExecDestroy) \
+  X(cuGraphExecKernelNodeSetParams) X(cuGraphExecChildGraphNodeSetParams) X(cuGraphLaunch) \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture)
 // clang-format on
 
 [[noreturn]] void throw_unavailable(std::string why) {
@@ -86,13 +95,22 @@ class CudaDriver final : public Driver {
     try {
       enter();
       load_kernels();
+      make_pool();
     } catch (...) {
       cuda_.p_cuDevicePrimaryCtxRelease(device_);
       throw;
     }
   }
   ~CudaDriver() override {
-    cuda_.p_cuCtxSetCurrent(context_);
+    if (!enter_to_free()) return;
+    gemm_.reset();
+    convolution_.reset();
+    if (capture_stream_ != nullptr) cuda_.p_cuStreamDestroy(capture_stream_);
+    if (pool_ != nullptr) {
+      cuda_.p_cuStreamSynchronize(memory_stream_);
+      cuda_.p_cuStreamDestroy(memory_stream_);
+      cuda_.p_cuMemPoolDestroy(pool_);
+    }
     cuda_.p_cuModuleUnload(module_);
     cuda_.p_cuDevicePrimaryCtxRelease(device_);
   }
@@ -102,17 +120,44 @@ class CudaDriver final : public Driver {
   Address allocate(std::uint64_t bytes) override {
     enter();
     CUdeviceptr address = 0;
-    const CUresult result = cuda_.p_cuMemAlloc(&address, bytes);
+    CUresult result = allocate_once(address, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pool_ != nullptr) {  // what the pool keeps may do
+      check(cuda_.p_cuStreamSynchronize(memory_stream_), "earlier work");
+      check(cuda_.p_cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo");
+      result = allocate_once(address, bytes);
+    }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       throw Error(Errc::out_of_device_memory, facts_.name,
                   fmt::format("no room for {} bytes: {} are free", bytes, free_bytes()));
     }
-    check(result, "cuMemAlloc");
+    check(result, "an allocation");
+    // Any stream may use it from here on.
+    if (pool_ != nullptr) check(cuda_.p_cuStreamSynchronize(memory_stream_), "an allocation");
     return address;
   }
   void free(Address address) noexcept override {
-    cuda_.p_cuCtxSetCurrent(context_);
-    cuda_.p_cuMemFree(address);
+    if (!enter_to_free()) return;
+    gemm_.reset();
+    convolution_.reset();
+    if (capture_stream_ != nullptr) cuda_.p_cuStreamDestroy(capture_stream_);
+    if (pool_ != nullptr) {
+      cuda_.p_cuMemFreeAsync(address, memory_stream_);
+    } else {
+      cuda_.p_cuMemFree(address);
+    }
+  }
+  void* allocate_pinned(std::uint64_t bytes) override {
+    enter();
+    void* memory = nullptr;
+    const CUresult result = cuda_.p_cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      throw Error(Errc::out_of_memory, facts_.name, fmt::format("no {} bytes to pin", bytes));
+    }
+    check(result, "cuMemHostAlloc");
+    return memory;
+  }
+  void free_pinned(void* memory) noexcept override {
+    if (enter_to_free()) cuda_.p_cuMemFreeHost(memory);
   }
   std::uint64_t free_bytes() const override {
     enter();
@@ -128,7 +173,7 @@ class CudaDriver final : public Driver {
     return StreamId{reinterpret_cast<std::uintptr_t>(stream)};
   }
   void destroy(StreamId stream) noexcept override {
-    cuda_.p_cuCtxSetCurrent(context_);
+    if (!enter_to_free()) return;
     cuda_.p_cuStreamSynchronize(of(stream));
     cuda_.p_cuStreamDestroy(of(stream));
   }
@@ -139,8 +184,7 @@ class CudaDriver final : public Driver {
     return EventId{reinterpret_cast<std::uintptr_t>(event)};
   }
   void destroy(EventId event) noexcept override {
-    cuda_.p_cuCtxSetCurrent(context_);
-    cuda_.p_cuEventDestroy(of(event));
+    if (enter_to_free()) cuda_.p_cuEventDestroy(of(event));
   }
 
   void write(StreamId stream, Address to, const void* from, std::uint64_t bytes) override {
@@ -159,12 +203,72 @@ class CudaDriver final : public Driver {
     enter();
     check(cuda_.p_cuMemsetD8Async(to, value, bytes, of(stream)), "a fill");
   }
-  void launch(StreamId stream, Kernel kernel, const Grid& grid, const void* args) override {
+  void copy_from_peer(StreamId stream, Address to, Driver& peer, Address from,
+                      std::uint64_t bytes) override {
     enter();
-    void* parameters[] = {const_cast<void*>(args)};
-    check(cuda_.p_cuLaunchKernel(functions_[static_cast<std::size_t>(kernel)], grid.blocks, 1, 1,
-                                 grid.threads, 1, 1, 0, of(stream), parameters, nullptr),
-          facts_of(kernel).name);
+    const auto& other = static_cast<const CudaDriver&>(peer);
+    check(cuda_.p_cuMemcpyPeerAsync(to, context_, from, other.context_, bytes, of(stream)),
+          "a copy from another device");
+  }
+  bool is_peer(const Driver& other) const noexcept override {
+    return dynamic_cast<const CudaDriver*>(&other) != nullptr;
+  }
+
+  std::string about(Routine routine) override {
+    enter();
+    return routine == Routine::gemm ? gemm().about : convolution().about;
+  }
+  std::optional<std::string> refuses(const GemmCall& call) override {
+    enter();
+    return gemm().function == nullptr ? gemm().about : gemm().function->refuses(call);
+  }
+  std::optional<std::string> refuses(const ConvolutionCall& call) override {
+    enter();
+    return convolution().function == nullptr ? convolution().about
+                                             : convolution().function->refuses(call);
+  }
+  std::uint64_t workspace_bytes() const noexcept override { return std::uint64_t{32} << 20; }
+
+  void launch(StreamId stream, const Work& work) override {
+    enter();
+    if (work.routine != Routine::none) return run_routine(of(stream), work);
+    void* parameters[] = {const_cast<void*>(work.args)};
+    check(cuda_.p_cuLaunchKernel(function_of(work), work.grid.blocks, 1, 1, work.grid.threads, 1, 1,
+                                 0, of(stream), parameters, nullptr),
+          name_of(work));
+  }
+
+  GraphId create_graph(std::span<const Work> work) override {
+    enter();
+    auto graph = std::make_unique<Graph>(cuda_);
+    check_room(cuda_.p_cuGraphCreate(&graph->nodes, 0), "cuGraphCreate");
+    for (const Work& one : work) add_node(*graph, one);
+    check_room(cuda_.p_cuGraphInstantiate(&graph->executable, graph->nodes, 0),
+               "cuGraphInstantiate");
+    return GraphId{reinterpret_cast<std::uintptr_t>(graph.release())};
+  }
+  void update(GraphId graph, std::size_t node, const Work& work) override {
+    enter();
+    const CUgraphNode changed = of(graph)->order.at(node);
+    if (work.routine != Routine::none) {
+      const Graph captured = capture(work);
+      check(cuda_.p_cuGraphExecChildGraphNodeSetParams(of(graph)->executable, changed,
+                                                       captured.nodes),
+            "cuGraphExecChildGraphNodeSetParams");
+      return;
+    }
+    void* parameters[] = {const_cast<void*>(work.args)};
+    const CUDA_KERNEL_NODE_PARAMS node_params = node_of(work, parameters);
+    check(cuda_.p_cuGraphExecKernelNodeSetParams(of(graph)->executable, changed, &node_params),
+          "cuGraphExecKernelNodeSetParams");
+  }
+  void launch(StreamId stream, GraphId graph) override {
+    enter();
+    check(cuda_.p_cuGraphLaunch(of(graph)->executable, of(stream)), "cuGraphLaunch");
+  }
+  void destroy(GraphId graph) noexcept override {
+    const std::unique_ptr<Graph> owned(of(graph));
+    if (!enter_to_free()) owned->forget();
   }
 
   void record(EventId event, StreamId stream) override {
@@ -182,9 +286,17 @@ class CudaDriver final : public Driver {
     check(result, "earlier work");
     return true;
   }
+  void synchronize(EventId event) override {
+    enter();
+    check(cuda_.p_cuEventSynchronize(of(event)), "earlier work");
+  }
   void synchronize(StreamId stream) override {
     enter();
     check(cuda_.p_cuStreamSynchronize(of(stream)), "earlier work");
+  }
+  void synchronize() override {
+    enter();
+    check(cuda_.p_cuCtxSynchronize(), "earlier work");
   }
 
  private:
@@ -195,12 +307,129 @@ class CudaDriver final : public Driver {
     return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(id));
   }
 
+  /// A graph and what it is launched by, with its nodes in order.
+  struct Graph {
+    explicit Graph(const Library& library) : cuda(library) {}
+    ~Graph() {
+      if (executable != nullptr) cuda.p_cuGraphExecDestroy(executable);
+      if (nodes != nullptr) cuda.p_cuGraphDestroy(nodes);
+    }
+    Graph(Graph&& other) noexcept
+        : cuda(other.cuda),
+          nodes(std::exchange(other.nodes, nullptr)),
+          executable(std::exchange(other.executable, nullptr)),
+          order(std::move(other.order)) {}
+    Graph& operator=(Graph&&) = delete;
+    void forget() noexcept {
+      executable = nullptr;
+      nodes = nullptr;
+    }
+
+    const Library& cuda;
+    CUgraph nodes = nullptr;
+    CUgraphExec executable = nullptr;
+    std::vector<CUgraphNode> order;
+  };
+  static Graph* of(GraphId id) { return reinterpret_cast<Graph*>(static_cast<std::uintptr_t>(id)); }
+  CUfunction function_of(const Work& work) const {
+    return functions_[static_cast<std::size_t>(work.kernel)];
+  }
+  CUDA_KERNEL_NODE_PARAMS node_of(const Work& work, void** parameters) const {
+    CUDA_KERNEL_NODE_PARAMS node{};
+    node.func = function_of(work);
+    node.gridDimX = work.grid.blocks;
+    node.blockDimX = work.grid.threads;
+    node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
+    node.kernelParams = parameters;
+    return node;
+  }
+
+  /// Behind the nodes that are there.
+  void add_node(Graph& graph, const Work& work) {
+    const std::size_t before = graph.order.empty() ? 0 : 1;
+    const CUgraphNode* const last = before == 0 ? nullptr : &graph.order.back();
+    CUgraphNode made = nullptr;
+    if (work.routine != Routine::none) {
+      const Graph captured = capture(work);
+      check_room(cuda_.p_cuGraphAddChildGraphNode(&made, graph.nodes, last, before, captured.nodes),
+                 name_of(work));
+    } else {
+      void* parameters[] = {const_cast<void*>(work.args)};
+      const CUDA_KERNEL_NODE_PARAMS node = node_of(work, parameters);
+      check_room(cuda_.p_cuGraphAddKernelNode(&made, graph.nodes, last, before, &node),
+                 name_of(work));
+    }
+    graph.order.push_back(made);
+  }
+  /// What a library's function launches.
+  Graph capture(const Work& work) {
+    const std::scoped_lock lock(capture_mutex_);
+    if (capture_stream_ == nullptr) {
+      check(cuda_.p_cuStreamCreate(&capture_stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    }
+    Graph captured(cuda_);
+    check(cuda_.p_cuStreamBeginCapture(capture_stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+          "cuStreamBeginCapture");
+    run_routine(capture_stream_, work);
+    check(cuda_.p_cuStreamEndCapture(capture_stream_, &captured.nodes), "cuStreamEndCapture");
+    return captured;
+  }
+  void run_routine(CUstream stream, const Work& work) {
+    const std::optional<std::string> error =
+        work.routine == Routine::gemm
+            ? gemm().function->run(*static_cast<const GemmCall*>(work.args), stream)
+            : convolution().function->run(*static_cast<const ConvolutionCall*>(work.args), stream);
+    if (error) fail(*error);
+  }
+  Vendor<GemmCall>& gemm() {
+    const std::scoped_lock lock(vendor_mutex_);
+    if (!gemm_) gemm_ = open_cublaslt();
+    return *gemm_;
+  }
+  Vendor<ConvolutionCall>& convolution() {
+    const std::scoped_lock lock(vendor_mutex_);
+    if (!convolution_) convolution_ = open_cudnn();
+    return *convolution_;
+  }
+
+  CUresult allocate_once(CUdeviceptr& address, std::uint64_t bytes) {
+    return pool_ != nullptr
+               ? cuda_.p_cuMemAllocFromPoolAsync(&address, bytes, pool_, memory_stream_)
+               : cuda_.p_cuMemAlloc(&address, bytes);
+  }
+  /// A pool keeps what is freed, up to a limit, for later allocations: neither waits for the device.
+  void make_pool() {
+    constexpr cuuint64_t kept_bytes = cuuint64_t{1} << 30;
+    if (attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == 0) return;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device_;
+    check_opening(cuda_.p_cuStreamCreate(&memory_stream_, CU_STREAM_NON_BLOCKING));
+    check_opening(cuda_.p_cuMemPoolCreate(&pool_, &properties));
+    cuuint64_t limit = kept_bytes;
+    check_opening(cuda_.p_cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &limit));
+  }
+
+  /// As enter(), to free something: also when the device failed. False in a child of fork(), where
+  /// the driver does not work.
+  bool enter_to_free() const noexcept {
+    return process_.is_this() && cuda_.p_cuCtxSetCurrent(context_) == CUDA_SUCCESS;
+  }
+  void check_room(CUresult result, const char* what) const {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      throw Error(Errc::out_of_device_memory, facts_.name, fmt::format("{}: no room", what));
+    }
+    check(result, what);
+  }
+
   void check_opening(CUresult result) const {
     if (result != CUDA_SUCCESS) throw_unavailable(cuda_.text(result));
   }
 
   /// The context belongs to the calling thread from now on; throws what the device failed of.
   void enter() const {
+    process_.check(facts_.name);
     {
       const std::scoped_lock lock(mutex_);
       if (broken_) throw *broken_;
@@ -208,12 +437,12 @@ class CudaDriver final : public Driver {
     check(cuda_.p_cuCtxSetCurrent(context_), "cuCtxSetCurrent");
   }
   void check(CUresult result, const char* what) const {
-    if (result == CUDA_SUCCESS) return;
+    if (result != CUDA_SUCCESS) fail(fmt::format("{}: {}", what, cuda_.text(result)));
+  }
+  /// From now on every call throws this, or what came before it.
+  [[noreturn]] void fail(std::string why) const {
     const std::scoped_lock lock(mutex_);
-    if (!broken_) {
-      broken_ =
-          Error(Errc::device_error, facts_.name, fmt::format("{}: {}", what, cuda_.text(result)));
-    }
+    if (!broken_) broken_ = Error(Errc::device_error, facts_.name, std::move(why));
     throw *broken_;
   }
 
@@ -269,7 +498,15 @@ class CudaDriver final : public Driver {
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
   std::array<CUfunction, kernel_count> functions_{};
+  std::mutex vendor_mutex_;
+  std::optional<Vendor<GemmCall>> gemm_;
+  std::optional<Vendor<ConvolutionCall>> convolution_;
+  std::mutex capture_mutex_;
+  CUstream capture_stream_ = nullptr;
+  CUmemoryPool pool_ = nullptr;  ///< null where the device has none
+  CUstream memory_stream_ = nullptr;
   DeviceFacts facts_;
+  OwnerProcess process_;
   mutable std::mutex mutex_;
   mutable std::optional<Error> broken_;
 };

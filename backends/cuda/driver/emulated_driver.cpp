@@ -1,6 +1,8 @@
 #include "driver/driver.hpp"
+#include "driver/owner_process.hpp"
 #include "emulation/block_runner.hpp"
 #include "emulation/emulated_kernels.hpp"
+#include "emulation/emulated_routines.hpp"
 
 #include <tenon/error.hpp>
 
@@ -10,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -113,6 +116,19 @@ class EmulatedDriver final : public Driver {
     return capacity_ - used_;
   }
 
+  void* allocate_pinned(std::uint64_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    GuardedMemory memory(bytes);
+    void* const begin = memory.data();
+    pinned_.emplace(begin, std::move(memory));
+    return begin;
+  }
+  void free_pinned(void* memory) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    pinned_.erase(memory);
+  }
+
   StreamId create_stream() override {
     const std::scoped_lock lock(mutex_);
     require_working();
@@ -150,15 +166,71 @@ class EmulatedDriver final : public Driver {
   void fill(StreamId stream, Address to, std::uint8_t value, std::uint64_t bytes) override {
     submit(stream, [this, to, value, bytes] { std::memset(bytes_at(to, bytes), value, bytes); });
   }
-  void launch(StreamId stream, Kernel kernel, const Grid& grid, const void* args) override {
-    const auto* const begin = static_cast<const std::byte*>(args);
-    submit(stream, [this, kernel, grid,
-                    copy = std::vector<std::byte>(begin, begin + facts_of(kernel).args_bytes)] {
-      if (faults_.failing_launch > 0 && --faults_.failing_launch == 0) {
-        throw Error(Errc::device_error, facts_of(kernel).name, "an injected fault");
-      }
-      emulation::run_kernel(kernel, grid, copy.data());
+  void copy_from_peer(StreamId stream, Address to, Driver& peer, Address from,
+                      std::uint64_t bytes) override {
+    auto& other = static_cast<EmulatedDriver&>(peer);
+    const std::byte* const source = other.locked_bytes_at(from, bytes);
+    submit(stream, [this, to, source, bytes] { std::memcpy(bytes_at(to, bytes), source, bytes); });
+  }
+  bool is_peer(const Driver& other) const noexcept override {
+    return dynamic_cast<const EmulatedDriver*>(&other) != nullptr;
+  }
+
+  std::string about(Routine routine) override {
+    return fmt::format("the reference's {}", name_of(routine));
+  }
+  std::optional<std::string> refuses(const GemmCall& /*call*/) override { return std::nullopt; }
+  std::optional<std::string> refuses(const ConvolutionCall& /*call*/) override {
+    return std::nullopt;
+  }
+  std::uint64_t workspace_bytes() const noexcept override { return 4 * alignment; }
+
+  void launch(StreamId stream, const Work& work) override {
+    submit(stream, [this, kept = KeptWork(work)] { run(kept); });
+  }
+
+  GraphId create_graph(std::span<const Work> work) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    if (work.empty()) fail("create_graph", "a graph without nodes");
+    const GraphId id{++last_id_};
+    graphs_[id].nodes.assign(work.begin(), work.end());
+    return id;
+  }
+  void update(GraphId graph, std::size_t node, const Work& work) override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    std::vector<KeptWork>& nodes = graph_of(graph).nodes;
+    if (node >= nodes.size()) {
+      fail("update", fmt::format("node {} of a graph of {}", node, nodes.size()));
+    }
+    const Work& before = nodes[node].work;
+    if (before.kernel != work.kernel || before.routine != work.routine) {
+      fail("update", fmt::format("node {} is {}, not {}", node, name_of(before), name_of(work)));
+    }
+    nodes[node] = KeptWork(work);
+  }
+  void launch(StreamId stream, GraphId graph) override {
+    std::vector<KeptWork> nodes;
+    std::shared_ptr<std::int64_t> token;
+    {
+      const std::scoped_lock lock(mutex_);
+      require_working();
+      nodes = graph_of(graph).nodes;
+      token = graph_of(graph).launches;
+    }
+    submit(stream, [this, nodes = std::move(nodes), token = std::move(token)] {
+      for (const KeptWork& node : nodes) run(node);
     });
+  }
+  void destroy(GraphId graph) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    const auto found = graphs_.find(graph);
+    if (found != graphs_.end() && found->second.launches.use_count() > 1 && !broken_) {
+      broken_ = Error(Errc::device_error, "cuda:emulated",
+                      "a graph was destroyed before its launches had ended");
+    }
+    graphs_.erase(graph);
   }
 
   void record(EventId event, StreamId stream) override {
@@ -170,18 +242,64 @@ class EmulatedDriver final : public Driver {
     submit(stream, [this, mark = mark_of(event)] { run_until(mark); });
   }
   bool has_happened(EventId event) override {
+    synchronize(event);
+    return true;
+  }
+  void synchronize(EventId event) override {
     const std::scoped_lock lock(mutex_);
     require_working();
     run_until(events_.at(event));
-    return true;
   }
   void synchronize(StreamId stream) override {
     const std::scoped_lock lock(mutex_);
     require_working();
     run_until({stream, streams_.at(stream).submitted});
   }
+  void synchronize() override {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    for (const auto& [stream, queue] : streams_) run_until({stream, queue.submitted});
+  }
 
  private:
+  /// Work with its own arguments.
+  struct KeptWork {
+    KeptWork(const Work& given)  // NOLINT(google-explicit-constructor)
+        : work(given),
+          args(static_cast<const std::byte*>(given.args),
+               static_cast<const std::byte*>(given.args) + args_bytes(given)) {}
+    Work work;  ///< but for its arguments
+    std::vector<std::byte> args;
+  };
+  struct Graph {
+    std::vector<KeptWork> nodes;
+    /// Held by every launch that has not ended.
+    std::shared_ptr<std::int64_t> launches = std::make_shared<std::int64_t>(0);
+  };
+
+  void run(const KeptWork& kept) {
+    const Work& work = kept.work;
+    if (faults_.failing_launch > 0 && --faults_.failing_launch == 0) {
+      throw Error(Errc::device_error, name_of(work), "an injected fault");
+    }
+    if (work.routine != Routine::none) {
+      emulation::run_routine(work.routine, kept.args.data());
+    } else {
+      emulation::run_kernel(work.kernel, work.grid, kept.args.data());
+    }
+  }
+
+  Graph& graph_of(GraphId id) {
+    const auto found = graphs_.find(id);
+    if (found == graphs_.end()) fail("graph", "it does not exist, or not any more");
+    return found->second;
+  }
+  /// Misuse, under the lock: the device does not work any more.
+  [[noreturn]] void fail(const char* what, const std::string& why) {
+    broken_ = Error(Errc::device_error, "cuda:emulated", fmt::format("{}: {}", what, why));
+    throw *broken_;
+  }
+
   /// A place in a stream's work.
   struct Mark {
     StreamId stream{};
@@ -225,7 +343,14 @@ class EmulatedDriver final : public Driver {
   }
 
   void require_working() const {
+    process_.check("cuda:emulated");
     if (broken_) throw *broken_;
+  }
+
+  std::byte* locked_bytes_at(Address address, std::uint64_t bytes) const {
+    const std::scoped_lock lock(mutex_);
+    require_working();
+    return bytes_at(address, bytes);
   }
 
   std::byte* bytes_at(Address address, std::uint64_t bytes) const {
@@ -245,8 +370,11 @@ class EmulatedDriver final : public Driver {
   std::uint64_t capacity_, used_ = 0;
   EmulatedFaults faults_;
   std::map<Address, GuardedMemory> memory_;
+  std::map<void*, GuardedMemory> pinned_;
   std::map<StreamId, Queue> streams_;
   std::map<EventId, Mark> events_;
+  std::map<GraphId, Graph> graphs_;
+  OwnerProcess process_;
   std::uint64_t last_id_ = 0;
   std::optional<Error> broken_;
 };

@@ -1,4 +1,5 @@
 // Convolutions, pools and batch norms of images.
+#include "plan/libraries.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/ops.hpp>
@@ -78,7 +79,8 @@ void emit_convolution(const Step& step, const Op& op, Kernel kernel, Emitter& ou
 
 Refusal plan_conv2d(const Step& step, Emitter* out) {
   if (Refusal refusal = all_real(step)) return refusal;
-  if (out != nullptr) emit_convolution(step, *step.op.as<Conv2d>(), Kernel::conv2d, *out);
+  if (out == nullptr || plan_library_convolution(step, *out)) return std::nullopt;
+  emit_convolution(step, *step.op.as<Conv2d>(), Kernel::conv2d, *out);
   return std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 
 #include <tenon/lowered.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,7 @@ struct Launch {
   Grid grid;
   std::vector<std::byte> args;
   std::vector<Patch> patches;
+  Routine routine = Routine::none;  ///< of a library, instead of the kernel
 };
 
 struct Loop;
@@ -57,7 +59,16 @@ struct LaunchPlan {
   std::vector<const Step*> reporters;
   std::vector<std::byte> data;  ///< tables that kernels read, uploaded when weights are bound
   std::int64_t scratch_bytes = 0;
-  std::int64_t launches = 0;  ///< of one pass through all loops
+  std::int64_t launches = 0;                        ///< of one pass through all loops
+  std::array<std::int64_t, routine_count> calls{};  ///< of them, those of each routine
+  std::string library_refusal;  ///< why a library did not take a step; the first reason
+};
+
+/// How steps may be planned.
+struct PlanOptions {
+  Driver* libraries = nullptr;  ///< whose libraries may be used; null: kernels only
+  bool is_exact = false;        ///< no value in f32 is rounded to 16 bits on the way
+  bool allows_tf32 = false;
 };
 
 /// One kernel's arguments, to be filled in and given to Emitter::launch().
@@ -85,13 +96,28 @@ struct Draft {
 /// nothing.
 class Emitter {
  public:
-  explicit Emitter(LaunchPlan& plan) : plan_(plan), into_(&plan.instructions) {}
+  explicit Emitter(LaunchPlan& plan, const PlanOptions& options = {})
+      : plan_(plan), options_(options), into_(&plan.instructions) {}
 
   template <class Args>
   void launch(Kernel kernel, const Grid& grid, const Draft<Args>& draft) {
     const auto* const begin = reinterpret_cast<const std::byte*>(&draft.args);
     add({kernel, grid, {begin, begin + sizeof(Args)}, draft.patches});
   }
+  template <class Args>
+  void call(Routine routine, const Draft<Args>& draft) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(&draft.args);
+    ++plan_.calls[static_cast<std::size_t>(routine)];
+    add({{}, {}, {begin, begin + sizeof(Args)}, draft.patches, routine});
+  }
+  /// Whether a library takes it.
+  template <class Call>
+  bool is_taken(const Call& call) {
+    const std::optional<std::string> refusal = options_.libraries->refuses(call);
+    if (refusal && plan_.library_refusal.empty()) plan_.library_refusal = *refusal;
+    return !refusal;
+  }
+  const PlanOptions& options() const noexcept { return options_; }
   /// The number of the current step among those that report errors.
   std::int32_t reporter();
   /// Memory that is the current step's alone.
@@ -110,6 +136,7 @@ class Emitter {
   void step(const Step& step);
 
   LaunchPlan& plan_;
+  PlanOptions options_;
   std::vector<Instruction>* into_;
   const Step* step_ = nullptr;
   std::int64_t step_scratch_ = 0;

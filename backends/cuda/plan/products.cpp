@@ -1,5 +1,6 @@
 // Matrix products: matmul, linear layers, experts.
 #include "kernels/block_sizes.hpp"
+#include "plan/libraries.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/ops.hpp>
@@ -85,6 +86,8 @@ Refusal plan_linear(const Step& step, Emitter* out) {
     return unsupported(step.inputs[2].shape.dtype());
   }
   if (out == nullptr) return std::nullopt;
+  const bool has_many_rows = y.shape.elements() > gemv_rows * w.shape[0];
+  if (has_many_rows && plan_library_linear(step, *out)) return std::nullopt;
   Draft<LinearArgs> draft;
   LinearArgs& args = draft.args;
   args.depth = static_cast<std::uint32_t>(w.shape[1]);
@@ -248,7 +251,8 @@ void emit_matmul(const Step& step, bool is_whole, Emitter& out) {
 Refusal plan_matmul(const Step& step, Emitter* out) {
   const DType dtype = step.inputs[0].shape.dtype();
   if (!is_real(dtype) && !is_whole(dtype)) return unsupported(dtype);
-  if (out != nullptr) emit_matmul(step, is_whole(dtype), *out);
+  if (out == nullptr || plan_library_matmul(step, *out)) return std::nullopt;
+  emit_matmul(step, is_whole(dtype), *out);
   return std::nullopt;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <tenon/backend.hpp>
+#include <tenon/device.hpp>
+
+#include <optional>
 
 namespace tenon {
 
@@ -10,5 +13,11 @@ namespace tenon {
 void register_cuda_backend();
 /// Makes a "cuda" backend of the device "cuda:0".
 BackendPtr make_cuda_backend(const BackendOptions& options);
+
+/// CUDA's number of a device of this scheme; 255 of the emulated one. Nothing for other devices.
+std::optional<int> cuda_device_number(const Device& device);
+/// Waits for all work on a device of this scheme, that of other libraries included: before memory of
+/// one side is read or reused by the other. Errc::bad_argument for other devices.
+void synchronize_cuda_device(Device& device);
 
 }  // namespace tenon

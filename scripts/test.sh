@@ -52,7 +52,8 @@ late() {
 check_format() { "$root/scripts/format.sh" --check; }
 
 check_scripts() {
-  shellcheck -x -P "$root/scripts" "$root"/scripts/*.sh "$root"/examples/*.sh "$root"/tests/support/*.sh "$root/.ci/run"
+  shellcheck -x -P "$root/scripts" "$root"/scripts/*.sh "$root"/examples/*.sh "$root"/tests/support/*.sh "$root"/tests/cuda/*.sh \
+    "$root/.ci/run"
 }
 
 # The oracles live in a virtual environment named after what is in it, so a changed list makes a new one.

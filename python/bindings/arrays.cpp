@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "cuda.hpp"
 
 #include <tenon/error.hpp>
 
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -83,12 +85,14 @@ struct Imported {
   Strides strides;
 };
 
+void require_on_cpu(const nb::ndarray<nb::ro>& array) {
+  if (array.device_type() == nb::device::cpu::value) return;
+  throw Error(Errc::unsupported, "array",
+              fmt::format("an array on a device of DLPack's type {}: copy it to the CPU first",
+                          array.device_type()));
+}
+
 Imported imported(nb::ndarray<nb::ro> array, DType dtype) {
-  if (array.device_type() != nb::device::cpu::value) {
-    throw Error(Errc::unsupported, "array",
-                fmt::format("an array on a device of DLPack's type {}: copy it to the CPU first",
-                            array.device_type()));
-  }
   if (array.ndim() > static_cast<std::size_t>(max_rank)) {
     throw Error(Errc::bad_shape, "array",
                 fmt::format("{} axes, and at most {} are possible", array.ndim(), max_rank));
@@ -106,6 +110,7 @@ Imported imported(nb::ndarray<nb::ro> array, DType dtype) {
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
   if (nb::ndarray<nb::ro> array; nb::try_cast(object, array, false)) {
+    require_on_cpu(array);
     const DType type = from_dlpack(array.dtype());
     return imported(std::move(array), type);
   }
@@ -142,8 +147,66 @@ HostBuffer host_view_of(Imported&& source) {
   return HostBuffer::borrow(const_cast<void*>(bytes), source.shape, source.strides).contiguous();
 }
 
+/// An array on a CUDA device, where `object` is one of another library: it shares the memory, and
+/// keeps the other array alive. What filled it has ended.
+std::optional<Buffer> from_cuda(nb::handle object) {
+  if (!nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
+  const auto [type, number] = nb::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+  if (type != nb::device::cuda::value) return std::nullopt;
+  const DevicePtr device = cuda_device(number);
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array, false)) {
+    throw Error(Errc::unsupported, "array", "DLPack does not give out this array");
+  }
+  const DType dtype = from_dlpack(array.dtype());
+  Imported source = imported(std::move(array), dtype);
+  if (!is_contiguous(source.shape, source.strides)) {
+    throw Error(
+        Errc::unsupported, "array",
+        fmt::format("{} on a GPU with strides: make it contiguous first", to_string(source.shape)));
+  }
+  MemRegion& region = device->default_mem_region();
+  const auto bytes = static_cast<std::uint64_t>(source.shape.bytes());
+  if (bytes == 0) return Buffer::allocate(source.shape, region);
+  const MemPtr begin(
+      static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(source.array.data())));
+  std::shared_ptr<const void> keep = keeper(std::move(source.array));
+  {
+    const nb::gil_scoped_release no_gil;
+    synchronize_cuda(*device);
+  }
+  // The same array again is the same memory.
+  if (std::optional<MemChunk> known = region.chunk(begin, bytes)) {
+    return Buffer(source.shape, std::move(*known));
+  }
+  return Buffer(source.shape,
+                region.malloc_at(begin, bytes, [keep = std::move(keep)](const MemPtr&) {}));
+}
+
+/// What keeps an array alive that another library reads on a CUDA device. Its work there has ended
+/// before the memory is reused.
+struct Lent {
+  explicit Lent(Buffer buffer) : array(std::move(buffer)) {}
+  Lent(Lent&& other) noexcept = default;
+  ~Lent() {
+    if (!array.has_data()) return;
+    try {
+      const nb::gil_scoped_release no_gil;
+      synchronize_cuda(array.region().device());
+    } catch (const std::exception&) {  // the device failed: nothing works on it any more
+    }
+  }
+  Buffer array;
+};
+
+struct DlpackDevice {
+  int type = nb::device::cpu::value;
+  int number = 0;
+};
+
 template <class... Config>
-nb::object exported(void* data, const Shape& shape, const Strides& strides, nb::handle owner) {
+nb::object exported(void* data, const Shape& shape, const Strides& strides, nb::handle owner,
+                    const DlpackDevice& device = {}) {
   std::array<std::size_t, max_rank> sizes{};
   std::array<std::int64_t, max_rank> steps{};
   const std::int64_t item = block_bytes(shape.dtype());
@@ -153,8 +216,8 @@ nb::object exported(void* data, const Shape& shape, const Strides& strides, nb::
     steps[axis] = strides[axis] / item;
   }
   return nb::cast(nb::ndarray<Config...>(data, static_cast<std::size_t>(shape.rank()), sizes.data(),
-                                         owner, steps.data(), to_dlpack(shape.dtype()),
-                                         nb::device::cpu::value));
+                                         owner, steps.data(), to_dlpack(shape.dtype()), device.type,
+                                         device.number));
 }
 
 /// As an array of numpy's that shares the memory and keeps `owner` alive.
@@ -179,6 +242,18 @@ nb::object to_numpy(void* data, const Shape& shape, const Strides& strides, bool
   nb::object array = read_only ? exported<nb::numpy, nb::ro>(data, plain, strides, owner)
                                : exported<nb::numpy>(data, plain, strides, owner);
   return is_narrow ? array.attr("view")(narrow) : array;
+}
+
+/// Complete, since the consumer knows no stream of ours: its own streams need not wait.
+nb::object to_dlpack_on_cuda(const Buffer& array, int number) {
+  {
+    const nb::gil_scoped_release no_gil;
+    array.wait();
+  }
+  const Shape& shape = array.shape();
+  void* const data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(array.data().addr()));
+  return exported<nb::array_api>(data, shape, dense_strides(shape), nb::cast(Lent(array)),
+                                 {nb::device::cuda::value, number});
 }
 
 nb::object to_dlpack_object(void* data, const Shape& shape, const Strides& strides, bool read_only,
@@ -210,8 +285,14 @@ void bind_protocols(nb::class_<Array>& type) {
   type.def("__dlpack__", [](nb::handle self, nb::kwargs options) {
     return self.attr("_dlpack")().attr("__dlpack__")(**options);
   });
-  type.def("__dlpack_device__",
-           [](nb::handle) { return nb::make_tuple(nb::device::cpu::value, 0); });
+  type.def("__dlpack_device__", [](const Array& self) {
+    if constexpr (std::is_same_v<Array, Buffer>) {
+      if (const std::optional<int> number = cuda_number(self)) {
+        return nb::make_tuple(nb::device::cuda::value, *number);
+      }
+    }
+    return nb::make_tuple(nb::device::cpu::value, 0);
+  });
   type.def(
       "__array__",
       [](nb::handle self, nb::handle dtype, nb::handle copy) {
@@ -258,6 +339,7 @@ HostBuffer to_host_buffer(nb::handle object) {
 
 Buffer to_buffer(nb::handle object, std::optional<DType> dtype) {
   if (nb::isinstance<Buffer>(object)) return nb::cast<Buffer>(object);
+  if (std::optional<Buffer> there = from_cuda(object)) return *std::move(there);
   const HostBuffer host = nb::isinstance<HostBuffer>(object)
                               ? nb::cast<HostBuffer>(object)
                               : host_view_of(imported(object, dtype));
@@ -279,6 +361,7 @@ std::map<std::string, Buffer> to_named_buffers(nb::handle mapping) {
 }
 
 void bind_arrays(nb::module_& module) {
+  nb::class_<Lent>(module, "_Lent");
   auto host = nb::class_<HostBuffer>(
       module, "HostBuffer",
       "An array in CPU memory: its own, borrowed, or pages of a file, which are read only");
@@ -410,6 +493,9 @@ void bind_arrays(nb::module_& module) {
       "As an array of numpy's: shares the memory where the CPU can address it");
   buffer.def("_dlpack", [](nb::handle self) {
     const auto& array = nb::cast<const Buffer&>(self);
+    if (const std::optional<int> number = cuda_number(array)) {
+      return to_dlpack_on_cuda(array, *number);
+    }
     const HostView view = waited_view(array);
     return to_dlpack_object(view.data, view.shape, view.strides, is_read_only(array),
                             nb::cast(Buffer(array)));

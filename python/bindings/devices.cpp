@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "cuda.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/backends/cpu.hpp>
@@ -63,6 +64,10 @@ DevicePtr to_device(nb::handle object) {
   if (object.is_none()) return cpu_device();
   if (nb::isinstance<nb::str>(object)) {
     const auto url = nb::cast<std::string>(object);
+    if (url.starts_with("cuda:")) {
+      const nb::gil_scoped_release no_gil;  // loading a driver takes long
+      return open_cuda_device(url);
+    }
     return Device::open(url == "cpu" ? "cpu:" : url);
   }
   return nb::cast<DevicePtr>(object);
@@ -74,7 +79,7 @@ std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& opt
   if (nb::isinstance<Device>(object)) return device_backends(nb::cast<DevicePtr>(object), options);
   if (nb::isinstance<nb::str>(object)) {
     const auto word = nb::cast<std::string>(object);
-    if (word.find(':') != std::string::npos) return device_backends(Device::open(word), options);
+    if (word.find(':') != std::string::npos) return device_backends(to_device(object), options);
     return {make_backend(word, options)};
   }
   std::vector<BackendPtr> backends;
@@ -89,6 +94,7 @@ void bind_devices(nb::module_& module) {
   register_reference_backend();
   register_npu_sim();
   register_npu_backend();
+  register_cuda();
 
   auto chunk = nb::class_<MemChunk>(module, "MemChunk", "A piece of a device's memory");
   chunk.def_prop_ro("address", [](const MemChunk& self) { return address_of(self.begin()); });
@@ -153,8 +159,9 @@ void bind_devices(nb::module_& module) {
                 nb::arg("relative") = false);
 
   auto device = nb::class_<Device>(module, "Device", "The memory and registers behind one URL");
-  device.def_static("open", &to_device,
-                    nb::arg("url") = "cpu:", "Opens \"cpu:\", \"npu://sim?ocm=2MiB\", ...");
+  device.def(nb::new_(&to_device), nb::arg("url") = "cpu:", "As Device.open");
+  device.def_static("open", &to_device, nb::arg("url") = "cpu:",
+                    "Opens \"cpu:\", \"npu://sim?ocm=2MiB\", \"cuda:0\", ...");
   device.def_static("schemes", &Device::schemes);
   device.def_prop_ro("url", &Device::url);
   device.def_prop_ro("protocol", &Device::protocol);

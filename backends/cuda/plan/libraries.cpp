@@ -47,12 +47,12 @@ Source dense(const Operand& operand, DType dtype, Emitter& out) {
   return place;
 }
 
-/// The type in which tensor cores multiply: f32 activations become those of 16-bit weights, but
-/// where every step is to be exact.
+/// The type in which tensor cores multiply. f32 activations become bf16, as the weights are, but
+/// where every step is to be exact; f16 would not hold all of them.
 std::optional<DType> product_type(DType x, DType w, bool is_exact) {
   if (!is_real(x) || !is_real(w)) return std::nullopt;
   if (x == w) return x;
-  if (x == DType::f32 && !is_exact) return w;
+  if (x == DType::f32 && w == DType::bf16 && !is_exact) return w;
   return std::nullopt;
 }
 

@@ -99,6 +99,9 @@ void DeviceMemory::run_copy(Submit&& submit) const {
 
 void DeviceMemory::read(void* to, const MemPtr& from, std::uint64_t size) const {
   if (size >= staged_bytes) return staging_.read(to, from.addr(), size);
+  read_unstaged(to, from, size);
+}
+void DeviceMemory::read_unstaged(void* to, const MemPtr& from, std::uint64_t size) const {
   if (size == 0) return;
   run_copy([&](StreamId stream) { driver_->read(stream, to, from.addr(), size); });
 }
@@ -150,6 +153,13 @@ void PinnedMemory::write(const MemPtr& to, const void* from, std::uint64_t size)
 }
 void PinnedMemory::copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) {
   std::memmove(to.cptr(), from.cptr(), size);
+}
+void PinnedMemory::copy(const MemPtr& to, const MemRegion& source, const MemPtr& from,
+                        std::uint64_t size) {
+  if (const auto* const device = dynamic_cast<const DeviceMemory*>(&source)) {
+    return device->read_unstaged(to.cptr(), from, size);
+  }
+  MemRegion::copy(to, source, from, size);
 }
 MemPtr PinnedMemory::allocate(std::uint64_t size, std::uint64_t alignment) {
   check_alignment(*this, alignment);

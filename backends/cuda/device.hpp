@@ -38,6 +38,8 @@ class DeviceMemory final : public MemRegion {
   /// From another CUDA device without the CPU's memory.
   void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from,
             std::uint64_t size) override;
+  /// Without staging: to pinned memory, or few bytes.
+  void read_unstaged(void* to, const MemPtr& from, std::uint64_t size) const;
   Usage usage() const override;
 
  protected:
@@ -69,6 +71,8 @@ class PinnedMemory final : public MemRegion {
   void read(void* to, const MemPtr& from, std::uint64_t size) const override;
   void write(const MemPtr& to, const void* from, std::uint64_t size) override;
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override;
+  void copy(const MemPtr& to, const MemRegion& source, const MemPtr& from,
+            std::uint64_t size) override;
 
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override;

@@ -13,8 +13,9 @@
 
 namespace tenon::testing {
 
-/// `keys`: "?memory=..." and others of register_emulation().
-inline DevicePtr emulated_device(const std::string& keys = "") {
+/// `keys`: "?memory=..." and others of register_emulation() and docs/cuda.md. By default kernels
+/// compute everything.
+inline DevicePtr emulated_device(const std::string& keys = "?libraries=off") {
   register_cpu_backend();
   register_reference_backend();
   register_cuda_backend();
@@ -22,11 +23,10 @@ inline DevicePtr emulated_device(const std::string& keys = "") {
   return Device::open("cuda:emulated" + keys);
 }
 
-/// Of tests that a GPU passes, too: the device of TENON_TEST_CUDA_DEVICE, or an emulated one, whose
-/// kernels compute everything.
+/// Of tests that a GPU passes, too: the device of TENON_TEST_CUDA_DEVICE, or an emulated one.
 inline DevicePtr test_device() {
   const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
-  DevicePtr emulated = emulated_device("?libraries=off");
+  DevicePtr emulated = emulated_device();
   if (url == nullptr) return emulated;
   static const DevicePtr kept = Device::open(url);  // making a context takes long
   return Device::open(url);

@@ -172,7 +172,7 @@ TEST_CASE("cuda libraries: convolutions", "[gpu][libraries]") {
 TEST_CASE("cuda libraries: an array that is not aligned is refused by name") {
   Network network;
   const Graph::Recording recording(network.graph);
-  const DevicePtr device = emulated_device();
+  const DevicePtr device = emulated_device("");
   const Tensor y = matmul(network.graph.input("a", Shape({4, 4}, f32)),
                           network.graph.input("b", Shape({4, 4}, f32)));
   Session session(network.graph.program({&y, 1}), {.backends = device_backends(device)});

@@ -6,7 +6,10 @@
 #include <tenon/ops/linear.hpp>
 #include <tenon/session.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,9 +27,10 @@ class Interpreter {
 
  private:
   void run(std::span<const Step> steps) {
-    for (const Step& step : steps) {
+    for (std::size_t next = 0; next < steps.size(); ++next) {
+      const Step& step = steps[next];
       if (step.kind != Step::Kind::loop) {
-        run(step);
+        run(step, !in_loop_ && !begins_loop(steps, next));
         continue;
       }
       const auto depth = static_cast<std::size_t>(step.depth);
@@ -46,7 +50,16 @@ class Interpreter {
     }
   }
 
-  void run(const Step& step) {
+  /// Whether a step fills what a loop behind it carries, under a name of the repeated function.
+  static bool begins_loop(std::span<const Step> steps, std::size_t step) {
+    const Place& filled = steps[step].output.place;
+    while (step < steps.size() && steps[step].kind == Step::Kind::copy) ++step;
+    return step < steps.size() && steps[step].kind == Step::Kind::loop &&
+           std::ranges::find(steps[step].inputs, filled, &Operand::place) !=
+               steps[step].inputs.end();
+  }
+
+  void run(const Step& step, bool is_observed) {
     // A reference kernel may still read after its first write: operands that share the output's
     // memory are copied first, except one that the op updates in place.
     const HostView output = frame_.view(step.output);
@@ -73,7 +86,7 @@ class Interpreter {
                     error.message());
       }
     }
-    if (in_loop_) return;
+    if (!is_observed) return;
     calibration_.observe(step.value, output);
     if (const auto* linear = step.op.as<Linear>(); linear != nullptr && linear->has_residual) {
       observe_product(step.value, output, inputs.back());

@@ -183,8 +183,8 @@ def _opened(source):
 
 def _saved(program):
     try:
-        import torch
-    except ImportError:
+        import torch.export
+    except ImportError:  # also where a folder named torch is in the way
         torch = None
     if torch is None or not isinstance(program, torch.export.ExportedProgram):
         raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram")

@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 TINY = pathlib.Path(__file__).parent / "hf"
-TORCH = pathlib.Path(__file__).parent / "torch"
+TORCH = pathlib.Path(__file__).parent / "exported"
 FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch16-224": "vit",
            "whisper-tiny": "whisper"}
 

@@ -28,7 +28,7 @@ import check  # noqa: E402
 import fuzz  # noqa: E402
 import op_table  # noqa: E402
 
-FOLDER = pathlib.Path(__file__).parent / "torch"
+FOLDER = pathlib.Path(__file__).parent / "exported"
 EXPECTED = np.load(FOLDER / "expected.npz")
 DOCS = pathlib.Path(__file__).parents[3] / "docs"
 

@@ -1,4 +1,4 @@
-"""Writes the archives of python/tests/package/torch, and what PyTorch computed of them: expected.npz.
+"""Writes the archives of python/tests/package/exported, and what PyTorch computed of them: expected.npz.
 
     python python/tests/torch_suite/fixtures.py
 
@@ -19,7 +19,7 @@ from torch import nn
 from torch.export import Dim
 
 FORMS = {"decoder": ["decoder", "decoder_core"], "encoder": ["encoder_core"]}
-FOLDER = pathlib.Path(__file__).parents[1] / "package/torch"
+FOLDER = pathlib.Path(__file__).parents[1] / "package/exported"
 
 
 class Convolutions(nn.Module):

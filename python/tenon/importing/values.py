@@ -163,7 +163,7 @@ class Builder:
         return Value(self, sizes=sizes, inputs=inputs)
 
     def recorded(self, tensor, *operands):
-        return Value(self, tensor=tensor, inputs=_inputs(operands))
+        return Value(self, tensor=tensor, inputs=inputs_of(operands))
 
     def call(self, function, *arguments, **attributes):
         """An op: at once where every value is known, recorded otherwise."""
@@ -171,7 +171,7 @@ class Builder:
         if values and all(one.is_known for one in values):
             self._check_result(function, arguments, attributes)
             made = function(*map(_array, arguments), **{key: _array(one) for key, one in attributes.items()})
-            return Value(self, array=made.numpy(), inputs=_inputs(values))
+            return Value(self, array=made.numpy(), inputs=inputs_of(values))
         if not values:  # iota and full
             with self.graph:
                 return self.recorded(function(*arguments, **attributes))
@@ -191,7 +191,7 @@ class Builder:
     def concat(self, values, axis=0):
         if all(one.is_known for one in values):
             check_computed("Concat", [sum(one.array.size for one in values)])
-            return Value(self, array=np.concatenate([one.array for one in values], axis), inputs=_inputs(values))
+            return Value(self, array=np.concatenate([one.array for one in values], axis), inputs=inputs_of(values))
         return self.recorded(ops.concat([self.tensor(one) for one in values], axis), *values)
 
     def _operand(self, argument):
@@ -219,6 +219,14 @@ class Builder:
                 return lifted[id(held)][1]
         tensor = self._of_sizes(value) if value.sizes is not None else self._of_array(value)
         self._lifted[-1][id(held)] = (held, tensor)
+        return tensor
+
+    def result(self, value):
+        """A value as a result of the program, which is computed: a constant is none."""
+        tensor = self.tensor(value)
+        if tensor.op == "constant":
+            with self.graph:
+                tensor = _tenon.all_ops()["stop_gradient"](tensor)
         return tensor
 
     def _of_array(self, value):
@@ -402,7 +410,6 @@ class Builder:
             at += len(new)
         return made
 
-
     def _split_by_places(self, value, axis, sizes):
         """An axis as several of which more than one has no known size: its elements are picked by their numbers."""
         places = self.known(np.int64(0))
@@ -485,12 +492,10 @@ def _single_number(array):
     return number
 
 
-def _inputs(values):
+def inputs_of(values):
     held = [one.inputs for one in values if isinstance(one, Value) and one.inputs]
     if not held:
         return frozenset()
     return held[0] if len(held) == 1 else frozenset().union(*held)
 
-
-inputs_of = _inputs
 

@@ -167,9 +167,9 @@ def conv_transposed(n, x, w, bias, strides, dilations, before, after, extra, gro
 
 
 def _by_phases(n, x, w, bias, strides, before, after, extra):
-    """A convolution that gives each stretch of `stride` results as channels, which then take turns as rows and columns.
+    """A convolution that gives each run of `stride` results as channels, which then take turns as rows and columns.
 
-    None where rows or columns are wanted beyond those stretches.
+    None where rows or columns are wanted beyond those runs.
     """
     inputs, outputs, *kernel = w.shape
     counts = [-(-k // s) for k, s in zip(kernel, strides)]

@@ -61,14 +61,7 @@ class Importer:
         for one, output in zip(results, graph.output):
             if not isinstance(one, Value):
                 raise unsupported_type(f"output '{output.name}'", "a sequence is no tensor of a program")
-        return [self._result(one) for one in results]
-
-    def _result(self, value):
-        tensor = self.builder.tensor(value)
-        if tensor.op == "constant":  # a result is computed
-            with self.builder.graph:
-                tensor = _tenon.all_ops()["stop_gradient"](tensor)
-        return tensor
+        return [self.builder.result(one) for one in results]
 
     def _check_arguments(self, graph):
         names = {one.name for one in graph.input}

@@ -288,7 +288,7 @@ class Signature:
         for one in changed:
             value = states[one.origin] if one.origin in states else self.find(one.origin, scope)
             self.states[one.name] = len(made)
-            made.append(self._result(value))
+            made.append(self.builder.result(value))
             names.append(f"{one.name}_after")
         if not made:
             raise malformed(self.where, "no results that are tensors")
@@ -300,13 +300,6 @@ class Signature:
             value = self.builder.of_sizes(value)
         if not isinstance(value, Value):
             return [value]
-        made.append(self._result(value))
+        made.append(self.builder.result(value))
         names.append(word(name or f"result{len(made)}"))
         return len(made) - 1
-
-    def _result(self, value):
-        tensor = self.builder.tensor(value)
-        if tensor.op == "constant":  # a result is computed
-            with self.builder.graph:
-                tensor = _tenon.all_ops()["stop_gradient"](tensor)
-        return tensor

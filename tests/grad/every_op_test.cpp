@@ -122,22 +122,6 @@ std::vector<HostBuffer> gradients(const OpCase& op_case, std::span<const std::si
   return result;
 }
 
-double dot(const HostBuffer& a, const HostBuffer& b) {
-  const std::vector<double> x = elements(a), y = elements(b);
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
-  return sum;
-}
-
-HostBuffer moved(const HostBuffer& x, const HostBuffer& direction, double by) {
-  HostBuffer result = HostBuffer::uninitialized(x.shape());
-  const auto values = result.mutable_values<double>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = x.values<double>()[i] + by * direction.values<double>()[i];
-  }
-  return result;
-}
-
 /// The change of sum(upstream * y) when operand `i` moves along `direction`.
 double slope(OpCase op_case, std::size_t i, const HostBuffer& direction, const HostBuffer& upstream,
              double step) {

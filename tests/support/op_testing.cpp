@@ -134,6 +134,25 @@ std::vector<double> elements(const HostBuffer& array) {
   return values;
 }
 
+double dot(const HostBuffer& a, const HostBuffer& b) {
+  const std::vector<double> x = elements(a), y = elements(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+HostBuffer moved(const HostBuffer& x, const HostBuffer& direction, double by) {
+  HostBuffer result = HostBuffer::uninitialized(x.shape());
+  const HostView from = x.view(), along = direction.view(), to = result.view();
+  const DType type = x.shape().dtype();
+  for_each_index(x.shape(), [&](std::span<const std::int64_t> at) {
+    store_double(type, to.at(at),
+                 load_as_double(type, from.at(at)) +
+                     by * load_as_double(direction.shape().dtype(), along.at(at)));
+  });
+  return result;
+}
+
 namespace {
 
 bool is_close(double got, double want, double allowed) {

@@ -50,6 +50,11 @@ HostBuffer strided(const HostBuffer& dense);
 /// The elements of an array, in row-major order, as double.
 std::vector<double> elements(const HostBuffer& array);
 
+/// For finite differences: the sum of products of their elements, and x + by * direction, of x's
+/// dtype.
+double dot(const HostBuffer& a, const HostBuffer& b);
+HostBuffer moved(const HostBuffer& x, const HostBuffer& direction, double by);
+
 /// Checks the elements in row-major order: |got - want| <= eps * max(1, |want|); NaN equals NaN,
 /// and infinities equal themselves.
 void expect_near(const HostBuffer& got, std::initializer_list<double> want, double eps = 1e-6);

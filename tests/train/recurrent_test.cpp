@@ -32,22 +32,6 @@ std::vector<HostBuffer> run(const Program& program, const HostBuffer& ids, const
   return results;
 }
 
-double dot(const HostBuffer& a, const HostBuffer& b) {
-  const std::vector<double> x = elements(a), y = elements(b);
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
-  return sum;
-}
-
-HostBuffer moved(const HostBuffer& x, const HostBuffer& direction, double by) {
-  HostBuffer result = HostBuffer::uninitialized(x.shape());
-  const auto to = result.mutable_values<float>();
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    to[i] = static_cast<float>(x.values<float>()[i] + by * direction.values<float>()[i]);
-  }
-  return result;
-}
-
 TEST_CASE("grad: through Mamba and RWKV-7, every weight of a layer") {
   const std::string architecture = GENERATE("mamba", "mamba2", "rwkv7");
   INFO(architecture);

@@ -15,9 +15,10 @@ class Wkv7Task final : public Task {
  public:
   Wkv7Task(const Step& step, Compiler& compiler)
       : in_(step.inputs),
+        v_(in_[3]),
         y_(step.output),
         lengths_(step.op.as<Wkv7>()->has_lengths ? std::optional(step.inputs.back()) : std::nullopt,
-                 in_[3].shape[0], in_[3].shape[1]),
+                 v_.shape[0], v_.shape[1]),
         every_state_(step.op.as<Wkv7>()->every_state) {
     const std::int64_t row = recurrence_kernels<T>().lanes * std::int64_t{sizeof(T)};
     compiler.working_memory(in_[0].shape[3] * row);
@@ -26,7 +27,7 @@ class Wkv7Task final : public Task {
   void run(const TaskContext& context) const noexcept override {
     if (y_.shape.elements() == 0 || !lengths_.are_valid(context, "wkv7: length")) return;
     const std::int64_t vector = recurrence_kernels<T>().lanes;
-    const std::int64_t heads = in_[3].shape[2], blocks = ceil_div(in_[3].shape[3], vector);
+    const std::int64_t heads = v_.shape[2], blocks = ceil_div(v_.shape[3], vector);
     const Range range = context.share(y_.shape[0] * heads * blocks);
     for (std::int64_t i = range.begin; i < range.end && !context.worker.is_interrupted(); ++i) {
       run_block(context, i / blocks / heads, i / blocks % heads, i % blocks * vector);
@@ -38,9 +39,9 @@ class Wkv7Task final : public Task {
   void run_block(const TaskContext& context, std::int64_t b, std::int64_t head,
                  std::int64_t first) const noexcept {
     const std::int64_t vector = recurrence_kernels<T>().lanes;
-    const std::int64_t lanes = std::min(vector, in_[3].shape[3] - first);
-    const std::int64_t steps = in_[3].shape[1], states = in_[0].shape[3];
-    const std::int64_t length = lengths_.of(context, b), width = in_[3].shape[2] * in_[3].shape[3];
+    const std::int64_t lanes = std::min(vector, v_.shape[3] - first);
+    const std::int64_t steps = v_.shape[1], states = in_[0].shape[3];
+    const std::int64_t length = lengths_.of(context, b), width = v_.shape[2] * v_.shape[3];
     const auto row = [&](std::size_t i) {
       return StepRows<T>{context.pointer<const T>(in_[i]) + b * element_stride(in_[i], 0) +
                              head * element_stride(in_[i], 2),
@@ -56,7 +57,7 @@ class Wkv7Task final : public Task {
     v.values += first;
     const std::int64_t y_step = every_state_ ? states * width : width;
     const std::int64_t of_row = every_state_ ? steps * y_step : (steps + states) * width;
-    T* const y = context.pointer<T>(y_) + b * of_row + head * in_[3].shape[3] + first;
+    T* const y = context.pointer<T>(y_) + b * of_row + head * v_.shape[3] + first;
     recurrence_kernels<T>().wkv7({.lanes = lanes,
                                   .steps = length,
                                   .states = states,
@@ -81,7 +82,7 @@ class Wkv7Task final : public Task {
   }
 
   std::vector<Operand> in_;
-  Operand y_;
+  Operand v_, y_;
   RowLengths lengths_;
   bool every_state_;
 };

@@ -73,7 +73,8 @@ namespace {
 /// PATH or PATH:SCALE: a number behind the last colon is a scale, unless a file has all of it as its name.
 models::AdapterSource adapter_source(const std::string& text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || std::filesystem::exists(text)) return {text};
+  std::error_code unknown;
+  if (colon == std::string::npos || std::filesystem::exists(text, unknown)) return {text};
   double scale = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, scale);

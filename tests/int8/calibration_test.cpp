@@ -3,6 +3,7 @@
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/calibration.hpp>
+#include <tenon/control.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
@@ -53,6 +54,26 @@ TEST_CASE("calibrate: a session sees the values that the reference kernels make"
     CHECK(found->tensor.min == Approx(range.tensor.min).margin(1e-5));
     CHECK(found->tensor.max == Approx(range.tensor.max).margin(1e-5));
   }
+}
+
+TEST_CASE("calibrate: branches of other sizes whose functions have values of the same names") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({2, 3}, f32)), y = graph.input("y", Shape({2, 5}, f32));
+  const auto halved = [](const Tensor& z) {
+    return cond(
+        gt(sum(z), full(0, Shape(std::span<const Axis>(), f32))), [&] { return z * 0.5; },
+        [&] { return z * 3.0; });
+  };
+  const std::vector<Tensor> results{relu(halved(x)), relu(halved(y))};
+  const Program program = graph.program(results);
+  Random random;
+  const std::vector<std::vector<HostBuffer>> samples{
+      {random.uniform(x.shape(), 1, 2), random.uniform(y.shape(), -9, -8)}};
+  const auto table =
+      quant::calibrate(program, WeightSet({}), samples, {.observer = {}, .per_channel = true});
+  CHECK(table.find("x")->channels.size() == 3);
+  CHECK(table.find("y")->channels.size() == 5);
 }
 
 TEST_CASE("calibrate: a session without samples, and one that has run") {

@@ -111,7 +111,7 @@ function(tenon_backend_plugin name)
 endfunction()
 
 # Options of tests and what they share: their own code takes longer to optimise than to run. What they test is optimised as
-# users get it; templates of the public headers are in the examples and the tool. Not -O0 in Release: the linker may take a
+# users get it; templates of the public headers are in package.find_package's programs. Not -O0 in Release: the linker may take a
 # test's copy of an inline function for the library, and whole tests take twice the time then.
 function(tenon_test_options target)
   tenon_compile_options(${target})
@@ -151,11 +151,11 @@ function(tenon_test name)
   endif()
 
   list(TRANSFORM ARG_NEEDS REPLACE "(.+)" "~[\\1]" OUTPUT_VARIABLE others)
-  if(TENON_SANITIZE)  # how good numbers are over many samples, how time and memory grow: others run the same code
-    list(APPEND others "~[accuracy]" "~[growth]")
+  if(TENON_SANITIZE)  # how good numbers are over many samples, how time and memory grow, who is chosen: others run the same
+    list(APPEND others "~[accuracy]" "~[growth]" "~[choices]")
   endif()
   if(TENON_SANITIZE MATCHES "thread")  # what takes long, and runs no threads, or only those that other cases run
-    list(APPEND others "~[one_thread]" "~[every_type]")
+    list(APPEND others "~[one_thread]" "~[every_type]" "~[every_path]")
   endif()
   if(others)  # a pattern that only leaves out would let Catch2 run the hidden cases
     list(APPEND others "~[.]")

@@ -16,7 +16,7 @@ builds=${TENON_BUILDS:-$root/build}
   model_packages=(ca-certificates python3 python3-pip)
   test_packages=(catch2 pkg-config python3-dev python3-venv)
   lint_packages=(clang-format-19 shellcheck)
-  sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
+  sanitizer_packages=(clang-19 libclang-rt-19-dev lld-19 llvm-19)
 }
 
 say() { printf '%s\n' "== $*" >&2; }

@@ -134,7 +134,7 @@ fi
 stage "release: every test" release_stage
 if [ -z "${TENON_QUICK:-}" ]; then
   if install_packages "${sanitizer_packages[@]}" && command -v clang++-19 > /dev/null; then
-    compiler_options=(-DCMAKE_CXX_COMPILER=clang++-19)
+    compiler_options=(-DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
     PATH=/usr/lib/llvm-19/bin:$PATH # where the sanitizers find llvm-symbolizer, which names functions
   else
     note "clang++-19" "not to be had: the sanitizers run with the default compiler"

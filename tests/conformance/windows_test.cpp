@@ -73,7 +73,7 @@ void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
   check(OpInstance(op), {x, w, random.uniform(Shape({sizes.outputs}, f32))});
 }
 
-TEST_CASE("conv2d: paths of the CPU backend's kernel") {
+TEST_CASE("conv2d: paths of the CPU backend's kernel", "[every_path]") {
   Random random;
   const std::vector<Sizes> all{
       {3, 16, 1, 19, 23, 3, 3},
@@ -109,7 +109,7 @@ TEST_CASE("conv2d: paths of the CPU backend's kernel") {
   check_conv(random, {4, 4, 4, 17, 41, 3, 3}, uneven);
 }
 
-TEST_CASE("conv2d_filter_backward: paths of the CPU backend's kernel") {
+TEST_CASE("conv2d_filter_backward: paths of the CPU backend's kernel", "[every_path]") {
   Random random;
   const std::vector<Sizes> all{
       {3, 16, 1, 19, 23, 7, 7},   // taps of a row as one run
@@ -189,7 +189,7 @@ TEST_CASE("conv2d: nothing outside the image takes part, not even a NaN beside a
   check(OpInstance(op), {x, random.uniform(Shape({3, 2, 3, 3}, f32))});
 }
 
-TEST_CASE("pools: paths of the CPU backend's kernel") {
+TEST_CASE("pools: paths of the CPU backend's kernel", "[every_path]") {
   Random random;
   for (const std::int64_t columns : {4, 17, 70}) {
     const HostBuffer x = random.uniform(Shape({2, 3, 15, columns}, f32));
@@ -239,7 +239,7 @@ TEST_CASE("pools: paths of the CPU backend's kernel") {
   check(OpInstance(dilated), {x});
 }
 
-TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels") {
+TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels", "[every_path]") {
   Random random;
   const auto transposed = [&](const Sizes& sizes, const ConvTranspose2d& options) {
     INFO(sizes.channels << " channels to " << sizes.outputs << " in " << sizes.groups << " groups, "

@@ -95,7 +95,7 @@ class Layer {
   std::unique_ptr<Program> program_;
 };
 
-TEST_CASE("winograd: images that end within a tile, channels within a vector") {
+TEST_CASE("winograd: images that end within a tile, channels within a vector", "[every_path]") {
   Random random;
   // At least 16 tiles each: fewer go the direct way.
   const std::vector<Sizes> all{

@@ -67,7 +67,8 @@ void check_accuracy(const Digits& digits, std::int64_t kept, std::int64_t batch,
   }
 }
 
-TEST_CASE("npu accuracy: the digit CNN in int8 is within a point of f32, with every observer") {
+TEST_CASE("npu accuracy: the digit CNN in int8 is within a point of f32, with every observer",
+          "[accuracy]") {
   check_accuracy(Digits(8), 60, 300, digit_cnn);
 }
 
@@ -90,7 +91,8 @@ TEST_CASE("npu accuracy: weights in f32 do what training said", "[accuracy]") {
   }
 }
 
-TEST_CASE("npu accuracy: on chip and not, the same answers for fewer bytes and cycles") {
+TEST_CASE("npu accuracy: on chip and not, the same answers for fewer bytes and cycles",
+          "[one_thread]") {
   const Digits digits(32);
   const Network network = digit_mobilenet(1, digits.part(0, 40), {});
   const std::vector<HostBuffer> image{digits.part(7, 8)};

@@ -53,7 +53,7 @@ Record mobilenet(std::int64_t classes) {
   };
 }
 
-TEST_CASE("npu: a MobileNet-like network, on chip and not") {
+TEST_CASE("npu: a MobileNet-like network, on chip and not", "[one_thread]") {
   const Network network = make_network({Shape({1, 3, 64, 64}, f32)}, mobilenet(100), 7);
   const std::vector<HostBuffer> inputs = network.sample(1234);
   const auto real = run_reference(network, inputs);

@@ -46,7 +46,7 @@ int check_room(const std::string& url, const Network& network) {
   return refused;
 }
 
-TEST_CASE("npu room: a flattened image larger than the chip is read in pieces") {
+TEST_CASE("npu room: a flattened image larger than the chip is read in pieces", "[one_thread]") {
   for (const std::int64_t channels : {16, 48}) {
     INFO(channels << " channels");
     const Network network = make_network(

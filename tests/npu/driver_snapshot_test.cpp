@@ -221,7 +221,8 @@ TEST_CASE("npu snapshot: without a calibration a backend says why it refuses to 
         }).find("no calibration is given") != std::string::npos);
 }
 
-TEST_CASE("npu snapshot: whatever was changed, programs are refused or stay in their memory") {
+TEST_CASE("npu snapshot: whatever was changed, programs are refused or stay in their memory",
+          "[one_thread]") {
   const File file("tenon_npu_a.snapshot"), changed("tenon_npu_b.snapshot");
   const Network net = small_network();
   const HostBuffer input = net.sample(5)[0];

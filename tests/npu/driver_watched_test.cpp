@@ -142,7 +142,7 @@ void check_watched(const Network& network, const std::function<BackendPtr()>& ma
   CHECK(profiled.step_times().size() == names.size());
 }
 
-TEST_CASE("npu watched: numbers are those of the run that nobody watches") {
+TEST_CASE("npu watched: numbers are those of the run that nobody watches", "[one_thread]") {
   for (const bool per_channel : {false, true}) {
     INFO("per channel " << per_channel);
     const Network network = mixed_network({.observer = {}, .per_channel = per_channel});

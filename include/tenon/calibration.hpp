@@ -74,6 +74,11 @@ class Calibration {
   std::unique_ptr<Values> values_;
 };
 
+/// The name under which a table has the output of a step: the value's, or `function.value` for a
+/// value of a loop with a condition, whose function has names of its own.
+std::string value_name(const Step& step);
+std::string value_name(std::string_view function, std::string_view value);
+
 /// The name under which a table has the output of a linear layer before its residual is added.
 std::string product_name(std::string_view value);
 

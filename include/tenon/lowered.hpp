@@ -93,6 +93,8 @@ struct Step {
   std::vector<Operand> inputs;
   Operand output;
   std::string value;  ///< name of the value in the program; of a loop: of the repeated function
+  /// The function of the value, whose names are its own; empty for the program's own values.
+  std::string function;
   SourceLine line;
   // Loops.
   std::int64_t first = 0;

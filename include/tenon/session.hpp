@@ -109,6 +109,7 @@ struct PlanReport {
 struct StepEvent {
   std::span<const std::string> values;  ///< computed values; several when merged
   std::string_view op;                  ///< of a single step; "" when merged
+  std::string_view function;            ///< of a single step: see Step; "" when merged
   const Backend& backend;
   std::span<const Buffer> inputs;   ///< in the run's memory: valid during the callback
   std::span<const Buffer> outputs;  ///< empty before the step
@@ -182,8 +183,8 @@ class Session {
   /// was made for, also where that type came from the weights bound before.
   void bind(std::shared_ptr<const WeightSet> weights);
 
-  // Options. Those that "end merging" make every step run by itself, on a program without loops,
-  // whose names are those of `unroll`.
+  // Options. Those that "end merging" make every step run by itself, on a program whose only
+  // loops have conditions: names are those of `unroll`, and within these loops of their functions.
 
   /// Whether a backend may run adjacent steps as one. Default: yes.
   void set_merge(bool merge);

@@ -172,6 +172,7 @@ StepCallback step_callback(nb::object function) {
     nb::dict facts;
     facts["values"] = std::vector<std::string>(event.values.begin(), event.values.end());
     facts["op"] = nb::str(event.op.data(), event.op.size());
+    facts["function"] = nb::str(event.function.data(), event.function.size());
     facts["backend"] = std::string(event.backend.name());
     const auto copies = [](std::span<const Buffer> buffers) {
       nb::list arrays;  // of their own: the run's memory is valid during the callback only

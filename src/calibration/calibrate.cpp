@@ -27,14 +27,12 @@ class Interpreter {
 
  private:
   void run(std::span<const Step> steps) {
-    for (std::size_t next = 0; next < steps.size(); ++next) {
-      const Step& step = steps[next];
+    for (const Step& step : steps) {
       if (step.kind != Step::Kind::loop) {
-        run(step, !in_loop_ && !begins_loop(steps, next));
+        run(step);
         continue;
       }
       const auto depth = static_cast<std::size_t>(step.depth);
-      const bool was_in_loop = std::exchange(in_loop_, true);
       for (std::int64_t i = 0; i < step.count; ++i) {
         const Operand* const condition = step.condition();
         if (condition != nullptr &&
@@ -46,20 +44,10 @@ class Interpreter {
         run(step.body);
       }
       frame_.iteration[depth] = 0;
-      in_loop_ = was_in_loop;
     }
   }
 
-  /// Whether a step fills what a loop behind it carries, under a name of the repeated function.
-  static bool begins_loop(std::span<const Step> steps, std::size_t step) {
-    const Place& filled = steps[step].output.place;
-    while (step < steps.size() && steps[step].kind == Step::Kind::copy) ++step;
-    return step < steps.size() && steps[step].kind == Step::Kind::loop &&
-           std::ranges::find(steps[step].inputs, filled, &Operand::place) !=
-               steps[step].inputs.end();
-  }
-
-  void run(const Step& step, bool is_observed) {
+  void run(const Step& step) {
     // A reference kernel may still read after its first write: operands that share the output's
     // memory are copied first, except one that the op updates in place.
     const HostView output = frame_.view(step.output);
@@ -86,10 +74,10 @@ class Interpreter {
                     error.message());
       }
     }
-    if (!is_observed) return;
-    calibration_.observe(step.value, output);
+    const std::string name = value_name(step);
+    calibration_.observe(name, output);
     if (const auto* linear = step.op.as<Linear>(); linear != nullptr && linear->has_residual) {
-      observe_product(step.value, output, inputs.back());
+      observe_product(name, output, inputs.back());
     }
   }
 
@@ -108,7 +96,6 @@ class Interpreter {
   const Lowered& lowered_;
   Calibration& calibration_;
   HostFrame& frame_;
-  bool in_loop_ = false;  // with a condition, whose values have names of their function's own
 };
 
 void run_sample(const Program& program, const WeightSet& weights,
@@ -173,7 +160,8 @@ CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuff
   Calibration calibration(options);
   session.set_merge(false);  // report every value
   session.set_post_callback([&](const StepEvent& event) {
-    calibration.observe(event.values.back(), event.outputs.back().to_host().view());
+    calibration.observe(value_name(event.function, event.values.back()),
+                        event.outputs.back().to_host().view());
   });
   const Function& entry = session.program().main();
   for (const std::vector<HostBuffer>& sample : samples) {

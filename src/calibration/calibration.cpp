@@ -69,6 +69,11 @@ CalibrationTable Calibration::table() const {
   return table;
 }
 
+std::string value_name(std::string_view function, std::string_view value) {
+  return fmt::format("{}{}{}", function, function.empty() ? "" : ".", value);
+}
+std::string value_name(const Step& step) { return value_name(step.function, step.value); }
+
 std::string product_name(std::string_view value) { return std::string(value) + ".product"; }
 
 const ValueRange* CalibrationTable::find(std::string_view value) const noexcept {
@@ -83,8 +88,9 @@ CalibrationTable CalibrationTable::of(const Lowered& program) const {
   };
   const auto take_steps = [&](auto&& self, std::span<const Step> steps) -> void {
     for (const Step& step : steps) {
-      take(step.value);
-      take(product_name(step.value));
+      const std::string name = value_name(step);
+      take(name);
+      take(product_name(name));
       self(self, step.body);
     }
   };

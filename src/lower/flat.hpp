@@ -42,7 +42,7 @@ struct FlatStep {
   OpInstance op;
   std::vector<Array> inputs;
   Array output;
-  std::string value;
+  std::string value, function;  ///< as of Step
   SourceLine line;
   std::int64_t time = 0;
   // Copies that disappear when both sides can share one storage.

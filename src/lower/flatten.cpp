@@ -59,8 +59,9 @@ class Flattener {
   Array fresh(const Shape& shape);
   void read(const Array& array, std::int64_t time);
   void emit(FlatStep step);
-  void copy(const Array& from, const Array& to, FlatStep::Join join, std::string_view value,
-            const SourceLine& line);
+  void copy(const Array& from, const Array& to, FlatStep::Join join, const Function& function,
+            std::string_view value, const SourceLine& line);
+  std::string name_of(const Function& function) const;
 
   const Program& program_;
   const ConstantTypes& types_;
@@ -119,14 +120,19 @@ void Flattener::emit(FlatStep step) {
   steps_->push_back(std::move(step));
 }
 
+std::string Flattener::name_of(const Function& function) const {
+  return &function == &program_.main() ? std::string() : function.name;
+}
+
 void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join,
-                     std::string_view value, const SourceLine& line) {
+                     const Function& function, std::string_view value, const SourceLine& line) {
   FlatStep step;
   step.kind = Step::Kind::copy;
   step.inputs = {from};
   step.output = to;
   step.join = join;
   step.value = value;
+  step.function = name_of(function);
   step.line = line;
   emit(std::move(step));
 }
@@ -294,6 +300,7 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   step.op = instruction.op;
   step.inputs.assign(inputs.begin(), inputs.end());
   step.value = value;
+  step.function = name_of(function);
   step.line = instruction.line;
   if (def.traits.updates_input >= 0) {
     step.output = inputs[static_cast<std::size_t>(def.traits.updates_input)];
@@ -302,7 +309,7 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
       const bool is_updated = static_cast<int>(i) == def.traits.updates_input;
       if (is_updated || step.inputs[i].storage != step.output.storage) continue;
       const Array moved = fresh(step.inputs[i].shape);
-      copy(step.inputs[i], moved, FlatStep::Join::none, value, instruction.line);
+      copy(step.inputs[i], moved, FlatStep::Join::none, function, value, instruction.line);
       step.inputs[i] = moved;
     }
     flat_.storages[step.output.storage].updated = true;
@@ -401,7 +408,7 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
                   "carries something that is no tensor");
     }
     const Array own = fresh(init->shape);
-    copy(*init, own, FlatStep::Join::enter_loop, callee.values[carried.size()].name,
+    copy(*init, own, FlatStep::Join::enter_loop, callee, callee.values[carried.size()].name,
          instruction.line);
     carried.push_back({own});
     arguments.push_back({own});
@@ -468,7 +475,7 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
       if (result.storage == std::get<Array>(carried[j].value).storage &&
           (j != i || !fills_storage(flat_, result))) {
         const Array moved = fresh(result.shape);
-        copy(result, moved, FlatStep::Join::none, callee.values[i].name, instruction.line);
+        copy(result, moved, FlatStep::Join::none, callee, callee.values[i].name, instruction.line);
         results[i] = {moved};
         break;
       }
@@ -476,7 +483,7 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     copy(std::get<Array>(results[i].value), std::get<Array>(carried[i].value),
-         FlatStep::Join::next_iteration, callee.values[i].name, instruction.line);
+         FlatStep::Join::next_iteration, callee, callee.values[i].name, instruction.line);
   }
   for (const StorageId id : loops_.back().outer_uses) {
     flat_.storages[id].end = std::max(flat_.storages[id].end, clock_);

@@ -32,6 +32,7 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
     for (const Array& input : from.inputs) step.inputs.push_back(operand(flat, input));
     if (from.kind != Step::Kind::loop) step.output = operand(flat, from.output);
     step.value = std::move(from.value);
+    step.function = std::move(from.function);
     step.line = std::move(from.line);
     step.first = from.first;
     step.count = from.count;

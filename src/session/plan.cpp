@@ -60,13 +60,15 @@ class Partitioner {
   }
 
  private:
-  /// The backend of a step, or of all steps of a loop; none where they differ.
+  /// The backend of a step, or of all steps of a loop; none where they differ, or where every step
+  /// runs by itself.
   std::optional<std::size_t> choice_for(const Step& step, bool in_loop) const {
     if (step.kind != Step::Kind::loop) {
       if (!has_conditions_) return choose_(step);
       return in_loop || reads_loop(step) ? choice_with_loops(step) : choose_(step);
     }
     if (step.body.empty()) return with_loops();
+    if (!plan_.merged) return std::nullopt;
     const std::optional<std::size_t> first = choice_for(step.body.front(), true);
     const bool agreed = std::ranges::all_of(
         step.body, [&](const Step& inner) { return choice_for(inner, true) == first; });

@@ -30,6 +30,11 @@ std::string_view op_of(const Stage& stage) {
   return step != nullptr ? sessions::op_of(*step) : "";
 }
 
+std::string_view function_of(const Stage& stage) {
+  const Step* const step = stage.only_step();
+  return step != nullptr ? std::string_view(step->function) : "";
+}
+
 std::string title_of(const Stage& stage, std::span<const std::string> values) {
   if (values.size() == 1) return fmt::format("{} = {}", values[0], op_of(stage));
   return fmt::format("{} to {} ({} ops, merged)", values.front(), values.back(), values.size());
@@ -218,6 +223,7 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
     if (options.before) {
       options.before({.values = values,
                       .op = op_of(stage),
+                      .function = function_of(stage),
                       .backend = backend,
                       .inputs = inputs,
                       .outputs = {}});
@@ -260,6 +266,7 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
     if (options.after) {
       options.after({.values = values,
                      .op = op_of(stage),
+                     .function = function_of(stage),
                      .backend = backend,
                      .inputs = inputs,
                      .outputs = outputs});

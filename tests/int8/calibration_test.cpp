@@ -70,10 +70,21 @@ TEST_CASE("calibrate: branches of other sizes whose functions have values of the
   Random random;
   const std::vector<std::vector<HostBuffer>> samples{
       {random.uniform(x.shape(), 1, 2), random.uniform(y.shape(), -9, -8)}};
-  const auto table =
-      quant::calibrate(program, WeightSet({}), samples, {.observer = {}, .per_channel = true});
+  const quant::CalibrationOptions options{.observer = {}, .per_channel = true};
+  const auto table = quant::calibrate(program, WeightSet({}), samples, options);
   CHECK(table.find("x")->channels.size() == 3);
   CHECK(table.find("y")->channels.size() == 5);
+
+  register_cpu_backend();
+  Session session(program, {.backends = {make_backend("cpu")}});
+  const auto by_session = quant::calibrate(std::move(session), samples, options);
+  REQUIRE(by_session.values.size() == table.values.size());
+  for (const auto& [name, range] : table.values) {
+    INFO(name);
+    REQUIRE(by_session.find(name) != nullptr);
+    CHECK(by_session.find(name)->tensor.min == range.tensor.min);
+    CHECK(by_session.find(name)->tensor.max == range.tensor.max);
+  }
 }
 
 TEST_CASE("calibrate: a session without samples, and one that has run") {

@@ -173,7 +173,7 @@ class Quantizer {
       }
     }
     if (writer == nullptr) return std::nullopt;
-    return writer->value;
+    return quant::value_name(*writer);
   }
 
   static bool is_written(std::span<const Step> steps, const Operand& operand) {
@@ -185,7 +185,7 @@ class Quantizer {
   void choose_values() {
     for (std::size_t v = 0; v < steps_.size(); ++v) {
       if (may_hold_codes(v)) {
-        const quant::ValueRange* range = table_.find(steps_[v].value);
+        const quant::ValueRange* range = table_.find(quant::value_name(steps_[v]));
         if (range != nullptr) codes_[v] = codes_of(range->tensor);
       }
       if (steps_[v].op.as<MaxPool2d>() != nullptr) {

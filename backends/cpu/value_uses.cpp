@@ -28,7 +28,8 @@ class Tracer {
       value.is_only_in_uses = is_memory(step.output) && place.byte_step == LoopSteps{};
       value.is_private = value.is_only_in_uses &&
                          (place.kind == Place::Kind::slab || place.kind == Place::Kind::output);
-      live_.push_back({i, true, {access_of(step.output).bytes}});
+      const Access access = access_of(step.output);
+      live_.push_back({i, true, access, {access.bytes}});
     }
     for (const Operand& leaf : leaves) expose(leaf);
     return std::move(values_);
@@ -39,6 +40,7 @@ class Tracer {
   struct Live {
     std::size_t step;
     bool is_whole;
+    Access written;  ///< by the step; programs have thousands of values, which every step looks at
     std::vector<ByteRange> left;
   };
 
@@ -57,11 +59,12 @@ class Tracer {
   /// Takes the bytes of an output away from the values before it. What is left of a partly
   /// overwritten value may still be read, through a view.
   void overwrite(const Operand& output) {
+    if (!is_memory(output)) return;
     const Access write = access_of(output);
     // An operand that moves with a loop is somewhere in its range.
     const bool has_gaps = !output.is_contiguous() || output.place.byte_step != LoopSteps{};
     for (Live& value : live_) {
-      if (!overlap(steps_[value.step].output, output)) continue;
+      if (!overlap(value.written, write)) continue;
       value.is_whole = false;
       if (has_gaps) continue;
       std::vector<ByteRange> left;
@@ -76,6 +79,7 @@ class Tracer {
   }
 
   bool sees(const Operand& operand, const Operand& value) const {
+    if (operand.place.offset != value.place.offset) return false;  // of nearly all values
     if (operand == value) return true;
     if (reads_ == ReadAs::first_columns) return is_first_columns(operand, value);
     return reads_ == ReadAs::any_shape && operand.place == value.place &&
@@ -97,7 +101,7 @@ class Tracer {
     if (!is_memory(operand)) return;
     const Access read = access_of(operand);
     for (const Live& value : live_) {
-      Access left = access_of(steps_[value.step].output);
+      Access left = value.written;
       for (const ByteRange& range : value.left) {
         left.bytes = range;
         if (!overlap(left, read)) continue;

@@ -15,6 +15,7 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::int64_t cache_bytes = 1 << 20;  // about as much of a batch stays in a core's L2
+constexpr std::int64_t max_parts = 64;         // of a batch: each has steps of its own
 
 bool is_filter(const Step& step, std::size_t input) { return is_convolution(step) && input == 1; }
 
@@ -25,6 +26,15 @@ bool is_batch(const Step& step, std::size_t input) {
          operand.shape.rank() == image_rank && operand.shape[0] == step.output.shape[0];
 }
 
+/// Bytes of a step's batches.
+std::int64_t bytes_of_images(const Step& step) {
+  std::int64_t bytes = step.output.shape.bytes();
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    if (is_batch(step, i)) bytes += step.inputs[i].shape.bytes();
+  }
+  return bytes;
+}
+
 bool is_worth_splitting(const Step& step) {
   const bool works_on_images =
       step.kind == Step::Kind::op &&
@@ -32,9 +42,10 @@ bool is_worth_splitting(const Step& step) {
        step.op.as<AvgPool2d>() != nullptr || step.op.def()->traits.pointwise);
   if (!works_on_images || step.output.shape.rank() != image_rank || step.output.shape[0] < 2)
     return false;
-  std::int64_t images = step.output.shape.bytes(), others = 0;
+  const std::int64_t images = bytes_of_images(step);
+  std::int64_t others = 0;
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    (is_batch(step, i) ? images : others) += step.inputs[i].shape.bytes();
+    if (!is_batch(step, i)) others += step.inputs[i].shape.bytes();
   }
   return images > cache_bytes && others < images / step.output.shape[0];
 }
@@ -47,11 +58,16 @@ bool lie_alike(const Operand& a, const Operand& b) {
 
 bool conflict(const Operand& a, const Operand& b) { return overlap(a, b) && !lie_alike(a, b); }
 
-Operand image_of_batch(const Operand& batch, std::int64_t image) {
-  Operand one = batch;
-  one.place.offset += image * batch.strides[0];
-  one.shape = batch.shape.with_dim(0, 1);
-  return one;
+/// Some of a batch's images.
+struct Images {
+  std::int64_t first, count;
+};
+
+Operand part_of_batch(const Operand& batch, const Images& images) {
+  Operand part = batch;
+  part.place.offset += images.first * batch.strides[0];
+  part.shape = batch.shape.with_dim(0, images.count);
+  return part;
 }
 
 class Splitter {
@@ -68,7 +84,7 @@ class Splitter {
     }
   }
 
-  /// Returns the offset behind the memory that local values of one image take.
+  /// Returns the offset behind the memory that local values of one part take.
   std::int64_t run() {
     std::vector<Step> result;
     for (begin_ = 0; begin_ < steps_.size();) {
@@ -77,9 +93,12 @@ class Splitter {
         result.push_back(std::move(steps_[begin_++]));
         continue;
       }
-      place_local_values();
-      for (std::int64_t image = 0; image < steps_[begin_].output.shape[0]; ++image) {
-        for (std::size_t s = begin_; s < end_; ++s) result.push_back(step_of_image(s, image));
+      const std::int64_t batch = steps_[begin_].output.shape[0];
+      const std::int64_t together = images_at_once();
+      place_local_values(together);
+      for (std::int64_t first = 0; first < batch; first += together) {
+        const Images images{first, std::min(together, batch - first)};
+        for (std::size_t s = begin_; s < end_; ++s) result.push_back(step_of_part(s, images));
       }
       begin_ = end_;
     }
@@ -104,6 +123,15 @@ class Splitter {
     }
   }
 
+  /// As many as stay in the cache from each step to the next.
+  std::int64_t images_at_once() const {
+    const std::int64_t batch = steps_[begin_].output.shape[0];
+    std::int64_t most = 1;
+    for (std::size_t s = begin_; s < end_; ++s) most = std::max(most, bytes_of_images(steps_[s]));
+    const std::int64_t fitting = cache_bytes * batch / most;
+    return std::max({fitting, (batch + max_parts - 1) / max_parts, std::int64_t{1}});
+  }
+
   /// The first step of the run that may not be reordered with one before it; the run's end if there
   /// is none.
   std::size_t first_clash() {
@@ -116,7 +144,7 @@ class Splitter {
     return end_;
   }
 
-  /// Values that only the run reads, an image at a time.
+  /// Values that only the run reads, a part at a time.
   void find_local_values() {
     local_.assign(steps_.size(), false);
     for (std::size_t i = begin_; i < end_; ++i) {
@@ -145,7 +173,7 @@ class Splitter {
     return false;
   }
 
-  /// Whether `later` may work on an image before `earlier` has worked on the next one.
+  /// Whether `later` may work on images before `earlier` has worked on the next ones.
   bool may_overtake(std::size_t later, std::size_t earlier) const {
     const bool writes_apart =
         local_[later] || local_[earlier] || !conflict(steps_[later].output, steps_[earlier].output);
@@ -157,7 +185,7 @@ class Splitter {
     return local_[value] && local_[use.step] && steps_[use.step].output == steps_[value].output;
   }
 
-  void place_local_values() {
+  void place_local_values(std::int64_t images) {
     std::vector<std::size_t> last_uses(end_);
     for (std::size_t i = end_; i-- > begin_;) {
       last_uses[i] = i;
@@ -177,32 +205,34 @@ class Splitter {
           offset = places_[*writers_[i][input]];
       }
       places_[i] =
-          offset ? *offset : first_ + memory.allocate(steps_[i].output.strides[0], i, last_uses[i]);
+          offset
+              ? *offset
+              : first_ + memory.allocate(images * steps_[i].output.strides[0], i, last_uses[i]);
     }
     end_of_memory_ = std::max(end_of_memory_, first_ + memory.peak());
   }
 
-  Operand image_of_value(std::size_t writer, const Operand& batch) const {
-    Operand one = image_of_batch(batch, 0);
-    one.place = {};
-    one.place.kind = Place::Kind::shared_scratch;
-    one.place.offset = places_[writer];
-    return one;
+  Operand part_of_value(std::size_t writer, const Operand& batch, const Images& images) const {
+    Operand part = part_of_batch(batch, images);
+    part.place = {};
+    part.place.kind = Place::Kind::shared_scratch;
+    part.place.offset = places_[writer];
+    return part;
   }
 
-  Step step_of_image(std::size_t number, std::int64_t image) const {
+  Step step_of_part(std::size_t number, const Images& images) const {
     const Step& step = steps_[number];
-    Step one = step;
+    Step part = step;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       if (is_local(number, i)) {
-        one.inputs[i] = image_of_value(*writers_[number][i], step.inputs[i]);
+        part.inputs[i] = part_of_value(*writers_[number][i], step.inputs[i], images);
       } else if (is_batch(step, i)) {
-        one.inputs[i] = image_of_batch(step.inputs[i], image);
+        part.inputs[i] = part_of_batch(step.inputs[i], images);
       }
     }
-    one.output =
-        local_[number] ? image_of_value(number, step.output) : image_of_batch(step.output, image);
-    return one;
+    part.output = local_[number] ? part_of_value(number, step.output, images)
+                                 : part_of_batch(step.output, images);
+    return part;
   }
 
   std::vector<Step>& steps_;

@@ -58,11 +58,13 @@ Stepper::Stepper(const Program& program, const std::string& text,
       name_at_[{made.line.line, made.line.column}] = function.values[made.result].name;
     }
   }
-  // The functions of loops with a condition are left out: such a loop is one step.
-  const Function& main = unrolled_.main();
-  for (const Instruction& made : main.body) {
-    known.insert(main.values[made.result].name);
-    made_by_.emplace(main.values[made.result].name, &made);
+  for (const Function& function : unrolled_.functions) {
+    const std::string name = &function == &unrolled_.main() ? "" : function.name;
+    for (const Instruction& made : function.body) {
+      const std::string& value = function.values[made.result].name;
+      known.insert(value);
+      made_by_.emplace(std::pair(name, value), Maker{&function, &made});
+    }
   }
   for (const std::string& one : options_.breaks) {
     if (known.contains(one)) continue;
@@ -73,11 +75,12 @@ Stepper::Stepper(const Program& program, const std::string& text,
 }
 
 /// By which of the breakpoints' forms a value goes: its name, that in its function, and its line.
-std::set<std::string> Stepper::matching(const Instruction* made, const std::string& value) const {
+std::set<std::string> Stepper::matching(const Maker* made, const std::string& value) const {
   std::set<std::string> forms{value};
-  if (made == nullptr || made->line.line == 0) return forms;
-  forms.insert(std::to_string(made->line.line));
-  const auto found = name_at_.find({made->line.line, made->line.column});
+  if (made == nullptr || made->instruction->line.line == 0) return forms;
+  const SourceLine& line = made->instruction->line;
+  forms.insert(std::to_string(line.line));
+  const auto found = name_at_.find({line.line, line.column});
   if (found != name_at_.end()) forms.insert(found->second);
   return forms;
 }
@@ -94,13 +97,12 @@ void Stepper::watch(Session& session, const std::vector<Buffer>& inputs) {
   });
 }
 
-/// The instruction that makes a value by this op; null: a copy, or a value of a loop that is one
-/// step.
-const Instruction* Stepper::maker(const std::string& value, std::string_view op) const {
-  const auto found = made_by_.find(value);
+/// Null: a copy.
+const Stepper::Maker* Stepper::maker(const StepEvent& event, const std::string& value) const {
+  const auto found = made_by_.find({std::string(event.function), value});
   if (found == made_by_.end()) return nullptr;
-  const OpDef* const def = found->second->op.def();
-  return def != nullptr && def->name == op ? found->second : nullptr;
+  const OpDef* const def = found->second.instruction->op.def();
+  return def != nullptr && def->name == event.op ? &found->second : nullptr;
 }
 
 bool Stepper::is_break(const std::set<std::string>& forms) const {
@@ -113,7 +115,7 @@ void Stepper::before(const StepEvent& event) {
   operands_.clear();
   if (json_) return;
   const bool is_at_break = std::ranges::any_of(event.values, [&](const std::string& value) {
-    return is_break(matching(maker(value, event.op), value));
+    return is_break(matching(maker(event, value), value));
   });
   if (!stops_ && !is_at_break) return;
   for (const Buffer& input : event.inputs) operands_.push_back(input.to_host().contiguous());
@@ -121,7 +123,7 @@ void Stepper::before(const StepEvent& event) {
 
 void Stepper::after(const StepEvent& event, std::size_t i) {
   const std::string& value = event.values[i];
-  const Instruction* const made = maker(value, event.op);
+  const Maker* const made = maker(event, value);
   const std::set<std::string> forms = matching(made, value);
   if (options_.asks) {
     const HostBuffer copy = event.outputs[i].to_host().contiguous();
@@ -136,9 +138,10 @@ void Stepper::after(const StepEvent& event, std::size_t i) {
   }
 }
 
-void Stepper::show(const StepEvent& event, std::size_t i, const Instruction* made) {
+void Stepper::show(const StepEvent& event, std::size_t i, const Maker* made) {
   const std::string& value = event.values[i];
-  const int number = made == nullptr ? 0 : made->line.line;
+  const Instruction* const by = made == nullptr ? nullptr : made->instruction;
+  const int number = by == nullptr ? 0 : by->line.line;
   if (json_) {
     shown_.push_back({{"value", value},
                       {"op", event.op},
@@ -148,14 +151,14 @@ void Stepper::show(const StepEvent& event, std::size_t i, const Instruction* mad
     return;
   }
   if (number > 0 && static_cast<std::size_t>(number) <= lines_.size()) {
-    fmt::print("{}:{}: {}\n", made->line.file, number,
+    fmt::print("{}:{}: {}\n", by->line.file, number,
                trimmed(lines_[static_cast<std::size_t>(number) - 1]));
   } else {
     fmt::print("{} = {}\n", value, event.op);
   }
   for (std::size_t k = 0; k < operands_.size(); ++k) {
-    const bool is_named = made != nullptr && made->operands.size() == operands_.size();
-    print(is_named ? unrolled_.main().values[made->operands[k]].name : fmt::format("input {}", k),
+    const bool is_named = by != nullptr && by->operands.size() == operands_.size();
+    print(is_named ? made->function->values[by->operands[k]].name : fmt::format("input {}", k),
           operands_[k]);
   }
   print(value, event.outputs[i].to_host());

@@ -45,14 +45,19 @@ class Stepper {
   struct Quit {};
 
  private:
-  const Instruction* maker(const std::string& value, std::string_view op) const;
+  /// What computes a value, and the function that it is of.
+  struct Maker {
+    const Function* function;
+    const Instruction* instruction;
+  };
+  const Maker* maker(const StepEvent& event, const std::string& value) const;
   bool is_break(const std::set<std::string>& forms) const;
   void before(const StepEvent& event);
   void after(const StepEvent& event, std::size_t i);
-  void show(const StepEvent& event, std::size_t i, const Instruction* made);
+  void show(const StepEvent& event, std::size_t i, const Maker* made);
   void ask();
   void print_value(const std::string& name) const;
-  std::set<std::string> matching(const Instruction* made, const std::string& value) const;
+  std::set<std::string> matching(const Maker* made, const std::string& value) const;
 
   const Program& program_;
   Program unrolled_;
@@ -60,7 +65,8 @@ class Stepper {
   Options options_;
   bool json_;
   std::vector<std::string> lines_;
-  std::map<std::string, const Instruction*> made_by_;   // of the unrolled program
+  /// Of the unrolled program, by function and value; the function is "" outside of loops.
+  std::map<std::pair<std::string, std::string>, Maker> made_by_;
   std::map<std::pair<int, int>, std::string> name_at_;  // of values, by their place in the text
   std::set<std::string> reached_;
   std::vector<HostBuffer> operands_;          // of the step that runs, if it will be shown

@@ -16,6 +16,7 @@
 
 namespace tenon {
 struct Lowered;
+struct Step;
 class Session;
 class WeightSet;
 }  // namespace tenon

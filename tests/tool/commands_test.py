@@ -527,12 +527,12 @@ class Programs(Folder):
         self.text.write_text(WHILE)
         call = ("run", self.text, "--inputs", self.inputs)
         done = self.tenon(*call, "--break", "m", "--break", 7, "--break", "w")
-        self.assertIn(b"--break m: no step", done.stderr)
-        self.assertIn(b"--break 7: no step", done.stderr)
+        self.assertEqual(done.stderr, b"")
         # abs may write over its operand, which is shown as it was.
         self.assertIn(f"{self.text}:18: w: f32[2, 2] = abs(z)\n  z = [[-1, -2],\n       [-3, -4]] f32[2, 2]\n"
                       "  w = [[1, 2],", done.stdout.decode())
-        self.assertNotIn(b":7: ", done.stdout)
+        shown = done.stdout.decode()
+        self.assertGreater(shown.count(f"{self.text}:8: m: f32 = max(y, axes=[0, 1])\n  y = "), 2)
 
     def test_steps_by_commands(self):
         call = ("run", self.text, "--inputs", self.inputs, "--weights", self.weights, "--step")

@@ -93,7 +93,7 @@ void run(const Tool& tool, const Options& options) {
   for (const std::string& one : stepper ? stepper->unreached() : std::vector<std::string>()) {
     log(LogLevel::warning,
         fmt::format("--break {}: no step computes it by itself: it is a view, a constant, in a "
-                    "loop with a condition, or needed for no result",
+                    "loop that did not run, or needed for no result",
                     one));
   }
 

@@ -150,13 +150,6 @@ CompileOptions compile_options(const Options& options) {
   return result;
 }
 
-Cnn<Shape> cnn_shapes() {
-  const Conv2d same{.padding = {1, 1, 1, 1}};
-  return {.conv1 = {Shape({16, 1, 3, 3}, f32), Shape({16}, f32), same},
-          .conv2 = {Shape({32, 16, 3, 3}, f32), Shape({32}, f32), same},
-          .head = {Shape({10, 128}, f32), Shape({10}, f32)}};
-}
-
 template <template <class> class Net>
 void run_images(const Options& options, const DevicePtr& device, const Net<Shape>& shapes,
                 const Shape& images, std::int32_t classes) {

@@ -39,3 +39,16 @@ struct Cnn {
     return head.forward(flatten(second, 1, 3));
   }
 };
+
+/// The shapes of their weights.
+inline Mlp<Shape> mlp_shapes() {
+  return {.up = {Shape({128, 64}, f32), Shape({128}, f32)},
+          .down = {Shape({10, 128}, f32), Shape({10}, f32)}};
+}
+
+inline Cnn<Shape> cnn_shapes() {
+  const Conv2d same{.padding = {1, 1, 1, 1}};
+  return {.conv1 = {Shape({16, 1, 3, 3}, f32), Shape({16}, f32), same},
+          .conv2 = {Shape({32, 16, 3, 3}, f32), Shape({32}, f32), same},
+          .head = {Shape({10, 128}, f32), Shape({10}, f32)}};
+}

@@ -13,7 +13,7 @@ struct Digits {
   HostBuffer images, labels;  ///< f32 [count, 1, side, side]; i32 [count]
   std::int64_t count = 0;
 
-  /// `side` is 8, as they were scanned, or 32, enlarged as python/train_mobilenet.py does it.
+  /// `side` is 8, as they were scanned, or 32, enlarged as python/digits.py does it.
   explicit Digits(std::int64_t side);
 
   HostBuffer part(std::int64_t begin, std::int64_t end) const;
@@ -24,7 +24,7 @@ struct Digits {
 /// The convolutional network of examples/digits.cpp, for `count` images, calibrated on `samples`.
 Network digit_cnn(std::int64_t count, const HostBuffer& samples, const CalibrationOptions& options);
 
-/// The inverted residuals of python/train_mobilenet.py.
+/// The inverted residuals of examples/digits_mobilenet.hpp.
 Network digit_mobilenet(std::int64_t count, const HostBuffer& samples,
                         const CalibrationOptions& options);
 

@@ -205,9 +205,8 @@ class Splitter {
           offset = places_[*writers_[i][input]];
       }
       places_[i] =
-          offset
-              ? *offset
-              : first_ + memory.allocate(images * steps_[i].output.strides[0], i, last_uses[i]);
+          offset ? *offset
+                 : first_ + memory.allocate(images * steps_[i].output.strides[0], i, last_uses[i]);
     }
     end_of_memory_ = std::max(end_of_memory_, first_ + memory.peak());
   }

@@ -151,7 +151,8 @@ Json described(const models::GenerateOptions& options, const std::string& source
           {"repetition_penalty", sampler.repetition_penalty},
           {"repetition_window", sampler.repetition_window},
           {"logit_bias", bias},
-          {"seed", sampler.seed}};
+          {"seed", sampler.seed},
+          {"sample_on_device", options.sample_on_device}};
 }
 
 Json load_times(const models::LoadTimes& times) {
@@ -266,6 +267,8 @@ void add_generation(Command& command, GenerationOptions& options) {
   command.option("--repeat-penalty", sampling.repetition_penalty,
                  "Above 1: recent tokens become less probable");
   command.option("--seed", sampling.seed, "Seed of sampling").not_negative();
+  command.flag("--sample-on-device", options.generate.sample_on_device,
+               "Draw tokens where the model runs, with other random numbers");
   command
       .option("--logit-bias", sampling.logit_bias,
               "TOKEN=BIAS: added to a token's logit; -inf: excluded; may be repeated")

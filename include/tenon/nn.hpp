@@ -14,3 +14,4 @@
 #include <tenon/nn/recurrent.hpp>
 #include <tenon/nn/rwkv.hpp>
 #include <tenon/nn/sampler.hpp>
+#include <tenon/nn/token_sampling.hpp>

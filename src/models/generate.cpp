@@ -46,6 +46,10 @@ class Generation {
     if (options.logprobs && *options.logprobs < 0) {
       throw Error(Errc::bad_argument, "generate", fmt::format("logprobs is {}", *options.logprobs));
     }
+    if (options.logprobs && options.sample_on_device) {
+      throw Error(Errc::unsupported, "generate",
+                  "logprobs with sample_on_device: they are computed of logits on the host");
+    }
     for (const std::string& spelling : options.stop) {
       if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
     }
@@ -87,6 +91,9 @@ class Generation {
   std::int32_t draw(std::span<const std::int32_t> tokens) {
     if (options_.sampler.is_greedy() && !options_.logprobs) {
       return conversation_.read_greedy(tokens, options_.interrupt);
+    }
+    if (options_.sample_on_device) {
+      return conversation_.read_sampled(tokens, options_.sampler, history_, options_.interrupt);
     }
     // The vocabulary may have padding rows: only tokens can be drawn.
     const auto logits =

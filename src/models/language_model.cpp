@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <future>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,10 +28,24 @@ constexpr std::int64_t default_context = 4096;
 constexpr std::int64_t all_logits_bytes = std::int64_t{64} << 20;
 
 Shape ids_shape(std::int64_t count) { return Shape({1, count}, i32); }
+Shape number_shape() { return {std::span<const Axis>(), i32}; }
+
+Buffer number_buffer(std::int64_t number) {
+  return HostBuffer::of<std::int32_t>(number_shape(), {static_cast<std::int32_t>(number)})
+      .to_device(cpu_device());
+}
 
 Buffer ids_buffer(std::span<const std::int32_t> tokens) {
   return HostBuffer::of(ids_shape(static_cast<std::int64_t>(tokens.size())), tokens)
       .to_device(cpu_device());
+}
+
+bool is_true(const Buffer& flag) { return flag.to_host().values<bool>()[0]; }
+
+template <class Buffers>
+auto shapes_of(const Buffers& buffers) {
+  return map_fields<Shape>(buffers,
+                           [](const std::string&, const Buffer& buffer) { return buffer.shape(); });
 }
 
 /// Tells the caller of a load how far it is, and ends it when asked to.
@@ -177,8 +192,11 @@ struct LanguageModel::Impl {
                               block_size(type), size));
     }
   }
-  NextExe::Shapes shapes(std::int64_t tokens) const {
-    return {ids_shape(tokens), Shape(std::span<const Axis>(), i32), cache_shapes()};
+  /// Of a forward's arguments; `more` are those behind the cache.
+  template <class... More>
+  std::tuple<Shape, Shape, DecoderCache<Shape>, More...> shapes(std::int64_t tokens,
+                                                                const More&... more) const {
+    return {ids_shape(tokens), number_shape(), cache_shapes(), more...};
   }
   DecoderCache<Shape> cache_shapes() const {
     return cache_shape(config, options.context,
@@ -186,15 +204,17 @@ struct LanguageModel::Impl {
   }
   /// Another forward on the same weights, packed once for all.
   template <auto Forward>
-  BoundExe<Forward> compiled(std::int64_t tokens) const {
-    const auto exe = compile<Forward>(decoder, shapes(tokens), device, compile_options);
+  BoundExe<Forward> compiled(const typename Exe<Forward>::Shapes& arguments) const {
+    const auto exe = compile<Forward>(decoder, arguments, device, compile_options);
     return exe.bind(bound->shared_weights());
   }
-  /// For a conversation that first reads so many tokens.
-  BoundExe<&Decoder<>::greedy> greedy(std::int64_t tokens) {
+  /// The same, compiled once for all conversations.
+  template <auto Forward>
+  BoundExe<Forward> shared(std::optional<BoundExe<Forward>>& made,
+                           const typename Exe<Forward>::Shapes& arguments) {
     const std::scoped_lock lock(mutex);
-    if (!greedy_decoder) greedy_decoder.emplace(compiled<&Decoder<>::greedy>(tokens));
-    return greedy_decoder->fork();
+    if (!made) made.emplace(compiled<Forward>(arguments));
+    return made->fork();
   }
   /// The weights of `plain`, and those of the adapters.
   Bufferized<Decoder<>> complete(Bufferized<Decoder<>> weights) const {
@@ -226,16 +246,34 @@ struct LanguageModel::Impl {
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
   ForkAwareMutex mutex{"LanguageModel"};
-  std::optional<BoundExe<&Decoder<>::greedy>> greedy_decoder;  // once a conversation asked for it
+  // Once a conversation asked for them.
+  std::optional<BoundExe<&Decoder<>::greedy>> greedy;
+  std::optional<BoundExe<&Decoder<>::sampled>> sampled;
+  std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
   LoadTimes load_times;
 };
 
 struct Conversation::Impl {
+  /// Drawing tokens where the model runs.
+  struct Sampling {
+    BoundExe<&Decoder<>::sampled> step;
+    std::optional<BoundExe<&Decoder<>::sampled_again>> again{};
+    nn::SamplerOptions options{};
+    nn::SamplingInputs<Buffer> inputs{};  // the options, in the model's memory
+  };
+  /// The last token that a program has chosen, and where it lies: what the next step reads.
+  struct DrawnToken {
+    Buffer buffer{};
+    std::int32_t id = -1;
+  };
+
   std::shared_ptr<LanguageModel::Impl> model;
   BoundExe<&Decoder<>::next> next;
   // Made when they are first asked for.
   std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
+  std::optional<Sampling> sampling;
+  DrawnToken drawn;
   DecoderCache<Buffer> cache;
   std::int64_t position = 0;
   HostBuffer logits;
@@ -253,7 +291,7 @@ struct Conversation::Impl {
     exe.set_trace(trace);
   }
   void set_watch(bool wanted, std::shared_ptr<Trace> to) {
-    if (all || greedy) {
+    if (all || greedy || sampling) {
       throw Error(Errc::call_order, "Conversation", "options are set before the first read");
     }
     next.enable_time_profile(wanted);
@@ -289,27 +327,32 @@ struct Conversation::Impl {
   }
   std::int64_t capacity() const { return model->options.context; }
 
-  /// Plans a forward on so many tokens, unless the last one had as many.
-  template <class Bound>
-  void plan(Bound& exe, std::size_t tokens) {
+  /// Plans a forward on so many tokens, unless the last one had as many. `more`: its arguments behind
+  /// the cache.
+  template <class Bound, class... More>
+  void plan(Bound& exe, std::size_t tokens, const More&... more) {
     if (planned_exe == &exe && planned_tokens == tokens) return;
     Stopwatch watch;
-    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens)));
+    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens), shapes_of(more)...));
     plan_time += watch.lap();
     planned_exe = &exe;
     planned_tokens = tokens;
   }
 
-  /// What reading `tokens` gives.
   template <class Bound>
-  auto step(Bound& exe, std::span<const std::int32_t> tokens) {
-    plan(exe, tokens.size());
-    const Buffer past = HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32),
-                                                     {static_cast<std::int32_t>(position)})
-                            .to_device(cpu_device());
-    auto state = exe(ids_buffer(tokens), past, std::move(cache));
+  void keep_times(const Bound& exe) {
     const std::span<const StepTime> taken = exe.step_times();
     times.insert(times.end(), taken.begin(), taken.end());
+  }
+
+  /// What reading `tokens` gives.
+  template <class Bound, class... More>
+  auto step(Bound& exe, std::span<const std::int32_t> tokens, const More&... more) {
+    plan(exe, tokens.size(), more...);
+    const bool is_drawn = tokens.size() == 1 && tokens.front() == drawn.id;
+    const Buffer ids = is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(tokens);
+    auto state = exe(ids, number_buffer(position), std::move(cache), more...);
+    keep_times(exe);
     cache = std::move(state.cache);
     model->file.check_pages();
     position += static_cast<std::int64_t>(tokens.size());
@@ -318,17 +361,73 @@ struct Conversation::Impl {
   }
 
   /// The same in chunks: what reading the last of them gives.
-  template <class Bound>
-  auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt) {
+  template <class Bound, class... More>
+  auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt,
+             const More&... more) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
     times.clear();
     exe.set_interrupt(interrupt);
     for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
       interrupt.check("Conversation");
-      step(exe, tokens.first(chunk));
+      step(exe, tokens.first(chunk), more...);
     }
     interrupt.check("Conversation");
-    return step(exe, tokens);
+    return step(exe, tokens, more...);
+  }
+
+  /// The number of a token, i32[1], which the next step may read.
+  std::int32_t taken(Buffer token) {
+    drawn.id = token.to_host().values<std::int32_t>()[0];
+    drawn.buffer = std::move(token);
+    return drawn.id;
+  }
+
+  /// Tokens in the first piece of a text.
+  std::int64_t first_piece(std::span<const std::int32_t> tokens) const {
+    return std::min(static_cast<std::int64_t>(tokens.size()), model->options.chunk);
+  }
+
+  /// Ready to draw by these options after `tokens`.
+  Sampling& sampling_for(const nn::SamplerOptions& options, std::span<const std::int32_t> history,
+                         std::span<const std::int32_t> tokens) {
+    const std::int64_t vocabulary = model->config.tokens;
+    const auto on_device = [&](const HostBuffer& values) {
+      return values.to_device(model->device);
+    };
+    if (sampling && sampling->options == options) {
+      sampling->inputs.seen = on_device(nn::seen_tokens(options, history, vocabulary));
+      return *sampling;
+    }
+    auto inputs = map_fields<Buffer>(
+        nn::sampling_inputs(options, history, vocabulary),
+        [&](const std::string&, const HostBuffer& values) { return on_device(values); });
+    if (!sampling) {
+      sampling.emplace(Sampling{model->shared<&Decoder<>::sampled>(
+          model->sampled, model->shapes(first_piece(tokens), shapes_of(inputs)))});
+      watch(sampling->step);
+    }
+    sampling->options = options;
+    sampling->inputs = std::move(inputs);
+    return *sampling;
+  }
+
+  std::int32_t sample(std::span<const std::int32_t> tokens, const nn::SamplerOptions& options,
+                      std::span<const std::int32_t> history, const Interrupt& interrupt) {
+    Sampling& now = sampling_for(options, history, tokens);
+    auto made = steps(now.step, tokens, interrupt, now.inputs);
+    if (is_true(made.is_known)) return taken(made.token);
+    if (!now.again) {
+      now.again.emplace(model->shared<&Decoder<>::sampled_again>(
+          model->sampled_again, {made.logits.shape(), number_shape(), shapes_of(now.inputs)}));
+      watch(*now.again);
+    }
+    auto again = (*now.again)(made.logits, number_buffer(position), now.inputs);
+    keep_times(*now.again);
+    if (is_true(again.is_known)) return taken(again.token);
+    // No logit is above -inf: the first that is a number, or an error.
+    const HostBuffer rows = made.logits.to_host();
+    const auto vocabulary = static_cast<std::size_t>(model->config.tokens);
+    return nn::Sampler(options).sample(rows.values<float>().first(vocabulary), history);
   }
 };
 
@@ -397,6 +496,8 @@ Conversation LanguageModel::conversation() const {
                                                                 impl_->bound->fork(),
                                                                 std::nullopt,
                                                                 std::nullopt,
+                                                                std::nullopt,
+                                                                {},
                                                                 impl_->empty_cache(),
                                                                 0,
                                                                 {}}));
@@ -417,16 +518,25 @@ std::int32_t Conversation::read_greedy(std::span<const std::int32_t> tokens,
   return with_memory_errors("Conversation::read_greedy", [&] {
     impl_->check(tokens);
     if (!impl_->greedy) {
-      const auto chunk = static_cast<std::size_t>(impl_->model->options.chunk);
-      impl_->greedy.emplace(
-          impl_->model->greedy(static_cast<std::int64_t>(std::min(chunk, tokens.size()))));
+      impl_->greedy.emplace(impl_->model->shared<&Decoder<>::greedy>(
+          impl_->model->greedy, impl_->model->shapes(impl_->first_piece(tokens))));
       impl_->watch(*impl_->greedy);
     }
-    const auto choice = impl_->steps(*impl_->greedy, tokens, interrupt);
-    if (choice.is_nan.to_host().template values<bool>()[0]) {
+    auto choice = impl_->steps(*impl_->greedy, tokens, interrupt);
+    if (is_true(choice.is_nan)) {
       throw Error(Errc::bad_input, "Conversation", "no logit is a number");
     }
-    return choice.token.to_host().template values<std::int32_t>()[0];
+    return impl_->taken(std::move(choice.token));
+  });
+}
+
+std::int32_t Conversation::read_sampled(std::span<const std::int32_t> tokens,
+                                        const nn::SamplerOptions& sampler,
+                                        std::span<const std::int32_t> history,
+                                        const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_sampled", [&] {
+    impl_->check(tokens);
+    return impl_->sample(tokens, sampler, history, interrupt);
   });
 }
 
@@ -440,7 +550,7 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
         all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
     if (!impl_->all) {
       impl_->all.emplace(model.compiled<&Decoder<>::all>(
-          std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()))));
+          model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size())))));
       impl_->watch(*impl_->all);
     }
     impl_->times.clear();

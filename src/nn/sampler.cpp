@@ -89,20 +89,32 @@ float reached_by(std::span<const float> values, std::size_t count, std::vector<f
 
 }  // namespace
 
-Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
-  require(options.temperature >= 0 && std::isfinite(options.temperature), "temperature",
-          options.temperature);
-  require(options.top_k >= 0, "top_k", static_cast<double>(options.top_k));
-  require(options.top_p > 0 && options.top_p <= 1, "top_p", options.top_p);
-  require(options.min_p >= 0 && options.min_p <= 1, "min_p", options.min_p);
-  require(options.repetition_penalty > 0 && std::isfinite(options.repetition_penalty),
-          "repetition_penalty", options.repetition_penalty);
-  require(options.repetition_window >= 0, "repetition_window",
-          static_cast<double>(options.repetition_window));
-  for (const auto& [id, bias] : options.logit_bias) {
+void SamplerOptions::check(std::int64_t vocabulary) const {
+  require(temperature >= 0 && std::isfinite(temperature), "temperature", temperature);
+  require(top_k >= 0, "top_k", static_cast<double>(top_k));
+  require(top_p > 0 && top_p <= 1, "top_p", top_p);
+  require(min_p >= 0 && min_p <= 1, "min_p", min_p);
+  require(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty",
+          repetition_penalty);
+  require(repetition_window >= 0, "repetition_window", static_cast<double>(repetition_window));
+  for (const auto& [id, bias] : logit_bias) {
     require(id >= 0, "a token of logit_bias", id);
+    require(id < vocabulary, "a token of logit_bias, beyond the vocabulary,", id);
     require(!std::isnan(bias), "a logit_bias", static_cast<double>(bias));
   }
+}
+
+std::vector<std::int32_t> SamplerOptions::seen(std::span<const std::int32_t> history) const {
+  const auto window = std::min(history.size(), static_cast<std::size_t>(repetition_window));
+  const auto recent = history.last(window);
+  std::vector<std::int32_t> seen(recent.begin(), recent.end());
+  std::ranges::sort(seen);
+  seen.erase(std::ranges::unique(seen).begin(), seen.end());
+  return seen;
+}
+
+Sampler::Sampler(const SamplerOptions& options) : options_(options), random_(options.seed) {
+  options.check();
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std::int32_t> history) {
@@ -154,14 +166,8 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits,
     adjusted_[i] = logits[i] + bias;
   }
   if (options_.repetition_penalty == 1) return adjusted_;
-  const auto window =
-      std::min(history.size(), static_cast<std::size_t>(options_.repetition_window));
-  std::vector<std::int32_t> seen(history.end() - static_cast<std::ptrdiff_t>(window),
-                                 history.end());
-  std::ranges::sort(seen);
-  seen.erase(std::ranges::unique(seen).begin(), seen.end());
   const auto penalty = static_cast<float>(options_.repetition_penalty);
-  for (const std::int32_t id : seen) {
+  for (const std::int32_t id : options_.seen(history)) {
     if (id < 0 || static_cast<std::size_t>(id) >= logits.size()) continue;
     float& logit = adjusted_[static_cast<std::size_t>(id)];
     logit = logit > 0 ? logit / penalty : logit * penalty;

@@ -1,3 +1,4 @@
+#include "sampling_program.hpp"
 #include "support/expect_error.hpp"
 #include "support/rounds.hpp"
 
@@ -30,40 +31,18 @@ std::map<std::int32_t, int> draws(const nn::SamplerOptions& options,
   return seen;
 }
 
-/// As SamplerOptions says, word by word. Without bounds tokens are drawn in the order of their ids.
+/// A draw of what sorting keeps. Without bounds tokens are drawn in the order of their ids.
 std::int32_t sorted_draw(const nn::SamplerOptions& options, const std::vector<float>& logits,
                          std::mt19937_64& bits) {
-  struct Token {
-    double weight;
-    float logit;
-    std::int32_t id;
-  };
-  std::vector<Token> tokens;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isnan(logits[i])) tokens.push_back({0, logits[i], static_cast<std::int32_t>(i)});
+  std::vector<KeptToken> tokens = sorted_kept(options, logits);
+  if (options.top_k == 0 && options.top_p == 1 && options.min_p == 0) {
+    std::ranges::sort(tokens, {}, &KeptToken::id);
   }
-  const auto by_logit = [](const Token& a, const Token& b) { return a.logit > b.logit; };
-  const float peak = std::min_element(tokens.begin(), tokens.end(), by_logit)->logit;
-  if (options.top_k > 0 || options.top_p < 1 || options.min_p > 0) {
-    std::stable_sort(tokens.begin(), tokens.end(), by_logit);
-  }
-  if (options.top_k > 0) {
-    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(options.top_k)));
-  }
-  double total = 0;
-  for (Token& token : tokens) {
-    const double distance = static_cast<double>(token.logit) - static_cast<double>(peak);
-    total += token.weight = std::exp(distance / options.temperature);
-  }
-  std::size_t count = 0;
   double kept = 0;
-  while (count < tokens.size() &&
-         (count == 0 || (kept < options.top_p * total && tokens[count].weight >= options.min_p))) {
-    kept += tokens[count++].weight;
-  }
+  for (const KeptToken& token : tokens) kept += token.weight;
   double draw = static_cast<double>(bits() >> 11) * 0x1p-53 * kept;
   std::size_t i = 0;
-  while (i + 1 < count && draw >= tokens[i].weight) draw -= tokens[i++].weight;
+  while (i + 1 < tokens.size() && draw >= tokens[i].weight) draw -= tokens[i++].weight;
   return tokens[i].id;
 }
 

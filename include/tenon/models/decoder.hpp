@@ -138,6 +138,15 @@ struct DecoderChoice {
   TENON_FIELDS(token, is_nan, cache)
 };
 
+/// The same with a token that is drawn. `is_known`, bool [B]: whether there was enough to draw it, or
+/// it has to be drawn by sampled_again().
+template <class T = Tensor>
+struct DecoderSample {
+  T token, is_known, logits;
+  DecoderCache<T> cache;
+  TENON_FIELDS(token, is_known, logits, cache)
+};
+
 /// The norm before the logits: of the root mean square, or (RWKV) of mean and variance.
 template <class T = Tensor>
 struct OutputNorm {
@@ -194,8 +203,28 @@ struct Decoder {
   {
     auto [x, unused, updated] = hidden(ids, past, cache);
     const Tensor normed = norm.forward(last(x));
-    const Tensor of_tokens = slice(logits(normed), -1, 0, config.tokens);
-    return {argmax(of_tokens), any(is_nan(normed), {-1}), updated};
+    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
+  }
+
+  /// Draws the token after the last position, in [0, config.tokens), as nn::sample_token() does, with
+  /// that position as counter; `past` is one number.
+  DecoderSample<Tensor> sampled(const Tensor& ids, const Tensor& past,
+                                const DecoderCache<Tensor>& cache,
+                                const nn::SamplingInputs<Tensor>& options) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [all, updated] = next(ids, past, cache);
+    const Tensor position = past + static_cast<double>(ids.dim(1));
+    const auto [token, is_known] = nn::sample_token(of_tokens(all), position, options);
+    return {token, is_known, all, updated};
+  }
+
+  /// Draws it of the logits, with the whole vocabulary put in order. `position`: one number.
+  nn::SampledToken<Tensor> sampled_again(const Tensor& logits, const Tensor& position,
+                                         const nn::SamplingInputs<Tensor>& options) const
+    requires std::same_as<T, Tensor>
+  {
+    return nn::sample_token(of_tokens(logits), position, options, config.tokens);
   }
 
   /// Logits of every position: f32 [B, S, vocabulary].
@@ -349,6 +378,13 @@ struct Decoder {
         layer.experts ? layer.experts->forward(normed) : layer.feed_forward->forward(normed);
     if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
     return fed + middle;
+  }
+
+  /// Without the padding rows of the vocabulary.
+  Tensor of_tokens(const Tensor& all) const
+    requires std::same_as<T, Tensor>
+  {
+    return slice(all, -1, 0, config.tokens);
   }
 
   /// x [B, S, width] at the last position: [B, width].

@@ -85,6 +85,17 @@ class Conversation {
   /// Errc::bad_input, after the tokens were read, when all logits are NaN.
   std::int32_t read_greedy(std::span<const std::int32_t> tokens, const Interrupt& interrupt = {});
 
+  /// As read(), but draws the next token of the tokenizer's vocabulary where the model runs: the
+  /// program of a step ends with sampling, and its result is a token. What is kept and how probable
+  /// it is, is as for nn::Sampler with `history`, but for the seventh digit; the random numbers are
+  /// others: those of the seed and of the token's position, so that a conversation that is rewound
+  /// draws the same again. Where the nn::sampling_candidates most probable tokens are too few for
+  /// top_k or top_p, a second program puts the whole vocabulary in order. Errors: those of
+  /// nn::SamplerOptions::check(); Errc::bad_input, after the tokens were read, when all logits are NaN.
+  std::int32_t read_sampled(std::span<const std::int32_t> tokens, const nn::SamplerOptions& sampler,
+                            std::span<const std::int32_t> history = {},
+                            const Interrupt& interrupt = {});
+
   /// As read(), with the logits of every token: calls `take` in order with pieces [rows,
   /// vocabulary], valid during the call.
   void read_all(std::span<const std::int32_t> tokens,
@@ -155,6 +166,10 @@ class LanguageModel {
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
   nn::SamplerOptions sampler{};
+  /// Draw tokens where the model runs, by Conversation::read_sampled(): logits stay there. Other
+  /// random numbers than without, so that the same seed gives another text. Errc::unsupported with
+  /// `logprobs`, which are computed of logits on the host.
+  bool sample_on_device = false;
   /// Stop sequences, which end the answer and are not part of it: a token with that spelling, or
   /// that text in the output. Errc::bad_argument for an empty one.
   std::vector<std::string> stop{};

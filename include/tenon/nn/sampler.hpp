@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <span>
 #include <utility>
@@ -26,12 +27,20 @@ struct SamplerOptions {
   bool is_greedy() const noexcept {
     return temperature == 0 && repetition_penalty == 1 && logit_bias.empty();
   }
+
+  /// Errc::bad_argument for numbers out of range (temperature < 0, top_p outside (0, 1], ...) and for
+  /// the bias of a token outside of [0, vocabulary).
+  void check(std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max()) const;
+  /// The tokens that the penalty is for: those of the window, each once, in ascending order.
+  std::vector<std::int32_t> seen(std::span<const std::int32_t> history) const;
+
+  friend bool operator==(const SamplerOptions&, const SamplerOptions&) = default;
 };
 
 /// Samples tokens; the same options and logits give the same tokens on every machine.
 class Sampler {
  public:
-  /// Errc::bad_argument for numbers out of range (temperature < 0, top_p outside (0, 1], ...).
+  /// Errors: those of SamplerOptions::check().
   explicit Sampler(const SamplerOptions& options);
 
   /// `logits`: one per token of the vocabulary; `history`: the tokens so far, oldest first.

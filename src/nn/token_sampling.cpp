@@ -1,0 +1,218 @@
+#include <tenon/error.hpp>
+#include <tenon/nn/token_sampling.hpp>
+#include <tenon/ops.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tenon::nn {
+namespace {
+
+using Where = std::source_location;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+HostBuffer number(float value) {
+  return HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {value});
+}
+
+template <class T>
+HostBuffer row(DType dtype, const std::vector<T>& values) {
+  return HostBuffer::of(Shape({1, static_cast<std::int64_t>(values.size())}, dtype),
+                        std::span<const T>(values));
+}
+
+struct Ranked {
+  Tensor values, tokens;  // [B, count]
+};
+
+/// The `count` largest logits, the largest first; of equal ones the lowest token first.
+Ranked largest(const Tensor& logits, std::int64_t count, const Where& at) {
+  constexpr std::int64_t digits = 5, width = std::int64_t{1} << digits;
+  const std::int64_t rows = logits.dim(0), size = logits.dim(1);
+  const std::int64_t blocks = (size + width - 1) / width;
+  if (blocks < 4 * count) {
+    const TopkResult top = topk(logits, count, 1, at);
+    return {top.values, top.indices};
+  }
+  const Tensor padded =
+      blocks * width == size ? logits : pad(logits, 1, 0, blocks * width - size, -infinity, at);
+  const Tensor parts = split_axis(padded, 1, {blocks, width}, at);
+  // They are in the `count` blocks whose maxima are largest. Blocks are taken in order, so that of
+  // equal logits the first stays the first.
+  const Tensor best = topk(max(parts, {2}, false, at), count, 1, at).indices;
+  const Tensor chosen = sort(best, 1, false, at);
+  const Tensor index = broadcast_to(unsqueeze(chosen, 2, {}, at), {rows, count, width}, at);
+  const Tensor elements = merge_axes(take_along(parts, index, 1, at), 1, 2, {}, at);
+  const auto [values, places] = topk(elements, count, 1, at);
+  const auto number = [&](std::int64_t value) {
+    return scalar_like(places, static_cast<double>(value), at);
+  };
+  const Tensor part = take_along(chosen, shift_right(places, number(digits), at), 1, at);
+  return {values,
+          add(mul(part, number(width), at), bitwise_and(places, number(width - 1), at), at)};
+}
+
+/// Logits with biases and the repetition penalty applied; -inf for a NaN.
+Tensor adjusted(Tensor logits, const SamplingInputs<Tensor>& options, const Where& at) {
+  if (options.biased.dim(1) > 0) {
+    logits = scatter(logits, options.biased, options.bias, 1, "add", at);
+  }
+  if (options.seen.dim(1) > 0) {
+    const Tensor seen = take_along(logits, options.seen, 1, at);
+    const Tensor& penalty = options.repetition_penalty;
+    const Tensor fewer = tenon::where(gt(seen, scalar_like(seen, 0, at), at),
+                                      div(seen, penalty, at), mul(seen, penalty, at), at);
+    logits = scatter(logits, options.seen, fewer, 1, {}, at);
+  }
+  return tenon::where(is_nan(logits, at), scalar_like(logits, -infinity, at), logits, at);
+}
+
+/// Running sums without each one's own element.
+Tensor sums_before(const Tensor& sums, const Where& at) {
+  return pad(slice(sums, 1, 0, sums.dim(1) - 1, 1, at), 1, 1, 0, 0, at);
+}
+
+/// Where running sums [B, N] exceed `target` [B, 1], and how far the target is above the sum before:
+/// both [B, 1].
+struct Place {
+  Tensor index, rest;
+};
+Place place_of(const Tensor& sums, const Tensor& target, const Where& at) {
+  // A target that rounding has made too large belongs to the last element above 0.
+  const Tensor last = argmax(sums, 1, true, i32, at);
+  const Tensor index = minimum(searchsorted(sums, target, true, at), last, at);
+  return {index, sub(target, take_along(sums_before(sums, at), index, 1, at), at)};
+}
+
+}  // namespace
+
+HostBuffer seen_tokens(const SamplerOptions& options, std::span<const std::int32_t> history,
+                       std::int64_t vocabulary) {
+  constexpr std::size_t fewest = 64;
+  std::vector<std::int32_t> seen;
+  if (options.repetition_penalty != 1) seen = options.seen(history);
+  std::erase_if(seen, [&](std::int32_t id) { return id < 0 || id >= vocabulary; });
+  if (!seen.empty()) seen.resize(std::bit_ceil(std::max(seen.size(), fewest)), seen.front());
+  return row(i32, seen);
+}
+
+SamplingInputs<HostBuffer> sampling_inputs(const SamplerOptions& options,
+                                           std::span<const std::int32_t> history,
+                                           std::int64_t vocabulary) {
+  options.check(vocabulary);
+  const std::map<std::int32_t, float> biases(options.logit_bias.rbegin(),
+                                             options.logit_bias.rend());
+  std::vector<std::int32_t> biased;
+  std::vector<float> bias;
+  for (const auto& [token, value] : biases) {
+    biased.push_back(token);
+    bias.push_back(value);
+  }
+  const auto top_k =
+      std::min<std::int64_t>(options.top_k, std::numeric_limits<std::int32_t>::max());
+  const Shape one(std::span<const Axis>(), i32);
+  SamplingInputs<HostBuffer> inputs;
+  inputs.key = HostBuffer::of<std::uint32_t>(
+      Shape({2}, u32),
+      {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)});
+  inputs.temperature = number(static_cast<float>(options.temperature));
+  inputs.top_p = number(static_cast<float>(options.top_p));
+  inputs.min_p = number(static_cast<float>(options.min_p));
+  inputs.top_k = HostBuffer::of<std::int32_t>(one, {static_cast<std::int32_t>(top_k)});
+  inputs.repetition_penalty = number(static_cast<float>(options.repetition_penalty));
+  inputs.seen = seen_tokens(options, history, vocabulary);
+  inputs.biased = row(i32, biased);
+  inputs.bias = row(f32, bias);
+  return inputs;
+}
+
+KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& options,
+                       std::int64_t candidates, const Where& at) {
+  const std::int64_t vocabulary = logits.dim(1), count = std::min(candidates, vocabulary);
+  const auto like = [&](const Tensor& x, double value) { return scalar_like(x, value, at); };
+  const auto both = [&](const Tensor& a, const Tensor& b) { return logical_and(a, b, at); };
+  const auto either = [&](const Tensor& a, const Tensor& b) { return logical_or(a, b, at); };
+
+  const Tensor x = adjusted(logits, options, at);
+  const Ranked ranked = largest(x, count, at);
+  const Tensor peak = slice(ranked.values, 1, 0, 1, 1, at);
+  const Tensor factor = minimum(reciprocal(options.temperature, at), like(peak, 1e38), at);
+  const auto weights_of = [&](const Tensor& values) {
+    const Tensor weight = exp(mul(sub(values, peak, at), factor, at), at);
+    return tenon::where(eq(values, peak, at), like(weight, 1), weight, at);  // of infinities, too
+  };
+  const Tensor all = weights_of(x), weights = weights_of(ranked.values);
+
+  // Bounds on the number of tokens, on their sum, and on each.
+  const Tensor is_greedy =
+      either(eq(options.temperature, like(options.temperature, 0), at), is_inf(peak, at));
+  const Tensor has_limit =
+      both(gt(options.top_k, like(options.top_k, 0), at),
+           lt(options.top_k, like(options.top_k, static_cast<double>(vocabulary)), at));
+  const Tensor limit =
+      tenon::where(is_greedy, like(options.top_k, 1),
+                   tenon::where(has_limit, options.top_k,
+                                like(options.top_k, static_cast<double>(vocabulary)), at),
+                   at);
+  const Tensor in_limit = lt(iota(weights, 1, i32, 0, 1, at), limit, at);
+  const Tensor of_limit = sum(tenon::where(in_limit, weights, like(weights, 0), at), {1}, true, at);
+  const Tensor total = tenon::where(has_limit, of_limit, sum(all, {1}, true, at), at);
+  const Tensor before = sums_before(cumsum(weights, 1, at), at);
+  const Tensor is_whole = ge(options.top_p, like(options.top_p, 1), at);
+  const Tensor in_sum = either(is_whole, lt(before, mul(options.top_p, total, at), at));
+  const Tensor is_kept = both(both(in_limit, in_sum), ge(weights, options.min_p, at));
+
+  // All up to the last candidate that is kept, or, without a bound but min_p, all.
+  const Tensor kept = cast(sum(is_kept, {1}, true, at), i32, at);
+  const Tensor last = sub(kept, like(kept, 1), at);
+  const Tensor bar = take_along(ranked.values, last, 1, at);
+  const Tensor bar_token = take_along(ranked.tokens, last, 1, at);
+  const Tensor up_to_bar =
+      either(gt(x, bar, at), both(eq(x, bar, at), le(iota(x, 1, i32, 0, 1, at), bar_token, at)));
+  const Tensor is_free = both(is_whole, logical_not(either(is_greedy, has_limit), at));
+  const Tensor stays = both(either(is_free, up_to_bar), ge(all, options.min_p, at));
+
+  Tensor is_known = gt(peak, like(peak, -infinity), at);
+  if (count < vocabulary) {
+    const Tensor by_sum = either(is_free, lt(kept, like(kept, static_cast<double>(count)), at));
+    const Tensor by_limit = le(options.top_k, like(options.top_k, static_cast<double>(count)), at);
+    const Tensor is_enough = either(is_greedy, tenon::where(has_limit, by_limit, by_sum, at));
+    is_known = both(is_known, is_enough);
+  }
+  return {tenon::where(stays, all, like(all, 0), at), squeeze(is_known, 1, at)};
+}
+
+Tensor draw_index(const Tensor& weights, const Tensor& uniform, const Where& at) {
+  // Sums of blocks first, so that running sums are short.
+  constexpr std::int64_t width = 512;
+  const std::int64_t rows = weights.dim(0), size = weights.dim(1);
+  const std::int64_t blocks = (size + width - 1) / width;
+  const Tensor padded =
+      blocks * width == size ? weights : pad(weights, 1, 0, blocks * width - size, 0, at);
+  const Tensor parts = split_axis(padded, 1, {blocks, width}, at);
+  const Tensor sums = cumsum(sum(parts, {2}, false, at), 1, at);
+  const Tensor total = slice(sums, 1, blocks - 1, blocks, 1, at);
+  const Place part = place_of(sums, mul(uniform, total, at), at);
+  const Tensor index = broadcast_to(unsqueeze(part.index, 2, {}, at), {rows, 1, width}, at);
+  const Tensor elements = squeeze(take_along(parts, index, 1, at), 1, at);
+  const Place inside = place_of(cumsum(elements, 1, at), part.rest, at);
+  const Tensor first = mul(part.index, scalar_like(part.index, width, at), at);
+  return squeeze(add(first, inside.index, at), 1, at);
+}
+
+SampledToken<Tensor> sample_token(const Tensor& logits, const Tensor& counter,
+                                  const SamplingInputs<Tensor>& options, std::int64_t candidates,
+                                  const Where& at) {
+  const KeptTokens kept = kept_tokens(logits, options, candidates, at);
+  const Tensor key = fold_in(options.key, counter, at);
+  const Tensor uniform = random_uniform(key, Shape({logits.dim(0), 1}, f32), 0, 1, at);
+  return {draw_index(kept.weights, uniform, at), kept.is_known};
+}
+
+}  // namespace tenon::nn

@@ -424,10 +424,12 @@ struct Conversation::Impl {
     auto again = (*now.again)(made.logits, number_buffer(position), now.inputs);
     keep_times(*now.again);
     if (is_true(again.is_known)) return taken(again.token);
-    // No logit is above -inf: the first that is a number, or an error.
+    // A logit is NaN, or none above -inf.
     const HostBuffer rows = made.logits.to_host();
     const auto vocabulary = static_cast<std::size_t>(model->config.tokens);
-    return nn::Sampler(options).sample(rows.values<float>().first(vocabulary), history);
+    nn::SamplerOptions here = options;
+    here.seed += static_cast<std::uint64_t>(position);
+    return nn::Sampler(here).sample(rows.values<float>().first(vocabulary), history);
   }
 };
 

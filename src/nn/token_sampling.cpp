@@ -27,28 +27,38 @@ HostBuffer row(DType dtype, const std::vector<T>& values) {
                         std::span<const T>(values));
 }
 
+/// x [B, N] in blocks, [B, blocks, width], behind its end filled with `value`.
+Tensor in_blocks(const Tensor& x, std::int64_t width, double value, const Where& at) {
+  const std::int64_t blocks = (x.dim(1) + width - 1) / width, missing = blocks * width - x.dim(1);
+  return split_axis(missing == 0 ? x : pad(x, 1, 0, missing, value, at), 1, {blocks, width}, at);
+}
+
+/// The rows of x [B, N, width] with these numbers, [B, K]: [B, K, width].
+Tensor taken_rows(const Tensor& x, Tensor index, const Where& at) {
+  if (x.dim(0) > 1) {
+    const Tensor first = iota(x, 0, i32, 0, x.dim(1), at);
+    index = add(index, unsqueeze(first, 1, {}, at), at);
+  }
+  return gather(merge_axes(x, 0, 1, {}, at), index, 0, at);
+}
+
 struct Ranked {
   Tensor values, tokens;  // [B, count]
 };
 
 /// The `count` largest logits, the largest first; of equal ones the lowest token first.
 Ranked largest(const Tensor& logits, std::int64_t count, const Where& at) {
-  constexpr std::int64_t digits = 5, width = std::int64_t{1} << digits;
-  const std::int64_t rows = logits.dim(0), size = logits.dim(1);
-  const std::int64_t blocks = (size + width - 1) / width;
-  if (blocks < 4 * count) {
+  constexpr std::int64_t digits = 6, width = std::int64_t{1} << digits;
+  if (logits.dim(1) < 4 * count * width) {
     const TopkResult top = topk(logits, count, 1, at);
     return {top.values, top.indices};
   }
-  const Tensor padded =
-      blocks * width == size ? logits : pad(logits, 1, 0, blocks * width - size, -infinity, at);
-  const Tensor parts = split_axis(padded, 1, {blocks, width}, at);
+  const Tensor parts = in_blocks(logits, width, -infinity, at);
   // They are in the `count` blocks whose maxima are largest. Blocks are taken in order, so that of
   // equal logits the first stays the first.
   const Tensor best = topk(max(parts, {2}, false, at), count, 1, at).indices;
   const Tensor chosen = sort(best, 1, false, at);
-  const Tensor index = broadcast_to(unsqueeze(chosen, 2, {}, at), {rows, count, width}, at);
-  const Tensor elements = merge_axes(take_along(parts, index, 1, at), 1, 2, {}, at);
+  const Tensor elements = merge_axes(taken_rows(parts, chosen, at), 1, 2, {}, at);
   const auto [values, places] = topk(elements, count, 1, at);
   const auto number = [&](std::int64_t value) {
     return scalar_like(places, static_cast<double>(value), at);
@@ -58,7 +68,7 @@ Ranked largest(const Tensor& logits, std::int64_t count, const Where& at) {
           add(mul(part, number(width), at), bitwise_and(places, number(width - 1), at), at)};
 }
 
-/// Logits with biases and the repetition penalty applied; -inf for a NaN.
+/// Logits with biases and the repetition penalty applied.
 Tensor adjusted(Tensor logits, const SamplingInputs<Tensor>& options, const Where& at) {
   if (options.biased.dim(1) > 0) {
     logits = scatter(logits, options.biased, options.bias, 1, "add", at);
@@ -70,7 +80,14 @@ Tensor adjusted(Tensor logits, const SamplingInputs<Tensor>& options, const Wher
                                       div(seen, penalty, at), mul(seen, penalty, at), at);
     logits = scatter(logits, options.seen, fewer, 1, {}, at);
   }
-  return tenon::where(is_nan(logits, at), scalar_like(logits, -infinity, at), logits, at);
+  return logits;
+}
+
+// Sums of blocks first, so that running sums are short.
+constexpr std::int64_t summed_width = 512;
+
+Tensor block_sums(const Tensor& x, const Where& at) {
+  return sum(in_blocks(x, summed_width, 0, at), {2}, false, at);
 }
 
 /// Running sums without each one's own element.
@@ -144,10 +161,11 @@ KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& optio
   const Tensor peak = slice(ranked.values, 1, 0, 1, 1, at);
   const Tensor factor = minimum(reciprocal(options.temperature, at), like(peak, 1e38), at);
   const auto weights_of = [&](const Tensor& values) {
-    const Tensor weight = exp(mul(sub(values, peak, at), factor, at), at);
-    return tenon::where(eq(values, peak, at), like(weight, 1), weight, at);  // of infinities, too
+    return exp(mul(sub(values, peak, at), factor, at), at);
   };
-  const Tensor all = weights_of(x), weights = weights_of(ranked.values);
+  const Tensor all = weights_of(x);
+  const Tensor is_peak = eq(ranked.values, peak, at);  // of infinities, too
+  const Tensor weights = tenon::where(is_peak, like(all, 1), weights_of(ranked.values), at);
 
   // Bounds on the number of tokens, on their sum, and on each.
   const Tensor is_greedy =
@@ -162,47 +180,44 @@ KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& optio
                    at);
   const Tensor in_limit = lt(iota(weights, 1, i32, 0, 1, at), limit, at);
   const Tensor of_limit = sum(tenon::where(in_limit, weights, like(weights, 0), at), {1}, true, at);
-  const Tensor total = tenon::where(has_limit, of_limit, sum(all, {1}, true, at), at);
+  const Tensor total =
+      tenon::where(has_limit, of_limit, sum(block_sums(all, at), {1}, true, at), at);
   const Tensor before = sums_before(cumsum(weights, 1, at), at);
-  const Tensor is_whole = ge(options.top_p, like(options.top_p, 1), at);
-  const Tensor in_sum = either(is_whole, lt(before, mul(options.top_p, total, at), at));
-  const Tensor is_kept = both(both(in_limit, in_sum), ge(weights, options.min_p, at));
+  const Tensor has_no_sum = ge(options.top_p, like(options.top_p, 1), at);
+  const Tensor in_sum = either(has_no_sum, lt(before, mul(options.top_p, total, at), at));
+  const Tensor is_probable = both(in_sum, ge(weights, options.min_p, at));
+  const Tensor is_kept = both(in_limit, either(is_greedy, is_probable));
 
-  // All up to the last candidate that is kept, or, without a bound but min_p, all.
-  const Tensor kept = cast(sum(is_kept, {1}, true, at), i32, at);
-  const Tensor last = sub(kept, like(kept, 1), at);
-  const Tensor bar = take_along(ranked.values, last, 1, at);
-  const Tensor bar_token = take_along(ranked.tokens, last, 1, at);
-  const Tensor up_to_bar =
-      either(gt(x, bar, at), both(eq(x, bar, at), le(iota(x, 1, i32, 0, 1, at), bar_token, at)));
-  const Tensor is_free = both(is_whole, logical_not(either(is_greedy, has_limit), at));
-  const Tensor stays = both(either(is_free, up_to_bar), ge(all, options.min_p, at));
+  const Tensor has_no_least = eq(options.min_p, like(options.min_p, 0), at);
+  const Tensor is_all =
+      both(logical_not(either(is_greedy, has_limit), at), both(has_no_sum, has_no_least));
 
-  Tensor is_known = gt(peak, like(peak, -infinity), at);
+  Tensor is_known = gt(peak, like(peak, -infinity), at);  // false for a NaN
   if (count < vocabulary) {
-    const Tensor by_sum = either(is_free, lt(kept, like(kept, static_cast<double>(count)), at));
+    const Tensor ends = logical_not(slice(is_kept, 1, count - 1, count, 1, at), at);
     const Tensor by_limit = le(options.top_k, like(options.top_k, static_cast<double>(count)), at);
-    const Tensor is_enough = either(is_greedy, tenon::where(has_limit, by_limit, by_sum, at));
-    is_known = both(is_known, is_enough);
+    const Tensor is_enough = tenon::where(has_limit, by_limit, ends, at);
+    is_known = both(is_known, either(either(is_greedy, is_all), is_enough));
   }
-  return {tenon::where(stays, all, like(all, 0), at), squeeze(is_known, 1, at)};
+  return {ranked.tokens, tenon::where(is_kept, weights, like(weights, 0), at), all,
+          squeeze(is_all, 1, at), squeeze(is_known, 1, at)};
 }
 
 Tensor draw_index(const Tensor& weights, const Tensor& uniform, const Where& at) {
-  // Sums of blocks first, so that running sums are short.
-  constexpr std::int64_t width = 512;
-  const std::int64_t rows = weights.dim(0), size = weights.dim(1);
-  const std::int64_t blocks = (size + width - 1) / width;
-  const Tensor padded =
-      blocks * width == size ? weights : pad(weights, 1, 0, blocks * width - size, 0, at);
-  const Tensor parts = split_axis(padded, 1, {blocks, width}, at);
-  const Tensor sums = cumsum(sum(parts, {2}, false, at), 1, at);
-  const Tensor total = slice(sums, 1, blocks - 1, blocks, 1, at);
-  const Place part = place_of(sums, mul(uniform, total, at), at);
-  const Tensor index = broadcast_to(unsqueeze(part.index, 2, {}, at), {rows, 1, width}, at);
-  const Tensor elements = squeeze(take_along(parts, index, 1, at), 1, at);
+  const auto scaled = [&](const Tensor& sums) {
+    const std::int64_t end = sums.dim(1);
+    return mul(uniform, slice(sums, 1, end - 1, end, 1, at), at);
+  };
+  if (weights.dim(1) <= summed_width) {
+    const Tensor sums = cumsum(weights, 1, at);
+    return squeeze(place_of(sums, scaled(sums), at).index, 1, at);
+  }
+  const Tensor sums = cumsum(block_sums(weights, at), 1, at);
+  const Place part = place_of(sums, scaled(sums), at);
+  const Tensor elements =
+      squeeze(taken_rows(in_blocks(weights, summed_width, 0, at), part.index, at), 1, at);
   const Place inside = place_of(cumsum(elements, 1, at), part.rest, at);
-  const Tensor first = mul(part.index, scalar_like(part.index, width, at), at);
+  const Tensor first = mul(part.index, scalar_like(part.index, summed_width, at), at);
   return squeeze(add(first, inside.index, at), 1, at);
 }
 
@@ -212,7 +227,9 @@ SampledToken<Tensor> sample_token(const Tensor& logits, const Tensor& counter,
   const KeptTokens kept = kept_tokens(logits, options, candidates, at);
   const Tensor key = fold_in(options.key, counter, at);
   const Tensor uniform = random_uniform(key, Shape({logits.dim(0), 1}, f32), 0, 1, at);
-  return {draw_index(kept.weights, uniform, at), kept.is_known};
+  const Tensor place = unsqueeze(draw_index(kept.weights, uniform, at), 1, {}, at);
+  const Tensor of_kept = squeeze(take_along(kept.tokens, place, 1, at), 1, at);
+  return {tenon::where(kept.is_all, draw_index(kept.all, uniform, at), of_kept, at), kept.is_known};
 }
 
 }  // namespace tenon::nn

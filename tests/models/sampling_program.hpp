@@ -96,14 +96,23 @@ inline double excess(std::span<const double> probabilities, std::span<const std:
 class SamplingProgram {
  public:
   struct Result {
-    HostBuffer weights, is_known, token;
-    double probability(std::int64_t row, std::int64_t id) const {
-      const std::int64_t width = weights.shape()[1];
-      const auto all = weights.values<float>().subspan(static_cast<std::size_t>(row * width),
-                                                       static_cast<std::size_t>(width));
-      double total = 0;
-      for (const float weight : all) total += static_cast<double>(weight);
-      return static_cast<double>(all[static_cast<std::size_t>(id)]) / total;
+    HostBuffer tokens, weights, all, is_all, is_known, token;
+
+    /// Weights of the tokens that may be drawn; of one row.
+    std::vector<float> kept(std::int64_t row = 0) const {
+      const auto of_row = [&](const auto& values, const HostBuffer& buffer) {
+        const auto width = static_cast<std::size_t>(buffer.shape()[1]);
+        return values.subspan(static_cast<std::size_t>(row) * width, width);
+      };
+      const auto every = of_row(all.values<float>(), all);
+      if (is_all.values<bool>()[static_cast<std::size_t>(row)]) return {every.begin(), every.end()};
+      std::vector<float> result(every.size(), 0.0f);
+      const auto ids = of_row(tokens.values<std::int32_t>(), tokens);
+      const auto some = of_row(weights.values<float>(), weights);
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        result[static_cast<std::size_t>(ids[i])] = some[i];
+      }
+      return result;
     }
   };
 
@@ -120,7 +129,8 @@ class SamplingProgram {
       inputs.push_back(values.to_device(cpu_device()));
     });
     const std::vector<Buffer> results = session_.forward(std::move(inputs));
-    return {results[0].to_host(), results[1].to_host(), results[2].to_host()};
+    return {results[0].to_host(), results[1].to_host(), results[2].to_host(),
+            results[3].to_host(), results[4].to_host(), results[5].to_host()};
   }
   /// Of one row.
   Result run(std::span<const float> logits, const nn::SamplerOptions& options,
@@ -143,7 +153,8 @@ class SamplingProgram {
         });
     const nn::KeptTokens kept = nn::kept_tokens(logits, options, candidates);
     const auto sampled = nn::sample_token(logits, counter, options, candidates);
-    const Tensor outputs[] = {kept.weights, kept.is_known, sampled.token};
+    const Tensor outputs[] = {kept.tokens, kept.weights,  kept.all,
+                              kept.is_all, kept.is_known, sampled.token};
     return graph.program(outputs);
   }
 

@@ -40,18 +40,20 @@ HostBuffer seen_tokens(const SamplerOptions& options, std::span<const std::int32
 /// So many of the most probable tokens are put in order; see KeptTokens::is_known.
 inline constexpr std::int64_t sampling_candidates = 512;
 
-/// What may be drawn.
+/// What may be drawn: of the candidates, those of a weight above 0, or, in rows that nothing bounds,
+/// all tokens. Weights are relative probabilities.
 struct KeptTokens {
-  /// f32[B, V]: relative probabilities, of which the largest is 1; 0 for tokens that are not kept.
-  Tensor weights;
-  /// bool[B]: false where the candidates do not tell, and the weights mean nothing: top_k is more
-  /// than they are, or they do not add up to top_p; and where no logit is above -inf.
+  Tensor tokens;   ///< i32[B, K]: the candidates, the most probable first, of equal ones the lowest
+  Tensor weights;  ///< f32[B, K]: of the candidates; 0 for those that are not kept, 1 for the first
+  Tensor all;      ///< f32[B, V]
+  Tensor is_all;   ///< bool[B]
+  /// bool[B]: false where the candidates do not tell, and the rest means nothing: top_k is more than
+  /// they are, or none of them is out of the bounds. And where a logit is NaN, or none above -inf.
   Tensor is_known;
 };
 
 /// The tokens that Sampler keeps of these logits, f32[B, V], and their probabilities, both but for
-/// rounding: sums are in f32. With as many candidates as tokens, all is known but rows without a
-/// logit above -inf. Without a bound but min_p no order is needed, so that it is known, too.
+/// rounding: sums are in f32. With as many candidates as tokens, all is known but for the logits.
 KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& options,
                        std::int64_t candidates = sampling_candidates,
                        const std::source_location& where = std::source_location::current());

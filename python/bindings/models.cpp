@@ -72,8 +72,8 @@ text::ChatFormat chat_format_of(const LanguageModel& model) {
   throw Error(Errc::unsupported, model.file().path().string(), "the file has no chat template");
 }
 
-nn::SamplerOptions sampler_of(const LanguageModel& model, const nb::dict& given) {
-  nn::SamplerOptions options = models::sampling_defaults(model.file()).sampler;
+/// Options that were not given are as in `options`.
+nn::SamplerOptions sampler_of(nn::SamplerOptions options, const nb::dict& given) {
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string>(key);
     if (name == "temperature") {
@@ -179,6 +179,18 @@ void bind_language_model(nb::module_& module) {
         return self.read_greedy(tokens);
       },
       nb::arg("tokens"), "Reads tokens; the most probable next one");
+  conversation.def(
+      "read_sampled",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens,
+         const std::vector<std::int32_t>& history, const nb::kwargs& sampler) {
+        const nn::SamplerOptions options = sampler_of({}, sampler);
+        const nb::gil_scoped_release no_gil;
+        return self.read_sampled(tokens, options, history);
+      },
+      nb::arg("tokens"), nb::arg("history") = std::vector<std::int32_t>(), nb::arg("sampler"),
+      "Reads tokens; the next one, drawn where the model runs, by generate()'s options of "
+      "sampling, "
+      "of which those left out are off. `history`: the tokens that repetition_penalty refers to");
   conversation.def("rewind", &Conversation::rewind, nb::arg("position"),
                    "Drops all but the first `position` tokens");
   conversation.def("rewindable", &Conversation::rewindable, nb::arg("position"),
@@ -254,11 +266,12 @@ void bind_language_model(nb::module_& module) {
       "_generate",
       [](const LanguageModel& self, Conversation& at, const std::vector<std::int32_t>& prompt,
          std::int64_t max_tokens, const std::vector<std::string>& stop,
-         std::optional<std::int64_t> logprobs, std::optional<double> timeout,
+         std::optional<std::int64_t> logprobs, std::optional<double> timeout, bool sample_on_device,
          const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         GenerateOptions options;
         options.max_tokens = max_tokens;
-        options.sampler = sampler_of(self, sampler);
+        options.sampler = sampler_of(sampling_defaults(self.file()).sampler, sampler);
+        options.sample_on_device = sample_on_device;
         options.stop = stop;
         options.logprobs = logprobs;
         options.interrupt = to_interrupt(timeout);
@@ -274,8 +287,8 @@ void bind_language_model(nb::module_& module) {
         return to_dict(result);
       },
       nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
-      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sampler"),
-      nb::arg("emit").none(), nb::arg("cancellation"));
+      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
+      nb::arg("sampler"), nb::arg("emit").none(), nb::arg("cancellation"));
   model.def("__repr__", [](const LanguageModel& self) {
     return fmt::format("LanguageModel {}: {}, {} layers of {}",
                        self.file().path().filename().string(), self.config().architecture,

@@ -54,14 +54,15 @@ class LanguageModel:
         return repr(self._model)
 
     def generate(self, prompt, *, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None, emit=None,
-                 **sampler):
+                 sample_on_device=False, **sampler):
         """Continues a prompt: text, or tokens as chat_tokens() makes them. Returns Generated.
 
         `sampler`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed, logit_bias; those
         left out are the publisher's. `emit` is called with pieces of text as they come. `timeout` in seconds ends
-        the text early, without an error.
+        the text early, without an error. `sample_on_device` draws tokens where the model runs, with other random
+        numbers; not with `logprobs`.
         """
-        return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sampler, emit,
+        return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
                          _tenon._Cancellation())
 
     def chat(self, messages, **options):
@@ -69,7 +70,8 @@ class LanguageModel:
         stop = [*options.pop("stop", ()), *self._model.chat_stop_tokens]
         return self.generate(self.chat_tokens(messages), stop=stop, **options)
 
-    def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, **sampler):
+    def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
+               **sampler):
         """Pieces of text as they are generated. Closing the generator ends the generation.
 
         The model works on a thread of its own, a few pieces ahead of the reader. The generator's return value is
@@ -88,7 +90,7 @@ class LanguageModel:
 
         def work():
             try:
-                result = self._run(prompt, conversation, max_tokens, stop, None, timeout, sampler,
+                result = self._run(prompt, conversation, max_tokens, stop, None, timeout, sample_on_device, sampler,
                                    lambda text: put((text, None)), cancellation)
                 put((None, result))
             except BaseException as error:  # noqa: BLE001  raised again where the pieces are read
@@ -122,9 +124,10 @@ class LanguageModel:
         finally:
             await asyncio.to_thread(pieces.close)
 
-    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sampler, emit, cancellation):
+    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
+             cancellation):
         tokens = self._model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
-        return Generated(**self._model._generate(conversation, tokens, max_tokens, stop, logprobs, timeout, sampler,
-                                                 emit, cancellation))
+        return Generated(**self._model._generate(conversation, tokens, max_tokens, stop, logprobs, timeout,
+                                                 sample_on_device, sampler, emit, cancellation))

@@ -1,11 +1,14 @@
 // Language models on the emulated device.
 #include "emulated.hpp"
+#include "models/sampling_program.hpp"
 #include "support/expect_error.hpp"
 
 #include <tenon/models/language_model.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -48,6 +51,65 @@ TEST_CASE("cuda: language models give the CPU's tokens, and run on the device al
       for (const PlanReport::Part& part : plan.parts) CHECK(part.backend == "cuda");
     }
     CHECK(device->default_mem_region().all_chunks().empty());
+  }
+}
+
+TEST_CASE("cuda: tokens are drawn on the device, by the CPU's numbers", "[gpu][models]") {
+  const nn::SamplerOptions options[] = {
+      {.temperature = 0.9, .top_k = 30, .top_p = 0.9, .repetition_penalty = 1.2, .seed = 3},
+      {.temperature = 1.1, .logit_bias = {{7, 1.0f}}, .seed = std::uint64_t{5} << 40},
+      {.repetition_penalty = 1.3}};
+  const auto drawn = [](const models::LanguageModel& model, const nn::SamplerOptions& sampler) {
+    models::Conversation conversation = model.conversation();
+    models::GenerateOptions generate{
+        .max_tokens = 10, .sampler = sampler, .sample_on_device = true};
+    return models::generate(model, conversation, model.tokenizer().encode("abcdefgh"), generate)
+        .tokens;
+  };
+  for (const std::string architecture : {"llama", "gemma3"}) {
+    CAPTURE(architecture);
+    const DevicePtr device = test_device();
+    {
+      const models::LanguageModel model = tiny(architecture, device);
+      for (const nn::SamplerOptions& sampler : options) {
+        CHECK(drawn(model, sampler) == drawn(tiny(architecture, nullptr), sampler));
+      }
+    }
+    CHECK(device->default_mem_region().all_chunks().empty());
+  }
+}
+
+TEST_CASE("cuda: what sampling keeps of a larger vocabulary", "[gpu][models]") {
+  const unsigned seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 3);
+  constexpr std::int64_t vocabulary = 5003;
+  const auto program = [](const DevicePtr& device, std::int64_t candidates) {
+    return SamplingProgram(Shape({1, vocabulary}, f32), nn::sampling_inputs({}, {}, vocabulary),
+                           candidates, device_backends(device));
+  };
+  const DevicePtr device = test_device();
+  for (const std::int64_t candidates : {std::int64_t{16}, vocabulary}) {
+    CAPTURE(candidates);
+    SamplingProgram on_device = program(device, candidates),
+                    on_cpu = program(cpu_device(), candidates);
+    for (const nn::SamplerOptions& options :
+         {nn::SamplerOptions{.temperature = 1}, nn::SamplerOptions{.temperature = 0.8, .top_k = 12},
+          nn::SamplerOptions{.temperature = 0.5, .top_p = 0.3, .min_p = 0.1}}) {
+      std::vector<float> logits(vocabulary);
+      for (float& logit : logits) logit = std::round(2 * normal(random)) / 2;
+      const auto got = on_device.run(logits, options), want = on_cpu.run(logits, options);
+      const bool is_known = want.is_known.values<bool>()[0];
+      CHECK(got.is_known.values<bool>()[0] == is_known);
+      if (!is_known) continue;
+      const std::vector<float> kept = got.kept(), wanted = want.kept();
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        if ((kept[i] > 0) != (wanted[i] > 0) || std::abs(kept[i] - wanted[i]) > 1e-5f) {
+          FAIL("token " << i << ": " << kept[i] << ", not " << wanted[i]);
+        }
+      }
+    }
   }
 }
 

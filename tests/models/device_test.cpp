@@ -37,6 +37,11 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
   models::Conversation conversation = model.conversation();
   std::vector<std::int32_t> tokens{conversation.read_greedy(some_tokens())};
   for (int i = 0; i < 12; ++i) tokens.push_back(conversation.read_greedy({&tokens.back(), 1}));
+  const nn::SamplerOptions options{.temperature = 0.8, .top_k = 30, .repetition_penalty = 1.2};
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<std::int32_t> history = tokens;
+    tokens.push_back(conversation.read_sampled({&tokens.back(), 1}, options, history));
+  }
   return tokens;
 }
 

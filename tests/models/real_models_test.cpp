@@ -2,6 +2,7 @@
 // 500 positions each; and against llama.cpp's distance from that reference, recorded once.
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
+#include "sampling_program.hpp"
 #include "support/real_model.hpp"
 
 #include <tenon/backend.hpp>
@@ -134,6 +135,40 @@ void check_greedy(const std::string& file) {
   }
 }
 
+/// Tokens that a program draws are those of sampling on the host where there is no chance, and kept
+/// ones otherwise, also where the candidates are too few.
+void check_sampled(const std::string& file) {
+  const auto model = models::LanguageModel::load(real_model(file).string());
+  const std::size_t vocabulary = model.tokenizer().vocab_size();
+  const auto prompt = model.tokenizer().encode("The history of the city begins");
+  models::GenerateOptions options;
+  options.max_tokens = 32;
+  options.sampler = {.repetition_penalty = 1.2, .repetition_window = 1 << 20};
+  std::vector<std::int32_t> tokens[2];
+  for (const bool on_device : {false, true}) {
+    options.sample_on_device = on_device;
+    auto conversation = model.conversation();
+    tokens[on_device] = models::generate(model, conversation, prompt, options).tokens;
+  }
+  CHECK(tokens[0] == tokens[1]);
+
+  for (const nn::SamplerOptions& sampler :
+       {nn::SamplerOptions{.temperature = 0.8, .top_k = 40, .top_p = 0.9},
+        nn::SamplerOptions{.temperature = 0.7, .top_p = 0.95},
+        nn::SamplerOptions{.temperature = 1.2}, nn::SamplerOptions{.temperature = 3, .top_p = 0.99},
+        nn::SamplerOptions{.temperature = 3, .top_k = 5000}}) {
+    CAPTURE(sampler.temperature, sampler.top_k, sampler.top_p);
+    auto by_token = model.conversation(), by_logits = model.conversation();
+    std::vector<std::int32_t> read = prompt;
+    for (int i = 0; i < 8; ++i) {
+      const auto want = probabilities(sampler, by_logits.read(read).first(vocabulary));
+      const std::int32_t token = by_token.read_sampled(read, sampler);
+      CHECK(want[static_cast<std::size_t>(token)] > 0);
+      read = {token};
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast near it", "[smollm2]") {
@@ -159,6 +194,14 @@ TEST_CASE("SmolLM2 135M: greedy generation draws the sampler's tokens", "[smollm
 
 TEST_CASE("Gemma 3 270M: greedy generation draws the sampler's tokens", "[gemma3]") {
   check_greedy(gemma3);
+}
+
+TEST_CASE("SmolLM2 135M: a program draws tokens as the host does", "[smollm2]") {
+  check_sampled(smollm2);
+}
+
+TEST_CASE("Gemma 3 270M: a program draws tokens as the host does", "[gemma3]") {
+  check_sampled(gemma3);
 }
 
 namespace {

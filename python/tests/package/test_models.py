@@ -58,6 +58,28 @@ class Language(unittest.TestCase):
             conversation.read([10**6])
         self.assertEqual(raised.exception.code, "OutOfRange")
 
+    def test_draws_tokens_where_the_model_runs(self):
+        model = self.model
+        options = dict(max_tokens=12, repetition_penalty=1.3, logit_bias={0: float("-inf"), 2: float("-inf")})
+        want = model.generate("Once upon a time", temperature=0, **options)
+        got = model.generate("Once upon a time", temperature=0, sample_on_device=True, **options)
+        self.assertEqual(got.tokens, want.tokens)
+        drawn = [model.generate("Once upon a time", temperature=1.5, seed=seed, sample_on_device=True, **options).tokens
+                 for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        tokens = model.tokenizer.encode("The capital of France is")
+        conversation = model.conversation()
+        token = conversation.read_sampled(tokens, temperature=0.5, top_k=1)
+        self.assertEqual(token, int(model.conversation().read(tokens).argmax()))
+        self.assertIsInstance(conversation.read_sampled([token], history=tokens, repetition_penalty=1.1), int)
+        with self.assertRaises(tenon.UnsupportedError):
+            model.generate("x", sample_on_device=True, logprobs=1)
+        with self.assertRaises(tenon.ArgumentError):
+            conversation.read_sampled([1], top_p=2)
+        with self.assertRaises(tenon.ArgumentError):
+            conversation.read_sampled([1], warmth=2)
+
     def test_streams(self):
         want = self.model.generate("Once upon a time", max_tokens=12, temperature=0)
         stream = self.model.stream("Once upon a time", max_tokens=12, temperature=0)

@@ -270,7 +270,7 @@ void bind_language_model(nb::module_& module) {
          const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         GenerateOptions options;
         options.max_tokens = max_tokens;
-        options.sampler = sampler_of(sampling_defaults(self.file()).sampler, sampler);
+        options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
         options.sample_on_device = sample_on_device;
         options.stop = stop;
         options.logprobs = logprobs;

@@ -17,8 +17,8 @@ using Where = std::source_location;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-HostBuffer number(float value) {
-  return HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {value});
+HostBuffer number(double value) {
+  return HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {static_cast<float>(value)});
 }
 
 template <class T>
@@ -49,6 +49,10 @@ struct Ranked {
 /// The `count` largest logits, the largest first; of equal ones the lowest token first.
 Ranked largest(const Tensor& logits, std::int64_t count, const Where& at) {
   constexpr std::int64_t digits = 6, width = std::int64_t{1} << digits;
+  if (logits.dim(1) == count) {
+    const SortResult sorted = sort_with_indices(logits, 1, true, at);
+    return {sorted.values, sorted.indices};
+  }
   if (logits.dim(1) < 4 * count * width) {
     const TopkResult top = topk(logits, count, 1, at);
     return {top.values, top.indices};
@@ -138,11 +142,14 @@ SamplingInputs<HostBuffer> sampling_inputs(const SamplerOptions& options,
   inputs.key = HostBuffer::of<std::uint32_t>(
       Shape({2}, u32),
       {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)});
-  inputs.temperature = number(static_cast<float>(options.temperature));
-  inputs.top_p = number(static_cast<float>(options.top_p));
-  inputs.min_p = number(static_cast<float>(options.min_p));
+  // Not 0 by rounding, nor so large that its reciprocal is none of f32's.
+  constexpr double least = std::numeric_limits<float>::min(), most = 1e37;
+  const double temperature = options.temperature;
+  inputs.temperature = number(temperature == 0 ? 0 : std::clamp(temperature, least, most));
+  inputs.top_p = number(std::max(options.top_p, least));
+  inputs.min_p = number(options.min_p);
   inputs.top_k = HostBuffer::of<std::int32_t>(one, {static_cast<std::int32_t>(top_k)});
-  inputs.repetition_penalty = number(static_cast<float>(options.repetition_penalty));
+  inputs.repetition_penalty = number(options.repetition_penalty);
   inputs.seen = seen_tokens(options, history, vocabulary);
   inputs.biased = row(i32, biased);
   inputs.bias = row(f32, bias);

@@ -98,6 +98,10 @@ const std::vector<nn::SamplerOptions> many_options = {
     {.temperature = 0.9, .top_k = 1},
     {.temperature = 1e-30, .top_p = 0.5},
     {.temperature = 1e30},
+    {.temperature = 1e-300},
+    {.temperature = 1e300},
+    {.temperature = 1, .top_p = 1e-300},
+    {.temperature = 1, .min_p = 1},
 };
 
 }  // namespace
@@ -154,8 +158,7 @@ TEST_CASE("token sampling: ties, infinities, NaNs, one token") {
       {infinity},
       {5, -infinity, infinity},
       {-infinity, 1, -infinity, 1},
-      {1e38f, -1e38f, 3e38f, -3e38f},
-      {1e-38f, 0, -1e-40f},
+      {1e30f, -1e30f, 3e30f, -3e30f},
   };
   for (const std::vector<float>& logits : rows) {
     const auto size = static_cast<std::int64_t>(logits.size());

@@ -42,6 +42,15 @@ Tensor taken_rows(const Tensor& x, Tensor index, const Where& at) {
   return gather(merge_axes(x, 0, 1, {}, at), index, 0, at);
 }
 
+void check_logits(const Shape& logits, std::int64_t candidates, const Where& at) {
+  const bool fits = logits.rank() == 2 && logits.is_static() && logits.dtype() == f32;
+  if (fits && logits[1] > 0 && candidates > 0) return;
+  throw Error(
+      Errc::bad_argument, at,
+      fmt::format("sampling: needs logits f32[B, V] of known sizes and a candidate, got {} and {}",
+                  to_string(logits), candidates));
+}
+
 struct Ranked {
   Tensor values, tokens;  // [B, count]
 };
@@ -50,8 +59,7 @@ struct Ranked {
 Ranked largest(const Tensor& logits, std::int64_t count, const Where& at) {
   constexpr std::int64_t digits = 6, width = std::int64_t{1} << digits;
   if (logits.dim(1) == count) {
-    const SortResult sorted = sort_with_indices(logits, 1, true, at);
-    return {sorted.values, sorted.indices};
+    return {sort(logits, 1, true, at), argsort(logits, 1, true, at)};
   }
   if (logits.dim(1) < 4 * count * width) {
     const TopkResult top = topk(logits, count, 1, at);
@@ -97,6 +105,11 @@ Tensor block_sums(const Tensor& x, const Where& at) {
 /// Running sums without each one's own element.
 Tensor sums_before(const Tensor& sums, const Where& at) {
   return pad(slice(sums, 1, 0, sums.dim(1) - 1, 1, at), 1, 1, 0, 0, at);
+}
+
+/// The last of the first `count` [B, 1] elements of x [B, N].
+Tensor last_of(const Tensor& x, const Tensor& count, const Where& at) {
+  return take_along(x, sub(count, scalar_like(count, 1, at), at), 1, at);
 }
 
 /// Where running sums [B, N] exceed `target` [B, 1], and how far the target is above the sum before:
@@ -158,6 +171,7 @@ SamplingInputs<HostBuffer> sampling_inputs(const SamplerOptions& options,
 
 KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& options,
                        std::int64_t candidates, const Where& at) {
+  check_logits(logits.shape(at), candidates, at);
   const std::int64_t vocabulary = logits.dim(1), count = std::min(candidates, vocabulary);
   const auto like = [&](const Tensor& x, double value) { return scalar_like(x, value, at); };
   const auto both = [&](const Tensor& a, const Tensor& b) { return logical_and(a, b, at); };
@@ -174,53 +188,43 @@ KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& optio
   const Tensor is_peak = eq(ranked.values, peak, at);  // of infinities, too
   const Tensor weights = tenon::where(is_peak, like(all, 1), weights_of(ranked.values), at);
 
-  // Bounds on the number of tokens, on their sum, and on each.
+  // How many stay below the bounds on their number, on their sum, and on each.
+  const Tensor whole = like(ranked.tokens, static_cast<double>(count));
   const Tensor is_greedy =
       either(eq(options.temperature, like(options.temperature, 0), at), is_inf(peak, at));
   const Tensor has_limit =
       both(gt(options.top_k, like(options.top_k, 0), at),
            lt(options.top_k, like(options.top_k, static_cast<double>(vocabulary)), at));
-  const Tensor limit =
-      tenon::where(is_greedy, like(options.top_k, 1),
-                   tenon::where(has_limit, options.top_k,
-                                like(options.top_k, static_cast<double>(vocabulary)), at),
-                   at);
-  const Tensor in_limit = lt(iota(weights, 1, i32, 0, 1, at), limit, at);
-  const Tensor of_limit = sum(tenon::where(in_limit, weights, like(weights, 0), at), {1}, true, at);
-  const Tensor total =
-      tenon::where(has_limit, of_limit, sum(block_sums(all, at), {1}, true, at), at);
-  const Tensor before = sums_before(cumsum(weights, 1, at), at);
+  const Tensor by_number =
+      tenon::where(is_greedy, like(whole, 1),
+                   tenon::where(has_limit, minimum(options.top_k, whole, at), whole, at), at);
+  const Tensor sums = cumsum(weights, 1, at);
+  const Tensor total = tenon::where(has_limit, last_of(sums, by_number, at),
+                                    sum(block_sums(all, at), {1}, true, at), at);
   const Tensor has_no_sum = ge(options.top_p, like(options.top_p, 1), at);
-  const Tensor in_sum = either(has_no_sum, lt(before, mul(options.top_p, total, at), at));
-  const Tensor is_probable = both(in_sum, ge(weights, options.min_p, at));
-  const Tensor is_kept = both(in_limit, either(is_greedy, is_probable));
+  const Tensor before = searchsorted(sums, mul(options.top_p, total, at), false, at);
+  const Tensor by_sum = tenon::where(has_no_sum, whole, add(before, like(before, 1), at), at);
+  const Tensor least = broadcast_to(neg(options.min_p, at), {logits.dim(0), 1}, at);
+  const Tensor by_least = searchsorted(neg(weights, at), least, true, at);
+  const Tensor fewest = minimum(minimum(by_number, by_sum, at), by_least, at);
+  const Tensor kept = maximum(fewest, like(whole, 1), at);
 
   const Tensor has_no_least = eq(options.min_p, like(options.min_p, 0), at);
   const Tensor is_all =
       both(logical_not(either(is_greedy, has_limit), at), both(has_no_sum, has_no_least));
-
   Tensor is_known = gt(peak, like(peak, -infinity), at);  // false for a NaN
   if (count < vocabulary) {
-    const Tensor ends = logical_not(slice(is_kept, 1, count - 1, count, 1, at), at);
-    const Tensor by_limit = le(options.top_k, like(options.top_k, static_cast<double>(count)), at);
-    const Tensor is_enough = tenon::where(has_limit, by_limit, ends, at);
+    const Tensor is_enough =
+        tenon::where(has_limit, le(options.top_k, whole, at), lt(kept, whole, at), at);
     is_known = both(is_known, either(either(is_greedy, is_all), is_enough));
   }
-  return {ranked.tokens, tenon::where(is_kept, weights, like(weights, 0), at), all,
-          squeeze(is_all, 1, at), squeeze(is_known, 1, at)};
+  return {ranked.tokens, sums, kept, all, squeeze(is_all, 1, at), squeeze(is_known, 1, at)};
 }
 
 Tensor draw_index(const Tensor& weights, const Tensor& uniform, const Where& at) {
-  const auto scaled = [&](const Tensor& sums) {
-    const std::int64_t end = sums.dim(1);
-    return mul(uniform, slice(sums, 1, end - 1, end, 1, at), at);
-  };
-  if (weights.dim(1) <= summed_width) {
-    const Tensor sums = cumsum(weights, 1, at);
-    return squeeze(place_of(sums, scaled(sums), at).index, 1, at);
-  }
   const Tensor sums = cumsum(block_sums(weights, at), 1, at);
-  const Place part = place_of(sums, scaled(sums), at);
+  const Tensor total = slice(sums, 1, sums.dim(1) - 1, sums.dim(1), 1, at);
+  const Place part = place_of(sums, mul(uniform, total, at), at);
   const Tensor elements =
       squeeze(taken_rows(in_blocks(weights, summed_width, 0, at), part.index, at), 1, at);
   const Place inside = place_of(cumsum(elements, 1, at), part.rest, at);
@@ -234,7 +238,9 @@ SampledToken<Tensor> sample_token(const Tensor& logits, const Tensor& counter,
   const KeptTokens kept = kept_tokens(logits, options, candidates, at);
   const Tensor key = fold_in(options.key, counter, at);
   const Tensor uniform = random_uniform(key, Shape({logits.dim(0), 1}, f32), 0, 1, at);
-  const Tensor place = unsqueeze(draw_index(kept.weights, uniform, at), 1, {}, at);
+  const Tensor target = mul(uniform, last_of(kept.sums, kept.count, at), at);
+  const Tensor below = searchsorted(kept.sums, target, true, at);
+  const Tensor place = minimum(below, sub(kept.count, scalar_like(kept.count, 1, at), at), at);
   const Tensor of_kept = squeeze(take_along(kept.tokens, place, 1, at), 1, at);
   return {tenon::where(kept.is_all, draw_index(kept.all, uniform, at), of_kept, at), kept.is_known};
 }

@@ -96,7 +96,7 @@ inline double excess(std::span<const double> probabilities, std::span<const std:
 class SamplingProgram {
  public:
   struct Result {
-    HostBuffer tokens, weights, all, is_all, is_known, token;
+    HostBuffer tokens, sums, count, all, is_all, is_known, token;
 
     /// Weights of the tokens that may be drawn; of one row.
     std::vector<float> kept(std::int64_t row = 0) const {
@@ -108,9 +108,10 @@ class SamplingProgram {
       if (is_all.values<bool>()[static_cast<std::size_t>(row)]) return {every.begin(), every.end()};
       std::vector<float> result(every.size(), 0.0f);
       const auto ids = of_row(tokens.values<std::int32_t>(), tokens);
-      const auto some = of_row(weights.values<float>(), weights);
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        result[static_cast<std::size_t>(ids[i])] = some[i];
+      const auto running = of_row(sums.values<float>(), sums);
+      const auto number = static_cast<std::size_t>(of_row(count.values<std::int32_t>(), count)[0]);
+      for (std::size_t i = 0; i < number; ++i) {
+        result[static_cast<std::size_t>(ids[i])] = running[i] - (i == 0 ? 0 : running[i - 1]);
       }
       return result;
     }
@@ -129,8 +130,8 @@ class SamplingProgram {
       inputs.push_back(values.to_device(cpu_device()));
     });
     const std::vector<Buffer> results = session_.forward(std::move(inputs));
-    return {results[0].to_host(), results[1].to_host(), results[2].to_host(),
-            results[3].to_host(), results[4].to_host(), results[5].to_host()};
+    return {results[0].to_host(), results[1].to_host(), results[2].to_host(), results[3].to_host(),
+            results[4].to_host(), results[5].to_host(), results[6].to_host()};
   }
   /// Of one row.
   Result run(std::span<const float> logits, const nn::SamplerOptions& options,
@@ -153,7 +154,7 @@ class SamplingProgram {
         });
     const nn::KeptTokens kept = nn::kept_tokens(logits, options, candidates);
     const auto sampled = nn::sample_token(logits, counter, options, candidates);
-    const Tensor outputs[] = {kept.tokens, kept.weights,  kept.all,
+    const Tensor outputs[] = {kept.tokens, kept.sums,     kept.count,   kept.all,
                               kept.is_all, kept.is_known, sampled.token};
     return graph.program(outputs);
   }

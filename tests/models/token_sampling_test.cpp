@@ -298,6 +298,15 @@ TEST_CASE("token sampling: penalties and biases are Sampler's") {
       CHECK(program.run(logits, options, history).kept()[9] == 0);
     }
   }
+  const auto refused = [](const Shape& logits, std::int64_t candidates) {
+    expect_error(Errc::bad_argument, [&] {
+      SamplingProgram(logits, nn::sampling_inputs({}, {}, 7), candidates, cpu_backends());
+    });
+  };
+  refused(Shape({1, 7}, f16), 7);
+  refused(Shape({7}, f32), 7);
+  refused(Shape({1, 0}, f32), 7);
+  refused(Shape({1, 7}, f32), 0);
   expect_error(Errc::bad_argument, [] { nn::sampling_inputs({.logit_bias = {{7, 1}}}, {}, 7); });
   expect_error(Errc::bad_argument, [] { nn::sampling_inputs({.temperature = -1}, {}, 7); });
   expect_error(Errc::bad_argument, [] { nn::sampling_inputs({.top_p = 0}, {}, 7); });

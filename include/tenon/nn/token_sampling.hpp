@@ -40,13 +40,14 @@ HostBuffer seen_tokens(const SamplerOptions& options, std::span<const std::int32
 /// So many of the most probable tokens are put in order; see KeptTokens::is_known.
 inline constexpr std::int64_t sampling_candidates = 512;
 
-/// What may be drawn: of the candidates, those of a weight above 0, or, in rows that nothing bounds,
-/// all tokens. Weights are relative probabilities.
+/// What may be drawn: the first `count` candidates, or, in rows that nothing bounds, all tokens, each
+/// with its weight, a relative probability.
 struct KeptTokens {
-  Tensor tokens;   ///< i32[B, K]: the candidates, the most probable first, of equal ones the lowest
-  Tensor weights;  ///< f32[B, K]: of the candidates; 0 for those that are not kept, 1 for the first
-  Tensor all;      ///< f32[B, V]
-  Tensor is_all;   ///< bool[B]
+  Tensor tokens;  ///< i32[B, K]: the candidates, the most probable first, of equal ones the lowest
+  Tensor sums;    ///< f32[B, K]: running sums of their weights, of which the first is 1
+  Tensor count;   ///< i32[B, 1]
+  Tensor all;     ///< f32[B, V]: the weight of each token
+  Tensor is_all;  ///< bool[B]
   /// bool[B]: false where the candidates do not tell, and the rest means nothing: top_k is more than
   /// they are, or none of them is out of the bounds. And where a logit is NaN, or none above -inf.
   Tensor is_known;
@@ -54,12 +55,13 @@ struct KeptTokens {
 
 /// The tokens that Sampler keeps of these logits, f32[B, V], and their probabilities, both but for
 /// rounding: sums are in f32. With as many candidates as tokens, all is known but for the logits.
+/// Errc::bad_argument for other logits, of unknown sizes or without tokens, and without candidates.
 KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& options,
                        std::int64_t candidates = sampling_candidates,
                        const std::source_location& where = std::source_location::current());
 
 /// One index for each row of weights >= 0, f32[B, N], of which one is above 0: i32[B], each with the
-/// probability weight / sum, to about 2^-22. `uniform`: f32[B, 1] in [0, 1).
+/// probability weight / sum, to about 2^-22. `uniform`: f32[B, 1] in [0, 1). Sizes are known.
 Tensor draw_index(const Tensor& weights, const Tensor& uniform,
                   const std::source_location& where = std::source_location::current());
 

@@ -53,9 +53,8 @@ struct KeptTokens {
   Tensor is_known;
 };
 
-/// The tokens that Sampler keeps of these logits, f32[B, V], and their probabilities, both but for
-/// rounding: sums are in f32. With as many candidates as tokens, all is known but for the logits.
-/// Errc::bad_argument for other logits, of unknown sizes or without tokens, and without candidates.
+/// What Sampler keeps of logits f32[B, V], but for rounding: sums are in f32. With V candidates all is
+/// known that logits allow. Errc::bad_argument for other types, unknown sizes, no token or candidate.
 KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& options,
                        std::int64_t candidates = sampling_candidates,
                        const std::source_location& where = std::source_location::current());

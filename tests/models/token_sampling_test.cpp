@@ -202,7 +202,7 @@ TEST_CASE("token sampling: of equal logits the first are kept, wherever they sta
   CHECK(token(program.run(logits, {})) == 4000);
 }
 
-TEST_CASE("token sampling: draws have the probabilities") {
+TEST_CASE("token sampling: draws have the probabilities", "[accuracy]") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 random(seed);
@@ -224,7 +224,7 @@ TEST_CASE("token sampling: draws have the probabilities") {
     std::vector<std::int64_t> counts(vocabulary, 0), of_host(vocabulary, 0);
     nn::Sampler sampler(options);
     const auto inputs = nn::sampling_inputs(options, {}, vocabulary);
-    for (int i = 0; i < rounds(20); ++i) {
+    for (int i = 0; i < 12; ++i) {
       const auto result = program.run(values, inputs, i);
       for (const std::int32_t id : result.token.values<std::int32_t>()) {
         ++counts[static_cast<std::size_t>(id)];
@@ -362,7 +362,7 @@ models::Generated generated(const models::LanguageModel& model, const nn::Sample
                             bool sample_on_device) {
   models::Conversation conversation = model.conversation();
   models::GenerateOptions options;
-  options.max_tokens = 24;
+  options.max_tokens = 12;
   options.sampler = sampler;
   options.sample_on_device = sample_on_device;
   return models::generate(model, conversation, model.tokenizer().encode("abcdefghijkl"), options);
@@ -387,7 +387,8 @@ TEST_CASE("read_sampled: without chance it gives the tokens of sampling on the h
   }
 }
 
-TEST_CASE("read_sampled: draws have the host's probabilities, and depend on seed and position") {
+TEST_CASE("read_sampled: draws have the host's probabilities, and depend on seed and position",
+          "[accuracy]") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);
   const models::LanguageModel model = tiny("llama");
@@ -403,8 +404,7 @@ TEST_CASE("read_sampled: draws have the host's probabilities, and depend on seed
     conversation.rewind(0);
     return conversation.read_sampled(prompt, options);
   };
-  for (std::uint64_t i = 0; i < 4000 / round_stride; ++i)
-    ++counts[static_cast<std::size_t>(draw(i))];
+  for (std::uint64_t i = 0; i < 2000; ++i) ++counts[static_cast<std::size_t>(draw(i))];
   CHECK(excess(want, counts) < too_far);
   for (std::uint64_t i = 0; i < 10; ++i) CHECK(draw(i) == draw(i));
 

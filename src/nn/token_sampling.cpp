@@ -95,7 +95,7 @@ Tensor adjusted(Tensor logits, const SamplingInputs<Tensor>& options, const Wher
   return logits;
 }
 
-// Sums of blocks first, so that running sums are short.
+// Sums run through so many elements, so that little is lost, and then through blocks of them.
 constexpr std::int64_t summed_width = 512;
 
 Tensor block_sums(const Tensor& x, const Where& at) {
@@ -105,6 +105,15 @@ Tensor block_sums(const Tensor& x, const Where& at) {
 /// Running sums without each one's own element.
 Tensor sums_before(const Tensor& sums, const Where& at) {
   return pad(slice(sums, 1, 0, sums.dim(1) - 1, 1, at), 1, 1, 0, 0, at);
+}
+
+/// Of x [B, N].
+Tensor running_sums(const Tensor& x, const Where& at) {
+  if (x.dim(1) <= summed_width) return cumsum(x, 1, at);
+  const Tensor inside = cumsum(in_blocks(x, summed_width, 0, at), 2, at);
+  const Tensor whole = squeeze(slice(inside, 2, summed_width - 1, summed_width, 1, at), 2, at);
+  const Tensor before = unsqueeze(sums_before(cumsum(whole, 1, at), at), 2, {}, at);
+  return slice(merge_axes(add(inside, before, at), 1, 2, {}, at), 1, 0, x.dim(1), 1, at);
 }
 
 /// The last of the first `count` [B, 1] elements of x [B, N].
@@ -198,7 +207,7 @@ KeptTokens kept_tokens(const Tensor& logits, const SamplingInputs<Tensor>& optio
   const Tensor by_number =
       tenon::where(is_greedy, like(whole, 1),
                    tenon::where(has_limit, minimum(options.top_k, whole, at), whole, at), at);
-  const Tensor sums = cumsum(weights, 1, at);
+  const Tensor sums = running_sums(weights, at);
   const Tensor total = tenon::where(has_limit, last_of(sums, by_number, at),
                                     sum(block_sums(all, at), {1}, true, at), at);
   const Tensor has_no_sum = ge(options.top_p, like(options.top_p, 1), at);

@@ -108,10 +108,10 @@ class SamplingProgram {
       if (is_all.values<bool>()[static_cast<std::size_t>(row)]) return {every.begin(), every.end()};
       std::vector<float> result(every.size(), 0.0f);
       const auto ids = of_row(tokens.values<std::int32_t>(), tokens);
-      const auto running = of_row(sums.values<float>(), sums);
       const auto number = static_cast<std::size_t>(of_row(count.values<std::int32_t>(), count)[0]);
       for (std::size_t i = 0; i < number; ++i) {
-        result[static_cast<std::size_t>(ids[i])] = running[i] - (i == 0 ? 0 : running[i - 1]);
+        const auto id = static_cast<std::size_t>(ids[i]);
+        result[id] = i == 0 ? 1 : every[id];
       }
       return result;
     }

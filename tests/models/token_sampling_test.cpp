@@ -27,7 +27,7 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr double too_far = 6;  // deviations, which happen once in 1e9
 
 std::vector<BackendPtr> cpu_backends() {
-  return detail::on_device(cpu_device(), {.backend = {.threads = 2}}).backends;
+  return detail::on_device(cpu_device(), {.backend = {.threads = 1}}).backends;
 }
 
 SamplingProgram program_of(std::int64_t vocabulary, std::int64_t candidates,
@@ -355,7 +355,7 @@ namespace {
 models::LanguageModel tiny(const std::string& architecture) {
   return models::LanguageModel::load(
       "tests/models/data/tiny_" + architecture + ".gguf",
-      {.context = 64, .chunk = 8, .backend = {.threads = 2, .exact = true}});
+      {.context = 64, .chunk = 8, .backend = {.threads = 1, .exact = true}});
 }
 
 models::Generated generated(const models::LanguageModel& model, const nn::SamplerOptions& sampler,

@@ -215,14 +215,16 @@ class Generate(Folder):
         self.assertEqual(len(made["tokens"]), 2)  # one read at position 3, one never read
 
     def test_draws_repeat_with_their_seed(self):
-        def draw(seed):
-            return self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--seed", seed)["tokens"]
-
-        self.assertEqual(draw(7), draw(7))
-        self.assertNotEqual(draw(7), draw(8))
         greedy = self.made("--prompt", "abc", "-n", 12)["tokens"]
-        best = self.made("--prompt", "abc", "-n", 12, "--temp", 2, "--top-k", 1, "--repeat-penalty", 1)
-        self.assertEqual(best["tokens"], greedy)
+        for where in (), ("--sample-on-device",):
+            def made(*options):
+                return self.made("--prompt", "abc", "-n", 12, "--temp", 2, *options, *where)
+
+            first = made("--seed", 7)
+            self.assertEqual(made("--seed", 7)["tokens"], first["tokens"])
+            self.assertNotEqual(made("--seed", 8)["tokens"], first["tokens"])
+            self.assertEqual(made("--top-k", 1, "--repeat-penalty", 1)["tokens"], greedy)
+            self.assertEqual(first["options"]["sample_on_device"], bool(where))
 
     def test_options_are_echoed(self):
         options = self.json("generate", LLAMA, "--prompt", "a", "-n", 2, "--seed", 7)["options"]

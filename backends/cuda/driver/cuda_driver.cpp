@@ -137,9 +137,6 @@ class CudaDriver final : public Driver {
   }
   void free(Address address) noexcept override {
     if (!enter_to_free()) return;
-    gemm_.reset();
-    convolution_.reset();
-    if (capture_stream_ != nullptr) cuda_.p_cuStreamDestroy(capture_stream_);
     if (pool_ != nullptr) {
       cuda_.p_cuMemFreeAsync(address, memory_stream_);
     } else {

@@ -1,9 +1,9 @@
 #include "adapt.hpp"
 
 #include "integer_math.hpp"
+#include "lower/memory_access.hpp"
 #include "matmul/pack_rows.hpp"
 #include "matmul/packed_weights.hpp"
-#include "memory_access.hpp"
 #include "task.hpp"
 
 #include <tenon/error.hpp>
@@ -28,6 +28,8 @@
 #include <fmt/format.h>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 constexpr std::int64_t copy_alignment = 64;

@@ -1,7 +1,7 @@
 #include "recomputed_values.hpp"
 
 #include "live_range_allocator.hpp"
-#include "value_uses.hpp"
+#include "lower/value_uses.hpp"
 
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/rope.hpp>
@@ -11,6 +11,8 @@
 #include <cstddef>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 /// Takes about half a microsecond to compute, as long as a barrier.

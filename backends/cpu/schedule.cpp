@@ -1,7 +1,7 @@
 #include "schedule.hpp"
 
+#include "lower/memory_access.hpp"
 #include "matmul/prepared_rows.hpp"
-#include "memory_access.hpp"
 #include "tasks/copy.hpp"
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 #include <utility>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 constexpr std::int64_t alignment = 64;

@@ -34,6 +34,7 @@ struct OptionKey {
 constexpr OptionKey option_keys[] = {{"graphs", &DeviceOptions::graphs},
                                      {"checks", &DeviceOptions::checks},
                                      {"libraries", &DeviceOptions::libraries},
+                                     {"fusion", &DeviceOptions::fusion},
                                      {"tf32", &DeviceOptions::tf32}};
 
 bool is_on(const DeviceUrl& url, const char* key, bool by_default) {

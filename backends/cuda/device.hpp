@@ -21,7 +21,8 @@ struct DeviceOptions {
   bool graphs = true;     ///< repeated runs are launched as CUDA graphs
   bool checks = false;    ///< redzones beside every allocation
   bool libraries = true;  ///< cuBLASLt and cuDNN, where they are
-  bool tf32 = false;      ///< they may round f32 to TF32, but in exact computations
+  bool fusion = true;  ///< element-wise steps become generated kernels, where there is a compiler
+  bool tf32 = false;   ///< they may round f32 to TF32, but in exact computations
 };
 
 /// A device's memory, of which the CPU can address nothing. Copies wait until they are done.

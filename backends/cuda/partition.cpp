@@ -1,9 +1,13 @@
 #include "partition.hpp"
 
+#include "generated_kernels.hpp"
+#include "lower/point_groups.hpp"
+#include "plan/points.hpp"
 #include "run_graph.hpp"
 #include "run_memory.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 #include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
@@ -85,6 +89,8 @@ class Uses {
 };
 
 struct CompiledSteps {
+  std::vector<Step> steps;  ///< to which the plan refers
+  std::vector<std::unique_ptr<const lowering::PointGroup>> groups;
   LaunchPlan plan;
   std::vector<bool> constants;
   Source loop_indices;  ///< a table of i64: 0, 1, ...
@@ -93,10 +99,11 @@ struct CompiledSteps {
 class Bound final : public BoundPartition {
  public:
   Bound(std::shared_ptr<CudaDevice> device, std::shared_ptr<const CompiledSteps> compiled,
-        std::vector<Buffer> constants)
+        std::vector<Buffer> constants, LoadedKernels generated)
       : device_(std::move(device)),
         compiled_(std::move(compiled)),
         constants_(std::move(constants)),
+        generated_(std::move(generated)),
         graph_launches_(device_->options().graphs ? unrolled(compiled_->plan)
                                                   : std::vector<UnrolledLaunch>()),
         memories_(device_, compiled_->plan.scratch_bytes) {
@@ -135,7 +142,7 @@ class Bound final : public BoundPartition {
                          [&](const UnrolledLaunch& launch, std::span<std::byte> args) {
                            frame.iteration = launch.iteration;
                            frame.loop_index = launch.loop_index;
-                           fill_args(*launch.launch, frame, memory, args);
+                           return filled(*launch.launch, frame, memory, args);
                          });
     frame.iteration = frame.loop_index = {};
     device_->count_graph_launch();
@@ -175,13 +182,12 @@ class Bound final : public BoundPartition {
 
   void run_launch(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory) const {
     std::array<std::byte, max_args_bytes> args;
-    fill_args(launch, frame, memory, args);
-    device_->driver()->launch(memory.stream(),
-                              {launch.kernel, launch.grid, args.data(), launch.routine});
+    device_->driver()->launch(memory.stream(), filled(launch, frame, memory, args));
   }
 
-  void fill_args(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory,
-                 std::span<std::byte> args) const {
+  /// A launch whose arguments are in `args`.
+  Work filled(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory,
+              std::span<std::byte> args) const {
     std::memcpy(args.data(), launch.args.data(), launch.args.size());
     for (const Patch& patch : launch.patches) {
       const Address address = address_of(patch.source, frame, memory);
@@ -192,6 +198,8 @@ class Bound final : public BoundPartition {
       }
       std::memcpy(args.data() + patch.at, &address, sizeof address);
     }
+    return {launch.kernel, launch.grid, args.data(), launch.routine,
+            launch.generated ? generated_[*launch.generated].get() : nullptr};
   }
 
   Address address_of(const Source& source, const DeviceFrame& frame,
@@ -230,6 +238,7 @@ class Bound final : public BoundPartition {
   std::shared_ptr<CudaDevice> device_;
   std::shared_ptr<const CompiledSteps> compiled_;
   std::vector<Buffer> constants_;  ///< in the device's memory; without data where not used
+  LoadedKernels generated_;
   MemChunk data_;
   std::vector<UnrolledLaunch> graph_launches_;  ///< none: launches are made one by one
   mutable RunMemories memories_;
@@ -239,22 +248,9 @@ class CudaPartition final : public Partition {
  public:
   CudaPartition(std::shared_ptr<CudaDevice> device, const Lowered& program,
                 std::span<const Step> steps, bool is_exact)
-      : device_(std::move(device)), program_(program) {
-    auto compiled = std::make_shared<CompiledSteps>();
-    const DeviceOptions& options = device_->options();
-    Emitter emitter(compiled->plan,
-                    {.libraries = options.libraries ? device_->driver().get() : nullptr,
-                     .is_exact = is_exact,
-                     .allows_tf32 = options.tf32 && !is_exact});
-    emitter.steps(steps);
-    Uses uses(program, steps);
-    compiled->constants = std::move(uses.constants);
-    if (uses.loop_indices > 0) {
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(uses.loop_indices));
-      for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
-      compiled->loop_indices = emitter.data_of(indices);
-    }
-    compiled_ = std::move(compiled);
+      : device_(std::move(device)), program_(program), steps_(steps), is_exact_(is_exact) {
+    compiled_ = compiled(device_->options().fusion &&
+                         device_->driver()->kernel_compiler().compiler != nullptr);
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -262,14 +258,23 @@ class CudaPartition final : public Partition {
     for (std::size_t i = 0; i < on_device.size(); ++i) {
       if (compiled_->constants[i]) on_device[i] = placed(i, constants);
     }
-    return std::make_unique<Bound>(device_, compiled_, std::move(on_device));
+    try {
+      LoadedKernels kernels =
+          load_generated(device_->driver(), compiled_->plan.generated, constants.prepared);
+      return std::make_unique<Bound>(device_, compiled_, std::move(on_device), std::move(kernels));
+    } catch (const Error& error) {
+      if (error.code() != Errc::internal) throw;
+      log(LogLevel::warning,
+          fmt::format("cuda: element-wise steps are single kernels: {}", error.what()));
+    }
+    return std::make_unique<Bound>(device_, compiled(false), std::move(on_device), LoadedKernels());
   }
 
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes{
         fmt::format("{} launches, {} bytes of scratch memory", compiled_->plan.launches,
                     compiled_->plan.scratch_bytes),
-        graph_note()};
+        graph_note(), fusion_note()};
     if (!device_->options().libraries) {
       notes.emplace_back("no libraries: libraries=off");
       return notes;
@@ -294,6 +299,40 @@ class CudaPartition final : public Partition {
   }
 
  private:
+  std::shared_ptr<const CompiledSteps> compiled(bool fuses) const {
+    auto result = std::make_shared<CompiledSteps>();
+    result->steps.assign(steps_.begin(), steps_.end());
+    if (fuses) {
+      result->groups = lowering::group_points(program_, steps_, result->steps,
+                                              {.is_taken = can_be_fused, .stores_members = true});
+    }
+    const DeviceOptions& options = device_->options();
+    Emitter emitter(result->plan,
+                    {.libraries = options.libraries ? device_->driver().get() : nullptr,
+                     .is_exact = is_exact_,
+                     .allows_tf32 = options.tf32 && !is_exact_});
+    emitter.steps(result->steps);
+    Uses uses(program_, steps_);
+    result->constants = std::move(uses.constants);
+    if (uses.loop_indices > 0) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(uses.loop_indices));
+      for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
+      result->loop_indices = emitter.data_of(indices);
+    }
+    return result;
+  }
+
+  std::string fusion_note() const {
+    if (!device_->options().fusion) return "a kernel for each element-wise step: fusion=off";
+    const FoundCompiler& found = device_->driver()->kernel_compiler();
+    if (found.compiler == nullptr) return "a kernel for each element-wise step: " + found.about;
+    std::size_t members = 0;
+    for (const auto& group : compiled_->groups) members += group->members.size();
+    return fmt::format("{} element-wise steps in {} launches of {} generated kernels, by {}",
+                       members, compiled_->groups.size(), compiled_->plan.generated.size(),
+                       found.about);
+  }
+
   std::string graph_note() const {
     if (!device_->options().graphs) return "no CUDA graph: graphs=off";
     const std::size_t nodes = unrolled(compiled_->plan).size();
@@ -325,6 +364,8 @@ class CudaPartition final : public Partition {
 
   std::shared_ptr<CudaDevice> device_;
   const Lowered& program_;
+  std::span<const Step> steps_;  ///< of the program
+  bool is_exact_;
   std::shared_ptr<const CompiledSteps> compiled_;
 };
 

@@ -55,11 +55,6 @@ RunGraph::~RunGraph() {
 std::span<std::byte> RunGraph::args_of(std::size_t i) {
   return std::span(args_).subspan(args_begin_[i], args_begin_[i + 1] - args_begin_[i]);
 }
-Work RunGraph::work_of(std::size_t i) {
-  const Launch& launch = *launches_[i].launch;
-  return {launch.kernel, launch.grid, args_of(i).data(), launch.routine};
-}
-
 bool RunGraph::lies_as_before(const DeviceFrame& frame) const {
   return std::ranges::equal(frame.inputs, inputs_) && std::ranges::equal(frame.outputs, outputs_) &&
          frame.slab == slab_;
@@ -69,8 +64,7 @@ void RunGraph::launch(StreamId stream, const DeviceFrame& frame, const Fill& fil
   if (!graph_) {
     std::vector<Work> work;
     for (std::size_t i = 0; i < launches_.size(); ++i) {
-      fill(launches_[i], args_of(i));
-      work.push_back(work_of(i));
+      work.push_back(fill(launches_[i], args_of(i)));
     }
     graph_ = driver_->create_graph(work);
   } else if (!lies_as_before(frame)) {
@@ -89,10 +83,10 @@ void RunGraph::update(const Fill& fill) {
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const std::span<std::byte> before = args_of(i);
     args.resize(before.size());
-    fill(launches_[i], args);
+    const Work work = fill(launches_[i], args);
     if (std::ranges::equal(args, before)) continue;
     std::ranges::copy(args, before.begin());
-    driver_->update(*graph_, i, work_of(i));
+    driver_->update(*graph_, i, work);
   }
 }
 

@@ -27,8 +27,8 @@ std::vector<UnrolledLaunch> unrolled(const LaunchPlan& plan);
 /// updated in it.
 class RunGraph {
  public:
-  /// Fills in the arguments of a launch.
-  using Fill = std::function<void(const UnrolledLaunch& launch, std::span<std::byte> args)>;
+  /// Fills in the arguments of a launch, and says what is launched with them.
+  using Fill = std::function<Work(const UnrolledLaunch& launch, std::span<std::byte> args)>;
 
   RunGraph(DriverPtr driver, std::span<const UnrolledLaunch> launches);
   ~RunGraph();
@@ -42,7 +42,6 @@ class RunGraph {
   bool lies_as_before(const DeviceFrame& frame) const;
   void update(const Fill& fill);
   std::span<std::byte> args_of(std::size_t i);
-  Work work_of(std::size_t i);
 
   DriverPtr driver_;
   std::span<const UnrolledLaunch> launches_;

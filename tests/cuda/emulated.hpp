@@ -24,12 +24,14 @@ inline DevicePtr emulated_device(const std::string& keys = "?libraries=off") {
 }
 
 /// Of tests that a GPU passes, too: the device of TENON_TEST_CUDA_DEVICE, or an emulated one.
-inline DevicePtr test_device() {
+/// `keys` are those of the latter, and take the place of the former's.
+inline DevicePtr test_device(const std::string& keys = "?libraries=off") {
   const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
-  DevicePtr emulated = emulated_device();
+  DevicePtr emulated = emulated_device(keys);
   if (url == nullptr) return emulated;
   static const DevicePtr kept = Device::open(url);  // making a context takes long
-  return Device::open(url);
+  const std::string given(url);
+  return Device::open(keys == "?libraries=off" ? given : given.substr(0, given.find('?')) + keys);
 }
 
 }  // namespace tenon::testing

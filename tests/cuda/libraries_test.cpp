@@ -9,7 +9,6 @@
 #include <tenon/session.hpp>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,14 +19,6 @@
 
 namespace tenon::testing {
 namespace {
-
-DevicePtr device_with_libraries(const std::string& keys) {
-  const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
-  const DevicePtr emulated = emulated_device(keys);
-  return url == nullptr
-             ? emulated
-             : Device::open(std::string(url).substr(0, std::string(url).find('?')) + keys);
-}
 
 /// A program whose weights and inputs are random.
 class Network {
@@ -68,8 +59,7 @@ class Network {
   /// On a device and on the reference; returns the device's notes.
   std::vector<std::string> check(const std::vector<Tensor>& outputs, const std::string& keys,
                                  bool is_exact, double allowed) const {
-    const Outcome got =
-        run(outputs, device_backends(device_with_libraries(keys), {.exact = is_exact}));
+    const Outcome got = run(outputs, device_backends(test_device(keys), {.exact = is_exact}));
     const Outcome wanted = run(outputs, {make_reference_backend({})});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       INFO("result " << i);

@@ -3,7 +3,7 @@
 #include "../int8/integer_product.hpp"
 #include "../int8/quantized_mean.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
+#include "lower/value_uses.hpp"
 #include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
@@ -18,6 +18,8 @@
 #include <utility>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 bool is_image(const Operand& operand) {

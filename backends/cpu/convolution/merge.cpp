@@ -2,7 +2,7 @@
 
 #include "../elementwise/unary_of.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
+#include "lower/value_uses.hpp"
 #include "merged_conv2d.hpp"
 
 #include <tenon/ops/binary.hpp>
@@ -13,6 +13,8 @@
 #include <utility>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 class Merger {

@@ -1,7 +1,7 @@
 #include "split.hpp"
 
 #include "../live_range_allocator.hpp"
-#include "../value_uses.hpp"
+#include "lower/value_uses.hpp"
 #include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
@@ -12,6 +12,8 @@
 #include <utility>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 constexpr std::int64_t cache_bytes = 1 << 20;  // about as much of a batch stays in a core's L2

@@ -2,10 +2,10 @@
 
 #include "../convolution/filter.hpp"
 #include "../elementwise/unary_of.hpp"
-#include "../memory_access.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
 #include "int8_kernels.hpp"
+#include "lower/memory_access.hpp"
+#include "lower/value_uses.hpp"
 
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/conv2d.hpp>
@@ -35,6 +35,8 @@ Shape IntegerProduct::infer(std::span<const Shape> in) const {
 }
 
 namespace cpu {
+
+using namespace lowering;
 namespace {
 
 using Kind = IntegerProduct::Kind;

@@ -3,8 +3,8 @@
 #include "../convolution/filter.hpp"
 #include "../convolution/steps.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
 #include "int8_kernels.hpp"
+#include "lower/value_uses.hpp"
 #include "quantized_conv2d.hpp"
 #include "quantized_mean.hpp"
 
@@ -21,6 +21,8 @@
 #include <fmt/format.h>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 /// Codes for a range; 0 is one of them exactly. Nothing for a range without extent.

@@ -1,8 +1,8 @@
 #include "merged_linear.hpp"
 
-#include "../memory_access.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
+#include "lower/memory_access.hpp"
+#include "lower/value_uses.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -23,6 +23,8 @@ Shape LinearArgmax::infer(std::span<const Shape> in) const {
 }
 
 namespace cpu {
+
+using namespace lowering;
 namespace {
 
 /// Whether the merged step's output overlaps an input, which other threads may still read. What the

@@ -3,13 +3,15 @@
 #include "../integer_math.hpp"
 #include "../live_range_allocator.hpp"
 #include "../task.hpp"
-#include "../value_uses.hpp"
+#include "lower/value_uses.hpp"
 #include "merged_linear.hpp"
 
 #include <algorithm>
 #include <optional>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 constexpr std::int64_t tile_rows = 16, tile_columns = 32;

@@ -12,7 +12,7 @@ class FusedPointsTask final : public Task {
  public:
   explicit FusedPointsTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
     const PointGroup& group = *step.op.as<FusedPoints>()->group;
-    for (const PointGroup::Member& member : group.members) add(member, group, step.inputs);
+    for (std::size_t i = 0; i < group.members.size(); ++i) add(i, group, step.inputs);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -45,17 +45,9 @@ class FusedPointsTask final : public Task {
   };
   using Buffers = std::array<BlockBuffer, PointGroup::max_members - 1>;
 
-  void add(const PointGroup::Member& member, const PointGroup& group,
-           std::span<const Operand> inputs) {
-    Step single;
-    single.kind = Step::Kind::op;
-    single.op = member.op;
-    single.output = member.output;
-    for (const PointGroup::Source& source : member.sources) {
-      single.inputs.push_back(source.is_member ? group.members[source.index].output
-                                               : inputs[source.index]);
-    }
-    const PointStep point = kernel_of(member.op.def())->point(single);
+  void add(std::size_t index, const PointGroup& group, std::span<const Operand> inputs) {
+    const PointGroup::Member& member = group.members[index];
+    const PointStep point = kernel_of(member.op.def())->point(group.step_of(index, inputs));
     Member& added = members_.emplace_back(member.op, point.function);
     added.dtype = member.output.shape.dtype();
     added.narrows = point.narrows();

@@ -7,8 +7,8 @@
 #include "../convolution/plan.hpp"
 #include "../int8/filter.hpp"
 #include "../int8/int8_kernels.hpp"
-#include "../memory_access.hpp"
 #include "../task.hpp"
+#include "lower/memory_access.hpp"
 
 #include <tenon/host_view.hpp>
 #include <tenon/ops/integer_product.hpp>
@@ -24,6 +24,8 @@
 #include <vector>
 
 namespace tenon::cpu {
+
+using namespace lowering;
 namespace {
 
 using Kind = IntegerProduct::Kind;

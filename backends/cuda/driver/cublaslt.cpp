@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 namespace tenon::cuda {
@@ -26,23 +25,7 @@ namespace {
   X(cublasLtMatmulPreferenceSetAttribute)
 // clang-format on
 
-struct Library {
-#define TENON_CUBLASLT_MEMBER(function) decltype(&::function) p_##function = nullptr;
-  TENON_CUBLASLT_FUNCTIONS(TENON_CUBLASLT_MEMBER)
-#undef TENON_CUBLASLT_MEMBER
-
-  /// Why it cannot be used, or nothing.
-  std::string load() {
-    void* const handle = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) return "libcublasLt.so.13 cannot be loaded";
-#define TENON_CUBLASLT_LOAD(function)                                                \
-  p_##function = reinterpret_cast<decltype(p_##function)>(dlsym(handle, #function)); \
-  if (p_##function == nullptr) return "libcublasLt.so.13 has no " #function;
-    TENON_CUBLASLT_FUNCTIONS(TENON_CUBLASLT_LOAD)
-#undef TENON_CUBLASLT_LOAD
-    return {};
-  }
-};
+TENON_VENDOR_LIBRARY(Library, TENON_CUBLASLT_FUNCTIONS);
 
 cudaDataType type_of(DType dtype) {
   return dtype == DType::f32 ? CUDA_R_32F : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -184,17 +167,17 @@ class CublasLt final : public VendorFunction<GemmCall> {
 }  // namespace
 
 Vendor<GemmCall> open_cublaslt() {
-  static Library library;
-  static const std::string missing = library.load();
-  if (!missing.empty()) return {nullptr, "no cuBLASLt: " + missing};
+  static const Library library("libcublasLt.so.13");
+  if (const std::string& missing = library.found.missing(); !missing.empty()) {
+    return {nullptr, "no cuBLASLt: " + missing};
+  }
   cublasLtHandle_t handle = nullptr;
   const cublasStatus_t status = library.p_cublasLtCreate(&handle);
   if (status != CUBLAS_STATUS_SUCCESS) {
     return {nullptr, fmt::format("no cuBLASLt: {}", library.p_cublasLtGetStatusString(status))};
   }
-  const std::size_t version = library.p_cublasLtGetVersion();
   return {std::make_unique<CublasLt>(library, handle),
-          fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100)};
+          "cuBLASLt " + version_text(library.p_cublasLtGetVersion())};
 }
 
 }  // namespace tenon::cuda

@@ -6,6 +6,7 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -14,15 +15,11 @@
 #include <vector>
 
 #include <cuda.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 namespace tenon::cuda {
 namespace {
 
-// A function's name in the library: cuda.h maps some to later versions by macros.
-#define TENON_CUDA_NAME(function) TENON_CUDA_TEXT(function)
-#define TENON_CUDA_TEXT(function) #function
 // clang-format off
 #define TENON_CUDA_FUNCTIONS(X) \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet) \
@@ -44,25 +41,12 @@ namespace {
   throw Error(Errc::device_unavailable, "cuda", std::move(why));
 }
 
-/// The driver's functions.
-struct Library {
-#define TENON_CUDA_MEMBER(function) decltype(&::function) p_##function = nullptr;
-  TENON_CUDA_FUNCTIONS(TENON_CUDA_MEMBER)
-#undef TENON_CUDA_MEMBER
+TENON_VENDOR_LIBRARY(Functions, TENON_CUDA_FUNCTIONS);
 
-  Library() {
-    void* const handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      throw_unavailable("this machine has no CUDA driver: libcuda.so.1 cannot be loaded");
-    }
-#define TENON_CUDA_LOAD(function)                                                          \
-  p_##function =                                                                           \
-      reinterpret_cast<decltype(p_##function)>(dlsym(handle, TENON_CUDA_NAME(function)));  \
-  if (p_##function == nullptr) {                                                           \
-    throw_unavailable("the CUDA driver is too old: it has no " TENON_CUDA_NAME(function)); \
-  }
-    TENON_CUDA_FUNCTIONS(TENON_CUDA_LOAD)
-#undef TENON_CUDA_LOAD
+struct Library : Functions {
+  Library() : Functions("libcuda.so.1") {
+    if (!found.missing().empty())
+      throw_unavailable("this machine has no usable CUDA driver: " + found.missing());
     if (const CUresult result = p_cuInit(0); result != CUDA_SUCCESS) {
       throw_unavailable(fmt::format("the CUDA driver does not start: {}", text(result)));
     }
@@ -111,7 +95,7 @@ class CudaDriver final : public Driver {
       cuda_.p_cuStreamDestroy(memory_stream_);
       cuda_.p_cuMemPoolDestroy(pool_);
     }
-    cuda_.p_cuModuleUnload(module_);
+    for (const CUmodule module : modules_) cuda_.p_cuModuleUnload(module);
     cuda_.p_cuDevicePrimaryCtxRelease(device_);
   }
 
@@ -226,6 +210,25 @@ class CudaDriver final : public Driver {
   }
   std::uint64_t workspace_bytes() const noexcept override { return std::uint64_t{32} << 20; }
 
+  const FoundCompiler& kernel_compiler() override {
+    enter();
+    const std::scoped_lock lock(vendor_mutex_);
+    if (!compiler_) compiler_ = open_nvrtc(capability_);
+    return *compiler_;
+  }
+  std::shared_ptr<const GeneratedKernel> load(std::span<const std::byte> image,
+                                              std::size_t args_bytes) override {
+    enter();
+    auto loaded = std::make_shared<LoadedKernel>(*this, args_bytes);
+    CUresult result = cuda_.p_cuModuleLoadData(&loaded->module, image.data());
+    if (result == CUDA_SUCCESS) {
+      result = cuda_.p_cuModuleGetFunction(&loaded->function, loaded->module, "tenon_fused");
+    }
+    if (result == CUDA_SUCCESS) return loaded;
+    throw Error(Errc::corrupt, facts_.name,
+                fmt::format("a generated kernel does not load: {}", cuda_.text(result)));
+  }
+
   void launch(StreamId stream, const Work& work) override {
     enter();
     if (work.routine != Routine::none) return run_routine(of(stream), work);
@@ -304,6 +307,17 @@ class CudaDriver final : public Driver {
     return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(id));
   }
 
+  struct LoadedKernel final : GeneratedKernel {
+    LoadedKernel(const CudaDriver& owner, std::size_t args_bytes)
+        : GeneratedKernel(args_bytes), driver(owner) {}
+    ~LoadedKernel() override {
+      if (module != nullptr && driver.enter_to_free()) driver.cuda_.p_cuModuleUnload(module);
+    }
+    const CudaDriver& driver;
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+  };
+
   /// A graph and what it is launched by, with its nodes in order.
   struct Graph {
     explicit Graph(const Library& library) : cuda(library) {}
@@ -329,6 +343,9 @@ class CudaDriver final : public Driver {
   };
   static Graph* of(GraphId id) { return reinterpret_cast<Graph*>(static_cast<std::uintptr_t>(id)); }
   CUfunction function_of(const Work& work) const {
+    if (work.generated != nullptr) {
+      return static_cast<const LoadedKernel*>(work.generated)->function;
+    }
     return functions_[static_cast<std::size_t>(work.kernel)];
   }
   CUDA_KERNEL_NODE_PARAMS node_of(const Work& work, void** parameters) const {
@@ -462,10 +479,10 @@ class CudaDriver final : public Driver {
     // Both edges of a clock carry a bit.
     const double memory_hz = 1e3 * attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
     const double bytes = attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8.0;
+    capability_ = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                  attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     facts_.params = {
-        {"compute_capability",
-         fmt::format("{}.{}", attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                     attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR))},
+        {"compute_capability", fmt::format("{}.{}", capability_ / 10, capability_ % 10)},
         {"multiprocessors", std::to_string(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT))},
         {"clock_khz", std::to_string(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE))},
         {"memory_gb_per_s", fmt::format("{:.0f}", 2 * memory_hz * bytes / 1e9)},
@@ -473,10 +490,14 @@ class CudaDriver final : public Driver {
   }
 
   void load_kernels() {
-    const CUresult result = cuda_.p_cuModuleLoadData(&module_, kernel_image());
-    if (result != CUDA_SUCCESS) {
-      throw_unavailable(
-          fmt::format("the kernels do not load on {}: {}", facts_.name, cuda_.text(result)));
+    for (const void* image : kernel_images()) {
+      CUmodule module = nullptr;
+      const CUresult result = cuda_.p_cuModuleLoadData(&module, image);
+      if (result != CUDA_SUCCESS) {
+        throw_unavailable(
+            fmt::format("the kernels do not load on {}: {}", facts_.name, cuda_.text(result)));
+      }
+      modules_.push_back(module);
     }
     constexpr const char* names[] = {
 #define TENON_CUDA_KERNEL(id, Args, kind, call) "tenon_" #id,
@@ -484,20 +505,25 @@ class CudaDriver final : public Driver {
 #undef TENON_CUDA_KERNEL
     };
     for (std::size_t i = 0; i < kernel_count; ++i) {
-      if (cuda_.p_cuModuleGetFunction(&functions_[i], module_, names[i]) != CUDA_SUCCESS) {
-        throw Error(Errc::internal, "cuda", fmt::format("the module has no {}", names[i]));
+      const bool is_found = std::ranges::any_of(modules_, [&](CUmodule module) {
+        return cuda_.p_cuModuleGetFunction(&functions_[i], module, names[i]) == CUDA_SUCCESS;
+      });
+      if (!is_found) {
+        throw Error(Errc::internal, "cuda", fmt::format("no module has {}", names[i]));
       }
     }
   }
 
   const Library& cuda_;
   CUdevice device_ = 0;
+  int capability_ = 0;  ///< 90: 9.0
   CUcontext context_ = nullptr;
-  CUmodule module_ = nullptr;
+  std::vector<CUmodule> modules_;
   std::array<CUfunction, kernel_count> functions_{};
   std::mutex vendor_mutex_;
   std::optional<Vendor<GemmCall>> gemm_;
   std::optional<Vendor<ConvolutionCall>> convolution_;
+  std::optional<FoundCompiler> compiler_;
   std::mutex capture_mutex_;
   CUstream capture_stream_ = nullptr;
   CUmemoryPool pool_ = nullptr;  ///< null where the device has none

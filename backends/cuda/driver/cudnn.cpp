@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <cudnn_graph.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 namespace tenon::cuda {
@@ -23,23 +22,7 @@ namespace {
   X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
 // clang-format on
 
-struct Library {
-#define TENON_CUDNN_MEMBER(function) decltype(&::function) p_##function = nullptr;
-  TENON_CUDNN_FUNCTIONS(TENON_CUDNN_MEMBER)
-#undef TENON_CUDNN_MEMBER
-
-  /// Why it cannot be used, or nothing.
-  std::string load() {
-    void* const handle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) return "libcudnn.so.9 cannot be loaded";
-#define TENON_CUDNN_LOAD(function)                                                   \
-  p_##function = reinterpret_cast<decltype(p_##function)>(dlsym(handle, #function)); \
-  if (p_##function == nullptr) return "libcudnn.so.9 has no " #function;
-    TENON_CUDNN_FUNCTIONS(TENON_CUDNN_LOAD)
-#undef TENON_CUDNN_LOAD
-    return {};
-  }
-};
+TENON_VENDOR_LIBRARY(Library, TENON_CUDNN_FUNCTIONS);
 
 struct Failure {
   cudnnStatus_t status;
@@ -308,17 +291,17 @@ class Cudnn final : public VendorFunction<ConvolutionCall> {
 }  // namespace
 
 Vendor<ConvolutionCall> open_cudnn() {
-  static Library library;
-  static const std::string missing = library.load();
-  if (!missing.empty()) return {nullptr, "no cuDNN: " + missing};
+  static const Library library("libcudnn.so.9");
+  if (const std::string& missing = library.found.missing(); !missing.empty()) {
+    return {nullptr, "no cuDNN: " + missing};
+  }
   cudnnHandle_t handle = nullptr;
   const cudnnStatus_t status = library.p_cudnnCreate(&handle);
   if (status != CUDNN_STATUS_SUCCESS) {
     return {nullptr, fmt::format("no cuDNN: {}", library.p_cudnnGetErrorString(status))};
   }
-  const std::size_t version = library.p_cudnnGetVersion();
   return {std::make_unique<Cudnn>(library, handle),
-          fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100)};
+          "cuDNN " + version_text(library.p_cudnnGetVersion())};
 }
 
 }  // namespace tenon::cuda

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "driver/kernel_compiler.hpp"
 #include "driver/routines.hpp"
 #include "kernels/address.hpp"
 #include "kernels/entries.hpp"
@@ -33,13 +34,14 @@ enum class StreamId : std::uint64_t {};
 enum class EventId : std::uint64_t {};
 enum class GraphId : std::uint64_t {};
 
-/// A kernel, or the routine that `routine` names. `args`: its argument struct, copied before a call
+/// A kernel, the routine that `routine` names, or what `generated` is. `args`: its argument struct, copied before a call
 /// returns.
 struct Work {
   Kernel kernel{};
   Grid grid;
   const void* args = nullptr;
   Routine routine = Routine::none;
+  const GeneratedKernel* generated = nullptr;
 };
 const char* name_of(const Work& work) noexcept;
 std::size_t args_bytes(const Work& work) noexcept;
@@ -87,6 +89,13 @@ class Driver {
   virtual std::optional<std::string> refuses(const ConvolutionCall& call) = 0;
   virtual std::uint64_t workspace_bytes() const noexcept = 0;  ///< that routines should be given
 
+  /// What compiles generated kernels for this device. Loads it.
+  virtual const FoundCompiler& kernel_compiler() = 0;
+  /// Its image, which has a function `tenon_fused`. The kernel may not outlive the driver.
+  /// Errc::corrupt: no image for this device.
+  virtual std::shared_ptr<const GeneratedKernel> load(std::span<const std::byte> image,
+                                                      std::size_t args_bytes) = 0;
+
   virtual void launch(StreamId stream, const Work& work) = 0;
   /// Work in order, which is launched as one. A graph is used by one thread at a time; of several
   /// launches, one runs after the other.
@@ -122,10 +131,11 @@ struct EmulatedFaults {
 struct EmulationOptions {
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   EmulatedFaults faults{};
+  FoundCompiler compiler{nullptr, "the emulation has no compiler"};
 };
 
 /// Kernels on the CPU, in memory that only they and copies can read. Errc::unsupported where this
 /// library was built without Boost.Context.
-DriverPtr open_emulated_driver(const EmulationOptions& options);
+DriverPtr open_emulated_driver(EmulationOptions options);
 
 }  // namespace tenon::cuda

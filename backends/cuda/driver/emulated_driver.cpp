@@ -3,6 +3,7 @@
 #include "emulation/block_runner.hpp"
 #include "emulation/emulated_kernels.hpp"
 #include "emulation/emulated_routines.hpp"
+#include "emulation/loaded_kernel.hpp"
 
 #include <tenon/error.hpp>
 
@@ -77,8 +78,10 @@ class GuardedMemory {
 /// was there before, every time.
 class EmulatedDriver final : public Driver {
  public:
-  explicit EmulatedDriver(const EmulationOptions& options)
-      : capacity_(options.memory_bytes), faults_(options.faults) {
+  explicit EmulatedDriver(EmulationOptions options)
+      : capacity_(options.memory_bytes),
+        faults_(options.faults),
+        compiler_(std::move(options.compiler)) {
     facts_.name = "emulated CUDA device";
     facts_.protocol = "cuda-emulation";
     facts_.memory_bytes = capacity_;
@@ -185,6 +188,12 @@ class EmulatedDriver final : public Driver {
   }
   std::uint64_t workspace_bytes() const noexcept override { return 4 * alignment; }
 
+  const FoundCompiler& kernel_compiler() override { return compiler_; }
+  std::shared_ptr<const GeneratedKernel> load(std::span<const std::byte> image,
+                                              std::size_t args_bytes) override {
+    return emulation::load_kernel(image, args_bytes);
+  }
+
   void launch(StreamId stream, const Work& work) override {
     submit(stream, [this, kept = KeptWork(work)] { run(kept); });
   }
@@ -205,7 +214,8 @@ class EmulatedDriver final : public Driver {
       fail("update", fmt::format("node {} of a graph of {}", node, nodes.size()));
     }
     const Work& before = nodes[node].work;
-    if (before.kernel != work.kernel || before.routine != work.routine) {
+    if (before.kernel != work.kernel || before.routine != work.routine ||
+        before.generated != work.generated) {
       fail("update", fmt::format("node {} is {}, not {}", node, name_of(before), name_of(work)));
     }
     nodes[node] = KeptWork(work);
@@ -282,7 +292,9 @@ class EmulatedDriver final : public Driver {
     if (faults_.failing_launch > 0 && --faults_.failing_launch == 0) {
       throw Error(Errc::device_error, name_of(work), "an injected fault");
     }
-    if (work.routine != Routine::none) {
+    if (work.generated != nullptr) {
+      emulation::run_kernel(*work.generated, work.grid, kept.args.data());
+    } else if (work.routine != Routine::none) {
       emulation::run_routine(work.routine, kept.args.data());
     } else {
       emulation::run_kernel(work.kernel, work.grid, kept.args.data());
@@ -369,6 +381,7 @@ class EmulatedDriver final : public Driver {
   mutable std::mutex mutex_;
   std::uint64_t capacity_, used_ = 0;
   EmulatedFaults faults_;
+  FoundCompiler compiler_;
   std::map<Address, GuardedMemory> memory_;
   std::map<void*, GuardedMemory> pinned_;
   std::map<StreamId, Queue> streams_;
@@ -381,8 +394,8 @@ class EmulatedDriver final : public Driver {
 
 }  // namespace
 
-DriverPtr open_emulated_driver(const EmulationOptions& options) {
-  return std::make_shared<EmulatedDriver>(options);
+DriverPtr open_emulated_driver(EmulationOptions options) {
+  return std::make_shared<EmulatedDriver>(std::move(options));
 }
 
 }  // namespace tenon::cuda

@@ -30,9 +30,11 @@ const char* name_of(Routine routine) noexcept {
 }
 
 const char* name_of(const Work& work) noexcept {
+  if (work.generated != nullptr) return "a generated kernel";
   return work.routine == Routine::none ? facts_of(work.kernel).name : name_of(work.routine);
 }
 std::size_t args_bytes(const Work& work) noexcept {
+  if (work.generated != nullptr) return work.generated->args_bytes();
   return work.routine == Routine::none ? facts_of(work.kernel).args_bytes
                                        : args_bytes(work.routine);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "driver/kernel_compiler.hpp"
+
 namespace tenon::cuda {
 
 /// Lets "cuda:emulated" be opened: kernels run on the CPU, slowly, to be tested. Its keys:
@@ -10,5 +12,9 @@ namespace tenon::cuda {
 ///
 /// Nothing opens it unless it is asked for by name. Idempotent.
 void register_emulation();
+
+/// What compiles generated kernels of devices that are opened from now on: none by default.
+/// Not thread-safe.
+void set_emulated_compiler(FoundCompiler (*open)());
 
 }  // namespace tenon::cuda

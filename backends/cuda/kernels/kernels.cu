@@ -1,14 +1,10 @@
-// The kernels as nvcc compiles them: one module, functions named as in entries.def.
+// The kernels as nvcc compiles them, functions named as in entries.def: all but those of points.cu.
 #include "kernels/all.hpp"
+#include "kernels/define_kernel.hpp"
 
 namespace tenon::cuda {
 
-#define TENON_CUDA_KERNEL(id, Args, kind, call)                              \
-  extern "C" __global__ void tenon_##id(const __grid_constant__ Args args) { \
-    const Thread thread;                                                     \
-    call;                                                                    \
-  }
+#define TENON_CUDA_WITHOUT_POINTS
 #include "kernels/entries.def"
-#undef TENON_CUDA_KERNEL
 
 }  // namespace tenon::cuda

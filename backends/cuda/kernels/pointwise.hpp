@@ -39,12 +39,78 @@ TENON_DEVICE std::int64_t power_of(std::int64_t base, std::int64_t exponent) {
   return signed_of(result);
 }
 
+// The ops of points.def, one function each.
+template <UnaryReal op>
+TENON_DEVICE float unary_real(float x, float p, float q);
+#define TENON_CUDA_UNARY(id, expression)                                          \
+  template <>                                                                     \
+  TENON_DEVICE float unary_real<UnaryReal::id>(float x, [[maybe_unused]] float p, \
+                                               [[maybe_unused]] float q) {        \
+    return expression;                                                            \
+  }
+#include "kernels/points.def"
+#undef TENON_CUDA_UNARY
+
+template <UnaryInteger op>
+TENON_DEVICE std::int64_t unary_integer(std::int64_t x, std::int64_t p, std::int64_t q);
+#define TENON_CUDA_UNARY_INTEGER(id, expression)                                          \
+  template <>                                                                             \
+  TENON_DEVICE std::int64_t unary_integer<UnaryInteger::id>(                              \
+      std::int64_t x, [[maybe_unused]] std::int64_t p, [[maybe_unused]] std::int64_t q) { \
+    [[maybe_unused]] const auto u = static_cast<std::uint64_t>(x);                        \
+    return expression;                                                                    \
+  }
+#include "kernels/points.def"
+#undef TENON_CUDA_UNARY_INTEGER
+
+template <Predicate op>
+TENON_DEVICE std::int64_t predicate_real(float x);
+#define TENON_CUDA_PREDICATE(id, expression)                         \
+  template <>                                                        \
+  TENON_DEVICE std::int64_t predicate_real<Predicate::id>(float x) { \
+    return (expression) ? 1 : 0;                                     \
+  }
+#include "kernels/points.def"
+#undef TENON_CUDA_PREDICATE
+
+template <BinaryReal op>
+TENON_DEVICE float binary_real(float a, float b);
+#define TENON_CUDA_BINARY(id, expression)                            \
+  template <>                                                        \
+  TENON_DEVICE float binary_real<BinaryReal::id>(float a, float b) { \
+    return expression;                                               \
+  }
+#include "kernels/points.def"
+#undef TENON_CUDA_BINARY
+
+template <BinaryInteger op>
+TENON_DEVICE std::int64_t binary_integer(std::int64_t a, std::int64_t b);
+#define TENON_CUDA_BINARY_INTEGER(id, expression)                                               \
+  template <>                                                                                   \
+  TENON_DEVICE std::int64_t binary_integer<BinaryInteger::id>(std::int64_t a, std::int64_t b) { \
+    [[maybe_unused]] const auto ua = static_cast<std::uint64_t>(a);                             \
+    [[maybe_unused]] const auto ub = static_cast<std::uint64_t>(b);                             \
+    return expression;                                                                          \
+  }
+#include "kernels/points.def"
+#undef TENON_CUDA_BINARY_INTEGER
+
+template <Comparison op, class C>
+TENON_DEVICE std::int64_t compare_values(C a, C b) {
+  bool holds = false;
+#define TENON_CUDA_COMPARE(id, expression) \
+  if constexpr (op == Comparison::id) holds = expression;
+#include "kernels/points.def"
+#undef TENON_CUDA_COMPARE
+  return holds ? 1 : 0;
+}
+
+// The same by the op's number.
 TENON_DEVICE float unary_of(int op, float x, const PointArgs& args) {
-  const float p = args.reals[0], q = args.reals[1];
   switch (static_cast<UnaryReal>(op)) {
 #define TENON_CUDA_UNARY(id, expression) \
   case UnaryReal::id:                    \
-    return expression;
+    return unary_real<UnaryReal::id>(x, args.reals[0], args.reals[1]);
 #include "kernels/points.def"
 #undef TENON_CUDA_UNARY
   }
@@ -52,34 +118,32 @@ TENON_DEVICE float unary_of(int op, float x, const PointArgs& args) {
 }
 
 TENON_DEVICE std::int64_t unary_of(int op, std::int64_t x, const PointArgs& args) {
-  const std::int64_t p = args.integers[0], q = args.integers[1];
-  const auto u = static_cast<std::uint64_t>(x);
   switch (static_cast<UnaryInteger>(op)) {
 #define TENON_CUDA_UNARY_INTEGER(id, expression) \
   case UnaryInteger::id:                         \
-    return expression;
+    return unary_integer<UnaryInteger::id>(x, args.integers[0], args.integers[1]);
 #include "kernels/points.def"
 #undef TENON_CUDA_UNARY_INTEGER
   }
   return 0;
 }
 
-TENON_DEVICE bool predicate_of(int op, float x) {
+TENON_DEVICE std::int64_t predicate_of(int op, float x) {
   switch (static_cast<Predicate>(op)) {
 #define TENON_CUDA_PREDICATE(id, expression) \
   case Predicate::id:                        \
-    return expression;
+    return predicate_real<Predicate::id>(x);
 #include "kernels/points.def"
 #undef TENON_CUDA_PREDICATE
   }
-  return false;
+  return 0;
 }
 
 TENON_DEVICE float binary_of(int op, float a, float b) {
   switch (static_cast<BinaryReal>(op)) {
 #define TENON_CUDA_BINARY(id, expression) \
   case BinaryReal::id:                    \
-    return expression;
+    return binary_real<BinaryReal::id>(a, b);
 #include "kernels/points.def"
 #undef TENON_CUDA_BINARY
   }
@@ -87,11 +151,10 @@ TENON_DEVICE float binary_of(int op, float a, float b) {
 }
 
 TENON_DEVICE std::int64_t binary_of(int op, std::int64_t a, std::int64_t b) {
-  const auto ua = static_cast<std::uint64_t>(a), ub = static_cast<std::uint64_t>(b);
   switch (static_cast<BinaryInteger>(op)) {
 #define TENON_CUDA_BINARY_INTEGER(id, expression) \
   case BinaryInteger::id:                         \
-    return expression;
+    return binary_integer<BinaryInteger::id>(a, b);
 #include "kernels/points.def"
 #undef TENON_CUDA_BINARY_INTEGER
   }
@@ -99,15 +162,15 @@ TENON_DEVICE std::int64_t binary_of(int op, std::int64_t a, std::int64_t b) {
 }
 
 template <class C>
-TENON_DEVICE bool compare_of(int op, C a, C b) {
+TENON_DEVICE std::int64_t compare_of(int op, C a, C b) {
   switch (static_cast<Comparison>(op)) {
 #define TENON_CUDA_COMPARE(id, expression) \
   case Comparison::id:                     \
-    return expression;
+    return compare_values<Comparison::id>(a, b);
 #include "kernels/points.def"
 #undef TENON_CUDA_COMPARE
   }
-  return false;
+  return 0;
 }
 
 template <class C>
@@ -123,8 +186,7 @@ TENON_DEVICE void predicate(const Thread& thread, const PointArgs& args) {
   for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
     const Index at = index_of(args.axes, i);
     const float x = load_as(0.0f, args.a, offset_of(at, args.a.steps, args.axes.rank));
-    const std::int64_t holds = predicate_of(args.op, x) ? 1 : 0;
-    store_as(holds, args.y, offset_of(at, args.y.steps, args.axes.rank));
+    store_as(predicate_of(args.op, x), args.y, offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 
@@ -144,8 +206,7 @@ TENON_DEVICE void compare(const Thread& thread, const PointArgs& args) {
     const Index at = index_of(args.axes, i);
     const C a = load_as(C(), args.a, offset_of(at, args.a.steps, args.axes.rank));
     const C b = load_as(C(), args.b, offset_of(at, args.b.steps, args.axes.rank));
-    const std::int64_t holds = compare_of(args.op, a, b) ? 1 : 0;
-    store_as(holds, args.y, offset_of(at, args.y.steps, args.axes.rank));
+    store_as(compare_of(args.op, a, b), args.y, offset_of(at, args.y.steps, args.axes.rank));
   }
 }
 
@@ -199,12 +260,19 @@ TENON_DEVICE bool holds_reals(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-/// Truncated and saturated to [low, high]; 0 for a NaN.
-TENON_DEVICE std::int64_t integer_of(float x, std::int64_t low, std::int64_t high) {
+/// As an element of an integer type with limits or, with `to_bool`, of bool: truncated and
+/// saturated; 0 for a NaN.
+TENON_DEVICE std::int64_t whole_of(float x, bool to_bool, std::int64_t low, std::int64_t high) {
+  if (to_bool) return x != 0 ? 1 : 0;
   if (x != x) return 0;
   if (x <= static_cast<float>(low)) return low;
   if (x >= static_cast<float>(high)) return high;
   return static_cast<std::int64_t>(x);
+}
+TENON_DEVICE std::int64_t whole_of(std::int64_t x, bool to_bool, std::int64_t low,
+                                   std::int64_t high) {
+  if (to_bool) return x != 0 ? 1 : 0;
+  return x < low ? low : x > high ? high : x;
 }
 
 /// `integers`: the limits of y's type.
@@ -221,16 +289,14 @@ TENON_DEVICE void cast_elements(const Thread& thread, const PointArgs& args) {
       if (to_real) {
         store_as(x, args.y, to);
       } else {
-        const std::int64_t truth = x != 0 ? 1 : 0;
-        store_as(to_bool ? truth : integer_of(x, low, high), args.y, to);
+        store_as(whole_of(x, to_bool, low, high), args.y, to);
       }
     } else {
       const std::int64_t x = load_as(std::int64_t(), args.a, from);
       if (to_real) {
         store_as(static_cast<float>(x), args.y, to);
       } else {
-        const std::int64_t truth = x != 0 ? 1 : 0;
-        store_as(to_bool ? truth : x < low ? low : x > high ? high : x, args.y, to);
+        store_as(whole_of(x, to_bool, low, high), args.y, to);
       }
     }
   }

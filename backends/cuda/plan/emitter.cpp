@@ -72,6 +72,16 @@ Source Emitter::data(std::span<const std::byte> bytes) {
   return {Source::Kind::data, {}, static_cast<std::int64_t>(begin)};
 }
 
+void Emitter::launch_generated(const std::string& text, const Grid& grid,
+                               std::span<const std::uint64_t> words, std::vector<Patch> patches) {
+  const auto found = std::ranges::find(plan_.generated, text, &GeneratedText::text);
+  const auto bytes = std::as_bytes(words);
+  Launch launch{{}, grid, {bytes.begin(), bytes.end()}, std::move(patches)};
+  launch.generated = static_cast<std::size_t>(found - plan_.generated.begin());
+  if (found == plan_.generated.end()) plan_.generated.push_back({text, bytes.size()});
+  add(std::move(launch));
+}
+
 void Emitter::add(Launch launch) {
   ++plan_.launches;
   into_->push_back(std::move(launch));

@@ -41,6 +41,8 @@ struct Launch {
   std::vector<std::byte> args;
   std::vector<Patch> patches;
   Routine routine = Routine::none;  ///< of a library, instead of the kernel
+  /// LaunchPlan::generated, instead of the kernel.
+  std::optional<std::size_t> generated{};
 };
 
 struct Loop;
@@ -52,9 +54,16 @@ struct Loop {
   std::vector<Instruction> body;
 };
 
+/// A kernel's text, and the size of its arguments.
+struct GeneratedText {
+  std::string text;
+  std::size_t args_bytes = 0;
+};
+
 /// What a partition's steps became.
 struct LaunchPlan {
   std::vector<Instruction> instructions;
+  std::vector<GeneratedText> generated;  ///< all different
   /// By Reporter::step.
   std::vector<const Step*> reporters;
   std::vector<std::byte> data;  ///< tables that kernels read, uploaded when weights are bound
@@ -110,6 +119,9 @@ class Emitter {
     ++plan_.calls[static_cast<std::size_t>(routine)];
     add({{}, {}, {begin, begin + sizeof(Args)}, draft.patches, routine});
   }
+  /// A kernel of this text, whose arguments are `words`.
+  void launch_generated(const std::string& text, const Grid& grid,
+                        std::span<const std::uint64_t> words, std::vector<Patch> patches);
   /// Whether a library takes it.
   template <class Call>
   bool is_taken(const Call& call) {

@@ -20,14 +20,10 @@ using Refusal = std::optional<std::string>;
 using Planner = Refusal (*)(const Step& step, Emitter* out);
 
 #define TENON_CUDA_PLANNER(name) Refusal name(const Step& step, Emitter* out)
-TENON_CUDA_PLANNER(plan_unary);
-TENON_CUDA_PLANNER(plan_predicate);
-TENON_CUDA_PLANNER(plan_cast);
+TENON_CUDA_PLANNER(plan_point);
+TENON_CUDA_PLANNER(plan_fused);
 TENON_CUDA_PLANNER(plan_quantize_linear);
 TENON_CUDA_PLANNER(plan_dequantize_linear);
-TENON_CUDA_PLANNER(plan_binary);
-TENON_CUDA_PLANNER(plan_compare);
-TENON_CUDA_PLANNER(plan_where);
 TENON_CUDA_PLANNER(plan_reduce);
 TENON_CUDA_PLANNER(plan_arg_reduce);
 TENON_CUDA_PLANNER(plan_rank);

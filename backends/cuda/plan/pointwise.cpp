@@ -1,5 +1,6 @@
 #include "kernels/point_ops.hpp"
 #include "plan/planners.hpp"
+#include "plan/points.hpp"
 
 #include <tenon/ops.hpp>
 
@@ -51,12 +52,6 @@ constexpr std::string_view comparisons[] = {
 };
 #undef TENON_CUDA_NAME
 
-/// The place of an op in one of these lists, or -1.
-int find(std::span<const std::string_view> names, std::string_view name) {
-  const auto found = std::ranges::find(names, name);
-  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
-}
-
 /// The nearest std::int64_t.
 std::int64_t saturated(double value) {
   if (!(value > -0x1p63)) return std::numeric_limits<std::int64_t>::min();
@@ -64,7 +59,9 @@ std::int64_t saturated(double value) {
                          : static_cast<std::int64_t>(value);
 }
 
-void set_parameters(const Step& step, PointArgs& args) {
+void set_parameters(const Step& step, PointOp& args) {
+  args.has_parameters = step.op.as<LeakyRelu>() != nullptr || step.op.as<Polygamma>() != nullptr ||
+                        step.op.as<Elu>() != nullptr || step.op.as<Clamp>() != nullptr;
   if (const auto* op = step.op.as<LeakyRelu>()) args.reals[0] = static_cast<float>(op->alpha);
   if (const auto* op = step.op.as<Polygamma>()) args.reals[0] = static_cast<float>(op->order);
   if (const auto* op = step.op.as<Elu>()) args.reals[0] = static_cast<float>(op->alpha);
@@ -76,47 +73,6 @@ void set_parameters(const Step& step, PointArgs& args) {
   }
 }
 
-/// A launch with a thread per element of the output.
-void emit(Kernel kernel, int op, const Step& step, Emitter& out, PointArgs parameters = {}) {
-  const Operand& y = step.output;
-  Draft<PointArgs> draft;
-  draft.args = parameters;
-  std::vector<Strides> strides{y.strides};
-  for (const Operand& input : step.inputs) strides.push_back(broadcast_strides(input, y.shape));
-  const MergedAxes axes = merged(y.shape.dims(), strides);
-  draft.args.axes = axes.axes;
-  draft.args.op = op;
-  Array* const arrays[] = {&draft.args.a, &draft.args.b, &draft.args.c};
-  const auto set = [&](Array& array, const Operand& operand, const Steps& steps) {
-    draft.address(array.data, operand);
-    array.steps = steps;
-    array.dtype = operand.shape.dtype();
-  };
-  set(draft.args.y, y, axes.steps[0]);
-  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-    set(*arrays[i], step.inputs[i], axes.steps[i + 1]);
-  }
-  out.launch(kernel, grid_of(axes.axes.count), draft);
-}
-
-/// By the type of the operands: one of two kernels, or why none.
-struct Choice {
-  Kernel real, integer;
-  int real_op, integer_op;
-};
-Refusal emit_by_type(const Choice& choice, const Step& step, Emitter* out) {
-  const DType dtype = step.inputs[0].shape.dtype();
-  const bool real = is_real(dtype);
-  if (!real && !is_whole(dtype)) return unsupported(dtype);
-  const int op = real ? choice.real_op : choice.integer_op;
-  if (op < 0) return fmt::format("no kernel for {} of {}", step.op.def()->name, name(dtype));
-  if (out == nullptr) return std::nullopt;
-  PointArgs parameters{};
-  set_parameters(step, parameters);
-  emit(real ? choice.real : choice.integer, op, step, *out, parameters);
-  return std::nullopt;
-}
-
 /// The limits of an integer type.
 std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
   if (dtype == DType::i64) {
@@ -126,6 +82,54 @@ std::pair<std::int64_t, std::int64_t> limits_of(DType dtype) {
   const bool is_signed = facts(dtype).kind == DTypeKind::signed_integer;
   const std::int64_t span = (std::int64_t{1} << bits) - 1;
   return is_signed ? std::pair{-span / 2 - 1, span / 2} : std::pair{std::int64_t{0}, span};
+}
+
+/// Ops of real numbers and of integers, with their kernels.
+struct Listed {
+  Kernel real_kernel, integer_kernel;
+  std::span<const std::string_view> real_ops, integer_ops;
+};
+constexpr Listed lists[] = {
+    {Kernel::unary_real, Kernel::unary_integer, unary_real, unary_integer},
+    {Kernel::binary_real, Kernel::binary_integer, binary_real, binary_integer},
+    {Kernel::compare_real, Kernel::compare_integer, comparisons, comparisons},
+    {Kernel::predicate, Kernel::predicate, predicates, {}},
+};
+
+std::string listed_name(const Step& step) {
+  if (const auto* glu = step.op.as<Glu>()) return fmt::format("glu_{}", glu->activation.text());
+  const bool is_bool = step.inputs[0].shape.dtype() == DType::boolean;
+  if (is_bool && step.op.as<BitwiseNot>() != nullptr) return "logical_not";
+  return std::string(step.op.def()->name);
+}
+
+Refusal find_listed(const Step& step, PointOp& out) {
+  const DType dtype = step.inputs[0].shape.dtype();
+  const bool real = is_real(dtype);
+  if (!real && !is_whole(dtype)) return unsupported(dtype);
+  const std::string wanted = listed_name(step);
+  for (const Listed& list : lists) {
+    const std::span<const std::string_view> ops = real ? list.real_ops : list.integer_ops;
+    const auto found = std::ranges::find(ops, wanted);
+    if (found == ops.end()) continue;
+    out.kernel = real ? list.real_kernel : list.integer_kernel;
+    out.op = static_cast<int>(found - ops.begin());
+    out.id = *found;
+    set_parameters(step, out);
+    return std::nullopt;
+  }
+  return fmt::format("no kernel for {} of {}", step.op.def()->name, name(dtype));
+}
+
+Refusal find_cast(const Step& step, PointOp& out) {
+  const DType from = step.inputs[0].shape.dtype(), to = step.output.shape.dtype();
+  for (const DType dtype : {from, to}) {
+    if (Refusal refusal = refused_type(dtype)) return refusal;
+  }
+  out.kernel = Kernel::cast;
+  out.has_parameters = is_whole(to);
+  if (is_whole(to)) std::tie(out.integers[0], out.integers[1]) = limits_of(to);
+  return std::nullopt;
 }
 
 /// Scales and zero points of codes: one number, or one for each index of `axis`.
@@ -150,6 +154,51 @@ void emit_codes(Kernel kernel, std::int64_t axis, DType codes, const Step& step,
 
 }  // namespace
 
+Refusal find_point(const Step& step, PointOp& out) {
+  if (step.op.as<Cast>() != nullptr) return find_cast(step, out);
+  if (step.op.as<Where>() == nullptr) return find_listed(step, out);
+  out.kernel = Kernel::choose;
+  out.op = static_cast<int>(block_bytes(step.output.shape.dtype()));
+  return std::nullopt;
+}
+
+bool can_be_fused(const Step& step) {
+  PointOp op;
+  const auto has_kernel = [](const Operand& operand) {
+    return !refused_type(operand.shape.dtype());
+  };
+  return has_kernel(step.output) && std::ranges::all_of(step.inputs, has_kernel) &&
+         !find_point(step, op);
+}
+
+/// A launch with a thread per element of the output.
+Refusal plan_point(const Step& step, Emitter* out) {
+  PointOp op;
+  if (Refusal refusal = find_point(step, op)) return refusal;
+  if (out == nullptr) return std::nullopt;
+  const Operand& y = step.output;
+  std::vector<Strides> strides{y.strides};
+  for (const Operand& input : step.inputs) strides.push_back(broadcast_strides(input, y.shape));
+  const MergedAxes axes = merged(y.shape.dims(), strides);
+  Draft<PointArgs> draft;
+  draft.args.axes = axes.axes;
+  draft.args.op = op.op;
+  std::ranges::copy(op.reals, draft.args.reals);
+  std::ranges::copy(op.integers, draft.args.integers);
+  Array* const arrays[] = {&draft.args.a, &draft.args.b, &draft.args.c};
+  const auto set = [&](Array& array, const Operand& operand, const Steps& steps) {
+    draft.address(array.data, operand);
+    array.steps = steps;
+    array.dtype = operand.shape.dtype();
+  };
+  set(draft.args.y, y, axes.steps[0]);
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    set(*arrays[i], step.inputs[i], axes.steps[i + 1]);
+  }
+  out->launch(op.kernel, grid_of(axes.axes.count), draft);
+  return std::nullopt;
+}
+
 Refusal plan_quantize_linear(const Step& step, Emitter* out) {
   const auto* const op = step.op.as<QuantizeLinear>();
   if (out != nullptr) emit_codes(Kernel::quantize, op->axis, op->dtype, step, *out);
@@ -161,50 +210,6 @@ Refusal plan_dequantize_linear(const Step& step, Emitter* out) {
   if (out != nullptr) {
     emit_codes(Kernel::dequantize, op->axis, step.inputs[0].shape.dtype(), step, *out);
   }
-  return std::nullopt;
-}
-
-Refusal plan_unary(const Step& step, Emitter* out) {
-  const std::string_view name = step.op.def()->name;
-  const bool flips_bool = name == "bitwise_not" && step.inputs[0].shape.dtype() == DType::boolean;
-  return emit_by_type({Kernel::unary_real, Kernel::unary_integer, find(unary_real, name),
-                       find(unary_integer, flips_bool ? "logical_not" : name)},
-                      step, out);
-}
-
-Refusal plan_predicate(const Step& step, Emitter* out) {
-  return emit_by_type(
-      {Kernel::predicate, Kernel::predicate, find(predicates, step.op.def()->name), -1}, step, out);
-}
-
-Refusal plan_binary(const Step& step, Emitter* out) {
-  std::string name(step.op.def()->name);
-  if (const auto* glu = step.op.as<Glu>()) name = fmt::format("glu_{}", glu->activation.text());
-  return emit_by_type({Kernel::binary_real, Kernel::binary_integer, find(binary_real, name),
-                       find(binary_integer, name)},
-                      step, out);
-}
-
-Refusal plan_compare(const Step& step, Emitter* out) {
-  const int op = find(comparisons, step.op.def()->name);
-  return emit_by_type({Kernel::compare_real, Kernel::compare_integer, op, op}, step, out);
-}
-
-Refusal plan_where(const Step& step, Emitter* out) {
-  const DType dtype = step.output.shape.dtype();
-  if (out != nullptr) emit(Kernel::choose, static_cast<int>(block_bytes(dtype)), step, *out);
-  return std::nullopt;
-}
-
-Refusal plan_cast(const Step& step, Emitter* out) {
-  for (const DType dtype : {step.inputs[0].shape.dtype(), step.output.shape.dtype()}) {
-    if (!is_real(dtype) && !is_whole(dtype)) return unsupported(dtype);
-  }
-  if (out == nullptr) return std::nullopt;
-  PointArgs parameters{};
-  const DType to = step.output.shape.dtype();
-  if (is_whole(to)) std::tie(parameters.integers[0], parameters.integers[1]) = limits_of(to);
-  emit(Kernel::cast, 0, step, *out, parameters);
   return std::nullopt;
 }
 

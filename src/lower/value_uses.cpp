@@ -1,8 +1,8 @@
-#include "value_uses.hpp"
+#include "lower/value_uses.hpp"
 
 #include <algorithm>
 
-namespace tenon::cpu {
+namespace tenon::lowering {
 namespace {
 
 class Tracer {
@@ -152,4 +152,4 @@ void for_each_body(
   pass(own, edges(program, steps).writes);
 }
 
-}  // namespace tenon::cpu
+}  // namespace tenon::lowering

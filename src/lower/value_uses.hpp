@@ -1,7 +1,7 @@
 // Def-use information on the steps of a partition, for the passes over them.
 #pragma once
 
-#include "memory_access.hpp"
+#include "lower/memory_access.hpp"
 
 #include <tenon/lowered.hpp>
 
@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace tenon::cpu {
+namespace tenon::lowering {
 
 /// The value that the step with the same index wrote.
 struct WrittenValue {
@@ -41,4 +41,4 @@ void for_each_body(
     const Lowered& program, std::span<const Step> steps, std::vector<Step>& own,
     const std::function<void(std::vector<Step>&, std::span<const Operand> leaves)>& pass);
 
-}  // namespace tenon::cpu
+}  // namespace tenon::lowering

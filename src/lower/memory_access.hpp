@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace tenon::cpu {
+namespace tenon::lowering {
 
 /// Whether an operand lies in memory that threads share and steps may write to.
 bool is_memory(const Operand& operand) noexcept;
@@ -26,5 +26,7 @@ bool overlap(const Operand& a, const Operand& b);
 
 /// Whether a step, or one of a loop's, may write some of these bytes.
 bool writes_to(const Step& step, const Access& access);
+/// The same of reading or writing.
+bool accesses(const Step& step, const Access& access);
 
-}  // namespace tenon::cpu
+}  // namespace tenon::lowering

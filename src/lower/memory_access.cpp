@@ -1,8 +1,8 @@
-#include "memory_access.hpp"
+#include "lower/memory_access.hpp"
 
 #include <algorithm>
 
-namespace tenon::cpu {
+namespace tenon::lowering {
 
 bool is_memory(const Operand& operand) noexcept {
   return operand.place.kind != Place::Kind::constant &&
@@ -32,4 +32,12 @@ bool writes_to(const Step& step, const Access& access) {
                              [&](const Step& inner) { return writes_to(inner, access); });
 }
 
-}  // namespace tenon::cpu
+bool accesses(const Step& step, const Access& access) {
+  const bool reads = std::ranges::any_of(step.inputs, [&](const Operand& input) {
+    return is_memory(input) && overlap(access_of(input), access);
+  });
+  if (reads || step.kind != Step::Kind::loop) return reads || writes_to(step, access);
+  return std::ranges::any_of(step.body, [&](const Step& inner) { return accesses(inner, access); });
+}
+
+}  // namespace tenon::lowering

@@ -1,0 +1,8 @@
+// How nvcc is given a kernel of entries.def.
+#pragma once
+
+#define TENON_CUDA_KERNEL(id, Args, kind, call)                              \
+  extern "C" __global__ void tenon_##id(const __grid_constant__ Args args) { \
+    const Thread thread;                                                     \
+    call;                                                                    \
+  }

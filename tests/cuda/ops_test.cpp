@@ -1,14 +1,10 @@
 // Ops on the device alone, at sizes and values that the conformance suite has not: none, odd ones,
 // NaNs and infinities, ties, operands that are strided or run backwards.
-#include "cases.hpp"
-#include "emulated.hpp"
-#include "run_case.hpp"
-#include "support/op_testing.hpp"
+#include "on_device.hpp"
 
 #include <tenon/ops.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <span>
@@ -22,29 +18,6 @@ namespace {
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
-
-/// Against the reference, twice, with the same bits.
-void check_op(const OpInstance& op, const std::vector<HostBuffer>& inputs, double allowed) {
-  const OpCase one{.name = std::string(op.def()->name),
-                   .op = op,
-                   .inputs = inputs,
-                   .output = run_reference(op, inputs)};
-  const double scale = std::max(1.0, largest(one.output));
-  const std::vector<BackendPtr> backends = device_backends(emulated_device());
-  for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
-    INFO(one.name << ", order " << static_cast<int>(order) << ", " << to_string(inputs[0].shape()));
-    const HostBuffer got = run_case(one, backends, order);
-    expect_close(got, one.output, allowed * scale, allowed);
-    const HostBuffer again = run_case(one, backends, order);
-    CHECK(std::memcmp(got.bytes(), again.bytes(), static_cast<std::size_t>(got.shape().bytes())) ==
-          0);
-  }
-}
-
-template <OpStruct Op>
-void check_on_device(const Op& op, const std::vector<HostBuffer>& inputs, double allowed = 1e-4) {
-  check_op(OpInstance(op), inputs, allowed);
-}
 
 HostBuffer with_odd_values(HostBuffer values) {
   const float odd[] = {not_a_number, infinite, -infinite, 0.0f, -0.0f, 1.0f, -1.0f};
@@ -65,7 +38,7 @@ HostBuffer few_values(Random& random, const Shape& shape) {
   return values;
 }
 
-TEST_CASE("cuda: sorts in runs that are merged") {
+TEST_CASE("cuda: sorts in runs that are merged", "[gpu][ops]") {
   Random random;
   for (const std::int64_t size : {0, 1, 511, 512, 513, 1537, 9001}) {
     for (const DType dtype : {f32, i64}) {
@@ -83,7 +56,7 @@ TEST_CASE("cuda: sorts in runs that are merged") {
   check_on_device(Topk{.k = 3, .axis = 0}, {random.uniform(Shape({2000, 0}, f32))}, 0);
 }
 
-TEST_CASE("cuda: reshapes that no view is") {
+TEST_CASE("cuda: reshapes that no view is", "[gpu][ops]") {
   Random random;
   const HostBuffer x = random.uniform(Shape({3, 4, 5}, f32));
   check_on_device(MergeAxes{.axis = 0, .count = 2}, {x}, 0);
@@ -92,7 +65,7 @@ TEST_CASE("cuda: reshapes that no view is") {
   check_on_device(Reshape{.dims = {0, 7}}, {random.uniform(Shape({2, 0}, i64))}, 0);
 }
 
-TEST_CASE("cuda: searches in rows") {
+TEST_CASE("cuda: searches in rows", "[gpu][ops]") {
   Random random;
   const HostBuffer sorted = HostBuffer::of<float>(
       Shape({2, 6}, f32), {-infinite, -1, -1, 0, 2, not_a_number, 1, 1, 1, 1, infinite, infinite});
@@ -104,7 +77,7 @@ TEST_CASE("cuda: searches in rows") {
   }
 }
 
-TEST_CASE("cuda: special functions at their poles, zeros and far out") {
+TEST_CASE("cuda: special functions at their poles, zeros and far out", "[gpu][ops]") {
   const HostBuffer x = HostBuffer::of<float>(
       Shape({26}, f32), {0.0f,      -0.0f,        1,       -1,      2,     -2,       0.5f,
                          -0.5f,     1.4616f,      1e-30f,  -1e-30f, 1e30f, 0.99999f, -0.99999f,
@@ -118,7 +91,7 @@ TEST_CASE("cuda: special functions at their poles, zeros and far out") {
   }
 }
 
-TEST_CASE("cuda: codes of 8 bits") {
+TEST_CASE("cuda: codes of 8 bits", "[gpu][ops]") {
   Random random;
   const HostBuffer x = with_odd_values(random.uniform(Shape({3, 5, 7}, f32), -400, 400));
   const HostBuffer scales = random.uniform(Shape({5}, f32), 0.1, 3);
@@ -139,7 +112,7 @@ TEST_CASE("cuda: codes of 8 bits") {
                   0);
 }
 
-TEST_CASE("cuda: random bits are the reference's") {
+TEST_CASE("cuda: random bits are the reference's", "[gpu][ops]") {
   const HostBuffer key = HostBuffer::of<std::uint32_t>(Shape({2}, u32), {0xDEADBEEF, 7});
   const HostBuffer start = HostBuffer::of<std::int64_t>(Shape({}, i64), {-3});
   for (const std::int64_t count : {0, 1, 3, 4, 5, 1030}) {
@@ -148,7 +121,7 @@ TEST_CASE("cuda: random bits are the reference's") {
   }
 }
 
-TEST_CASE("cuda: transposed convolutions, and windows as columns") {
+TEST_CASE("cuda: transposed convolutions, and windows as columns", "[gpu][ops]") {
   Random random;
   for (const DType dtype : {f32, f16}) {
     const auto values = [&](const Shape& shape) { return random.uniform(shape).to(dtype); };
@@ -179,7 +152,7 @@ TEST_CASE("cuda: transposed convolutions, and windows as columns") {
   check_on_device(Unfold2d{.kernel = {1, 1}}, {random.uniform(Shape({0, 3, 2, 2}, f32))});
 }
 
-TEST_CASE("cuda: gradients of windows") {
+TEST_CASE("cuda: gradients of windows", "[gpu][ops]") {
   Random random;
   const HostBuffer x = few_values(random, Shape({2, 3, 7, 6}, f32));
   const HostBuffer upstream = random.uniform(Shape({2, 3, 4, 6}, f32));
@@ -204,7 +177,7 @@ TEST_CASE("cuda: gradients of windows") {
        HostBuffer::of<float>(Shape({1, 1, 3, 3}, f32), {infinite, 1, 2, 3, 4, 5, 6, 7, 8})});
 }
 
-TEST_CASE("cuda: resize and its gradient") {
+TEST_CASE("cuda: resize and its gradient", "[gpu][ops]") {
   Random random;
   for (const char* mode : {"nearest", "linear", "cubic"}) {
     for (const char* coordinates : {"half_pixel", "align_corners", "asymmetric"}) {
@@ -227,7 +200,7 @@ Op grid_op(const char* mode, const char* padding, bool aligns) {
   return op;
 }
 
-TEST_CASE("cuda: grid_sample and its gradients") {
+TEST_CASE("cuda: grid_sample and its gradients", "[gpu][ops]") {
   Random random;
   for (const DType dtype : {f32, f16}) {
     const double allowed = dtype == f16 ? 8e-3 : 2e-4;
@@ -252,7 +225,7 @@ TEST_CASE("cuda: grid_sample and its gradients") {
                                          random.uniform(Shape({1, 2, 0, 2}, f32))});
 }
 
-TEST_CASE("cuda: roi_align and its gradient") {
+TEST_CASE("cuda: roi_align and its gradient", "[gpu][ops]") {
   Random random;
   const HostBuffer boxes = HostBuffer::of<float>(
       Shape({5, 4}, f32),
@@ -275,7 +248,7 @@ TEST_CASE("cuda: roi_align and its gradient") {
                    random.uniform(Shape({0, 3, 1, 1}, f16))});
 }
 
-TEST_CASE("cuda: boxes that overlap better ones") {
+TEST_CASE("cuda: boxes that overlap better ones", "[gpu][ops]") {
   Random random;
   HostBuffer boxes = random.uniform(Shape({2, 60, 4}, f32), 0, 10);
   HostBuffer scores = few_values(random, Shape({2, 3, 60}, f32));
@@ -297,7 +270,7 @@ TEST_CASE("cuda: boxes that overlap better ones") {
                   0);
 }
 
-TEST_CASE("cuda: recurrences") {
+TEST_CASE("cuda: recurrences", "[gpu][ops]") {
   Random random;
   const auto values = [&](std::initializer_list<std::int64_t> dims) {
     return random.uniform(Shape(dims, f32), -0.5, 0.5);
@@ -319,7 +292,7 @@ TEST_CASE("cuda: recurrences") {
                   {none, none, none, values({3, 0, 2, 9}), none, none, values({3, 6, 2, 9})});
 }
 
-TEST_CASE("cuda: Fourier transforms of sizes with any factors") {
+TEST_CASE("cuda: Fourier transforms of sizes with any factors", "[gpu][ops]") {
   Random random;
   for (const std::int64_t size : {1, 2, 3, 4, 7, 8, 30, 64, 97, 360}) {
     CAPTURE(size);

@@ -46,7 +46,7 @@ TENON_VENDOR_LIBRARY(Functions, TENON_CUDA_FUNCTIONS);
 struct Library : Functions {
   Library() : Functions("libcuda.so.1") {
     if (!found.missing().empty())
-      throw_unavailable("this machine has no usable CUDA driver: " + found.missing());
+      throw_unavailable("this machine has no CUDA driver that can be used: " + found.missing());
     if (const CUresult result = p_cuInit(0); result != CUDA_SUCCESS) {
       throw_unavailable(fmt::format("the CUDA driver does not start: {}", text(result)));
     }

@@ -14,6 +14,7 @@
 
 #define TENON_DEVICE inline
 #define TENON_CONSTANT inline constexpr
+#define TENON_CALLED inline
 #define TENON_UNROLL
 #define TENON_SHARED(thread, T, name, size)             \
   static constexpr char name##_site = 0;                \

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/attention_tensor.hpp"
 #include "kernels/boxes.hpp"
 #include "kernels/fourier.hpp"
 #include "kernels/images.hpp"

@@ -51,6 +51,19 @@ TENON_DEVICE float weight_of(float x, float peak) {
   return x == -infinity() ? 0.0f : expf(x - peak);
 }
 
+/// The score of query s and key t, whose product is `dot`.
+TENON_DEVICE float score_of_dot(const AttentionArgs& args, float dot, std::uint32_t b,
+                                std::uint32_t h, std::uint32_t s, std::int64_t t) {
+  float score = args.scale * dot;
+  if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
+  if (args.mask != 0) {
+    const std::int64_t at = b * args.mask_steps[0] + h * args.mask_steps[1] +
+                            s * args.mask_steps[2] + t * args.mask_steps[3];
+    score += *global<const float>(args.mask + static_cast<Address>(at));
+  }
+  return score;
+}
+
 template <class Type, class Query>
 TENON_DEVICE float score_of(const AttentionArgs& args, const Query& query, Address key,
                             std::uint32_t b, std::uint32_t h, std::uint32_t s, std::int64_t t) {
@@ -60,14 +73,7 @@ TENON_DEVICE float score_of(const AttentionArgs& args, const Query& query, Addre
     Row<Type>::load_eight(key, d, args.depth, eight);
     for (std::uint32_t i = 0; i < 8; ++i) dot += query[d + i] * eight[i];
   }
-  float score = args.scale * dot;
-  if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
-  if (args.mask != 0) {
-    const std::int64_t at = b * args.mask_steps[0] + h * args.mask_steps[1] +
-                            s * args.mask_steps[2] + t * args.mask_steps[3];
-    score += *global<const float>(args.mask + static_cast<Address>(at));
-  }
-  return score;
+  return score_of_dot(args, dot, b, h, s, t);
 }
 
 /// Where the queries of row b stand; -1 where that is out of range.

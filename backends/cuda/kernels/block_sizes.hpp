@@ -18,4 +18,10 @@ inline constexpr std::uint32_t max_head = 256;  ///< elements of a query, and of
 // least `min_split_keys` each. The batch has no part in it, so that it does not change a row's bits.
 inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, min_split_keys = 512;
 
+// Attention in tensor cores, of heads of up to 128 or 256 elements: a block's queries, 16 of each
+// warp, and the keys that it reads at once have so many elements. Shared memory holds two terms of
+// the queries, and keys or values.
+inline constexpr std::uint32_t short_head = 128;
+inline constexpr std::uint32_t tensor_query_elements = 8192, tensor_key_elements = 4096;
+
 }  // namespace tenon::cuda

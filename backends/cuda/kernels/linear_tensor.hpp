@@ -43,21 +43,6 @@ TENON_DEVICE void store_terms(Tile& tile, std::uint32_t at, const float (&values
   }
 }
 
-template <class Tile>
-TENON_DEVICE FragmentA load_a(const Thread& thread, const Tile& tile, std::uint32_t plane,
-                              std::uint32_t row, std::uint32_t word) {
-  const std::uint32_t g = lane_of(thread) / 4, t = lane_of(thread) % 4;
-  const std::uint32_t at = plane * tensor_plane + (row + g) * tensor_line + word + t;
-  return {{tile[at], tile[at + 8 * tensor_line], tile[at + 4], tile[at + 8 * tensor_line + 4]}};
-}
-template <class Tile>
-TENON_DEVICE FragmentB load_b(const Thread& thread, const Tile& tile, std::uint32_t plane,
-                              std::uint32_t column, std::uint32_t word) {
-  const std::uint32_t g = lane_of(thread) / 4, t = lane_of(thread) % 4;
-  const std::uint32_t at = plane * tensor_plane + (column + g) * tensor_line + word + t;
-  return {{tile[at], tile[at + 4]}};
-}
-
 /// A warp's quarter of the tile: 2 by 4 fragments.
 using TensorSums = FragmentC[2][4];
 
@@ -66,13 +51,15 @@ template <bool is_half, class Tile>
 TENON_DEVICE void multiply_terms(const Thread& thread, const Tile& xs, const Tile& ws,
                                  TensorPlane x_plane, TensorPlane w_plane, TensorSums& sums) {
   const std::uint32_t row = warp_of(thread) / 2 * 32, column = warp_of(thread) % 2 * 32;
+  const std::uint32_t x_at = x_plane * tensor_plane + row * tensor_line;
+  const std::uint32_t w_at = w_plane * tensor_plane + column * tensor_line;
   for (std::uint32_t word = 0; word < tensor_words; word += 8) {
     FragmentB b[4];
     TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
-      b[j] = load_b(thread, ws, w_plane, column + 8 * j, word);
+      b[j] = load_b(thread, ws, w_at + 8 * j * tensor_line + word, tensor_line);
     }
     TENON_UNROLL for (std::uint32_t i = 0; i < 2; ++i) {
-      const FragmentA a = load_a(thread, xs, x_plane, row + 16 * i, word);
+      const FragmentA a = load_a(thread, xs, x_at + 16 * i * tensor_line + word, tensor_line);
       TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
         multiply_fragments<is_half>(thread, a, b[j], sums[i][j]);
       }

@@ -23,17 +23,36 @@ struct FragmentC {
   float sums[4] = {};
 };
 
+/// A fragment of rows of words from `at` on, `line` words apart: A's of 16 rows, B's of 8 columns.
+template <class Tile>
+TENON_DEVICE FragmentA load_a(const Thread& thread, const Tile& tile, std::uint32_t at,
+                              std::uint32_t line) {
+  at += lane_of(thread) / 4 * line + lane_of(thread) % 4;
+  return {{tile[at], tile[at + 8 * line], tile[at + 4], tile[at + 8 * line + 4]}};
+}
+template <class Tile>
+TENON_DEVICE FragmentB load_b(const Thread& thread, const Tile& tile, std::uint32_t at,
+                              std::uint32_t line) {
+  at += lane_of(thread) / 4 * line + lane_of(thread) % 4;
+  return {{tile[at], tile[at + 4]}};
+}
+
+template <bool is_half>
+TENON_DEVICE std::uint16_t narrow_to(float value) {
+  return is_half ? narrow_half(value) : narrow_bfloat16(value);
+}
+
 template <bool is_half>
 TENON_DEVICE float widen_part(std::uint32_t pair, unsigned part) {
   const auto bits = static_cast<std::uint16_t>(pair >> (16 * part));
   return is_half ? widen_half(bits) : widen_bfloat16(bits);
 }
 
-/// c += a b, from what the other lanes hold: for the emulation, and for devices whose tensor cores
+/// c + a b, from what the other lanes hold: for the emulation, and for devices whose tensor cores
 /// have not this type.
 template <bool is_half>
-TENON_DEVICE void multiply_by_shuffles(const Thread& thread, const FragmentA& a, const FragmentB& b,
-                                       FragmentC& c) {
+TENON_CALLED FragmentC product_by_shuffles(const Thread& thread, FragmentA a, FragmentB b,
+                                           FragmentC c) {
   const unsigned g = lane_of(thread) / 4, t = lane_of(thread) % 4;
   for (unsigned q = 0; q < 4; ++q) {
     std::uint32_t row_pairs[4], column_pairs[2][2];
@@ -53,6 +72,7 @@ TENON_DEVICE void multiply_by_shuffles(const Thread& thread, const FragmentA& a,
       }
     }
   }
+  return c;
 }
 
 /// c += a b, of f16 or bf16. For whole warps.
@@ -86,10 +106,10 @@ TENON_DEVICE void multiply_fragments(const Thread& thread, const FragmentA& a, c
           : "r"(a.pairs[2 * far]), "r"(a.pairs[2 * far + 1]), "r"(b.pairs[far]));
     }
   } else {
-    multiply_by_shuffles<is_half>(thread, a, b, c);
+    c = product_by_shuffles<is_half>(thread, a, b, c);
   }
 #else
-  multiply_by_shuffles<is_half>(thread, a, b, c);
+  c = product_by_shuffles<is_half>(thread, a, b, c);
 #endif
 }
 

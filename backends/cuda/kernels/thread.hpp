@@ -10,6 +10,8 @@
 
 #define TENON_DEVICE __device__ inline
 #define TENON_CONSTANT static __device__ const
+/// Of a function that is called: where it is long, and called often.
+#define TENON_CALLED __device__ __noinline__
 /// Before a loop over an array that is to stay in registers.
 #define TENON_UNROLL _Pragma("unroll")
 /// Memory of `count` elements that the threads of a block share.

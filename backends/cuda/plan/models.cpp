@@ -38,6 +38,24 @@ void set_splits(Draft<AttentionArgs>& draft, Emitter& out) {
   draft.address(args.partial, out.scratch(floats * static_cast<std::int64_t>(sizeof(float))));
 }
 
+/// Attention in tensor cores: its kernel, and the size of heads that it is made for.
+struct TensorAttention {
+  Kernel kernel;
+  std::uint32_t size;
+};
+std::optional<TensorAttention> tensor_attention(const AttentionArgs& args, DType keys,
+                                                bool is_exact) {
+  if (is_exact || args.queries <= max_split_queries) return std::nullopt;
+  if (keys != DType::f16 && keys != DType::bf16) return std::nullopt;
+  const bool is_half = keys == DType::f16;
+  if (std::max(args.depth, args.value_depth) <= short_head) {
+    return TensorAttention{is_half ? Kernel::attention_tensor_f16 : Kernel::attention_tensor_bf16,
+                           short_head};
+  }
+  return TensorAttention{
+      is_half ? Kernel::attention_tensor_long_f16 : Kernel::attention_tensor_long_bf16, max_head};
+}
+
 }  // namespace
 
 Refusal plan_attention(const Step& step, Emitter* out) {
@@ -92,6 +110,13 @@ Refusal plan_attention(const Step& step, Emitter* out) {
   if (op->has_sinks) {
     draft.address(args.sinks, step.inputs[op->sinks_index()]);
     args.sinks_step = step.inputs[op->sinks_index()].strides[0];
+  }
+  if (const auto tensor = tensor_attention(args, k.shape.dtype(), out->options().is_exact)) {
+    args.has_terms = args.dtype != k.shape.dtype();
+    const std::uint32_t queries = tensor_query_elements / tensor->size;
+    const std::uint32_t tiles = (args.queries + queries - 1) / queries;
+    out->launch(tensor->kernel, {args.batch * args.heads * tiles, 2 * queries}, draft);
+    return std::nullopt;
   }
   set_splits(draft, *out);
   const std::uint32_t rows = args.batch * args.queries * args.heads;

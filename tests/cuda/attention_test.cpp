@@ -1,0 +1,176 @@
+// Attention of many queries, in tensor cores: sizes that no tile divides, grouped heads, positions,
+// windows, masks, sinks, and values that nobody may see.
+#include "on_device.hpp"
+
+#include <tenon/ops.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+struct Types {
+  DType q, k;
+  double allowed;
+};
+/// Queries of f32 keep f32's precision with keys of f16, and 16 bits of it with those of bf16.
+constexpr Types types[] = {{f16, f16, 4e-3},  {bf16, bf16, 3e-2}, {f32, f16, 2e-5},
+                           {f32, bf16, 1e-4}, {bf16, f16, 2e-2},  {f16, bf16, 3e-2}};
+
+struct Sizes {
+  std::int64_t batch, queries, keys, heads, key_heads, depth, value_depth;
+};
+
+struct Operands {
+  Operands(Random& random, const Sizes& at, DType q, DType k)
+      : inputs{
+            random.uniform(Shape({at.batch, at.queries, at.heads, at.depth}, f32)).to(q),
+            random.uniform(Shape({at.batch, at.keys, at.key_heads, at.depth}, f32)).to(k),
+            random.uniform(Shape({at.batch, at.keys, at.key_heads, at.value_depth}, f32)).to(k)} {}
+  std::vector<HostBuffer> with(std::initializer_list<HostBuffer> more) const {
+    std::vector<HostBuffer> all = inputs;
+    all.insert(all.end(), more);
+    return all;
+  }
+  std::vector<HostBuffer> inputs;
+};
+
+HostBuffer hiding(Random& random, const Shape& shape) {
+  HostBuffer mask = random.uniform(shape, -1, 1);
+  const std::span<float> elements = mask.mutable_values<float>();
+  for (std::size_t i = 0; i < elements.size(); i += 3) {
+    elements[i] = -std::numeric_limits<float>::infinity();
+  }
+  return mask;
+}
+
+TEST_CASE("cuda attention: types of queries and keys", "[gpu][attention]") {
+  Random random;
+  for (const Types& type : types) {
+    CAPTURE(name(type.q), name(type.k));
+    const Operands given(random, {1, 19, 37, 2, 1, 24, 40}, type.q, type.k);
+    check_on_device(Attention{.causal = true}, given.inputs, type.allowed);
+    check_on_device(Attention{}, given.inputs, type.allowed);
+  }
+}
+
+TEST_CASE("cuda attention: sizes that no tile divides", "[gpu][attention]") {
+  Random random;
+  for (const Sizes& sizes :
+       {Sizes{1, 9, 9, 1, 1, 8, 8}, Sizes{1, 65, 70, 2, 1, 64, 64}, Sizes{1, 33, 50, 1, 1, 129, 17},
+        Sizes{1, 16, 33, 1, 1, 5, 256}, Sizes{1, 40, 40, 2, 2, 256, 200},
+        Sizes{0, 20, 20, 1, 1, 8, 8}, Sizes{1, 20, 20, 1, 1, 0, 8}, Sizes{1, 20, 20, 1, 1, 8, 0}}) {
+    CAPTURE(sizes.queries, sizes.keys, sizes.depth, sizes.value_depth);
+    check_on_device(Attention{.causal = true}, Operands(random, sizes, f16, f16).inputs, 4e-3);
+    check_on_device(Attention{.causal = true}, Operands(random, sizes, f32, f16).inputs, 2e-5);
+  }
+}
+
+TEST_CASE("cuda attention: positions, windows, soft caps, masks and sinks", "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {2, 12, 90, 4, 2, 16, 16}, f32, f16);
+  const HostBuffer rows = HostBuffer::of<std::int32_t>(Shape({2}, i32), {3, 78});
+  const HostBuffer one = HostBuffer::of<std::int32_t>(Shape({}, i32), {0});
+  const HostBuffer sinks = HostBuffer::of<float>(
+      Shape({4}, f32), {0.5f, -std::numeric_limits<float>::infinity(), 8, -3});
+  const auto check = [&](const Attention& op, std::initializer_list<HostBuffer> more) {
+    check_on_device(op, given.with(more), 2e-5);
+  };
+  check({.causal = true, .has_position = true}, {rows});
+  check({.causal = false, .has_position = true}, {one});
+  check({.causal = true, .window = 5, .has_position = true}, {rows});
+  check({.causal = false, .window = 7, .has_position = true}, {rows});
+  check({.causal = true, .window = 200}, {});
+  check({.causal = true, .scale = 0.3, .softcap = 1.5}, {});
+  check({.causal = true, .has_sinks = true}, {sinks});
+  check({.has_mask = true}, {hiding(random, Shape({2, 4, 12, 90}, f32))});
+  check({.causal = true, .has_mask = true}, {hiding(random, Shape({12, 90}, f32))});
+  check({.causal = true, .softcap = 3, .has_position = true, .has_mask = true, .has_sinks = true},
+        {rows, hiding(random, Shape({4, 1, 90}, f32)), sinks});
+  // Rows that see nothing are zeros.
+  HostBuffer all = HostBuffer::zeros(Shape({12, 90}, f32));
+  for (float& element : all.mutable_values<float>()) {
+    element = -std::numeric_limits<float>::infinity();
+  }
+  check({.has_mask = true}, {all});
+}
+
+TEST_CASE("cuda attention: large and tiny queries keep their precision", "[gpu][attention]") {
+  Random random;
+  Operands given(random, {1, 18, 30, 1, 1, 32, 8}, f32, f16);
+  const std::span<float> q = given.inputs[0].mutable_values<float>();
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] *= i / 32 % 2 == 0 ? 3e6f : 2e-9f;
+  check_on_device(Attention{.scale = 1e-7}, given.inputs, 2e-5);
+}
+
+TEST_CASE("cuda attention: a weight of 0 hides infinities and NaNs", "[gpu][attention]") {
+  Random random;
+  constexpr float odd[] = {std::numeric_limits<float>::quiet_NaN(),
+                           std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity()};
+  for (const DType dtype : {f16, bf16}) {
+    const Operands given(random, {1, 20, 45, 2, 1, 16, 24}, dtype, dtype);
+    HostBuffer values = given.inputs[2].to(f32);
+    const std::span<float> elements = values.mutable_values<float>();
+    for (std::size_t key = 0; key < 45; key += 3) {
+      for (std::size_t d = key % 5; d < 24; d += 5) elements[key * 24 + d] = odd[d % 3];
+    }
+    HostBuffer mask = HostBuffer::zeros(Shape({45}, f32));
+    const std::span<float> hidden = mask.mutable_values<float>();
+    for (std::size_t key = 0; key < 45; ++key) {
+      hidden[key] = key % 3 == 0 ? -std::numeric_limits<float>::infinity() : 0;
+    }
+    const std::vector<HostBuffer> inputs{given.inputs[0], given.inputs[1], values.to(dtype), mask};
+    check_on_device(Attention{.has_mask = true}, inputs, 2e-2);
+    // Seen, they are in every query that sees them: those at the end of a causal one.
+    check_on_device(Attention{.causal = true}, {inputs[0], inputs[1], inputs[2]}, 2e-2);
+  }
+}
+
+TEST_CASE("cuda attention: a query's bits depend neither on the batch nor on the chunk",
+          "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {2, 80, 80, 2, 1, 32, 32}, f32, f16);
+  const HostBuffer &q = given.inputs[0], &k = given.inputs[1], &v = given.inputs[2];
+  const auto attended = [&](std::int64_t first, std::int64_t count) {
+    const OpCase one{.name = "attention",
+                     .op = OpInstance(Attention{.causal = true, .has_position = true}),
+                     .inputs = {q.slice(0, 1, 2).slice(1, first, first + count), k.slice(0, 1, 2),
+                                v.slice(0, 1, 2),
+                                HostBuffer::of<std::int32_t>(Shape({}, i32),
+                                                             {static_cast<std::int32_t>(first)})},
+                     .output = {}};
+    return run_case(one, device_backends(test_device()), Order::dense);
+  };
+  const HostBuffer whole = attended(0, 80);
+  for (const std::int64_t first : {0, 13, 37, 70}) {
+    const HostBuffer part = attended(first, 10);
+    CHECK(std::memcmp(part.bytes(), whole.bytes() + first * 2 * 32 * 4,
+                      static_cast<std::size_t>(part.shape().bytes())) == 0);
+  }
+}
+
+TEST_CASE("cuda attention: exact sessions and keys of f32 are computed in f32",
+          "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {1, 20, 30, 1, 1, 32, 32}, f32, bf16);
+  const auto run = [&](bool is_exact) {
+    const OpCase one{
+        .name = "attention", .op = OpInstance(Attention{}), .inputs = given.inputs, .output = {}};
+    return run_case(one, device_backends(test_device(), {.exact = is_exact}), Order::dense);
+  };
+  const HostBuffer exact = run(true), fast = run(false);
+  CHECK(std::memcmp(exact.bytes(), fast.bytes(), static_cast<std::size_t>(exact.shape().bytes())) !=
+        0);
+  check_op(OpInstance(Attention{}), given.inputs, 2e-6, {.exact = true});
+  check_on_device(Attention{}, Operands(random, {1, 20, 30, 1, 1, 32, 32}, f32, f32).inputs, 2e-6);
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -112,6 +112,38 @@ TEST_CASE("cuda: codes of 8 bits", "[gpu][ops]") {
                   0);
 }
 
+TEST_CASE("cuda: products of codes, at sizes that no tile divides", "[gpu][ops]") {
+  Random random;
+  constexpr DType types[] = {DType::i8, DType::u8};
+  const auto codes = [&](const Shape& shape, DType dtype) {
+    const bool is_signed = dtype == DType::i8;
+    return random.uniform(shape.with_dtype(dtype), is_signed ? -128 : 0, is_signed ? 128 : 256);
+  };
+  for (const DType left : types) {
+    for (const DType right : types) {
+      CAPTURE(name(left), name(right));
+      const HostBuffer a = codes(Shape({66, 70}, f32), left);
+      const HostBuffer b = codes(Shape({70, 67}, f32), right);
+      const HostBuffer a_zero = codes(Shape({1}, f32), left);
+      check_on_device(MatmulInteger{}, {a, b}, 0);
+      check_on_device(MatmulInteger{}, {a, b, a_zero}, 0);
+      check_on_device(MatmulInteger{}, {a, b, a_zero, codes(Shape({67}, f32), right)}, 0);
+      check_on_device(MatmulInteger{}, {a, b, a_zero, codes(Shape({}, f32), right)}, 0);
+      check_on_device(MatmulInteger{},
+                      {codes(Shape({2, 1, 3, 5}, f32), left), codes(Shape({3, 5, 9}, f32), right)},
+                      0);
+    }
+    check_on_device(Matmul{}, {codes(Shape({9, 40}, f32), left), codes(Shape({40, 3}, f32), left)},
+                    0);
+    check_on_device(MatmulInteger{},
+                    {codes(Shape({33}, f32), left), codes(Shape({33, 2}, f32), left)}, 0);
+    check_on_device(MatmulInteger{},
+                    {codes(Shape({3, 0}, f32), left), codes(Shape({0, 4}, f32), left)}, 0);
+    check_on_device(MatmulInteger{},
+                    {codes(Shape({0, 7}, f32), left), codes(Shape({7, 4}, f32), left)}, 0);
+  }
+}
+
 TEST_CASE("cuda: random bits are the reference's", "[gpu][ops]") {
   const HostBuffer key = HostBuffer::of<std::uint32_t>(Shape({2}, u32), {0xDEADBEEF, 7});
   const HostBuffer start = HostBuffer::of<std::int64_t>(Shape({}, i64), {-3});

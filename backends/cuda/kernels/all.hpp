@@ -8,6 +8,7 @@
 #include "kernels/images.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/linear_tensor.hpp"
+#include "kernels/matmul_codes.hpp"
 #include "kernels/move.hpp"
 #include "kernels/order.hpp"
 #include "kernels/pointwise.hpp"

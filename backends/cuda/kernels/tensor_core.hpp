@@ -113,4 +113,57 @@ TENON_DEVICE void multiply_fragments(const Thread& thread, const FragmentA& a, c
 #endif
 }
 
+/// Sums in i32 of products of 8-bit codes, four of which a word has: fragments of 16 by 32 and 32 by
+/// 8 codes, whose words lie as those of pairs do above.
+struct FragmentOfCodes {
+  std::int32_t sums[4] = {};
+};
+
+TENON_DEVICE std::int32_t product_of_words(std::uint32_t a, std::uint32_t b) {
+  std::int32_t sum = 0;
+  for (unsigned shift = 0; shift < 32; shift += 8) {
+    sum += static_cast<std::int8_t>(a >> shift) * static_cast<std::int8_t>(b >> shift);
+  }
+  return sum;
+}
+
+/// c += a b, of i8; modulo 2^32. For whole warps.
+TENON_DEVICE void multiply_codes(const Thread& thread, const FragmentA& a, const FragmentB& b,
+                                 FragmentOfCodes& c) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  (void)thread;
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(c.sums[0]), "+r"(c.sums[1]), "+r"(c.sums[2]), "+r"(c.sums[3])
+      : "r"(a.pairs[0]), "r"(a.pairs[1]), "r"(a.pairs[2]), "r"(a.pairs[3]), "r"(b.pairs[0]),
+        "r"(b.pairs[1]));
+#elif defined(__CUDA_ARCH__)
+  (void)thread;
+  for (int far = 0; far < 2; ++far) {
+    for (int lower = 0; lower < 2; ++lower) {
+      asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                   : "+r"(c.sums[2 * lower]), "+r"(c.sums[2 * lower + 1])
+                   : "r"(a.pairs[2 * far + lower]), "r"(b.pairs[far]));
+    }
+  }
+#else
+  const unsigned g = lane_of(thread) / 4, t = lane_of(thread) % 4;
+  for (unsigned q = 0; q < 4; ++q) {
+    for (unsigned far = 0; far < 2; ++far) {
+      std::uint32_t rows[2], columns[2];
+      for (unsigned i = 0; i < 2; ++i) {
+        rows[i] = thread.shuffle(a.pairs[2 * far + i], 4 * g + q);
+        columns[i] = thread.shuffle(b.pairs[far], 4 * (2 * t + i) + q);
+      }
+      for (unsigned i = 0; i < 4; ++i) {
+        const std::int32_t product = product_of_words(rows[i / 2], columns[i % 2]);
+        c.sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(c.sums[i]) +
+                                              static_cast<std::uint32_t>(product));
+      }
+    }
+  }
+#endif
+}
+
 }  // namespace tenon::cuda

@@ -206,6 +206,10 @@ Strides batch_strides(const Matrix& matrix, const std::vector<std::int64_t>& siz
   return strides;
 }
 
+bool is_code(const Operand& operand) {
+  return operand.shape.dtype() == DType::i8 || operand.shape.dtype() == DType::u8;
+}
+
 void emit_matmul(const Step& step, bool is_whole, Emitter& out) {
   const Operand &a = step.inputs[0], &b = step.inputs[1], &c = step.output;
   const Matrix left = matrix_of(a, true), right = matrix_of(b, false);
@@ -237,6 +241,13 @@ void emit_matmul(const Step& step, bool is_whole, Emitter& out) {
   if (is_whole) {
     if (step.inputs.size() > 2) set_zero_point(draft, args.a_zero, step.inputs[2]);
     if (step.inputs.size() > 3) set_zero_point(draft, args.b_zero, step.inputs[3]);
+    if (is_code(a) && is_code(b) && c.shape.dtype() != DType::i64) {
+      const std::uint64_t tiles =
+          ceil_div(args.columns, tensor_tile) * ceil_div(args.rows, tensor_tile);
+      out.launch(Kernel::matmul_codes,
+                 {static_cast<unsigned>(tiles * args.batch.count), tensor_threads}, draft);
+      return;
+    }
     out.launch(Kernel::matmul_integer, grid_of(static_cast<std::uint64_t>(c.shape.elements())),
                draft);
     return;

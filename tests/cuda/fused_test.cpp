@@ -5,8 +5,10 @@
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
+#include "support/random_program.hpp"
 
 #include <tenon/graph.hpp>
+#include <tenon/lowered.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/prepared_cache.hpp>
 #include <tenon/session.hpp>
@@ -48,17 +50,20 @@ struct Outcome {
   std::array<int, 3> fused() const {
     std::array<int, 3> counts{};
     for (const std::string& note : notes) {
-      std::sscanf(note.c_str(), "%d element-wise steps in %d launches of %d generated", &counts[0],
-                  &counts[1], &counts[2]);
+      std::array<int, 3> more{};
+      std::sscanf(note.c_str(), "%d element-wise steps in %d launches of %d generated", &more[0],
+                  &more[1], &more[2]);
+      for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += more[i];
     }
     return counts;
   }
 };
 
-Outcome run(const Program& program, const std::vector<HostBuffer>& inputs, const DevicePtr& device,
-            std::shared_ptr<PreparedCache> cache = nullptr) {
-  Session session(program, {.backends = device_backends(device), .forbid_fallback = true});
-  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>(), cache));
+Outcome run(const Program& program, const std::vector<HostBuffer>& inputs,
+            const std::vector<BackendPtr>& backends, std::shared_ptr<PreparedCache> cache = nullptr,
+            const std::map<std::string, Buffer>& weights = {}) {
+  Session session(program, {.backends = backends, .forbid_fallback = backends.size() == 1});
+  session.bind(std::make_shared<const WeightSet>(weights, std::move(cache)));
   std::vector<Buffer> given;
   std::vector<Shape> shapes;
   for (const HostBuffer& input : inputs) {
@@ -71,8 +76,14 @@ Outcome run(const Program& program, const std::vector<HostBuffer>& inputs, const
     for (const Buffer& output : session.forward(given)) outcome.results.push_back(output.to_host());
   }
   const PlanReport report = session.report(shapes);
-  if (!report.parts.empty()) outcome.notes = report.parts.at(0).notes;
+  for (const PlanReport::Part& part : report.parts) {
+    outcome.notes.insert(outcome.notes.end(), part.notes.begin(), part.notes.end());
+  }
   return outcome;
+}
+Outcome run(const Program& program, const std::vector<HostBuffer>& inputs, const DevicePtr& device,
+            std::shared_ptr<PreparedCache> cache = nullptr) {
+  return run(program, inputs, device_backends(device), std::move(cache));
 }
 
 /// With one NaN for all, whose bits depend on how the CPU's compiler orders operands.
@@ -288,6 +299,45 @@ TEST_CASE("cuda fusion: random chains have the bits of the single kernels", "[gp
     launches += check_fusion(chains.program(), chains.inputs).fused()[1];
   }
   CHECK(launches > 20);
+}
+
+/// What a program of any ops gives, or the error that ends it.
+struct Ending {
+  Outcome outcome;
+  std::string error;
+};
+Ending ending(const Program& program, const std::vector<HostBuffer>& inputs,
+              const std::map<std::string, Buffer>& weights, const DevicePtr& device) {
+  try {
+    std::vector<BackendPtr> backends = device_backends(device);
+    backends.push_back(make_backend("reference"));
+    return {run(program, inputs, backends, nullptr, weights), {}};
+  } catch (const Error& error) {
+    return {{}, error.what()};
+  }
+}
+
+TEST_CASE("cuda fusion: random programs of all ops have the bits of single kernels") {
+  const std::uint64_t seed = fuzz_seed(1);
+  int launches = 0;
+  for (int round = 0; round < fuzz_rounds(12); ++round) {
+    RandomProgram random(seed + static_cast<std::uint64_t>(round));
+    const Program program = random.make({.instructions = 40, .callees = round % 3});
+    const std::vector<HostBuffer> inputs = random.inputs(program);
+    INFO("seed " << seed << ", round " << round << "\n" << print(program));
+    std::vector<Shape> shapes;
+    for (const HostBuffer& input : inputs) shapes.push_back(input.shape());
+    std::map<std::string, Buffer> weights;
+    for (const ConstantSlot& slot : lower(program, shapes).constants) {
+      if (!slot.folded) weights[slot.name] = random.value(slot.shape).to_device(cpu_device());
+    }
+    const Ending fused = ending(program, inputs, weights, fusing_device());
+    const Ending single = ending(program, inputs, weights, fusing_device("&fusion=off"));
+    CHECK(fused.error == single.error);
+    check_same_bits(fused.outcome, single.outcome);
+    launches += fused.outcome.fused()[1];
+  }
+  CHECK(launches > 0);
 }
 
 /// A chain whose kernel no other test makes.

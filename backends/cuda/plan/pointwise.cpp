@@ -163,6 +163,7 @@ Refusal find_point(const Step& step, PointOp& out) {
 }
 
 bool can_be_fused(const Step& step) {
+  if (!step.op.def()->traits.pointwise) return false;
   PointOp op;
   const auto has_kernel = [](const Operand& operand) {
     return !refused_type(operand.shape.dtype());

@@ -1,6 +1,6 @@
 // What a CUDA device reaches on the products and the attention of language models, and its limits.
 //
-//   bench_cuda [--device cuda:0] [--json] [--small] [limits|gemv|gemm|attention|resnet]...
+//   bench_cuda [--device cuda:0] [--json] [--small] [limits|gemv|gemm|attention|points|order|resnet]...
 //
 // The limit of gemv is the bandwidth of copies on the device, measured in the same run. A program
 // of several layers is timed, so that a launch from the CPU counts little. --small: tiny sizes, for
@@ -49,6 +49,8 @@ class Bench {
     if (what == "gemv") return gemv();
     if (what == "gemm") return gemm();
     if (what == "attention") return attention();
+    if (what == "points") return points();
+    if (what == "order") return order();
     if (what == "resnet") return resnet();
     throw Error(Errc::bad_argument, "bench_cuda", fmt::format("no benchmark '{}'", what));
   }
@@ -179,6 +181,47 @@ class Bench {
     }
   }
 
+  /// Element-wise steps in a row, which read three arrays and write one.
+  void points() {
+    const double limit = copied_per_second();
+    for (const DType dtype : {f32, f16}) {
+      Graph graph;
+      const Graph::Recording recording(graph);
+      const Shape shape({small_ ? 1 << 10 : 1 << 26}, dtype);
+      const Tensor x = graph.input("x", shape), a = graph.input("a", shape);
+      const Tensor y = clamp(tanh(x * a + x) * graph.input("b", shape), -1, 1);
+      const double seconds =
+          seconds_of(graph, y, {random(shape), random(shape), random(shape)}, {});
+      const double rate = 4 * static_cast<double>(shape.bytes()) / seconds;
+      rows_.push_back(
+          {fmt::format("5 element-wise steps {}", name(dtype)), rate / 1e9, "GB/s", rate / limit});
+    }
+  }
+
+  /// What CUB has, too: reductions, scans, sorts.
+  void order() {
+    const std::int64_t part = small_ ? 256 : 1;
+    const auto add = [&](const char* what, const Shape& shape, const auto& op) {
+      Graph graph;
+      const Graph::Recording recording(graph);
+      const Tensor y = op(graph.input("x", shape));
+      const double seconds = seconds_of(graph, y, {random(shape)}, {});
+      rows_.push_back(
+          {what, static_cast<double>(shape.elements()) / seconds / 1e6, "M elements/s"});
+    };
+    const Shape rows({4096 / part, 8192}, f32), all({(1 << 26) / part}, f32);
+    const Shape line({(1 << 20) / part}, f32);
+    const Shape vocabulary({64 / part + 1, 131072 / part}, f32), sorted({(1 << 22) / part}, f32);
+    add("sum of all", all, [](const Tensor& x) { return sum(x, {0}); });
+    add("sum of rows", rows, [](const Tensor& x) { return sum(x, {1}); });
+    add("sum of columns", rows, [](const Tensor& x) { return sum(x, {0}); });
+    add("running sum of rows", rows, [](const Tensor& x) { return cumsum(x, 1); });
+    add("running sum of all", line, [](const Tensor& x) { return cumsum(x, 0); });
+    add("top 40 of rows", vocabulary, [](const Tensor& x) { return topk(x, 40).values; });
+    add("sort of all", sorted, [](const Tensor& x) { return sort(x, 0); });
+    add("sort of rows", rows, [](const Tensor& x) { return sort(x, 1); });
+  }
+
   /// ResNet-50 (He et al., arXiv:1512.03385), with batch norms folded into the convolutions.
   void resnet() {
     const std::vector<std::int64_t> batches =
@@ -265,7 +308,7 @@ int main(int argc, char** argv) try {
       names.emplace_back(word);
     }
   }
-  if (names.empty()) names = {"limits", "gemv", "gemm", "attention", "resnet"};
+  if (names.empty()) names = {"limits", "gemv", "gemm", "attention", "points", "order", "resnet"};
   register_cuda_backend();
 #ifdef TENON_WITH_CUDA_EMULATION
   cuda::register_emulation();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch and ONNX Runtime at what bench_cuda measures, on the same GPU.
 
-    cuda_peers.py gemm|attention|resnet|resnet_onnx...
+    cuda_peers.py gemm|attention|points|order|resnet|resnet_onnx...
 
 Prints bench_cuda's JSON: rows of the same names. Times are medians by the device's clock, of ONNX Runtime by the
 CPU's with arrays bound on the device.
@@ -43,6 +43,31 @@ def attention():
         k, v = (torch.randn(1, 8, length, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         took = seconds(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), 5)
         yield f"attention bf16, {length} keys", 2 * 32 * 128 * length * length / took / 1e12, "TFLOP/s"
+
+
+@torch.inference_mode()
+def points():
+    for name, dtype in TYPES.items():
+        x, a, b = (torch.randn(1 << 26, device="cuda", dtype=dtype) for _ in range(3))
+        took = seconds(lambda: torch.clamp(torch.tanh(x * a + x) * b, -1, 1))
+        yield f"5 element-wise steps {name}", 4 * x.nbytes / took / 1e9, "GB/s"
+
+
+@torch.inference_mode()
+def order():
+    sizes = (4096, 8192), (1 << 26,), (1 << 20,), (65, 131072), (1 << 22,)
+    rows, everything, line, vocabulary, unsorted = (torch.randn(*size, device="cuda") for size in sizes)
+    for what, x, run in (
+        ("sum of all", everything, torch.sum),
+        ("sum of rows", rows, lambda x: x.sum(1)),
+        ("sum of columns", rows, lambda x: x.sum(0)),
+        ("running sum of rows", rows, lambda x: x.cumsum(1)),
+        ("running sum of all", line, lambda x: x.cumsum(0)),
+        ("top 40 of rows", vocabulary, lambda x: x.topk(40).values),
+        ("sort of all", unsorted, lambda x: x.sort(stable=True).values),
+        ("sort of rows", rows, lambda x: x.sort(1, stable=True).values),
+    ):
+        yield what, x.numel() / seconds(lambda: run(x), 5) / 1e6, "M elements/s"
 
 
 class ResNet(torch.nn.Module):
@@ -189,7 +214,7 @@ def resnet_onnx():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="+", choices=("gemm", "attention", "resnet", "resnet_onnx"))
+    parser.add_argument("what", nargs="+", choices=("gemm", "attention", "points", "order", "resnet", "resnet_onnx"))
     args = parser.parse_args()
     rows = [dict(zip(("what", "value", "unit"), row)) for what in args.what for row in globals()[what]()]
     print(json.dumps({"device": torch.cuda.get_device_name(), "rows": rows}, indent=1))

@@ -217,8 +217,9 @@ def kernel_rows(results):
     def values(*steps):
         return {row["what"]: row["value"] for step in steps for row in results.rows(step)}
 
-    peers = values("torch-gemm", "torch-attention", "torch-resnet"), values("onnx-resnet")
-    for step in ("limits", "gemv", "gemm", "attention", "resnet"):
+    peers = (values("torch-gemm", "torch-attention", "torch-points", "torch-order", "torch-resnet"),
+             values("onnx-resnet"))
+    for step in ("limits", "gemv", "gemm", "attention", "points", "order", "resnet"):
         for row in results.rows(step):
             share = f"{100 * row['share']:.0f} %" if "share" in row else ""
             ratios = [f"{row['value'] / peer[row['what']]:.2f}" if row["what"] in peer else "" for peer in peers]

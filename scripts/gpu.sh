@@ -151,11 +151,15 @@ decode-8b-bf16      | 180 | need_gpu       | random_model_bench 8b-bf16 -p 512 -
 prefill-4096        |  90 | need_gpu       | random_model_bench 8b-bf16 -p 4096 -n 0 -r 3
 gemm                |  60 | need_gpu       | bench gemm
 attention           |  60 | need_gpu       | bench attention
+points              |  30 | need_gpu       | bench points
+order               |  60 | need_gpu       | bench order
 resnet              |  90 | need_gpu       | bench resnet
 decode-smollm2      |  40 | need_gpu       | random_model_bench smollm2-q4_1 -p 512 -n 128 -r 3
 decode-gemma3       |  60 | need_gpu       | random_model_bench gemma3-q8_0 -p 512 -n 128 -r 3
 torch-gemm          |  60 | need_torch     | peers gemm
 torch-attention     |  60 | need_torch     | peers attention
+torch-points        |  30 | need_torch     | peers points
+torch-order         |  40 | need_torch     | peers order
 torch-resnet        |  60 | need_torch     | peers resnet
 onnx-resnet         |  90 | need_onnx      | peers resnet_onnx
 llama-8b-q4_k_m     | 120 | need_llama     | llama_bench 8b-q4_k_m -p 512 -n 64

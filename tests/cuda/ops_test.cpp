@@ -56,6 +56,33 @@ TEST_CASE("cuda: sorts in runs that are merged", "[gpu][ops]") {
   check_on_device(Topk{.k = 3, .axis = 0}, {random.uniform(Shape({2000, 0}, f32))}, 0);
 }
 
+TEST_CASE("cuda: reductions of many elements, which blocks share", "[gpu][ops]") {
+  Random random;
+  for (const std::int64_t count : {32768, 32769, 70001}) {
+    const HostBuffer x = random.uniform(Shape({2, count}, f32));
+    check_on_device(Sum{{.axes = {1}}}, {x});
+    check_on_device(Mean{{.axes = {1}}}, {x});
+    check_on_device(Max{{.axes = {0, 1}}}, {few_values(random, x.shape())}, 0);
+    check_on_device(Sum{{.axes = {0}}}, {random.uniform(Shape({count, 2}, i32), -9, 9)}, 0);
+    check_on_device(Any{{.axes = {1}}},
+                    {random.uniform(Shape({2, count}, i32), 0, 2).to(DType::boolean)}, 0);
+  }
+  const HostBuffer cube = random.uniform(Shape({200, 3, 201}, bf16));
+  check_on_device(Mean{{.axes = {0, 2}, .keep_dims = true}}, {cube}, 1e-2);
+}
+
+TEST_CASE("cuda: running sums of long lanes", "[gpu][ops]") {
+  Random random;
+  for (const std::int64_t length : {512, 513, 1024, 1025, 3001}) {
+    const HostBuffer x = random.uniform(Shape({2, length}, f32), 0, 2);
+    check_on_device(Cumsum{.axis = 1}, {x});
+    check_on_device(Cumsum{.axis = 1}, {x.to(f16)}, 2e-3);
+    check_on_device(Cumsum{.axis = 1}, {random.uniform(x.shape().with_dtype(i64), -99, 99)}, 0);
+    check_on_device(Cummax{{.axis = 1}}, {few_values(random, x.shape())}, 0);
+    check_on_device(Cummin{{.axis = 0}}, {few_values(random, Shape({length, 3}, f32))}, 0);
+  }
+}
+
 TEST_CASE("cuda: reshapes that no view is", "[gpu][ops]") {
   Random random;
   const HostBuffer x = random.uniform(Shape({3, 4, 5}, f32));

@@ -58,6 +58,11 @@ struct ReduceArgs {
   Array y, x;
   Steps inner_steps;
   std::int32_t op;
+  float divisor;  ///< of the result, of real numbers
+  /// Blocks that share a result's elements, `part_count` each. What they reduce them to, a float or an
+  /// i64, is at `partial`, dense; an address of 0: one block, whose result is y's.
+  std::uint32_t parts, part_count;
+  Address partial;
 };
 
 /// Rows of `length` elements along one axis.

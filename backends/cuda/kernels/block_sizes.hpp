@@ -24,4 +24,10 @@ inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, min_split
 inline constexpr std::uint32_t short_head = 128;
 inline constexpr std::uint32_t tensor_query_elements = 8192, tensor_key_elements = 4096;
 
+// Reductions of more than two parts of this many elements have a block for each part.
+inline constexpr std::uint32_t reduce_part = 16384;
+
+// Running sums of more than `scan_part` / 2 elements have a block, which takes so many at a time.
+inline constexpr std::uint32_t scan_threads = 256, scan_part = 1024;
+
 }  // namespace tenon::cuda

@@ -2,6 +2,7 @@
 // one axis.
 #pragma once
 
+#include "kernels/block_sizes.hpp"
 #include "kernels/reduce.hpp"
 
 #include <cstdint>
@@ -129,6 +130,49 @@ TENON_DEVICE void scan_lane(const Thread& thread, const OrderArgs& args) {
     for (std::uint32_t i = 0; i < args.length; ++i) {
       value = joined(op, value, load_as(C(), args.x, from + i * args.x_step));
       store_as(value, args.y, to + i * args.y_step);
+    }
+  }
+}
+
+/// The same of long lanes: a block per lane takes `scan_part` elements at a time, each thread a few in
+/// a row, whose totals are summed up in shared memory. The order depends on the length alone.
+template <class C>
+TENON_DEVICE void scan_by_block(const Thread& thread, const OrderArgs& args) {
+  constexpr std::uint32_t each = scan_part / scan_threads;
+  TENON_SHARED(thread, C, totals, 2 * scan_threads);
+  const auto op = static_cast<Reduction>(args.op);
+  const std::uint32_t index = thread.index();
+  for (std::uint32_t lane = thread.block(); lane < args.lanes.count; lane += thread.blocks()) {
+    const Index at = index_of(args.lanes, lane);
+    const std::int64_t from = offset_of(at, args.x.steps, args.lanes.rank);
+    const std::int64_t to = offset_of(at, args.y.steps, args.lanes.rank);
+    C carried = start_of(op, C());
+    for (std::uint32_t begin = 0; begin < args.length; begin += scan_part) {
+      const std::uint32_t first = begin + index * each;
+      C values[each], value = start_of(op, C());
+      TENON_UNROLL for (std::uint32_t j = 0; j < each; ++j) {
+        if (first + j < args.length) {
+          value = joined(op, value, load_as(C(), args.x, from + (first + j) * args.x_step));
+        }
+        values[j] = value;
+      }
+      std::uint32_t plane = 0;
+      totals[index] = value;
+      thread.sync();
+      for (std::uint32_t distance = 1; distance < scan_threads; distance *= 2) {
+        C total = totals[plane + index];
+        if (index >= distance) total = joined(op, totals[plane + index - distance], total);
+        plane = scan_threads - plane;
+        totals[plane + index] = total;
+        thread.sync();
+      }
+      const C before = index == 0 ? carried : joined(op, carried, totals[plane + index - 1]);
+      TENON_UNROLL for (std::uint32_t j = 0; j < each; ++j) {
+        if (first + j >= args.length) continue;
+        store_as(joined(op, before, values[j]), args.y, to + (first + j) * args.y_step);
+      }
+      carried = joined(op, carried, totals[plane + scan_threads - 1]);
+      thread.sync();
     }
   }
 }

@@ -74,24 +74,28 @@ TENON_DEVICE C load_inner(const ReduceArgs& args, std::int64_t outer, std::uint3
   return load_as(C(), args.x, outer + offset_of(at, args.inner_steps, args.inner.rank));
 }
 
-TENON_DEVICE float finished(const ReduceArgs& args, float value) {
-  const bool is_mean = static_cast<Reduction>(args.op) == Reduction::mean;
-  return is_mean ? value / static_cast<float>(args.inner.count) : value;
-}
+TENON_DEVICE float finished(const ReduceArgs& args, float value) { return value / args.divisor; }
 TENON_DEVICE std::int64_t finished(const ReduceArgs&, std::int64_t value) { return value; }
 
 template <class C>
 TENON_DEVICE void reduce_by_block(const Thread& thread, const ReduceArgs& args) {
   const auto op = static_cast<Reduction>(args.op);
-  for (std::uint32_t row = thread.block(); row < args.outer.count; row += thread.blocks()) {
+  const std::uint32_t count = args.outer.count * args.parts;
+  for (std::uint32_t block = thread.block(); block < count; block += thread.blocks()) {
+    const std::uint32_t row = block / args.parts, first = block % args.parts * args.part_count;
+    const std::uint32_t left = args.inner.count - first;
+    const std::uint32_t behind = first + (left < args.part_count ? left : args.part_count);
     const Index at = index_of(args.outer, row);
     const std::int64_t from = offset_of(at, args.x.steps, args.outer.rank);
     C value = start_of(op, C());
-    for (std::uint32_t i = thread.index(); i < args.inner.count; i += thread.count()) {
+    for (std::uint32_t i = first + thread.index(); i < behind; i += thread.count()) {
       value = joined(op, value, load_inner<C>(args, from, i));
     }
     value = reduced_by_block(thread, op, value);
-    if (thread.index() == 0) {
+    if (thread.index() != 0) continue;
+    if (args.partial != 0) {
+      global<C>(args.partial)[block] = value;
+    } else {
       store_as(finished(args, value), args.y, offset_of(at, args.y.steps, args.outer.rank));
     }
   }

@@ -1,4 +1,5 @@
 // Sorts, running sums and scatters: ops along the lanes of one axis.
+#include "kernels/block_sizes.hpp"
 #include "kernels/point_ops.hpp"
 #include "plan/planners.hpp"
 
@@ -153,8 +154,13 @@ Refusal plan_scan(const Step& step, Emitter* out) {
   try_scan<Cummax>(step, Reduction::max, plan);
   try_scan<Cummin>(step, Reduction::min, plan);
   const Draft<OrderArgs> draft = order_draft(*plan, step);
-  out->launch(is_real(dtype) ? Kernel::scan_real : Kernel::scan_integer,
-              grid_of(draft.args.lanes.count), draft);
+  const std::uint32_t lanes = draft.args.lanes.count;
+  if (draft.args.length > scan_part / 2) {
+    out->launch(is_real(dtype) ? Kernel::scan_long_real : Kernel::scan_long_integer,
+                {std::min(lanes, 65535u), scan_threads}, draft);
+    return std::nullopt;
+  }
+  out->launch(is_real(dtype) ? Kernel::scan_real : Kernel::scan_integer, grid_of(lanes), draft);
   return std::nullopt;
 }
 

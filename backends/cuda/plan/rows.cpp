@@ -1,11 +1,14 @@
 // Reductions, softmax and norms: results that are made of rows.
+#include "kernels/block_sizes.hpp"
 #include "kernels/point_ops.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/ops.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -47,6 +50,35 @@ struct ReducePlan {
   bool keeps_dims;
 };
 
+/// The parts of each result's elements, then of each result its parts. How many there are depends on
+/// the elements of a result alone.
+void emit_in_parts(const ReducePlan& plan, Draft<ReduceArgs> draft, Emitter& out) {
+  const bool is_real_sum = plan.by_block == Kernel::reduce_real;
+  const DType dtype = is_real_sum ? DType::f32 : DType::i64;
+  Draft<ReduceArgs> joining = draft;
+  std::erase_if(joining.patches, [&](const Patch& patch) {
+    return patch.at == offsetof(ReduceArgs, x) + offsetof(Array, data);
+  });
+  ReduceArgs &args = draft.args, &joined = joining.args;
+  args.part_count = reduce_part;
+  args.parts = (args.inner.count + reduce_part - 1) / reduce_part;
+  std::int64_t bytes = block_bytes(dtype) * args.parts;
+  joined.x.dtype = dtype;
+  for (int axis = args.outer.rank - 1; axis >= 0; --axis) {
+    joined.x.steps.bytes[axis] = bytes;
+    bytes *= args.outer.sizes[axis];
+  }
+  joined.inner = {{args.parts}, args.parts, 1};
+  joined.inner_steps = {{block_bytes(dtype)}};
+  joined.part_count = args.parts;
+  const Source partial = out.scratch(bytes);
+  draft.address(args.partial, partial);
+  joining.address(joined.x.data, partial);
+  const std::uint64_t rows = args.outer.count;
+  out.launch(plan.by_block, blocks_of(rows * args.parts, reduce_part), draft);
+  out.launch(plan.by_block, blocks_of(rows, args.parts), joining);
+}
+
 void emit_reduce(const ReducePlan& plan, const Step& step, Emitter& out) {
   const Operand& x = step.inputs[0];
   const Parts parts = split(x, plan.is_inner);
@@ -64,9 +96,15 @@ void emit_reduce(const ReducePlan& plan, const Step& step, Emitter& out) {
   draft.args.x.dtype = x.shape.dtype();
   draft.args.y.dtype = step.output.shape.dtype();
   draft.args.op = static_cast<std::int32_t>(plan.op);
+  const bool is_mean = plan.op == Reduction::mean;
+  draft.args.divisor = is_mean ? static_cast<float>(inner.axes.count) : 1;
+  draft.args.parts = 1;
+  draft.args.part_count = inner.axes.count;
   constexpr std::uint32_t few = 32;  // elements that one thread reduces
   if (inner.axes.count <= few && plan.by_thread != plan.by_block) {
     out.launch(plan.by_thread, grid_of(outer.axes.count), draft);
+  } else if (inner.axes.count > 2 * reduce_part && plan.by_thread != plan.by_block) {
+    emit_in_parts(plan, std::move(draft), out);
   } else {
     out.launch(plan.by_block, blocks_of(outer.axes.count, inner.axes.count), draft);
   }

@@ -133,7 +133,7 @@ memcheck() {
 }
 racecheck() {
   TENON_TEST_CUDA_DEVICE=$device LD_LIBRARY_PATH=$libraries compute-sanitizer --tool racecheck --error-exitcode 3 \
-    "$root/bin/test_cuda" '[gpu][weights]'
+    "$root/bin/test_cuda" '[gpu][weights],[gpu][attention]'
 }
 bench() { ours bench_cuda --device "$device" --json "$@"; }
 peers() { python3 "$root/benchmarks/cuda_peers.py" "$@"; }

@@ -91,6 +91,7 @@ class Uses {
 struct CompiledSteps {
   std::vector<Step> steps;  ///< to which the plan refers
   std::vector<std::unique_ptr<const lowering::PointGroup>> groups;
+  std::string fusion;  ///< how many there are, or why none
   LaunchPlan plan;
   std::vector<bool> constants;
   Source loop_indices;  ///< a table of i64: 0, 1, ...
@@ -249,8 +250,7 @@ class CudaPartition final : public Partition {
   CudaPartition(std::shared_ptr<CudaDevice> device, const Lowered& program,
                 std::span<const Step> steps, bool is_exact)
       : device_(std::move(device)), program_(program), steps_(steps), is_exact_(is_exact) {
-    compiled_ = compiled(device_->options().fusion &&
-                         device_->driver()->kernel_compiler().compiler != nullptr);
+    compiled_ = compiled(device_->options().fusion);
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -258,23 +258,30 @@ class CudaPartition final : public Partition {
     for (std::size_t i = 0; i < on_device.size(); ++i) {
       if (compiled_->constants[i]) on_device[i] = placed(i, constants);
     }
+    std::shared_ptr<const CompiledSteps> steps = compiled_;
+    LoadedKernels kernels;
     try {
-      LoadedKernels kernels =
-          load_generated(device_->driver(), compiled_->plan.generated, constants.prepared);
-      return std::make_unique<Bound>(device_, compiled_, std::move(on_device), std::move(kernels));
+      kernels = load_generated(device_->driver(), steps->plan.generated, constants.prepared);
     } catch (const Error& error) {
       if (error.code() != Errc::internal) throw;
       log(LogLevel::warning,
-          fmt::format("cuda: element-wise steps are single kernels: {}", error.what()));
+          fmt::format("cuda: a kernel for each element-wise step: {}", error.what()));
+      steps = compiled(false);
     }
-    return std::make_unique<Bound>(device_, compiled(false), std::move(on_device), LoadedKernels());
+    return std::make_unique<Bound>(device_, std::move(steps), std::move(on_device),
+                                   std::move(kernels));
   }
 
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes{
         fmt::format("{} launches, {} bytes of scratch memory", compiled_->plan.launches,
                     compiled_->plan.scratch_bytes),
-        graph_note(), fusion_note()};
+        graph_note()};
+    if (!device_->options().fusion) {
+      notes.emplace_back("a kernel for each element-wise step: fusion=off");
+    } else if (!compiled_->fusion.empty()) {
+      notes.push_back(compiled_->fusion);
+    }
     if (!device_->options().libraries) {
       notes.emplace_back("no libraries: libraries=off");
       return notes;
@@ -302,10 +309,7 @@ class CudaPartition final : public Partition {
   std::shared_ptr<const CompiledSteps> compiled(bool fuses) const {
     auto result = std::make_shared<CompiledSteps>();
     result->steps.assign(steps_.begin(), steps_.end());
-    if (fuses) {
-      result->groups = lowering::group_points(program_, steps_, result->steps,
-                                              {.is_taken = can_be_fused, .stores_members = true});
-    }
+    if (fuses) fuse(*result);
     const DeviceOptions& options = device_->options();
     Emitter emitter(result->plan,
                     {.libraries = options.libraries ? device_->driver().get() : nullptr,
@@ -322,15 +326,24 @@ class CudaPartition final : public Partition {
     return result;
   }
 
-  std::string fusion_note() const {
-    if (!device_->options().fusion) return "a kernel for each element-wise step: fusion=off";
+  /// Merges element-wise steps, if there are any in a row, and a compiler for them.
+  void fuse(CompiledSteps& compiled) const {
+    std::vector<Step> merged = compiled.steps;
+    auto groups = lowering::group_points(program_, steps_, merged,
+                                         {.is_taken = can_be_fused, .stores_members = true});
+    if (groups.empty()) return;
     const FoundCompiler& found = device_->driver()->kernel_compiler();
-    if (found.compiler == nullptr) return "a kernel for each element-wise step: " + found.about;
+    if (found.compiler == nullptr) {
+      compiled.fusion = "a kernel for each element-wise step: " + found.about;
+      return;
+    }
     std::size_t members = 0;
-    for (const auto& group : compiled_->groups) members += group->members.size();
-    return fmt::format("{} element-wise steps in {} launches of {} generated kernels, by {}",
-                       members, compiled_->groups.size(), compiled_->plan.generated.size(),
-                       found.about);
+    for (const auto& group : groups) members += group->members.size();
+    compiled.fusion =
+        fmt::format("{} element-wise steps in {} launches of generated kernels, by {}", members,
+                    groups.size(), found.about);
+    compiled.steps = std::move(merged);
+    compiled.groups = std::move(groups);
   }
 
   std::string graph_note() const {

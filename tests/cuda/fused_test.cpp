@@ -1,5 +1,6 @@
 // Chains of element-wise steps as generated kernels: the bits of the single kernels, in as few
 // launches as there should be, from a cache where there is one.
+#include "device.hpp"
 #include "emulated.hpp"
 #include "host_compiler.hpp"
 #include "io/temp_folder.hpp"
@@ -42,17 +43,24 @@ DevicePtr fusing_device(const std::string& keys = "") {
   return device;
 }
 
+/// Whether there is a compiler; where a GPU's machine has none, tests of what it makes are skipped.
+bool can_fuse() {
+  const auto device = std::dynamic_pointer_cast<cuda::CudaDevice>(fusing_device());
+  const cuda::FoundCompiler& found = device->driver()->kernel_compiler();
+  if (found.compiler == nullptr) WARN(found.about);
+  return found.compiler != nullptr;
+}
+
 struct Outcome {
   std::vector<HostBuffer> results;
   std::vector<std::string> notes;
 
-  /// "N element-wise steps in L launches of K generated kernels"; none where nothing is fused.
-  std::array<int, 3> fused() const {
-    std::array<int, 3> counts{};
+  /// "N element-wise steps in L launches of generated kernels"; none where nothing is fused.
+  std::array<int, 2> fused() const {
+    std::array<int, 2> counts{};
     for (const std::string& note : notes) {
-      std::array<int, 3> more{};
-      std::sscanf(note.c_str(), "%d element-wise steps in %d launches of %d generated", &more[0],
-                  &more[1], &more[2]);
+      std::array<int, 2> more{};
+      std::sscanf(note.c_str(), "%d element-wise steps in %d launches", &more[0], &more[1]);
       for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += more[i];
     }
     return counts;
@@ -221,6 +229,7 @@ class Chains {
 };
 
 TEST_CASE("cuda fusion: a chain is one launch", "[gpu]") {
+  if (!can_fuse()) return;
   Graph graph;
   const Graph::Recording recording(graph);
   Random random;
@@ -228,10 +237,10 @@ TEST_CASE("cuda fusion: a chain is one launch", "[gpu]") {
   const Tensor x = graph.input("x", shape), a = graph.input("a", shape);
   const Tensor product = x * a, sum = relu(product + x);
   const std::vector<HostBuffer> inputs{values(random, shape), values(random, shape)};
-  CHECK(check_fusion(graph.program({&sum, 1}), inputs).fused() == std::array{3, 1, 1});
+  CHECK(check_fusion(graph.program({&sum, 1}), inputs).fused() == std::array{3, 1});
   // What others need, too, is stored on the way.
   const std::vector<Tensor> both{product, sum, max(product, {1}, true)};
-  CHECK(check_fusion(graph.program(both), inputs).fused() == std::array{3, 1, 1});
+  CHECK(check_fusion(graph.program(both), inputs).fused() == std::array{3, 1});
   const std::vector<Tensor> between{sum - max(product, {1}, true)};
   CHECK(check_fusion(graph.program(between), inputs).fused()[1] <= 2);
 }
@@ -252,6 +261,7 @@ TEST_CASE("cuda fusion: sizes are arguments, so that shapes share a kernel", "[g
 }
 
 TEST_CASE("cuda fusion: every op, in types of every kind", "[gpu]") {
+  if (!can_fuse()) return;
   Random random;
   std::set<std::string_view> fused;
   for (const DType dtype : {f32, f16, i32, DType::boolean}) {
@@ -283,10 +293,11 @@ TEST_CASE("cuda fusion: every op, in types of every kind", "[gpu]") {
 }
 
 TEST_CASE("cuda fusion: random chains have the bits of the single kernels", "[gpu]") {
+  if (!can_fuse()) return;
   Random random;
   static constexpr DType types[] = {f32, f16, bf16, i32, DType::boolean, i64, DType::u8};
   int launches = 0;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < fuzz_rounds(20); ++round) {
     const Shape shape({random.integer(0, 9) == 0 ? 0 : random.integer(1, 40), random.integer(1, 9)},
                       f32);
     Chains chains(random, shape);
@@ -298,7 +309,7 @@ TEST_CASE("cuda fusion: random chains have the bits of the single kernels", "[gp
     INFO("round " << round << ", " << to_string(shape) << "\n" << print(chains.program()));
     launches += check_fusion(chains.program(), chains.inputs).fused()[1];
   }
-  CHECK(launches > 20);
+  CHECK(launches > 5);
 }
 
 /// What a program of any ops gives, or the error that ends it.
@@ -408,7 +419,7 @@ TEST_CASE("cuda fusion: without a compiler steps are single kernels, and the rep
              "a kernel for each element-wise step: the emulation has no compiler"));
   CHECK(says(fusing_device("&fusion=off"), "a kernel for each element-wise step: fusion=off"));
   CHECK(says(fusing_device(),
-             "3 element-wise steps in 1 launches of 1 generated kernels, by the host's"));
+             "3 element-wise steps in 1 launches of generated kernels, by the host's"));
   // One that fails is no reason to fail.
   host_compiler_state().fails = true;
   const Outcome outcome = run(chain.program, chain.inputs, fusing_device());

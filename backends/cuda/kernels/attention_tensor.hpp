@@ -198,7 +198,7 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
   TENON_SHARED(thread, std::uint32_t, query_words, 2 * queries * line);
   TENON_SHARED(thread, std::uint32_t, words, keys* line);  // of keys, then of values
   TENON_SHARED(thread, float, scales, queries);
-  TENON_SHARED(thread, std::uint32_t, odd, 1);
+  TENON_SHARED(thread, std::uint32_t, odd, queries / 16);  // of each warp
   const std::uint32_t tiles = (args.queries + queries - 1) / queries;
   // Those that see most keys first.
   const std::uint32_t first = (tiles - 1 - thread.block() % tiles) * queries;
@@ -228,7 +228,6 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
   for (std::int64_t begin = seen.begin / keys * keys; begin < seen.end; begin += keys) {
     const KeyRange tile{begin, begin + keys < seen.end ? begin + keys : seen.end};
     load_keys<size>(thread, args, b, key_head, tile, words);
-    if (thread.index() == 0) odd[0] = 0;
     thread.sync();
 
     FragmentC scores[keys / 8];
@@ -273,9 +272,13 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
     }
 
     thread.sync();
-    if (load_values<is_half, size>(thread, args, b, key_head, tile, words)) odd[0] = 1;
+    const bool is_odd = load_values<is_half, size>(thread, args, b, key_head, tile, words);
+    const std::uint32_t of_lanes = thread.ballot(is_odd);
+    if (lane_of(thread) == 0) odd[warp_of(thread)] = of_lanes;
     thread.sync();
-    if (odd[0] != 0) {
+    std::uint32_t of_warps = 0;
+    for (std::uint32_t warp = 0; warp < queries / 16; ++warp) of_warps |= odd[warp];
+    if (of_warps != 0) {
       add_odd_values<is_half, size>(thread, args, b, key_head, tile, scores, sums);
     }
     TENON_UNROLL for (std::uint32_t k = 0; k < keys / 16; ++k) {

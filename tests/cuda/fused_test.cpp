@@ -60,7 +60,10 @@ struct Outcome {
     std::array<int, 2> counts{};
     for (const std::string& note : notes) {
       std::array<int, 2> more{};
-      std::sscanf(note.c_str(), "%d element-wise steps in %d launches", &more[0], &more[1]);
+      if (std::sscanf(note.c_str(), "%d element-wise steps in %d launches", &more[0], &more[1]) !=
+          2) {
+        continue;
+      }
       for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += more[i];
     }
     return counts;
@@ -331,7 +334,7 @@ Ending ending(const Program& program, const std::vector<HostBuffer>& inputs,
 TEST_CASE("cuda fusion: random programs of all ops have the bits of single kernels") {
   const std::uint64_t seed = fuzz_seed(1);
   int launches = 0;
-  for (int round = 0; round < fuzz_rounds(12); ++round) {
+  for (int round = 0; round < fuzz_rounds(8); ++round) {
     RandomProgram random(seed + static_cast<std::uint64_t>(round));
     const Program program = random.make({.instructions = 40, .callees = round % 3});
     const std::vector<HostBuffer> inputs = random.inputs(program);
@@ -438,7 +441,7 @@ TEST_CASE("cuda fusion: NVRTC compiles the texts") {
   CHECK(nvrtc.about.ends_with("for sm_90"));
   int compiled = 0;
   host_compiler_state().seen = [&](const std::string& text) {
-    if (++compiled > 24) return;
+    if (++compiled > 10) return;
     INFO(text);
     const std::vector<std::byte> image = nvrtc.compiler->compile(text);
     CHECK(image.size() > 1000);

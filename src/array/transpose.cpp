@@ -57,11 +57,24 @@ template <class T>
   }
 }
 
-/// Some columns after the others, so that lines of `from` stay in cache from row to row.
+/// Squares of vectors, the last of either side overlapping the one before it. Some columns after
+/// the others, so that lines of `from` stay in cache from row to row.
 template <class T>
 void transpose_elements(const std::byte* from, std::int64_t from_step, std::byte* to,
                         std::int64_t to_step, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t unit = sizeof(T), side = 32;
+  constexpr auto n = static_cast<std::int64_t>(lanes<T>);
+  if (rows >= n && columns >= n) {
+    for (std::int64_t j = 0; j < columns; j += n) {
+      const std::int64_t column = std::min(j, columns - n);
+      for (std::int64_t i = 0; i < rows; i += n) {
+        const std::int64_t row = std::min(i, rows - n);
+        transpose_square<T>(from + column * from_step + row * unit, from_step,
+                            to + row * to_step + column * unit, to_step);
+      }
+    }
+    return;
+  }
   for (std::int64_t first = 0; first < columns; first += side) {
     const std::int64_t end = std::min(first + side, columns);
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -142,10 +155,16 @@ void transpose_of(const std::byte* from, std::int64_t from_step, std::byte* to,
   } else {
     transpose_whole<T, ThroughCache>(from, from_step, to, to_step, whole_rows, whole_columns);
   }
-  transpose_elements<T>(from + whole_columns * from_step, from_step, to + whole_columns * unit,
-                        to_step, whole_rows, columns - whole_columns);
-  transpose_elements<T>(from + whole_rows * unit, from_step, to + whole_rows * to_step, to_step,
-                        rows - whole_rows, columns);
+  // What is left, widened to whole vectors where there are as many.
+  constexpr auto n = static_cast<std::int64_t>(lanes<T>);
+  const auto start = [](std::int64_t whole, std::int64_t all) {
+    return whole == all ? all : std::min(whole, std::max<std::int64_t>(all - n, 0));
+  };
+  const std::int64_t column = start(whole_columns, columns), row = start(whole_rows, rows);
+  transpose_elements<T>(from + column * from_step, from_step, to + column * unit, to_step,
+                        whole_rows, columns - column);
+  transpose_elements<T>(from + row * unit, from_step, to + row * to_step, to_step, rows - row,
+                        columns);
 }
 
 }  // namespace

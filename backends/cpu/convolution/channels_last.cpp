@@ -7,6 +7,7 @@
 #include "steps.hpp"
 
 #include <tenon/ops/pool2d.hpp>
+#include <tenon/ops/quantize_linear.hpp>
 #include <tenon/ops/reduce.hpp>
 
 #include <algorithm>
@@ -31,6 +32,19 @@ bool is_either(const Operand& image) {
   return image.shape[1] == 1 || image.shape[2] * image.shape[3] == 1;
 }
 
+/// Whether all elements have one scale and zero point.
+template <class Op>
+bool has_one_scale(const Step& step) {
+  return step.op.as<Op>() != nullptr &&
+         std::ranges::all_of(step.inputs.begin() + 1, step.inputs.end(),
+                             [](const Operand& one) { return one.shape.elements() == 1; });
+}
+
+bool is_pointwise(const Step& step) {
+  return step.op.def()->traits.pointwise || has_one_scale<QuantizeLinear>(step) ||
+         has_one_scale<DequantizeLinear>(step);
+}
+
 enum class Role { convolution, pool, pointwise, mean, other };
 
 Role role_of(const Step& step) {
@@ -42,7 +56,7 @@ Role role_of(const Step& step) {
   if (step.op.as<MaxPool2d>() != nullptr || step.op.as<AvgPool2d>() != nullptr) {
     return step.output.shape.dtype() == DType::f64 ? Role::other : Role::pool;
   }
-  if (step.op.def()->traits.pointwise && is_image(step.output)) return Role::pointwise;
+  if (is_pointwise(step) && is_image(step.output)) return Role::pointwise;
   if (step.op.as<QuantizedMean>() != nullptr || folds_image<Mean>(step) || folds_image<Sum>(step) ||
       folds_image<Max>(step) || folds_image<Min>(step)) {
     return Role::mean;

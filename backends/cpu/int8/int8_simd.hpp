@@ -49,6 +49,11 @@ struct Int8Simd {
   TENON_INLINE static Sum add_sums(Sum a, Sum b) { return _mm512_add_epi32(a, b); }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return _mm512_loadu_si512(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { _mm512_storeu_si512(p, v); }
+  /// The first `count` of them.
+  TENON_INLINE static void store_sum(std::int32_t* p, Sum v, std::int64_t count) {
+    if (count >= lanes) return store_sum(p, v);
+    _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << count) - 1u), v);
+  }
   TENON_INLINE static Float to_float(Sum v) { return _mm512_cvtepi32_ps(v); }
   TENON_INLINE static Float load_codes(const std::uint8_t* x, std::int64_t count) {
     const auto mask = static_cast<__mmask16>((1u << (count & 15)) - 1u);
@@ -111,6 +116,12 @@ struct Int8Simd {
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
   }
+  TENON_INLINE static void store_sum(std::int32_t* p, Sum v, std::int64_t count) {
+    if (count >= lanes) return store_sum(p, v);
+    std::int32_t pad[lanes];
+    store_sum(pad, v);
+    for (std::int64_t i = 0; i < count; ++i) p[i] = pad[i];
+  }
   TENON_INLINE static Float to_float(Sum v) { return _mm256_cvtepi32_ps(v); }
   TENON_INLINE static Float load_codes(const std::uint8_t* x, std::int64_t count) {
     if (count >= lanes) return Simd::load_u8(x);
@@ -160,6 +171,12 @@ struct Int8Simd {
   }
   TENON_INLINE static Sum load_sum(const std::int32_t* p) { return load_as<Sum>(p); }
   TENON_INLINE static void store_sum(std::int32_t* p, Sum v) { __builtin_memcpy(p, &v, sizeof v); }
+  TENON_INLINE static void store_sum(std::int32_t* p, Sum v, std::int64_t count) {
+    if (count >= lanes) return store_sum(p, v);
+    std::int32_t pad[lanes];
+    store_sum(pad, v);
+    for (std::int64_t i = 0; i < count; ++i) p[i] = pad[i];
+  }
   TENON_INLINE static Float to_float(Sum v) { return __builtin_convertvector(v, Float); }
   TENON_INLINE static Float load_codes(const std::uint8_t* x, std::int64_t count) {
     Float v{};

@@ -1,8 +1,10 @@
 #pragma once
 
 // Images rounded to codes, with their channels last. Included after simd.hpp.
+#include "array/transpose.hpp"
 #include "int8_kernels.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tenon::cpu {
@@ -91,9 +93,17 @@ TENON_INLINE void copy_value_row(const Int8PaddedCopy& job, const float* x, std:
   }
 }
 
+/// Codes as they are.
 TENON_INLINE void copy_code_row(const Int8PaddedCopy& job, const std::uint8_t* x,
                                 std::int64_t columns, std::uint8_t* to) {
   const Image<const std::uint8_t>& from = job.codes;
+  if (from.column == 1 && job.channels == 3) {
+    return interleave_three({x, x + from.channel, x + 2 * from.channel}, columns, to);
+  }
+  if (from.column == 1 && from.channel != 1) {
+    return transpose(reinterpret_cast<const std::byte*>(x), from.channel,
+                     reinterpret_cast<std::byte*>(to), job.channels, columns, job.channels, 1);
+  }
   for (std::int64_t j = 0; j < columns; ++j, to += job.channels) {
     const std::uint8_t* pixel = x + j * from.column;
     if (from.channel == 1) {
@@ -101,8 +111,6 @@ TENON_INLINE void copy_code_row(const Int8PaddedCopy& job, const std::uint8_t* x
     } else {
       for (std::int64_t c = 0; c < job.channels; ++c) to[c] = pixel[c * from.channel];
     }
-    if (job.flipped == 0) continue;
-    for (std::int64_t c = 0; c < job.channels; ++c) to[c] ^= job.flipped;
   }
 }
 
@@ -119,6 +127,8 @@ void run_int8_padded_copy(const Int8PaddedCopy& job, std::int64_t first,
       copy_value_row(job, job.values.at + row * job.values.row, inner, to);
     } else {
       copy_code_row(job, job.codes.at + row * job.codes.row, inner, to);
+      const std::int64_t bytes = job.flipped != 0 ? inner * job.channels : 0;
+      for (std::int64_t i = 0; i < bytes; ++i) to[i] ^= job.flipped;
     }
     to += inner * job.channels;
     __builtin_memset(to, job.zero, static_cast<std::size_t>(after * job.channels));

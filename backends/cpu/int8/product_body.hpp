@@ -97,6 +97,21 @@ TENON_INLINE void add_int8_taps(const Int8ProductJob& job, const Int8Tile& tile,
   }
 }
 
+template <int pixels, int vectors>
+TENON_INLINE void store_as_sums(const Int8ProductJob& job, const Int8Tile& tile,
+                                const Int8Sums<pixels, vectors>& sums) {
+  const Image<std::int32_t>& image = job.finish.sums;
+  std::int32_t* to = image.at + tile.row * image.row + tile.column * image.column + tile.channel;
+#pragma GCC unroll 16
+  for (int p = 0; p < pixels; ++p, to += image.column) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      const std::int64_t count = job.outputs - tile.channel - v * Simd::lanes;
+      Int8Simd::store_sum(to + v * Simd::lanes, sums.at[p][v], count);
+    }
+  }
+}
+
 template <bool wide, int pixels, int vectors>
 void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
   Int8Sums<pixels, vectors> sums;
@@ -106,6 +121,7 @@ void int8_tile(const Int8ProductJob& job, const Int8Tile& tile) {
     for (int v = 0; v < vectors; ++v) sums.at[p][v] = Int8Simd::zero();
   }
   add_int8_taps<wide, pixels, vectors>(job, tile, sums);
+  if (job.finish.sums.at != nullptr) return store_as_sums<pixels, vectors>(job, tile, sums);
   alignas(64) std::int32_t values[static_cast<std::size_t>(pixels * vectors * Simd::lanes)];
 #pragma GCC unroll 16
   for (int p = 0; p < pixels; ++p) {

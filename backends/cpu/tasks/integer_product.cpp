@@ -8,6 +8,7 @@
 #include "../int8/filter.hpp"
 #include "../int8/int8_kernels.hpp"
 #include "../task.hpp"
+#include "array/transpose.hpp"
 #include "lower/memory_access.hpp"
 
 #include <tenon/host_view.hpp>
@@ -452,6 +453,9 @@ class IntegerProductTask final : public Task {
     void scatter(const std::byte* from, std::byte* to, std::int64_t pixels, std::int64_t count,
                  std::int64_t unit) const noexcept {
       const ImageSteps& steps = task_.plan_.y;
+      if (steps.column == 1) {
+        return transpose(from, count * unit, to, steps.channel * unit, count, pixels, unit);
+      }
       for (std::int64_t c = 0; c < count; ++c) {
         for (std::int64_t p = 0; p < pixels; ++p) {
           std::copy_n(from + (p * count + c) * unit, unit,

@@ -76,9 +76,10 @@ bool Worker::take(int owner, std::int64_t items, std::int64_t grain, Range& rang
     range.begin = all.begin + before;
     if (range.begin >= all.end) return false;
     const std::int64_t left = all.end - range.begin;
-    // Who may be interrupted takes little at a time.
+    // Nobody steals from a lone thread. Who may be interrupted takes little at a time.
+    const std::int64_t part = threads == 1 ? left : left / 2;
     const std::int64_t most = interrupt == nullptr ? items : ceil_div(items, looks_per_call);
-    range.end = range.begin + std::min(left, std::max(grain, std::min(left / 2, most)));
+    range.end = range.begin + std::min(left, std::max(grain, std::min(part, most)));
     const auto after = static_cast<std::uint64_t>(range.end - all.begin);
     // The items' own data is ordered by barriers.
     if (taken.compare_exchange_weak(seen, std::uint64_t{calls_} << 32 | after,

@@ -52,7 +52,8 @@ class Worker {
 
   /// Work stealing: calls run(begin, end) on this thread for ranges of [0, items) until every item
   /// has been taken by some thread. Each thread has an even contiguous share and takes half of the
-  /// rest at a time, down to `grain` items; a thread whose share is empty steals from the others.
+  /// rest at a time, down to `grain` items; a thread whose share is empty steals from the others. A
+  /// lone thread takes all of it.
   /// All threads of the region must make the same calls in the same order. items < 2^32. No barrier
   /// inside.
   template <class F>

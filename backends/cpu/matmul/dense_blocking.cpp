@@ -32,8 +32,7 @@ struct Sizes {
 };
 
 // In floats, each a multiple of a cache line.
-Sizes sizes_of(const DenseSize& size, bool gathers) {
-  const DenseBlocking blocking = dense_blocking(size);
+Sizes sizes_of(const DenseSize& size, const DenseBlocking& blocking, bool gathers) {
   return {blocking.copied / blocking.depth * blocking.rows * copy_step,
           blocking.panels * blocking.rows * panel_columns,
           size.dtype == DType::f32 ? 0 : 2 * max_depth * panel_columns,
@@ -65,13 +64,14 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept {
 }
 
 std::size_t dense_scratch_bytes(const DenseSize& size, bool gathers) noexcept {
-  const Sizes sizes = sizes_of(size, gathers);
+  const Sizes sizes = sizes_of(size, dense_blocking(size), gathers);
   return static_cast<std::size_t>(sizes.rows + sizes.sums + sizes.weights + sizes.columns) *
          sizeof(float);
 }
 
-DenseScratch dense_scratch(const DenseSize& size, bool gathers, std::byte* memory) noexcept {
-  const Sizes sizes = sizes_of(size, gathers);
+DenseScratch dense_scratch(const DenseSize& size, const DenseBlocking& blocking, bool gathers,
+                           std::byte* memory) noexcept {
+  const Sizes sizes = sizes_of(size, blocking, gathers);
   auto* floats = reinterpret_cast<float*>(memory);
   DenseScratch scratch{};
   scratch.rows = floats;

@@ -22,7 +22,8 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept;
 /// Memory that a thread needs for it; `gathers` where W is first gathered into panels.
 std::size_t dense_scratch_bytes(const DenseSize& size, bool gathers) noexcept;
 
-/// Parts of `memory`, which has that many bytes.
-DenseScratch dense_scratch(const DenseSize& size, bool gathers, std::byte* memory) noexcept;
+/// Parts of `memory`, which has that many bytes. `blocking`: dense_blocking(size).
+DenseScratch dense_scratch(const DenseSize& size, const DenseBlocking& blocking, bool gathers,
+                           std::byte* memory) noexcept;
 
 }  // namespace tenon::cpu

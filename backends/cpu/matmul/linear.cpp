@@ -24,6 +24,10 @@ DenseSize dense_size(const LinearArgs& args) {
   return {args.weights->dtype(), args.rows, args.weights->outputs(), args.weights->inputs()};
 }
 
+DenseBlocking blocking_of(const LinearArgs& args) {
+  return args.blocking != nullptr ? *args.blocking : dense_blocking(dense_size(args));
+}
+
 /// Int8 rows per item: as few items as possible, of equal size and of whole blocks.
 std::int64_t block_rows(const LinearArgs& args) {
   const std::int64_t block = matmul_kernels(args.isa).block_rows;
@@ -57,7 +61,7 @@ bool takes_tiles(const LinearArgs& args) { return args.prepared->form() == RowFo
 Schedule schedule(const LinearArgs& args) {
   Schedule s{};
   if (args.prepared == nullptr) {
-    s.rows_per_item = dense_blocking(dense_size(args)).rows;
+    s.rows_per_item = blocking_of(args).rows;
     s.panels_per_item = dense_panels(args, ceil_div(args.rows, s.rows_per_item));
   } else {
     s.rows_per_item = takes_tiles(args) ? tile_rows(args) : block_rows(args);
@@ -92,8 +96,8 @@ DenseJob dense_job(const LinearArgs& args) {
   job.x = args.x;
   job.x_stride = args.x_stride;
   job.x_column = 1;
-  job.blocking = dense_blocking(dense_size(args));
-  job.scratch = dense_scratch(dense_size(args), false, args.scratch);
+  job.blocking = blocking_of(args);
+  job.scratch = dense_scratch(dense_size(args), job.blocking, false, args.scratch);
   job.copy = args.copy;
   return job;
 }

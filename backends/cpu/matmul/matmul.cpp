@@ -34,7 +34,7 @@ void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
   job.x_column = args.a_column;
   job.y_stride = args.c_row;
   job.blocking = dense_blocking(dense_size(args));
-  job.scratch = dense_scratch(dense_size(args), true, args.scratch);
+  job.scratch = dense_scratch(dense_size(args), job.blocking, true, args.scratch);
 
   const std::int64_t panels = ceil_div(args.n, panel_columns);
   const std::int64_t panel_units = ceil_div(panels, unit_panels);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../cpu_features.hpp"
+#include "dense_blocking.hpp"
 #include "dense_kernels.hpp"
 #include "packed_weights.hpp"
 #include "prepared_rows.hpp"
@@ -54,6 +55,8 @@ struct LinearArgs {
   std::byte* scratch = nullptr;  ///< this thread's linear_scratch_bytes, 64-byte aligned
   /// Optional: lets calls of linear_range with the same arguments and scratch use one copy of rows.
   RowCopy* copy = nullptr;
+  /// Optional: dense_blocking of these sizes, for callers with many short calls.
+  const DenseBlocking* blocking = nullptr;
   Isa isa = active_isa();
 };
 

@@ -16,6 +16,16 @@ constexpr int parts = 16 / Simd::lanes;  // vectors that hold one value of every
 constexpr int dense_panels = Simd::dense_panels;
 constexpr int dense_width = 16 * dense_panels;
 
+/// Keeps GCC from reading a vector again for each of its uses, as operands of instructions.
+TENON_INLINE Float in_register(Float v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__AVX__)
+  asm("" : "+x"(v));
+#endif
+  return v;
+}
+
 // How panels hold a column's numbers: an element has `depth` of them that follow one another in k,
 // of which load<i> reads number i.
 struct F32Weights {
@@ -132,8 +142,8 @@ struct TileSums {
     for (int p = 0; p < panels; ++p) {
 #pragma GCC unroll 16
       for (int part = 0; part < parts; ++part) {
-        wv[static_cast<std::size_t>(p * parts + part)] =
-            Weights::template load<i>(w + p * panel_step + part * Simd::lanes);
+        const Float v = Weights::template load<i>(w + p * panel_step + part * Simd::lanes);
+        wv[static_cast<std::size_t>(p * parts + part)] = rows > 1 ? in_register(v) : v;
       }
     }
 #pragma GCC unroll 16

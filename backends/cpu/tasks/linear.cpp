@@ -69,6 +69,8 @@ class LinearInputs {
       return;
     }
     x_step_ = *even_row_step(x_);
+    blocking_ =
+        dense_blocking({weights_.shape.dtype(), shape_.rows, shape_.outputs, shape_.inputs});
     if (!compiler.exact()) {
       form_ = PreparedRows::form_for(weights_.shape.dtype(), shape_.rows, shape_.inputs);
     }
@@ -77,6 +79,7 @@ class LinearInputs {
 
   const LinearShape& shape() const noexcept { return shape_; }
   bool are_prepared() const noexcept { return form_.has_value(); }
+  const DenseBlocking& blocking() const noexcept { return blocking_; }
   /// Bytes at LinearArgs::scratch, for `outputs` rows of W at once.
   std::int64_t scratch_bytes(std::int64_t outputs) const {
     if (form_) return 0;
@@ -111,6 +114,7 @@ class LinearInputs {
   std::optional<Operand> bias_, residual_;
   std::optional<RowForm> form_;  // of prepared rows; none: f32 as they are
   std::int64_t x_step_ = 0, residual_step_ = 0;
+  DenseBlocking blocking_{};  // where x is not tiled
 };
 
 class LinearTask final : public Task {
@@ -131,12 +135,13 @@ class LinearTask final : public Task {
       task.prepare(context, products[i]);
       ends[i + 1] = ends[i] + linear_items(products[i].args);
     }
-    context.worker.share(ends[count], 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::int64_t first = std::max(begin, ends[i]), last = std::min(end, ends[i + 1]);
-        if (first < last) linear_range(products[i].args, first - ends[i], last - ends[i]);
-      }
-    });
+    context.worker.share(
+        ends[count], grain(ends[count]), [&](std::int64_t begin, std::int64_t end) {
+          for (std::size_t i = 0; i < count; ++i) {
+            const std::int64_t first = std::max(begin, ends[i]), last = std::min(end, ends[i + 1]);
+            if (first < last) linear_range(products[i].args, first - ends[i], last - ends[i]);
+          }
+        });
   }
 
   /// Only for prepared rows: others are copied to this thread's working memory.
@@ -152,6 +157,16 @@ class LinearTask final : public Task {
  private:
   static constexpr std::size_t max_joined = 4;
 
+  /// Items of small f32 products are taken several at a time.
+  std::int64_t grain(std::int64_t items) const noexcept {
+    constexpr std::int64_t min_products = 1 << 15;  // in a microsecond
+    const LinearShape& shape = inputs_.shape();
+    const std::int64_t products = shape.rows * shape.inputs * shape.outputs;
+    if (inputs_.are_prepared() || products <= 0) return 1;
+    return std::clamp<std::int64_t>(items * min_products / products, 1,
+                                    std::max<std::int64_t>(items, 1));
+  }
+
   struct Product : LinearInputs::Prepared {
     PreparedRows y_tiles;
     RowCopy copy;
@@ -163,6 +178,7 @@ class LinearTask final : public Task {
     args.scratch = context.working_memory();
     args.copy = &product.copy;
     args.activation = activation_;
+    args.blocking = inputs_.are_prepared() ? nullptr : &inputs_.blocking();
     if (is_tiled(y_)) {
       product.y_tiles = tiles_of(y_, context.pointer<std::byte>(y_));
       args.y_tiles = &product.y_tiles;

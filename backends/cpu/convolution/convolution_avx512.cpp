@@ -3,6 +3,7 @@
 #include "../simd/avx512.hpp"
 #include "depthwise_f32.hpp"
 #include "filter_tile_body.hpp"
+#include "padded_copy_body.hpp"
 #include "plane_pool_body.hpp"
 #include "pool_body.hpp"
 #include "product_body.hpp"
@@ -10,7 +11,7 @@
 
 namespace tenon::cpu::avx512 {
 
-constinit const ConvolutionKernels convolution{run_product, run_depthwise, run_pool, run_plane_pool,
-                                               run_filter_tiles};
+constinit const ConvolutionKernels convolution{run_product,    run_depthwise,    run_pool,
+                                               run_plane_pool, run_filter_tiles, run_padded_copy};
 
 }  // namespace tenon::cpu::avx512

@@ -94,6 +94,14 @@ struct Part {
   std::int64_t first_channel, last_channel;
 };
 
+/// An image copied to [rows][before + columns + after][channels], zeros on both sides.
+struct PaddedCopy {
+  Image<const float> x;
+  std::int64_t columns, channels;
+  std::int64_t before, width;  ///< `width`: of a row of the copy
+  float* to;
+};
+
 struct ConvolutionKernels {
   /// Requires columns for which `reaches_out_at_ends_only` holds, and, where some reach outside, at
   /// most max_zero_channels channels.
@@ -104,6 +112,8 @@ struct ConvolutionKernels {
   void (*plane_pool)(PoolOp, const PlaneJob&, std::int64_t first, std::int64_t last) noexcept;
   /// `panels` adjacent tiles of one block of rows.
   void (*filter_tiles)(const FilterTile&, std::int64_t panels) noexcept;
+  /// Rows [first, last).
+  void (*copy_padded)(const PaddedCopy&, std::int64_t first, std::int64_t last) noexcept;
 };
 
 /// The most channels that a convolution reads from a tap outside of the image: the size of the zero

@@ -1,7 +1,7 @@
 #include "image_source.hpp"
 
 #include "../tasks/image_task.hpp"
-#include "padded_copy.hpp"
+#include "convolution_kernels.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -26,7 +26,7 @@ class PaddedCopyTask final : public Task {
       job.x = moved(image_of(conv_.x, context.pointer<const float>(conv_.x)),
                     image * (conv_.x.strides[0] / 4));
       job.to = to + image * rows * width_ * shape[1];
-      copy_padded(job, first, last);
+      convolution_kernels().copy_padded(job, first, last);
       range.begin += last - first;
     }
   }

@@ -8,6 +8,7 @@
 // depend on its tile.
 #include "../integer_math.hpp"
 #include "convolution_kernels.hpp"
+#include "store_planes.hpp"
 #include "tile_table.hpp"
 #include "window_taps.hpp"
 
@@ -116,6 +117,26 @@ TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels,
 }
 
 template <int pixels, int vectors>
+TENON_INLINE void store_tile_planes(const ProductJob& job, const Tile& tile,
+                                    const Sums<pixels, vectors>& sums) {
+  const Image<const float>& residual = job.finish.residual;
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) {
+    const std::int64_t channel = tile.channel + v * Simd::lanes;
+    const auto place = [&](const auto& image) {
+      return image.at + tile.row * image.row + tile.column + channel * image.channel;
+    };
+    Float lines[Simd::lanes];
+#pragma GCC unroll 16
+    for (int p = 0; p < Simd::lanes; ++p) {
+      lines[p] = p < pixels ? sums.at[p < pixels ? p : 0][v] : Simd::zero_float();
+    }
+    store_planes(job.finish, lines, pixels, job.outputs - channel, place(job.y), job.y.channel,
+                 residual.at == nullptr ? nullptr : place(residual));
+  }
+}
+
+template <int pixels, int vectors>
 TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Float& low,
                              const Float& high, const Sums<pixels, vectors>& sums) {
   const Image<const float>& residual = job.finish.residual;
@@ -142,7 +163,10 @@ TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Floa
     }
     return;
   }
-  // Images with the columns last: one by one.
+  if constexpr (pixels > 1) {
+    if (has_planes(job.y, job.finish)) return store_tile_planes<pixels, vectors>(job, tile, sums);
+  }
+  // One by one.
   constexpr int width = vectors * Simd::lanes;
   alignas(64) float values[static_cast<std::size_t>(pixels * width)];
 #pragma GCC unroll 16

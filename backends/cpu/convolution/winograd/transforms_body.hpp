@@ -2,6 +2,7 @@
 
 // Both transforms of F(4x4, 3x3), a vector of channels at a time: first along the columns of a
 // tile, then along its rows. Included after a header of simd/.
+#include "../store_planes.hpp"
 #include "../window_taps.hpp"
 #include "winograd.hpp"
 
@@ -113,6 +114,33 @@ void store_apart(const wg::OutputJob& job, std::int64_t y, std::int64_t residual
   }
 }
 
+/// The sums of a tile's outputs, with their bias, for a vector of channels: store(row, column, sum).
+template <class Store>
+TENON_INLINE void output_sums(const wg::OutputJob& job, std::int64_t channel, const float* from,
+                              const Store& store) {
+  Six lines[wg::tile];
+#pragma GCC unroll 6
+  for (int j = 0; j < wg::side; ++j) {
+    Six m;
+#pragma GCC unroll 6
+    for (int i = 0; i < wg::side; ++i) {
+      m.at[i] = Simd::load_float(from + (i * wg::side + j) * job.number + channel);
+    }
+    const Four sums = output_line(m);
+#pragma GCC unroll 4
+    for (int i = 0; i < wg::tile; ++i) lines[i].at[j] = sums.at[i];
+  }
+  const float* bias = job.finish.bias;
+  const Float start =
+      bias == nullptr ? Simd::zero_float() : load_channels(bias + channel, job.channels - channel);
+#pragma GCC unroll 4
+  for (int i = 0; i < wg::tile; ++i) {
+    const Four sums = output_line(lines[i]);
+#pragma GCC unroll 4
+    for (int j = 0; j < wg::tile; ++j) store(i, j, Simd::add(sums.at[j], start));
+  }
+}
+
 /// `whole`: all 4 by 4 outputs are in the image.
 template <bool whole>
 TENON_INLINE void output_tile(const wg::OutputJob& job, std::int64_t row, std::int64_t column,
@@ -123,49 +151,60 @@ TENON_INLINE void output_tile(const wg::OutputJob& job, std::int64_t row, std::i
   const Float low = Simd::broadcast(&finish.low), high = Simd::broadcast(&finish.high);
   for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
     const std::int64_t count = job.channels - channel;
-    Six lines[wg::tile];
-#pragma GCC unroll 6
-    for (int j = 0; j < wg::side; ++j) {
-      Six m;
-#pragma GCC unroll 6
-      for (int i = 0; i < wg::side; ++i) {
-        m.at[i] = Simd::load_float(from + (i * wg::side + j) * job.number + channel);
+    output_sums(job, channel, from, [&](int i, int j, Float sum) __attribute__((always_inline)) {
+      if (!whole && (row + i >= job.rows || column + j >= job.columns)) return;
+      const auto place = [&](const auto& image) {
+        return (row + i) * image.row + (column + j) * image.column + channel * image.channel;
+      };
+      if (!is_last) return store_apart(job, place(job.y), place(residual), sum, count);
+      if (residual.at != nullptr) {
+        sum = Simd::add(sum, load_channels(residual.at + place(residual), count));
       }
-      const Four sums = output_line(m);
-#pragma GCC unroll 4
-      for (int i = 0; i < wg::tile; ++i) lines[i].at[j] = sums.at[i];
+      store_channels(job.y.at + place(job.y), limited(sum, low, high), count);
+    });
+  }
+}
+
+constexpr std::int64_t tiles_across = Simd::lanes / wg::tile;  // in a vector of columns
+
+/// Up to `tiles_across` adjacent tiles of an image whose columns are adjacent.
+void output_planes(const wg::OutputJob& job, std::int64_t row, std::int64_t column,
+                   const float* from, std::int64_t tiles) {
+  const std::int64_t inside = job.columns - column;
+  const std::int64_t pixels = inside < tiles * wg::tile ? inside : tiles * wg::tile;
+  const Image<const float>& residual = job.finish.residual;
+  alignas(64) float sums[wg::tile][Simd::lanes][Simd::lanes] = {};  // row, column, channel
+  for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      output_sums(job, channel, from + t * job.tile,
+                  [&](int i, int j, Float sum) __attribute__((always_inline)) {
+                    Simd::store_float(sums[i][t * wg::tile + j], sum);
+                  });
     }
-    const Float bias =
-        finish.bias == nullptr ? Simd::zero_float() : load_channels(finish.bias + channel, count);
-    const auto place = [&](const auto& image, int i, int j) {
-      return (row + i) * image.row + (column + j) * image.column + channel * image.channel;
-    };
-#pragma GCC unroll 4
-    for (int i = 0; i < wg::tile; ++i) {
-      if (!whole && row + i >= job.rows) break;
-      const Four sums = output_line(lines[i]);
-#pragma GCC unroll 4
-      for (int j = 0; j < wg::tile; ++j) {
-        if (!whole && column + j >= job.columns) break;
-        Float sum = Simd::add(sums.at[j], bias);
-        if (!is_last) {
-          store_apart(job, place(job.y, i, j), place(residual, i, j), sum, count);
-          continue;
-        }
-        if (residual.at != nullptr) {
-          sum = Simd::add(sum, load_channels(residual.at + place(residual, i, j), count));
-        }
-        store_channels(job.y.at + place(job.y, i, j), limited(sum, low, high), count);
-      }
+    for (int i = 0; i < wg::tile && row + i < job.rows; ++i) {
+      const auto place = [&](const auto& image) {
+        return image.at + (row + i) * image.row + column + channel * image.channel;
+      };
+      Float lines[Simd::lanes];
+#pragma GCC unroll 16
+      for (int p = 0; p < Simd::lanes; ++p) lines[p] = Simd::load_float(sums[i][p]);
+      store_planes(job.finish, lines, pixels, job.channels - channel, place(job.y), job.y.channel,
+                   residual.at == nullptr ? nullptr : place(residual));
     }
   }
 }
 
 void winograd_output(const wg::OutputJob& job, const wg::TileRun& run) noexcept {
-  for (std::int64_t t = 0; t < run.count; ++t) {
+  const bool is_planar = job.y.channel != 1 && has_planes(job.y, job.finish);
+  const std::int64_t step = is_planar ? tiles_across : 1;
+  for (std::int64_t t = 0; t < run.count; t += step) {
     const std::int64_t column = run.column + t * wg::tile;
-    const bool whole = run.row + wg::tile <= job.rows && column + wg::tile <= job.columns;
     const float* from = job.numbers + t * job.tile;
+    if (is_planar) {
+      output_planes(job, run.row, column, from, run.count - t < step ? run.count - t : step);
+      continue;
+    }
+    const bool whole = run.row + wg::tile <= job.rows && column + wg::tile <= job.columns;
     whole ? output_tile<true>(job, run.row, column, from)
           : output_tile<false>(job, run.row, column, from);
   }

@@ -4,6 +4,8 @@
 
 #include <tenon/ops/glu.hpp>
 
+#include <cstddef>
+
 namespace tenon::cpu {
 namespace {
 
@@ -60,7 +62,8 @@ bool has_even_rows(const Operand& operand) {
   return operand.shape.dtype() == DType::f32 && !needs_even_rows(operand, "");
 }
 
-void gated_block(const PointCall& call, const OpInstance& op) noexcept {
+template <Unary activation>
+void gated_block(const PointCall& call, const OpInstance&) noexcept {
   alignas(64) float gate[block_elements], up[block_elements];
   const auto spread = [&](int i, float* to) {
     const auto* x = static_cast<const float*>(call.x[i]);
@@ -68,8 +71,19 @@ void gated_block(const PointCall& call, const OpInstance& op) noexcept {
     std::fill_n(to, call.count, *x);
     return static_cast<const float*>(to);
   };
-  gated(*find_unary(op.as<Glu>()->activation.text()), spread(0, gate), spread(1, up),
-        static_cast<float*>(call.y), call.count);
+  gated(activation, spread(0, gate), spread(1, up), static_cast<float*>(call.y), call.count);
+}
+
+/// In the order of Unary.
+constexpr PointFunction gated_blocks[] = {
+#define CPU_UNARY(id, Struct) gated_block<Unary::id>,
+#include "../elementwise/unary.def"
+#undef CPU_UNARY
+};
+
+PointStep glu_point(const Step& step) {
+  const Unary activation = *find_unary(step.op.as<Glu>()->activation.text());
+  return {step, gated_blocks[static_cast<std::size_t>(activation)]};
 }
 
 std::optional<std::string> refuses_glu(const Step& step) {
@@ -90,12 +104,12 @@ std::unique_ptr<Task> make_glu(const Step& step, Compiler& compiler) {
   if (takes_rows(step)) {
     return std::make_unique<GluTask>(step, compiler);
   }
-  return std::make_unique<PointTask>(PointStep{step, gated_block});
+  return std::make_unique<PointTask>(glu_point(step));
 }
 
 }  // namespace
 
 extern const Kernel glu_kernel;
-constinit const Kernel glu_kernel{op_def<Glu>, refuses_glu, make_glu, glu_writes_tiles};
+constinit const Kernel glu_kernel{op_def<Glu>, refuses_glu, make_glu, glu_writes_tiles, glu_point};
 
 }  // namespace tenon::cpu

@@ -37,19 +37,31 @@ constexpr std::int64_t strip_sums = 1 << 15;  ///< of a strip, at least one pixe
 /// The kernels multiply u8 by i8: an image of i8 has 128 added, a filter of u8 has 128 taken.
 constexpr std::uint8_t sign_bit = 0x80;
 
-std::int64_t integer_at(const TaskContext& context, const Operand& operand, std::int64_t index) {
-  const std::int64_t offset = operand.shape.rank() == 0 ? 0 : index * operand.strides[0];
-  return load_as_int64(operand.shape.dtype(), context.pointer<const std::byte>(operand) + offset);
-}
-float float_at(const TaskContext& context, const Operand& operand, std::int64_t index) {
-  const std::int64_t offset = operand.shape.rank() == 0 ? 0 : index * operand.strides[0];
-  return *reinterpret_cast<const float*>(context.pointer<const std::byte>(operand) + offset);
-}
+/// One number, or a row of them, where a run finds it.
+class Numbers {
+ public:
+  Numbers(const TaskContext& context, const Operand& operand)
+      : at_(context.pointer<const std::byte>(operand)),
+        step_(operand.shape.rank() == 0 ? 0 : operand.strides[0]),
+        dtype_(operand.shape.dtype()) {}
 
-/// The zero point of an image or filter as the kernels see it. `zero` may be of one number.
-std::int64_t kernel_zero(const TaskContext& context, const Operand* zero, DType dtype,
-                         std::int64_t output, DType wanted) {
-  const std::int64_t own = zero == nullptr ? 0 : integer_at(context, *zero, output);
+  std::int64_t integer(std::int64_t index) const {
+    return load_as_int64(dtype_, at_ + index * step_);
+  }
+  float real(std::int64_t index) const {
+    return *reinterpret_cast<const float*>(at_ + index * step_);
+  }
+
+ private:
+  const std::byte* at_;
+  std::int64_t step_;
+  DType dtype_;
+};
+
+/// The zero point of an image or filter as the kernels see it.
+std::int64_t kernel_zero(const std::optional<Numbers>& zero, DType dtype, std::int64_t output,
+                         DType wanted) {
+  const std::int64_t own = zero ? zero->integer(output) : 0;
   if (dtype == wanted) return own;
   return dtype == DType::i8 ? own + sign_bit : own - sign_bit;
 }
@@ -88,8 +100,9 @@ class CodesCopyTask final : public Task {
     const Shape& shape = x_.shape;
     const std::int64_t rows = shape[2];
     const ImageSteps steps = ImageSteps::of(x_);
-    const Operand* zero_point = zero_ ? &*zero_ : nullptr;
-    const std::int64_t zero = kernel_zero(context, zero_point, shape.dtype(), 0, DType::u8);
+    std::optional<Numbers> zero_point;
+    if (zero_) zero_point.emplace(context, *zero_);
+    const std::int64_t zero = kernel_zero(zero_point, shape.dtype(), 0, DType::u8);
     auto* to = reinterpret_cast<std::uint8_t*>(context.scratch(offset_));
     Range range = context.share(shape[0] * rows);
     while (range.begin < range.end) {
@@ -163,6 +176,10 @@ class IntegerProductTask final : public Task {
   const Operand* zero_point(std::size_t input) const noexcept {
     return input < static_cast<std::size_t>(op_.zero_points) ? &operands_[input] : nullptr;
   }
+  std::optional<Numbers> zeros(const TaskContext& context, std::size_t input) const noexcept {
+    const Operand* operand = zero_point(input);
+    return operand == nullptr ? std::nullopt : std::optional(Numbers(context, *operand));
+  }
 
   /// As of QuantizedConv2d's task; i8 is copied to u8, and so is an image that the result overwrites.
   bool choose_image_source(Compiler& compiler) {
@@ -233,8 +250,8 @@ class IntegerProductTask final : public Task {
                           task.packed_ ? working_ : context.scratch(task.filter_offset_)),
           filter_(task.packed_ ? context.constant<PackedInt8Filter>(*task.packed_)
                                : scratch_filter_),
-          x_zero_(
-              kernel_zero(context, task.zero_point(0), task.conv_.x.shape.dtype(), 0, DType::u8)) {
+          x_zero_(kernel_zero(task.zeros(context, 0), task.conv_.x.shape.dtype(), 0, DType::u8)),
+          w_zeros_(task.zeros(context, 1)) {
       outside_ = reinterpret_cast<std::uint8_t*>(working_ + task.memory_.outside);
       std::fill(outside_, reinterpret_cast<std::uint8_t*>(working_ + task.memory_.numbers),
                 static_cast<std::uint8_t>(x_zero_));
@@ -245,6 +262,7 @@ class IntegerProductTask final : public Task {
       const std::int64_t columns = part.last_column - part.first_column;
       if (channels <= 0 || columns <= 0) return;
       const SumsJob job = prepare(group, part);
+      const bool has_zeros = has_weight_zeros(group, part);
       const std::int64_t pixels = std::max<std::int64_t>(strip_sums / channels, 1);
       const std::int64_t width = std::min(columns, pixels), height = pixels / width;
       Part strip = part;
@@ -255,7 +273,7 @@ class IntegerProductTask final : public Task {
              strip.first_column += width) {
           strip.last_column = std::min(strip.first_column + width, part.last_column);
           multiply(image, group, strip);
-          subtract_weight_zeros(image, group, strip);
+          if (has_zeros) subtract_weight_zeros(image, group, strip);
           finish(image, group, strip, job);
         }
       }
@@ -312,8 +330,13 @@ class IntegerProductTask final : public Task {
     }
 
     std::int64_t weight_zero(std::int64_t output) const noexcept {
-      return kernel_zero(context_, task_.zero_point(1), task_.conv_.w.shape.dtype(), output,
-                         DType::i8);
+      return kernel_zero(w_zeros_, task_.conv_.w.shape.dtype(), output, DType::i8);
+    }
+    bool has_weight_zeros(std::int64_t group, const Part& part) const noexcept {
+      for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
+        if (weight_zero(first_output(group) + c) != 0) return true;
+      }
+      return false;
     }
 
     /// Weights rarely have zero points. One takes its share of the codes under the window.
@@ -321,9 +344,6 @@ class IntegerProductTask final : public Task {
                                const Part& strip) const noexcept {
       const std::int64_t channels = strip.last_channel - strip.first_channel;
       const std::int64_t first = first_output(group) + strip.first_channel;
-      bool has_zeros = false;
-      for (std::int64_t c = 0; c < channels; ++c) has_zeros |= weight_zero(first + c) != 0;
-      if (!has_zeros) return;
       const Image<const std::uint8_t> x = image_of(image, group);
       const bool is_depthwise = task_.conv_.filter.is_depthwise();
       auto* sums = reinterpret_cast<std::uint32_t*>(strip_);
@@ -380,20 +400,21 @@ class IntegerProductTask final : public Task {
       });
       job.offset = offset;
       auto operand = task_.operands_.begin() + task_.op_.zero_points;
-      const auto floats = [&](const Operand& numbers) {
-        return row_of(float{},
-                      [&](std::int64_t c) { return float_at(context_, numbers, first + c); });
+      const auto floats = [&](const Operand& operand_of_numbers) {
+        const Numbers numbers(context_, operand_of_numbers);
+        return row_of(float{}, [&](std::int64_t c) { return numbers.real(first + c); });
       };
       for (const IntegerProduct::Stage& stage : task_.op_.all_stages()) {
         switch (stage.kind) {
-          case Kind::bias:
+          case Kind::bias: {
+            const Numbers numbers(context_, *operand++);
             for (std::int64_t c = 0; c < count; ++c) {
-              offset[c] = static_cast<std::int32_t>(
-                  static_cast<std::uint32_t>(offset[c]) +
-                  static_cast<std::uint32_t>(integer_at(context_, *operand, first + c)));
+              offset[c] =
+                  static_cast<std::int32_t>(static_cast<std::uint32_t>(offset[c]) +
+                                            static_cast<std::uint32_t>(numbers.integer(first + c)));
             }
-            ++operand;
             break;
+          }
           case Kind::factor:
             job.factor = floats(*operand++);
             break;
@@ -405,11 +426,12 @@ class IntegerProductTask final : public Task {
             break;
           case Kind::round: {
             job.scale = floats(*operand++);
-            const Operand* zero = stage.has_zero ? &*operand : nullptr;
+            std::optional<Numbers> zero;
+            if (stage.has_zero) zero.emplace(context_, *operand);
             const bool is_signed = task_.conv_.y.shape.dtype() == DType::i8;
             const std::int64_t low = is_signed ? -128 : 0, high = low + 255;
             const auto zero_of = [&](std::int64_t c) {
-              return zero == nullptr ? 0 : integer_at(context_, *zero, first + c);
+              return zero ? zero->integer(first + c) : 0;
             };
             job.divides = std::any_of(job.scale, job.scale + count,
                                       [](float scale) { return scale != 1.0f; });
@@ -471,6 +493,7 @@ class IntegerProductTask final : public Task {
     const PackedInt8Filter scratch_filter_;  // where the filter is packed in every run
     const PackedInt8Filter& filter_;
     const std::int64_t x_zero_;
+    const std::optional<Numbers> w_zeros_;
     std::uint8_t* outside_;
   };
 

@@ -22,6 +22,11 @@ TENON_INLINE Float with_bits(Float x, std::uint32_t mask) {
   return reinterpret_cast<Float>(reinterpret_cast<Mask>(x) & static_cast<std::int32_t>(mask));
 }
 TENON_INLINE Float absolute(Float x) { return with_bits(x, 0x7FFFFFFFu); }
+/// -|x|
+TENON_INLINE Float negative_of(Float x) {
+  constexpr auto sign = static_cast<std::int32_t>(0x80000000u);
+  return reinterpret_cast<Float>(reinterpret_cast<Mask>(x) | sign);
+}
 TENON_INLINE Float copy_sign(Float magnitude, Float sign) {
   return reinterpret_cast<Float>(reinterpret_cast<Mask>(magnitude) |
                                  reinterpret_cast<Mask>(with_bits(sign, 0x80000000u)));
@@ -100,21 +105,31 @@ TENON_INLINE Float near_reciprocal(Float x) {
 #endif
 }
 
+/// a / b for b in [1, 8], to 2 ulp.
+TENON_INLINE Float near_quotient(Float a, Float b) {
+#if defined(__AVX512F__)
+  return a * near_reciprocal(b);
+#else
+  return a / b;
+#endif
+}
+
 /// e^(high + low) for |low| <= 0.05, to 2 ulp; infinity and subnormal numbers where they belong.
 ///
 /// high = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split into a part of 10 bits, whose product with
 /// n is exact, and a rest. e^r by its Taylor polynomial of degree 7, whose first term left out is
 /// below 1.4e-8.
-TENON_INLINE Float exponential(Float high, Float low) {
+template <class... Low>
+TENON_INLINE Float exponential(Float high, Low... low) {
   const Float x = Simd::min(set(89.0f), Simd::max(set(-105.0f), high));
   const Float magic = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const Float n = fma(x, set(1.44269504f), magic) - magic;
   Float r = fma(n, set(-0.693359375f), x);
-  r = fma(n, set(2.12194440e-4f), r) + low;
+  r = fma(n, set(2.12194440e-4f), r);
+  ((r = r + low), ...);  // none: 0
   const Float p = polynomial(r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f);
   return times_power_of_two(fma(r * r, p, r) + set(1.0f), n);
 }
-TENON_INLINE Float exponential(Float x) { return exponential(x, set(0.0f)); }
 
 /// e^(-factor a^2), factor a power of two: the square is taken in two parts, since an error of it
 /// is as many times larger in the result as its value says.
@@ -179,8 +194,13 @@ TENON_INLINE Float times_sigmoid(Float factor, Float high, Float low) {
   const Float e = exponential(negative ? high : -high, negative ? low : -low);
   return (negative ? factor * e : factor) / (set(1.0f) + e);
 }
-TENON_INLINE Float sigmoid(Float x) { return times_sigmoid(set(1.0f), x, set(0.0f)); }
-TENON_INLINE Float silu(Float x) { return times_sigmoid(x, x, set(0.0f)); }
+/// The same for high = x and low = 0, to 4 ulp.
+TENON_INLINE Float times_sigmoid(Float factor, Float x) {
+  const Float e = exponential(negative_of(x));
+  return near_quotient(x < set(0.0f) ? factor * e : factor, set(1.0f) + e);
+}
+TENON_INLINE Float sigmoid(Float x) { return times_sigmoid(set(1.0f), x); }
+TENON_INLINE Float silu(Float x) { return times_sigmoid(x, x); }
 
 /// x Phi(x), to 7 ulp: from the tail Phi(-|x|) on both sides, as 1 + erf(x) cancels on the left.
 TENON_INLINE Float gelu(Float x) {

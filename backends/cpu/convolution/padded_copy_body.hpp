@@ -6,13 +6,44 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
 
+/// Vector `part` of the pixels of three planes: first what two of them give, then the third.
+template <int part, int... lane>
+TENON_INLINE Float third_of_pixels(Float a, Float b, Float c, std::integer_sequence<int, lane...>) {
+  constexpr int lanes = Simd::lanes;
+  const auto of_two = [](int i) { return i % 3 == 1 ? lanes + i / 3 : i / 3; };
+  const Float ab = __builtin_shufflevector(a, b, of_two(part * lanes + lane)...);
+  const auto of_last = [](int i) { return i % 3 == 2 ? lanes + i / 3 : i % lanes; };
+  return __builtin_shufflevector(ab, c, of_last(part * lanes + lane)...);
+}
+
+/// A row of three planes, as of colours.
+inline void interleave_three(const PaddedCopy& job, const float* x, std::int64_t columns,
+                             float* to) {
+  constexpr std::int64_t lanes = Simd::lanes;
+  constexpr auto all = std::make_integer_sequence<int, Simd::lanes>{};
+  const std::int64_t plane = job.x.channel;
+  std::int64_t j = 0;
+  for (; j + lanes <= columns; j += lanes, to += 3 * lanes) {
+    const Float a = Simd::load_float(x + j), b = Simd::load_float(x + plane + j),
+                c = Simd::load_float(x + 2 * plane + j);
+    Simd::store_float(to, third_of_pixels<0>(a, b, c, all));
+    Simd::store_float(to + lanes, third_of_pixels<1>(a, b, c, all));
+    Simd::store_float(to + 2 * lanes, third_of_pixels<2>(a, b, c, all));
+  }
+  for (; j < columns; ++j, to += 3) {
+    for (std::int64_t c = 0; c < 3; ++c) to[c] = x[c * plane + j];
+  }
+}
+
 /// A row of planes whose columns are adjacent, a square of vectors at a time.
 inline void interleave_planes(const PaddedCopy& job, const float* x, std::int64_t columns,
                               float* to) {
+  if (job.channels == 3) return interleave_three(job, x, columns, to);
   constexpr std::int64_t lanes = Simd::lanes;
   const float* const end = to + columns * job.channels;
   const bool is_one_vector = job.channels <= lanes;

@@ -243,6 +243,10 @@ TEST_CASE("copy_elements: transposed matrices, every element size") {
     check(dtype, 130, 67, 0);
     check(dtype, 3, 1000, 0);
     check(dtype, 1000, 3, 0);
+    // Around the sides of squares of vectors and of lines.
+    for (const std::int64_t rows : {15, 16, 17, 65, 79, 80}) {
+      for (const std::int64_t columns : {4, 16, 33, 72}) check(dtype, rows, columns, 0);
+    }
     // Past the caches where rows start at a line.
     check(dtype, 1030, 2112, 0);
     check(dtype, 1030, 2112, 1);

@@ -262,7 +262,60 @@ TEST_CASE("quantised networks: the reference's bits, with any number of threads"
   }
 }
 
-/// The same in the form of ONNX's QDQ: f32 layers between dequantize_linear and quantize_linear.
+/// Residuals and a pool in f32 between integer products, as quantised networks from elsewhere have
+/// them. Where scales are one number, images of codes keep their channels last all the way.
+std::vector<Tensor> record_residual(Network& network, Choices& choices, const Tensor& x) {
+  const std::int64_t channels = x.shape()[1];
+  const bool per_channel = choices.number(0, 2) == 0;
+  const auto numbers = [&](double low, double high) {
+    return network.constant(
+        choices.uniform(per_channel ? Shape({channels}, f32) : Shape({}, f32), low, high));
+  };
+  const auto convolved = [&](const Tensor& codes) {
+    const Tensor w = network.constant(choices.code_array(Shape({channels, channels, 3, 3}, i8)));
+    const Tensor sums = conv2d_integer(
+        codes, w, network.constant(choices.zero_point(codes.dtype())), {}, {.padding = {1, 1}});
+    const Tensor scaled = dequantize_linear(sums, numbers(0.5, 1.5));
+    return quantize_linear(scaled, network.constant(scale_for(channels * 9)),
+                           network.constant(choices.zero_point(choices.codes())));
+  };
+  const auto values = [&](const Tensor& codes) {
+    return dequantize_linear(codes, numbers(0.02, 0.08));
+  };
+  const auto codes = [&](const Tensor& f) {
+    return quantize_linear(f, numbers(0.05, 0.2), {}, {.dtype = u8});
+  };
+  const Tensor a = convolved(x), b = convolved(a);
+  const Tensor sum = codes(relu(values(a) + values(b)));
+  const Tensor pooled =
+      codes(max_pool2d(values(sum), {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}));
+  std::vector<Tensor> results{convolved(pooled)};
+  if (choices.number(0, 2) == 0) results.push_back(sum);
+  return results;
+}
+
+TEST_CASE("quantised networks: residuals and pools between integer products") {
+  Random random;
+  Choices choices(random);
+  for (int round = 0; round < 25; ++round) {
+    Network network;
+    const Graph::Recording recording(network.graph);
+    const Shape shape(
+        {choices.number(1, 2), choices.number(1, 40), choices.number(2, 19), choices.number(2, 19)},
+        choices.codes());
+    const Tensor x = network.graph.input("x", shape);
+    const Program program = network.graph.program(record_residual(network, choices, x));
+    const std::vector<HostBuffer> inputs{choices.code_array(shape)};
+    const Ran want = run(program, network.weights, inputs, reference());
+    for (const int threads : {1, 2, 7}) {
+      INFO("round " << round << ", " << threads << " threads\n" << print(program));
+      expect_same(run(program, network.weights, inputs, cpu_backend(threads)).results,
+                  want.results);
+    }
+  }
+}
+
+/// Layers in the form of ONNX's QDQ: f32 between dequantize_linear and quantize_linear.
 std::vector<Tensor> record_qdq(Network& network, Choices& choices, const Tensor& x) {
   Layer at{x, network.constant(0.05F), network.constant(choices.zero_point(x.dtype()))};
   const auto dequantized = [](const Layer& layer) {

@@ -54,8 +54,9 @@ inline void interleave_planes(const PaddedCopy& job, const float* x, std::int64_
       Float v[Simd::lanes];
 #pragma GCC unroll 16
       for (int k = 0; k < Simd::lanes; ++k) {
-        v[k] =
-            k < count ? load_channels(x + (c + k) * job.x.channel + j, pixels) : Simd::zero_float();
+        const float* const plane = x + (c + k) * job.x.channel + j;
+        v[k] = k < count ? load_channels(plane, pixels) : Simd::zero_float();
+        if (k < count) __builtin_prefetch(plane + lanes);  // more streams than hardware follows
       }
       Simd::transpose(v);
 #pragma GCC unroll 16

@@ -61,7 +61,8 @@ def compare(path, threads, rounds, clock):
     read = time.perf_counter() - began
     given = [arrays[name] for name in names]
     apart = distance([np.asarray(one.numpy()) for one in session.forward(*given)], wanted)
-    pairs = [(timed(lambda: session.forward(*given), clock), timed(lambda: theirs.run(None, arrays), clock)) for _ in range(rounds)]
+    pairs = [(timed(lambda: session.forward(*given), clock), timed(lambda: theirs.run(None, arrays), clock))
+             for _ in range(rounds)]
     us, them = (statistics.median(column) for column in zip(*pairs))
     opset = next(one.version for one in ours.proto.opset_import if one.domain in ("", "ai.onnx"))
     print(f"| {path.stem} | {opset} | {len(ours.proto.graph.node)} | {apart:.1e} | "

@@ -116,23 +116,35 @@ TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels,
   }
 }
 
-template <int pixels, int vectors>
-TENON_INLINE void store_tile_planes(const ProductJob& job, const Tile& tile,
-                                    const Sums<pixels, vectors>& sums) {
-  const Image<const float>& residual = job.finish.residual;
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) {
-    const std::int64_t channel = tile.channel + v * Simd::lanes;
-    const auto place = [&](const auto& image) {
-      return image.at + tile.row * image.row + tile.column + channel * image.channel;
-    };
-    Float lines[Simd::lanes];
+/// Sums [pixels][width] of a tile where channels are not adjacent. Not inlined into the tiles: there
+/// GCC would spill sums to memory in the loop of products.
+[[gnu::noinline]] void store_apart(const ProductJob& job, const Tile& tile, const float* values,
+                                   std::int64_t pixels, std::int64_t width) {
+  const Finish& finish = job.finish;
+  const std::int64_t left = job.outputs - tile.channel, channels = left < width ? left : width;
+  const auto place = [&](const auto& image, std::int64_t pixel, std::int64_t channel) {
+    return image.at + tile.row * image.row + (tile.column + pixel) * image.column +
+           (tile.channel + channel) * image.channel;
+  };
+  if (has_planes(job.y, finish)) {
+    for (std::int64_t c = 0; c < channels; c += Simd::lanes) {
+      Float lines[Simd::lanes];
 #pragma GCC unroll 16
-    for (int p = 0; p < Simd::lanes; ++p) {
-      lines[p] = p < pixels ? sums.at[p < pixels ? p : 0][v] : Simd::zero_float();
+      for (int p = 0; p < Simd::lanes; ++p) {
+        lines[p] = p < pixels ? Simd::load_float(values + p * width + c) : Simd::zero_float();
+      }
+      store_planes(finish, lines, pixels, channels - c, place(job.y, 0, c), job.y.channel,
+                   finish.residual.at == nullptr ? nullptr : place(finish.residual, 0, c));
     }
-    store_planes(job.finish, lines, pixels, job.outputs - channel, place(job.y), job.y.channel,
-                 residual.at == nullptr ? nullptr : place(residual));
+    return;
+  }
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      float value = values[p * width + c];
+      if (finish.residual.at != nullptr) value += *place(finish.residual, p, c);
+      value = value < finish.low ? finish.low : value;
+      *place(job.y, p, c) = value > finish.high ? finish.high : value;
+    }
   }
 }
 
@@ -163,10 +175,6 @@ TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Floa
     }
     return;
   }
-  if constexpr (pixels > 1) {
-    if (has_planes(job.y, job.finish)) return store_tile_planes<pixels, vectors>(job, tile, sums);
-  }
-  // One by one.
   constexpr int width = vectors * Simd::lanes;
   alignas(64) float values[static_cast<std::size_t>(pixels * width)];
 #pragma GCC unroll 16
@@ -176,19 +184,7 @@ TENON_INLINE void store_tile(const ProductJob& job, const Tile& tile, const Floa
       Simd::store_float(values + (p * vectors + v) * Simd::lanes, sums.at[p][v]);
     }
   }
-  const std::int64_t count = channels < width ? channels : width;
-  for (std::int64_t c = 0; c < count; ++c) {
-    for (int p = 0; p < pixels; ++p) {
-      float value = values[p * width + c];
-      const auto place = [&](const auto& image) {
-        return tile.row * image.row + (tile.column + p) * image.column +
-               (tile.channel + c) * image.channel;
-      };
-      if (residual.at != nullptr) value += residual.at[place(residual)];
-      value = value < job.finish.low ? job.finish.low : value;
-      job.y.at[place(job.y)] = value > job.finish.high ? job.finish.high : value;
-    }
-  }
+  store_apart(job, tile, values, pixels, width);
 }
 
 template <int pixels, int vectors>

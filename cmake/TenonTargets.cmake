@@ -132,9 +132,10 @@ endif()
 #
 # NEEDS oracle: the test cases tagged [oracle] need what a machine may lack, and say "SKIPPED: ..." or exit with 77 where
 # it does. They are a test of their own, ops_oracle, so that CTest lists them as skipped; ops itself is the other cases, and
-# fails if one of them says so. ONLY_NEEDS: there are no other cases. WITHOUT_CORE: no precompiled headers of the core's.
+# fails if one of them says so. ONLY_NEEDS: there are no other cases. WITHOUT tag: cases that another test runs as well.
+# WITHOUT_CORE: no precompiled headers of the core's.
 function(tenon_test name)
-  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS;WITHOUT_CORE" "" "SOURCES;LIBRARIES;NEEDS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS;WITHOUT_CORE" "" "SOURCES;LIBRARIES;NEEDS;WITHOUT" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/share_small_work.cpp)
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBRARIES} Catch2::Catch2WithMain)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -150,7 +151,8 @@ function(tenon_test name)
     add_dependencies(tenon_thread_tests test_${name})
   endif()
 
-  list(TRANSFORM ARG_NEEDS REPLACE "(.+)" "~[\\1]" OUTPUT_VARIABLE others)
+  set(others ${ARG_NEEDS} ${ARG_WITHOUT})
+  list(TRANSFORM others REPLACE "(.+)" "~[\\1]")
   if(TENON_SANITIZE)  # how good numbers are over many samples, how time and memory grow, who is chosen: others run the same
     list(APPEND others "~[accuracy]" "~[growth]" "~[choices]")
   endif()

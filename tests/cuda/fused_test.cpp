@@ -167,7 +167,7 @@ class Chains {
 
   /// One of `def` on recent values of types that it takes, if there are any.
   bool add_op(const OpDef& def) {
-    for (int attempt = 0; attempt < 30; ++attempt) {
+    for (int attempt = 0; attempt < 300; ++attempt) {
       std::vector<Tensor> operands;
       for (int i = 0; i < def.max_inputs; ++i) operands.push_back(pick());
       try {

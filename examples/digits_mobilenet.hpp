@@ -3,6 +3,7 @@
 
 #include <tenon/tenon.hpp>
 
+#include <optional>
 #include <utility>
 #include <vector>
 

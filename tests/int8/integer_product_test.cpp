@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -239,6 +240,18 @@ std::vector<Tensor> record_integers(Network& network, Choices& choices, const Te
   return results;
 }
 
+void expect_reference_bits(const Network& network, const Program& program,
+                           const std::vector<HostBuffer>& inputs,
+                           std::initializer_list<int> thread_counts) {
+  const Ran want = run(program, network.weights, inputs, reference());
+  for (const int threads : thread_counts) {
+    INFO(threads << " threads\n" << print(program));
+    const Ran got = run(program, network.weights, inputs, cpu_backend(threads));
+    INFO(fmt::format("{}", fmt::join(got.notes, "\n")));
+    expect_same(got.results, want.results);
+  }
+}
+
 TEST_CASE("quantised networks: the reference's bits, with any number of threads") {
   Random random;
   Choices choices(random);
@@ -250,15 +263,9 @@ TEST_CASE("quantised networks: the reference's bits, with any number of threads"
         choices.codes());
     const Tensor x = network.graph.input("x", shape);
     const std::vector<Tensor> results = record_integers(network, choices, x);
-    const Program program = network.graph.program(results);
-    const std::vector<HostBuffer> inputs{choices.code_array(shape)};
-    const Ran want = run(program, network.weights, inputs, reference());
-    for (const int threads : {1, 3}) {
-      INFO("round " << round << ", " << threads << " threads\n" << print(program));
-      const Ran got = run(program, network.weights, inputs, cpu_backend(threads));
-      INFO(fmt::format("{}", fmt::join(got.notes, "\n")));
-      expect_same(got.results, want.results);
-    }
+    INFO("round " << round);
+    expect_reference_bits(network, network.graph.program(results), {choices.code_array(shape)},
+                          {1, 3});
   }
 }
 
@@ -305,13 +312,8 @@ TEST_CASE("quantised networks: residuals and pools between integer products") {
         choices.codes());
     const Tensor x = network.graph.input("x", shape);
     const Program program = network.graph.program(record_residual(network, choices, x));
-    const std::vector<HostBuffer> inputs{choices.code_array(shape)};
-    const Ran want = run(program, network.weights, inputs, reference());
-    for (const int threads : {1, 2, 7}) {
-      INFO("round " << round << ", " << threads << " threads\n" << print(program));
-      expect_same(run(program, network.weights, inputs, cpu_backend(threads)).results,
-                  want.results);
-    }
+    INFO("round " << round);
+    expect_reference_bits(network, program, {choices.code_array(shape)}, {1, 2, 7});
   }
 }
 

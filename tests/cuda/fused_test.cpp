@@ -4,6 +4,7 @@
 #include "emulated.hpp"
 #include "host_compiler.hpp"
 #include "io/temp_folder.hpp"
+#include "run_twice.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
 #include "support/random_program.hpp"
@@ -51,10 +52,7 @@ bool can_fuse() {
   return found.compiler != nullptr;
 }
 
-struct Outcome {
-  std::vector<HostBuffer> results;
-  std::vector<std::string> notes;
-
+struct Outcome : RunOutcome {
   /// "N element-wise steps in L launches of generated kernels"; none where nothing is fused.
   std::array<int, 2> fused() const {
     std::array<int, 2> counts{};
@@ -75,22 +73,7 @@ Outcome run(const Program& program, const std::vector<HostBuffer>& inputs,
             const std::map<std::string, Buffer>& weights = {}) {
   Session session(program, {.backends = backends, .forbid_fallback = backends.size() == 1});
   session.bind(std::make_shared<const WeightSet>(weights, std::move(cache)));
-  std::vector<Buffer> given;
-  std::vector<Shape> shapes;
-  for (const HostBuffer& input : inputs) {
-    given.push_back(input.to_device(cpu_device()));
-    shapes.push_back(input.shape());
-  }
-  Outcome outcome;
-  for (int turn = 0; turn < 2; ++turn) {  // the second one as a graph
-    outcome.results.clear();
-    for (const Buffer& output : session.forward(given)) outcome.results.push_back(output.to_host());
-  }
-  const PlanReport report = session.report(shapes);
-  for (const PlanReport::Part& part : report.parts) {
-    outcome.notes.insert(outcome.notes.end(), part.notes.begin(), part.notes.end());
-  }
-  return outcome;
+  return {run_twice(session, inputs)};
 }
 Outcome run(const Program& program, const std::vector<HostBuffer>& inputs, const DevicePtr& device,
             std::shared_ptr<PreparedCache> cache = nullptr) {

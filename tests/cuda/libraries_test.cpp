@@ -1,6 +1,7 @@
 // Products and convolutions that NVIDIA's libraries compute; in the emulation the reference stands in.
 #include "cases.hpp"
 #include "emulated.hpp"
+#include "run_twice.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
 
@@ -34,33 +35,17 @@ class Network {
     weights_[name] = random_.uniform(shape, -0.5, 0.5).to_device(cpu_device());
     return graph.constant(name, shape);
   }
-  struct Outcome {
-    std::vector<HostBuffer> results;
-    std::vector<std::string> notes;
-  };
-  Outcome run(const std::vector<Tensor>& outputs, const std::vector<BackendPtr>& backends) const {
+  RunOutcome run(const std::vector<Tensor>& outputs,
+                 const std::vector<BackendPtr>& backends) const {
     Session session(graph.program(outputs), {.backends = backends, .forbid_fallback = true});
     session.bind(std::make_shared<const WeightSet>(weights_));
-    std::vector<Buffer> given;
-    std::vector<Shape> shapes;
-    for (const HostBuffer& one : inputs_) {
-      given.push_back(one.to_device(cpu_device()));
-      shapes.push_back(one.shape());
-    }
-    Outcome outcome;
-    for (int turn = 0; turn < 2; ++turn) {  // the second one as a graph
-      outcome.results.clear();
-      for (const Buffer& output : session.forward(given))
-        outcome.results.push_back(output.to_host());
-    }
-    outcome.notes = session.report(shapes).parts.at(0).notes;
-    return outcome;
+    return run_twice(session, inputs_);
   }
   /// On a device and on the reference; returns the device's notes.
   std::vector<std::string> check(const std::vector<Tensor>& outputs, const std::string& keys,
                                  bool is_exact, double allowed) const {
-    const Outcome got = run(outputs, device_backends(test_device(keys), {.exact = is_exact}));
-    const Outcome wanted = run(outputs, {make_reference_backend({})});
+    const RunOutcome got = run(outputs, device_backends(test_device(keys), {.exact = is_exact}));
+    const RunOutcome wanted = run(outputs, {make_reference_backend({})});
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       INFO("result " << i);
       expect_close(got.results[i], wanted.results[i],

@@ -39,6 +39,12 @@ class Buffer {
   using ReadyCheck = std::function<bool()>;
 
   Buffer() = default;  ///< nothing: has_data() is false
+  // Out of line: a model's struct has dozens of buffers, and inline each is kilobytes of code.
+  ~Buffer();
+  Buffer(const Buffer& other);
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(const Buffer& other);
+  Buffer& operator=(Buffer&& other) noexcept;
   /// A shape without memory. With a `check`, not ready before that returns true.
   explicit Buffer(const Shape& shape, ReadyCheck check = {});
   /// An array at `offset_bytes` of a chunk. Errc::out_of_range when the chunk is too small.

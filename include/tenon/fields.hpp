@@ -90,11 +90,6 @@ using Bufferized = rebind_t<Model, Buffer>;
 
 namespace detail {
 
-/// Name `index` of a comma-separated list.
-std::string field_name(std::string_view names, std::size_t index);
-std::string join_path(const std::string& path, const std::string& name);
-std::string join_path(const std::string& path, std::size_t index);
-
 template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
@@ -106,39 +101,153 @@ inline constexpr bool is_vector<std::vector<T, A>> = true;
 template <class T>
 concept TupleLike = !HasFields<T> && requires { std::tuple_size<T>::value; };
 
-}  // namespace detail
+/// Calls `function.operator()<i>()` for i = 0 .. count - 1.
+template <std::size_t count, class Function>
+void for_each_field(const Function& function) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (function.template operator()<I>(), ...);
+  }(std::make_index_sequence<count>());
+}
 
-/// Visits two structs of the same form in parallel: calls `visit(path, from_leaf, to_leaf)` for
-/// each leaf in field order, and resizes `to`'s vectors and optionals and copies its plain values
-/// from `from`. `path` reads like "layers.3.attention.query.weight".
-template <class From, class To, class Visit>
-void transform_fields(const From& from, To& to, Visit&& visit, const std::string& path = {}) {
+/// The common type of some leaves; void stands for none.
+template <class First, class Second>
+struct same_leaf {
+  using type = Second;
+  static_assert(std::is_void_v<First>, "the leaves of a struct have one type");
+};
+template <class First>
+struct same_leaf<First, void> {
+  using type = First;
+};
+template <class Leaf>
+struct same_leaf<Leaf, Leaf> {
+  using type = Leaf;
+};
+template <>
+struct same_leaf<void, void> {
+  using type = void;
+};
+
+/// The type of the leaves of any form; void where it has none.
+template <class Form>
+struct form_leaf {
+  using type = void;
+};
+template <class Form>
+using form_leaf_t = typename form_leaf<std::remove_cvref_t<Form>>::type;
+template <class... Form>
+struct form_leaf<std::tuple<Form...>> {
+  using type = void;
+};
+template <class First, class... Others>
+struct form_leaf<std::tuple<First, Others...>> {
+  using type = typename same_leaf<form_leaf_t<First>, form_leaf_t<std::tuple<Others...>>>::type;
+};
+template <FieldLeaf Leaf>
+struct form_leaf<Leaf> {
+  using type = Leaf;
+};
+template <HasFields Form>
+struct form_leaf<Form> : form_leaf<decltype(std::declval<Form&>().tenon_fields())> {};
+template <class T, class Allocator>
+struct form_leaf<std::vector<T, Allocator>> : form_leaf<T> {};
+template <class T>
+struct form_leaf<std::optional<T>> : form_leaf<T> {};
+template <class T, std::size_t N>
+struct form_leaf<std::array<T, N>> : form_leaf<T> {};
+template <class A, class B>
+struct form_leaf<std::pair<A, B>> : form_leaf<std::tuple<A, B>> {};
+
+/// The leaves that a walk through a struct has found, with their paths. Neither the walk nor this
+/// depend on what is then done with a leaf: a struct's walk is compiled once for all visitors.
+class FieldWalk {
+ public:
+  struct Field {
+    std::string path;
+    const void* from;
+    void* to;
+  };
+
+  explicit FieldWalk(std::string path) : path_(std::move(path)) {}
+  void add(const void* from, void* to);
+  const std::vector<Field>& fields() const noexcept { return fields_; }
+
+  /// A field's name or an element's index: part of the path for its lifetime.
+  class Part {
+   public:
+    /// Name `index` of a comma-separated list.
+    Part(FieldWalk& walk, std::string_view names, std::size_t index);
+    Part(FieldWalk& walk, std::size_t index);
+    ~Part();
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    FieldWalk& walk_;
+    std::size_t length_;  // of the path without it
+  };
+
+ private:
+  std::string path_;
+  std::vector<Field> fields_;
+};
+
+/// Adds the leaves of a struct to `walk`, as `to`.
+template <class Model>
+void find_fields(Model& model, FieldWalk& walk) {
+  using Form = std::remove_const_t<Model>;
+  if constexpr (FieldLeaf<Form>) {
+    walk.add(nullptr, const_cast<Form*>(&model));
+  } else if constexpr (HasFields<Form>) {
+    auto fields = model.tenon_fields();
+    for_each_field<std::tuple_size_v<decltype(fields)>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, Form::tenon_field_names(), i);
+      find_fields(std::get<i>(fields), walk);
+    });
+  } else if constexpr (is_vector<Form>) {
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      const FieldWalk::Part part(walk, i);
+      find_fields(model[i], walk);
+    }
+  } else if constexpr (is_optional<Form>) {
+    if (model) find_fields(*model, walk);
+  } else if constexpr (TupleLike<Form>) {
+    for_each_field<std::tuple_size_v<Form>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, i);
+      find_fields(std::get<i>(model), walk);
+    });
+  }
+}
+
+/// Gives `to` the form and the plain values of `from`, and adds the pairs of leaves to `walk`.
+template <class From, class To>
+void pair_fields(const From& from, To& to, FieldWalk& walk) {
   if constexpr (FieldLeaf<From>) {
-    visit(path, from, to);
+    walk.add(&from, &to);
   } else if constexpr (HasFields<From>) {
     auto sources = from.tenon_fields();
     auto targets = to.tenon_fields();
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (transform_fields(std::get<I>(sources), std::get<I>(targets), visit,
-                        detail::join_path(path, detail::field_name(From::tenon_field_names(), I))),
-       ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(sources)>>());
-  } else if constexpr (detail::is_vector<From>) {
+    for_each_field<std::tuple_size_v<decltype(sources)>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, From::tenon_field_names(), i);
+      pair_fields(std::get<i>(sources), std::get<i>(targets), walk);
+    });
+  } else if constexpr (is_vector<From>) {
     to.resize(from.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
-      transform_fields(from[i], to[i], visit, detail::join_path(path, i));
+      const FieldWalk::Part part(walk, i);
+      pair_fields(from[i], to[i], walk);
     }
-  } else if constexpr (detail::is_optional<From>) {
+  } else if constexpr (is_optional<From>) {
     if (from) {
-      transform_fields(*from, to.emplace(), visit, path);
+      pair_fields(*from, to.emplace(), walk);
     } else {
       to.reset();
     }
-  } else if constexpr (detail::TupleLike<From>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (transform_fields(std::get<I>(from), std::get<I>(to), visit, detail::join_path(path, I)),
-       ...);
-    }(std::make_index_sequence<std::tuple_size_v<From>>());
+  } else if constexpr (TupleLike<From>) {
+    for_each_field<std::tuple_size_v<From>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, i);
+      pair_fields(std::get<i>(from), std::get<i>(to), walk);
+    });
   } else {
     static_assert(std::same_as<From, To>,
                   "a field that is neither a leaf, a struct with TENON_FIELDS, "
@@ -147,30 +256,35 @@ void transform_fields(const From& from, To& to, Visit&& visit, const std::string
   }
 }
 
+}  // namespace detail
+
+/// Visits two structs of the same form in parallel: resizes `to`'s vectors and optionals and copies
+/// its plain values from `from`, then calls `visit(path, from_leaf, to_leaf)` for each leaf in field
+/// order. `path` reads like "layers.3.attention.query.weight". The leaves of a struct have one type.
+template <class From, class To, class Visit>
+void transform_fields(const From& from, To& to, Visit&& visit, const std::string& path = {}) {
+  using FromLeaf = detail::form_leaf_t<From>;
+  using ToLeaf = detail::form_leaf_t<To>;
+  detail::FieldWalk walk(path);
+  detail::pair_fields(from, to, walk);
+  if constexpr (!std::is_void_v<FromLeaf>) {
+    for (const auto& field : walk.fields()) {
+      visit(field.path, *static_cast<const FromLeaf*>(field.from), *static_cast<ToLeaf*>(field.to));
+    }
+  }
+}
+
 /// Calls `visit(path, leaf)` for each leaf of a struct, in field order. The visitor may change the
-/// leaves of a non-const struct.
+/// leaves of a non-const struct. The leaves of a struct have one type.
 template <class Model, class Visit>
 void visit_fields(Model&& model, Visit&& visit, const std::string& path = {}) {
-  using Form = std::remove_cvref_t<Model>;
-  if constexpr (FieldLeaf<Form>) {
-    visit(path, model);
-  } else if constexpr (HasFields<Form>) {
-    auto fields = model.tenon_fields();
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (visit_fields(std::get<I>(fields), visit,
-                    detail::join_path(path, detail::field_name(Form::tenon_field_names(), I))),
-       ...);
-    }(std::make_index_sequence<std::tuple_size_v<decltype(fields)>>());
-  } else if constexpr (detail::is_vector<Form>) {
-    for (std::size_t i = 0; i < model.size(); ++i) {
-      visit_fields(model[i], visit, detail::join_path(path, i));
-    }
-  } else if constexpr (detail::is_optional<Form>) {
-    if (model) visit_fields(*model, visit, path);
-  } else if constexpr (detail::TupleLike<Form>) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (visit_fields(std::get<I>(model), visit, detail::join_path(path, I)), ...);
-    }(std::make_index_sequence<std::tuple_size_v<Form>>());
+  using Form = std::remove_reference_t<Model>;
+  using Leaf = detail::form_leaf_t<Form>;
+  detail::FieldWalk walk(path);
+  detail::find_fields<Form>(model, walk);
+  if constexpr (!std::is_void_v<Leaf>) {
+    using Visited = std::conditional_t<std::is_const_v<Form>, const Leaf, Leaf>;
+    for (const auto& field : walk.fields()) visit(field.path, *static_cast<Visited*>(field.to));
   }
 }
 

@@ -90,6 +90,12 @@ struct Buffer::Readiness {
   std::exception_ptr error;          // set once, before `failed`
 };
 
+Buffer::~Buffer() = default;
+Buffer::Buffer(const Buffer& other) = default;
+Buffer::Buffer(Buffer&& other) noexcept = default;
+Buffer& Buffer::operator=(const Buffer& other) = default;
+Buffer& Buffer::operator=(Buffer&& other) noexcept = default;
+
 Buffer::Buffer(const Shape& shape, ReadyCheck check)
     : shape_(shape), readiness_(std::make_shared<Readiness>(std::move(check))) {}
 

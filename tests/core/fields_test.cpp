@@ -96,6 +96,31 @@ TEST_CASE("Fields: a transform gives the target the source's form") {
   CHECK_FALSE(target.layers[1].bias.has_value());
 }
 
+TEST_CASE("Fields: paths go on from the given one, and visitors change leaves") {
+  Stack<Shape> stack = sample();
+  std::vector<std::string> paths;
+  visit_fields(
+      stack.layers,
+      [&](const std::string& path, Shape& leaf) {
+        paths.push_back(path);
+        leaf = numbered(20);
+      },
+      "net");
+  CHECK(paths == std::vector<std::string>{"net.0.weight", "net.0.bias", "net.1.weight"});
+  CHECK(stack.layers[1].weight == numbered(20));
+  CHECK(stack.ends[0] == numbered(4));
+}
+
+TEST_CASE("Fields: without leaves there is nothing to visit") {
+  const std::tuple<int, std::string> plain{7, "kept"};
+  std::tuple<int, std::string> copy;
+  int calls = 0;
+  visit_fields(plain, [&](const std::string&, const Shape&) { ++calls; });
+  transform_fields(plain, copy, [&](const std::string&, const Shape&, Shape&) { ++calls; });
+  CHECK(calls == 0);
+  CHECK(copy == plain);
+}
+
 TEST_CASE("Fields: a leaf is its own struct") {
   int calls = 0;
   visit_fields(numbered(3), [&](const std::string& path, const Shape&) {

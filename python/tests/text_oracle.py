@@ -163,10 +163,11 @@ def to_hugging_face(v):
         t.decoder = decoders.Sequence(
             [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
             + ([decoders.Strip(" ", 1, 0)] if adds_space else []))
-    for token, kind in zip(v["tokens"], v["types"]):
-        if kind in (CONTROL, UNKNOWN, USER_DEFINED):
-            added = AddedToken(token, special=kind != USER_DEFINED, normalized=False)
-            (t.add_tokens if kind == USER_DEFINED else t.add_special_tokens)([added])
+    added = [(token, kind == USER_DEFINED) for token, kind in zip(v["tokens"], v["types"])
+             if kind in (CONTROL, UNKNOWN, USER_DEFINED)]
+    for is_users, group in itertools.groupby(added, key=lambda entry: entry[1]):  # thousands, one by one, take seconds
+        tokens = [AddedToken(token, special=not is_users, normalized=False) for token, _ in group]
+        (t.add_tokens if is_users else t.add_special_tokens)(tokens)
     return t
 
 
@@ -177,10 +178,10 @@ def escape(data):
     """One line, whatever the bytes: UTF-8 as it is, control characters and broken bytes as \\xHH."""
     try:
         data.decode()
-        keep = lambda b: b >= 0x20 and b not in (0x5C, 0x7F)
+        escaped = rb"[\x00-\x1f\x5c\x7f]"
     except UnicodeDecodeError:
-        keep = lambda b: 0x20 <= b < 0x7F and b != 0x5C
-    return b"".join(bytes([b]) if keep(b) else b"\\x%02x" % b for b in data) + b"\n"
+        escaped = rb"[^\x20-\x7e]|\x5c"
+    return re.sub(escaped, lambda byte: b"\\x%02x" % byte[0][0], data) + b"\n"
 
 
 class Folder:

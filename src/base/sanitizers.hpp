@@ -1,18 +1,24 @@
+// Whether this is compiled for a sanitizer.
 #pragma once
 
 namespace tenon {
 
-/// Whether this is compiled for the address sanitizer.
-#if defined(__SANITIZE_ADDRESS__)
-inline constexpr bool has_address_sanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if defined(__has_feature)
+#define TENON_HAS_FEATURE(name) __has_feature(name)
+#else
+#define TENON_HAS_FEATURE(name) 0
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || TENON_HAS_FEATURE(address_sanitizer)
 inline constexpr bool has_address_sanitizer = true;
 #else
 inline constexpr bool has_address_sanitizer = false;
 #endif
+#if defined(__SANITIZE_THREAD__) || TENON_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool has_thread_sanitizer = true;
 #else
-inline constexpr bool has_address_sanitizer = false;
+inline constexpr bool has_thread_sanitizer = false;
 #endif
+#undef TENON_HAS_FEATURE
 
 }  // namespace tenon

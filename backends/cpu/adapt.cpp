@@ -295,7 +295,7 @@ class Adapter {
     const auto& op = *step.op.as<Attention>();
     if (!op.has_mask) return;
     Operand& mask = step.inputs[op.mask_index()];
-    const std::int64_t keys = step.inputs[1].shape[1];
+    const std::int64_t keys = op.key_count(step.inputs);
     if (mask.shape.rank() == 0) mask = with_axis(mask, 0);
     const int last = mask.shape.rank() - 1;
     if (mask.shape[last] != 1 || keys == 1) return;

@@ -56,6 +56,27 @@ def keys_of(cases, shape, never_read, kv_type):
     return array, np.nan_to_num(to_double(array))
 
 
+def in_pages(cases, arrays, pasts, steps, op):
+    """Keys and values [B, T, H, D] of equal T in the pages of a table: (pools, table). NaN and entries of no page
+    where nothing reads."""
+    rows, t = arrays[0].shape[:2]
+    page_size = size(cases, 1, 6)
+    most = -(-t // page_size) + size(cases, 0, 1)
+    pages = rows * most + size(cases, 0, 2)
+    table = cases.rng.permutation(pages)[:rows * most].reshape(rows, most).astype(np.int32)
+    pools = [np.full((pages, page_size, *array.shape[2:]), np.nan) for array in arrays]
+    for row in range(rows):
+        for key in range(t):
+            for pool, array in zip(pools, arrays):
+                pool[table[row, key // page_size], key % page_size] = array[row, key]
+        end = int(pasts[row]) + steps
+        begin = max(0, int(pasts[row]) - op["window"] + 1) if op["window"] else 0
+        seen = range(begin // page_size, -(-end // page_size))
+        for entry in set(range(most)) - set(seen):
+            table[row, entry] = int(pick(cases, [-1, pages, 2**31 - 1]))
+    return pools, table
+
+
 def attention(cases, count):
     for i in range(count):
         b, s, kv_heads = size(cases, 1, 3), size(cases, 1, 5), size(cases, 1, 2)
@@ -80,6 +101,13 @@ def attention(cases, count):
         unread = pasts + s
         k, k_values = keys_of(cases, (b, t, kv_heads, d), unread, kv_type)
         v, v_values = keys_of(cases, (b, t, kv_heads, dv), unread, kv_type)
+        has_table, table = (has_rows or has_scalar) and flag(cases), None
+        if has_table:
+            (k, v), table = in_pages(cases, (to_double(k), to_double(v)), pasts, s, op)
+            k, v = as_type(k, kv_type), as_type(v, kv_type)
+            t = k.shape[1] * table.shape[1]
+            k_values, v_values = (np.pad(x, ((0, 0), (0, t - x.shape[1]), (0, 0), (0, 0)))
+                                  for x in (k_values, v_values))
         inputs, mask, sinks = [q, k, v], None, None
         if has_rows:
             inputs.append(pasts.astype(np.int32))
@@ -97,19 +125,21 @@ def attention(cases, count):
                 sinks[int(cases.rng.integers(heads))] = -np.inf
             inputs.append(sinks)
             sinks = sinks.astype(np.float64)
+        if has_table:
+            inputs.append(table)
         want = np.stack([attention_row(to_double(q)[row], k_values[row], v_values[row],
                                        int(pasts[row]), op, None if mask is None else mask[row],
                                        sinks) for row in range(b)])
         cases.add("attention", inputs, as_type(want, q_type),
                   op | {"has_position": has_rows or has_scalar, "has_mask": has_mask,
-                        "has_sinks": has_sinks})
+                        "has_sinks": has_sinks, "has_table": has_table})
 
 
 def block_attention(cases, count):
-    """Keys and values in q8_0, of which a row sees some."""
+    """Keys and values in q8_0, of which a row sees some; every other time in pages that both rows share."""
     if gguf_quantize is None:
         return
-    for _ in range(count):
+    for i in range(count):
         b, s, t = 2, int(pick(cases, [1, 8])), 12
         pasts = np.array([size(cases, 0, t - s), size(cases, 0, t - s)])
         kind = GGMLQuantizationType.Q8_0
@@ -121,11 +151,18 @@ def block_attention(cases, count):
         q = normal(cases, (b, s, 2, 32), "f32")
         sinks = cases.rng.normal(size=2).astype(np.float32)
         op = {"causal": True, "window": 0}
+        table = []
+        if i % 2:
+            page_size = int(pick(cases, [1, 3, 4]))
+            pages = b * t // page_size
+            table = [cases.rng.integers(0, pages, (b, t // page_size)).astype(np.int32)]
+            operands = [Blocks("q8_0", (pages, page_size, 1, 32), x.data) for x in operands]
+            values = [x.reshape(pages, page_size, 1, 32)[table[0]].reshape(b, t, 1, 32) for x in values]
         want = np.stack([attention_row(to_double(q)[row], values[0][row], values[1][row],
                                        int(pasts[row]), op, None, sinks.astype(np.float64))
                          for row in range(b)])
-        cases.add("attention", [q, *operands, pasts.astype(np.int32), sinks], as_type(want, "f32"),
-                  op | {"has_position": True, "has_sinks": True})
+        cases.add("attention", [q, *operands, pasts.astype(np.int32), sinks, *table], as_type(want, "f32"),
+                  op | {"has_position": True, "has_sinks": True, "has_table": bool(table)})
 
 
 def caches(cases, count):

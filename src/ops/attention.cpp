@@ -5,6 +5,7 @@
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/logical.hpp>
 #include <tenon/ops/matmul.hpp>
 #include <tenon/ops/permute.hpp>
@@ -86,7 +87,7 @@ Attention::KeyRange Attention::visible_keys(std::int64_t p, std::int64_t s, std:
 }
 
 Shape Attention::infer(std::span<const Shape> in) const {
-  const std::size_t expected = sinks_index() + std::size_t{has_sinks};
+  const std::size_t expected = table_index() + std::size_t{has_table};
   if (in.size() != expected) {  // C1
     fail(Errc::bad_argument, name, fmt::format("{} inputs, needs {}", in.size(), expected));
   }
@@ -97,6 +98,7 @@ Shape Attention::infer(std::span<const Shape> in) const {
   if (has_position) names.push_back("position");
   if (has_mask) names.push_back("mask");
   if (has_sinks) names.push_back("sinks");
+  if (has_table) names.push_back("table");
   const std::string operands = operands_text(names, in);
 
   require_floating(name, q);  // C2
@@ -115,13 +117,19 @@ Shape Attention::infer(std::span<const Shape> in) const {
     require_rank(name, "sinks", in[sinks_index()], 1);
     require_dtype(name, "sinks", in[sinks_index()], DType::f32);
   }
+  if (has_table) {
+    require_rank(name, "table", in[table_index()], 2);
+    require_dtype(name, "table", in[table_index()], DType::i32);
+  }
   if (k.dtype() != v.dtype()) {  // C4
     fail(Errc::shape_mismatch, name, fmt::format("dtypes of k and v differ: {}", operands));
   }
-  const Axis batch = common_axis(name, q, 0, k, 0, "the batch", operands);  // C5
-  common_axis(name, k, 0, v, 0, "the batch", operands);
-  common_axis(name, q, 0, v, 0, "the batch", operands);
-  common_axis(name, k, 1, v, 1, "the number of keys", operands);
+  const std::string_view pages = has_table ? "the number of pages" : "the batch";
+  common_axis(name, k, 0, v, 0, pages, operands);  // C5
+  if (!has_table) common_axis(name, q, 0, v, 0, "the batch", operands);
+  const Axis batch =
+      common_axis(name, q, 0, has_table ? in[table_index()] : k, 0, "the batch", operands);
+  common_axis(name, k, 1, v, 1, has_table ? "the page size" : "the number of keys", operands);
   common_axis(name, k, 2, v, 2, "the number of key heads", operands);
   common_axis(name, q, 3, k, 3, "the head's size", operands);
   if (has_position && in[3].rank() == 1) {
@@ -136,7 +144,12 @@ Shape Attention::infer(std::span<const Shape> in) const {
   }
   if (has_mask) {  // C7
     require_dtype(name, "mask", in[mask_index()], DType::f32);
-    check_mask(in[mask_index()], {batch.size, q[2], q[1], known_size(k[1], v[1])}, operands);
+    std::int64_t keys = known_size(k[1], v[1]);
+    if (has_table) {
+      const std::int64_t of_row = in[table_index()][1];
+      keys = is_static(keys) && is_static(of_row) ? keys * of_row : unknown_dim;
+    }
+    check_mask(in[mask_index()], {batch.size, q[2], q[1], keys}, operands);
   }
   if (window < 0 || window > max_window) {  // C8
     fail(Errc::bad_attribute, name, fmt::format("window {} outside [0, {}]", window, max_window));
@@ -157,7 +170,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
   const HostView& k = in[1];
   const HostView& v = in[2];
   const std::int64_t queries = q.shape[1];
-  const std::int64_t keys = k.shape[1];
+  const std::int64_t keys = key_count(in);
   const std::int64_t head_dim = q.shape[3];
   const std::int64_t value_dim = v.shape[3];
   if (out.shape.elements() == 0) return;
@@ -167,6 +180,24 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
   if (has_position) pasts = read_positions(name, in[3], q.shape[0], queries, keys);
   const double factor =
       scale != 0 || head_dim == 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim));
+  // Where key t of row b is: its index along the first two axes of k and v.
+  using KeyPlace = std::array<std::int64_t, 2>;
+  const std::int64_t page_size = k.shape[1];
+  const auto place = [&](std::int64_t b, std::int64_t t) -> KeyPlace {
+    if (!has_table) return {b, t};
+    const HostView& table = in[table_index()];
+    return {load_as_int64(DType::i32, table.at(std::array{b, t / page_size})), t % page_size};
+  };
+  for (std::int64_t b = 0; has_table && b < q.shape[0]; ++b) {
+    const std::int64_t past = pasts[static_cast<std::size_t>(b)];
+    const std::int64_t end = visible_keys(past, queries - 1, queries, keys).end;
+    for (std::int64_t t = visible_keys(past, 0, queries, keys).begin; t < end; ++t) {
+      const std::int64_t page = place(b, t)[0];
+      if (page >= 0 && page < k.shape[0]) continue;
+      fail(Errc::out_of_range, name,
+           fmt::format("row {}: page {} outside [0, {})", b, page, k.shape[0]));
+    }
+  }
   const HostView* mask = has_mask ? &in[mask_index()] : nullptr;
   const auto mask_step = mask != nullptr ? mask_strides(*mask) : std::array<std::int64_t, 4>{};
 
@@ -183,7 +214,8 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
     read_row(q.shape.dtype(), slice_at(q, index), q.strides[3], query);
     scores.clear();
     for (std::int64_t t = begin; t < end; ++t) {
-      read_row(k.shape.dtype(), slice_at(k, std::array{b, t, h / group}), k.strides[3], key);
+      const auto [row, at] = place(b, t);
+      read_row(k.shape.dtype(), slice_at(k, std::array{row, at, h / group}), k.strides[3], key);
       double score = factor * dot_product(query.data(), key.data(), head_dim);
       if (softcap > 0) score = softcap * std::tanh(score / softcap);
       if (mask != nullptr) {
@@ -200,7 +232,8 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
       for (std::int64_t t = begin; t < end; ++t) {
         const double weight = scores[static_cast<std::size_t>(t - begin)];
         if (weight == 0) continue;  // a masked key's value is unspecified and may be NaN
-        read_row(v.shape.dtype(), slice_at(v, std::array{b, t, h / group}), v.strides[3], value);
+        const auto [row, at] = place(b, t);
+        read_row(v.shape.dtype(), slice_at(v, std::array{row, at, h / group}), v.strides[3], value);
         for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
       }
     }
@@ -211,7 +244,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
 double Attention::flops(std::span<const Shape> in, const Shape& /*out*/) const {
   if (has_position) return std::numeric_limits<double>::quiet_NaN();
   const Shape &q = in[0], &k = in[1], &v = in[2];
-  const std::int64_t queries = q[1], keys = k[1];
+  const std::int64_t queries = q[1], keys = has_table ? k[1] * in[table_index()][1] : k[1];
   std::int64_t seen = 0;
   for (std::int64_t s = 0; s < queries; ++s) {
     const KeyRange range = visible_keys(keys - queries, s, queries, keys);
@@ -228,20 +261,26 @@ namespace {
 Tensor compose(const Attention& op, std::span<const Tensor> in) {
   constexpr double hidden = -1e30;
   const DType dtype = in[0].dtype() == f64 ? f64 : f32;
-  const auto heads_first = [&](const Tensor& x) {
-    const Tensor plain = is_block(x.dtype()) ? dequantize(x, dtype) : cast(x, dtype);
-    return permute(plain, {0, 2, 1, 3});
+  const auto plain = [&](const Tensor& x) {
+    return is_block(x.dtype()) ? dequantize(x, dtype) : cast(x, dtype);
   };
+  const auto heads_first = [](const Tensor& x) { return permute(x, {0, 2, 1, 3}); };
+  const auto rows_of = [&](const Tensor& x) {
+    if (!op.has_table) return plain(x);
+    return merge_axes(gather(plain(x).with_tags({}), in[op.table_index()].with_tags({}), 0), 1, 2);
+  };
+  const Tensor every_key = rows_of(in[1]);  // [B, T, Hkv, D]
   const std::int64_t groups = in[1].dim(2), shared = groups == 0 ? 1 : in[0].dim(2) / groups;
-  const std::int64_t queries = in[0].dim(1), keys = in[1].dim(1);
-  const Tensor q = split_axis(heads_first(in[0]), 1, {groups, shared});  // [B, Hkv, n, S, D]
-  const Tensor k = unsqueeze(heads_first(in[1]), 2), v = unsqueeze(heads_first(in[2]), 2);
+  const std::int64_t queries = in[0].dim(1), keys = every_key.dim(1);
+  const Tensor q = split_axis(heads_first(plain(in[0])), 1, {groups, shared});  // [B, Hkv, n, S, D]
+  const Tensor k = unsqueeze(heads_first(every_key), 2);
+  const Tensor v = unsqueeze(heads_first(rows_of(in[2])), 2);
   const double depth = static_cast<double>(in[0].dim(3));
   const double scale = op.scale != 0 ? op.scale : 1 / std::sqrt(depth);
   Tensor scores = merge_axes(matmul(q * scale, transpose(k, 3, 4)), 1, 2);  // [B, Hq, S, T]
   if (op.softcap != 0) scores = op.softcap * tanh(scores * (1 / op.softcap));
 
-  const Tensor key = iota(in[1], 1, i32).with_tags({});
+  const Tensor key = iota(every_key, 1, i32).with_tags({});
   Tensor first = op.has_position ? in[3] : scalar_like(key, static_cast<double>(keys - queries));
   // [B, 1, 1, 1] where each row has its own.
   if (op.has_position && first.rank() == 1)
@@ -282,15 +321,17 @@ std::vector<Tensor> Attention::gradient(const Backward& at) const {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,
                  const Tensor& position, const Tensor& mask, const Tensor& sinks,
-                 const std::source_location& where) {
+                 const Tensor& table, const std::source_location& where) {
   Attention op = options;
   op.has_position = !position.is_empty();
   op.has_mask = !mask.is_empty();
   op.has_sinks = !sinks.is_empty();
+  op.has_table = !table.is_empty();
   std::vector<Tensor> inputs{q, k, v};
   if (op.has_position) inputs.push_back(position);
   if (op.has_mask) inputs.push_back(mask);
   if (op.has_sinks) inputs.push_back(sinks);
+  if (op.has_table) inputs.push_back(table);
   return record(op, std::span<const Tensor>(inputs), where);
 }
 

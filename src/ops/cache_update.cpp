@@ -93,6 +93,10 @@ Tensor cache_update(const Tensor& cache, const Tensor& layer, const Tensor& x,
                       : record(op, {cache, layer, x, position}, where);
 }
 
+Tensor pages_of(const Tensor& cache, const Tensor& layer, const std::source_location& where) {
+  return permute(select(cache.with_tags({}), layer, where), {0, 2, 1, 3}, where);
+}
+
 Tensor gather_pages(const Tensor& cache, const Tensor& layer, const Tensor& table,
                     const std::source_location& where) {
   const Tensor pages = select(cache.with_tags({}), layer, where);  // [pages, H, page_size, D]

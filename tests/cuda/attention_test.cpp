@@ -101,6 +101,79 @@ TEST_CASE("cuda attention: positions, windows, soft caps, masks and sinks", "[gp
   check({.has_mask = true}, {all});
 }
 
+TEST_CASE("cuda attention: keys in pages give the bits of keys in a row", "[gpu][attention]") {
+  Random random;
+  for (const DType dtype : {f32, f16, bf16, DType::q8_0}) {
+    for (const std::int64_t queries : {1, 20}) {
+      const std::int64_t pages = 21, page_size = 29, keys = 20 * page_size;
+      CAPTURE(name(dtype), queries);
+      const Operands given(random, {2, queries, keys, 2, 1, 32, 32}, f32, dtype);
+      const auto attended = [&](const HostBuffer& k, const HostBuffer& v, bool has_table) {
+        std::vector<std::int32_t> entries;  // each row's pages from its end on
+        for (int i = 0; i < 40; ++i) entries.push_back(i == 39 ? 7777 : 20 - i % 20);
+        std::vector<HostBuffer> inputs{
+            given.inputs[0], k, v,
+            HostBuffer::of<std::int32_t>(Shape({2}, i32),
+                                         {static_cast<std::int32_t>(keys - queries),
+                                          static_cast<std::int32_t>(keys - page_size - queries)})};
+        if (has_table) inputs.push_back(HostBuffer::of<std::int32_t>(Shape({2, 20}, i32), entries));
+        const OpCase one{
+            .name = "attention",
+            .op = OpInstance(Attention{
+                .causal = true, .window = 573, .has_position = true, .has_table = has_table}),
+            .inputs = inputs,
+            .output = {}};
+        return run_case(one, device_backends(test_device()), Order::dense);
+      };
+      // The rows share the pages of row 0, of which page 0 of the pool is none.
+      const auto row_bytes = static_cast<std::size_t>(given.inputs[1].shape().bytes() / 2);
+      const auto pool = [&](const HostBuffer& rows) {
+        HostBuffer all = HostBuffer::zeros(Shape({pages, page_size, 1, 32}, dtype));
+        const std::size_t page_bytes = row_bytes / 20;
+        for (std::size_t i = 0; i < 20; ++i) {
+          std::memcpy(all.view().data + (20 - i) * page_bytes, rows.bytes() + i * page_bytes,
+                      page_bytes);
+        }
+        return all;
+      };
+      const auto twice = [&](const HostBuffer& rows) {
+        HostBuffer both = HostBuffer::zeros(rows.shape());
+        std::memcpy(both.view().data, rows.bytes(), row_bytes);
+        std::memcpy(both.view().data + row_bytes, rows.bytes(), row_bytes);
+        return both;
+      };
+      const HostBuffer &k = given.inputs[1], &v = given.inputs[2];
+      const HostBuffer in_row = attended(twice(k), twice(v), false);
+      const HostBuffer in_pages = attended(pool(k), pool(v), true);
+      CHECK(std::memcmp(in_row.bytes(), in_pages.bytes(),
+                        static_cast<std::size_t>(in_row.shape().bytes())) == 0);
+    }
+  }
+}
+
+TEST_CASE("cuda attention: a page that a row sees must exist", "[gpu][attention]") {
+  Random random;
+  for (const std::int64_t queries : {1, 20}) {
+    const auto attend = [&](std::int32_t past, std::vector<std::int32_t> entries) {
+      const OpCase one{.name = "attention",
+                       .op = OpInstance(Attention{
+                           .causal = true, .window = 9, .has_position = true, .has_table = true}),
+                       .inputs = {random.uniform(Shape({1, queries, 1, 8}, f32)),
+                                  random.uniform(Shape({2, 8, 1, 8}, f32)).to(f16),
+                                  random.uniform(Shape({2, 8, 1, 8}, f32)).to(f16),
+                                  HostBuffer::of<std::int32_t>(Shape({1}, i32), {past}),
+                                  HostBuffer::of<std::int32_t>(Shape({1, 6}, i32), entries)},
+                       .output = {}};
+      run_case(one, device_backends(test_device()), Order::dense);
+    };
+    attend(27, {-1, -1, 1, 1, 0, 0});
+    for (const std::int32_t page : {-1, 2, 1 << 30}) {
+      expect_error(Errc::out_of_range, [&] { attend(27, {0, 0, page, 1, 0, 0}); });
+      expect_error(Errc::out_of_range, [&] { attend(27, {0, 0, 1, page, 0, 0}); });
+    }
+  }
+}
+
 TEST_CASE("cuda attention: large and tiny queries keep their precision", "[gpu][attention]") {
   Random random;
   Operands given(random, {1, 18, 30, 1, 1, 32, 8}, f32, f16);

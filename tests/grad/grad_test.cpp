@@ -76,6 +76,26 @@ TEST_CASE("grad: of a sink, and of rows with positions of their own") {
   expect_near(run(graph.program(gradients), inputs, 1), {-2.0 / 9 - 15 * 2.0 / 25}, 1e-6);
 }
 
+TEST_CASE("grad: of attention's values in pages that rows share") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor v = graph.input("v", Shape({3, 2, 1, 1}, f32));
+  const Tensor table = graph.input("table", Shape({2, 2}, i32));
+  const Tensor position = graph.input("position", Shape({2}, i32));
+  const Tensor y = attention(full(0, Shape({2, 1, 1, 1}, f32)), full(0, Shape({3, 2, 1, 1}, f32)),
+                             v, {.causal = true}, position, {}, {}, table);
+  const Tensor gradient = grad(sum(y), v);
+  const auto gradient_of = [&](const std::vector<std::int32_t>& pages) {
+    const std::vector<HostBuffer> inputs{
+        HostBuffer::of<float>(Shape({3, 2, 1, 1}, f32), {1, 2, 3, 4, 5, 6}),
+        HostBuffer::of<std::int32_t>(Shape({2, 2}, i32), pages),
+        HostBuffer::of<std::int32_t>(Shape({2}, i32), {3, 1})};
+    return run(graph.program({&gradient, 1}), inputs);
+  };
+  expect_near(gradient_of({2, 0, 2, 1}), {0.25, 0.25, 0, 0, 0.75, 0.75}, 1e-6);
+  expect_error(Errc::out_of_range, [&] { gradient_of({2, 0, 2, 3}); });
+}
+
 TEST_CASE("grad: of a gradient") {
   Graph graph;
   const Graph::Recording recording(graph);

@@ -24,6 +24,8 @@ struct Case {
   AttentionArgs args;
   std::vector<float> q, k, v, mask, sinks;
   std::vector<std::byte> narrow_k, narrow_v;  // what the kernel gets, unless they are f32
+  std::vector<std::int32_t> pages;            // if any, it gets these instead
+  std::vector<std::byte> paged_k, paged_v;
 
   // Strides leave gaps, which must neither be read as data nor be written.
   Case(Random& random, std::int64_t queries, std::int64_t keys, std::int64_t heads,
@@ -86,13 +88,59 @@ struct Case {
     for (float& m : mask) m = random.below(5) == 0 ? -infinity : m;
   }
 
+  const std::byte* keys() const {
+    return args.kv_dtype == DType::f32 ? reinterpret_cast<const std::byte*>(k.data())
+                                       : narrow_k.data();
+  }
+  const std::byte* values() const {
+    return args.kv_dtype == DType::f32 ? reinterpret_cast<const std::byte*>(v.data())
+                                       : narrow_v.data();
+  }
+
+  /// Keys and values in pages of a pool, out of order. Bytes of ones, which are NaNs, and entries of
+  /// no page where no query looks.
+  void move_to_pages(Random& random, std::int64_t page_size) {
+    const std::int64_t past = args.past, last = past + args.queries - 1;
+    std::int64_t begin = args.window == 0 ? 0 : std::max<std::int64_t>(0, past - args.window + 1);
+    std::int64_t end = args.causal ? std::min(args.keys, last + 1) : args.keys;
+    if (args.window != 0) end = std::min(end, last + args.window);
+    const std::int64_t count = (args.keys + page_size - 1) / page_size + 1, first = random.below(3);
+    pages.assign(static_cast<std::size_t>(count), random.below(2) == 0 ? -1 : 1 << 30);
+    for (std::int64_t i = begin / page_size; i * page_size < end; ++i) {
+      pages[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first + 2 * (count - 1 - i));
+    }
+    args.page_size = page_size;
+    args.k_page = args.kv_heads * page_size * args.k_row;
+    args.v_page = args.kv_heads * page_size * args.v_row;
+    const auto pool = [&](const std::byte* from, std::int64_t head, std::int64_t row) {
+      const std::int64_t bytes = row * block_bytes(args.kv_dtype),
+                         page_rows = page_size * args.kv_heads;
+      std::vector<std::byte> to(static_cast<std::size_t>((first + 2 * count) * page_rows * bytes),
+                                std::byte{0xFF});
+      for (std::int64_t g = 0; g < args.kv_heads; ++g) {
+        for (std::int64_t j = begin; j < end; ++j) {
+          const std::int64_t page = pages[static_cast<std::size_t>(j / page_size)];
+          const std::int64_t at = page * page_rows + g * page_size + j % page_size;
+          std::copy_n(from + (g * head + j * row) * block_bytes(args.kv_dtype), bytes,
+                      to.begin() + at * bytes);
+        }
+      }
+      return to;
+    };
+    paged_k = pool(keys(), args.k_head, args.k_row);
+    paged_v = pool(values(), args.v_head, args.v_row);
+    args.k_head = page_size * args.k_row;
+    args.v_head = page_size * args.v_row;
+  }
+
   std::vector<float> run(cpu::Isa isa, int threads = 1, bool fast = false) {
     AttentionArgs a = args;
     a.isa = isa;
     a.fast = fast;
     a.q = q.data();
-    a.k = a.kv_dtype == DType::f32 ? static_cast<const void*>(k.data()) : narrow_k.data();
-    a.v = a.kv_dtype == DType::f32 ? static_cast<const void*>(v.data()) : narrow_v.data();
+    a.k = pages.empty() ? keys() : paged_k.data();
+    a.v = pages.empty() ? values() : paged_v.data();
+    a.pages = pages.empty() ? nullptr : pages.data();
     a.mask = mask.empty() ? nullptr : mask.data();
     a.sinks = sinks.empty() ? nullptr : sinks.data();
     std::vector<float> out(static_cast<std::size_t>(a.queries * a.out_row), 77.0f);
@@ -269,6 +317,33 @@ TEST_CASE("attention: every variant against f64", "[one_thread]") {
       const std::vector<float> out = c.run(isa);
       CHECK(largest_difference(out, expected) < 2e-5);
       CHECK(c.run(isa, 3) == out);
+    }
+  }
+}
+
+TEST_CASE("attention: keys in pages give the bits of keys in a row") {
+  Random random;
+  CAPTURE(random.seed());
+  for (int round = 0; round < testing::rounds(90); ++round) {
+    const std::int64_t kv_heads = 1 + random.below(3), group = 1 + random.below(5);
+    const std::int64_t queries = random.below(2) == 0 ? 1 + random.below(6) : 7 + random.below(60);
+    const std::int64_t past = random.below(3) == 0 ? 0 : random.below(400);
+    const DType kv = random_key_type(random);
+    const std::int64_t dim = columns(kv, 1 + random.below(150));
+    const std::int64_t value_dim = random.below(2) == 0 ? dim : columns(kv, 1 + random.below(140));
+    Case c(random, queries, past + queries, kv_heads * group, kv_heads, dim, value_dim, kv);
+    c.args.past = past;
+    c.args.causal = random.below(4) != 0;
+    if (random.below(3) == 0) c.args.window = 1 + random.below(200);
+    if (random.below(3) == 0) c.add_mask(random);
+    Case paged = c;
+    constexpr int sizes[] = {1, 3, 16, 37, 64, 128};
+    paged.move_to_pages(random, sizes[random.below(6)]);
+    for (const cpu::Isa isa : supported_isas()) {
+      CAPTURE(name(isa), queries, past, kv_heads, group, dim, value_dim, name(kv));
+      CAPTURE(c.args.causal, c.args.window, c.mask.size(), paged.args.page_size);
+      CHECK(paged.run(isa, 2) == c.run(isa));
+      CHECK(paged.run(isa, 2, true) == c.run(isa, 1, true));
     }
   }
 }

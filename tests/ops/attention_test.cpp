@@ -63,6 +63,48 @@ TEST_CASE("attention: each row stands at its own position, behind which nothing 
   expect_near(apply(causal, {q, k, v, ints({2}, {0, 2})}), {5, 7});
 }
 
+const Attention paged{.causal = true, .has_position = true, .has_table = true};
+
+TEST_CASE("attention: keys lie in the pages of a table, which rows may share") {
+  // Pages of two keys. The rows have pages 3, 0 and 3, 2, the last of which ends after one key.
+  const HostBuffer q = floats({2, 1, 1, 1}, {0, 0});
+  const HostBuffer k = floats({4, 2, 1, 1}, {0, 0, nan, nan, 0, nan, 0, 0});
+  const HostBuffer v = floats({4, 2, 1, 1}, {3, 6, nan, nan, 9, nan, 12, 15});
+  const HostBuffer table = ints({2, 2}, {3, 0, 3, 2});
+  expect_near(apply(paged, {q, k, v, ints({2}, {3, 2}), table}), {9, 12});
+  // Without positions the last query stands at the table's last key.
+  const Attention whole{.has_table = true};
+  expect_near(apply(whole, {q.slice(0, 0, 1), k, v, ints({1, 2}, {3, 0})}), {9});
+  expect_near(apply(whole, {q.slice(0, 0, 1), k, v, ints({1, 3}, {0, 0, 0})}), {4.5});
+}
+
+TEST_CASE("attention: pages that nothing sees need not be there; others must") {
+  const HostBuffer q = floats({1, 2, 1, 1}, {0, 0}), v = floats({2, 2, 1, 1}, {1, 2, 3, 4});
+  const auto attend = [&](const Attention& op, std::int32_t past, std::vector<int> pages) {
+    const auto count = static_cast<std::int64_t>(pages.size());
+    const std::vector<std::int32_t> entries(pages.begin(), pages.end());
+    return apply(op, {q, HostBuffer::zeros(v.shape()), v, ints({1}, {past}),
+                      HostBuffer::of<std::int32_t>(Shape({1, count}, i32), entries)});
+  };
+  expect_near(attend(paged, 1, {0, 1, -1}), {1.5, 2});
+  const Attention near{.causal = true, .window = 2, .has_position = true, .has_table = true};
+  expect_near(attend(near, 3, {-1, 0, 1}), {1.5, 2.5});
+  expect_error(Errc::out_of_range, [&] { attend(near, 2, {-1, 0, 1}); });
+  for (const int page : {-1, 2}) {
+    expect_error(Errc::out_of_range, [&] { attend(paged, 1, {0, page, 0}); });
+  }
+  expect_error(Errc::out_of_range, [&] { attend(paged, 1, {0}); });
+  expect_error(Errc::out_of_range, [&] { attend(paged, 0, {}); });
+}
+
+TEST_CASE("attention: tables of no pages, and pages of no keys") {
+  const Attention open{.has_table = true};
+  const HostBuffer none = floats({0, 2, 1, 1}, {}), q = floats({1, 1, 1, 1}, {0});
+  expect_equal(apply(open, {q, none, none, ints({1, 0}, {})}), {0});
+  const HostBuffer empty = floats({2, 0, 1, 1}, {});
+  expect_equal(apply(open, {q, empty, empty, ints({1, 3}, {0, 1, 7})}), {0});
+}
+
 TEST_CASE("attention: a sink takes its share of the weights, and has no value") {
   const HostBuffer q = floats({1, 1, 2, 1}, {0, 0});
   const HostBuffer k = floats({1, 2, 1, 1}, {0, 0});
@@ -214,6 +256,27 @@ TEST_CASE("attention: C5 sizes and tags that differ") {
   expect_error(Errc::shape_mismatch, [] {
     infer(Attention{.has_sinks = true}, {q_type, k_type, v_type, Shape({3}, f32)});
   });
+}
+
+TEST_CASE("attention: C1 to C7 of a table") {
+  const Attention op{.has_table = true};
+  const Shape q({2, 3, 4, 8}, f32), k({9, 5, 2, 8}, f16), v({9, 5, 2, 6}, f16), table({2, 4}, i32);
+  expect_type(infer(op, {q, k, v, table}), "f32[2, 3, 4, 6]");
+  const auto refused = [&](Errc code, const Shape& keys, const Shape& values, const Shape& pages) {
+    expect_error(code, [&] { infer(op, {q, keys, values, pages}); });
+  };
+  expect_error(Errc::bad_argument, [&] { infer(op, {q, k, v}); });
+  expect_error(Errc::bad_argument, [&] { infer(Attention{}, {q, k, v, table}); });
+  refused(Errc::unsupported_dtype, k, v, table.with_dtype(i64));
+  refused(Errc::shape_mismatch, k, v, Shape({4}, i32));
+  refused(Errc::shape_mismatch, k, v, Shape({3, 4}, i32));
+  refused(Errc::shape_mismatch, k.with_dim(0, 8), v, table);
+  refused(Errc::shape_mismatch, k, v.with_dim(1, 4), table);
+  const Attention masked{.has_mask = true, .has_table = true};
+  expect_type(infer(masked, {q, k, v, Shape({3, 20}, f32), table}), "f32[2, 3, 4, 6]");
+  expect_error(Errc::shape_mismatch, [&] { infer(masked, {q, k, v, Shape({3, 5}, f32), table}); });
+  const Shape unknown({2, symbol("P")}, i32);
+  expect_type(infer(masked, {q, k, v, Shape({3, 5}, f32), unknown}), "f32[2, 3, 4, 6]");
 }
 
 TEST_CASE("attention: C6 heads that do not group") {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -707,8 +708,20 @@ class Maker {
     DType kv = one_of<DType>({f32, f32, f32, f16, bf16, DType::q8_0});
     if (kv == DType::q8_0 && (d % 32 != 0 || dv % 32 != 0 || d * dv == 0)) kv = f32;
     const Tensor q = of_shape({b, s, groups * kv_heads, d}, f32);
-    const Tensor k = of_shape({b, t, kv_heads, d}, kv);
-    const Tensor v = of_shape({b, t, kv_heads, dv}, kv);
+    // In pages: as many of one key, or of some, as make t keys.
+    Tensor table;
+    Dims rows{b, t};
+    if (chance(0.3)) {
+      rows[1] = t % 3 == 0 ? 3 : t % 2 == 0 ? t / 2 : 1;
+      rows[0] = integer(1, 5);
+      std::vector<std::int32_t> pages;
+      for (std::int64_t i = 0; i < b * (t / rows[1]); ++i) {
+        pages.push_back(static_cast<std::int32_t>(integer(0, rows[0] - 1)));
+      }
+      table = input_of(HostBuffer::of<std::int32_t>(shape_of({b, t / rows[1]}, i32), pages));
+    }
+    const Tensor k = of_shape({rows[0], rows[1], kv_heads, d}, kv);
+    const Tensor v = of_shape({rows[0], rows[1], kv_heads, dv}, kv);
     Attention options;
     options.causal = chance(0.5);
     if (chance(0.3)) options.window = integer(1, 20);
@@ -734,7 +747,7 @@ class Maker {
       mask = of_shape(dims, f32);
     }
     if (chance(0.3)) sinks = of_shape({groups * kv_heads}, f32);
-    return attention(q, k, v, options, position, mask, sinks);
+    return attention(q, k, v, options, position, mask, sinks, table);
   }
 
   /// Of Mamba or RWKV-7: what the steps give, or their states.
@@ -1227,7 +1240,18 @@ class Maker {
     if (type == DType::q8_0 && d % 32 != 0) type = f16;
     if (type != f32) model_.has_halves = true;
     model_.states.insert(inputs_.size());
-    const Tensor cache = input(shape_of({layers, b, h, t, d}, type));
+    // In pages of their own for each row, or one after the other.
+    const std::int64_t pages = chance(0.4) ? one_of<std::int64_t>({1, 2, 3}) : 0;  // of a row
+    const Tensor cache = input(shape_of(
+        {layers, pages == 0 ? b : b * pages + 1, h, pages == 0 ? t : (t + pages - 1) / pages, d},
+        type));
+    Tensor table;
+    if (pages != 0) {
+      std::vector<std::int32_t> entries(static_cast<std::size_t>(b * pages));
+      std::iota(entries.begin(), entries.end(), integer(0, 1));
+      std::reverse(entries.begin(), entries.end());
+      table = input_of(HostBuffer::of<std::int32_t>(shape_of({b, pages}, i32), entries));
+    }
     const auto scalar = [&](DType dtype, std::int64_t value) {
       HostBuffer number = HostBuffer::zeros(shape_of({}, dtype));
       store_int64(dtype, number.view().data, value);
@@ -1241,11 +1265,13 @@ class Maker {
     const Tensor layer = input_of(scalar(i64, integer(0, layers - 1)));
     const Tensor position = input_of(
         HostBuffer::of<std::int32_t>(has_rows ? shape_of({b}, i32) : shape_of({}, i32), rows));
-    const Tensor updated = cache_update(cache, layer, of_shape({b, s, h, d}, f32), position);
+    const Tensor x = of_shape({b, s, h, d}, f32);
+    const Tensor updated = cache_update(cache, layer, x, position, table);
     states_.push_back(updated);
-    const Tensor keys = permute(select(updated, layer), {0, 2, 1, 3});
     if (chance(0.7)) {
-      add(attention(of_shape({b, s, h, d}, f32), keys, keys, {.causal = true}, position));
+      const Tensor keys = pages_of(updated, layer);
+      add(attention(of_shape({b, s, h, d}, f32), keys, keys, {.causal = true}, position, {}, {},
+                    table));
     }
   }
 

@@ -58,6 +58,19 @@ std::int64_t value_dim_of(const AttentionArgs& args) {
   return args.value_dim == 0 ? args.head_dim : args.value_dim;
 }
 
+KeyRange visible(const AttentionArgs& args, std::int64_t query) {
+  const std::int64_t position = args.past + query;
+  KeyRange range{0, args.keys};
+  if (args.causal) range.end = std::min(range.end, position + 1);
+  if (args.window > 0) {
+    range.begin = std::max(range.begin, position - args.window + 1);
+    range.end = std::min(range.end, position + args.window);
+  }
+  range.begin = std::min(range.begin, args.keys);
+  range.end = std::max(range.end, range.begin);
+  return range;
+}
+
 AttentionJob job_of(const AttentionArgs& args) {
   AttentionJob job{};
   job.queries = args.queries;
@@ -69,12 +82,11 @@ AttentionJob job_of(const AttentionArgs& args) {
   job.q = args.q;
   job.q_row = args.q_row;
   job.q_head = args.q_head;
-  job.k = static_cast<const std::byte*>(args.k);
-  job.k_row = args.k_row;
-  job.k_head = args.k_head;
-  job.v = static_cast<const std::byte*>(args.v);
-  job.v_row = args.v_row;
-  job.v_head = args.v_head;
+  job.k = {static_cast<const std::byte*>(args.k), args.k_row, args.k_head, args.k_page};
+  job.v = {static_cast<const std::byte*>(args.v), args.v_row, args.v_head, args.v_page};
+  job.pages = args.pages;
+  job.page_size = args.page_size;
+  job.seen = {visible(args, 0).begin, visible(args, args.queries - 1).end};
   job.kv = args.kv_dtype == DType::f32   ? KeyType::f32
            : args.kv_dtype == DType::f16 ? KeyType::f16
                                          : KeyType::q8_0;
@@ -92,19 +104,6 @@ AttentionJob job_of(const AttentionArgs& args) {
   job.mask_row = args.mask_row;
   job.sinks = args.sinks;
   return job;
-}
-
-KeyRange visible(const AttentionArgs& args, std::int64_t query) {
-  const std::int64_t position = args.past + query;
-  KeyRange range{0, args.keys};
-  if (args.causal) range.end = std::min(range.end, position + 1);
-  if (args.window > 0) {
-    range.begin = std::max(range.begin, position - args.window + 1);
-    range.end = std::min(range.end, position + args.window);
-  }
-  range.begin = std::min(range.begin, args.keys);
-  range.end = std::max(range.end, range.begin);
-  return range;
 }
 
 /// The most keys that any query may see.

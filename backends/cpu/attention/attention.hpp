@@ -42,7 +42,12 @@ struct AttentionArgs {
   const void* v = nullptr;  ///< [Hkv, T, Dv] of kv_dtype
   std::int64_t v_row = 0, v_head = 0;
   DType kv_dtype = DType::f16;  ///< f32, f16 or q8_0
-  float* out = nullptr;         ///< [S, Hq, Dv]; must not overlap the inputs
+  /// Optional: key and value j lie in page pages[j / page_size], at row j % page_size of it. Pages
+  /// whose keys no query may see are not read.
+  const std::int32_t* pages = nullptr;
+  std::int64_t page_size = 0;
+  std::int64_t k_page = 0, v_page = 0;  ///< strides from page to page
+  float* out = nullptr;                 ///< [S, Hq, Dv]; must not overlap the inputs
   std::int64_t out_row = 0, out_head = 0;
   TiledOutput tiled{};  ///< in place of `out`, where attention_writes_tiles
 

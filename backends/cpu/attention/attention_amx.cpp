@@ -30,7 +30,8 @@ struct Scratch {
   alignas(64) float scores[max_rows * block_keys];           // [row][key]
   alignas(64) std::uint16_t weights[max_rows * block_keys];  // tiles [row / 16][key / 32]
   alignas(64) float out[max_elements];                       // [row][d]
-  alignas(64) float sums[max_rows][16];                      // by lane
+  alignas(64) std::byte gathered[block_keys * max_dim * sizeof(float)];  // rows of keys or values
+  alignas(64) float sums[max_rows][16];                                  // by lane
   alignas(64) float max[max_rows];
 };
 
@@ -73,18 +74,46 @@ struct KeyRows {
   }
 };
 
-/// Calls use(rows) with `count` rows from `begin` on of the keys or values at `base`.
+/// Rows [begin, begin + count) of `array`, evenly spaced: where they are, or copied to `memory`
+/// where they are in several pages or some are not seen. Those that are not seen are zero.
+template <class Rows>
+Stream<Rows> even_rows(const AttentionJob& job, const KeyArray& array, std::int64_t kv_head,
+                       std::int64_t begin, std::int64_t count, std::int64_t width,
+                       std::byte* memory) {
+  using Element = typename Rows::Element;
+  const KeyRange rows{begin, begin + count};
+  const bool is_in_page =
+      job.pages == nullptr || begin / job.page_size == (rows.end - 1) / job.page_size;
+  if (is_in_page && job.seen.begin <= rows.begin && rows.end <= job.seen.end) {
+    const Element* place = nullptr;
+    const auto first = stream_of<Rows>(job, array, kv_head, {begin, begin + 1}, &place);
+    return {first.row(0), array.row, count, nullptr};
+  }
+  const KeyRange seen{rows.begin < job.seen.begin ? job.seen.begin : rows.begin,
+                      rows.end > job.seen.end ? job.seen.end : rows.end};
+  const Element* places[block_keys];
+  const Stream<Rows> stream = stream_of<Rows>(job, array, kv_head, seen, places);
+  const std::int64_t step = width / Rows::columns;
+  const auto bytes = static_cast<std::size_t>(step) * sizeof(Element);
+  auto* const to = reinterpret_cast<Element*>(memory);
+  __builtin_memset(memory, 0, static_cast<std::size_t>(count) * bytes);
+  for (std::int64_t j = 0; j < stream.count; ++j) {
+    __builtin_memcpy(to + (seen.begin - begin + j) * step, stream.row(j), bytes);
+  }
+  return {to, step, count, nullptr};
+}
+
+/// Calls use(rows) with `count` rows of `array` from `begin` on, `width` elements wide.
 template <class Use>
-TENON_INLINE void with_rows(const AttentionJob& job, const std::byte* base, std::int64_t head_step,
-                            std::int64_t step, std::int64_t kv_head, std::int64_t begin,
-                            std::int64_t count, std::int64_t width, Use use) {
-  const std::int64_t first = kv_head * head_step + begin * step;
+TENON_INLINE void with_rows(const AttentionJob& job, const KeyArray& array, std::int64_t kv_head,
+                            std::int64_t begin, std::int64_t count, std::int64_t width,
+                            std::byte* memory, Use use) {
   with_key_type(job, [&]<class Rows>(Rows) __attribute__((always_inline)) {
-    const auto* at = reinterpret_cast<const typename Rows::Element*>(base) + first;
+    const auto rows = even_rows<Rows>(job, array, kv_head, begin, count, width, memory);
     if (count == block_keys && width % 32 == 0) {
-      return use(KeyRows<Rows, true>{at, step, count, width});
+      return use(KeyRows<Rows, true>{rows.first, rows.step, count, width});
     }
-    use(KeyRows<Rows, false>{at, step, count, width});
+    use(KeyRows<Rows, false>{rows.first, rows.step, count, width});
   });
 }
 
@@ -128,8 +157,7 @@ void load_keys(const Item& item, std::int64_t begin, std::int64_t count, Scratch
       }
     }
   };
-  with_rows(job, job.k, job.k_head, job.k_row, item.head / job.group, begin, count, job.head_dim,
-            load);
+  with_rows(job, job.k, item.head / job.group, begin, count, job.head_dim, s.gathered, load);
 }
 
 /// Values as tiles of 16 pairs of keys by 16 elements of d.
@@ -143,8 +171,7 @@ void load_values(const Item& item, std::int64_t begin, std::int64_t count, Scrat
       }
     }
   };
-  with_rows(job, job.v, job.v_head, job.v_row, item.head / job.group, begin, count, job.value_dim,
-            load);
+  with_rows(job, job.v, item.head / job.group, begin, count, job.value_dim, s.gathered, load);
 }
 
 constexpr float log2_e = 1.44269504f;

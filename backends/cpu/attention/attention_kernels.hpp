@@ -18,6 +18,17 @@ struct TiledOutput {
   std::int64_t first_row;  ///< that of query 0
 };
 
+/// Keys [begin, end).
+struct KeyRange {
+  std::int64_t begin, end;
+};
+
+/// Keys or values, strides in elements: [Hkv, T, D], in pages [pages, Hkv, page_size, D].
+struct KeyArray {
+  const std::byte* data;
+  std::int64_t row, head, page;
+};
+
 /// Fields as in AttentionArgs.
 struct AttentionJob {
   std::int64_t queries, keys;
@@ -26,11 +37,11 @@ struct AttentionJob {
   std::int64_t head_dim, value_dim;
   const float* q;
   std::int64_t q_row, q_head;
-  const std::byte* k;
-  std::int64_t k_row, k_head;
-  const std::byte* v;
-  std::int64_t v_row, v_head;
+  KeyArray k, v;
   KeyType kv;
+  const std::int32_t* pages;
+  std::int64_t page_size;
+  KeyRange seen;  ///< by any query
   float* out;
   std::int64_t out_row, out_head;
   TiledOutput tiled;
@@ -47,11 +58,6 @@ struct AttentionPartial {
   float max;
   float sum;
   float* values;
-};
-
-/// Keys [begin, end) that query i may see.
-struct KeyRange {
-  std::int64_t begin, end;
 };
 
 /// One query, heads [first, first + count) of one kv_head's group, keys [begin, end), all of which

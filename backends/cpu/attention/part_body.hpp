@@ -12,31 +12,22 @@ namespace {
 
 constexpr int lanes = Simd::lanes;
 
-/// Keys or values of one kv_head. Rows are prefetched far enough ahead to hide the latency of
-/// memory; the hardware prefetcher alone stops at each page.
-template <class Rows>
-struct Stream {
-  using Element = typename Rows::Element;
-  const Element* first;
-  std::int64_t step;  ///< elements from row to row
-  std::int64_t count;
-
-  const Element* row(std::int64_t j) const { return first + j * step; }
-  /// Columns [d, d + width) of row j.
-  TENON_INLINE void prefetch(std::int64_t j, std::int64_t d, std::int64_t width) const {
-    if (j >= count) return;
-    const auto* begin = reinterpret_cast<const char*>(row(j) + d / Rows::columns);
-    const auto* const end = reinterpret_cast<const char*>(row(j) + (d + width) / Rows::columns);
-    for (; begin < end; begin += 64) __builtin_prefetch(begin);
-  }
-};
-
-/// Prefetch distance in rows, for rows of `columns` columns.
+/// Prefetch distance in rows, for rows of `size` columns: far enough to hide the latency of memory.
+/// The hardware prefetcher alone stops at each page.
 template <class Rows>
 TENON_INLINE std::int64_t rows_ahead(std::int64_t size) {
   constexpr std::int64_t bytes_ahead = 4096;
   constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(typename Rows::Element));
   return 1 + bytes_ahead * Rows::columns / ((size > 0 ? size : 1) * element_bytes);
+}
+
+/// a * b + c, rounded as Simd::fma does: the compiler may choose differently for rows in pages.
+TENON_INLINE float multiply_add(float a, float b, float c) {
+#if defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
 }
 
 /// scores[h][j + i] = q[h] . k[j + i] for `heads` queries and i < `rows`, 1 or 4: four rows share
@@ -72,7 +63,8 @@ TENON_INLINE void dot_rows(const float* q, const Stream<Rows>& keys, std::int64_
   for (std::int64_t d = whole; d < dim; ++d) {
     for (std::int64_t h = 0; h < static_cast<std::int64_t>(heads); ++h) {
       for (std::size_t i = 0; i < rows; ++i) {
-        out[h * decode_keys + static_cast<std::int64_t>(i)] += q[h * dim + d] * Rows::one(k[i], d);
+        float& score = out[h * decode_keys + static_cast<std::int64_t>(i)];
+        score = multiply_add(q[h * dim + d], Rows::one(k[i], d), score);
       }
     }
   }
@@ -142,7 +134,7 @@ void weighted_sum(const float* p, const Stream<Rows>& v, std::int64_t dim,
     for (int h = 0; h < heads; ++h) {
       float sum = 0.0f;
       for (std::int64_t j = 0; j < v.count; ++j)
-        sum += p[h * decode_keys + j] * Rows::one(v.row(j), d);
+        sum = multiply_add(p[h * decode_keys + j], Rows::one(v.row(j), d), sum);
       partials[h].values[d] = sum;
     }
   }
@@ -187,20 +179,17 @@ void part_of_heads(const AttentionJob& job, std::int64_t query, std::int64_t kv_
                    std::int64_t first_head, KeyRange keys, AttentionPartial* partials) {
   alignas(64) float scores[static_cast<std::size_t>(heads) * decode_keys];
   alignas(64) float q[static_cast<std::size_t>(heads) * max_dim];
-  using Element = typename Rows::Element;
+  const typename Rows::Element* k_places[decode_keys];
+  const typename Rows::Element* v_places[decode_keys];
   const std::int64_t dim = job.head_dim, count = keys.end - keys.begin;
-  const Stream<Rows> k{
-      reinterpret_cast<const Element*>(job.k) + kv_head * job.k_head + keys.begin * job.k_row,
-      job.k_row, count};
+  const auto k = stream_of<Rows>(job, job.k, kv_head, keys, k_places);
+  const auto v = stream_of<Rows>(job, job.v, kv_head, keys, v_places);
   const std::int64_t ahead = rows_ahead<Rows>(dim);
   for (std::int64_t j = 0; j < ahead; ++j) k.prefetch(j, 0, dim);
   for (int h = 0; h < heads; ++h) {
     const float* row = job.q + query * job.q_row + (first_head + h) * job.q_head;
     for (std::int64_t d = 0; d < dim; ++d) q[h * dim + d] = row[d] * job.scale;
   }
-  const Stream<Rows> v{
-      reinterpret_cast<const Element*>(job.v) + kv_head * job.v_head + keys.begin * job.v_row,
-      job.v_row, count};
   dot_products<Rows, static_cast<std::size_t>(heads)>(q, k, dim, v, job.value_dim, scores);
   for (int h = 0; h < heads; ++h) {
     const float* mask = job.mask == nullptr ? nullptr

@@ -32,14 +32,15 @@ struct TileRows {
   std::int64_t row;
 };
 
-/// Columns [d, d + width) of `count` rows as f32: in place, or widened.
+/// Columns [d, d + width) of these rows as f32: in place, or widened.
 template <class Rows>
-TENON_INLINE TileRows widen(const typename Rows::Element* base, std::int64_t row,
-                            std::int64_t first, std::int64_t count, std::int64_t d,
-                            std::int64_t width, float* buffer) {
-  if constexpr (std::is_same_v<Rows, FloatRows>) return {base + first * row + d, row};
-  for (std::int64_t j = 0; j < count; ++j) {
-    const typename Rows::Element* in = base + (first + j) * row;
+TENON_INLINE TileRows widen(const Stream<Rows>& rows, std::int64_t d, std::int64_t width,
+                            float* buffer) {
+  if constexpr (std::is_same_v<Rows, FloatRows>) {
+    if (rows.places == nullptr) return {rows.first + d, rows.step};
+  }
+  for (std::int64_t j = 0; j < rows.count; ++j) {
+    const typename Rows::Element* in = rows.row(j);
     float* out = buffer + j * chunk;
     std::int64_t i = 0;
     for (; i + Simd::lanes <= width; i += Simd::lanes)
@@ -211,8 +212,8 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
               const KeyRange* ranges) {
   TileScratch s;
   const std::int64_t queries = last - first, kv_head = head / job.group;
-  const auto* k = reinterpret_cast<const typename Rows::Element*>(job.k) + kv_head * job.k_head;
-  const auto* v = reinterpret_cast<const typename Rows::Element*>(job.v) + kv_head * job.v_head;
+  const typename Rows::Element* k_places[tile_keys];
+  const typename Rows::Element* v_places[tile_keys];
 
   load_queries(job, head, first, queries, s.q);
   __builtin_memset(s.out, 0,
@@ -235,9 +236,11 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     const std::int64_t begin = block < seen.begin ? seen.begin : block;
     const std::int64_t end = block + tile_keys < seen.end ? block + tile_keys : seen.end;
     const std::int64_t count = end - begin;
+    const auto k = stream_of<Rows>(job, job.k, kv_head, {begin, end}, k_places);
+    const auto v = stream_of<Rows>(job, job.v, kv_head, {begin, end}, v_places);
     for (std::int64_t d = 0; d == 0 || d < job.head_dim; d += chunk) {
       const std::int64_t columns = job.head_dim - d < chunk ? job.head_dim - d : chunk;
-      const TileRows rows = widen<Rows>(k, job.k_row, begin, count, d, columns, s.widened);
+      const TileRows rows = widen<Rows>(k, d, columns, s.widened);
       dense_tiles<dense_panels, F32Weights, dense_width>(
           {rows.at, rows.row, 1}, count, s.q + d * tile_queries, 16, columns, d != 0, s.scores);
     }
@@ -246,7 +249,7 @@ void run_tile(const AttentionJob& job, std::int64_t head, std::int64_t first, st
     weigh_block(s, count, job.value_dim);
     for (std::int64_t d = 0; d < job.value_dim; d += chunk) {
       const std::int64_t columns = job.value_dim - d < chunk ? job.value_dim - d : chunk;
-      const TileRows rows = widen<Rows>(v, job.v_row, begin, count, d, columns, s.widened);
+      const TileRows rows = widen<Rows>(v, d, columns, s.widened);
       dense_tiles<dense_panels, F32Weights, dense_width>({rows.at, 1, rows.row}, columns, s.scores,
                                                          16, count, true, s.out + d * tile_queries);
     }

@@ -24,7 +24,7 @@ AttentionArgs args_of(const Step& step, bool fast) {
   const auto& op = *step.op.as<Attention>();
   AttentionArgs args;
   args.queries = q.shape[1];
-  args.keys = k.shape[1];
+  args.keys = op.key_count(step.inputs);
   args.heads = q.shape[2];
   args.kv_heads = k.shape[2];
   args.head_dim = q.shape[3];
@@ -35,6 +35,11 @@ AttentionArgs args_of(const Step& step, bool fast) {
   args.k_head = element_step(k, 2);
   args.v_row = element_step(v, 1);
   args.v_head = element_step(v, 2);
+  if (op.has_table) {
+    args.page_size = k.shape[1];
+    args.k_page = element_step(k, 0);
+    args.v_page = element_step(v, 0);
+  }
   args.kv_dtype = k.shape.dtype();
   args.out_head = args.value_dim;
   args.out_row = args.heads * args.value_dim;
@@ -78,17 +83,62 @@ class Positions {
   Operand operand_;
 };
 
+/// Where the keys of each row of a batch are, in pages.
+class PageTable {
+ public:
+  explicit PageTable(const Step& step)
+      : op_(*step.op.as<Attention>()),
+        table_(step.inputs[op_.table_index()]),
+        keys_(op_.key_count(step.inputs)),
+        queries_(step.inputs[0].shape[1]),
+        pages_(step.inputs[1].shape[0]),
+        page_size_(step.inputs[1].shape[1]) {}
+
+  const std::int32_t* of_row(const TaskContext& context, std::int64_t row) const noexcept {
+    return reinterpret_cast<const std::int32_t*>(context.pointer<const std::byte>(table_) +
+                                                 row * table_.strides[0]);
+  }
+  /// Whether all pages exist that have keys which their row sees; reports the first that does not.
+  bool has_seen_pages(const TaskContext& context,
+                      const std::optional<Positions>& position) const noexcept {
+    for (std::int64_t row = 0; row < table_.shape[0]; ++row) {
+      const std::int64_t past = position ? position->past_of(context, row) : keys_ - queries_;
+      const auto seen = [&](std::int64_t query) {
+        return op_.visible_keys(past, query, queries_, keys_);
+      };
+      const std::int64_t begin = seen(0).begin, end = seen(queries_ - 1).end;
+      if (begin >= end) continue;
+      const std::int32_t* const pages = of_row(context, row);
+      for (std::int64_t i = begin / page_size_; i <= (end - 1) / page_size_; ++i) {
+        if (pages[i] >= 0 && pages[i] < pages_) continue;
+        context.fault.report(Errc::out_of_range, "attention: page", pages[i], pages_, row);
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  Attention op_;
+  Operand table_;
+  std::int64_t keys_, queries_, pages_, page_size_;
+};
+
 class AttentionTask final : public Task {
  public:
   AttentionTask(const Step& step, Compiler& compiler)
-      : q_(step.inputs[0]), k_(step.inputs[1]), v_(step.inputs[2]), y_(step.output) {
-    const auto& op = *step.op.as<Attention>();
-    if (op.has_position) position_.emplace(step.inputs[3]);
-    if (op.has_mask) mask_ = step.inputs[op.mask_index()];
-    if (op.has_sinks) sinks_ = step.inputs[op.sinks_index()];
+      : q_(step.inputs[0]),
+        k_(step.inputs[1]),
+        v_(step.inputs[2]),
+        y_(step.output),
+        op_(*step.op.as<Attention>()) {
+    if (op_.has_position) position_.emplace(step.inputs[3]);
+    if (op_.has_mask) mask_ = step.inputs[op_.mask_index()];
+    if (op_.has_sinks) sinks_ = step.inputs[op_.sinks_index()];
+    if (op_.has_table) table_.emplace(step);
     batch_ = q_.shape[0];
-    capacity_ = k_.shape[1];
     args_ = args_of(step, !compiler.exact());
+    capacity_ = args_.keys;
     if (mask_) {
       const int rank = mask_->shape.rank();
       const auto step_from_end = [&](int from_end) {
@@ -109,17 +159,20 @@ class AttentionTask final : public Task {
     if (sinks_) args.sinks = context.pointer<const float>(*sinks_);
     if (position_ && !position_->fit(context, batch_, args.queries, capacity_)) return;
     if (y_.shape.elements() == 0) return;
+    if (table_ && !table_->has_seen_pages(context, position_)) return;
     for (std::int64_t b = 0; b < batch_; ++b) {
-      const auto at = [&](const Operand& operand) {
-        return context.pointer<const std::byte>(operand) + b * operand.strides[0];
+      const auto keys_at = [&](const Operand& operand) {
+        return context.pointer<const std::byte>(operand) + (table_ ? 0 : b * operand.strides[0]);
       };
       if (position_) {
         args.past = position_->past_of(context, b);
         args.keys = args.past + args.queries;
       }
-      args.q = reinterpret_cast<const float*>(at(q_));
-      args.k = at(k_);
-      args.v = at(v_);
+      args.q =
+          reinterpret_cast<const float*>(context.pointer<const std::byte>(q_) + b * q_.strides[0]);
+      args.k = keys_at(k_);
+      args.v = keys_at(v_);
+      if (table_) args.pages = table_->of_row(context, b);
       if (is_tiled(y_)) {
         args.tiled = {tiles_of(y_, context.pointer<std::byte>(y_)).tile(0, 0), b * args.queries};
       } else {
@@ -135,7 +188,9 @@ class AttentionTask final : public Task {
 
  private:
   Operand q_, k_, v_, y_;
+  Attention op_;
   std::optional<Positions> position_;
+  std::optional<PageTable> table_;
   std::optional<Operand> mask_, sinks_;
   AttentionArgs args_;
   std::int64_t batch_ = 0, capacity_ = 0, mask_batch_ = 0;
@@ -154,16 +209,20 @@ class AttentionF64Task final : public Task {
     if (op_.has_position) position_.emplace(step.inputs[3]);
     if (op_.has_mask) mask_ = step.inputs[op_.mask_index()];
     if (op_.has_sinks) sinks_ = step.inputs[op_.sinks_index()];
+    if (op_.has_table) table_.emplace(step);
+    keys_ = op_.key_count(step.inputs);
     const std::int64_t size = q_.shape[3];
     scale_ = op_.scale != 0 || size == 0 ? op_.scale : 1 / std::sqrt(static_cast<double>(size));
-    score_bytes_ = most_queries * k_.shape[1] * 8;
-    compiler.working_memory(score_bytes_ + product_f64_bytes());
+    score_bytes_ = most_queries * keys_ * 8;
+    if (table_) row_bytes_ = keys_ * std::max(size, v_.shape[3]) * 8;
+    compiler.working_memory(score_bytes_ + row_bytes_ + product_f64_bytes());
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t queries = q_.shape[1], keys = k_.shape[1];
+    const std::int64_t queries = q_.shape[1], keys = keys_;
     if (position_ && !position_->fit(context, q_.shape[0], queries, keys)) return;
     if (y_.shape.elements() == 0) return;
+    if (table_ && !table_->has_seen_pages(context, position_)) return;
     const std::int64_t heads = q_.shape[2];
     const std::int64_t blocks = (q_.shape[1] + most_queries - 1) / most_queries;
     const Range range = context.share(q_.shape[0] * heads * blocks);
@@ -184,9 +243,30 @@ class AttentionF64Task final : public Task {
            (batch * operand.strides[0] + row * operand.strides[1] + head * operand.strides[2]) / 8;
   }
 
+  struct Rows {
+    const double* first;
+    std::int64_t step;  ///< from row to row
+  };
+  /// Keys or values `range` of a head: where they are, or those of a table's pages copied together.
+  Rows rows_of(const TaskContext& context, const Operand& operand, std::int64_t batch,
+               std::int64_t head, Range range) const noexcept {
+    if (!table_) {
+      return {at<const double>(context, operand, batch, range.begin, head), operand.strides[1] / 8};
+    }
+    const std::int64_t page_size = operand.shape[1], size = operand.shape[3];
+    const std::int32_t* const pages = table_->of_row(context, batch);
+    auto* const rows = reinterpret_cast<double*>(context.working_memory() + score_bytes_);
+    for (std::int64_t t = range.begin; t < range.end; ++t) {
+      const double* const from =
+          at<const double>(context, operand, pages[t / page_size], t % page_size, head);
+      std::copy_n(from, size, rows + (t - range.begin) * size);
+    }
+    return {rows, size};
+  }
+
   void block(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t first,
              std::int64_t past) const noexcept {
-    const std::int64_t queries = q_.shape[1], keys = k_.shape[1];
+    const std::int64_t queries = q_.shape[1], keys = keys_;
     const std::int64_t count = std::min(most_queries, queries - first);
     const std::int64_t kv_head = head / (q_.shape[2] / k_.shape[2]);
     // The keys that any of these queries sees; others may be uninitialised.
@@ -194,16 +274,17 @@ class AttentionF64Task final : public Task {
     const std::int64_t begin = seen(first).begin, end = seen(first + count - 1).end;
     const std::int64_t width = std::max<std::int64_t>(0, end - begin);
     auto* const scores = reinterpret_cast<double*>(context.working_memory());
-    std::byte* const memory = context.working_memory() + score_bytes_;
+    std::byte* const memory = context.working_memory() + score_bytes_ + row_bytes_;
+    const Rows k = rows_of(context, k_, batch, kv_head, {begin, begin + width});
     multiply({.m = count,
               .n = width,
               .k = q_.shape[3],
               .a = at<const double>(context, q_, batch, first, head),
               .a_row = q_.strides[1] / 8,
               .a_column = 1,
-              .b = at<const double>(context, k_, batch, begin, kv_head),
+              .b = k.first,
               .b_row = 1,
-              .b_column = k_.strides[1] / 8,
+              .b_column = k.step,
               .c = scores,
               .c_row = width},
              memory);
@@ -212,19 +293,20 @@ class AttentionF64Task final : public Task {
       weigh(context, batch, head, first + i, {range.begin, range.end}, {begin, end},
             scores + i * width);
     }
+    const Rows v = rows_of(context, v_, batch, kv_head, {begin, begin + width});
     multiply({.m = count,
               .n = v_.shape[3],
               .k = width,
               .a = scores,
               .a_row = width,
               .a_column = 1,
-              .b = at<const double>(context, v_, batch, begin, kv_head),
-              .b_row = v_.strides[1] / 8,
+              .b = v.first,
+              .b_row = v.step,
               .b_column = 1,
               .c = at<double>(context, y_, batch, first, head),
               .c_row = y_.strides[1] / 8},
              memory);
-    mend(context, batch, head, first, count, {begin, end}, scores);
+    mend(context, batch, head, first, count, {begin, end}, scores, v);
   }
 
   /// Products of a query and the keys `all` become weights; those outside of `seen` become 0.
@@ -259,8 +341,8 @@ class AttentionF64Task final : public Task {
   /// A value of weight 0 does not count, even where it is not finite: rows of the result that a
   /// product with one has spoilt are computed again.
   void mend(const TaskContext& context, std::int64_t batch, std::int64_t head, std::int64_t first,
-            std::int64_t count, Range all, const double* scores) const noexcept {
-    const std::int64_t kv_head = head / (q_.shape[2] / k_.shape[2]), size = v_.shape[3];
+            std::int64_t count, Range all, const double* scores, Rows v) const noexcept {
+    const std::int64_t size = v_.shape[3];
     for (std::int64_t i = 0; i < count; ++i, scores += all.end - all.begin) {
       double* const y = at<double>(context, y_, batch, first + i, head);
       if (std::all_of(y, y + size, [](double value) { return std::isfinite(value); })) continue;
@@ -268,7 +350,7 @@ class AttentionF64Task final : public Task {
       for (std::int64_t t = all.begin; t < all.end; ++t) {
         const double weight = scores[t - all.begin];
         if (weight == 0) continue;
-        const double* value = at<const double>(context, v_, batch, t, kv_head);
+        const double* value = v.first + (t - all.begin) * v.step;
         for (std::int64_t d = 0; d < size; ++d) y[d] += weight * value[d];
       }
     }
@@ -290,9 +372,10 @@ class AttentionF64Task final : public Task {
   Operand q_, k_, v_, y_;
   Attention op_;
   std::optional<Positions> position_;
+  std::optional<PageTable> table_;
   std::optional<Operand> mask_, sinks_;
   double scale_ = 0;
-  std::int64_t score_bytes_ = 0;
+  std::int64_t keys_ = 0, score_bytes_ = 0, row_bytes_ = 0;
 };
 
 std::unique_ptr<Task> make_attention(const Step& step, Compiler& compiler) {
@@ -310,6 +393,9 @@ std::optional<std::string> refuses_attention_f64(const Step& step) {
 
 std::optional<std::string> refuses_attention(const Step& step) {
   const auto& op = *step.op.as<Attention>();
+  if (op.has_table) {
+    if (auto why = needs_dense_rows(step.inputs[op.table_index()], "the table")) return why;
+  }
   if (is_f64(step)) return refuses_attention_f64(step);
   if (auto why = needs_dtype(step.inputs[0], DType::f32, "q")) return why;
   const DType kv = step.inputs[1].shape.dtype();
@@ -327,7 +413,7 @@ std::optional<std::string> refuses_attention(const Step& step) {
   if (op.has_mask) {
     const Operand& mask = step.inputs[op.mask_index()];
     const int rank = mask.shape.rank();
-    if (rank == 0 || mask.shape[rank - 1] != step.inputs[1].shape[1]) {
+    if (rank == 0 || mask.shape[rank - 1] != op.key_count(step.inputs)) {
       return "the mask broadcasts along keys";
     }
     return needs_dense_rows(mask, "mask");

@@ -140,12 +140,14 @@ struct MatmulArgs {
 };
 
 struct AttentionArgs {
-  Address q, k, v, y, position, mask, sinks;  ///< 0: none
-  // Steps of batch, step, head; the last axis is dense.
+  Address q, k, v, y, position, mask, sinks, table;  ///< 0: none
+  // Steps of batch, step, head; the last axis is dense. Of k and v with a table: of page, row of a
+  // page, head.
   std::int64_t q_steps[3], k_steps[3], v_steps[3], y_steps[3];
-  std::int64_t mask_steps[4], position_step, sinks_step;
+  std::int64_t mask_steps[4], position_step, sinks_step, table_steps[2];
   DType dtype;  ///< of q and y
   std::uint32_t batch, queries, keys, heads, key_heads, depth, value_depth;
+  std::uint32_t pages, page_size;  ///< with a table
   float scale, softcap;
   std::int64_t window;
   bool causal;

@@ -33,6 +33,21 @@ TENON_DEVICE Address moved(Address base, const std::int64_t (&steps)[3], std::ui
   return base + static_cast<Address>(b * steps[0] + t * steps[1] + h * steps[2]);
 }
 
+/// Row t of keys or values of row b; 0 where the table has no page for it.
+TENON_DEVICE Address key_row(const AttentionArgs& args, Address base,
+                             const std::int64_t (&steps)[3], std::uint32_t b, std::int64_t t,
+                             std::uint32_t h) {
+  if (args.table == 0) return moved(base, steps, b, t, h);
+  const auto key = static_cast<std::uint32_t>(t);
+  const std::int64_t at = b * args.table_steps[0] + key / args.page_size * args.table_steps[1];
+  const std::int32_t page = *global<const std::int32_t>(args.table + static_cast<Address>(at));
+  if (page < 0 || static_cast<std::uint32_t>(page) >= args.pages) {
+    report(args.reporter, page, args.pages);
+    return 0;
+  }
+  return moved(base, steps, static_cast<std::uint32_t>(page), key % args.page_size, h);
+}
+
 TENON_DEVICE float warp_max(const Thread& thread, float value) {
   for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
     value = fmaxf(value, thread.shuffle_xor(value, mask));
@@ -115,6 +130,7 @@ template <class Type>
 TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
   TENON_SHARED(thread, float, query, max_head);
   TENON_SHARED(thread, float, weights, attention_threads);
+  TENON_SHARED(thread, Address, values, attention_threads);  // the rows that weights belong to
   TENON_SHARED(thread, float, peaks, attention_warps);
   TENON_SHARED(thread, float, totals, attention_warps);
   TENON_SHARED(thread, float, sums, attention_warps* max_head);
@@ -141,8 +157,12 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
     const std::int64_t t = begin + lane;
     float score = -infinity();
     if (t < range.end) {
-      const Address key = moved(args.k, args.k_steps, b, t, key_head);
-      score = score_of<Type>(args, query, key, b, h, s, t);
+      const Address value = key_row(args, args.v, args.v_steps, b, t, key_head);
+      values[thread.index()] = value;
+      if (value != 0) {
+        const Address key = key_row(args, args.k, args.k_steps, b, t, key_head);
+        score = score_of<Type>(args, query, key, b, h, s, t);
+      }
     }
     const float higher = fmaxf(peak, warp_max(thread, score));
     const float kept = weight_of(peak, higher), weight = weight_of(score, higher);
@@ -154,7 +174,7 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
     for (std::uint32_t i = 0; i < warp_size && begin + i < range.end; ++i) {
       const float shared = weights[warp * warp_size + i];
       if (shared == 0) continue;  // what a mask hides may be anything
-      const Address value = moved(args.v, args.v_steps, b, begin + i, key_head);
+      const Address value = values[warp * warp_size + i];
       for (std::uint32_t j = 0; j < max_head / warp_size; ++j) {
         const std::uint32_t d = lane + j * warp_size;
         if (d < args.value_depth) sum[j] += shared * Row<Type>::element(value, d);

@@ -97,17 +97,30 @@ TENON_DEVICE void load_queries(const Thread& thread, const AttentionArgs& args, 
   }
 }
 
-/// Rows [begin, end) of keys, the others zeros: pairs of a row's elements.
+/// Keys from `first` on, of which those in `seen` are read.
+struct KeyTile {
+  std::int64_t first;
+  KeyRange seen;
+};
+/// Row `row` of a tile of keys or values; 0 where it is not read.
+TENON_DEVICE Address tile_row(const AttentionArgs& args, Address base,
+                              const std::int64_t (&steps)[3], std::uint32_t b, const KeyTile& tile,
+                              std::uint32_t row, std::uint32_t key_head) {
+  const std::int64_t t = tile.first + row;
+  if (t < tile.seen.begin || t >= tile.seen.end) return 0;
+  return key_row(args, base, steps, b, t, key_head);
+}
+
+/// A tile's keys, zeros where it has none: pairs of a row's elements.
 template <std::uint32_t size, class Words>
 TENON_DEVICE void load_keys(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                            std::uint32_t key_head, KeyRange range, Words& words) {
+                            std::uint32_t key_head, const KeyTile& tile, Words& words) {
   constexpr std::uint32_t line = size / 2 + 4, parts = size / 8;
   for (std::uint32_t i = thread.index(); i < (tensor_key_elements / size) * parts;
        i += thread.count()) {
     const std::uint32_t row = i / parts, d = i % parts * 8;
-    const std::int64_t t = range.begin + row;
-    const std::uint32_t depth = t < range.end ? args.depth : 0;
-    const EightHalves halves = load_halves(moved(args.k, args.k_steps, b, t, key_head), d, depth);
+    const Address key = tile_row(args, args.k, args.k_steps, b, tile, row, key_head);
+    const EightHalves halves = load_halves(key, d, key != 0 ? args.depth : 0);
     for (std::uint32_t j = 0; j < 4; ++j) words[row * line + d / 2 + j] = halves.pairs[j];
   }
 }
@@ -116,7 +129,7 @@ TENON_DEVICE void load_keys(const Thread& thread, const AttentionArgs& args, std
 /// returns whether there are any.
 template <bool is_half, std::uint32_t size, class Words>
 TENON_DEVICE bool load_values(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                              std::uint32_t key_head, KeyRange range, Words& words) {
+                              std::uint32_t key_head, const KeyTile& tile, Words& words) {
   constexpr std::uint32_t line = size + 8, parts = size / 8;
   bool is_odd = false;
   for (std::uint32_t i = thread.index(); i < (tensor_key_elements / size) / 2 * parts;
@@ -124,9 +137,8 @@ TENON_DEVICE bool load_values(const Thread& thread, const AttentionArgs& args, s
     const std::uint32_t pair = i / parts, d = i % parts * 8;
     EightHalves rows[2];
     for (std::uint32_t j = 0; j < 2; ++j) {
-      const std::int64_t t = range.begin + 2 * pair + j;
-      const std::uint32_t depth = t < range.end ? args.value_depth : 0;
-      rows[j] = load_halves(moved(args.v, args.v_steps, b, t, key_head), d, depth);
+      const Address value = tile_row(args, args.v, args.v_steps, b, tile, 2 * pair + j, key_head);
+      rows[j] = load_halves(value, d, value != 0 ? args.value_depth : 0);
     }
     for (std::uint32_t j = 0; j < 4; ++j) {
       const std::uint32_t low = finite_pair<is_half>(rows[0].pairs[j]);
@@ -159,7 +171,7 @@ TENON_DEVICE float row_sum(const Thread& thread, float value) {
 /// whatever a value may be.
 template <bool is_half, std::uint32_t size>
 TENON_DEVICE void add_odd_values(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                                 std::uint32_t key_head, KeyRange tile,
+                                 std::uint32_t key_head, const KeyTile& tile,
                                  const FragmentC (&weights)[tensor_key_elements / size / 8],
                                  FragmentC (&sums)[size / 8]) {
   const std::uint32_t lane = lane_of(thread);
@@ -175,9 +187,8 @@ TENON_DEVICE void add_odd_values(const Thread& thread, const AttentionArgs& args
       const float mine = key % 2 == 0 ? held[0] : held[1];
       weight[r] = bits_to_float(thread.shuffle(float_to_bits(mine), lane / 4 * 4 + key % 8 / 2));
     }
-    const std::int64_t t = tile.begin + key;
-    if (t >= tile.end) break;
-    const Address row = moved(args.v, args.v_steps, b, t, key_head);
+    const Address row = tile_row(args, args.v, args.v_steps, b, tile, key, key_head);
+    if (row == 0) continue;
     TENON_UNROLL for (std::uint32_t i = 0; i < size / 4; ++i) {
       const std::uint32_t d = i / 2 * 8 + 2 * (lane % 4) + i % 2;
       if (d >= args.value_depth) continue;
@@ -226,7 +237,7 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
   FragmentC sums[size / 8];
   // Tiles begin at multiples of their size, so that a query's bits do not depend on its neighbours.
   for (std::int64_t begin = seen.begin / keys * keys; begin < seen.end; begin += keys) {
-    const KeyRange tile{begin, begin + keys < seen.end ? begin + keys : seen.end};
+    const KeyTile tile{begin, seen};
     load_keys<size>(thread, args, b, key_head, tile, words);
     thread.sync();
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -67,6 +68,8 @@ Refusal plan_attention(const Step& step, Emitter* out) {
   if (q.shape[3] > max_head || v.shape[3] > max_head) {
     return fmt::format("heads of more than {} elements", max_head);
   }
+  const std::int64_t keys = op->key_count(step.inputs);
+  if (keys > std::numeric_limits<std::uint32_t>::max()) return fmt::format("{} keys", keys);
   if (out == nullptr) return std::nullopt;
   Draft<AttentionArgs> draft;
   AttentionArgs& args = draft.args;
@@ -85,7 +88,7 @@ Refusal plan_attention(const Step& step, Emitter* out) {
   args.queries = static_cast<std::uint32_t>(q.shape[1]);
   args.heads = static_cast<std::uint32_t>(q.shape[2]);
   args.depth = static_cast<std::uint32_t>(q.shape[3]);
-  args.keys = static_cast<std::uint32_t>(k.shape[1]);
+  args.keys = static_cast<std::uint32_t>(keys);
   args.key_heads = static_cast<std::uint32_t>(k.shape[2]);
   args.value_depth = static_cast<std::uint32_t>(v.shape[3]);
   const bool is_given = op->scale != 0 || q.shape[3] == 0;
@@ -93,23 +96,29 @@ Refusal plan_attention(const Step& step, Emitter* out) {
       static_cast<float>(is_given ? op->scale : 1 / std::sqrt(static_cast<double>(q.shape[3])));
   args.softcap = static_cast<float>(op->softcap);
   // Larger windows see everything.
-  args.window = std::min<std::int64_t>(op->window, k.shape[1] + q.shape[1] + 1);
+  args.window = std::min<std::int64_t>(op->window, keys + q.shape[1] + 1);
   args.causal = op->causal;
   if (op->has_position) {
     draft.address(args.position, step.inputs[3]);
     args.position_step = step_of(step.inputs[3], 0);
-    draft.reporter(args.reporter, out->reporter());
   }
+  if (op->has_position || op->has_table) draft.reporter(args.reporter, out->reporter());
   if (op->has_mask) {
     const Operand& mask = step.inputs[op->mask_index()];
     draft.address(args.mask, mask);
-    const Shape scores({q.shape[0], q.shape[2], q.shape[1], k.shape[1]}, f32);
+    const Shape scores({q.shape[0], q.shape[2], q.shape[1], keys}, f32);
     const Strides strides = broadcast_strides(mask, scores);
     std::copy_n(strides.begin(), 4, args.mask_steps);
   }
   if (op->has_sinks) {
     draft.address(args.sinks, step.inputs[op->sinks_index()]);
     args.sinks_step = step.inputs[op->sinks_index()].strides[0];
+  }
+  if (op->has_table) {
+    draft.address(args.table, step.inputs[op->table_index()]);
+    set_steps(args.table_steps, step.inputs[op->table_index()]);
+    args.pages = static_cast<std::uint32_t>(k.shape[0]);
+    args.page_size = static_cast<std::uint32_t>(k.shape[1]);
   }
   if (const auto tensor = tensor_attention(args, k.shape.dtype(), out->options().is_exact)) {
     args.has_terms = args.dtype != k.shape.dtype();

@@ -73,7 +73,7 @@ struct MultiHeadAttention {
     const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
     const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(),
-                                          sinks.value_or(Tensor()), where);
+                                          sinks.value_or(Tensor()), {}, where);
     return {output.forward(merge_axes(mixed, 2, 3, {}, where), where), next};
   }
 
@@ -85,7 +85,7 @@ struct MultiHeadAttention {
   {
     const auto [q, k, v] = project(x, nullptr, where);
     const Tensor mixed =
-        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), where);
+        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
     return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 
@@ -96,7 +96,7 @@ struct MultiHeadAttention {
   {
     const auto [q, k, v] = project(x, &positions, where);
     const Tensor mixed =
-        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), where);
+        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
     return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 

@@ -67,9 +67,9 @@ struct LatentAttention {
                                cache_update(cache.values, layer, v, position.past, {}, where)};
     const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
-    return {
-        results(tenon::attention(q, keys, values, options, position.past, {}, {}, where), where),
-        next};
+    return {results(tenon::attention(q, keys, values, options, position.past, {}, {}, {}, where),
+                    where),
+            next};
   }
 
   /// Within x [B, S, width] at these positions (i32 [S] or [B, S]).
@@ -78,7 +78,7 @@ struct LatentAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, positions, where);
-    return results(tenon::attention(q, k, v, options, {}, {}, {}, where), where);
+    return results(tenon::attention(q, k, v, options, {}, {}, {}, {}, where), where);
   }
 
  private:

@@ -16,7 +16,7 @@ namespace tenon {
 /// With a table of pages, the cache is a pool of pages that all rows share: [L, pages, H, page_size,
 /// D]. Position p of row b lies in page table[b, p / page_size] at p % page_size; T is then
 /// max_pages * page_size. Entries of pages that are not written are not read. Two rows must not
-/// write one place: which of them stays is not defined. `gather_pages` reads such a cache.
+/// write one place: which of them stays is not defined. `attention` reads such a cache by its table.
 ///
 /// Inputs    cache: [L, B, H, T, D], a floating or a block type; consumed: the output takes over
 ///           its storage
@@ -54,7 +54,16 @@ Tensor cache_update(const Tensor& cache, const Tensor& layer, const Tensor& x,
                     const Tensor& position, const Tensor& table = {},
                     const std::source_location& where = std::source_location::current());
 
-/// The keys or values of one layer of a cache in pages, for `attention` with per-row positions:
+/// The pages of one layer of a cache, as `attention` with a table reads them; nothing is copied.
+///
+/// Inputs    cache: [L, pages, H, page_size, D];  layer: i64[] or i32[]
+/// Output    y: [pages, page_size, H, D], without tags
+/// Errors    of `select`
+Tensor pages_of(const Tensor& cache, const Tensor& layer,
+                const std::source_location& where = std::source_location::current());
+
+/// A copy of the pages of every row, one after the other, where something other than `attention`
+/// reads the keys or values of a layer:
 ///
 ///   y[b, p, h, :] = cache[layer, table[b, p / page_size], h, p % page_size, :]
 ///
@@ -63,7 +72,7 @@ Tensor cache_update(const Tensor& cache, const Tensor& layer, const Tensor& x,
 /// Output    y: [B, max_pages * page_size, H, D], without tags
 /// Errors    of `select` and `gather`: a page outside [0, pages) is Errc::out_of_range when run
 /// Cost      a composition: all B * max_pages pages are copied in each run, those beyond a row's
-///           position too. Attention itself then reads the visible ones only.
+///           position too.
 Tensor gather_pages(const Tensor& cache, const Tensor& layer, const Tensor& table,
                     const std::source_location& where = std::source_location::current());
 

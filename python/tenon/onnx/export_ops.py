@@ -503,9 +503,9 @@ def glu(e, x, y, activation):
 
 
 @writes("attention")
-def attention(e, q, k, v, *others, causal, window, scale, softcap, has_position, has_mask, has_sinks):
-    if has_position or has_sinks or window:
-        raise e.error("a position, sinks or a window")
+def attention(e, q, k, v, *others, causal, window, scale, softcap, has_position, has_mask, has_sinks, has_table):
+    if has_position or has_sinks or has_table or window:
+        raise e.error("a position, sinks, a table of pages or a window")
     size, heads, kv_heads = e.sizes(q)[3], e.sizes(q)[2], e.sizes(k)[2]
     if None in (size, heads, kv_heads):
         raise e.error("heads whose number or size is not known")

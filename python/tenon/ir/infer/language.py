@@ -17,11 +17,12 @@ def _(op, ins, a):
 
 @rule("attention")
 def _(op, ins, a):
-    count(ins, 3 + a.has_position + a.has_mask + a.has_sinks)
+    count(ins, 3 + a.has_position + a.has_mask + a.has_sinks + a.has_table)
     q, k, v, *rest = ins
     position = rest.pop(0) if a.has_position else None
     mask = rest.pop(0) if a.has_mask else None
     sinks = rest.pop(0) if a.has_sinks else None
+    table = rest.pop(0) if a.has_table else None
     floating(q)
     values(k)
     values(v)
@@ -33,11 +34,15 @@ def _(op, ins, a):
     if sinks:
         rank(sinks, 1)
         dtype(sinks, "f32")
+    if table:
+        rank(table, 2)
+        dtype(table, "i32")
     require(k.dtype == v.dtype, "ShapeMismatch", "dtypes of k and v differ", k, v)
-    batch = common(q, 0, k, 0, "the batch")
-    common(k, 0, v, 0, "the batch")
-    common(q, 0, v, 0, "the batch")
-    common(k, 1, v, 1, "the number of keys")
+    common(k, 0, v, 0, "the number of pages" if table else "the batch")
+    if not table:
+        common(q, 0, v, 0, "the batch")
+    batch = common(q, 0, table or k, 0, "the batch")
+    common(k, 1, v, 1, "the page size" if table else "the number of keys")
     common(k, 2, v, 2, "the number of key heads")
     common(q, 3, k, 3, "the head's size")
     if position and position.rank:
@@ -51,7 +56,10 @@ def _(op, ins, a):
     if mask:
         dtype(mask, "f32")
         require(mask.rank <= 4, "ShapeMismatch", "mask has rank above 4", mask)
-        scores = (batch, heads, q.dims[1], either(k.dims[1], v.dims[1]))[4 - mask.rank:]
+        keys = either(k.dims[1], v.dims[1])
+        if table:
+            keys = product(keys, table.dims[1])
+        scores = (batch, heads, q.dims[1], keys)[4 - mask.rank:]
         require(all(m == 1 or agree(m, s) for m, s in zip(mask.dims, scores)), "ShapeMismatch",
                 "mask does not broadcast to [B, Hq, S, T]", *ins)
     require(0 <= a.window <= 2**62, "BadAttribute", f"window {a.window} outside [0, 2^62]")

@@ -15,9 +15,11 @@ def embedding(ids, table, dtype):
 
 
 @op
-def attention(q, k, v, *rest, causal, window, scale, softcap, has_position, has_mask, has_sinks):
-    (batch, steps, heads, size), keys, shared = q.shape, k.shape[1], k.shape[2]
+def attention(q, k, v, *rest, causal, window, scale, softcap, has_position, has_mask, has_sinks, has_table):
+    (batch, steps, heads, size), (pages, page_size, shared) = q.shape, k.shape[:3]
     rest = list(rest)
+    table = rest.pop() if has_table else None
+    keys = page_size * table.shape[1] if has_table else page_size
     position = np.broadcast_to(rest.pop(0) if has_position else keys - steps, batch)
     mask = np.broadcast_to(rest.pop(0), (batch, heads, steps, keys)) if has_mask else None
     sinks = rest.pop(0).reshape(shared, -1, 1) if has_sinks else None
@@ -31,8 +33,12 @@ def attention(q, k, v, *rest, causal, window, scale, softcap, has_position, has_
             begin, end = max(0, at - window + 1), min(end, at + window)
         if begin >= end:
             continue
+        places = (b, slice(begin, end))
+        if has_table:
+            seen = np.arange(begin, end)
+            places = (inside(table[b, seen // page_size], pages, "page"), seen % page_size)
         # [key head, query head of it, key]
-        score = np.einsum("hgd,thd->hgt", q[b, s].reshape(shared, -1, size), k[b, begin:end])
+        score = np.einsum("hgd,thd->hgt", q[b, s].reshape(shared, -1, size), k[places])
         score = score * (scale or 1 / math.sqrt(size))
         if softcap:
             score = softcap * np.tanh(score / softcap)
@@ -47,7 +53,7 @@ def attention(q, k, v, *rest, causal, window, scale, softcap, has_position, has_
         if sinks is not None:
             total = total + np.exp(sinks - peak)
         weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-        y[b, s] = np.einsum("hgt,thd->hgd", weights, v[b, begin:end]).reshape(heads, -1)
+        y[b, s] = np.einsum("hgt,thd->hgd", weights, v[places]).reshape(heads, -1)
     return y
 
 

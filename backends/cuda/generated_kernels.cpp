@@ -13,17 +13,11 @@
 namespace tenon::cuda {
 namespace {
 
-std::string key_of(const KernelCompiler& compiler, const std::string& text) {
-  const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
-  return fmt::format("cuda kernel {:016x}{:016x} {}", digest.high64, digest.low64,
-                     compiler.identity());
-}
-
 std::shared_ptr<const GeneratedKernel> load_kept(Driver& driver, const std::string& key,
                                                  std::size_t args_bytes,
                                                  const PreparedCache& prepared) {
   const auto kept = prepared.kept(key);
-  if (!kept) return nullptr;
+  if (!kept || !kept->is_trusted) return nullptr;
   try {
     return driver.load(kept->bytes, args_bytes);
   } catch (const Error& error) {
@@ -51,11 +45,18 @@ struct Owned {
 
 }  // namespace
 
+std::string kept_key(const KernelCompiler& compiler, const GeneratedText& generated) {
+  const std::string& text = generated.text;
+  const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
+  return fmt::format("cuda kernel {:016x}{:016x} {}", digest.high64, digest.low64,
+                     compiler.identity());
+}
+
 LoadedKernels load_generated(const DriverPtr& driver, std::span<const GeneratedText> texts,
                              PreparedCache& prepared) {
   LoadedKernels loaded;
   for (const GeneratedText& generated : texts) {
-    const std::string key = key_of(*driver->kernel_compiler().compiler, generated.text);
+    const std::string key = kept_key(*driver->kernel_compiler().compiler, generated);
     const std::string of_driver = fmt::format("{} {}", static_cast<const void*>(driver.get()), key);
     const auto owned = prepared.get(of_driver, [&] {
       return std::make_shared<const Owned>(

@@ -36,6 +36,9 @@ struct ConstantUse {
   };
   std::vector<std::size_t> read;  ///< their own bytes are read, by bind() or by runs
   std::vector<Kept> kept;
+  /// Keys under which bind() keeps what is no form of one constant, such as compiled kernels: it
+  /// makes again what is missing.
+  std::vector<std::string> made{};
 };
 
 /// A bound partition as bytes, from which Backend::restore() makes an equal one.

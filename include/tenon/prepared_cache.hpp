@@ -35,6 +35,8 @@ class PreparedCache {
   struct Bytes {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> owner;  ///< the bytes are valid as long as it
+    /// Nobody but this user or the superuser can have written them: code among them may be run.
+    bool is_trusted = true;
   };
 
   PreparedCache();

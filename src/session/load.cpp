@@ -94,8 +94,22 @@ std::optional<std::map<std::string, std::size_t>> load_views(const Manifest& man
   return chosen;
 }
 
+struct OpenedSnapshot {
+  Snapshot snapshot;
+  bool is_trusted;  ///< nobody but this user or the superuser can have written it
+};
+OpenedSnapshot open_snapshot(const std::filesystem::path& path) {
+  try {
+    return {Snapshot::open(path, {.only_private = true}), true};
+  } catch (const Error& error) {
+    if (error.code() != Errc::path_escape && error.code() != Errc::io_error) throw;
+  }
+  return {Snapshot::open(path), false};
+}
+
 /// What PreparedCache::keep() was given, in the pages of the file.
-std::shared_ptr<PreparedCache> load_prepared(const Snapshot& snapshot, const Manifest& manifest) {
+std::shared_ptr<PreparedCache> load_prepared(const Snapshot& snapshot, bool is_trusted,
+                                             const Manifest& manifest) {
   std::map<std::string, PreparedCache::Bytes> kept;
   if (!manifest.is_older()) {
     std::size_t index = 0;
@@ -103,7 +117,7 @@ std::shared_ptr<PreparedCache> load_prepared(const Snapshot& snapshot, const Man
       kept.insert_or_assign(
           manifest.get<std::string>(entry, "key"),
           PreparedCache::Bytes{snapshot.bytes(fmt::format("prepared/{}", index++)),
-                               snapshot.keeper()});
+                               snapshot.keeper(), is_trusted});
     }
   }
   return std::make_shared<PreparedCache>(std::move(kept));
@@ -113,8 +127,7 @@ std::shared_ptr<PreparedCache> load_prepared(const Snapshot& snapshot, const Man
 
 class Session::Loader {
  public:
-  explicit Loader(const std::filesystem::path& path)
-      : snapshot_(Snapshot::open(path)), manifest_(snapshot_) {}
+  explicit Loader(const std::filesystem::path& path) : Loader(open_snapshot(path)) {}
 
   Session load(std::vector<BackendPtr> backends, const WeightSet* weights) const {
     check_backends(manifest_, backends);
@@ -134,6 +147,11 @@ class Session::Loader {
   }
 
  private:
+  explicit Loader(OpenedSnapshot opened)
+      : snapshot_(std::move(opened.snapshot)),
+        is_trusted_(opened.is_trusted),
+        manifest_(snapshot_) {}
+
   void bind_weights(Session& session, const WeightSet* given) const {
     const bool asks = manifest_.is_older() || manifest_.get<bool>("asks_for_weights");
     std::map<std::string, Buffer> weights;
@@ -151,8 +169,8 @@ class Session::Loader {
         digests.emplace(name, manifest_.get<std::string>(entry, "xxh3"));
       }
     }
-    session.bind(
-        std::make_shared<const WeightSet>(std::move(weights), load_prepared(snapshot_, manifest_)));
+    session.bind(std::make_shared<const WeightSet>(
+        std::move(weights), load_prepared(snapshot_, is_trusted_, manifest_)));
     session.bound_->digests = std::move(digests);
   }
 
@@ -170,6 +188,7 @@ class Session::Loader {
   }
 
   Snapshot snapshot_;
+  bool is_trusted_;
   Manifest manifest_;
 };
 

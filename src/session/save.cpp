@@ -185,6 +185,9 @@ class Session::Saver {
         read_.insert(program.constants[kept.constant].name);
       }
     }
+    for (const std::string& key : use.made) {
+      if (session_.bound_->weights->prepared().kept(key)) prepared_.insert(key);
+    }
   }
 
   void write_prepared() {

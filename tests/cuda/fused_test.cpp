@@ -14,6 +14,7 @@
 #include <tenon/ops.hpp>
 #include <tenon/prepared_cache.hpp>
 #include <tenon/session.hpp>
+#include <tenon/snapshot.hpp>
 
 #include <algorithm>
 #include <array>
@@ -28,6 +29,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -391,6 +393,66 @@ TEST_CASE("cuda fusion: kernels are kept on disk") {
   }
   CHECK(compilations(chain, cache()) == 1);
   CHECK(compilations(chain, cache()) == 0);
+}
+
+/// Everything in a snapshot but the first prepared section, which is `planted` there.
+void copy_snapshot(const std::filesystem::path& from, const std::filesystem::path& to,
+                   std::string_view planted) {
+  const Snapshot snapshot = Snapshot::open(from);
+  SnapshotWriter writer(to);
+  for (const Snapshot::Section& section : snapshot.sections()) {
+    if (section.name == "prepared/0") {
+      writer.add(section.name, planted);
+    } else {
+      writer.add(section.name, snapshot.bytes(section.name));
+    }
+  }
+  writer.commit();
+}
+
+TEST_CASE(
+    "cuda fusion: a snapshot has the kernels, which are run where nobody can have planted them") {
+  if (!can_fuse()) return;
+  const OneChain chain;
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "chain.snapshot";
+  {
+    Session session(chain.program, {.backends = device_backends(fusing_device())});
+    session.bind(std::make_shared<const WeightSet>());
+    session.prepare(std::array{chain.inputs[0].shape()});
+    session.save(path, {.prepared = true});
+  }
+  const Outcome wanted = run(chain.program, chain.inputs, fusing_device("&fusion=off"));
+  const auto loads_after = [&](const std::filesystem::path& file) {
+    const int before = host_compiler_state().compiled;
+    Session session = Session::load(file, device_backends(fusing_device()));
+    const Outcome got{run_twice(session, chain.inputs)};
+    CHECK(got.fused()[1] == 1);
+    check_same_bits(got, wanted);
+    return host_compiler_state().compiled - before;
+  };
+  CHECK(loads_after(path) == 0);
+  host_compiler_state().version = "2";  // as another compute capability or driver is
+  CHECK(loads_after(path) == 1);
+  host_compiler_state().version = "1";
+
+  std::filesystem::create_symlink(path, folder / "link");
+  CHECK(loads_after(folder / "link") == 1);
+  const auto others = std::filesystem::perms::others_write;
+  std::filesystem::permissions(path, others, std::filesystem::perm_options::add);
+  CHECK(loads_after(path) == 1);
+  std::filesystem::permissions(path, others, std::filesystem::perm_options::remove);
+  CHECK(loads_after(path) == 0);
+
+  for (const std::string_view planted : {"", "no image of a kernel",
+                                         "\x7f"
+                                         "ELF"}) {
+    copy_snapshot(path, folder / "planted", planted);
+    CHECK(loads_after(folder / "planted") == 1);
+  }
+  std::filesystem::copy_file(path, folder / "torn");
+  std::filesystem::resize_file(folder / "torn", std::filesystem::file_size(path) / 2);
+  expect_error(Errc::truncated, [&] { loads_after(folder / "torn"); });
 }
 
 TEST_CASE("cuda fusion: without a compiler steps are single kernels, and the report says why") {

@@ -171,6 +171,30 @@ TEST_CASE("cuda: products of codes, at sizes that no tile divides", "[gpu][ops]"
   }
 }
 
+TEST_CASE("cuda: convolutions of codes, at sizes that no tile divides", "[gpu][ops]") {
+  Random random;
+  constexpr DType u8 = DType::u8;
+  const auto codes = [&](const Shape& shape) {
+    const bool has_sign = shape.dtype() == i8;
+    return random.uniform(shape, has_sign ? -128 : 0, has_sign ? 128 : 256);
+  };
+  const auto check = [&](const Conv2dInteger& op, const Shape& x, const Shape& w, bool has_zeros) {
+    std::vector<HostBuffer> inputs{codes(x), codes(w)};
+    if (has_zeros) {
+      inputs.push_back(codes(Shape({}, x.dtype())));
+      inputs.push_back(codes(Shape({w[0]}, w.dtype())));
+    }
+    check_on_device(op, inputs, 0);
+  };
+  check({.padding = {1, 1}}, Shape({2, 3, 6, 7}, u8), Shape({5, 3, 3, 3}, i8), true);
+  check({.groups = 2}, Shape({1, 6, 5, 9}, i8), Shape({14, 3, 2, 1}, i8), true);
+  check({.stride = {2, 1}, .padding = {0, 2, 1, 0}, .dilation = {1, 2}}, Shape({1, 2, 7, 8}, u8),
+        Shape({4, 2, 2, 3}, u8), true);
+  check({.groups = 3}, Shape({2, 3, 4, 4}, i8), Shape({3, 1, 4, 4}, u8), false);
+  check({}, Shape({0, 2, 4, 4}, i8), Shape({3, 2, 1, 1}, i8), false);
+  check({}, Shape({1, 0, 4, 5}, i8), Shape({3, 0, 1, 1}, i8), false);
+}
+
 TEST_CASE("cuda: random bits are the reference's", "[gpu][ops]") {
   const HostBuffer key = HostBuffer::of<std::uint32_t>(Shape({2}, u32), {0xDEADBEEF, 7});
   const HostBuffer start = HostBuffer::of<std::int64_t>(Shape({}, i64), {-3});

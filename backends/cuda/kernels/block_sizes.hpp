@@ -30,4 +30,7 @@ inline constexpr std::uint32_t reduce_part = 16384;
 // Running sums of more than `scan_part` / 2 elements have a block, which takes so many at a time.
 inline constexpr std::uint32_t scan_threads = 256, scan_part = 1024;
 
+// Convolutions of codes: a thread has so many outputs, and as many columns.
+inline constexpr std::uint32_t code_tile = 4;
+
 }  // namespace tenon::cuda

@@ -2,6 +2,7 @@
 // to it in a fixed order.
 #pragma once
 
+#include "kernels/block_sizes.hpp"
 #include "kernels/reduce.hpp"
 
 #include <cstdint>
@@ -39,8 +40,6 @@ TENON_DEVICE std::int64_t byte_at(const Array& x, std::int64_t a, std::int64_t b
   return a * steps[0] + b * steps[1] + c * steps[2] + d * steps[3];
 }
 
-/// C: float, or std::int64_t for codes.
-template <class C>
 TENON_DEVICE void convolve(const Thread& thread, const ConvolutionArgs& args) {
   for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
     const Index at = index_of(args.axes, i);
@@ -48,10 +47,8 @@ TENON_DEVICE void convolve(const Thread& thread, const ConvolutionArgs& args) {
     const std::int64_t first = output / args.group_outputs * args.channels;
     const TapRange down = taps_inside(args.rows, at.at[2]),
                    across = taps_inside(args.columns, at.at[3]);
-    const auto x_zero = static_cast<C>(zero_point(args.x_zero, 0));
-    const auto w_zero =
-        static_cast<C>(zero_point(args.w_zero, output * args.w_zero.steps.bytes[0]));
-    C sum = args.bias.data == 0 ? C() : load_as(C(), args.bias, output * args.bias.steps.bytes[0]);
+    float sum =
+        args.bias.data == 0 ? 0.0f : load_as(0.0f, args.bias, output * args.bias.steps.bytes[0]);
     for (std::int64_t c = 0; c < args.channels; ++c) {
       for (std::int64_t r = down.begin; r < down.end; ++r) {
         const std::int64_t line =
@@ -59,13 +56,74 @@ TENON_DEVICE void convolve(const Thread& thread, const ConvolutionArgs& args) {
         const std::int64_t taps = byte_at(args.w, output, c, r, 0);
         for (std::int64_t s = across.begin; s < across.end; ++s) {
           const std::int64_t column = place_of_tap(args.columns, at.at[3], s);
-          const C x = load_as(C(), args.x, line + column * args.x.steps.bytes[3]);
-          const C w = load_as(C(), args.w, taps + s * args.w.steps.bytes[3]);
-          sum += (x - x_zero) * (w - w_zero);
+          const float x = load_as(0.0f, args.x, line + column * args.x.steps.bytes[3]);
+          const float w = load_as(0.0f, args.w, taps + s * args.w.steps.bytes[3]);
+          sum += x * w;
         }
       }
     }
     store_as(sum, args.y, offset_of(at, args.y.steps, args.axes.rank));
+  }
+}
+
+/// Of codes, whose sums are integers modulo 2^32: a thread per `code_tile` outputs of a group and as
+/// many columns.
+TENON_DEVICE void convolve_codes(const Thread& thread, const ConvolutionArgs& args) {
+  const std::uint32_t(&sizes)[max_axes] = args.axes.sizes;
+  const std::uint32_t outputs = args.group_outputs, groups = sizes[1] / outputs;
+  const std::uint32_t output_tiles = (outputs + code_tile - 1) / code_tile;
+  const std::uint32_t column_tiles = (sizes[3] + code_tile - 1) / code_tile;
+  const std::uint32_t count = sizes[0] * groups * output_tiles * sizes[2] * column_tiles;
+  const auto x_zero = static_cast<std::uint32_t>(zero_point(args.x_zero, 0));
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+    const std::uint32_t column = i % column_tiles * code_tile;
+    const std::uint32_t row = i / column_tiles % sizes[2];
+    const std::uint32_t tile = i / column_tiles / sizes[2];
+    const std::uint32_t in_group = tile % output_tiles * code_tile;
+    const std::uint32_t group = tile / output_tiles % groups;
+    const std::uint32_t image = tile / output_tiles / groups;
+    const std::uint32_t output = group * outputs + in_group;
+    const std::uint32_t tile_outputs =
+        outputs - in_group < code_tile ? outputs - in_group : code_tile;
+    const std::uint32_t tile_columns =
+        sizes[3] - column < code_tile ? sizes[3] - column : code_tile;
+
+    std::uint32_t w_zeros[code_tile] = {}, sums[code_tile][code_tile] = {};
+    for (std::uint32_t o = 0; o < tile_outputs; ++o) {
+      w_zeros[o] = static_cast<std::uint32_t>(
+          zero_point(args.w_zero, (output + o) * args.w_zero.steps.bytes[0]));
+    }
+    const TapRange down = taps_inside(args.rows, row);
+    for (std::int64_t c = 0; c < args.channels; ++c) {
+      for (std::int64_t r = down.begin; r < down.end; ++r) {
+        const std::int64_t line =
+            byte_at(args.x, image, group * args.channels + c, place_of_tap(args.rows, row, r), 0);
+        for (std::int64_t s = 0; s < args.columns.taps; ++s) {
+          std::uint32_t x[code_tile] = {};
+          TENON_UNROLL for (std::uint32_t j = 0; j < code_tile; ++j) {
+            const std::int64_t place = place_of_tap(args.columns, column + j, s);
+            if (j >= tile_columns || place < 0 || place >= args.columns.size) continue;
+            x[j] = static_cast<std::uint32_t>(
+                       load_as(std::int64_t(), args.x, line + place * args.x.steps.bytes[3])) -
+                   x_zero;
+          }
+          TENON_UNROLL for (std::uint32_t o = 0; o < code_tile; ++o) {
+            if (o >= tile_outputs) continue;
+            const std::int64_t at = byte_at(args.w, output + o, c, r, s);
+            const std::uint32_t w =
+                static_cast<std::uint32_t>(load_as(std::int64_t(), args.w, at)) - w_zeros[o];
+            TENON_UNROLL for (std::uint32_t j = 0; j < code_tile; ++j) sums[o][j] += x[j] * w;
+          }
+        }
+      }
+    }
+    TENON_UNROLL for (std::uint32_t o = 0; o < code_tile; ++o) {
+      TENON_UNROLL for (std::uint32_t j = 0; j < code_tile; ++j) {
+        if (o >= tile_outputs || j >= tile_columns) continue;
+        store_as(std::int64_t{sums[o][j]}, args.y,
+                 byte_at(args.y, image, output + o, row, column + j));
+      }
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // Convolutions, pools and batch norms of images.
+#include "kernels/block_sizes.hpp"
 #include "plan/libraries.hpp"
 #include "plan/planners.hpp"
 
@@ -72,7 +73,11 @@ void emit_convolution(const Step& step, const Op& op, Kernel kernel, Emitter& ou
     if (!more.empty()) set_zero_point(draft, args.x_zero, more[0]);
     if (more.size() > 1) set_zero_point(draft, args.w_zero, more[1]);
   }
-  out.launch(kernel, grid_of(args.axes.count), draft);
+  if (kernel == Kernel::conv2d) return out.launch(kernel, grid_of(args.axes.count), draft);
+  const auto tiles = [](std::int64_t size) { return (size + code_tile - 1) / code_tile; };
+  const Shape& y = step.output.shape;
+  const std::int64_t threads = y[0] * op.groups * tiles(args.group_outputs) * y[2] * tiles(y[3]);
+  out.launch(kernel, grid_of(static_cast<std::uint64_t>(threads)), draft);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "generated_kernels.hpp"
 #include "lower/point_groups.hpp"
+#include "plan/activations.hpp"
 #include "plan/points.hpp"
 #include "run_graph.hpp"
 #include "run_memory.hpp"
@@ -90,6 +91,7 @@ class Uses {
 
 struct CompiledSteps {
   std::vector<Step> steps;  ///< to which the plan refers
+  std::vector<std::unique_ptr<const ConvolutionPair>> pairs;
   std::vector<std::unique_ptr<const lowering::PointGroup>> groups;
   std::string fusion;  ///< how many there are, or why none
   LaunchPlan plan;
@@ -292,6 +294,10 @@ class CudaPartition final : public Partition {
         notes.push_back(fmt::format("{} calls of {}", calls, device_->driver()->about(routine)));
       }
     }
+    if (compiled_->plan.activations > 0) {
+      notes.push_back(fmt::format("{} of the convolutions with their activation in the call",
+                                  compiled_->plan.activations));
+    }
     const std::string& refusal = compiled_->plan.library_refusal;
     if (!refusal.empty()) notes.push_back("kernels instead of a library: " + refusal);
     return notes;
@@ -302,6 +308,9 @@ class CudaPartition final : public Partition {
     for (std::size_t i = 0; i < compiled_->constants.size(); ++i) {
       if (compiled_->constants[i]) use.read.push_back(i);
     }
+    for (const GeneratedText& generated : compiled_->plan.generated) {
+      use.made.push_back(kept_key(*device_->driver()->kernel_compiler().compiler, generated));
+    }
     return use;
   }
 
@@ -309,12 +318,13 @@ class CudaPartition final : public Partition {
   std::shared_ptr<const CompiledSteps> compiled(bool fuses) const {
     auto result = std::make_shared<CompiledSteps>();
     result->steps.assign(steps_.begin(), steps_.end());
+    const DeviceOptions& device = device_->options();
+    const PlanOptions options{.libraries = device.libraries ? device_->driver().get() : nullptr,
+                              .is_exact = is_exact_,
+                              .allows_tf32 = device.tf32 && !is_exact_};
+    result->pairs = pair_activations(program_, steps_, result->steps, options);
     if (fuses) fuse(*result);
-    const DeviceOptions& options = device_->options();
-    Emitter emitter(result->plan,
-                    {.libraries = options.libraries ? device_->driver().get() : nullptr,
-                     .is_exact = is_exact_,
-                     .allows_tf32 = options.tf32 && !is_exact_});
+    Emitter emitter(result->plan, options);
     emitter.steps(result->steps);
     Uses uses(program_, steps_);
     result->constants = std::move(uses.constants);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,6 +143,44 @@ TEST_CASE("cuda libraries: convolutions", "[gpu][libraries]") {
     const auto notes = network.check(results, "", true, dtype == f32 ? 1e-5 : 2e-2);
     CHECK(says(notes, "calls of "));
   }
+}
+
+TEST_CASE("cuda libraries: activations are part of a convolution's call", "[gpu][libraries]") {
+  for (const DType dtype : {f32, f16}) {
+    CAPTURE(name(dtype));
+    Network network;
+    const Graph::Recording recording(network.graph);
+    const Tensor x = network.input(Shape({2, 8, 11, 9}, dtype));
+    const Tensor w = network.weight(Shape({8, 8, 3, 3}, dtype));
+    const Tensor bias = network.weight(Shape({8}, dtype));
+    const auto layer = [&](const Tensor& in, bool has_bias) {
+      return conv2d(in, w, has_bias ? bias : Tensor(), {.padding = {1, 1}});
+    };
+    Tensor y = relu(layer(x, true));
+    for (const auto& activation : {sigmoid, tanh, silu, gelu, gelu_tanh}) {
+      y = activation(layer(y, dtype == f32), std::source_location::current());
+    }
+    // One that others read, and one whose result takes the place of its input.
+    const Tensor read = layer(x, false), residual = layer(y, true) + x;
+    const std::vector<Tensor> results{y, relu(read) + sigmoid(read), relu(residual)};
+    const double allowed = dtype == f32 ? 1e-5 : 2e-2;
+    const auto fast = network.check(results, "", false, allowed);
+    CHECK(says(fast, "6 of the convolutions with their activation"));
+    CHECK(says(network.check(results, "", true, allowed), "1 of the convolutions with their"));
+    CHECK(!says(network.check(results, "?libraries=off", false, allowed), "with their activation"));
+  }
+}
+
+TEST_CASE("cuda libraries: an activation in a call keeps NaNs", "[gpu][libraries]") {
+  Network network;
+  const Graph::Recording recording(network.graph);
+  const Tensor x = network.input(Shape({1, 4, 6, 5}, f32));
+  const Tensor w = network.weight(Shape({4, 4, 3, 3}, f32));
+  const Tensor odd = sqrt(x - 0.5);  // NaNs
+  Tensor y = x;
+  for (int i = 0; i < 4; ++i) y = relu(conv2d(y, w, {}, {.padding = {1, 1}}));
+  const auto notes = network.check({relu(conv2d(odd, w)), y}, "", true, 1e-5);
+  CHECK(says(notes, "5 of the convolutions with their activation"));
 }
 
 TEST_CASE("cuda libraries: an array that is not aligned is refused by name") {

@@ -83,11 +83,38 @@ class Descriptor {
 };
 
 /// The numbers of tensors in a call.
-enum Tensor : std::int64_t { tensor_x = 1, tensor_w, tensor_y, tensor_bias, tensor_sum };
+enum Tensor : std::int64_t {
+  tensor_x = 1,
+  tensor_w,
+  tensor_y,
+  tensor_bias,
+  tensor_sum,
+  tensor_biased
+};
 
 cudnnDataType_t type_of(DType dtype) {
   if (dtype == DType::f32) return CUDNN_DATA_FLOAT;
   return dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
+}
+
+cudnnPointwiseMode_t mode_of(Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return CUDNN_POINTWISE_IDENTITY;
+    case Activation::relu:
+      return CUDNN_POINTWISE_RELU_FWD;
+    case Activation::sigmoid:
+      return CUDNN_POINTWISE_SIGMOID_FWD;
+    case Activation::tanh:
+      return CUDNN_POINTWISE_TANH_FWD;
+    case Activation::silu:
+      return CUDNN_POINTWISE_SWISH_FWD;
+    case Activation::gelu:
+      return CUDNN_POINTWISE_GELU_FWD;
+    case Activation::gelu_tanh:
+      return CUDNN_POINTWISE_GELU_APPROX_TANH_FWD;
+  }
+  return CUDNN_POINTWISE_IDENTITY;
 }
 
 std::string key_of(ConvolutionCall call) {
@@ -173,12 +200,30 @@ class Cudnn final : public VendorFunction<ConvolutionCall> {
     return made;
   }
 
+  /// Of f32 arithmetic. A NaN stays one.
+  Descriptor pointwise(cudnnPointwiseMode_t mode) {
+    Descriptor made(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    made.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode)
+        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+    if (mode == CUDNN_POINTWISE_RELU_FWD) {
+      made.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION,
+               CUDNN_PROPAGATE_NAN);
+    }
+    made.finalize();
+    return made;
+  }
+
   /// The first engine that cuDNN suggests, whose arithmetic and workspace are allowed.
   void choose(const ConvolutionCall& call, std::optional<Descriptor>& plan) {
     const Descriptor x = tensor(tensor_x, call.dtype, call.x_sizes);
     const Descriptor w = tensor(tensor_w, call.dtype, call.w_sizes);
     const Descriptor y = tensor(tensor_y, call.dtype, call.y_sizes);
     const Descriptor sum = tensor(tensor_sum, call.dtype, call.y_sizes, true);
+    const Descriptor biased = tensor(tensor_biased, call.dtype, call.y_sizes, true);
+    const bool has_activation = call.activation != Activation::none;
+    // What the bias is added to, and the activation applied to.
+    const Descriptor& summed = call.has_bias || has_activation ? sum : y;
+    const Descriptor& activated = call.has_bias ? biased : sum;
     const std::array<std::int64_t, 4> bias_sizes{1, call.y_sizes[1], 1, 1};
     const Descriptor bias = tensor(tensor_bias, call.dtype, bias_sizes);
     const float one = 1, zero = 0;
@@ -195,24 +240,30 @@ class Cudnn final : public VendorFunction<ConvolutionCall> {
     Descriptor forward(library_, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     forward.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w)
-        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, call.has_bias ? sum : y)
+        .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, summed)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, one)
         .set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, zero)
         .finalize();
-    Descriptor addition(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    addition.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
-        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT)
-        .finalize();
+    const Descriptor addition = pointwise(CUDNN_POINTWISE_ADD);
+    const Descriptor activation = pointwise(mode_of(call.activation));
     Descriptor add(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     std::vector<cudnnBackendDescriptor_t> operations{forward.handle()};
     if (call.has_bias) {
       add.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, addition)
           .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
           .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
-          .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+          .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, has_activation ? biased : y)
           .finalize();
       operations.push_back(add.handle());
+    }
+    Descriptor activate(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    if (has_activation) {
+      activate.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, activation)
+          .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, activated)
+          .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+          .finalize();
+      operations.push_back(activate.handle());
     }
     Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph

@@ -30,6 +30,9 @@ struct GemmCall {
   bool allows_tf32;  ///< f32 may be rounded to 10 bits of mantissa
 };
 
+/// What a call applies to its sums before it stores them.
+enum class Activation : std::uint8_t { none, relu, sigmoid, tanh, silu, gelu, gelu_tanh };
+
 /// As Conv2d, of dense images.
 struct ConvolutionCall {
   Address x, w, y, bias;  ///< bias: 0 is none
@@ -39,6 +42,7 @@ struct ConvolutionCall {
   std::int64_t stride[2], before[2], after[2], dilation[2];
   std::int64_t groups;
   DType dtype;  ///< f32, f16 or bf16
+  Activation activation;
   bool has_bias;
   bool allows_tf32;
 };

@@ -4,6 +4,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/host_view.hpp>
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/ops/linear.hpp>
 
@@ -65,6 +66,27 @@ void run_gemm(const GemmCall& call) {
 
 IntList list_of(std::initializer_list<std::int64_t> values) { return IntList(values); }
 
+/// In place.
+void activate(Activation activation, const HostView& y) {
+  const auto apply = [&](const auto& op) { op.reference(std::span(&y, 1), y); };
+  switch (activation) {
+    case Activation::none:
+      return;
+    case Activation::relu:
+      return apply(Relu{});
+    case Activation::sigmoid:
+      return apply(Sigmoid{});
+    case Activation::tanh:
+      return apply(Tanh{});
+    case Activation::silu:
+      return apply(Silu{});
+    case Activation::gelu:
+      return apply(Gelu{});
+    case Activation::gelu_tanh:
+      return apply(GeluTanh{});
+  }
+}
+
 void run_convolution(const ConvolutionCall& call) {
   check("convolution", {call.x, call.w, call.y, call.bias, call.workspace});
   spoil_workspace(call.workspace, call.workspace_bytes);
@@ -77,7 +99,9 @@ void run_convolution(const ConvolutionCall& call) {
   std::vector<HostView> in{view(call.x, call.x_sizes, call.dtype),
                            view(call.w, call.w_sizes, call.dtype)};
   if (call.has_bias) in.push_back(view(call.bias, {call.y_sizes[1]}, call.dtype));
-  op.reference(in, view(call.y, call.y_sizes, call.dtype));
+  const HostView y = view(call.y, call.y_sizes, call.dtype);
+  op.reference(in, y);
+  activate(call.activation, y);
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ struct LaunchPlan {
   std::int64_t scratch_bytes = 0;
   std::int64_t launches = 0;                        ///< of one pass through all loops
   std::array<std::int64_t, routine_count> calls{};  ///< of them, those of each routine
+  std::int64_t activations = 0;                     ///< convolutions that a library activates
   std::string library_refusal;  ///< why a library did not take a step; the first reason
 };
 
@@ -129,6 +130,7 @@ class Emitter {
     if (refusal && plan_.library_refusal.empty()) plan_.library_refusal = *refusal;
     return !refusal;
   }
+  void count_activation() { ++plan_.activations; }
   const PlanOptions& options() const noexcept { return options_; }
   /// The number of the current step among those that report errors.
   std::int32_t reporter();

@@ -63,15 +63,44 @@ void set_workspace(Draft<Call>& draft, Emitter& out) {
   draft.address(draft.args.workspace, out.scratch(static_cast<std::int64_t>(bytes)));
 }
 
-bool has_library(const Step& step, const Emitter& out) {
-  return out.options().libraries != nullptr && is_plain(step.output) &&
-         step.output.shape.elements() > 0;
+bool has_library(const Step& step, const PlanOptions& options) {
+  return options.libraries != nullptr && is_plain(step.output) && step.output.shape.elements() > 0;
+}
+
+/// All but the addresses; nothing where arrays do not lie as a library needs them.
+std::optional<ConvolutionCall> convolution_call(const Step& step, Activation activation,
+                                                const PlanOptions& options) {
+  if (!has_library(step, options)) return std::nullopt;
+  const auto& op = *step.op.as<Conv2d>();
+  const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
+  if (!is_plain(w) || w.shape.elements() == 0) return std::nullopt;
+  if (op.has_bias && !is_plain(step.inputs[2])) return std::nullopt;
+  ConvolutionCall call{};
+  for (int i = 0; i < 4; ++i) {
+    call.x_sizes[i] = x.shape[i];
+    call.w_sizes[i] = w.shape[i];
+    call.y_sizes[i] = y.shape[i];
+  }
+  for (std::size_t side = 0; side < 2; ++side) {
+    const std::size_t both = op.padding.size() == 4 ? 2 : 1;  // entries of a side
+    call.stride[side] = op.stride.empty() ? 1 : op.stride[side];
+    call.dilation[side] = op.dilation.empty() ? 1 : op.dilation[side];
+    call.before[side] = op.padding.empty() ? 0 : op.padding[side * both];
+    call.after[side] = op.padding.empty() ? 0 : op.padding[side * both + both - 1];
+  }
+  call.groups = op.groups;
+  call.dtype = x.shape.dtype();
+  call.activation = activation;
+  call.has_bias = op.has_bias;
+  call.allows_tf32 = options.allows_tf32;
+  call.workspace_bytes = options.libraries->workspace_bytes();
+  return call;
 }
 
 }  // namespace
 
 bool plan_library_linear(const Step& step, Emitter& out) {
-  if (!has_library(step, out)) return false;
+  if (!has_library(step, out.options())) return false;
   const auto& op = *step.op.as<Linear>();
   const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
   const auto dtype = product_type(x.shape.dtype(), w.shape.dtype(), out.options().is_exact);
@@ -105,7 +134,7 @@ bool plan_library_linear(const Step& step, Emitter& out) {
 }
 
 bool plan_library_matmul(const Step& step, Emitter& out) {
-  if (!has_library(step, out)) return false;
+  if (!has_library(step, out.options())) return false;
   const Operand &a = step.inputs[0], &b = step.inputs[1], &c = step.output;
   const DType dtype = a.shape.dtype();
   const int a_rank = a.shape.rank(), b_rank = b.shape.rank();
@@ -147,37 +176,20 @@ bool plan_library_matmul(const Step& step, Emitter& out) {
   return true;
 }
 
-bool plan_library_convolution(const Step& step, Emitter& out) {
-  if (!has_library(step, out)) return false;
-  const auto& op = *step.op.as<Conv2d>();
-  const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
-  const DType dtype = x.shape.dtype();
-  if (!is_plain(w) || w.shape.elements() == 0) return false;
-  if (op.has_bias && !is_plain(step.inputs[2])) return false;
+bool takes_activation(const Step& convolution, Activation activation, const PlanOptions& options) {
+  const auto call = convolution_call(convolution, activation, options);
+  return call && !options.libraries->refuses(*call);
+}
+
+bool plan_library_convolution(const Step& step, Emitter& out, Activation activation) {
+  const auto call = convolution_call(step, activation, out.options());
+  if (!call || !out.is_taken(*call)) return false;
   Draft<ConvolutionCall> draft;
-  ConvolutionCall& call = draft.args;
-  for (int i = 0; i < 4; ++i) {
-    call.x_sizes[i] = x.shape[i];
-    call.w_sizes[i] = w.shape[i];
-    call.y_sizes[i] = y.shape[i];
-  }
-  for (std::size_t side = 0; side < 2; ++side) {
-    const std::size_t both = op.padding.size() == 4 ? 2 : 1;  // entries of a side
-    call.stride[side] = op.stride.empty() ? 1 : op.stride[side];
-    call.dilation[side] = op.dilation.empty() ? 1 : op.dilation[side];
-    call.before[side] = op.padding.empty() ? 0 : op.padding[side * both];
-    call.after[side] = op.padding.empty() ? 0 : op.padding[side * both + both - 1];
-  }
-  call.groups = op.groups;
-  call.dtype = dtype;
-  call.has_bias = op.has_bias;
-  call.allows_tf32 = out.options().allows_tf32;
-  call.workspace_bytes = out.options().libraries->workspace_bytes();
-  if (!out.is_taken(call)) return false;
-  draft.address(call.x, dense(x, dtype, out));
-  draft.address(call.w, w);
-  draft.address(call.y, y);
-  if (op.has_bias) draft.address(call.bias, step.inputs[2]);
+  draft.args = *call;
+  draft.address(draft.args.x, dense(step.inputs[0], call->dtype, out));
+  draft.address(draft.args.w, step.inputs[1]);
+  draft.address(draft.args.y, step.output);
+  if (call->has_bias) draft.address(draft.args.bias, step.inputs[2]);
   set_workspace(draft, out);
   out.call(Routine::convolution, draft);
   return true;

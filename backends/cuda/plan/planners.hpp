@@ -37,6 +37,7 @@ TENON_CUDA_PLANNER(plan_matmul);
 TENON_CUDA_PLANNER(plan_matmul_integer);
 TENON_CUDA_PLANNER(plan_linear);
 TENON_CUDA_PLANNER(plan_grouped_linear);
+TENON_CUDA_PLANNER(plan_activated_convolution);
 TENON_CUDA_PLANNER(plan_attention);
 TENON_CUDA_PLANNER(plan_rope);
 TENON_CUDA_PLANNER(plan_cache_update);

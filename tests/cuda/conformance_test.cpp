@@ -35,6 +35,13 @@ bool has_f64(const OpCase& op_case) {
 const std::set<std::string, std::less<>> left_to_reference = {
     "cholesky", "det", "eigh", "lu", "qr", "slogdet", "solve", "svd", "triangular_solve"};
 
+/// Weights of attention are rounded to keys of 16 bits, where the queries are of that type, too.
+bool rounds_weights(const OpCase& op_case) {
+  if (op_case.op.def()->name != "attention") return false;
+  const DType q = op_case.inputs[0].shape().dtype();
+  return q == op_case.inputs[1].shape().dtype() && (q == f16 || q == bf16);
+}
+
 TEST_CASE("cuda: the conformance suite", "[gpu]") {
   const std::vector<BackendPtr> backends = backends_here();
   std::set<std::string, std::less<>> seen, taken;
@@ -53,7 +60,7 @@ TEST_CASE("cuda: the conformance suite", "[gpu]") {
             parts, [](const PlanReport::Part& part) { return part.backend == "cuda"; });
         if (is_taken) taken.insert(op);
       }
-      const double allowed = 1e-4;
+      const double allowed = rounds_weights(op_case) ? 0.01 : 1e-4;
       expect_close(result, op_case.output,
                    std::max(op_case.absolute, allowed * std::max(1.0, largest(op_case.output))),
                    std::max(op_case.relative, allowed));

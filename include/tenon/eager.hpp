@@ -11,9 +11,11 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,23 +89,35 @@ struct EagerParameter {
 
 namespace detail {
 
-inline void append_key(std::string& key, std::int64_t value) {
-  key.append(reinterpret_cast<const char*>(&value), sizeof(value));
+/// What distinguishes one call from another: attributes and the operands' types, as words.
+using CallKey = std::vector<std::int64_t>;
+
+inline void append_key(CallKey& key, std::int64_t value) { key.push_back(value); }
+inline void append_key(CallKey& key, double value) {
+  key.push_back(std::bit_cast<std::int64_t>(value));
 }
-inline void append_key(std::string& key, double value) {
-  append_key(key, std::bit_cast<std::int64_t>(value));
+inline void append_key(CallKey& key, bool value) { key.push_back(value ? 1 : 0); }
+inline void append_key(CallKey& key, DType value) {
+  key.push_back(static_cast<std::int64_t>(value));
 }
-inline void append_key(std::string& key, bool value) { key += value ? '\1' : '\0'; }
-inline void append_key(std::string& key, DType value) { key += static_cast<char>(value); }
-inline void append_key(std::string& key, Name value) {
-  append_key(key, static_cast<std::int64_t>(value.id()));
+inline void append_key(CallKey& key, Name value) {
+  key.push_back(static_cast<std::int64_t>(value.id()));
 }
-inline void append_key(std::string& key, const IntList& values) {
-  append_key(key, static_cast<std::int64_t>(values.size()));
-  for (const std::int64_t value : values) append_key(key, value);
+inline void append_key(CallKey& key, const IntList& values) {
+  key.push_back(static_cast<std::int64_t>(values.size()));
+  for (const std::int64_t value : values) key.push_back(value);
 }
 
 }  // namespace detail
+
+/// An op on dense operands of some types, as an Eager has compiled it. Valid until the Eager's next
+/// call that compiles.
+struct EagerKernel {
+  Shape output;
+  std::optional<ViewPlacement> view;  ///< of the result in the first operand: nothing is computed
+  /// Whether it is done in microseconds, by the calling thread alone.
+  bool is_brief = false;
+};
 
 /// Runs each op when it is called, on the backends of a session and with their bits: without a
 /// graph, a parser or a plan. What `tenon codegen` writes calls it, and so may programs:
@@ -137,12 +151,18 @@ class Eager {
   EagerArray run(const Op& op, Inputs&&... inputs) {
     const std::array<EagerInput, sizeof...(Inputs)> list{
         EagerInput(std::forward<Inputs>(inputs))...};
-    std::string& key = new_key();
+    detail::CallKey& key = new_key(op_def<Op>());
     Op::fields.apply(
         [&](const auto&... fields) { (detail::append_key(key, op.*fields.member), ...); });
     return run(op_def<Op>(), &op, list);
   }
   EagerArray run(const OpInstance& op, std::span<const EagerInput> inputs);
+
+  /// What run() compiled of an op for dense operands of these types that nobody gave up; null where
+  /// it has not yet, and for an op that updates an operand.
+  const EagerKernel* find(const OpInstance& op, std::span<const Shape* const> operands);
+  /// Runs one that is no view on the operands' elements, in CPU memory, into those of a dense result.
+  void run(const EagerKernel& kernel, std::span<std::byte* const> operands, std::byte* result);
 
   /// Checks arguments against a function's parameters, where equal symbols must be equal sizes:
   /// Errc::bad_input, naming the parameter.
@@ -159,8 +179,10 @@ class Eager {
  private:
   struct State;
 
-  /// Of the call to come: its attributes, without the bytes between them, which nobody sets.
-  std::string& new_key();
+  /// Of the call to come: the op, then its attributes, without the bytes between them, which nobody
+  /// sets.
+  detail::CallKey& new_key(const OpDef& def);
+  void append_attributes(const OpInstance& op);
   EagerArray run(const OpDef& def, const void* attributes, std::span<const EagerInput> inputs);
 
   detail::Held<State, "Eager"> state_;

@@ -17,19 +17,28 @@ class ForkLockedMutex {
   ForkLockedMutex& operator=(const ForkLockedMutex&) = delete;
 
   void lock() noexcept {
-    while (!try_lock()) locked_.wait(1, std::memory_order_relaxed);
+    if (try_lock()) return;
+    while (state_.exchange(contended, std::memory_order_acquire) != unlocked) {
+      state_.wait(contended, std::memory_order_relaxed);
+    }
   }
-  bool try_lock() noexcept { return locked_.exchange(1, std::memory_order_acquire) == 0; }
+  bool try_lock() noexcept {
+    std::int32_t expected = unlocked;
+    return state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  /// Wakes nobody where nobody waits: std::atomic shares its table of waiters between addresses, and
+  /// calls the system whenever a thread waits at one that has the same place there.
   void unlock() noexcept {
-    locked_.store(0, std::memory_order_release);
-    locked_.notify_one();
+    if (state_.exchange(unlocked, std::memory_order_release) == contended) state_.notify_one();
   }
 
  private:
   struct All;
 
   // Not a std::mutex: the thread sanitizer aborts when a thread holds more than 64 of them.
-  std::atomic<std::int32_t> locked_{0};
+  static constexpr std::int32_t unlocked = 0, locked = 1, contended = 2;
+  std::atomic<std::int32_t> state_{unlocked};
   ForkLockedMutex* previous_ = nullptr;
   ForkLockedMutex* next_ = nullptr;
 };

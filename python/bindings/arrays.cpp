@@ -432,7 +432,8 @@ void bind_arrays(nb::module_& module) {
   nb::class_<Donated>(module, "Donated", "An array that the next call may overwrite");
   auto buffer = nb::class_<Buffer>(module, "Buffer",
                                    "An array in the memory of a device. The work that fills it may "
-                                   "still be running: reading waits for it");
+                                   "still be running: reading waits for it",
+                                   nb::type_slots(operator_slots()));
   buffer.def(
       "__init__",
       [](Buffer* self, const nb::bytes& bytes, nb::handle type) {

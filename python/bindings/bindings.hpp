@@ -69,6 +69,9 @@ Buffer to_operand(nb::handle object, std::optional<DType> type);
 /// The same in CPU memory, of any strides.
 HostBuffer to_host_buffer(nb::handle object);
 
+/// Python's operators of arrays and tensors, which call ops.
+const PyType_Slot* operator_slots();
+
 std::vector<Buffer> to_buffers(nb::handle sequence);
 std::map<std::string, Buffer> to_named_buffers(nb::handle mapping);
 

@@ -97,7 +97,8 @@ void Recorder::leave() { recorders.pop_back(); }
 
 void bind_graphs(nb::module_& module) {
   auto tensor = nb::class_<Traced>(
-      module, "Tensor", "A value of a graph: its type and the op that computes it, without data");
+      module, "Tensor", "A value of a graph: its type and the op that computes it, without data",
+      nb::type_slots(operator_slots()));
   tensor.def_prop_ro("shape", [](const Traced& self) { return to_tuple(self.tensor.shape()); });
   tensor.def_prop_ro("type", [](const Traced& self) { return self.tensor.shape(); });
   tensor.def_prop_ro("dtype", [](const Traced& self) { return from_dtype(self.tensor.dtype()); });

@@ -1,19 +1,20 @@
 // Ops as functions of Python: on arrays they run at once, on tensors of a graph they are recorded.
 
+#include "at_once.hpp"
 #include "bindings.hpp"
 #include "graphs.hpp"
 #include "op_function.hpp"
 
-#include <tenon/eager.hpp>
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
-#include <mutex>
-#include <unordered_map>
+#include <cstddef>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
@@ -22,140 +23,6 @@
 
 namespace tenon::python {
 namespace {
-
-/// The backends of ops on arrays in CPU memory.
-const std::vector<BackendPtr>& cpu_backends() {
-  static const auto* const backends = new std::vector<BackendPtr>(default_backends());
-  return *backends;
-}
-
-/// Runs ops on arrays in CPU memory. An Eager runs one call at a time, so that idle ones are kept.
-class CpuOps {
- public:
-  static CpuOps& instance() {
-    static auto* const ops = new CpuOps();  // outlives every thread of Python's
-    return *ops;
-  }
-
-  Buffer run(const OpInstance& op, const std::vector<Buffer>& inputs) {
-    const std::vector<EagerArray> arrays(inputs.begin(), inputs.end());
-    const std::vector<EagerInput> operands(arrays.begin(), arrays.end());
-    Eager eager = take();
-    Buffer result;
-    try {
-      result = eager.run(op, operands).to_buffer();
-    } catch (...) {
-      put(std::move(eager));
-      throw;
-    }
-    put(std::move(eager));
-    return result;
-  }
-
- private:
-  Eager take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return Eager(nullptr, cpu_backends());
-    Eager eager = std::move(idle_.back());
-    idle_.pop_back();
-    return eager;
-  }
-
-  void put(Eager eager) {
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(eager));
-  }
-
-  std::mutex mutex_;
-  std::vector<Eager> idle_;
-};
-
-/// Sessions of one op each on devices, by op, attributes, types of the operands and device. A session
-/// runs one call at a time, so that each entry holds those that are idle.
-class DeviceOps {
- public:
-  static DeviceOps& instance() {
-    static auto* const ops = new DeviceOps();
-    return *ops;
-  }
-
-  Buffer run(const OpInstance& op, std::vector<Buffer> inputs, Device& device) {
-    const std::string key = key_of(op, inputs, device);
-    std::optional<Session> session = take(key);
-    if (!session) session = made(op, inputs, device);
-    std::vector<Buffer> outputs = session->forward(inputs);
-    put(key, std::move(*session));
-    return std::move(outputs.front());
-  }
-
- private:
-  static constexpr std::size_t limit = 1024;  // entries; all are dropped beyond it
-
-  static std::string key_of(const OpInstance& op, const std::vector<Buffer>& inputs,
-                            const Device& device) {
-    std::string key;
-    const auto append = [&key](const auto& value) {
-      const std::size_t end = key.size();
-      key.resize(end + sizeof(value));
-      std::memcpy(key.data() + end, &value, sizeof(value));
-    };
-    append(op.def());
-    append(&device);
-    for (const Buffer& input : inputs) {
-      append(input.shape().dtype());
-      append(input.shape().rank());
-      for (const std::int64_t dim : input.shape().dims()) append(dim);
-    }
-    key.append(static_cast<const char*>(op.attributes()), op.def()->attribute_bytes);
-    return key;
-  }
-
-  std::optional<Session> take(const std::string& key) {
-    const std::lock_guard lock(mutex_);
-    const auto found = idle_.find(key);
-    if (found == idle_.end() || found->second.empty()) return std::nullopt;
-    std::optional<Session> session(std::move(found->second.back()));
-    found->second.pop_back();
-    return session;
-  }
-
-  void put(const std::string& key, Session session) {
-    std::unordered_map<std::string, std::vector<Session>> dropped;  // destroyed without the lock
-    const std::lock_guard lock(mutex_);
-    if (idle_.size() >= limit) dropped.swap(idle_);
-    idle_[key].push_back(std::move(session));
-  }
-
-  static Session made(const OpInstance& op, const std::vector<Buffer>& inputs, Device& device) {
-    Graph graph;
-    const Graph::Recording recording(graph);
-    std::vector<Tensor> operands;
-    for (const Buffer& input : inputs) {
-      operands.push_back(graph.input("", input.shape().without_tags()));
-    }
-    const Tensor result =
-        record(*op.def(), op.attributes(), operands, std::source_location::current());
-    SessionOptions options;
-    options.backends = device_backends(device.shared_from_this());
-    for (const BackendPtr& backend : cpu_backends()) options.backends.push_back(backend);
-    options.results_on_device = true;
-    return Session(graph.program(std::span<const Tensor>(&result, 1)), std::move(options));
-  }
-
-  std::mutex mutex_;
-  std::unordered_map<std::string, std::vector<Session>> idle_;
-};
-
-/// The op's result in the memory of the first operand that the CPU cannot address, or in its own.
-Buffer run_at_once(const OpInstance& op, std::vector<Buffer> inputs) {
-  for (const Buffer& input : inputs) {
-    if (input.has_data() && !input.region().is_host()) {
-      Device& device = input.region().device();
-      return DeviceOps::instance().run(op, std::move(inputs), device);
-    }
-  }
-  return CpuOps::instance().run(op, inputs);
-}
 
 /// An operand as Python gives it: a tensor of a graph, an array, or a number, which takes the type of the others.
 bool is_number(nb::handle object) {
@@ -174,23 +41,29 @@ std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
 
 }  // namespace
 
+bool store_number(nb::handle number, DType dtype, std::byte* place) {
+  if (!nb::isinstance<nb::float_>(number)) {
+    std::int64_t whole = 0;
+    if (!nb::try_cast(number, whole)) return false;
+    store_int64(dtype, place, whole);
+    return true;
+  }
+  const auto value = nb::cast<double>(number);
+  const bool is_whole = std::abs(value) < 0x1p63 && std::trunc(value) == value;
+  if (!is_floating(dtype) && !is_whole) {
+    throw Error(Errc::bad_type, "ops",
+                fmt::format("{} beside an array of {}: cast the array first", value, name(dtype)));
+  }
+  store_double(dtype, place, value);
+  return true;
+}
+
 Buffer to_operand(nb::handle object, std::optional<DType> type) {
-  const bool is_whole = is_number(object) && !nb::isinstance<nb::float_>(object);
-  std::int64_t whole = 0;
-  if (!is_number(object) || (is_whole && !nb::try_cast(object, whole))) return to_buffer(object);
+  if (!is_number(object)) return to_buffer(object);
+  const bool is_whole = !nb::isinstance<nb::float_>(object);
   const DType dtype = type && !is_block(*type) ? *type : is_whole ? DType::i64 : DType::f32;
   HostBuffer number = HostBuffer::zeros(Shape({}, dtype));
-  if (is_whole) {
-    store_int64(dtype, number.view().data, whole);
-  } else {
-    const auto value = nb::cast<double>(object);
-    if (!is_floating(dtype) && value != static_cast<double>(static_cast<std::int64_t>(value))) {
-      throw Error(
-          Errc::bad_type, "ops",
-          fmt::format("{} beside an array of {}: cast the array first", value, name(dtype)));
-    }
-    store_double(dtype, number.view().data, value);
-  }
+  if (!store_number(object, dtype, number.view().data)) return to_buffer(object);
   return number.to_device(cpu_device());
 }
 
@@ -211,12 +84,63 @@ void count_from_front(AttributeValue& value, std::string_view field, std::int64_
 
 /// One op as a function.
 struct OpFunction {
+  /// An operand that an op may have, `bias`, and its flag, "has_bias".
+  struct Optional {
+    const AttributeField* flag;
+    std::string name;
+  };
+
+  explicit OpFunction(const OpDef& of, bool library) : def(&of), plain(of), is_library(library) {
+    for (const AttributeField& one : of.fields) {
+      if (one.name.starts_with("has_")) optional.push_back({&one, std::string(one.name.substr(4))});
+    }
+  }
+
   const OpDef* def;
+  OpInstance plain;  // with the defaults of its attributes
+  bool is_library;   // not the user's
+  std::vector<Optional> optional;
 
   const AttributeField* field(std::string_view name) const {
     const auto found = std::find_if(def->fields.begin(), def->fields.end(),
                                     [&](const AttributeField& one) { return one.name == name; });
     return found == def->fields.end() ? nullptr : &*found;
+  }
+
+  /// The result of a call whose attributes are named, of arrays that the op was compiled for; nothing for
+  /// other calls, and for those that fail, which take the long way.
+  nb::object at_once(std::span<PyObject* const> positional, nb::handle named) const noexcept try {
+    const auto required =
+        static_cast<std::size_t>(optional.empty() ? def->max_inputs : def->min_inputs);
+    if (!is_library || positional.size() > required) return {};
+    if (positional.empty() && Recorder::current() != nullptr) return {};
+    if (!named.is_valid()) return run_known(plain, positional);
+    std::int64_t rank = 0;
+    if (!positional.empty()) {
+      const nb::handle first(positional[0]);
+      if (!nb::isinstance<Buffer>(first)) return {};
+      rank = nb::cast<const Buffer&>(first).shape().rank();
+    }
+    OpInstance op = plain;
+    std::vector<PyObject*> operands(positional.begin(), positional.end());
+    operands.resize(required + optional.size(), nullptr);
+    for (const auto& [key, value] : nb::borrow<nb::dict>(named)) {
+      const std::string_view word = nb::cast<const char*>(key);
+      if (const AttributeField* const found = field(word)) {
+        if (found->name.starts_with("has_")) return {};
+        set(op, *found, value, rank);
+        continue;
+      }
+      const auto found = std::ranges::find(optional, word, &Optional::name);
+      if (found == optional.end()) return {};
+      if (value.is_none()) continue;
+      found->flag->set(op.attributes(), AttributeValue(true));
+      operands[required + static_cast<std::size_t>(found - optional.begin())] = value.ptr();
+    }
+    std::erase(operands, nullptr);
+    return run_known(op, operands);
+  } catch (...) {
+    return {};
   }
 
   void set(OpInstance& op, const AttributeField& field, nb::handle given, std::int64_t rank) const {
@@ -281,25 +205,23 @@ struct OpFunction {
 
   Arguments arguments(const nb::args& positional, const nb::kwargs& named) const {
     // Operands that an op may have, in the order of its flags; by position they follow the others.
-    std::vector<std::pair<const AttributeField*, nb::handle>> optional;
+    std::vector<std::pair<const AttributeField*, nb::handle>> may_have;
     bool names_flags = false;  // the caller sets them, and gives operands in their order
-    for (const AttributeField& one : def->fields) {
-      if (!one.name.starts_with("has_")) continue;
-      const std::string operand(one.name.substr(4));
-      names_flags = names_flags || named.contains(std::string(one.name).c_str());
-      const bool is_given = named.contains(operand.c_str());
-      optional.emplace_back(&one,
-                            is_given ? nb::handle(named[operand.c_str()]) : nb::handle(Py_None));
+    for (const Optional& one : optional) {
+      names_flags = names_flags || named.contains(std::string(one.flag->name).c_str());
+      const bool is_given = named.contains(one.name.c_str());
+      may_have.emplace_back(one.flag,
+                            is_given ? nb::handle(named[one.name.c_str()]) : nb::handle(Py_None));
     }
     const auto required = static_cast<std::size_t>(
-        names_flags || optional.empty() ? def->max_inputs : def->min_inputs);
+        names_flags || may_have.empty() ? def->max_inputs : def->min_inputs);
     Arguments given;
     std::size_t position = 0, attribute = 0;
     for (const nb::handle argument : positional) {
       if (position < required) {
         if (!argument.is_none()) given.operands.push_back(argument);
-      } else if (!names_flags && position - required < optional.size()) {
-        auto& [flag, operand] = optional[position - required];
+      } else if (!names_flags && position - required < may_have.size()) {
+        auto& [flag, operand] = may_have[position - required];
         if (!operand.is_none()) {
           throw Error(Errc::bad_argument, std::string(def->name),
                       fmt::format("'{}' is given twice", flag->name.substr(4)));
@@ -312,7 +234,7 @@ struct OpFunction {
       }
       ++position;
     }
-    for (const auto& [flag, operand] : optional) {
+    for (const auto& [flag, operand] : may_have) {
       if (operand.is_none()) continue;
       given.operands.push_back(operand);
       given.flags.push_back(flag);
@@ -349,6 +271,15 @@ struct OpFunction {
   }
 };
 
+/// The ops that were known when the module was made: registered ones are the user's.
+const std::set<const OpDef*>& library_ops() {
+  static const auto* const ops = [] {
+    const std::vector<const OpDef*> known = all_ops();
+    return new std::set<const OpDef*>(known.begin(), known.end());
+  }();
+  return *ops;
+}
+
 }  // namespace
 
 Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
@@ -370,12 +301,140 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
   return graph.constant(name, buffer.shape());
 }
 
-nb::object op_function(const OpDef& def) { return nb::cast(OpFunction{&def}); }
+nb::object op_function(const OpDef& def) {
+  return nb::cast(OpFunction(def, library_ops().contains(&def)));
+}
+
+namespace {
+
+/// Calls the method that parses every kind of arguments, and raises what is wrong with them.
+PyObject* call_long_way(PyObject* function, PyObject* positional, PyObject* named) {
+  static PyObject* const name = PyUnicode_InternFromString("_call");
+  PyObject* const method = PyObject_GetAttr(function, name);
+  if (method == nullptr) return nullptr;
+  PyObject* const result = PyObject_Call(method, positional, named);
+  Py_DECREF(method);
+  return result;
+}
+
+std::span<PyObject* const> items(PyObject* tuple) noexcept {
+  return {&PyTuple_GET_ITEM(tuple, 0), static_cast<std::size_t>(PyTuple_GET_SIZE(tuple))};
+}
+
+/// tp_call of an Op.
+PyObject* call(PyObject* self, PyObject* positional, PyObject* named) {
+  if (nb::object result =
+          nb::inst_ptr<OpFunction>(self)->at_once(items(positional), nb::handle(named));
+      result.is_valid()) {
+    return result.release().ptr();
+  }
+  return call_long_way(self, positional, named);
+}
+
+/// An operator of Python's: the op that it calls.
+struct Operator {
+  const OpFunction* function;
+  PyObject* object;
+
+  explicit Operator(const char* name) {
+    nb::object made = op_function(*find_op(name));
+    function = nb::inst_ptr<OpFunction>(made);
+    object = made.release().ptr();  // for as long as the process lives
+  }
+
+  template <class... Operands>
+  PyObject* operator()(Operands*... operands) const {
+    const std::array list{operands...};
+    if (nb::object result = function->at_once(list, nb::handle()); result.is_valid()) {
+      return result.release().ptr();
+    }
+    PyObject* const positional = PyTuple_Pack(static_cast<Py_ssize_t>(list.size()), operands...);
+    if (positional == nullptr) return nullptr;
+    PyObject* const result = call_long_way(object, positional, nullptr);
+    Py_DECREF(positional);
+    return result;
+  }
+};
+
+/// An op's name as a template argument.
+template <std::size_t size>
+struct OpName {
+  consteval OpName(const char (&name)[size]) {  // NOLINT(google-explicit-constructor)
+    std::copy_n(name, size, text);
+  }
+  char text[size]{};
+};
+
+template <OpName name>
+const Operator& operator_of() {
+  static const auto* const made = new Operator(name.text);
+  return *made;
+}
+
+template <OpName name>
+PyObject* unary(PyObject* x) {
+  return operator_of<name>()(x);
+}
+
+template <OpName name>
+PyObject* binary(PyObject* a, PyObject* b) {
+  return operator_of<name>()(a, b);
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return operator_of<"pow">()(a, b);
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int how) {
+  switch (how) {
+    case Py_LT:
+      return operator_of<"lt">()(a, b);
+    case Py_LE:
+      return operator_of<"le">()(a, b);
+    case Py_EQ:
+      return operator_of<"eq">()(a, b);
+    case Py_NE:
+      return operator_of<"ne">()(a, b);
+    case Py_GT:
+      return operator_of<"gt">()(a, b);
+    default:
+      return operator_of<"ge">()(a, b);
+  }
+}
+
+template <class Function>
+void* address(Function* function) noexcept {
+  return reinterpret_cast<void*>(function);
+}
+
+}  // namespace
+
+const PyType_Slot* operator_slots() {
+  static const PyType_Slot slots[] = {
+      {Py_nb_add, address(&binary<"add">)},
+      {Py_nb_subtract, address(&binary<"sub">)},
+      {Py_nb_multiply, address(&binary<"mul">)},
+      {Py_nb_true_divide, address(&binary<"div">)},
+      {Py_nb_matrix_multiply, address(&binary<"matmul">)},
+      {Py_nb_remainder, address(&binary<"remainder">)},
+      {Py_nb_lshift, address(&binary<"shift_left">)},
+      {Py_nb_rshift, address(&binary<"shift_right">)},
+      {Py_nb_power, address(&power)},
+      {Py_nb_negative, address(&unary<"neg">)},
+      {Py_nb_absolute, address(&unary<"abs">)},
+      {Py_tp_richcompare, address(&compare)},
+      {0, nullptr},
+  };
+  return slots;
+}
 
 void bind_ops(nb::module_& module) {
-  auto function = nb::class_<OpFunction>(
-      module, "Op", "An op as a function: of arrays, or of tensors of a graph");
-  function.def("__call__", &OpFunction::operator());
+  static const PyType_Slot slots[] = {{Py_tp_call, address(&call)}, {0, nullptr}};
+  auto function = nb::class_<OpFunction>(module, "Op",
+                                         "An op as a function: of arrays, or of tensors of a graph",
+                                         nb::type_slots(slots));
+  function.def("_call", &OpFunction::operator());
   function.def_prop_ro("name", [](const OpFunction& self) { return std::string(self.def->name); });
   function.def_prop_ro("min_operands", [](const OpFunction& self) { return self.def->min_inputs; });
   function.def_prop_ro("max_operands", [](const OpFunction& self) { return self.def->max_inputs; });
@@ -398,7 +457,7 @@ void bind_ops(nb::module_& module) {
       [] {
         nb::dict functions;
         for (const OpDef* def : all_ops()) {
-          functions[nb::str(def->name.data(), def->name.size())] = nb::cast(OpFunction{def});
+          functions[nb::str(def->name.data(), def->name.size())] = op_function(*def);
         }
         return functions;
       },

@@ -247,16 +247,7 @@ def variance(x, axis=None, correction=1, keep_dims=False):
 
 
 def install():
-    """Operators and methods of arrays and tensors: the functions of the same names."""
-    binary = {
-        "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "pow": "pow", "matmul": "matmul",
-        "mod": "remainder", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-        "lshift": "shift_left", "rshift": "shift_right",
-    }
-    compare = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
-
-    def operator(op):
-        return lambda a, b: op(a, b)
+    """Methods of arrays and tensors, the functions of the same names, and the operators that the compiled part lacks."""
 
     def reflected(op):
         return lambda a, b: op(b, a)
@@ -267,17 +258,11 @@ def install():
     ).split()
     plain = "abs neg sign square sqrt rsqrt exp log sin cos tanh sigmoid relu silu floor ceil round squeeze".split()
     for kind in (Tensor, Buffer):
-        for name, op in binary.items():
-            function = _ops[op]
-            if name in ("and", "or", "xor"):
-                function = _logical(op)
-            setattr(kind, f"__{name}__", operator(function))
+        for name in ("and", "or", "xor"):
+            function = _logical(f"bitwise_{name}")
+            setattr(kind, f"__{name}__", function)
             setattr(kind, f"__r{name}__", reflected(function))
-        for name, op in compare.items():
-            setattr(kind, f"__{name}__", operator(_ops[op]))
         kind.__hash__ = object.__hash__
-        kind.__neg__ = lambda self: _ops["neg"](self)
-        kind.__abs__ = lambda self: _ops["abs"](self)
         kind.__invert__ = lambda self: _ops["logical_not" if self.dtype == "bool" else "bitwise_not"](self)
         kind.__getitem__ = index
         kind.__array_ufunc__ = None  # numpy leaves `ndarray + x` to us

@@ -159,15 +159,18 @@ bool Buffer::is_unique() const noexcept {
 bool Buffer::is_ready() const { return readiness_ == nullptr || readiness_->poll(); }
 
 bool Buffer::wait_for(std::chrono::nanoseconds timeout, std::chrono::nanoseconds interval) const {
+  if (readiness_ == nullptr || readiness_->is_settled()) {
+    if (readiness_ != nullptr) readiness_->rethrow();
+    return true;
+  }
   const auto start = std::chrono::steady_clock::now();
-  if (timeout == std::chrono::nanoseconds::max() && readiness_ != nullptr)
-    readiness_->wait_until_ready();
+  if (timeout == std::chrono::nanoseconds::max()) readiness_->wait_until_ready();
   while (!is_ready()) {
     const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
     if (elapsed >= timeout) return false;
     std::this_thread::sleep_for(std::min(interval, timeout - elapsed));
   }
-  if (readiness_ != nullptr) readiness_->rethrow();
+  readiness_->rethrow();
   return true;
 }
 

@@ -2,11 +2,13 @@
 #include "program/type_assertions.hpp"
 #include "session/plan.hpp"
 
+#include <tenon/cost.hpp>
 #include <tenon/device.hpp>
 #include <tenon/eager.hpp>
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -74,10 +76,11 @@ EagerScope EagerScope::inner(std::string_view name) const {
 
 namespace {
 
+/// Work up to which a kernel is brief: operations, and numbers of 32 bits that it reads and writes.
+constexpr double brief_work = 65536;
+
 /// What an op does with operands of one kind.
-struct Compiled {
-  Shape output;
-  std::optional<ViewPlacement> view;      // the result's elements are the first operand's
+struct Compiled : EagerKernel {
   std::optional<std::size_t> overwrites;  // the operand in whose memory the result is computed
   Lowered lowered;                        // the one step, to which the partition refers
   std::unique_ptr<Partition> partition;
@@ -88,14 +91,26 @@ struct Compiled {
 /// Which of an op's operands its result may overwrite, as bits.
 using Overwritable = std::uint32_t;
 
+struct CallKeyHash {
+  std::size_t operator()(const detail::CallKey& key) const noexcept {
+    std::uint64_t hash = key.size();
+    for (const std::int64_t word : key) {
+      hash = (std::rotl(hash, 29) ^ static_cast<std::uint64_t>(word)) * 0x9E3779B97F4A7C15u;
+    }
+    return hash ^ hash >> 32;
+  }
+};
+
 }  // namespace
 
 struct Eager::State {
   State(std::shared_ptr<const WeightSet> with, std::vector<BackendPtr> in_order);
 
   EagerArray run(const OpDef& def, const void* attributes, std::span<const EagerInput> inputs);
+  const EagerKernel* find(std::span<const Shape* const> types);
+  void launch(const Compiled& with, std::span<std::byte* const> operands, std::byte* result);
 
-  std::string key;  // of the call, by its parts
+  detail::CallKey key;  // of the call, by its parts
   std::shared_ptr<const WeightSet> weights;
   std::vector<BackendPtr> backends;
   std::vector<PlanReport::Fallback> fallbacks;
@@ -110,7 +125,8 @@ struct Eager::State {
   static bool is_free(std::span<const EagerInput> inputs, std::size_t i);
   static Overwritable overwritable(const OpDef& def, std::span<const EagerInput> inputs);
   static std::optional<EagerArray> entry(const OpDef& def, Operands operands);
-  static void append(std::string& key, const EagerArray& operand);
+  static void append_type(detail::CallKey& key, const Shape& shape, std::int64_t kind);
+  static void append(detail::CallKey& key, const EagerArray& operand);
 
   Compiled compile(const OpDef& def, const void* attributes, Operands operands,
                    Overwritable candidates);
@@ -125,7 +141,7 @@ struct Eager::State {
   std::vector<const EagerArray*> operands_;  // of the call
   std::vector<std::byte*> addresses_;        // of them
   MemRegion& memory_ = cpu_device()->default_mem_region();
-  std::unordered_map<std::string, Compiled> compiled_;
+  std::unordered_map<detail::CallKey, Compiled, CallKeyHash> compiled_;
   std::vector<std::uint64_t> kept_sizes_;  // of results, the newest last
   KeptMemory kept_;
   Buffer scratch_;
@@ -182,7 +198,6 @@ EagerArray Eager::State::result_of(const OpDef& def, const void* attributes,
   }
 
   detail::append_key(key, static_cast<std::int64_t>(candidates));
-  key += def.name;
   for (const EagerArray* operand : operands_) append(key, *operand);
   auto found = compiled_.find(key);
   if (found == compiled_.end()) {
@@ -231,17 +246,34 @@ std::optional<EagerArray> Eager::State::entry(const OpDef& def, Operands operand
   return slice;
 }
 
-void Eager::State::append(std::string& key, const EagerArray& operand) {
-  const Shape& shape = operand.shape_;
-  detail::append_key(key, shape.dtype());
-  detail::append_key(key, static_cast<std::int64_t>(shape.rank()));
-  for (int i = 0; i < shape.rank(); ++i) {
-    detail::append_key(key, shape[i]);
-    detail::append_key(key, operand.strides_[static_cast<std::size_t>(i)]);
+void Eager::State::append_type(detail::CallKey& key, const Shape& shape, std::int64_t kind) {
+  key.push_back(kind << 16 | static_cast<std::int64_t>(shape.dtype()) << 8 | shape.rank());
+  key.insert(key.end(), shape.dims().begin(), shape.dims().end());
+}
+
+void Eager::State::append(detail::CallKey& key, const EagerArray& operand) {
+  constexpr std::int64_t has_strides = 1, is_weight = 2;  // of a dense operand: 0
+  const auto strides = std::span(operand.strides_).first(operand.shape_.dims().size());
+  const Strides dense = dense_strides(operand.shape_);
+  std::int64_t kind =
+      std::ranges::equal(strides, std::span(dense).first(strides.size())) ? 0 : has_strides;
+  if (operand.weight_ != nullptr) kind |= is_weight;
+  append_type(key, operand.shape_, kind);
+  if ((kind & has_strides) != 0) key.insert(key.end(), strides.begin(), strides.end());
+  if ((kind & is_weight) != 0) {
+    const auto weight = reinterpret_cast<std::uintptr_t>(operand.weight_);
+    key.push_back(static_cast<std::int64_t>(weight));
+    key.push_back(operand.offset_);
   }
-  const auto weight = reinterpret_cast<std::uintptr_t>(operand.weight_);
-  detail::append_key(key, static_cast<std::int64_t>(weight));
-  if (operand.weight_ != nullptr) detail::append_key(key, operand.offset_);
+}
+
+const EagerKernel* Eager::State::find(std::span<const Shape* const> types) {
+  detail::append_key(key, std::int64_t{0});  // nothing may be overwritten
+  for (const Shape* type : types) append_type(key, *type, 0);
+  const auto found = compiled_.find(key);
+  if (found == compiled_.end()) return nullptr;
+  const Compiled& compiled = found->second;
+  return compiled.overwrites ? nullptr : &compiled;
 }
 
 Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operands operands,
@@ -270,6 +302,8 @@ Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operand
   }
   add_step(made, def, attributes, operands);
   choose_backend(made);
+  const Cost cost = cost_of(made.lowered.steps.front());
+  made.is_brief = cost.flops + cost.bytes / 4 <= brief_work;
   keep_memory(static_cast<std::uint64_t>(made.output.bytes()));
   return made;
 }
@@ -361,15 +395,19 @@ EagerArray Eager::State::compute(const Compiled& with, Operands operands) {
   }
   addresses_.clear();
   for (const EagerArray* operand : operands) addresses_.push_back(operand->view().data);
-  std::byte* const output = result.view().data;
+  launch(with, addresses_, result.view().data);
+  return result;
+}
+
+void Eager::State::launch(const Compiled& with, std::span<std::byte* const> operands,
+                          std::byte* result) {
   HostFrame frame;
-  frame.inputs = addresses_;
-  frame.outputs = {&output, 1};
+  frame.inputs = operands;
+  frame.outputs = {&result, 1};
   frame.constants = with.weights;
   frame.scratch = scratch(with.partition->scratch_bytes());
   frame.interrupt = interrupt.is_set() ? &interrupt : nullptr;
   with.bound->run(frame);
-  return result;
 }
 
 std::byte* Eager::State::scratch(std::int64_t bytes) {
@@ -394,18 +432,35 @@ EagerArray Eager::weight(const std::string& name) const {
   return array;
 }
 
-std::string& Eager::new_key() {
-  state_->key.clear();
-  return state_->key;
+detail::CallKey& Eager::new_key(const OpDef& def) {
+  detail::CallKey& key = state_->key;
+  key.clear();
+  key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(&def)));
+  return key;
 }
 
-EagerArray Eager::run(const OpInstance& op, std::span<const EagerInput> inputs) {
-  std::string& key = new_key();
+void Eager::append_attributes(const OpInstance& op) {
+  detail::CallKey& key = new_key(*op.def());
   for (const AttributeField& field : op.def()->fields) {
     std::visit([&](const auto& value) { detail::append_key(key, value); },
                field.get(op.attributes()));
   }
+}
+
+EagerArray Eager::run(const OpInstance& op, std::span<const EagerInput> inputs) {
+  append_attributes(op);
   return run(*op.def(), op.attributes(), inputs);
+}
+
+const EagerKernel* Eager::find(const OpInstance& op, std::span<const Shape* const> operands) {
+  append_attributes(op);
+  return state_->find(operands);
+}
+
+void Eager::run(const EagerKernel& kernel, std::span<std::byte* const> operands,
+                std::byte* result) {
+  state_->interrupt.check("Eager");
+  state_->launch(static_cast<const Compiled&>(kernel), operands, result);
 }
 
 EagerArray Eager::run(const OpDef& def, const void* attributes,

@@ -50,7 +50,7 @@ class HostRegion final : public MemRegion {
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
     if (size > address_space || alignment > max_alignment) throw_no_room(size, alignment);
-    if (size >= kept_bytes_from && alignment <= kept_alignment) {
+    if (alignment <= kept_alignment) {
       if (void* const kept = take_kept_memory(size)) return MemPtr(kept);
     }
     alignment = std::max(alignment, kept_alignment);
@@ -63,7 +63,7 @@ class HostRegion final : public MemRegion {
     return MemPtr(bytes);
   }
   void release(const MemPtr& begin, std::uint64_t size) override {
-    if (size >= kept_bytes_from && keep_memory(begin.cptr(), size)) return;
+    if (keep_memory(begin.cptr(), size)) return;
     std::free(begin.cptr());
   }
 };

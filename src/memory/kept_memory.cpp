@@ -5,6 +5,8 @@
 #include <tenon/fork_locked_mutex.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -64,7 +66,62 @@ class Shelf {
   std::vector<Block> blocks_;
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool keeps_small_blocks = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool keeps_small_blocks = false;
+#else
+constexpr bool keeps_small_blocks = true;
+#endif
+#else
+constexpr bool keeps_small_blocks = true;
+#endif
+
+/// The small blocks that were freed last.
+class SmallBlocks {
+ public:
+  void put(const Block& block) noexcept {
+    void* dropped = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (count_ == blocks_.size()) {
+        dropped = blocks_.front().begin;
+        remove(0);
+      }
+      blocks_[count_++] = block;
+    }
+    std::free(dropped);
+  }
+
+  void* take(std::uint64_t size) noexcept {
+    const std::scoped_lock lock(mutex_);
+    for (std::size_t i = count_; i-- > 0;) {
+      if (blocks_[i].size != size) continue;
+      void* const begin = blocks_[i].begin;
+      remove(i);
+      return begin;
+    }
+    return nullptr;
+  }
+
+ private:
+  void remove(std::size_t i) noexcept {
+    std::shift_left(blocks_.begin() + static_cast<std::ptrdiff_t>(i),
+                    blocks_.begin() + static_cast<std::ptrdiff_t>(count_), 1);
+    --count_;
+  }
+
+  ForkLockedMutex mutex_;
+  std::array<Block, 16> blocks_{};  // the last freed at the end
+  std::size_t count_ = 0;
+};
+
 // Never destroyed, like the region whose memory this is.
+SmallBlocks& small_blocks() {
+  return process_wide([] { return SmallBlocks(); });
+}
+
 Shelf& shelf() {
   return process_wide([] { return Shelf(); });
 }
@@ -79,7 +136,15 @@ void KeptMemory::keep(std::vector<std::uint64_t> sizes) {
   sizes_ = std::move(sizes);
 }
 
-void* take_kept_memory(std::uint64_t size) noexcept { return shelf().take(size); }
-bool keep_memory(void* begin, std::uint64_t size) noexcept { return shelf().put({begin, size}); }
+void* take_kept_memory(std::uint64_t size) noexcept {
+  if (size >= kept_bytes_from) return shelf().take(size);
+  return keeps_small_blocks ? small_blocks().take(size) : nullptr;
+}
+
+bool keep_memory(void* begin, std::uint64_t size) noexcept {
+  if (size >= kept_bytes_from) return shelf().put({begin, size});
+  if (keeps_small_blocks) small_blocks().put({begin, size});
+  return keeps_small_blocks;
+}
 
 }  // namespace tenon

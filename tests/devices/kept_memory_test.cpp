@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -67,6 +68,28 @@ TEST_CASE("KeptMemory: as many blocks of a size as are wanted, by all who want s
   CHECK(keep_memory(left, size));
   second.keep({});
   CHECK(take_kept_memory(size) == nullptr);
+}
+
+TEST_CASE("KeptMemory: the last small blocks are kept, each for its size") {
+  if (!keep_memory(std::malloc(64), 64)) {
+    WARN("not under the address sanitizer");  // and the block leaks there
+    return;
+  }
+  constexpr std::uint64_t small = 4096 + 64;
+  std::byte* const place = begin_of(host().malloc(small));
+  CHECK(begin_of(host().malloc(small)) == place);
+  std::vector<MemChunk> chunks;
+  chunks.push_back(host().malloc(small + 64));
+  chunks.push_back(host().malloc(small, true, 4096));
+  CHECK(begin_of(chunks[0]) != place);
+  CHECK(reinterpret_cast<std::uintptr_t>(begin_of(chunks[1])) % 4096 == 0);
+  for (int i = 0; i < 100; ++i) chunks.push_back(host().malloc(small));
+  chunks.clear();
+  std::vector<void*> kept;
+  while (void* const block = take_kept_memory(small)) kept.push_back(block);
+  CHECK(kept.size() >= 2);
+  CHECK(kept.size() <= 16);
+  for (void* const block : kept) std::free(block);
 }
 
 TEST_CASE("KeptMemory: on many threads") {

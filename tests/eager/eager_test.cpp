@@ -10,6 +10,7 @@
 #include <tenon/eager.hpp>
 #include <tenon/ops.hpp>
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,6 +65,58 @@ TEST_CASE("an op runs when it is called", "[eager]") {
   expect_equal(values(y), {13, 28});
   expect_equal(values(x), {3, 4});
   CHECK(eager.fallbacks().empty());
+}
+
+TEST_CASE("what was compiled is found again, for operands of the same types", "[eager]") {
+  Eager eager = eager_with();
+  const OpInstance add{Add{}};
+  const HostBuffer a = floats({2}, {1, 2}), b = floats({2}, {10, 20}), one = floats({1}, {5});
+  const std::vector<const Shape*> types{&a.shape(), &b.shape()};
+  CHECK(eager.find(add, types) == nullptr);
+  eager.run(Add{}, array(a), array(b));  // given up: another kernel, which overwrites an operand
+  CHECK(eager.find(add, types) == nullptr);
+  const EagerArray x = array(a), y = array(b);
+  eager.run(Add{}, x, y);
+  const EagerKernel* const kernel = eager.find(add, types);
+  REQUIRE(kernel != nullptr);
+  CHECK(kernel->output == a.shape());
+  CHECK(kernel->is_brief);
+  CHECK_FALSE(kernel->view);
+  HostBuffer sum = HostBuffer::zeros(kernel->output);
+  const std::vector<std::byte*> operands{a.view().data, b.view().data};
+  eager.run(*kernel, operands, sum.view().data);
+  expect_equal(sum, {11, 22});
+
+  CHECK(eager.find(OpInstance{Sub{}}, types) == nullptr);
+  const std::vector<const Shape*> others{&a.shape(), &one.shape()};
+  CHECK(eager.find(add, others) == nullptr);
+  const EagerArray strided = eager.run(Permute{.order = {1, 0}}, array(floats({1, 2}, {1, 2})));
+  eager.run(Neg{}, strided);
+  const Shape column({2, 1}, f32);
+  const std::vector<const Shape*> dense{&column};
+  CHECK(eager.find(OpInstance{Neg{}}, dense) == nullptr);
+}
+
+TEST_CASE("what was compiled says whether it is a view, an update, or long", "[eager]") {
+  Eager eager = eager_with();
+  const EagerArray x = array(floats({3, 2}, {1, 2, 3, 4, 5, 6}));
+  const Shape matrix = x.shape();
+  const std::vector<const Shape*> types{&matrix};
+  const Slice slice{.axis = 0, .begin = 1, .end = 3, .step = 1};
+  eager.run(slice, x);
+  const EagerKernel* const view = eager.find(OpInstance(slice), types);
+  REQUIRE(view != nullptr);
+  REQUIRE(view->view);
+  CHECK(view->view->offset_bytes == 8);
+
+  const Shape large({1 << 18}, f32);
+  eager.run(Neg{}, array(HostBuffer::zeros(large)));
+  const EagerArray many = array(HostBuffer::zeros(large));
+  eager.run(Neg{}, many);
+  const std::vector<const Shape*> large_types{&large};
+  const EagerKernel* const long_work = eager.find(OpInstance{Neg{}}, large_types);
+  REQUIRE(long_work != nullptr);
+  CHECK_FALSE(long_work->is_brief);
 }
 
 TEST_CASE("attributes of one op are not mixed up", "[eager]") {

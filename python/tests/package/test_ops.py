@@ -236,5 +236,109 @@ class Functions(unittest.TestCase):
             thread.join()
         self.assertEqual(errors, [])
 
+    def test_later_calls_are_like_the_first(self):
+        """The first call of a kind compiles, later ones are looked up."""
+        for dtype in ("f4", "f8", "i4", "i8", "u1", "f2"):
+            for shape in ((), (0,), (1,), (3,), (2, 0, 3), (4, 5)):
+                a = np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(dtype)
+                x = tenon.array(a)
+                for _ in range(3):
+                    for number in (2, 3.0, True):
+                        want = a * np.asarray(number).astype(dtype) - a
+                        self.same(x * number - x, want)
+                        self.same(number * x - x, want)
+                    self.same(ops.abs(x), a)
+                    self.same(x < 5, a < 5)
+
+    def same(self, got, want):
+        got = got.numpy()
+        self.assertEqual((got.shape, got.dtype), (want.shape, want.dtype))
+        np.testing.assert_array_equal(got, want)
+
+    def test_later_calls_fail_as_the_first(self):
+        x, ids = tenon.array(self.array(3, 4)), np.array([0, 2])
+        failing = (
+            (lambda: ops.gather(x, tenon.array(np.array([0, 3])), axis=0), tenon.Error, "outside"),
+            (lambda: tenon.array(np.array([1, 2])) * 2.5, tenon.Error, "cast the array first"),
+            (lambda: tenon.array(np.array([1, 2])) + float("nan"), tenon.Error, "cast the array first"),
+            (lambda: x + (1 << 70), tenon.Error, ""),
+            (lambda: x + None, tenon.Error, "operand"),
+            (lambda: pow(x, 2, 3), TypeError, "pow"),
+            (lambda: x + object(), Exception, ""),
+        )
+        for _ in range(3):
+            self.close(ops.gather(x, tenon.array(ids), axis=0), x.numpy()[ids])
+            self.close(tenon.array(np.array([1.0, 2.0], "f4")) * 2.5, np.array([2.5, 5.0]))
+            for call, kind, message in failing:
+                with self.assertRaisesRegex(kind, message):
+                    call()
+        given = tenon.array(self.array(2))
+        given = given + 0.0
+        tenon.Session(tenon.export(lambda x: -x, x="f32[2]")).forward(given.donate())
+        with self.assertRaisesRegex(tenon.Error, "no data"):
+            given + 0.0
+        with self.assertRaises(Exception), self.assertWarnsRegex(RuntimeWarning, "uninitialized"):
+            tenon.Buffer.__new__(tenon.Buffer) + 0.0
+
+    def test_results_are_their_own(self):
+        x = tenon.array(self.array(6)) + 0.0
+        sums = [x + float(i) for i in range(40)]
+        for i, one in enumerate(sums):
+            self.close(one, x.numpy() + np.float32(i))
+        parts = [x[i:i + 2] for i in (0, 2, 4)] + [x.reshape((2, 3))] * 2
+        want, address = x.numpy().copy(), x.numpy().ctypes.data
+        self.assertEqual([part.numpy().ctypes.data - address for part in parts], [0, 8, 16, 0, 0])
+        del x
+        for _ in range(40):
+            tenon.array(self.array(6)) + 1.0
+        self.close(parts[1], want[2:4])
+        row = tenon.array(self.array(2, 3))
+        for _ in range(3):
+            self.close(row.T, row.numpy().T)
+            self.close(ops.reshape(2.0, (1, 1)), np.full((1, 1), 2.0))
+
+    def test_what_is_compiled_is_recorded_under_a_builder(self):
+        def model(x):
+            made = ops.zeros((2, 2)) + 1.0
+            self.assertIsInstance(made, tenon.Tensor)
+            self.assertIsInstance(tenon.array([1.0, 2.0]) * 2.0, tenon.Buffer)
+            return ops.linear(x, np.eye(2, dtype="f4"), bias=None) + 1.0 + made
+
+        ones = tenon.array(np.ones((2, 2), "f4"))
+        for _ in range(3):
+            self.close(ops.linear(ones, np.eye(2, dtype="f4"), bias=None) + 1.0 + (ops.zeros((2, 2)) + 1.0),
+                       np.full((2, 2), 3))
+            [y] = tenon.Session(tenon.export(model, x="f32[2, 2]")).forward(ones)
+            self.close(y, np.full((2, 2), 3))
+
+    def test_an_array_is_given_up_while_another_thread_reads_it(self):
+        n = 1 << 17
+        want = np.arange(n, dtype="f4") * 2
+        errors = []
+
+        def work(x):
+            try:
+                for _ in range(20):
+                    np.testing.assert_array_equal((x[0] + 0.0).numpy(), want)
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+
+        negate = tenon.Session(tenon.export(lambda x: -x, x=f"f32[{n}]"))
+        for _ in range(5):
+            holder = [tenon.array(np.arange(n, dtype="f4")) * 2.0]
+            threads = [threading.Thread(target=work, args=(holder,)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for _ in range(10):
+                again = holder[0] + 0.0
+                given, holder[0] = holder[0], again
+                negate.forward(given.donate())
+            for thread in threads:
+                thread.join()
+        # A thread may have met an array after it was given up: that is an error, not a wrong number.
+        for error in errors:
+            self.assertIsInstance(error, tenon.Error)
+
+
 if __name__ == "__main__":
     unittest.main()

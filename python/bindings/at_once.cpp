@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -36,33 +37,43 @@ class CpuOps {
   /// One that nobody else uses meanwhile.
   class Lease {
    public:
-    Lease() : eager_(instance().take()) {}
-    ~Lease() { instance().put(std::move(eager_)); }
+    Lease() : eager_(instance().take(generation_)) {}
+    ~Lease() { instance().put(std::move(eager_), generation_); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     Eager& operator*() noexcept { return eager_; }
     Eager* operator->() noexcept { return &eager_; }
 
    private:
+    std::uint64_t generation_ = 0;
     Eager eager_;
   };
 
- private:
-  Eager take() {
+  void forget() {
+    std::vector<Eager> dropped;  // destroyed without the lock
     const std::lock_guard lock(mutex_);
+    dropped.swap(idle_);
+    ++generation_;
+  }
+
+ private:
+  Eager take(std::uint64_t& generation) {
+    const std::lock_guard lock(mutex_);
+    generation = generation_;
     if (idle_.empty()) return Eager(nullptr, cpu_backends());
     Eager eager = std::move(idle_.back());
     idle_.pop_back();
     return eager;
   }
 
-  void put(Eager eager) {
+  void put(Eager eager, std::uint64_t generation) {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(eager));
+    if (generation == generation_) idle_.push_back(std::move(eager));
   }
 
   std::mutex mutex_;
   std::vector<Eager> idle_;
+  std::uint64_t generation_ = 0;  // counts forget()
 };
 
 Buffer run_on_cpu(const OpInstance& op, const std::vector<Buffer>& inputs) {
@@ -268,6 +279,8 @@ nb::object run_known(const OpInstance& op, std::span<PyObject* const> operands) 
   }
   return result;
 }
+
+void forget_compiled_ops() { CpuOps::instance().forget(); }
 
 /// The op's result in the memory of the first operand that the CPU cannot address, or in its own.
 Buffer run_at_once(const OpInstance& op, std::vector<Buffer> inputs) {

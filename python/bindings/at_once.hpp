@@ -17,6 +17,9 @@ Buffer run_at_once(const OpInstance& op, std::vector<Buffer> inputs);
 /// the library's, whose kernels do not ask for it.
 nb::object run_known(const OpInstance& op, std::span<PyObject* const> operands);
 
+/// Later calls compile anew: an op means something else from now on.
+void forget_compiled_ops();
+
 /// Stores a number of Python's as an element; false for an integer of more than 64 bits.
 /// Errc::bad_type for a fraction as another element than a floating one.
 bool store_number(nb::handle number, DType dtype, std::byte* place);

@@ -317,16 +317,19 @@ PyObject* call_long_way(PyObject* function, PyObject* positional, PyObject* name
   return result;
 }
 
-std::span<PyObject* const> items(PyObject* tuple) noexcept {
-  return {&PyTuple_GET_ITEM(tuple, 0), static_cast<std::size_t>(PyTuple_GET_SIZE(tuple))};
-}
-
 /// tp_call of an Op.
 PyObject* call(PyObject* self, PyObject* positional, PyObject* named) {
-  if (nb::object result =
-          nb::inst_ptr<OpFunction>(self)->at_once(items(positional), nb::handle(named));
-      result.is_valid()) {
-    return result.release().ptr();
+  std::array<PyObject*, 8> operands;
+  const Py_ssize_t count = PyTuple_Size(positional);
+  if (count <= static_cast<Py_ssize_t>(operands.size())) {
+    const std::span list = std::span(operands).first(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      list[static_cast<std::size_t>(i)] = PyTuple_GetItem(positional, i);
+    }
+    if (nb::object result = nb::inst_ptr<OpFunction>(self)->at_once(list, nb::handle(named));
+        result.is_valid()) {
+      return result.release().ptr();
+    }
   }
   return call_long_way(self, positional, named);
 }

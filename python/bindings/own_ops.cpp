@@ -1,5 +1,6 @@
 // Ops of the user's own, whose functions are Python's.
 
+#include "at_once.hpp"
 #include "bindings.hpp"
 #include "graphs.hpp"
 #include "op_function.hpp"
@@ -81,6 +82,19 @@ nb::dict named_attributes(const OwnAttributes& own) {
   return named;
 }
 
+/// What `infer` returned, as a type.
+Shape inferred(const std::string& op, nb::handle made) {
+  try {
+    return to_shape(made);
+  } catch (const Error& error) {
+    fail(error.code(), op, fmt::format("`infer` returned no type: {}", error.message()));
+  } catch (const std::exception&) {
+    fail(Errc::bad_argument, op,
+         fmt::format("`infer` returned {}, which is no type such as \"f32[2, 3]\"",
+                     nb::cast<std::string>(nb::repr(made))));
+  }
+}
+
 Shape infer(const void* op, std::span<const Shape> inputs) {
   const OwnAttributes& own = attributes_of(op);
   const nb::gil_scoped_acquire gil;
@@ -92,7 +106,13 @@ Shape infer(const void* op, std::span<const Shape> inputs) {
   }
   nb::list types;
   for (const Shape& input : inputs) types.append(nb::cast(input.without_tags()));
-  return to_shape(own.functions->infer(*types, **named_attributes(own)));
+  const nb::object made = own.functions->infer(*types, **named_attributes(own));
+  const Shape result = inferred(own.functions->name, made);
+  if (!result.is_static() && std::ranges::all_of(inputs, &Shape::is_static)) {
+    fail(Errc::bad_shape, own.functions->name,
+         fmt::format("`infer` returned {} for operands whose sizes are known", to_string(result)));
+  }
+  return result;
 }
 
 void reference(const void* op, std::span<const HostView> inputs, const HostView& output) {
@@ -225,6 +245,7 @@ void replace_functions(OwnFunctions& own, nb::object function, nb::object infer_
   own.infer = std::move(infer_function);
   own.gradient = std::move(gradient_function);
   own.def.gradient = own.gradient.is_none() ? nullptr : &gradient;
+  forget_compiled_ops();
 }
 
 }  // namespace

@@ -23,15 +23,39 @@ def op(name=None, infer=None, gradient=None, **attributes):
     Such an op runs on the reference backend, under the interpreter's lock. It is known by its name for as long as the
     process lives; what was saved with it is read by processes that make it first. A definition with the same name,
     operands and attributes takes the place of an earlier one, in programs that exist, too; with others it is refused
-    (DuplicateName).
+    (DuplicateName). `@tenon.op` without a call is `@tenon.op()`.
     """
+    if callable(name):
+        return op()(name)
 
     def make(function):
         takes = [one for one in inspect.signature(function).parameters.values() if one.name not in attributes]
-        if any(one.kind is one.VAR_POSITIONAL for one in takes):
-            raise ValueError(f"{function.__name__}: an op has a certain number of operands")
+        if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in takes):
+            raise ValueError(f"{function.__name__}: an op has a certain number of operands, and attributes by name")
+        for one in takes:
+            if one.kind is one.KEYWORD_ONLY:
+                raise ValueError(f"{function.__name__}: '{one.name}' is given by name only, as attributes, which have "
+                                 f"defaults: op({one.name}=...)")
         required = sum(one.default is one.empty for one in takes)
-        return _tenon._make_op(name or function.__name__, function, infer, gradient, required, len(takes),
-                               attributes)
+        made = _tenon._make_op(name or function.__name__, function, infer, gradient, required, len(takes), attributes)
+        _add_to_ir(made.name, function, infer, required, len(takes), attributes)
+        return made
 
     return make
+
+
+def _add_to_ir(name, function, infer, required, operands, attributes):
+    """To `tenon.ir`, which runs the texts that have the op. It has types as words."""
+    from .ir import add_op
+
+    types = [key for key, default in attributes.items() if isinstance(default, _tenon.DType)]
+
+    def given(values):
+        return {key: _tenon.DType(value) if key in types else value for key, value in values.items()}
+
+    def result_type(*operand_types, **values):
+        return infer(*[_tenon.Shape(one.dims, one.dtype) for one in operand_types], **given(values))
+
+    words = {key: str(value) if key in types else value for key, value in attributes.items()}
+    add_op(name, lambda *arrays, **values: function(*arrays, **given(values)), infer and result_type, operands,
+           required, words)

@@ -6,6 +6,7 @@ import sys
 
 from .diff import diff
 from .errors import Error, Unsupported
+from .own_ops import add_op
 from .parse import load, parse, parse_all
 from .program import Function, Instruction, Program, Value, print_program
 from .rewrite import compare, pattern, rewrite
@@ -15,7 +16,7 @@ from .verify import verify
 from .weights import read_weights
 
 __all__ = ["Array", "Error", "Event", "Function", "Instruction", "Program", "Trace", "Type", "Unsupported", "Value",
-           "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program",
+           "add_op", "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program",
            "random_inputs", "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
 
 

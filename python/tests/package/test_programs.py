@@ -2,6 +2,8 @@
 
 import pathlib
 import pickle
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -211,6 +213,26 @@ class Programs(unittest.TestCase):
         with self.assertRaises(ValueError):
             tenon.op(name="python_any")(lambda *x: x[0])
 
+    def test_ops_of_ones_own_in_plain_python(self):
+        @tenon.op("python_first", infer=lambda x, by, k, d: tenon.Shape(x.dims[1:], x.dtype), by=1.0, k=(1, 2),
+                  d=tenon.DType("f16"))
+        def first(x, by, k, d):
+            if not isinstance(k, tuple) or d != "f16":
+                raise TypeError("attributes of other types")
+            return x[0] * by + len(k)
+
+        x = self.array(2, 3)
+        program = tenon.export(lambda x: first(x, by=3.0, k=(1,)) * 2.0, x="f32[N, 3]")
+        read = tenon.ir.parse(str(program))
+        self.assertEqual(tenon.ir.print_program(read), str(program))
+        [made] = read.run([x])
+        np.testing.assert_allclose(made.numpy(), tenon.Session(program).forward(x)[0].numpy(), rtol=1e-6)
+        tenon.op("python_narrow", infer=lambda x: "f32[2]")(lambda x: x)
+        with self.assertRaisesRegex(tenon.ir.Error, "python_narrow.*returned"):
+            tenon.ir.call("python_narrow", x[0])
+        with self.assertRaisesRegex(tenon.ir.Error, "another op"):
+            tenon.ir.add_op("softmax", lambda x: x)
+
     def test_gradients_of_ops_of_ones_own(self):
         def slopes(x, y, made, upstream, scale):
             return upstream * y * scale, None if scale == 0 else upstream * x * scale
@@ -241,6 +263,23 @@ class Programs(unittest.TestCase):
                 tenon.export(lambda x, y: ops.sum(own(x, y)), "f32[3, 4]", "f32[3, 4]").gradient(["x"])
             self.assertEqual(raised.exception.code, code)
 
+    def test_wrong_ops_of_ones_own_say_what_is_wrong(self):
+        @tenon.op
+        def python_bare(x):
+            return x + 1
+
+        x = self.array(2, 3)
+        np.testing.assert_array_equal(python_bare(x).numpy(), x + 1)
+        for i, (made, text) in enumerate((
+                (None, "returned None"), (np.float32, "float32"), ("f32[", "`infer` returned no type"),
+                ("f33[2]", "`infer` returned no type"), ("f32[A, B]", "whose sizes are known"))):
+            own = tenon.op(f"python_infer{i}", infer=lambda x, made=made: made)(lambda x: x)
+            with self.assertRaisesRegex(tenon.Error, f"python_infer{i}.*{text}"):
+                own(x)
+        for function, text in ((lambda x, **more: x, "attributes by name"), (lambda x, *, much: x, "'much'")):
+            with self.assertRaisesRegex(ValueError, text):
+                tenon.op("python_any")(function)
+
     def test_an_op_is_defined_again(self):
         def define(factor, **options):
             @tenon.op("python_again", by=1.0, **options)
@@ -257,12 +296,20 @@ class Programs(unittest.TestCase):
         np.testing.assert_allclose(session.forward(x)[0].numpy(), 3 * x, rtol=1e-6)
         program = tenon.export(lambda x: ops.sum(second(x)), "f32[3]")
         np.testing.assert_array_equal(tenon.Session(program.gradient(["x"])).forward(x)[1].numpy(), np.ones(3))
+        shrunk = tenon.op("python_again", infer=lambda x, by: "f32[2]", by=1.0)(lambda x, by: x[:2])
+        np.testing.assert_array_equal(shrunk(x).numpy(), x[:2])
         for make in (lambda: tenon.op("python_again", by=2.0)(lambda x, by: x),
                      lambda: tenon.op("python_again", to=1.0)(lambda x, to: x),
                      lambda: tenon.op("python_again", by=1.0)(lambda x, y, by: x)):
             with self.assertRaises(tenon.Error) as raised:
                 make()
             self.assertEqual(raised.exception.code, "DuplicateName")
+
+    def test_an_interpreter_without_its_lock_is_refused(self):
+        code = "import sys; sys._is_gil_enabled = lambda: {}; import tenon; tenon.array([1.0]); print('loaded')"
+        for enabled, says in ((True, "loaded"), (False, "tenon needs Python's global lock")):
+            made = subprocess.run([sys.executable, "-c", code.format(enabled)], capture_output=True, text=True)
+            self.assertIn(says, made.stdout + made.stderr)
 
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):

@@ -51,12 +51,14 @@ enum class DType : std::uint8_t {
   u64,
   f8_e4m3,
   f8_e5m2,
+  c64,
 };
 
-inline constexpr int dtype_count = static_cast<int>(DType::f8_e5m2) + 1;
+inline constexpr int dtype_count = static_cast<int>(DType::c64) + 1;
 
-/// `stored`: types that are read, written, moved and converted, but not computed with; `cast` leads
-/// to others.
+/// `stored`: types that are read, written, moved and converted, but that no kernel computes with.
+/// Builders record arithmetic of c64 and u64 as ops of other types (tenon/ops/bitcast.hpp); from
+/// 8-bit floating point, `cast` leads to others.
 enum class DTypeKind : std::uint8_t {
   boolean,
   signed_integer,
@@ -87,6 +89,7 @@ inline bool is_integer(DType dtype) noexcept {
 }
 
 inline bool is_stored(DType dtype) noexcept { return facts(dtype).kind == DTypeKind::stored; }
+inline bool is_complex(DType dtype) noexcept { return dtype == DType::c64; }
 
 /// The type spelled `name` ("f32", "q4_k"), if there is one.
 std::optional<DType> find_dtype(std::string_view name) noexcept;
@@ -97,6 +100,7 @@ inline constexpr DType i8 = DType::i8, i16 = DType::i16, i32 = DType::i32, i64 =
 inline constexpr DType u8 = DType::u8, u16 = DType::u16, u32 = DType::u32;
 inline constexpr DType u64 = DType::u64;
 inline constexpr DType f8_e4m3 = DType::f8_e4m3, f8_e5m2 = DType::f8_e5m2;
+inline constexpr DType c64 = DType::c64;
 inline constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, f64 = DType::f64;
 
 /// IEEE 754 binary16 and the upper half of binary32, as stored; arithmetic happens in float.
@@ -114,6 +118,11 @@ struct float8_e4m3 {
 };
 struct float8_e5m2 {
   std::uint8_t bits;
+};
+
+/// A complex number.
+struct complex64 {
+  float real, imag;
 };
 
 /// Exact widening; NaN payloads are kept.
@@ -175,6 +184,10 @@ constexpr DType dtype_of<float8_e4m3>() noexcept {
 template <>
 constexpr DType dtype_of<float8_e5m2>() noexcept {
   return DType::f8_e5m2;
+}
+template <>
+constexpr DType dtype_of<complex64>() noexcept {
+  return DType::c64;
 }
 template <>
 constexpr DType dtype_of<half>() noexcept {

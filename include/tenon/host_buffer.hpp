@@ -106,6 +106,9 @@ class HostBuffer {
   HostBuffer reshape(std::span<const std::int64_t> dims) const;
   /// Axis i of the result is axis order[i]; Errc::bad_argument unless `order` names each axis once.
   HostBuffer permute(std::span<const int> order) const;
+  /// Complex numbers as f32 with an innermost axis of 2, real and imaginary parts.
+  /// Errc::unsupported_dtype for other types, Errc::bad_shape where that is an axis too many.
+  HostBuffer view_as_real() const;
   /// Elements [begin, end) of one axis (Errc::out_of_range).
   HostBuffer slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const;
   /// The array with other tags or layout. Errc::shape_mismatch unless sizes and dtype are equal.

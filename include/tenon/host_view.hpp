@@ -46,7 +46,8 @@ struct HostView {
   }
 };
 
-/// Reads one element of a plain type as double / int64; bool reads as 0 or 1.
+/// Reads one element of a plain type as double / int64; bool reads as 0 or 1, a complex number as
+/// its real part.
 double load_as_double(DType dtype, const std::byte* element) noexcept;
 std::int64_t load_as_int64(DType dtype, const std::byte* element) noexcept;
 

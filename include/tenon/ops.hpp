@@ -9,12 +9,14 @@
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/bitcast.hpp>
 #include <tenon/ops/bitwise.hpp>
 #include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/cache_update.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/clamp.hpp>
 #include <tenon/ops/compare.hpp>
+#include <tenon/ops/complex.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/ops/conv_transpose2d.hpp>

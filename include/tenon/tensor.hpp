@@ -113,6 +113,11 @@ class Tensor {
   Tensor clamp(double min, double max,
                const std::source_location& asked = std::source_location::current()) const;
 
+  // Complex numbers
+  Tensor real(const std::source_location& asked = std::source_location::current()) const;
+  Tensor imag(const std::source_location& asked = std::source_location::current()) const;
+  Tensor conj(const std::source_location& asked = std::source_location::current()) const;
+
   // Functions
   Tensor abs(const std::source_location& asked = std::source_location::current()) const;
   Tensor neg(const std::source_location& asked = std::source_location::current()) const;

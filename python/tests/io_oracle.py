@@ -28,16 +28,17 @@ VALUE_TYPES = {
 SAFETENSORS_TYPES = {
     "BOOL": "bool", "U8": "u8", "I8": "i8", "I16": "i16", "U16": "u16", "F16": "f16",
     "BF16": "bf16", "I32": "i32", "U32": "u32", "F32": "f32", "F64": "f64", "I64": "i64",
-    "U64": "u64", "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2",
+    "U64": "u64", "F8_E4M3": "f8_e4m3", "F8_E5M2": "f8_e5m2", "C64": "c64",
 }
 SAFETENSORS_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
-                     "I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1}
+                     "I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1,
+                     "C64": 8}
 SAFETENSORS_WORDS = {"BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16",
                      "F16": "float16", "BF16": "bfloat16", "I32": "int32", "U32": "uint32",
                      "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64",
-                     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+                     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "C64": "complex64"}
 NPY_TYPES = {"bool": "?", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8", "u8": "u1",
-             "u16": "u2", "u32": "u4", "u64": "u8", "f16": "f2", "f32": "f4", "f64": "f8"}
+             "u16": "u2", "u32": "u4", "u64": "u8", "f16": "f2", "f32": "f4", "f64": "f8", "c64": "c8"}
 GGUF_TYPES = ["F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
               "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K", "IQ4_NL", "IQ4_XS",
               "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0",

@@ -23,7 +23,8 @@ import numpy as np
 _STORED = {
     "bool": ("BOOL", np.bool_), "i8": ("I8", np.int8), "i16": ("I16", np.int16),
     "i32": ("I32", np.int32), "i64": ("I64", np.int64), "u8": ("U8", np.uint8),
-    "u16": ("U16", np.uint16), "u32": ("U32", np.uint32), "f16": ("F16", np.float16),
+    "u16": ("U16", np.uint16), "u32": ("U32", np.uint32), "u64": ("U64", np.uint64),
+    "c64": ("C64", np.complex64), "f16": ("F16", np.float16),
     "bf16": ("BF16", np.uint16), "f32": ("F32", np.float32), "f64": ("F64", np.float64),
 }
 _NAMES = {np.dtype(kind): name for name, (_, kind) in _STORED.items() if name != "bf16"}

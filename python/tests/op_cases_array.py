@@ -265,6 +265,19 @@ class Maker:
 
     # --- shapes and indexing
 
+    def bitcasts(self):
+        """The same bits as another type of the size, and as bytes."""
+        for dtype in ("f32", "i64", "f16", "i8"):
+            x = self.array(dtype, self.shape(1, 3))
+            size = x.dtype.itemsize
+            unsigned = x.view(f"u{size}")
+            self.cases.add("bitcast", [x], unsigned, {"dtype": f"u{8 * size}"})
+            self.cases.add("bitcast", [unsigned], x, {"dtype": dtype})
+            if size > 1:
+                parts = np.ascontiguousarray(x[..., None]).view(np.uint8)
+                self.cases.add("bitcast", [x], parts, {"dtype": "u8"})
+                self.cases.add("bitcast", [parts], x, {"dtype": dtype})
+
     def moves(self):
         for _ in range(self.rounds(10)):
             x = self.array(self.pick(["f32", "i8", "f16", "i64", "bool"]), self.shape(1, 4))
@@ -341,7 +354,8 @@ def _cast(x, dtype):
 
 def generate(cases):
     maker = Maker(cases)
-    for family in (maker.unary, maker.binary, maker.compare, maker.cast, maker.reduce, maker.norms, maker.moves):
+    for family in (maker.unary, maker.binary, maker.compare, maker.cast, maker.reduce, maker.norms, maker.moves,
+                   maker.bitcasts):
         family()
 
 

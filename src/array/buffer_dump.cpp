@@ -113,7 +113,8 @@ void Buffer::dump(std::ostream& out, std::string_view format) const {
     return write_bytes(out, bytes_of(raw), static_cast<std::size_t>(shape_.bytes()));
   }
   const DumpFormat wanted = parse_format(shape_, format);
-  const bool is_real = is_floating(shape_.dtype()) || is_block(shape_.dtype());
+  const bool is_real =
+      is_floating(shape_.dtype()) || is_block(shape_.dtype()) || is_complex(shape_.dtype());
   Layout layout = layout_of(shape_);
   if (!wanted.software && !layout.is_blocked()) {
     refuse(shape_, format, "an array in software layout has no hardware layout");
@@ -126,7 +127,9 @@ void Buffer::dump(std::ostream& out, std::string_view format) const {
     if (software != layout) array = relayout(array, layout, software, this->format().extent);
     layout = software;
   }
-  if (wanted.real && !is_real) {
+  if (is_complex(shape_.dtype())) {
+    array = array.view_as_real();
+  } else if (wanted.real && !is_real) {
     array = dequantise(array, layout, this->format().quant.value_or(QuantParams{}));
   } else if (wanted.real && shape_.dtype() != f32 && shape_.dtype() != f64) {
     array = array.to(f32);

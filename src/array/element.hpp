@@ -138,17 +138,18 @@ To narrow(float value) noexcept {
   }
 }
 
-/// One element as the type `To` has it. Anything but zero is true, NaN included.
+/// One element as the type `To` has it: of a complex number the real part. Anything but zero is true,
+/// NaN included.
 template <class To, class From>
 To convert(From value) noexcept {
-  if constexpr (is_small_float<From>) {
-    if constexpr (std::same_as<To, From>) {
-      return value;
-    } else {
-      return convert<To>(widen(value));
-    }
-  } else if constexpr (std::same_as<To, From>) {
+  if constexpr (std::same_as<To, From>) {
     return value;
+  } else if constexpr (std::same_as<From, complex64>) {
+    return convert<To>(value.real);
+  } else if constexpr (std::same_as<To, complex64>) {
+    return {convert<float>(value), 0};
+  } else if constexpr (is_small_float<From>) {
+    return convert<To>(widen(value));
   } else if constexpr (std::same_as<To, bool>) {
     return value != From{0};
   } else if constexpr (std::same_as<From, bool>) {
@@ -216,6 +217,8 @@ auto visit_plain(DType dtype, Visit&& visit) {
       return visit(std::type_identity<float8_e4m3>{});
     case DType::f8_e5m2:
       return visit(std::type_identity<float8_e5m2>{});
+    case DType::c64:
+      return visit(std::type_identity<complex64>{});
     case DType::f16:
       return visit(std::type_identity<half>{});
     case DType::bf16:

@@ -40,6 +40,11 @@ std::string element_text(const HostView& view, Index index) {
     return fmt::format("{}", value);
   }
   if (is_integer(dtype)) return fmt::format("{}", load_as_int64(dtype, view.at(index)));
+  if (is_complex(dtype)) {
+    complex64 value{};
+    std::memcpy(&value, view.at(index), sizeof value);
+    return fmt::format("{:.6g}{:+.6g}j", value.real, value.imag);
+  }
   return fmt::format("{:.6g}", element_at(view, index));
 }
 

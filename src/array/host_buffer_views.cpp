@@ -47,6 +47,19 @@ HostBuffer HostBuffer::permute(std::span<const int> order) const {
   return {storage_, HostView(view_.data, permuted, strides)};
 }
 
+HostBuffer HostBuffer::view_as_real() const {
+  require_array();
+  if (!is_complex(shape().dtype())) {
+    throw Error(Errc::unsupported_dtype, "view_as_real",
+                fmt::format("{} is not complex", to_string(shape())));
+  }
+  const int rank = shape().rank();
+  const Shape parts = shape().with_dtype(f32).with_axis(rank, Axis(2));
+  Strides strides = view_.strides;
+  strides[static_cast<std::size_t>(rank)] = block_bytes(f32);
+  return {storage_, HostView(view_.data, parts, strides)};
+}
+
 HostBuffer HostBuffer::slice(const AxisRef& axis, std::int64_t begin, std::int64_t end) const {
   require_array();
   const int i = shape().axis(axis);

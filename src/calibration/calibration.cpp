@@ -27,6 +27,11 @@ Calibration& Calibration::operator=(Calibration&& other) noexcept = default;
 
 void Calibration::observe(std::string_view value, const HostView& data) {
   const Shape& shape = data.shape;
+  if (is_complex(shape.dtype()) && shape.rank() < max_rank) {  // devices see the parts
+    HostView parts(data.data, shape.with_dtype(f32).with_axis(shape.rank(), Axis(2)), data.strides);
+    parts.strides[static_cast<std::size_t>(shape.rank())] = block_bytes(f32);
+    return observe(value, parts);
+  }
   if (shape.dtype() != DType::f32) return;
   auto found = values_->entries.find(value);
   if (found == values_->entries.end()) {

@@ -37,22 +37,6 @@ Tensor plain(const Graph::Impl& graph, const Node* node) {
   return node->shape.has_tags() ? tensor.with_tags({}) : tensor;
 }
 
-/// While one exists, ops that are recorded belong to the line of the op that is differentiated.
-class Attribution {
- public:
-  Attribution(Graph::Impl& graph, const std::source_location& where)
-      : graph_(graph), outer_(graph.attributed_to) {
-    graph_.attributed_to = &where;
-  }
-  ~Attribution() { graph_.attributed_to = outer_; }
-  Attribution(const Attribution&) = delete;
-  Attribution& operator=(const Attribution&) = delete;
-
- private:
-  Graph::Impl& graph_;
-  const std::source_location* outer_;  ///< of a gradient that differentiates a composition
-};
-
 /// The backward pass over one function of a graph.
 class BackwardPass {
  public:
@@ -192,7 +176,7 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
   }
   Graph::Impl& graph = graph_of("grad", outputs, where);
   const auto imported = [&](const Tensor& tensor) {
-    if (!is_floating(tensor.dtype(where))) {
+    if (!is_floating(tensor.dtype(where)) && !is_complex(tensor.dtype(where))) {
       refuse(where,
              fmt::format("{} has no gradient: it is not floating", to_string(tensor.shape(where))));
     }

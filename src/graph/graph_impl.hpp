@@ -87,6 +87,22 @@ struct Graph::Impl {
 Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
                       const std::source_location& where);
 
+/// While one exists, ops that are recorded belong to the line of the op that is differentiated.
+class Attribution {
+ public:
+  Attribution(Graph::Impl& graph, const std::source_location& where)
+      : graph_(graph), outer_(graph.attributed_to) {
+    graph_.attributed_to = &where;
+  }
+  ~Attribution() { graph_.attributed_to = outer_; }
+  Attribution(const Attribution&) = delete;
+  Attribution& operator=(const Attribution&) = delete;
+
+ private:
+  Graph::Impl& graph_;
+  const std::source_location* outer_;  ///< of a gradient that differentiates a composition
+};
+
 /// A number that no other region of this process has.
 std::uint64_t new_region() noexcept;
 

@@ -81,6 +81,9 @@ Tensor Tensor::maximum(const Tensor& b, const std::source_location& asked) const
 Tensor Tensor::clamp(double min, double max, const std::source_location& asked) const {
   return tenon::clamp(*this, min, max, asked);
 }
+Tensor Tensor::real(const std::source_location& asked) const { return tenon::real(*this, asked); }
+Tensor Tensor::imag(const std::source_location& asked) const { return tenon::imag(*this, asked); }
+Tensor Tensor::conj(const std::source_location& asked) const { return tenon::conj(*this, asked); }
 Tensor Tensor::abs(const std::source_location& asked) const { return tenon::abs(*this, asked); }
 Tensor Tensor::neg(const std::source_location& asked) const { return tenon::neg(*this, asked); }
 Tensor Tensor::sign(const std::source_location& asked) const { return tenon::sign(*this, asked); }

@@ -85,7 +85,10 @@ HostBuffer read(const std::filesystem::path& path, const Limits& limits) {
   HostBuffer array = HostBuffer::uninitialized(stored);
   const std::span<std::byte> bytes(array.view().data, static_cast<std::size_t>(needed));
   file->read(data_begin, bytes);
-  if (header.is_big_endian) swap_bytes(bytes, static_cast<std::size_t>(block_bytes(header.dtype)));
+  if (header.is_big_endian) {
+    const std::int64_t unit = block_bytes(is_complex(header.dtype) ? f32 : header.dtype);
+    swap_bytes(bytes, static_cast<std::size_t>(unit));
+  }
   if (header.dtype == DType::boolean) {
     for (std::byte& value : bytes) value = value == std::byte{0} ? std::byte{0} : std::byte{1};
   }

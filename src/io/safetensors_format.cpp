@@ -14,7 +14,8 @@ constexpr TypeWord type_words[] = {
     {"F8_E5M2", DType::f8_e5m2}, {"F8_E4M3", DType::f8_e4m3}, {"I16", DType::i16},
     {"U16", DType::u16},         {"F16", DType::f16},         {"BF16", DType::bf16},
     {"I32", DType::i32},         {"U32", DType::u32},         {"F32", DType::f32},
-    {"F64", DType::f64},         {"I64", DType::i64},         {"U64", DType::u64},
+    {"C64", DType::c64},         {"F64", DType::f64},         {"I64", DType::i64},
+    {"U64", DType::u64},
 };
 
 }  // namespace

@@ -11,8 +11,18 @@ namespace tenon {
 TENON_DEFINE_OP(cast, Cast);
 
 Shape Cast::infer(std::span<const Shape> in) const {
-  require_plain(name, in[0]);  // C1
-  if (is_block(dtype)) {       // C2
+  require_plain(name, in[0]);       // C1
+  if (is_complex(in[0].dtype())) {  // C3
+    fail(Errc::unsupported_dtype, name,
+         fmt::format("{} to {} would drop the imaginary parts: real() does so", to_string(in[0]),
+                     tenon::name(dtype)));
+  }
+  if (is_complex(dtype)) {  // C4
+    fail(Errc::unsupported_dtype, name,
+         fmt::format("{} to {}: builders record it as a pad and a bitcast", to_string(in[0]),
+                     tenon::name(dtype)));
+  }
+  if (is_block(dtype)) {  // C2
     fail(Errc::unsupported_dtype, name,
          fmt::format("{} to {}: that takes quantize", to_string(in[0]), tenon::name(dtype)));
   }

@@ -21,6 +21,11 @@ inline void require_plain(std::string_view op, const Shape& shape) {
 /// Neither a block type nor one that is only stored.
 inline void require_computed(std::string_view op, const Shape& shape) {
   require_plain(op, shape);
+  if (is_complex(shape.dtype())) {
+    fail(Errc::unsupported_dtype, op,
+         fmt::format("takes no complex numbers, got {}; view_as_real() gives their parts",
+                     to_string(shape)));
+  }
   if (is_stored(shape.dtype())) {
     fail(Errc::unsupported_dtype, op,
          fmt::format("does not compute with {}, cast it", to_string(shape)));

@@ -4,6 +4,7 @@
 #include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/complex.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/fft.hpp>
 
@@ -250,11 +251,38 @@ Tensor irfft(const Tensor& x, std::int64_t size, const AxisRef& axis,
              const std::source_location& where) {
   return record(Irfft{.axis = axis_of(x, axis, Irfft::name, where), .size = size}, {x}, where);
 }
+
+namespace {
+
+/// The last axis of numbers.
+std::int64_t last_of(const Tensor& x, const std::source_location& where) {
+  return is_complex(x.dtype(where)) ? -1 : -2;
+}
+
+}  // namespace
+
+Tensor fft(const Tensor& x, const std::source_location& where) {
+  return fft(x, last_of(x, where), where);
+}
+Tensor ifft(const Tensor& x, const std::source_location& where) {
+  return ifft(x, last_of(x, where), where);
+}
+Tensor irfft(const Tensor& x, std::int64_t size, const std::source_location& where) {
+  return irfft(x, size, last_of(x, where), where);
+}
+Tensor rfft(const Tensor& x, const AxisRef& axis, DType dtype, const std::source_location& where) {
+  if (dtype != x.dtype(where) && !is_complex(dtype)) {
+    fail_at(where, Errc::unsupported_dtype, Rfft::name,
+            fmt::format("{} of {}", name(dtype), to_string(x.shape(where))));
+  }
+  const Tensor y = rfft(x, axis, where);
+  return is_complex(dtype) ? view_as_complex(y, where) : y;
+}
 Tensor fft2(const Tensor& x, const std::source_location& where) {
-  return fft(fft(x, -2, where), -3, where);
+  return fft(fft(x, where), last_of(x, where) - 1, where);
 }
 Tensor ifft2(const Tensor& x, const std::source_location& where) {
-  return ifft(ifft(x, -2, where), -3, where);
+  return ifft(ifft(x, where), last_of(x, where) - 1, where);
 }
 
 }  // namespace tenon

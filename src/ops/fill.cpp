@@ -20,12 +20,13 @@ Shape Full::infer(std::span<const Shape>) const {
     if (dim < 0)
       fail(Errc::bad_shape, name, fmt::format("sizes [{}]", fmt::join(dims.span(), ", ")));  // C1
   }
-  if (is_block(dtype) || is_stored(dtype)) {  // C2
+  if (is_block(dtype)) {  // C2
     fail(Errc::unsupported_dtype, name, fmt::format("makes no {}", tenon::name(dtype)));
   }
   std::byte element[8];
   store_double(dtype, element, value);
-  if (!is_floating(dtype) && load_as_double(dtype, element) != value) {  // C3
+  const bool rounds = is_floating(dtype) || (is_stored(dtype) && dtype != u64);
+  if (!rounds && load_as_double(dtype, element) != value) {  // C3
     fail(Errc::bad_attribute, name, fmt::format("{} cannot hold {}", tenon::name(dtype), value));
   }
   return {dims.span(), dtype};

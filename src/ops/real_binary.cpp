@@ -42,11 +42,20 @@ void RealBinaryOp<Op>::reference(std::span<const HostView> in, const HostView& o
   static_assert(true, "lets the use end in a semicolon")
 
 double Atan2::of(double a, double b) noexcept { return std::atan2(a, b); }
+namespace {
+
+/// h, and 1 where it is 0, so that gradients at the origin, where there is none, are 0.
+Tensor not_zero(const Tensor& h) {
+  return tenon::where(eq(h, scalar_like(h, 0)), scalar_like(h, 1), h);
+}
+
+}  // namespace
+
 // d = (b da - a db) / (a^2 + b^2), the sum of squares by hypot in two steps, so that neither over-
 // nor underflows before the result does.
 std::vector<Tensor> Atan2::gradient(const Backward& at) const {
   const Tensor &a = at.inputs[0], &b = at.inputs[1];
-  const Tensor h = hypot(a, b), scaled = at.upstream / h;
+  const Tensor h = not_zero(hypot(a, b)), scaled = at.upstream / h;
   return {sum_to(scaled * (b / h), a.shape()), sum_to(-(scaled * (a / h)), b.shape())};
 }
 TENON_DEFINE_REAL_BINARY(atan2, Atan2);
@@ -54,8 +63,8 @@ TENON_DEFINE_REAL_BINARY(atan2, Atan2);
 double Hypot::of(double a, double b) noexcept { return std::hypot(a, b); }
 std::vector<Tensor> Hypot::gradient(const Backward& at) const {
   const Tensor &a = at.inputs[0], &b = at.inputs[1];
-  return {sum_to(at.upstream * (a / at.output), a.shape()),
-          sum_to(at.upstream * (b / at.output), b.shape())};
+  const Tensor h = not_zero(at.output);
+  return {sum_to(at.upstream * (a / h), a.shape()), sum_to(at.upstream * (b / h), b.shape())};
 }
 TENON_DEFINE_REAL_BINARY(hypot, Hypot);
 

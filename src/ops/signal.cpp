@@ -120,6 +120,11 @@ Tensor hamming_window(std::int64_t size, bool periodic, DType dtype,
 
 Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center,
             const std::source_location& where) {
+  return stft(x, window, hop, center, x.dtype(where), where);
+}
+
+Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center, DType dtype,
+            const std::source_location& where) {
   const Shape& shape = x.shape(where);
   const Shape& weights = window.shape(where);
   const int last = shape.rank() - 1;
@@ -149,7 +154,7 @@ Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center
     places = sub(end, abs(sub(end, places, where), where), where);
   }
   const Tensor plain = shape.has_tags() ? x.with_tags(std::span<const Name>(), where) : x;
-  return rfft(mul(gather(plain, places, last, where), window, where), -1, where);
+  return rfft(mul(gather(plain, places, last, where), window, where), -1, dtype, where);
 }
 
 Tensor mel_filters(std::int64_t mels, std::int64_t size, double rate, double low, double high,

@@ -126,7 +126,7 @@ TEST_CASE("npy: dictionaries that are not right") {
   bad(Errc::bad_key, "{'descr': '<i4', 'fortran_order': False, 'shape': (), 'x': 1}");
   bad(Errc::duplicate_name, "{'descr': '<i4', 'descr': '<i4'}");
   for (const char* descr :
-       {"'<c8'", "'|O'", "'<U4'", "'<M8[s]'", "'<f16'", "''", "'<'", "[('a', '<i4')]", "'<V2'"}) {
+       {"'<c16'", "'|O'", "'<U4'", "'<M8[s]'", "'<f16'", "''", "'<'", "[('a', '<i4')]", "'<V2'"}) {
     bad(Errc::unsupported_dtype, header(descr, "False", "()"));
   }
 }

@@ -127,6 +127,7 @@ HostBuffer strided(const HostBuffer& dense) {
 }
 
 std::vector<double> elements(const HostBuffer& array) {
+  if (is_complex(array.shape().dtype())) return elements(array.view_as_real());
   std::vector<double> values;
   for_each_index(array.shape(), [&](std::span<const std::int64_t> index) {
     values.push_back(load_as_double(array.shape().dtype(), array.view().at(index)));

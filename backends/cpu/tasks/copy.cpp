@@ -2,6 +2,7 @@
 
 #include <tenon/ops/after.hpp>
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/bitcast.hpp>
 #include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/reshape.hpp>
@@ -48,7 +49,8 @@ std::unique_ptr<Task> make_view(const Step& step, Compiler&) {
     from.strides = placement.strides;
     from.shape = to.shape;
   } else {
-    // Only ops that keep the row-major order refuse strides: the output is the input, made dense.
+    // Only ops that keep the bits in row-major order refuse strides: the output is the input, made
+    // dense.
     to.shape = from.shape;
     to.strides = dense_strides(to.shape);
   }
@@ -91,6 +93,7 @@ TENON_VIEW(unsqueeze, Unsqueeze);
 TENON_VIEW(split_axis, SplitAxis);
 TENON_VIEW(merge_axes, MergeAxes);
 TENON_VIEW(stop_gradient, StopGradient);
+TENON_VIEW(bitcast, Bitcast);
 TENON_VIEW(after, After);
 
 #undef TENON_VIEW

@@ -21,6 +21,8 @@ namespace tenon {
 /// Output    y: shape and tags of x, `dtype`
 /// Errors    C1 dtype of x is a block type (see dequantize)    Errc::unsupported_dtype
 ///           C2 `dtype` is a block type (see quantize)         Errc::unsupported_dtype
+///           C3 x is complex (see real)                        Errc::unsupported_dtype
+///           C4 `dtype` is complex; the builder takes it       Errc::unsupported_dtype
 struct Cast {
   static constexpr std::string_view name = "cast";
   static constexpr int min_inputs = 1, max_inputs = 1;

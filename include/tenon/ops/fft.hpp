@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-// Fourier transforms along one axis. Tenon has no complex type: a complex array is a real one with
-// a last axis of 2, the real and the imaginary parts. Any size; f32 and f64.
+// Fourier transforms along one axis. To these ops a complex array is a real one with a last axis of
+// 2, the real and the imaginary parts. Any size; f32 and f64. The builders take c64 as well.
 
 /// y_k = sum_j x_j exp(-2 pi i j k / n); inverse: exp(+2 pi i j k / n) / n.
 ///
@@ -85,16 +85,24 @@ struct Irfft {
 };
 TENON_DECLARE_OP(Irfft);
 
-/// `axis` counts x's own axes, the pair of parts included: -2 is the last before it.
-Tensor fft(const Tensor& x, const AxisRef& axis = -2,
+/// c64 of c64; of real numbers, pairs of pairs. `axis` counts x's own axes, the pair of parts
+/// included: without one it is the last, or of pairs the last before these.
+Tensor fft(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor fft(const Tensor& x, const AxisRef& axis,
            const std::source_location& where = std::source_location::current());
-Tensor ifft(const Tensor& x, const AxisRef& axis = -2,
+Tensor ifft(const Tensor& x, const std::source_location& where = std::source_location::current());
+Tensor ifft(const Tensor& x, const AxisRef& axis,
             const std::source_location& where = std::source_location::current());
 Tensor rfft(const Tensor& x, const AxisRef& axis = -1,
             const std::source_location& where = std::source_location::current());
-Tensor irfft(const Tensor& x, std::int64_t size, const AxisRef& axis = -2,
+/// `dtype`: c64, or that of x, whose pairs are the last axis (Errc::unsupported_dtype for others).
+Tensor rfft(const Tensor& x, const AxisRef& axis, DType dtype,
+            const std::source_location& where = std::source_location::current());
+Tensor irfft(const Tensor& x, std::int64_t size,
              const std::source_location& where = std::source_location::current());
-/// Along the two axes before the pair of parts.
+Tensor irfft(const Tensor& x, std::int64_t size, const AxisRef& axis,
+             const std::source_location& where = std::source_location::current());
+/// Along the last two axes, or those before the pair of parts.
 Tensor fft2(const Tensor& x, const std::source_location& where = std::source_location::current());
 Tensor ifft2(const Tensor& x, const std::source_location& where = std::source_location::current());
 

@@ -15,9 +15,10 @@ namespace tenon {
 ///
 /// Output    y: `dims`, `dtype`
 /// Errors    C1 a negative size                                       Errc::bad_shape
-///           C2 a block type, u64 or 8-bit floats                     Errc::unsupported_dtype
+///           C2 a block type                                          Errc::unsupported_dtype
 ///           C3 an integer type or bool that cannot hold `value`      Errc::bad_attribute
-/// Numerics  `value` is rounded to the dtype; integers beyond 2^53 need iota
+/// Numerics  `value` is rounded to the dtype; of c64 it is the real part; integers beyond 2^53 need
+///           iota
 struct Full {
   static constexpr std::string_view name = "full";
   static constexpr int min_inputs = 0, max_inputs = 0;

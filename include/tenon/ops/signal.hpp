@@ -7,8 +7,7 @@
 
 namespace tenon {
 
-// Windows, spectra over time and mel scales; composed. Complex results have a last axis of 2, as
-// of `fft`.
+// Windows, spectra over time and mel scales; composed.
 
 /// 0.5 - 0.5 cos(2 pi i / n), n being `size` where `periodic` (for spectra), else size - 1. Recorded
 /// in the graph of the active Graph::Recording, as are the functions below that take no tensor.
@@ -24,10 +23,13 @@ Tensor hamming_window(std::int64_t size, bool periodic = true, DType dtype = f32
 /// centred at f hop, as torch.stft does by default.
 ///
 /// Inputs  x: [.., time], f32 or f64; window: [n], of x's dtype
-/// Result  [.., frames, n / 2 + 1, 2], no tags; as many frames as fit
+/// Result  [.., frames, n / 2 + 1, 2], as of `rfft`, or c64 without the axis of 2; no tags; as many
+///         frames as fit
 /// Errors  bad_argument  an unknown size; hop below 1; x shorter than a frame or, with `center`,
 ///                       not longer than n / 2
 Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center = true,
+            const std::source_location& where = std::source_location::current());
+Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center, DType dtype,
             const std::source_location& where = std::source_location::current());
 
 /// Slaney's scale is linear below 1 kHz (librosa's default, Whisper's); HTK's is

@@ -31,7 +31,7 @@ class DType:
 
 DTYPES = {entry["name"]: DType(**entry) for entry in SCHEMA["dtypes"]}
 NUMPY = {"bool": np.bool_, "f16": np.float16, "f32": np.float32, "f64": np.float64,
-         "bf16": np.float32, "f8_e4m3": np.float32, "f8_e5m2": np.float32}
+         "bf16": np.float32, "f8_e4m3": np.float32, "f8_e5m2": np.float32, "c64": np.complex64}
 NUMPY.update({f"{sign}{bits}": np.dtype(f"{sign}{bits // 8}").type
               for sign in "iu" for bits in (8, 16, 32, 64)})
 # Bits after the point, exponent of the smallest normal number, largest number, what lies beyond.
@@ -171,6 +171,8 @@ def cast(values, dtype):
         if dtype in SMALL_FLOATS or values.dtype.kind in "fb":
             values = values.astype(np.float64)
         return rounded(values, dtype)
+    if dtype == "c64":
+        return values.astype(np.complex64)
     limits = np.iinfo(NUMPY[dtype])
     if values.dtype.kind != "f":
         if values.dtype.kind == "b":

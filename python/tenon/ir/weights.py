@@ -10,7 +10,7 @@ from .tensors import DTYPES, NUMPY, Array, Type, bytes_shape, is_block
 
 SAFETENSORS = {"BOOL": "bool", "F16": "f16", "F32": "f32", "F64": "f64", "BF16": "bf16", "F8_E4M3": "f8_e4m3",
                "F8_E5M2": "f8_e5m2", "I8": "i8", "I16": "i16", "I32": "i32", "I64": "i64", "U8": "u8", "U16": "u16",
-               "U32": "u32", "U64": "u64"}
+               "U32": "u32", "U64": "u64", "C64": "c64"}
 GGUF = dict(zip((0, 1, 2, 3, 6, 7, 8, *range(10, 31), 34, 35, 39),
                 """f32 f16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl
                 iq3_s iq2_s iq4_xs i8 i16 i32 i64 f64 iq1_m bf16 tq1_0 tq2_0 mxfp4""".split()))
@@ -46,13 +46,31 @@ def _array(data, name, type_, begin, size=None):
         facts, stored = DTYPES[type_.dtype], np.uint8
         count, shape = type_.elements // facts.block * facts.bytes, bytes_shape(type_)
     else:
-        stored = {"bf16": np.uint16, "f8_e4m3": np.uint8, "f8_e5m2": np.uint8}.get(type_.dtype, NUMPY[type_.dtype])
+        stored = stored_type(type_.dtype)
         count, shape = type_.elements, type_.dims
     needed = count * np.dtype(stored).itemsize
     _require(size in (None, needed), "BadOffset", f"'{name}' of {type_} has {size} bytes")
     _require(begin + needed <= len(data), "BadOffset", f"'{name}' ends outside of the file")
     elements = np.frombuffer(data, stored, count, begin).reshape(shape) if count else np.zeros(shape, stored)
     return Array(type_, from_stored(elements, type_.dtype))
+
+
+def stored_type(dtype):
+    """The type that has the bits of a plain type."""
+    return np.dtype({"bf16": np.uint16, "f8_e4m3": np.uint8, "f8_e5m2": np.uint8}.get(dtype, NUMPY[dtype]))
+
+
+def to_stored(values, dtype):
+    """The bits of bf16 and of 8-bit floats, whose values are float32; others as they are."""
+    if dtype == "bf16":
+        return (np.asarray(values, order="C").view(np.uint32) >> 16).astype(np.uint16)
+    if dtype == "f8_e5m2":
+        return (np.asarray(values.astype(np.float16), order="C").view(np.uint16) >> 8).astype(np.uint8)
+    if dtype == "f8_e4m3":  # of ascending numbers, 0 to 448, and a NaN
+        numbers = from_stored(np.arange(127, dtype=np.uint8), dtype)
+        codes = np.where(np.isnan(values), 127, np.searchsorted(numbers, np.abs(values)))
+        return (codes | np.signbit(values) * 0x80).astype(np.uint8)
+    return values
 
 
 def from_stored(elements, dtype):

@@ -81,6 +81,7 @@ def plain(*types):
 
 def computed(type_):
     plain(type_)
+    require(type_.dtype != "c64", "UnsupportedDType", "takes no complex numbers", type_)
     require(not is_stored(type_.dtype), "UnsupportedDType", "does not compute with this type, cast it", type_)
 
 

@@ -39,6 +39,8 @@ def _(op, ins, a):
 def _(op, ins, a):
     plain(ins[0])
     require(not is_block(a.dtype), "UnsupportedDType", f"to {a.dtype}: that takes quantize", ins[0])
+    require("c64" not in (ins[0].dtype, a.dtype), "UnsupportedDType", f"to {a.dtype}: complex numbers are not cast",
+            ins[0])
     return ins[0].with_dtype(a.dtype)
 
 

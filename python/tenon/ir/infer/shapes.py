@@ -4,12 +4,29 @@ import math
 import numpy as np
 
 from . import agree, axis_of, checked, common, either, index, known, number, one_number, plain, require, rule
-from ..tensors import DTYPES, INT64_MAX, MAX_RANK, NUMPY, Type, cast, is_block, is_floating, is_integer, is_stored
+from ..tensors import DTYPES, INT64_MAX, MAX_RANK, NUMPY, Type, cast, is_block, is_floating, is_integer
 
 
 @rule("stop_gradient", "after")
 def _(op, ins, a):
     return ins[0]
+
+
+@rule("bitcast")
+def _(op, ins, a):
+    x = ins[0]
+    for dtype in (x.dtype, a.dtype):
+        require(not is_block(dtype) and dtype != "bool", "UnsupportedDType",
+                f"{dtype} is no type of single elements of any bits", x)
+    own, wanted = DTYPES[x.dtype].bytes, DTYPES[a.dtype].bytes
+    if own == wanted:
+        return x.with_dtype(a.dtype)
+    if own < wanted:
+        require(x.rank > 0 and agree(x.dims[-1], wanted // own), "ShapeMismatch",
+                f"{a.dtype} needs an innermost axis of {wanted // own}", x)
+        return Type(a.dtype, x.dims[:-1])
+    require(x.rank < MAX_RANK, "BadShape", f"as {a.dtype}: rank above {MAX_RANK}", x)
+    return Type(a.dtype, (*x.dims, own // wanted))
 
 
 @rule("reshape")
@@ -249,8 +266,8 @@ def _(op, ins, a):
 @rule("full")
 def _(op, ins, a):
     require(all(size >= 0 for size in a.dims), "BadShape", f"sizes {a.dims}")
-    require(not is_block(a.dtype) and not is_stored(a.dtype), "UnsupportedDType", f"makes no {a.dtype}")
-    if not is_floating(a.dtype):
+    require(not is_block(a.dtype), "UnsupportedDType", f"makes no {a.dtype}")
+    if not is_floating(a.dtype) and a.dtype not in ("c64", "f8_e4m3", "f8_e5m2"):
         require(float(cast(a.value, a.dtype)) == a.value, "BadAttribute", f"{a.dtype} cannot hold {a.value}")
     return Type(a.dtype, a.dims)
 

@@ -6,6 +6,7 @@ import numpy as np
 from . import inside, moves, op, raw
 from ..infer.shapes import slice_range
 from ..tensors import DTYPES, bytes_shape, cast, is_block
+from ..weights import from_stored, stored_type, to_stored
 
 
 @raw
@@ -17,6 +18,19 @@ for name in ("split_axis", "merge_axes", "unsqueeze", "squeeze"):
     @raw(name=name)
     def other_sizes(x, *, result, **attributes):
         return reshape(x, None, result)
+
+
+@raw
+def bitcast(x, dtype, result):
+    bits = np.asarray(to_stored(x.data, x.dtype), order="C")
+    kind = stored_type(dtype)
+    own = bits.dtype.itemsize
+    if own < kind.itemsize and not bits.size:
+        return from_stored(np.zeros(result.dims, kind), dtype)
+    if own > kind.itemsize:
+        bits = bits[..., None]
+    bits = bits.view(kind)
+    return from_stored(bits[..., 0] if own < kind.itemsize else bits, dtype)
 
 
 @moves
@@ -99,9 +113,9 @@ def update_slice(x, index, y):
     return result
 
 
-@op
-def full(value, dims, dtype):
-    return np.full(dims, value)
+@raw
+def full(value, dims, dtype, result):
+    return np.full(dims, cast(value, dtype))
 
 
 @raw

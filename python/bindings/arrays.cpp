@@ -39,6 +39,7 @@ constexpr std::array dlpack_types = {
     DlpackType{DType::bf16, Code::Bfloat},
     DlpackType{DType::f32, Code::Float},
     DlpackType{DType::f64, Code::Float},
+    DlpackType{DType::c64, Code::Complex},
     DlpackType{DType::f8_e4m3, Code::Float8_E4M3FN},
     DlpackType{DType::f8_e5m2, Code::Float8_E5M2},
 };
@@ -123,8 +124,9 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
     return imported(nb::cast<nb::ndarray<nb::ro>>(array.attr("view")(bits)), narrow);
   }
   // Python's floats are f32 here: f64 is asked for by numpy arrays, or by name.
-  if (!dtype && type_name == "float64" && !nb::hasattr(object, "dtype")) {
-    array = array.attr("astype")("float32");
+  if (!dtype && !nb::hasattr(object, "dtype")) {
+    if (type_name == "float64") array = array.attr("astype")("float32");
+    if (type_name == "complex128") array = array.attr("astype")("complex64");
   }
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, false)) {

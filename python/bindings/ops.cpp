@@ -7,6 +7,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
+#include <tenon/ops/complex.hpp>
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
@@ -25,9 +26,11 @@ namespace tenon::python {
 namespace {
 
 /// An operand as Python gives it: a tensor of a graph, an array, or a number, which takes the type of the others.
+bool is_complex_number(nb::handle object) { return PyComplex_Check(object.ptr()) != 0; }
+
 bool is_number(nb::handle object) {
-  return nb::isinstance<nb::float_>(object) || nb::isinstance<nb::int_>(object) ||
-         nb::isinstance<nb::bool_>(object);
+  return nb::isinstance<nb::float_>(object) || is_complex_number(object) ||
+         nb::isinstance<nb::int_>(object) || nb::isinstance<nb::bool_>(object);
 }
 
 std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
@@ -50,7 +53,7 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
   }
   const auto value = nb::cast<double>(number);
   const bool is_whole = std::abs(value) < 0x1p63 && std::trunc(value) == value;
-  if (!is_floating(dtype) && !is_whole) {
+  if (!is_floating(dtype) && !is_complex(dtype) && !is_whole) {
     throw Error(Errc::bad_type, "ops",
                 fmt::format("{} beside an array of {}: cast the array first", value, name(dtype)));
   }
@@ -59,6 +62,7 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
 }
 
 Buffer to_operand(nb::handle object, std::optional<DType> type) {
+  if (is_complex_number(object)) return to_buffer(object);
   if (!is_number(object)) return to_buffer(object);
   const bool is_whole = !nb::isinstance<nb::float_>(object);
   const DType dtype = type && !is_block(*type) ? *type : is_whole ? DType::i64 : DType::f32;
@@ -288,6 +292,12 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
   if (is_number(object)) {
     const HostBuffer number = buffer.to_host();
     const DType dtype = number.shape().dtype();
+    if (is_complex_number(object)) {
+      complex64 value{};
+      std::memcpy(&value, number.bytes(), sizeof(value));
+      const Graph::Recording recording(graph);
+      return make_complex(full(value.real, Shape({}, f32)), full(value.imag, Shape({}, f32)));
+    }
     const double value = load_as_double(dtype, number.bytes());
     const bool is_exact = !is_integer(dtype) || std::abs(value) < 9e15;
     if (is_exact) {

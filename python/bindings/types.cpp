@@ -26,7 +26,7 @@ constexpr std::array numpy_types = {
     NumpyType{DType::u64, "uint64"},          NumpyType{DType::f16, "float16"},
     NumpyType{DType::bf16, "bfloat16"},       NumpyType{DType::f32, "float32"},
     NumpyType{DType::f64, "float64"},         NumpyType{DType::f8_e4m3, "float8_e4m3fn"},
-    NumpyType{DType::f8_e5m2, "float8_e5m2"},
+    NumpyType{DType::f8_e5m2, "float8_e5m2"}, NumpyType{DType::c64, "complex64"},
 };
 
 std::optional<DType> find_type(std::string_view word) {

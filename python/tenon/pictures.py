@@ -9,7 +9,7 @@ from .errors import Error
 
 _ROWS, _COLUMNS = 12, 12  # of a table, at most
 _BAR, _LINE = 320, 20  # pixels
-_NUMPY = "bool i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64".split()  # types that it has
+_NUMPY = "bool i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 c64".split()  # types that it has
 
 
 def array_html(array):
@@ -43,14 +43,14 @@ def _shown(size, most):
 
 
 def _largest(values):
-    finite = np.abs(values[np.isfinite(values)].astype(float))
+    finite = np.abs(values[np.isfinite(values)]).astype(float)
     return float(finite.max()) if finite.size else 0.0
 
 
 def _cell(value, scale):
-    strength = abs(float(value)) / scale if scale and np.isfinite(value) else 0.0
-    colour = "220, 80, 60" if value < 0 else "60, 110, 220"
-    text = f"{value:.5g}" if value.dtype.kind == "f" else str(value)
+    strength = float(abs(value)) / scale if scale and np.isfinite(value) else 0.0
+    colour = "220, 80, 60" if value.real < 0 else "60, 110, 220"
+    text = f"{value:.5g}" if value.dtype.kind in "fc" else str(value)
     return f'<td style="background: rgba({colour}, {0.45 * strength:.2f})">{text}</td>'
 
 

@@ -181,3 +181,13 @@ def triangle(n, x, diagonal, upper):
     if x.dtype == "bool":
         return shaped(n.b.logical_and(x, keep), x.shape)
     return shaped(n.b.where(keep, x, n.b.number(0, x.dtype)), x.shape)
+
+
+def fitted(n, x, axis, size):
+    """x cut off or filled with zeros to `size` elements of an axis."""
+    if not 1 <= size <= 2**24:
+        raise n.malformed(f"a transform of {size} elements")
+    have = n.known_size(x, axis)
+    if have >= size:
+        return sliced(n, x, axis, 0, size, 1)
+    return n.b.pad(x, before=(0,) * x.rank, after=tuple(size - have if i == axis else 0 for i in range(x.rank)))

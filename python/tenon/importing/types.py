@@ -16,6 +16,7 @@ INTEGERS = {"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}
 NUMPY = {
     "f32": np.float32, "u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "i32": np.int32,
     "i64": np.int64, "bool": np.bool_, "f16": np.float16, "f64": np.float64, "u32": np.uint32, "u64": np.uint64,
+    "c64": np.complex64,
 }
 if ml_dtypes is not None:
     NUMPY |= {"bf16": ml_dtypes.bfloat16, "f8_e4m3": ml_dtypes.float8_e4m3fn, "f8_e5m2": ml_dtypes.float8_e5m2}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..importing.shaping import sliced
+from ..importing.shaping import fitted
 from ..importing.types import NUMPY, check_computed
 from .node import op
 
@@ -21,9 +21,9 @@ def dft(n, x, length=None, given=None):
     if inverse and onesided:
         if length is None:
             size = (n.known_size(x, axis) - 1) * 2
-        made = n.b.irfft(_fitted(n, x, axis, size // 2 + 1), axis=axis, size=size)
+        made = n.b.irfft(fitted(n, x, axis, size // 2 + 1), axis=axis, size=size)
         return n.b.unsqueeze(made, made.rank)
-    x = _fitted(n, x, axis, size)
+    x = fitted(n, x, axis, size)
     if onesided:
         if x.shape[-1] == 2:
             raise n.malformed(f"one side of complex numbers: {x!r}")
@@ -35,16 +35,6 @@ def _complex(n, x):
     if x.shape[-1] == 2:
         return x
     return n.b.pad(x, before=(0,) * x.rank, after=(0,) * (x.rank - 1) + (1,))
-
-
-def _fitted(n, x, axis, size):
-    """x cut off or filled with zeros to `size` elements of an axis."""
-    if not 1 <= size <= 2**24:
-        raise n.malformed(f"a transform of {size} elements")
-    have = n.known_size(x, axis)
-    if have >= size:
-        return sliced(n, x, axis, 0, size, 1)
-    return n.b.pad(x, before=(0,) * x.rank, after=tuple(size - have if i == axis else 0 for i in range(x.rank)))
 
 
 @op("STFT")

@@ -15,11 +15,11 @@ from ..importing.types import NUMPY
 MAX_GRAPH = 2**28     # bytes of a graph's text
 MAX_WEIGHT = 2**36    # bytes of one weight
 MAJOR = 8             # of the schema of torch.export
-DTYPES = {1: "u8", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "f16", 7: "f32", 8: "f64", 12: "bool", 13: "bf16",
-          28: "u16", 29: "f8_e4m3", 30: "f8_e5m2", 34: "u32", 35: "u64"}
+DTYPES = {1: "u8", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "f16", 7: "f32", 8: "f64", 10: "c64", 12: "bool",
+          13: "bf16", 28: "u16", 29: "f8_e4m3", 30: "f8_e5m2", 34: "u32", 35: "u64"}
 _PICKLED = ("an archive of an earlier torch, whose weights are pickled; where you trust it, load it with "
             "torch.export.load and save it again")
-_OTHERS = {9: "complex32", 10: "complex64", 11: "complex128", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
+_OTHERS = {9: "complex32", 11: "complex128", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
            33: "float8_e8m0fnu"}
 
 

@@ -1,6 +1,7 @@
 """The families of ops: importing this puts their handlers into node.HANDLERS."""
 
 from . import (
+    complex,
     control,
     creation,
     images,
@@ -15,5 +16,5 @@ from . import (
     symbols,
 )
 
-__all__ = ["control", "creation", "images", "indexing", "norms", "pointwise", "products", "quantised", "recurrent",
-           "reductions", "shapes", "symbols"]
+__all__ = ["complex", "control", "creation", "images", "indexing", "norms", "pointwise", "products", "quantised",
+           "recurrent", "reductions", "shapes", "symbols"]

@@ -76,7 +76,7 @@ class Node(node.Node):
             made = x
         elif isinstance(x, sz.Size):
             made = self.b.of_sizes(x)
-        elif isinstance(x, (bool, int, float)):
+        elif isinstance(x, (bool, int, float, complex)):
             return self.b.number(_fitting(x, dtype or scalar_type(x), self), dtype or scalar_type(x))
         else:
             raise self.malformed(f"{type(x).__name__} where a number or a tensor is needed")
@@ -120,6 +120,8 @@ class Node(node.Node):
 
 
 def _fitting(x, dtype, n):
+    if isinstance(x, complex) and dtype != "c64":
+        raise n.malformed(f"{x} as {dtype}")
     if dtype in INTEGERS:
         if isinstance(x, float) and not x.is_integer():
             raise n.malformed(f"{x} as {dtype}")
@@ -131,6 +133,8 @@ def _fitting(x, dtype, n):
 
 def scalar_type(x):
     """The type that torch gives to a number of Python."""
+    if isinstance(x, complex):
+        return "c64"
     return "bool" if isinstance(x, bool) else "i64" if isinstance(x, (int, sz.Size)) else "f32"
 
 
@@ -145,11 +149,11 @@ def _place(trace):
 
 
 _ORDER = ["bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f8_e4m3", "f8_e5m2", "f16", "bf16",
-          "f32", "f64"]
+          "f32", "f64", "c64"]
 
 
 def _kind(dtype):
-    return 0 if dtype == "bool" else 1 if dtype in INTEGERS else 2
+    return 0 if dtype == "bool" else 1 if dtype in INTEGERS else 3 if dtype == "c64" else 2
 
 
 def _joined(a, b):

@@ -24,14 +24,14 @@ _OF_WHOLE = {"abs", "neg", "floor", "ceil", "trunc", "fix", "sign", "sgn", "relu
 @op(*(f"{name}.default" for name in _FUNCTIONS))
 def function(n, self):
     name = n.op.split(".")[1].rstrip("_")
-    if name in _OF_WHOLE and self.dtype not in FLOATS:
+    if name in _OF_WHOLE and self.dtype not in FLOATS and self.dtype != "c64":
         if name in ("floor", "ceil", "trunc", "fix"):
             return self
         if name in ("sign", "sgn", "abs") and (self.dtype[0] == "u" or self.dtype == "bool"):
             return self if name == "abs" else n.cast(n.cast(self, "bool"), self.dtype)
         if name == "relu6":
             return n.b.clamp(self, min=0.0, max=6.0)
-    x = n.cast(self, n.dtype)
+    x = self if self.dtype == "c64" else n.cast(self, n.dtype)  # abs of complex numbers is real
     return shaped(getattr(n.b, _FUNCTIONS[name])(x), x.shape)
 
 
@@ -69,7 +69,7 @@ def bitwise_not(n, self):
 @op("isnan.default", "isinf.default", "isfinite.default")
 def predicate(n, self):
     name = n.op.split(".")[1]
-    if self.dtype not in FLOATS:
+    if self.dtype not in FLOATS and self.dtype != "c64":
         return n.b.full(self.shape, name == "isfinite", "bool")
     return {"isnan": n.b.is_nan, "isinf": n.b.is_inf, "isfinite": n.b.is_finite}[name](self)
 
@@ -157,7 +157,7 @@ def remainder(n, self, other):
 
 @op("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
 def power(n, self, exponent):
-    if not isinstance(exponent, Value) and exponent in (2, 3, 0.5) and self.dtype in ("f32", "f64"):
+    if not isinstance(exponent, Value) and exponent in (2, 3, 0.5) and self.dtype in ("f32", "f64", "c64"):
         x = self
         made = n.b.sqrt(x) if exponent == 0.5 else n.b.square(x) if exponent == 2 else n.b.mul(n.b.square(x), x)
         return shaped(made, x.shape)
@@ -371,6 +371,8 @@ def nan_to_num(n, self, nan=None, posinf=None, neginf=None):
 
 @op("_to_copy.default", "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default", "float.default")
 def to(n, self, dtype=None, **_):
+    if self.dtype == "c64" and n.dtype != "c64":  # with a warning, in torch
+        self = shaped(n.b.real(self), self.shape)
     return n.cast(self, n.dtype)
 
 

@@ -114,6 +114,13 @@ def number(body, where):
     return float(body)
 
 
-PLAIN = {"as_int": _typed(int), "as_ints": _all(_typed(int)), "as_float": number, "as_floats": _all(number),
+def complex_number(body, where):
+    if not isinstance(body, dict):
+        raise malformed(where, f"{str(body)[:80]} is no complex number")
+    return complex(number(body.get("real"), where), number(body.get("imag"), where))
+
+
+PLAIN = {"as_int": _typed(int), "as_ints": _all(_typed(int)), "as_float": number, "as_complex": complex_number,
+          "as_floats": _all(number),
           "as_bool": _typed(bool), "as_bools": _all(_typed(bool)), "as_string": _typed(str),
           "as_strings": _all(_typed(str)), "as_operator": _typed(str), "as_int_lists": _all(_all(_typed(int)))}

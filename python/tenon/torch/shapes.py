@@ -307,13 +307,13 @@ def flip(n, self, dims=None):
 def roll(n, self, shifts, dims=()):
     if not dims:
         flat = n.b.reshape_to(self, (sz.product(self.shape),))
-        return n.b.reshape_to(_rolled(n, flat, 0, shifts[0]), self.shape)
+        return n.b.reshape_to(rolled(n, flat, 0, shifts[0]), self.shape)
     for shift, axis in zip(shifts, dims):
-        self = _rolled(n, self, n.axis(axis, self.rank, "dims"), shift)
+        self = rolled(n, self, n.axis(axis, self.rank, "dims"), shift)
     return self
 
 
-def _rolled(n, x, axis, shift):
+def rolled(n, x, axis, shift):
     size = n.known_size(x, axis)
     shift = shift % size if size else 0
     if not shift:

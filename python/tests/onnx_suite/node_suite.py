@@ -117,8 +117,6 @@ def table(results):
 
 def reason(detail):
     """A refusal without the names and sizes of one test."""
-    if "u64[" in detail:
-        return "uint64, which is moved and cast, not computed with"
     text = re.sub(r"^\w+: ", "", detail)
     text = re.sub(r" '[^']*': ", ": ", text, count=1) if re.match(r"\w+ '", text) else text
     text = re.sub(r"(f8_\w+|[a-z]+\d+)\[[^\]]*\]", r"\1[..]", text).replace("|", "\\|")

@@ -59,7 +59,8 @@ def apart(made, want):
         return np.inf
     if not want.size:
         return 0.0
-    wide, best = made.astype(np.float64), want.astype(np.float64)
+    kind = np.complex128 if np.iscomplexobj(want) else np.float64
+    wide, best = made.astype(kind), want.astype(kind)
     same = np.isclose(wide, best, rtol=0, atol=0, equal_nan=True)
     with np.errstate(invalid="ignore"):
         differences = np.where(same, 0, np.abs(wide - best))

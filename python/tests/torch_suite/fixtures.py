@@ -52,6 +52,26 @@ class Mixed(nn.Module):
         return types, sizes, (y, values, places, x.cumsum(1), x.var(1), x.sort(1).values, None)
 
 
+class Spectra(nn.Module):
+    """Complex numbers, their transforms, and views of their parts that are changed."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3, dtype=torch.complex64)
+
+    def forward(self, x, z):
+        half = torch.fft.rfft(x)
+        frames = torch.stft(x, 8, 4, win_length=6, window=torch.hann_window(6), return_complex=True, normalized=True)
+        y = z.clone()
+        y.real.mul_(2.0)
+        torch.view_as_real(y)[..., 1].add_(1.0)
+        parts = y, torch.view_as_real(z), torch.view_as_complex(torch.stack([x, x], -1)), torch.polar(x, x), x.angle()
+        spectra = half, frames, torch.fft.irfft(half), torch.fft.fft2(z, norm="ortho"), torch.fft.ifft(x, n=7)
+        numbers = (self.layer(z), z.conj() * z + 2j - 1.5, 2 / z, z**2, z.abs().log(), torch.sgn(z), z @ z.mT, z.sum(),
+                   z == y, z.exp(), z.angle(), torch.where(z.real > 0, z, 0), z.to(torch.complex64).cumsum(1))
+        return parts, spectra, numbers
+
+
 class Branches(nn.Module):
     def forward(self, x):
         from torch._higher_order_ops import while_loop
@@ -79,6 +99,8 @@ def modules():
         "encoder": (encoder(), [((torch.randn(n, 5, 8),), {}) for n in (2, 1, 3)], ({0: few},)),
         "mixed": (Mixed(), mixed, ({0: rows}, {"counts": None}, None)),
         "branches": (Branches(), [((torch.full((2, 3), v),), {}) for v in (1.5, -2.5, 0.1)], None),
+        "spectra": (Spectra(), [((torch.randn(n, 16), torch.randn(n, 4, dtype=torch.complex64)), {})
+                                for n in (2, 1, 3)], ({0: few}, {0: few})),
     }
 
 

@@ -286,7 +286,7 @@ def as_array(leaf):
     """A leaf as numpy's array; bf16, which numpy does not have, as its bytes."""
     if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bfloat16:
         return leaf.contiguous().view(torch.int16).numpy().view("V2")
-    return np.asarray(leaf)
+    return np.asarray(leaf.resolve_conj() if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def record(name, model, calls, sizes, folder):

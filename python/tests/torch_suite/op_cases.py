@@ -20,7 +20,8 @@ from torch.export import Dim
 
 CASES = {}
 _TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
-          "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}
+          "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
+          "c64": torch.complex64}
 
 
 class T:
@@ -39,7 +40,10 @@ class T:
         if self.dtype[0] in "iu":
             low = max(self.low, 0) if self.dtype[0] == "u" else self.low
             return torch.tensor(rng.integers(low, self.high, sizes)).to(_TYPES[self.dtype])
-        return torch.tensor(rng.uniform(self.low, self.high, sizes)).to(_TYPES[self.dtype])
+        made = rng.uniform(self.low, self.high, sizes)
+        if self.dtype == "c64":
+            made = made + 1j * rng.uniform(self.low, self.high, sizes)
+        return torch.tensor(made).to(_TYPES[self.dtype])
 
     def dynamic(self, dim):
         return {i: dim if one.isalpha() else int(one[:-1]) * dim for i, one in enumerate(self.sizes)
@@ -86,6 +90,29 @@ case("predicates_i", lambda x: (x.isnan(), x.isinf()), T(dtype="i32"))
 case("nan_to_num", lambda x: torch.nan_to_num(x, 1.0), T(values=[0.0, 1.0, np.nan, np.inf, -np.inf]))
 case("bitwise_not", lambda x, y: (~x, ~y), T(dtype="i32"), T(dtype="bool"))
 case("logical_not", lambda x, y: (torch.logical_not(x), torch.logical_not(y)), T(), T(dtype="i64"))
+
+# Complex numbers, and transforms
+
+for _name in "abs neg sgn square reciprocal sqrt rsqrt exp log sin cos angle real imag conj_physical isnan".split():
+    case(f"{_name}_c64", getattr(torch, _name), T("B 5", "c64"))
+for _name in "add sub mul div pow eq ne".split():
+    case(f"{_name}_c64", getattr(torch, _name), T("B 4", "c64"), T("4", "c64"))
+    case(f"{_name}_c64_f32", getattr(torch, _name), T("B 4", "c64"), T("4"))
+for _name in "fft ifft rfft fft2 ifft2 rfft2 fftn".split():
+    for _norm in ("backward", "ortho", "forward"):
+        case(f"fft_{_name}_{_norm}", lambda x, f=getattr(torch.fft, _name), norm=_norm: f(x, norm=norm), T("B 4 6"))
+for _norm in ("backward", "ortho", "forward"):
+    case(f"fft_irfft_{_norm}", lambda z, norm=_norm: torch.fft.irfft(z, norm=norm), T("B 4 6", "c64"))
+    case(f"fft_irfft2_{_norm}", lambda z, norm=_norm: torch.fft.irfft2(z, norm=norm), T("B 4 6", "c64"))
+case("fft_sizes", lambda z: (torch.fft.fft(z, 9), torch.fft.ifft(z, 3, 1), torch.fft.irfft(z, 7)), T("B 4 6", "c64"))
+case("fft_shift", lambda z: (torch.fft.fftshift(z), torch.fft.ifftshift(z, 1)), T("3 4 5", "c64"))
+case("complex_parts", lambda z: (torch.view_as_real(z), z.real, z.imag), T("B 4", "c64"))
+case("complex_made", lambda x, y: (torch.complex(x, y), torch.polar(x, y)), T("B 4"), T("B 4"))
+case("view_as_complex", lambda x, y: torch.view_as_complex(torch.stack([x, y], -1)), T("B 4"), T("B 4"))
+case("complex_reductions", lambda z: (z.sum(), z.sum(1), z.mean(0), z.cumsum(1)), T("B 4", "c64"), empty=False)
+case("complex_products", lambda z, w: (z @ w, torch.einsum("ij,jk->ki", z, w)), T("B 4", "c64"), T("4 3", "c64"))
+case("complex_cast", lambda x, y: (x.to(torch.complex64), x + 1j, y * 2j), T("B 4"), T("B 4", "i64"))
+case("stft", lambda x, w: torch.stft(x, 8, 4, window=w, return_complex=True), T("B 32"), T("8", low=0.1), empty=False)
 
 _PAIRS = [("f32", "f32"), ("f32", "i64"), ("i32", "f32"), ("i64", "i32"), ("u8", "i8"), ("f16", "f32"), ("bool", "f32"),
           ("bool", "i64"), ("i16", "u8"), ("f64", "f32"), ("bf16", "f16")]

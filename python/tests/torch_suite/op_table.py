@@ -14,7 +14,8 @@ from tenon.torch.node import HANDLERS
 FAMILIES = {"pointwise": "single elements", "creation": "made arrays", "shapes": "sizes and places",
             "reductions": "reductions and orders", "products": "products, attention, convolutions",
             "norms": "norms", "images": "pools and images", "indexing": "indices", "recurrent": "recurrent layers",
-            "quantised": "codes", "symbols": "sizes and numbers", "control": "branches and loops"}
+            "quantised": "codes", "complex": "complex numbers and transforms",
+            "symbols": "sizes and numbers", "control": "branches and loops"}
 
 
 def table():

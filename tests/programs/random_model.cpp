@@ -729,11 +729,11 @@ class Maker {
     if (chance(0.2)) options.scale = 0.3;
     Tensor position, mask, sinks;
     if (chance(0.2)) {
-      std::vector<std::int32_t> rows;
+      std::vector<std::int32_t> positions;
       for (std::int64_t row = 0; row < b; ++row) {
-        rows.push_back(static_cast<std::int32_t>(integer(0, t - s)));
+        positions.push_back(static_cast<std::int32_t>(integer(0, t - s)));
       }
-      position = input_of(HostBuffer::of<std::int32_t>(shape_of({b}, i32), rows));
+      position = input_of(HostBuffer::of<std::int32_t>(shape_of({b}, i32), positions));
     } else if (chance(0.3)) {
       position = input_of(HostBuffer::of<std::int32_t>(
           shape_of({}, i32), {static_cast<std::int32_t>(integer(0, t - s))}));

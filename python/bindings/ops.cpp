@@ -25,9 +25,9 @@
 namespace tenon::python {
 namespace {
 
-/// An operand as Python gives it: a tensor of a graph, an array, or a number, which takes the type of the others.
 bool is_complex_number(nb::handle object) { return PyComplex_Check(object.ptr()) != 0; }
 
+/// Whether an operand is a number, which takes the type of the others, rather than a tensor of a graph or an array.
 bool is_number(nb::handle object) {
   return nb::isinstance<nb::float_>(object) || is_complex_number(object) ||
          nb::isinstance<nb::int_>(object) || nb::isinstance<nb::bool_>(object);

@@ -18,11 +18,12 @@ install_packages "${build_packages[@]}" "${test_packages[@]}" "${sanitizer_packa
 prepare_test_data
 
 configure coverage -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF
-build coverage
-
 counts=$builds/coverage/counts
 rm -rf "$counts"
-LLVM_PROFILE_FILE=$counts/%4m.profraw ctest --test-dir "$builds/coverage" --parallel "$(jobs)" --output-on-failure --timeout 1800 \
+export LLVM_PROFILE_FILE=$counts/%4m.profraw # for the build, too, which runs programs that it has built
+build coverage
+rm -rf "$counts"
+ctest --test-dir "$builds/coverage" --parallel "$(jobs)" --output-on-failure --timeout 1800 \
   --no-tests=error --label-exclude release_only || say "some tests failed: what they reached is counted"
 "$llvm/llvm-profdata" merge --sparse --output "$counts/all.profdata" "$counts"/*.profraw
 

@@ -185,15 +185,16 @@ const Shape& scalar(DType dtype) {
 class PlainOperands {
  public:
   /// Whether they are such operands.
-  bool read(std::span<PyObject* const> objects) {
+  bool read(const OpDef& def, std::span<PyObject* const> objects) {
     if (objects.size() > max_count) return false;
     std::optional<DType> type;
-    for (PyObject* const object : objects) {
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      PyObject* const object = objects[i];
       if (PyFloat_CheckExact(object) || PyLong_CheckExact(object)) continue;
       if (Py_TYPE(object) != array_type() || !nb::inst_ready(object)) return false;
       const Buffer& array = *nb::inst_ptr<Buffer>(object);
       if (!array.is_on(cpu_memory()) || !array.is_ready()) return false;
-      if (!type) type = array.shape().dtype();
+      if (!type && i >= conditions(def)) type = array.shape().dtype();
     }
     if (!objects.empty() && (!type || is_block(*type))) return false;
     for (PyObject* const object : objects) {
@@ -265,7 +266,7 @@ nb::object view_of(const Buffer* array, const EagerKernel& kernel) {
 
 nb::object run_known(const OpInstance& op, std::span<PyObject* const> operands) {
   PlainOperands given;
-  if (!given.read(operands)) return {};
+  if (!given.read(*op.def(), operands)) return {};
   CpuOps::Lease eager;
   const EagerKernel* const kernel = eager->find(op, given.types());
   if (kernel == nullptr) return {};

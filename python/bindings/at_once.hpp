@@ -2,6 +2,7 @@
 
 #include "bindings.hpp"
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,10 @@ nb::object run_known(const OpInstance& op, std::span<PyObject* const> operands);
 
 /// Later calls compile anew: an op means something else from now on.
 void forget_compiled_ops();
+
+/// How many operands of an op, the first ones, have a type of their own, which numbers beside them do
+/// not take: the condition of `where`.
+std::size_t conditions(const OpDef& def);
 
 /// Stores a number of Python's as an element; false for an integer of more than 64 bits.
 /// Errc::bad_type for a fraction as another element than a floating one.

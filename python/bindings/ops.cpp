@@ -9,12 +9,14 @@
 #include <tenon/graph.hpp>
 #include <tenon/ops/complex.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/where.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -33,7 +35,7 @@ bool is_number(nb::handle object) {
          nb::isinstance<nb::int_>(object) || nb::isinstance<nb::bool_>(object);
 }
 
-std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
+std::optional<DType> common_type(std::span<const nb::handle> operands) {
   for (const nb::handle operand : operands) {
     if (nb::isinstance<Traced>(operand)) return nb::cast<const Traced&>(operand).tensor.dtype();
     if (nb::isinstance<Buffer>(operand)) return nb::cast<const Buffer&>(operand).shape().dtype();
@@ -43,6 +45,8 @@ std::optional<DType> common_type(const std::vector<nb::handle>& operands) {
 }
 
 }  // namespace
+
+std::size_t conditions(const OpDef& def) { return &def == &op_def<Where>() ? 1 : 0; }
 
 bool store_number(nb::handle number, DType dtype, std::byte* place) {
   if (!nb::isinstance<nb::float_>(number)) {
@@ -173,7 +177,9 @@ struct OpFunction {
     const bool is_traced =
         std::any_of(given.operands.begin(), given.operands.end(),
                     [](nb::handle operand) { return nb::isinstance<Traced>(operand); });
-    const std::optional<DType> type = common_type(given.operands);
+    const std::size_t first = std::min(conditions(*def), given.operands.size());
+    const std::optional<DType> type = common_type(std::span(given.operands).subspan(first));
+    const auto type_of = [&](std::size_t i) { return i < first ? std::optional(boolean) : type; };
     OpInstance op(*def);
     const auto apply = [&](std::int64_t rank) {
       for (const AttributeField* flag : given.flags) {
@@ -184,14 +190,16 @@ struct OpFunction {
     if (is_traced || (given.operands.empty() && Recorder::current() != nullptr)) {
       const std::shared_ptr<Recorder> recorder = recorder_of(given.operands);
       std::vector<Tensor> tensors;
-      for (const nb::handle operand : given.operands) {
-        tensors.push_back(recorder->operand(operand, type));
+      for (std::size_t i = 0; i < given.operands.size(); ++i) {
+        tensors.push_back(recorder->operand(given.operands[i], type_of(i)));
       }
       apply(tensors.empty() ? 0 : tensors.front().rank());
       return nb::cast(recorder->record(op, tensors));
     }
     std::vector<Buffer> buffers;
-    for (const nb::handle operand : given.operands) buffers.push_back(to_operand(operand, type));
+    for (std::size_t i = 0; i < given.operands.size(); ++i) {
+      buffers.push_back(to_operand(given.operands[i], type_of(i)));
+    }
     apply(buffers.empty() ? 0 : buffers.front().shape().rank());
     Buffer result;
     {

@@ -209,6 +209,26 @@ class Functions(unittest.TestCase):
         with self.assertRaises(AttributeError):
             ops.no_such_op
 
+    def test_numbers_beside_a_condition(self):
+        mask = np.array([True, False, True])
+        x = np.array([1.5, 2, 3], np.float32)
+
+        def check(operands):
+            np.testing.assert_array_equal(np.asarray(ops.where(*operands)), np.where(*operands))
+            self.assertEqual(ops.where(*operands).dtype, tenon.f32)
+
+        for _ in range(2):  # compiled, then known
+            for a, b in [(x, np.float32(0)), (x, x + 1)]:
+                check((mask, a, b))
+            for number in [0, 0.0, 2.5]:
+                for a, b in [(x, number), (number, x)]:
+                    result = ops.where(tenon.array(mask), *(tenon.array(one) if one is x else one for one in (a, b)))
+                    self.assertEqual(result.dtype, tenon.f32)
+                    np.testing.assert_array_equal(np.asarray(result), np.where(mask, a, b).astype(np.float32))
+            self.assertEqual(ops.where(mask, 1.5, 2.0).dtype, tenon.f32)
+            np.testing.assert_array_equal(np.asarray(ops.where(tenon.array(mask), 1.5, 2.0)), [1.5, 2, 1.5])
+            np.testing.assert_array_equal(np.asarray(ops.where(True, x, 0)), x)
+
     def test_on_a_device(self):
         x = tenon.array(self.array(4, 4)).to("npu://sim")
         # It computes in integers, and says that it needs a calibration.

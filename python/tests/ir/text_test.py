@@ -184,7 +184,7 @@ class Text(unittest.TestCase):
         for line in ("y = __import__(\"os\")", "y = (lambda: x)()", "y = [exp(x)][0]", "y = x.real",
                      "y = exp(x) if x else x", "import os",
                      "y = f\"{x}\"", "y = exp(*x)", "y: f32[print(1)] = exp(x)", "y: f32[][4] = exp(x)",
-                     "y: f32 = const(\"a\" \"b\")"):
+                     "y: f32 = const(\"a\" \"b\")", "y: f32 = const(R\"a\")", "y: f32 = const(u\"a\")"):
             with self.assertRaises(Error, msg=line):
                 parse(HEADER + f"def forward(x: f32[4]):\n    {line}\n    return x\n")
 

@@ -91,7 +91,8 @@ def parse_line(text, words, suffix=""):
             raise Fault("Syntax", word.offset, f"'{word.text}' has no meaning here")
         if word.text == "(" and (before.kind != "name" or before.text == "return"):
             raise Fault("Syntax", word.offset, "'(' follows the name of an op or a function")
-        if word.kind == before.kind == "string":
+        is_prefixed = before.kind == "name" and before.offset + len(before.text) == word.offset
+        if word.kind == "string" and (before.kind == "string" or is_prefixed):
             raise Fault("Syntax", word.offset, "expected ',' or ')'")
         if word.text == "[" and before.text in ("]", ")"):
             raise Fault("Syntax", word.offset, "'[' has no meaning here")

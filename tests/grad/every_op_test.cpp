@@ -80,6 +80,21 @@ OpCase above_one(const OpCase& op_case, Random& random) {
   return with_values(op_case, random, 1.15, 1.85);
 }
 
+/// With pages in place of the entries of no page, which attention does not read; its gradient does.
+OpCase with_every_page(OpCase op_case) {
+  if (op_case.op.def() != &op_def<Attention>()) return op_case;
+  const auto& attention = *static_cast<const Attention*>(op_case.op.attributes());
+  if (!attention.has_table) return op_case;
+  HostBuffer& table = op_case.inputs[attention.table_index()];
+  const auto pages = static_cast<std::int32_t>(op_case.inputs[1].shape()[0]);
+  std::vector<std::int32_t> entries;
+  for (const double page : elements(table)) {
+    entries.push_back(std::clamp(static_cast<std::int32_t>(page), 0, std::max(pages - 1, 0)));
+  }
+  table = HostBuffer::of<std::int32_t>(table.shape(), entries);
+  return op_case;
+}
+
 /// The operands that are differentiated: those of the output's type, in f64.
 std::vector<std::size_t> parameters_of(const OpCase& op_case) {
   std::vector<std::size_t> result;
@@ -166,7 +181,7 @@ std::optional<Differentiated> differentiate(const OpCase& op_case, Random& rando
   const bool inside = only_inside.contains(op_case.op.def()->name);
   for (const auto& make : {beside_corners, within_one, above_one}) {
     if (inside && make == beside_corners) continue;
-    Differentiated result{make(op_case, random), {}, {}, {}};
+    Differentiated result{with_every_page(make(op_case, random)), {}, {}, {}};
     result.parameters = parameters_of(result.at);
     result.at.output = run_reference(result.at.op, result.at.inputs);
     if (result.at.output.shape().dtype() != f64) return std::nullopt;

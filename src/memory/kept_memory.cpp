@@ -1,6 +1,7 @@
 #include "memory/kept_memory.hpp"
 
 #include "base/immortal.hpp"
+#include "base/sanitizers.hpp"
 
 #include <tenon/fork_locked_mutex.hpp>
 
@@ -66,17 +67,7 @@ class Shelf {
   std::vector<Block> blocks_;
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool keeps_small_blocks = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool keeps_small_blocks = false;
-#else
-constexpr bool keeps_small_blocks = true;
-#endif
-#else
-constexpr bool keeps_small_blocks = true;
-#endif
+constexpr bool keeps_small_blocks = !has_address_sanitizer;
 
 /// The small blocks that were freed last.
 class SmallBlocks {

@@ -70,7 +70,7 @@ class Unroller {
       case Instruction::Kind::item:
         return values[instruction.operands[0]].items[static_cast<std::size_t>(instruction.index)];
       case Instruction::Kind::repeat:
-        return instruction.condition < 0
+        return instruction.condition < 0 || instruction.count == 0
                    ? repeat(instruction, values, prefix)
                    : keep(instruction, function.values[instruction.result], values, prefix);
       case Instruction::Kind::call: {

@@ -3,7 +3,7 @@
 
     PYTHONPATH=build/release/python python3 benchmarks/eager.py
 
-Both run in turns, 200 times for about a millisecond; the best times, which other programs on the machine
+Both run interleaved, 200 times for about a millisecond; the best times, which other programs on the machine
 disturb least. The chain is v = v * 1.01 + 0.5, ten times, of f32.
 """
 

@@ -124,9 +124,10 @@ class PageTable {
   std::int64_t keys_, queries_, pages_, page_size_;
 };
 
-class AttentionTask final : public Task {
- public:
-  AttentionTask(const Step& step, Compiler& compiler)
+/// What attention reads and writes, in any type.
+class AttentionBase : public Task {
+ protected:
+  explicit AttentionBase(const Step& step)
       : q_(step.inputs[0]),
         k_(step.inputs[1]),
         v_(step.inputs[2]),
@@ -136,6 +137,18 @@ class AttentionTask final : public Task {
     if (op_.has_mask) mask_ = step.inputs[op_.mask_index()];
     if (op_.has_sinks) sinks_ = step.inputs[op_.sinks_index()];
     if (op_.has_table) table_.emplace(step);
+  }
+
+  Operand q_, k_, v_, y_;
+  Attention op_;
+  std::optional<Positions> position_;
+  std::optional<PageTable> table_;
+  std::optional<Operand> mask_, sinks_;
+};
+
+class AttentionTask final : public AttentionBase {
+ public:
+  AttentionTask(const Step& step, Compiler& compiler) : AttentionBase(step) {
     batch_ = q_.shape[0];
     args_ = args_of(step, !compiler.exact());
     capacity_ = args_.keys;
@@ -187,29 +200,15 @@ class AttentionTask final : public Task {
   }
 
  private:
-  Operand q_, k_, v_, y_;
-  Attention op_;
-  std::optional<Positions> position_;
-  std::optional<PageTable> table_;
-  std::optional<Operand> mask_, sinks_;
   AttentionArgs args_;
   std::int64_t batch_ = 0, capacity_ = 0, mask_batch_ = 0;
   std::int64_t workspace_ = 0, workspace_bytes_ = 0;
 };
 
 /// In f64, for blocks of queries of one head: all scores of a block, their softmax, the sums.
-class AttentionF64Task final : public Task {
+class AttentionF64Task final : public AttentionBase {
  public:
-  AttentionF64Task(const Step& step, Compiler& compiler)
-      : q_(step.inputs[0]),
-        k_(step.inputs[1]),
-        v_(step.inputs[2]),
-        y_(step.output),
-        op_(*step.op.as<Attention>()) {
-    if (op_.has_position) position_.emplace(step.inputs[3]);
-    if (op_.has_mask) mask_ = step.inputs[op_.mask_index()];
-    if (op_.has_sinks) sinks_ = step.inputs[op_.sinks_index()];
-    if (op_.has_table) table_.emplace(step);
+  AttentionF64Task(const Step& step, Compiler& compiler) : AttentionBase(step) {
     keys_ = op_.key_count(step.inputs);
     const std::int64_t size = q_.shape[3];
     scale_ = op_.scale != 0 || size == 0 ? op_.scale : 1 / std::sqrt(static_cast<double>(size));
@@ -369,11 +368,6 @@ class AttentionF64Task final : public Task {
     return reinterpret_cast<const float*>(context.pointer<const std::byte>(*mask_) + offset);
   }
 
-  Operand q_, k_, v_, y_;
-  Attention op_;
-  std::optional<Positions> position_;
-  std::optional<PageTable> table_;
-  std::optional<Operand> mask_, sinks_;
   double scale_ = 0;
   std::int64_t keys_ = 0, score_bytes_ = 0, row_bytes_ = 0;
 };

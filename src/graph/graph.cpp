@@ -267,18 +267,31 @@ Graph::Recording::~Recording() { recording = outer_; }
 
 namespace {
 
-void check_count(const OpDef& op, std::span<const Tensor> inputs,
-                 const std::source_location& where) {
+/// By other ops, once the op itself has found the operands' sizes right.
+Tensor compose(Graph::Impl& graph, const Composition& composition, const OpDef& op,
+               const void* attributes, std::span<const Tensor> inputs, std::vector<Shape> types,
+               const std::source_location& where) {
+  if (composition.checked_as) {
+    for (Shape& type : types) {
+      if (is_stored(type.dtype())) type = type.with_dtype(*composition.checked_as);
+    }
+    try {
+      static_cast<void>(op.infer(attributes, types));
+    } catch (const Error& error) {
+      throw Error(error.code(), place_of(where, op.name), error.message() + operand_list(inputs));
+    }
+  }
+  const Attribution attribution(graph, where);
+  return composition.record(op, attributes, inputs);
+}
+
+Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
+                   std::span<const Tensor> inputs, const std::source_location& where) {
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || count > op.max_inputs) {
     throw Error(Errc::bad_argument, place_of(where, op.name),
                 fmt::format("{} operands, takes {} to {}", count, op.min_inputs, op.max_inputs));
   }
-}
-
-Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
-                   std::span<const Tensor> inputs, const std::source_location& where) {
-  check_count(op, inputs, where);
   std::vector<Shape> types;
   std::vector<Node*> nodes;
   types.reserve(inputs.size());
@@ -287,6 +300,9 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
   for (const Tensor& input : inputs) {
     types.push_back(input.shape());
     nodes.push_back(graph.import(input, place));
+  }
+  if (const auto composition = find_composition(op, attributes, types)) {
+    return compose(graph, *composition, op, attributes, inputs, std::move(types), where);
   }
   try {
     const Shape shape = op.infer(attributes, types);
@@ -304,46 +320,14 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
   }
 }
 
-std::optional<Composition> composition_of(const OpDef& op, const void* attributes,
-                                          std::span<const Tensor> inputs) {
-  std::vector<Shape> types;
-  types.reserve(inputs.size());
-  for (const Tensor& input : inputs) types.push_back(input.shape());
-  return find_composition(op, attributes, types);
-}
-
-Tensor compose(Graph::Impl& graph, const Composition& composition, const OpDef& op,
-               const void* attributes, std::span<const Tensor> inputs,
-               const std::source_location& where) {
-  check_count(op, inputs, where);
-  if (composition.checked_as) {
-    std::vector<Shape> types;
-    for (const Tensor& input : inputs) {
-      const bool is_composed = is_stored(input.dtype());
-      types.push_back(is_composed ? input.shape().with_dtype(*composition.checked_as)
-                                  : input.shape());
-    }
-    try {
-      static_cast<void>(op.infer(attributes, types));
-    } catch (const Error& error) {
-      throw Error(error.code(), place_of(where, op.name), error.message() + operand_list(inputs));
-    }
-  }
-  const Attribution attribution(graph, where);
-  return composition.record(op, attributes, inputs);
-}
-
 }  // namespace
 
 Tensor record(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
               const std::source_location& where) {
   Graph::Impl& graph = graph_of(op.name, inputs, where);
   const std::source_location& line = graph.attributed_to ? *graph.attributed_to : where;
-  return in_arena(graph, line, op.name, [&] {
-    const std::optional<Composition> composition = composition_of(op, attributes, inputs);
-    return composition ? compose(graph, *composition, op, attributes, inputs, line)
-                       : record_into(graph, op, attributes, inputs, line);
-  });
+  return in_arena(graph, line, op.name,
+                  [&] { return record_into(graph, op, attributes, inputs, line); });
 }
 
 Tensor record_beside(const Tensor& neighbour, const OpDef& op, const void* attributes,

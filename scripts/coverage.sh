@@ -19,7 +19,6 @@ prepare_test_data
 
 configure coverage -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -DTENON_BENCHMARKS=OFF -DTENON_EXAMPLES=OFF
 counts=$builds/coverage/counts
-rm -rf "$counts"
 export LLVM_PROFILE_FILE=$counts/%4m.profraw # for the build, too, which runs programs that it has built
 build coverage
 rm -rf "$counts"

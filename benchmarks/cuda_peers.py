@@ -64,8 +64,8 @@ def order():
         ("running sum of rows", rows, lambda x: x.cumsum(1)),
         ("running sum of all", line, lambda x: x.cumsum(0)),
         ("top 40 of rows", vocabulary, lambda x: x.topk(40).values),
-        ("sort of all", unsorted, lambda x: x.sort(stable=True).values),
-        ("sort of rows", rows, lambda x: x.sort(1, stable=True).values),
+        ("sort of all", unsorted, lambda x: x.sort(dim=0, stable=True).values),
+        ("sort of rows", rows, lambda x: x.sort(dim=1, stable=True).values),
     ):
         yield what, x.numel() / seconds(lambda: run(x), 5) / 1e6, "M elements/s"
 

@@ -44,7 +44,7 @@ pack() {
   # Compressed, since every program has the whole library in it.
   tar -C "$folder" -czf "$folder/programs.tar.gz" bin lib
   rm -r "${folder:?}"/{bin,lib}
-  (cd "$root" && cp --parents "${files[@]}" tests/models/data/tiny_*.gguf "$folder")
+  (cd "$root" && cp --recursive --parents "${files[@]}" tests/ops/data tests/models/data/tiny_*.gguf "$folder")
   (cd "$root" && git describe --always --dirty 2> /dev/null || printf 'unknown\n') > "$folder/revision"
   size=$(du -sm "$folder" | cut -f1)
   [ "$size" -le 60 ] || die "$folder has $size MiB, and 60 is the limit"
@@ -124,11 +124,36 @@ describe() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader || true
   cat "$root/revision"
 }
-conformance() { TENON_TEST_CUDA_DEVICE=$device$1 ours test_cuda '[gpu]'; }
+# one_test LOG SHARD NAME: in a process of its own, since an error of a device stays.
+one_test() {
+  local status=0
+  TENON_TEST_SHARD=$2 ours test_cuda "$3" > "$1" 2>&1 || status=$?
+  [ "$status" -eq 0 ] || printf 'failed: %s (%s), exit status %s\n' "$3" "$2" "$status"
+  cat "$1"
+  return "$status"
+}
+# Every test that a GPU passes, eight at a time; the conformance suite in eight parts.
+conformance() {
+  local name part count=0 failed=0 tests=() at_once=8
+  export TENON_TEST_CUDA_DEVICE=$device$1
+  mapfile -t tests < <(ours test_cuda --list-test-names-only '[gpu]' | sed 's/[][,]/\\&/g' || true)
+  for name in "${tests[@]}"; do
+    local parts=(0/1)
+    [[ $name != *"conformance suite"* ]] || parts=({0..7}/8)
+    for part in "${parts[@]}"; do
+      [ "$count" -lt "$at_once" ] || wait -n || failed=1
+      count=$((count + 1))
+      one_test "$scratch/test.$count.log" "$part" "$name" &
+    done
+  done
+  for ((part = count < at_once ? count : at_once; part > 0; part--)); do wait -n || failed=1; done
+  printf '%d processes, of %d tests\n' "$count" "${#tests[@]}"
+  return "$failed"
+}
 programs_random() { TENON_TEST_CUDA_DEVICE=$device ours random_programs --way cuda --count 400; }
 plugin() { ours test_cuda '*plugin*'; }
 memcheck() {
-  TENON_TEST_CUDA_DEVICE=$device LD_LIBRARY_PATH=$libraries compute-sanitizer --tool memcheck --error-exitcode 3 \
+  TENON_TEST_CUDA_DEVICE=$device LD_LIBRARY_PATH=$libraries compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 3 \
     "$root/bin/test_cuda" '[gpu][models]'
 }
 racecheck() {

@@ -19,6 +19,7 @@ namespace tenon::cuda {
 /// What a device's URL chooses: "cuda:0?graphs=off&checks=on".
 struct DeviceOptions {
   bool graphs = true;     ///< repeated runs are launched as CUDA graphs
+  bool overlap = true;    ///< a kernel of a graph may begin while the one before it ends
   bool checks = false;    ///< redzones beside every allocation
   bool libraries = true;  ///< cuBLASLt and cuDNN, where they are
   bool fusion = true;  ///< element-wise steps become generated kernels, where there is a compiler

@@ -139,7 +139,8 @@ class Bound final : public BoundPartition {
   void run_graph(DeviceFrame& frame, RunMemory& memory) const {
     if (frame.interrupt != nullptr) frame.interrupt->check("cuda");
     if (memory.graph == nullptr) {
-      memory.graph = std::make_unique<RunGraph>(device_->driver(), graph_launches_);
+      memory.graph = std::make_unique<RunGraph>(device_->driver(), graph_launches_,
+                                                device_->options().overlap);
     }
     memory.graph->launch(memory.stream(), frame,
                          [&](const UnrolledLaunch& launch, std::span<std::byte> args) {

@@ -40,8 +40,8 @@ std::vector<UnrolledLaunch> unrolled(const LaunchPlan& plan) {
   return launches;
 }
 
-RunGraph::RunGraph(DriverPtr driver, std::span<const UnrolledLaunch> launches)
-    : driver_(std::move(driver)), launches_(launches) {
+RunGraph::RunGraph(DriverPtr driver, std::span<const UnrolledLaunch> launches, bool overlaps)
+    : driver_(std::move(driver)), launches_(launches), overlaps_(overlaps) {
   args_begin_.push_back(0);
   for (const UnrolledLaunch& one : launches_) {
     args_begin_.push_back(args_begin_.back() + one.launch->args.size());
@@ -66,7 +66,7 @@ void RunGraph::launch(StreamId stream, const DeviceFrame& frame, const Fill& fil
     for (std::size_t i = 0; i < launches_.size(); ++i) {
       work.push_back(fill(launches_[i], args_of(i)));
     }
-    graph_ = driver_->create_graph(work);
+    graph_ = driver_->create_graph(work, overlaps_);
   } else if (!lies_as_before(frame)) {
     update(fill);
   }

@@ -30,7 +30,8 @@ class RunGraph {
   /// Fills in the arguments of a launch, and says what is launched with them.
   using Fill = std::function<Work(const UnrolledLaunch& launch, std::span<std::byte> args)>;
 
-  RunGraph(DriverPtr driver, std::span<const UnrolledLaunch> launches);
+  /// `overlaps`: as of Driver::create_graph.
+  RunGraph(DriverPtr driver, std::span<const UnrolledLaunch> launches, bool overlaps);
   ~RunGraph();
   RunGraph(const RunGraph&) = delete;
   RunGraph& operator=(const RunGraph&) = delete;
@@ -45,6 +46,7 @@ class RunGraph {
 
   DriverPtr driver_;
   std::span<const UnrolledLaunch> launches_;
+  bool overlaps_;
   std::optional<GraphId> graph_;
   std::vector<std::byte> args_;          ///< of all launches, as the graph has them
   std::vector<std::size_t> args_begin_;  ///< one more than there are launches

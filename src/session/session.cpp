@@ -278,7 +278,9 @@ std::vector<Buffer> Activations::results(MemRegion& region, std::span<const Shap
   for (const Shape& shape : shapes) {
     const Buffer& result = results.emplace_back(Buffer::allocate(shape, region));
     const auto size = static_cast<std::uint64_t>(shape.bytes());
-    if (size >= mapped_bytes_from) prefer_large_pages(result.data().cptr(), size);
+    if (size >= mapped_bytes_from && result.data().has_cptr()) {
+      prefer_large_pages(result.data().cptr(), size);
+    }
   }
   return results;
 }

@@ -91,6 +91,19 @@ TEST_CASE("Session: after a call that throws, memory that was reused says so") {
   }
 }
 
+TEST_CASE("Session: results lie there, too, where the CPU's would be in large pages") {
+  const auto fake = std::make_shared<FakeDevice>(nullptr, "fake:", std::uint64_t{80} << 20);
+  const auto remote = std::make_shared<RemoteBackend>(fake);
+  const Program program = program_of(R"(def forward(x: f32[1]):
+    y = broadcast_to(x, dims=[8388608])
+    return y * y
+)");
+  Session run(program, {.backends = {remote, backends("reference")[0]}, .results_on_device = true});
+  const Buffer result = run.forward({device(floats({1}, {2}))})[0];
+  CHECK(result.is_on(fake->dram()));
+  CHECK(result.to_host().at({8388607}) == 4);
+}
+
 TEST_CASE("Session: results lie in the memory of its first backend, when asked to") {
   const HostBuffer x = Random(1).uniform(Shape({4, 6}, f32)),
                    w = Random(2).uniform(Shape({6, 6}, f32));

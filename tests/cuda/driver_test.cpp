@@ -49,7 +49,7 @@ struct Rig {
   }
   cuda::GraphId graph() {
     const cuda::FillArgs first = fill_args(memory, 'a'), second = fill_args(memory + 8, 'b');
-    return driver->create_graph(std::vector<cuda::Work>{fill_work(first), fill_work(second)});
+    return driver->create_graph(std::vector<cuda::Work>{fill_work(first), fill_work(second)}, true);
   }
 };
 
@@ -70,7 +70,7 @@ TEST_CASE("cuda graphs: misuse ends the device") {
   const cuda::FillArgs args = fill_args(0, 0);
   SECTION("no nodes") {
     Rig rig;
-    expect_error(Errc::device_error, [&] { rig.driver->create_graph({}); });
+    expect_error(Errc::device_error, [&] { rig.driver->create_graph({}, true); });
     expect_error(Errc::device_error, [&] { rig.driver->allocate(1); });
   }
   SECTION("a node that is none") {

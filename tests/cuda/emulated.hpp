@@ -9,6 +9,7 @@
 #include <tenon/device.hpp>
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 namespace tenon::testing {
@@ -24,14 +25,16 @@ inline DevicePtr emulated_device(const std::string& keys = "?libraries=off") {
 }
 
 /// Of tests that a GPU passes, too: the device of TENON_TEST_CUDA_DEVICE, or an emulated one.
-/// `keys` are those of the latter, and take the place of the former's.
-inline DevicePtr test_device(const std::string& keys = "?libraries=off") {
+/// `keys` take the place of those of that device's URL; without, an emulated one has no libraries.
+inline DevicePtr test_device(const std::optional<std::string>& keys = std::nullopt) {
   const char* const url = std::getenv("TENON_TEST_CUDA_DEVICE");
-  DevicePtr emulated = emulated_device(keys);
+  DevicePtr emulated = emulated_device(keys.value_or("?libraries=off"));
   if (url == nullptr) return emulated;
   static const DevicePtr kept = Device::open(url);  // making a context takes long
   const std::string given(url);
-  return Device::open(keys == "?libraries=off" ? given : given.substr(0, given.find('?')) + keys);
+  return Device::open(keys ? given.substr(0, given.find('?')) + *keys : given);
 }
+/// Whether test_device() is a GPU.
+inline bool has_gpu() { return std::getenv("TENON_TEST_CUDA_DEVICE") != nullptr; }
 
 }  // namespace tenon::testing

@@ -33,7 +33,7 @@ namespace {
   X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuMemsetD8Async) \
   X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddKernelNode) \
   X(cuGraphAddChildGraphNode) X(cuGraphInstantiate) X(cuGraphExecDestroy) \
-  X(cuGraphExecKernelNodeSetParams) X(cuGraphExecChildGraphNodeSetParams) X(cuGraphLaunch) \
+  X(cuGraphExecKernelNodeSetParams) X(cuGraphAddDependencies) X(cuFuncGetAttribute) X(cuGraphExecChildGraphNodeSetParams) X(cuGraphLaunch) \
   X(cuStreamBeginCapture) X(cuStreamEndCapture)
 // clang-format on
 
@@ -79,6 +79,7 @@ class CudaDriver final : public Driver {
     try {
       enter();
       load_kernels();
+      kernels_wait_ = wait_for_earlier_kernels();
       make_pool();
     } catch (...) {
       cuda_.p_cuDevicePrimaryCtxRelease(device_);
@@ -238,11 +239,15 @@ class CudaDriver final : public Driver {
           name_of(work));
   }
 
-  GraphId create_graph(std::span<const Work> work) override {
+  GraphId create_graph(std::span<const Work> work, bool overlaps) override {
     enter();
     auto graph = std::make_unique<Graph>(cuda_);
     check_room(cuda_.p_cuGraphCreate(&graph->nodes, 0), "cuGraphCreate");
-    for (const Work& one : work) add_node(*graph, one);
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      add_node(*graph, work[i]);
+      if (i > 0)
+        add_edge(*graph, overlaps && kernels_wait_ && is_kernel(work[i - 1]) && is_kernel(work[i]));
+    }
     check_room(cuda_.p_cuGraphInstantiate(&graph->executable, graph->nodes, 0),
                "cuGraphInstantiate");
     return GraphId{reinterpret_cast<std::uintptr_t>(graph.release())};
@@ -358,22 +363,32 @@ class CudaDriver final : public Driver {
     return node;
   }
 
-  /// Behind the nodes that are there.
+  static bool is_kernel(const Work& work) { return work.routine == Routine::none; }
+
   void add_node(Graph& graph, const Work& work) {
-    const std::size_t before = graph.order.empty() ? 0 : 1;
-    const CUgraphNode* const last = before == 0 ? nullptr : &graph.order.back();
     CUgraphNode made = nullptr;
-    if (work.routine != Routine::none) {
-      const Graph captured = capture(work);
-      check_room(cuda_.p_cuGraphAddChildGraphNode(&made, graph.nodes, last, before, captured.nodes),
-                 name_of(work));
-    } else {
+    if (is_kernel(work)) {
       void* parameters[] = {const_cast<void*>(work.args)};
       const CUDA_KERNEL_NODE_PARAMS node = node_of(work, parameters);
-      check_room(cuda_.p_cuGraphAddKernelNode(&made, graph.nodes, last, before, &node),
+      check_room(cuda_.p_cuGraphAddKernelNode(&made, graph.nodes, nullptr, 0, &node),
+                 name_of(work));
+    } else {
+      const Graph captured = capture(work);
+      check_room(cuda_.p_cuGraphAddChildGraphNode(&made, graph.nodes, nullptr, 0, captured.nodes),
                  name_of(work));
     }
     graph.order.push_back(made);
+  }
+  /// Between the last two nodes.
+  void add_edge(Graph& graph, bool overlaps) {
+    CUgraphEdgeData edge{};
+    if (overlaps) {
+      edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+      edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    }
+    const CUgraphNode* const last = &graph.order.back();
+    check_room(cuda_.p_cuGraphAddDependencies(graph.nodes, last - 1, last, &edge, 1),
+               "cuGraphAddDependencies");
   }
   /// What a library's function launches.
   Graph capture(const Work& work) {
@@ -514,9 +529,18 @@ class CudaDriver final : public Driver {
     }
   }
 
+  /// Whether kernels have the instructions by which one waits for those before it.
+  bool wait_for_earlier_kernels() const {
+    int version = 0;
+    check_opening(
+        cuda_.p_cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION, functions_.front()));
+    return capability_ >= 90 && version >= 90;
+  }
+
   const Library& cuda_;
   CUdevice device_ = 0;
   int capability_ = 0;  ///< 90: 9.0
+  bool kernels_wait_ = false;
   CUcontext context_ = nullptr;
   std::vector<CUmodule> modules_;
   std::array<CUfunction, kernel_count> functions_{};

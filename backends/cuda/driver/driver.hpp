@@ -98,8 +98,9 @@ class Driver {
 
   virtual void launch(StreamId stream, const Work& work) = 0;
   /// Work in order, which is launched as one. A graph is used by one thread at a time; of several
-  /// launches, one runs after the other.
-  virtual GraphId create_graph(std::span<const Work> work) = 0;
+  /// launches, one runs after the other. `overlaps`: a kernel may be scheduled while the one before it
+  /// ends, on devices that can (programmatic dependent launch, capability 9.0).
+  virtual GraphId create_graph(std::span<const Work> work, bool overlaps) = 0;
   /// Gives a node of the same kernel or routine other arguments, from the next launch on.
   virtual void update(GraphId graph, std::size_t node, const Work& work) = 0;
   virtual void launch(StreamId stream, GraphId graph) = 0;

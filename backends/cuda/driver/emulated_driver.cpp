@@ -198,7 +198,7 @@ class EmulatedDriver final : public Driver {
     submit(stream, [this, kept = KeptWork(work)] { run(kept); });
   }
 
-  GraphId create_graph(std::span<const Work> work) override {
+  GraphId create_graph(std::span<const Work> work, bool /*overlaps*/) override {
     const std::scoped_lock lock(mutex_);
     require_working();
     if (work.empty()) fail("create_graph", "a graph without nodes");

@@ -4,5 +4,7 @@
 #define TENON_CUDA_KERNEL(id, Args, kind, call)                              \
   extern "C" __global__ void tenon_##id(const __grid_constant__ Args args) { \
     const Thread thread;                                                     \
+    let_next_begin();                                                        \
+    wait_for_earlier();                                                      \
     call;                                                                    \
   }

@@ -105,6 +105,8 @@ TENON_DEVICE float real_of(std::uint64_t word) {
 #define TENON_FUSED_KERNEL(count)                                                         \
   TENON_FUSED_BODY(count);                                                                \
   extern "C" __global__ void tenon_fused(const __grid_constant__ FusedArgs<count> args) { \
+    let_next_begin();                                                                     \
+    wait_for_earlier();                                                                   \
     run_fused(Thread(), args);                                                            \
   }                                                                                       \
   TENON_FUSED_BODY(count)

@@ -50,6 +50,16 @@ __device__ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t e
   return atomicCAS(at, expected, value);
 }
 
+// Where launches overlap (Driver::create_graph), a kernel begins while those before it run. Nothing
+// that those write may be read or written before wait_for_earlier().
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ inline void wait_for_earlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ inline void let_next_begin() {}
+__device__ inline void wait_for_earlier() {}
+#endif
+
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
 

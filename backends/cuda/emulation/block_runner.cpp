@@ -63,6 +63,10 @@ void throw_outside_shared(const char* array, std::size_t index, std::size_t size
               fmt::format("element {} of an array of {} in shared memory", index, size));
 }
 
+void throw_misaligned_copy() {
+  throw Error(Errc::device_error, "emulation", "a copy of 16 bytes that are not aligned to 16");
+}
+
 BlockRunner::BlockRunner(std::string kernel, unsigned threads)
     : kernel_(std::move(kernel)), threads_(threads), shared_(max_shared_bytes) {
   if (threads == 0 || threads > 1024 || threads % 32 != 0) {

@@ -33,6 +33,8 @@ inline constexpr Address address_offset = Address{1} << 60;
 
 [[noreturn]] void throw_outside_shared(const char* array, std::size_t index, std::size_t size);
 
+[[noreturn]] void throw_misaligned_copy();
+
 /// An array in shared memory that checks every access.
 template <class T>
 class SharedArray {
@@ -103,6 +105,22 @@ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, st
   const std::int32_t found = *at;
   if (found == expected) *at = value;
   return found;
+}
+
+/// Done at once: that is as early as a copy may be done.
+inline void copy_async(void* to, const void* from) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+    emulation::throw_misaligned_copy();
+  }
+  std::memcpy(to, from, 16);
+}
+inline void commit_copies() {}
+template <int groups>
+void wait_copies() {}
+
+inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high, unsigned shift) {
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);
 }
 
 inline float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }

@@ -5,6 +5,7 @@
 #include "kernels/attention_tensor.hpp"
 #include "kernels/boxes.hpp"
 #include "kernels/fourier.hpp"
+#include "kernels/gemv.hpp"
 #include "kernels/images.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/linear_tensor.hpp"

@@ -125,6 +125,8 @@ struct LinearArgs {
   DType group_dtype;
   std::int64_t group_step, w_group_step, bias_group_step;
   std::uint32_t groups, choices;
+  // Of up to gemv_rows rows: warps that share columns, how many of these, tiles of all columns.
+  std::uint32_t team, team_columns, column_tiles;
   Reporter reporter;
 };
 

@@ -5,8 +5,11 @@
 
 namespace tenon::cuda {
 
-inline constexpr std::uint32_t gemv_rows = 8;  ///< rows that a warp multiplies at once
-inline constexpr std::uint32_t gemv_threads = 128;
+// Products of up to `gemv_rows` rows: blocks of at most so many warps, of which a team multiplies at
+// most so many columns.
+inline constexpr std::uint32_t gemv_rows = 8, gemv_warps = 8, gemv_columns = 16;
+/// Elements of a column that a warp multiplies at a time, of plain types by their elements' bytes.
+inline constexpr std::uint32_t gemv_block_slice = 1024, gemv_plain_slice_bytes = 1024;
 inline constexpr std::uint32_t tile_rows = 64, tile_columns = 64, tile_depth = 32;
 inline constexpr std::uint32_t tile_threads = 256;
 

@@ -1,4 +1,4 @@
-// Products with weights of any type: by a warp per column for few rows, in tiles for many.
+// Products with weights of any type in tiles, for more rows than gemv.hpp takes, and matrix products.
 #pragma once
 
 #include "kernels/block_sizes.hpp"
@@ -35,38 +35,6 @@ TENON_DEVICE std::int64_t group_of(const LinearArgs& args, std::uint32_t m) {
   if (group >= 0 && group < args.groups) return group;
   report(args.reporter, group, args.groups);
   return -1;
-}
-
-/// Blocks: tiles of columns, for every tile of `gemv_rows` rows; with groups, for every row.
-template <class Type>
-TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
-  constexpr std::uint32_t warps = gemv_threads / warp_size;
-  const std::uint32_t column_tiles = (args.columns + warps - 1) / warps;
-  const std::uint32_t rows_at_once = args.group != 0 ? 1 : gemv_rows;
-  const std::uint32_t first = thread.block() / column_tiles * rows_at_once;
-  const std::uint32_t n = thread.block() % column_tiles * warps + warp_of(thread);
-  if (n >= args.columns) return;
-  const std::uint32_t rows = args.rows - first < rows_at_once ? args.rows - first : rows_at_once;
-  const std::int64_t group = group_of(args, first);
-  if (group < 0) return;
-  const Address w = args.w + static_cast<Address>(n * args.w_step + group * args.w_group_step);
-  float sums[gemv_rows] = {};
-  for (std::uint32_t k = lane_of(thread) * 8; k < args.depth; k += warp_size * 8) {
-    float weights[8], values[8];
-    Row<Type>::load_eight(w, k, args.depth, weights);
-    for (std::uint32_t m = 0; m < gemv_rows; ++m) {
-      if (m >= rows) break;
-      load_eight(args.x_dtype, x_row(args, first + m), k, args.depth, values);
-      for (int i = 0; i < 8; ++i) sums[m] += weights[i] * values[i];
-    }
-  }
-  for (std::uint32_t m = 0; m < gemv_rows; ++m) {
-    if (m >= rows) break;
-    for (unsigned mask = warp_size / 2; mask > 0; mask /= 2) {
-      sums[m] += thread.shuffle_xor(sums[m], mask);
-    }
-    if (lane_of(thread) == 0) finish(args, first + m, n, group, sums[m]);
-  }
 }
 
 /// Adds the product of the shared tiles to 4 by 4 sums; a thread has rows and columns 16 apart.

@@ -59,6 +59,35 @@ __device__ inline void wait_for_earlier() { asm volatile("griddepcontrol.wait;" 
 __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_earlier() {}
 #endif
+/// 16 bytes to shared memory, aligned to 16 both, while the thread goes on. Copies since the last
+/// commit are a group; `wait_copies<n>` waits for all groups of the thread but the last n.
+__device__ inline void copy_async(void* to, const void* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
+               : "memory");
+#else
+  *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+#endif
+}
+__device__ inline void commit_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+template <int groups>
+__device__ inline void wait_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory");
+#endif
+}
+
+/// The lower word of two that are shifted right as one, by less than 32 bits.
+__device__ inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high,
+                                             unsigned shift) {
+  return __funnelshift_r(low, high, shift);
+}
 
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
@@ -74,6 +103,14 @@ __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_u
 namespace tenon::cuda {
 
 inline constexpr unsigned warp_size = 32;
+
+/// What a thread loads at once: 8 or 16 bytes, aligned to their size.
+struct alignas(8) Words2 {
+  std::uint32_t at[2];
+};
+struct alignas(16) Words4 {
+  std::uint32_t at[4];
+};
 
 TENON_DEVICE unsigned lane_of(const Thread& thread) { return thread.index() % warp_size; }
 TENON_DEVICE unsigned warp_of(const Thread& thread) { return thread.index() / warp_size; }

@@ -145,7 +145,7 @@ void emit_fill(const Operand& y, const Source& y_source, const std::array<std::u
 /// The kernels that read a type's weights (weight_types.def), and its keys (key_types.def); none for
 /// other types.
 struct WeightKernels {
-  Kernel gemv, linear, embedding;
+  Kernel gemv, gemv_rows, linear, embedding;
 };
 std::optional<WeightKernels> weight_kernels(DType dtype);
 std::optional<Kernel> attention_kernel(DType dtype);

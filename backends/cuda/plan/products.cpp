@@ -57,6 +57,35 @@ void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
   draft.args.bias_dtype = bias.shape.dtype();
 }
 
+/// Launches a product whose rows are multiplied `rows_at_once` at a time, 1 or `gemv_rows`. How a
+/// column's depth is cut depends on the depth alone, so that its sum has the same bits for any
+/// number of rows and columns.
+void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_once,
+                 Emitter& out) {
+  constexpr std::uint64_t resident_warps = 4096, multiprocessors = 128;  // of a large device, about
+  LinearArgs& args = draft.args;
+  const auto slice =
+      is_block(weights) ? gemv_block_slice
+                        : gemv_plain_slice_bytes / static_cast<std::uint32_t>(block_bytes(weights));
+  const std::uint64_t slices = std::max<std::uint64_t>(ceil_div(args.depth, slice), 1);
+  const std::uint64_t team = ceil_div(slices, ceil_div(slices, gemv_warps));
+  const std::uint64_t row_tiles = ceil_div(args.rows, rows_at_once);
+  const std::uint64_t columns = ceil_div(args.columns * row_tiles * team, resident_warps);
+  const std::uint64_t at_once = rows_at_once == 1 ? 1 : 2;
+  args.team = static_cast<std::uint32_t>(team);
+  args.team_columns =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(columns, at_once, gemv_columns));
+  const std::uint64_t all_teams = ceil_div(args.columns, args.team_columns);
+  const std::uint64_t teams = std::clamp<std::uint64_t>(
+      ceil_div(all_teams * row_tiles, multiprocessors), 1, gemv_warps / team);
+  args.column_tiles = static_cast<std::uint32_t>(ceil_div(all_teams, teams));
+  const WeightKernels kernels = *weight_kernels(weights);
+  out.launch(rows_at_once == 1 ? kernels.gemv : kernels.gemv_rows,
+             {static_cast<unsigned>(args.column_tiles * row_tiles),
+              static_cast<unsigned>(teams * team * 32)},
+             draft);
+}
+
 void launch_linear(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
   LinearArgs& args = draft.args;
   const WeightKernels kernels = *weight_kernels(weights);
@@ -65,7 +94,7 @@ void launch_linear(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
   };
   const std::optional<Kernel> tensor = tensor_kernel(weights);
   if (args.rows <= gemv_rows) {
-    out.launch(kernels.gemv, {tiles(gemv_rows, gemv_threads / 32), gemv_threads}, draft);
+    launch_gemv(draft, weights, args.rows == 1 ? 1 : gemv_rows, out);
   } else if (tensor && args.x_dtype != f32) {
     args.multiplies_halves = args.x_dtype == f16 && weights == f16;
     args.x_terms = args.x_dtype == bf16 || args.multiplies_halves ? 1 : 2;
@@ -162,9 +191,7 @@ Refusal plan_grouped_linear(const Step& step, Emitter* out) {
     args.bias_group_step = step.inputs[3].strides[0];
   }
   draft.reporter(args.reporter, out->reporter());
-  const std::uint64_t blocks = ceil_div(args.columns, gemv_threads / 32) * args.rows;
-  out->launch(weight_kernels(w.shape.dtype())->gemv, {static_cast<unsigned>(blocks), gemv_threads},
-              draft);
+  launch_gemv(draft, w.shape.dtype(), 1, *out);
   return std::nullopt;
 }
 

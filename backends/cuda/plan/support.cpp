@@ -146,9 +146,10 @@ Located with_dense_rows(const Operand& operand, Emitter& out) {
   return {dense, place};
 }
 
-#define TENON_CUDA_WEIGHTS(id, Type) \
-  case DType::id:                    \
-    return WeightKernels{Kernel::gemv_##id, Kernel::linear_##id, Kernel::embedding_##id};
+#define TENON_CUDA_WEIGHTS(id, Type)                                                     \
+  case DType::id:                                                                        \
+    return WeightKernels{Kernel::gemv_##id, Kernel::gemv_rows_##id, Kernel::linear_##id, \
+                         Kernel::embedding_##id};
 std::optional<WeightKernels> weight_kernels(DType dtype) {
   switch (dtype) {
 #include "kernels/weight_types.def"

@@ -63,8 +63,9 @@ void throw_outside_shared(const char* array, std::size_t index, std::size_t size
               fmt::format("element {} of an array of {} in shared memory", index, size));
 }
 
-void throw_misaligned_copy() {
-  throw Error(Errc::device_error, "emulation", "a copy of 16 bytes that are not aligned to 16");
+void throw_misaligned(std::uint64_t address, std::size_t alignment) {
+  throw Error(Errc::device_error, "emulation",
+              fmt::format("address {:#x} is not aligned to {}", address, alignment));
 }
 
 BlockRunner::BlockRunner(std::string kernel, unsigned threads)

@@ -33,7 +33,10 @@ inline constexpr Address address_offset = Address{1} << 60;
 
 [[noreturn]] void throw_outside_shared(const char* array, std::size_t index, std::size_t size);
 
-[[noreturn]] void throw_misaligned_copy();
+[[noreturn]] void throw_misaligned(std::uint64_t address, std::size_t alignment);
+inline void require_aligned(std::uint64_t address, std::size_t alignment) {
+  if (address % alignment != 0) throw_misaligned(address, alignment);
+}
 
 /// An array in shared memory that checks every access.
 template <class T>
@@ -107,18 +110,46 @@ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, st
   return found;
 }
 
-/// Done at once: that is as early as a copy may be done.
-inline void copy_async(void* to, const void* from) {
-  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 ||
-      reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
-    emulation::throw_misaligned_copy();
+inline std::uint32_t kept(std::uint32_t value) { return value; }
+
+/// An array of Words4 in shared memory, by the addresses of its bytes.
+template <class Shared>
+class SharedWords {
+ public:
+  explicit SharedWords(const Shared& array) : array_(array) {}
+  std::uint32_t at(std::uint32_t i) const { return 16 * i; }
+  std::uint32_t word(std::uint32_t at) const {
+    emulation::require_aligned(at, 4);
+    return array_[at / 16].at[at / 4 % 4];
   }
-  std::memcpy(to, from, 16);
-}
+  Words4 words(std::uint32_t at) const {
+    emulation::require_aligned(at, 16);
+    return array_[at / 16];
+  }
+  const std::uint8_t* bytes(std::uint32_t at) const {
+    return reinterpret_cast<const std::uint8_t*>(&array_[at / 16]) + at % 16;
+  }
+  /// Done at once: that is as early as a copy may be done.
+  void copy_async(std::uint32_t at, const void* from, std::uint32_t bytes = 16) const {
+    emulation::require_aligned(at, 16);
+    emulation::require_aligned(reinterpret_cast<std::uintptr_t>(from), 16);
+    array_[at / 16] = {};
+    std::memcpy(&array_[at / 16], from, bytes);
+  }
+
+ private:
+  Shared array_;
+};
 inline void commit_copies() {}
 template <int groups>
 void wait_copies() {}
 
+inline std::uint32_t masked_xor(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
+  return (word & mask) ^ bits;
+}
+inline float fraction_of_byte(std::uint32_t word, unsigned i) {
+  return std::bit_cast<float>((word >> (8 * i) & 255u) << 16 | 0x3F000000u);
+}
 inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high, unsigned shift) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);
 }

@@ -15,10 +15,11 @@ namespace tenon::cuda {
 
 template <class Type>
 inline constexpr std::uint32_t slice_elements = warp_size * Piece<Type>::elements;
-/// Words of 16 bytes that a slice has room in: it begins at any byte of the first, and `read_words`
-/// reads a word behind its end.
+/// Words of 16 bytes that a slice has room in. One that is not aligned begins at any byte of the
+/// first, and `read_words` reads a word behind its end.
 template <class Type>
-inline constexpr std::uint32_t slice_room = (Piece<Type>::slice_bytes + 15) / 16 + 2;
+inline constexpr std::uint32_t slice_room =
+    Piece<Type>::slice_bytes / 16 + (Piece<Type>::alignment == 16 ? 0 : 3);
 
 /// What a warp multiplies: slices `member`, `member + team`, ... of its team's columns.
 struct WarpShare {
@@ -48,76 +49,94 @@ TENON_DEVICE std::uint32_t elements_of_slice(std::uint32_t slice, std::uint32_t 
   return depth - begin < slice_elements<Type> ? depth - begin : slice_elements<Type>;
 }
 
-/// Copies `bytes` bytes to shared memory that begins elsewhere in its 16 bytes, two at a time.
-template <class Ring>
-TENON_DEVICE void copy_unaligned(const Thread& thread, Ring& ring, std::uint32_t to, Address from,
-                                 std::uint32_t bytes) {
-  for (std::uint32_t i = lane_of(thread); 4 * i < bytes; i += warp_size) {
-    const auto* const halves = global<const std::uint16_t>(from + 4 * i);
-    std::uint32_t word = halves[0];
-    if (4 * i + 2 < bytes) word |= std::uint32_t{halves[1]} << 16;
-    ring[to + i / 4].at[i % 4] = word;
+/// A warp's slices, on their way to shared memory: `stages` of two columns each.
+template <class Type>
+class WeightStream {
+ public:
+  static constexpr std::uint32_t stages = slice_room<Type> > 46 ? 2 : 3;
+  static constexpr std::uint32_t stage_room = 2 * slice_room<Type>;
+
+  template <class Words>
+  TENON_DEVICE WeightStream(const Thread& thread, const LinearArgs& args, const WarpShare& share,
+                            const Words& words)
+      : lane_bytes_(kept(16 * lane_of(thread))),
+        columns_(share.columns),
+        begin_(kept(words.at(warp_of(thread) * stages * stage_room))),
+        first_(share.w),
+        slice_(share.member),
+        fetched_(begin_),
+        read_(begin_) {
+    find_slice(args);
   }
-}
-
-/// A warp's slices, on their way to shared memory: `stages` of them, of `at_once` columns each.
-template <class Type, std::uint32_t at_once>
-struct WeightStream {
-  static constexpr std::uint32_t stages = at_once == 1 ? 4 : 2;
-  static constexpr std::uint32_t stage_room = at_once * slice_room<Type>;
-
-  std::uint32_t column = 0, slice, stage = 0;  ///< of the next copy
 
   /// Starts a copy into the next stage.
-  template <class Ring>
-  TENON_DEVICE void fetch(const Thread& thread, const LinearArgs& args, const WarpShare& share,
-                          Ring& ring) {
-    const std::uint32_t count = elements_of_slice<Type>(slice, args.depth);
-    TENON_UNROLL for (std::uint32_t j = 0; j < at_once; ++j) {
-      if (column + j >= share.columns || count == 0) continue;
-      const std::uint32_t to = begin_of(thread, stage) + j * slice_room<Type>;
-      copy_slice(thread, ring, to, slice_at(args, share, column + j, slice), count);
+  template <class Words>
+  TENON_DEVICE void fetch(const LinearArgs& args, const Words& words) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+      copy_slice(words, fetched_ + 16 * j * slice_room<Type>, left_ > j ? bytes_ : 0);
+      from_ += static_cast<Address>(args.w_step);
     }
     commit_copies();
-    column += at_once;
-    if (column >= share.columns) {
-      column = 0;
-      slice += args.team;
+    fetched_ = after(fetched_);
+    if (left_ > 2) {
+      left_ -= 2;
+    } else {
+      slice_ += args.team;
+      find_slice(args);
     }
-    stage = stage + 1 == stages ? 0 : stage + 1;
   }
 
-  /// Where a stage's column j is: a byte of shared memory.
-  static TENON_DEVICE std::uint32_t place(const Thread& thread, std::uint32_t stage,
-                                          std::uint32_t j, Address from) {
-    const std::uint32_t room = begin_of(thread, stage) + j * slice_room<Type>;
-    return 16 * room + (Piece<Type>::alignment == 16 ? 0 : static_cast<std::uint32_t>(from % 16));
+  /// The address of column j of the oldest stage.
+  TENON_DEVICE std::uint32_t place(const LinearArgs& args, std::uint32_t j) const {
+    const std::uint32_t room = read_ + 16 * j * slice_room<Type>;
+    if (is_aligned) return room;
+    return room + (low_ + j * static_cast<std::uint32_t>(args.w_step)) % 16;
   }
-  static TENON_DEVICE Address slice_at(const LinearArgs& args, const WarpShare& share,
-                                       std::uint32_t column, std::uint32_t slice) {
-    const std::uint32_t bytes = Piece<Type>::bytes(slice * slice_elements<Type>);
-    return share.w + static_cast<Address>(column * args.w_step) + bytes;
+  /// Goes on to the next stage, of the same slice.
+  TENON_DEVICE void step(const LinearArgs& args) {
+    read_ = after(read_);
+    low_ += 2 * static_cast<std::uint32_t>(args.w_step);
+  }
+  /// Goes back to the first column, of slice `slice`.
+  TENON_DEVICE void start_slice(std::uint32_t slice) {
+    low_ = static_cast<std::uint32_t>(first_) + Piece<Type>::bytes(slice * slice_elements<Type>);
   }
 
  private:
-  static TENON_DEVICE std::uint32_t begin_of(const Thread& thread, std::uint32_t stage) {
-    return (warp_of(thread) * stages + stage) * stage_room;
+  static constexpr bool is_aligned = Piece<Type>::alignment == 16;
+
+  TENON_DEVICE std::uint32_t after(std::uint32_t stage) const {
+    constexpr std::uint32_t bytes = 16 * stage_room;
+    return stage == begin_ + (stages - 1) * bytes ? begin_ : stage + bytes;
   }
-  template <class Ring>
-  static TENON_DEVICE void copy_slice(const Thread& thread, Ring& ring, std::uint32_t to,
-                                      Address from, std::uint32_t count) {
-    const std::uint32_t bytes = Piece<Type>::bytes(count);
-    if (Piece<Type>::alignment == 16 && from % 16 != 0) {
-      copy_unaligned(thread, ring, to, from, bytes);
-      return;
-    }
-    const Address first = from / 16 * 16;
-    const auto end = static_cast<std::uint32_t>(from - first) + bytes;
-    TENON_UNROLL for (std::uint32_t i = 0; i < slice_room<Type>; i += warp_size) {
-      const std::uint32_t own = i + lane_of(thread);
-      if (16 * own < end) copy_async(&ring[to + own], global<const Words4>(first + 16 * own));
+  TENON_DEVICE void find_slice(const LinearArgs& args) {
+    bytes_ = Piece<Type>::bytes(elements_of_slice<Type>(slice_, args.depth));
+    left_ = bytes_ == 0 ? 0 : columns_;
+    from_ = first_ + Piece<Type>::bytes(slice_ * slice_elements<Type>) + lane_bytes_;
+  }
+  template <class Words>
+  TENON_DEVICE void copy_slice(const Words& words, std::uint32_t to, std::uint32_t bytes) {
+    const std::uint32_t skipped = is_aligned ? 0 : static_cast<std::uint32_t>(from_) % 16;
+    const std::uint32_t end = bytes == 0 ? 0 : bytes + skipped;
+    const Address first = from_ - skipped;
+    to += lane_bytes_;
+    TENON_UNROLL for (std::uint32_t i = 0; i < 16 * slice_room<Type>; i += 16 * warp_size) {
+      const std::uint32_t at = i + lane_bytes_;
+      const auto* const source = global<const Words4>(first + i);
+      if constexpr (Piece<Type>::is_padded) {
+        const std::uint32_t left = at < end ? end - at : 0;
+        words.copy_async(to + i, source, left < 16 ? left : 16);
+      } else if (at < end) {
+        words.copy_async(to + i, source);
+      }
     }
   }
+
+  const std::uint32_t lane_bytes_, columns_, begin_;
+  const Address first_;
+  Address from_ = 0;  ///< of the next copy, as what follows
+  std::uint32_t bytes_ = 0, left_ = 0, slice_, fetched_;
+  std::uint32_t read_, low_ = 0;  ///< of the oldest stage
 };
 
 /// Four elements of a row of x from k on, zeros behind its end.
@@ -170,13 +189,30 @@ TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
   }
 }
 
-/// sum += one segment of a piece times x, of which `dot` and `total` are the sums with and without
-/// codes.
+/// A piece times x: `dots` and `totals` are the sums of its segments with and without codes.
 template <class Type>
-TENON_DEVICE void add_segment(const typename Piece<Type>::Values& values, std::uint32_t segment,
-                              float dot, float total, float& sum) {
-  sum += values.scales[segment] * dot;
-  if constexpr (Piece<Type>::has_offsets) sum += values.offsets[segment] * total;
+TENON_DEVICE float product_of(const typename Piece<Type>::Values& values,
+                              const float (&dots)[Piece<Type>::segments],
+                              const float (&totals)[Piece<Type>::segments]) {
+  constexpr PieceForm form = Piece<Type>::form;
+  constexpr bool has_scales = form == PieceForm::scales || form == PieceForm::mins;
+  float sum = 0.0f, offset = 0.0f;
+  TENON_UNROLL for (std::uint32_t s = 0; s < Piece<Type>::segments; ++s) {
+    float dot = dots[s];
+    if constexpr (Piece<Type>::zero != 0.0f) dot -= Piece<Type>::zero * totals[s];
+    if constexpr (has_scales) {
+      sum += values.scales[s] * dot;
+    } else {
+      sum += dot;
+    }
+    if constexpr (form == PieceForm::mins) offset += values.mins[s] * totals[s];
+    if constexpr (form == PieceForm::shifted) offset += totals[s];
+  }
+  if constexpr (form != PieceForm::plain) sum *= values.factor;
+  if constexpr (form == PieceForm::mins || form == PieceForm::shifted) {
+    sum += values.offset * offset;
+  }
+  return sum;
 }
 
 TENON_DEVICE float sum_of_warp(const Thread& thread, float sum) {
@@ -186,8 +222,8 @@ TENON_DEVICE float sum_of_warp(const Thread& thread, float sum) {
 
 /// Whether the lane has a piece of a slice of `left` elements.
 template <class Type>
-TENON_DEVICE bool has_piece(const Thread& thread, std::uint32_t left) {
-  return Piece<Type>::is_plain || lane_of(thread) * Piece<Type>::elements < left;
+TENON_DEVICE bool lane_has_piece(std::uint32_t lane, std::uint32_t left) {
+  return Piece<Type>::is_padded || lane * Piece<Type>::elements < left;
 }
 
 /// The sums of a team's warps, in shared memory: [warp, column, row].
@@ -212,62 +248,122 @@ TENON_DEVICE void finish_columns(const Thread& thread, const LinearArgs& args, c
   }
 }
 
+/// The first step of `sum_of_warp` of two numbers: of the first in the lower lanes, of the second in
+/// the upper ones.
+TENON_DEVICE float half_sums(const Thread& thread, float first, float second) {
+  const bool is_lower = lane_of(thread) < warp_size / 2;
+  return (is_lower ? first : second) + thread.shuffle_xor(is_lower ? second : first, warp_size / 2);
+}
+/// Its other steps, for half sums [column / 2, lane] in shared memory: eight lanes for each column.
+template <class Halves, class Sums>
+TENON_DEVICE void add_half_sums(const Thread& thread, const Halves& halves,
+                                std::uint32_t own_halves, Sums& sums, std::uint32_t own_sums,
+                                std::uint32_t columns) {
+  thread.sync_warp();
+  const std::uint32_t part = lane_of(thread) % 8;
+  for (std::uint32_t first = 0; first < columns; first += 4) {
+    const std::uint32_t column = first + lane_of(thread) / 8;
+    const std::uint32_t at = own_halves + column * (warp_size / 2) + part;
+    float sum = column < columns ? halves[at] + halves[at + 8] : 0.0f;
+    for (unsigned mask = 4; mask > 0; mask /= 2) sum += thread.shuffle_xor(sum, mask);
+    if (part == 0 && column < columns) sums[own_sums + column] += sum;
+  }
+  thread.sync_warp();
+}
+
+/// Whether rows of weights begin where their pieces need it.
+template <class Type>
+TENON_DEVICE bool has_pieces(const LinearArgs& args) {
+  const std::int64_t steps = args.w_step | args.w_group_step;
+  return Piece<Type>::alignment == 1 || (args.w | static_cast<Address>(steps)) % 16 == 0;
+}
+/// The same product where they do not: a warp for each column of a tile, one after the other.
+template <class Type>
+TENON_DEVICE void multiply_unaligned(const Thread& thread, const LinearArgs& args,
+                                     std::uint32_t tile, std::uint32_t first_row,
+                                     std::uint32_t row_room, std::int64_t group) {
+  const std::uint32_t warps = thread.count() / warp_size;
+  const std::uint32_t rows = args.rows - first_row < row_room ? args.rows - first_row : row_room;
+  const std::uint32_t count = warps / args.team * args.team_columns;
+  for (std::uint32_t i = warp_of(thread); i < count; i += warps) {
+    const std::uint32_t n = tile * count + i;
+    if (n >= args.columns) break;
+    const Address w = args.w + static_cast<Address>(n * args.w_step + group * args.w_group_step);
+    float sums[gemv_rows] = {};
+    for (std::uint32_t k = lane_of(thread) * 8; k < args.depth; k += warp_size * 8) {
+      float weights[8], values[8];
+      Row<Type>::load_eight(w, k, args.depth, weights);
+      for (std::uint32_t m = 0; m < gemv_rows; ++m) {
+        if (m >= rows) break;
+        load_eight(args.x_dtype, x_row(args, first_row + m), k, args.depth, values);
+        for (int c = 0; c < 8; ++c) sums[m] += weights[c] * values[c];
+      }
+    }
+    for (std::uint32_t m = 0; m < gemv_rows; ++m) {
+      if (m >= rows) break;
+      sums[m] = sum_of_warp(thread, sums[m]);
+      if (lane_of(thread) == 0) finish(args, first_row + m, n, group, sums[m]);
+    }
+  }
+}
+
 /// One row, whose elements stay in registers. Blocks: tiles of columns, for every row.
 template <class Type>
 TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
-  using Stream = WeightStream<Type, 1>;
+  using Stream = WeightStream<Type>;
   constexpr std::uint32_t elements = Piece<Type>::elements, segments = Piece<Type>::segments;
+  constexpr std::uint32_t length = elements / segments;
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
+  TENON_SHARED(thread, float, halves, gemv_warps* gemv_columns* warp_size / 2);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns);
   const std::uint32_t tile = thread.block() % args.column_tiles;
   const std::uint32_t row = thread.block() / args.column_tiles;
   const std::int64_t group = group_of(args, row);
   if (group < 0) return;
+  if (!has_pieces<Type>(args)) return multiply_unaligned<Type>(thread, args, tile, row, 1, group);
   const WarpShare share = share_of(thread, args, tile, group);
   const std::uint32_t lane = lane_of(thread), own_sums = warp_of(thread) * gemv_columns;
-  Stream stream{.slice = share.member};
-  TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) {
-    stream.fetch(thread, args, share, ring);
-  }
+  const SharedWords words(ring);
+  const typename Piece<Type>::Lane piece_lane(lane);
+  Stream stream(thread, args, share, words);
+  TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
   // What is above reads weights alone.
   if (lane < share.columns) sums[own_sums + lane] = 0.0f;
-  std::uint32_t stage = 0;
   for (std::uint32_t slice = share.member;; slice += args.team) {
     const std::uint32_t left = elements_of_slice<Type>(slice, args.depth);
     if (left == 0) break;
+    const bool has_piece = lane_has_piece<Type>(lane, left);
     float x[elements] = {}, totals[segments] = {};
     with_x(args, [&](const auto& load) {
-      if (!has_piece<Type>(thread, left)) return;
+      if (!has_piece) return;
       TENON_UNROLL for (std::uint32_t q = 0; q < elements / 4; ++q) {
         const std::uint32_t k = slice * slice_elements<Type> + Piece<Type>::place(lane, q);
         const FourFloats four = load(x_row(args, row), k);
         TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) x[4 * q + i] = four.at[i];
       }
     });
-    TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) {
-      totals[i / (elements / segments)] += x[i];
-    }
-    for (std::uint32_t column = 0; column < share.columns; ++column) {
+    TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) totals[i / length] += x[i];
+    stream.start_slice(slice);
+    const std::uint32_t own_halves = own_sums * (warp_size / 2);
+    for (std::uint32_t column = 0; column < share.columns; column += 2) {
       wait_copies<Stream::stages - 2>();
       thread.sync_warp();
-      stream.fetch(thread, args, share, ring);
-      float sum = 0.0f;
-      if (has_piece<Type>(thread, left)) {
+      stream.fetch(args, words);
+      float both[2];
+      TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
         typename Piece<Type>::Values values;
-        const Address from = Stream::slice_at(args, share, column, slice);
-        Piece<Type>::read(ring, Stream::place(thread, stage, 0, from), lane, left, values);
-        TENON_UNROLL for (std::uint32_t s = 0; s < segments; ++s) {
-          float dot = 0.0f;
-          TENON_UNROLL for (std::uint32_t i = 0; i < elements / segments; ++i) {
-            dot += values.codes[s * (elements / segments) + i] * x[s * (elements / segments) + i];
-          }
-          add_segment<Type>(values, s, dot, totals[s], sum);
+        Piece<Type>::read(words, stream.place(args, j), piece_lane, values);
+        float dots[segments] = {};
+        TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) {
+          dots[i / length] += values.codes[i] * x[i];
         }
+        const float sum = product_of<Type>(values, dots, totals);
+        both[j] = has_piece ? sum : 0.0f;
       }
-      sum = sum_of_warp(thread, sum);
-      if (lane == 0) sums[own_sums + column] += sum;
-      stage = stage + 1 == Stream::stages ? 0 : stage + 1;
+      halves[own_halves + column * (warp_size / 2) + lane] = half_sums(thread, both[0], both[1]);
+      stream.step(args);
     }
+    add_half_sums(thread, halves, own_halves, sums, own_sums, share.columns);
   }
   finish_columns(thread, args, sums, tile, row, 1, group);
 }
@@ -275,53 +371,57 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
 /// Up to `gemv_rows` rows, which are loaded for two columns at a time. Blocks: tiles of columns.
 template <class Type>
 TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args) {
-  using Stream = WeightStream<Type, 2>;
+  using Stream = WeightStream<Type>;
   constexpr std::uint32_t elements = Piece<Type>::elements, segments = Piece<Type>::segments;
+  constexpr std::uint32_t length = elements / segments;
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns* gemv_rows);
-  const WarpShare share = share_of(thread, args, thread.block(), 0);
+  const std::uint32_t tile = thread.block();
+  if (!has_pieces<Type>(args)) {
+    return multiply_unaligned<Type>(thread, args, tile, 0, gemv_rows, 0);
+  }
+  const WarpShare share = share_of(thread, args, tile, 0);
   const std::uint32_t lane = lane_of(thread);
   const std::uint32_t own_sums = warp_of(thread) * gemv_columns * gemv_rows;
-  Stream stream{.slice = share.member};
-  stream.fetch(thread, args, share, ring);
+  const SharedWords words(ring);
+  const typename Piece<Type>::Lane piece_lane(lane);
+  Stream stream(thread, args, share, words);
+  TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
   // What is above reads weights alone.
   for (std::uint32_t i = lane; i < share.columns * gemv_rows; i += warp_size) {
     sums[own_sums + i] = 0.0f;
   }
-  std::uint32_t stage = 0;
   for (std::uint32_t slice = share.member;; slice += args.team) {
     const std::uint32_t left = elements_of_slice<Type>(slice, args.depth);
     if (left == 0) break;
+    const bool has_piece = lane_has_piece<Type>(lane, left);
+    stream.start_slice(slice);
     for (std::uint32_t column = 0; column < share.columns; column += 2) {
-      wait_copies<0>();
+      wait_copies<Stream::stages - 2>();
       thread.sync_warp();
-      stream.fetch(thread, args, share, ring);
-      typename Piece<Type>::Values values[2] = {};
-      if (has_piece<Type>(thread, left)) {
-        TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
-          const Address from = Stream::slice_at(args, share, column + j, slice);
-          Piece<Type>::read(ring, Stream::place(thread, stage, j, from), lane, left, values[j]);
-        }
+      stream.fetch(args, words);
+      typename Piece<Type>::Values values[2];
+      TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+        Piece<Type>::read(words, stream.place(args, j), piece_lane, values[j]);
       }
+      stream.step(args);
       with_x(args, [&](const auto& load) {
         for (std::uint32_t m = 0; m < args.rows; ++m) {
           float both[2] = {};
-          if (has_piece<Type>(thread, left)) {
-            TENON_UNROLL for (std::uint32_t s = 0; s < segments; ++s) {
-              float dots[2] = {}, total = 0.0f;
-              TENON_UNROLL for (std::uint32_t i = 0; i < elements / segments; i += 4) {
-                const std::uint32_t at = s * (elements / segments) + i;
-                const std::uint32_t k =
-                    slice * slice_elements<Type> + Piece<Type>::place(lane, at / 4);
-                const FourFloats four = load(x_row(args, m), k);
-                TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
-                  dots[0] += values[0].codes[at + c] * four.at[c];
-                  dots[1] += values[1].codes[at + c] * four.at[c];
-                  total += four.at[c];
-                }
+          if (has_piece) {
+            float dots[2][segments] = {}, totals[segments] = {};
+            TENON_UNROLL for (std::uint32_t i = 0; i < elements; i += 4) {
+              const std::uint32_t k =
+                  slice * slice_elements<Type> + Piece<Type>::place(lane, i / 4);
+              const FourFloats four = load(x_row(args, m), k);
+              TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
+                dots[0][i / length] += values[0].codes[i + c] * four.at[c];
+                dots[1][i / length] += values[1].codes[i + c] * four.at[c];
+                totals[i / length] += four.at[c];
               }
-              add_segment<Type>(values[0], s, dots[0], total, both[0]);
-              add_segment<Type>(values[1], s, dots[1], total, both[1]);
+            }
+            TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+              both[j] = product_of<Type>(values[j], dots[j], totals);
             }
           }
           both[0] = sum_of_warp(thread, both[0]);
@@ -331,10 +431,9 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
           }
         }
       });
-      stage = 1 - stage;
     }
   }
-  finish_columns(thread, args, sums, thread.block(), 0, gemv_rows, 0);
+  finish_columns(thread, args, sums, tile, 0, gemv_rows, 0);
 }
 
 }  // namespace tenon::cuda

@@ -50,27 +50,57 @@ __device__ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t e
   return atomicCAS(at, expected, value);
 }
 
-// Where launches overlap (Driver::create_graph), a kernel begins while those before it run. Nothing
-// that those write may be read or written before wait_for_earlier().
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
-__device__ inline void wait_for_earlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-#else
-__device__ inline void let_next_begin() {}
-__device__ inline void wait_for_earlier() {}
-#endif
-/// 16 bytes to shared memory, aligned to 16 both, while the thread goes on. Copies since the last
-/// commit are a group; `wait_copies<n>` waits for all groups of the thread but the last n.
-__device__ inline void copy_async(void* to, const void* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               :
-               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
-#else
-  *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
-#endif
+/// The value, from a shuffle, which the compiler does not repeat: it keeps a lane's constants in
+/// registers where it would compute others again in every loop. For whole warps.
+__device__ inline std::uint32_t kept(std::uint32_t value) {
+  return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(threadIdx.x % 32));
 }
+
+/// An array of Words4 in shared memory, by the addresses of its bytes: of element i on, at(i).
+template <class Shared>
+class SharedWords {
+ public:
+  __device__ explicit SharedWords(Shared& array)
+      : begin_(kept(static_cast<std::uint32_t>(__cvta_generic_to_shared(&array[0])))) {}
+  __device__ std::uint32_t at(std::uint32_t i) const { return begin_ + 16 * i; }
+  __device__ std::uint32_t word(std::uint32_t at) const {
+    std::uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
+    return word;
+  }
+  __device__ Words4 words(std::uint32_t at) const {
+    Words4 four;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(four.at[0]), "=r"(four.at[1]), "=r"(four.at[2]), "=r"(four.at[3])
+                 : "r"(at)
+                 : "memory");
+    return four;
+  }
+  __device__ const std::uint8_t* bytes(std::uint32_t at) const {
+    return static_cast<const std::uint8_t*>(__cvta_shared_to_generic(at));
+  }
+  /// Copies `bytes` bytes, at most 16, and zeros up to 16, while the thread goes on. Copies since the
+  /// last commit are a group; `wait_copies<n>` waits for all groups of the thread but the last n.
+  __device__ void copy_async(std::uint32_t at, const void* from, std::uint32_t bytes = 16) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(at), "l"(from), "r"(bytes)
+                 : "memory");
+#else
+    uint4 words{};
+    if (bytes == 16) {
+      words = *static_cast<const uint4*>(from);
+    } else {
+      memcpy(&words, from, bytes);
+    }
+    *static_cast<uint4*>(__cvta_shared_to_generic(at)) = words;
+#endif
+  }
+
+ private:
+  std::uint32_t begin_;
+};
 __device__ inline void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" : : : "memory");
@@ -83,11 +113,34 @@ __device__ inline void wait_copies() {
 #endif
 }
 
+/// (word & mask) ^ bits in one instruction: the compiler makes two of it where both are constants.
+__device__ inline std::uint32_t masked_xor(std::uint32_t word, std::uint32_t mask,
+                                           std::uint32_t bits) {
+  std::uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6A;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+  return result;
+}
+
+/// Byte i, below 128, as (128 + byte) / 256.
+__device__ inline float fraction_of_byte(std::uint32_t word, unsigned i) {
+  return __uint_as_float(__byte_perm(word, 0x3F000000u, 0x7044u | i << 8));
+}
+
 /// The lower word of two that are shifted right as one, by less than 32 bits.
 __device__ inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high,
                                              unsigned shift) {
   return __funnelshift_r(low, high, shift);
 }
+
+// Where launches overlap (Driver::create_graph), a kernel begins while those before it run. Nothing
+// that those write may be read or written before wait_for_earlier().
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;"); }
+__device__ inline void wait_for_earlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ inline void let_next_begin() {}
+__device__ inline void wait_for_earlier() {}
+#endif
 
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
@@ -103,14 +156,6 @@ __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_u
 namespace tenon::cuda {
 
 inline constexpr unsigned warp_size = 32;
-
-/// What a thread loads at once: 8 or 16 bytes, aligned to their size.
-struct alignas(8) Words2 {
-  std::uint32_t at[2];
-};
-struct alignas(16) Words4 {
-  std::uint32_t at[4];
-};
 
 TENON_DEVICE unsigned lane_of(const Thread& thread) { return thread.index() % warp_size; }
 TENON_DEVICE unsigned warp_of(const Thread& thread) { return thread.index() / warp_size; }

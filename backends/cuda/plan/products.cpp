@@ -62,7 +62,9 @@ void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
 /// number of rows and columns.
 void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_once,
                  Emitter& out) {
-  constexpr std::uint64_t resident_warps = 4096, multiprocessors = 128;  // of a large device, about
+  // Of a large device, about: warps that run at once, and those of a block of small teams.
+  constexpr std::uint64_t multiprocessors = 132, resident_warps = 20 * multiprocessors;
+  constexpr std::uint64_t block_warps = 4;
   LinearArgs& args = draft.args;
   const auto slice =
       is_block(weights) ? gemv_block_slice
@@ -70,14 +72,15 @@ void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_
   const std::uint64_t slices = std::max<std::uint64_t>(ceil_div(args.depth, slice), 1);
   const std::uint64_t team = ceil_div(slices, ceil_div(slices, gemv_warps));
   const std::uint64_t row_tiles = ceil_div(args.rows, rows_at_once);
-  const std::uint64_t columns = ceil_div(args.columns * row_tiles * team, resident_warps);
-  const std::uint64_t at_once = rows_at_once == 1 ? 1 : 2;
+  const std::uint64_t warp_columns = args.columns * row_tiles * team;
+  const std::uint64_t waves = ceil_div(warp_columns, resident_warps * gemv_columns);
+  const std::uint64_t columns = ceil_div(warp_columns, resident_warps * waves);
   args.team = static_cast<std::uint32_t>(team);
-  args.team_columns =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(columns, at_once, gemv_columns));
+  args.team_columns = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(ceil_div(columns, 2) * 2, 2, gemv_columns));
   const std::uint64_t all_teams = ceil_div(args.columns, args.team_columns);
   const std::uint64_t teams = std::clamp<std::uint64_t>(
-      ceil_div(all_teams * row_tiles, multiprocessors), 1, gemv_warps / team);
+      all_teams * row_tiles / multiprocessors, 1, std::max<std::uint64_t>(block_warps / team, 1));
   args.column_tiles = static_cast<std::uint32_t>(ceil_div(all_teams, teams));
   const WeightKernels kernels = *weight_kernels(weights);
   out.launch(rows_at_once == 1 ? kernels.gemv : kernels.gemv_rows,

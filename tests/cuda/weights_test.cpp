@@ -49,8 +49,17 @@ class Case {
     return results;
   }
   void check(const std::vector<Tensor>& outputs, double allowed = 1e-4) {
-    const auto got = run(outputs, device_backends(test_device(), {.exact = true}).at(0));
-    const auto wanted = run(outputs, make_reference_backend({}));
+    compare(run(outputs, device_backends(test_device(), {.exact = true}).at(0)),
+            run(outputs, make_reference_backend({})), allowed);
+  }
+  /// `outputs` on the device, where they need not be exact, against `wanted` on the reference.
+  void check_rounded(const std::string& keys, const std::vector<Tensor>& outputs,
+                     const std::vector<Tensor>& wanted, double allowed) {
+    compare(run(outputs, device_backends(test_device(keys)).at(0)),
+            run(wanted, make_reference_backend({})), allowed);
+  }
+  static void compare(const std::vector<HostBuffer>& got, const std::vector<HostBuffer>& wanted,
+                      double allowed) {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       INFO("result " << i);
       expect_close(got[i], wanted[i], allowed, allowed);
@@ -164,6 +173,108 @@ TEST_CASE("cuda: two terms of bf16 keep what a result of 16 bits has", "[gpu][we
       test.constant("w", HostBuffer::of<float>(Shape({32, 32}, f32), weights).to(bf16));
   const auto got = test.run({linear(test.input(x), w)}, device_backends(test_device()).at(0));
   CHECK(std::memcmp(got[0].bytes(), x.bytes(), static_cast<std::size_t>(x.shape().bytes())) == 0);
+}
+
+/// As f32 rows are multiplied where nothing has to be exact: of bf16, with weights of bf16.
+Tensor rounded(const Tensor& x) { return cast(cast(x, bf16), f32); }
+Tensor rounded_weights(const Tensor& w) {
+  return rounded(is_block(w.shape().dtype()) ? dequantize(w) : cast(w, f32));
+}
+
+TEST_CASE("cuda: rows and weights that are rounded to bf16", "[gpu][weights]") {
+  struct Weights {
+    DType dtype;
+    std::int64_t columns, depth;
+  };
+  Random random;
+  for (const Weights& of : {Weights{f16, 131, 264}, {bf16, 131, 520}, {DType::q4_0, 257, 288},
+                            {DType::q8_0, 5, 1056}, {DType::q4_k, 133, 256}, {DType::q4_k, 40, 2304},
+                            {DType::q5_k, 129, 512}, {DType::q6_k, 129, 768}}) {
+    CAPTURE(name(of.dtype), of.columns, of.depth);
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const HostBuffer values = random.uniform(Shape({of.columns, of.depth}, f32), -0.3, 0.3);
+    const Tensor w = test.constant("w", values.to(of.dtype));
+    const Tensor bias = test.constant("bias", random.uniform(Shape({of.columns}, f32)));
+    const Tensor as_multiplied = rounded_weights(w);
+    std::vector<Tensor> results, wanted;
+    for (const std::int64_t rows : {9, 15, 16, 17, 63, 64, 65, 127, 128, 129}) {
+      const Tensor x = test.input(random.uniform(Shape({rows, of.depth}, f32)));
+      const Tensor residual = test.input(random.uniform(Shape({rows, of.columns}, f32)));
+      results.push_back(linear(x, w, bias, residual));
+      wanted.push_back(linear(rounded(x), as_multiplied, bias, residual));
+    }
+    const Tensor turned = test.input(random.uniform(Shape({of.depth, 3, 7}, f32)));
+    const Tensor cut = test.input(random.uniform(Shape({2, 11, of.depth + 3}, f32)));
+    for (const Tensor& view : {permute(turned, {2, 1, 0}), slice(cut, 2, 1, of.depth + 1)}) {
+      results.push_back(linear(view, w));
+      wanted.push_back(linear(rounded(view), as_multiplied));
+    }
+    for (const char* keys : {"?libraries=off", ""}) {
+      CAPTURE(keys);
+      test.check_rounded(keys, results, wanted, 4e-3);
+    }
+  }
+}
+
+TEST_CASE("cuda: weights that a library multiplies in parts, as bf16", "[gpu][weights]") {
+  Random random;
+  for (const DType dtype : {f16, DType::q5_0, DType::q8_0, DType::iq4_nl, DType::mxfp4}) {
+    CAPTURE(name(dtype));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Tensor w = test.constant("w", random.uniform(Shape({601, 96}, f32), -0.3, 0.3).to(dtype));
+    const Tensor bias = test.constant("bias", random.uniform(Shape({601}, f32)));
+    std::vector<Tensor> results, wanted;
+    for (const std::int64_t rows : {128, 300}) {
+      const Tensor x = test.input(random.uniform(Shape({rows, 96}, f32)));
+      const Tensor residual = test.input(random.uniform(Shape({rows, 601}, f32)));
+      results.push_back(linear(x, w, bias, residual));
+      wanted.push_back(linear(rounded(x), rounded_weights(w), bias, residual));
+    }
+    test.check_rounded("", results, wanted, 2e-3);
+  }
+}
+
+TEST_CASE("cuda: a row has the same bits in a batch of any size", "[gpu][weights]") {
+  Random random;
+  const HostBuffer values = random.uniform(Shape({72, 1536}, f32), -0.3, 0.3);
+  const HostBuffer x = random.uniform(Shape({127, 1536}, f32));
+  for (const DType dtype : {DType::q4_k, DType::q8_0}) {
+    const auto product = [&](std::int64_t first, std::int64_t rows) {
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor y = linear(test.input(x.slice(0, first, first + rows)),
+                              test.constant("w", values.to(dtype)));
+      return test.run({y}, device_backends(test_device("")).at(0)).at(0);
+    };
+    const HostBuffer all = product(0, 127), few = product(60, 9);
+    CHECK(std::memcmp(all.bytes() + 60 * 72 * 4, few.bytes(), 9 * 72 * 4) == 0);
+  }
+}
+
+TEST_CASE("cuda: layers that share rows, and rows that are overwritten", "[gpu][weights]") {
+  Random random;
+  for (const char* keys : {"?libraries=off", ""}) {
+    for (const std::int64_t rows : {20, 130}) {
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const auto weights = [&](const char* of) {
+        return test.constant(of, random.uniform(Shape({64, 64}, f32), -0.1, 0.1).to(DType::q8_0));
+      };
+      const Tensor a = weights("a"), b = weights("b"), bias = test.constant(
+          "bias", random.uniform(Shape({64}, f32)));
+      Tensor x = test.input(random.uniform(Shape({rows, 64}, f32)));
+      std::vector<Tensor> results;
+      for (int i = 0; i < 3; ++i) {
+        const Tensor h = x * 0.5f;
+        const Tensor q = linear(h, a), k = linear(h, b, bias), v = linear(h, a, bias, q);
+        x = linear(q * k + v, b, {}, x);  // in x's place
+        x = linear(x, a, {}, x);
+      }
+      test.check_rounded(keys, {x}, {x}, 8e-2);
+    }
+  }
 }
 
 TEST_CASE("cuda: infinities and NaNs of rows in tensor cores", "[gpu][weights]") {

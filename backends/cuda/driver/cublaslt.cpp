@@ -2,6 +2,7 @@
 #include "driver/vendor_library.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -32,9 +33,21 @@ cudaDataType type_of(DType dtype) {
 }
 
 /// What tells calls apart that need another algorithm: all but the addresses.
-std::string key_of(GemmCall call) {
-  call.x = call.w = call.y = call.bias = call.residual = call.workspace = 0;
-  return {reinterpret_cast<const char*>(&call), sizeof call};
+using Key = std::array<std::int64_t, 13>;
+Key key_of(const GemmCall& call) {
+  return {call.rows,
+          call.columns,
+          call.depth,
+          call.batch,
+          call.y_step,
+          static_cast<std::int64_t>(call.workspace_bytes),
+          static_cast<std::int64_t>(call.dtype),
+          static_cast<std::int64_t>(call.y_dtype),
+          call.w_is_turned,
+          call.w_repeats,
+          call.has_bias,
+          call.has_residual,
+          call.allows_tf32};
 }
 
 void* pointer(Address address) { return reinterpret_cast<void*>(address); }
@@ -112,17 +125,20 @@ class CublasLt final : public VendorFunction<GemmCall> {
     const std::int64_t w_columns = call.w_is_turned ? call.depth : call.columns;
     const cudaDataType type = type_of(call.dtype);
     const std::int64_t w_step = call.w_repeats ? 0 : w_rows * w_columns;
-    attempt(layout(out.w, type, w_rows, w_columns, call.batch, w_step));
-    attempt(layout(out.x, type, call.depth, call.rows, call.batch, call.depth * call.rows));
-    attempt(layout(out.y, type_of(call.y_dtype), call.columns, call.rows, call.batch,
-                   call.columns * call.rows));
+    attempt(layout(out.w, type, w_rows, w_columns, w_rows, call.batch, w_step));
+    attempt(layout(out.x, type, call.depth, call.rows, call.depth, call.batch,
+                   call.depth * call.rows));
+    attempt(layout(out.y, type_of(call.y_dtype), call.columns, call.rows, call.y_step, call.batch,
+                   call.y_step * call.rows));
     if (out.status == CUBLAS_STATUS_SUCCESS) attempt(choose(call, out));
   }
 
   cublasStatus_t layout(cublasLtMatrixLayout_t& out, cudaDataType type, std::int64_t rows,
-                        std::int64_t columns, std::int64_t batch, std::int64_t step) {
-    cublasStatus_t status = lt_.p_cublasLtMatrixLayoutCreate(
-        &out, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows);
+                        std::int64_t columns, std::int64_t column_step, std::int64_t batch,
+                        std::int64_t step) {
+    cublasStatus_t status =
+        lt_.p_cublasLtMatrixLayoutCreate(&out, type, static_cast<std::uint64_t>(rows),
+                                         static_cast<std::uint64_t>(columns), column_step);
     if (status != CUBLAS_STATUS_SUCCESS || batch == 1) return status;
     const auto count = static_cast<std::int32_t>(batch);
     status = lt_.p_cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -161,7 +177,7 @@ class CublasLt final : public VendorFunction<GemmCall> {
   const Library& lt_;
   cublasLtHandle_t handle_;
   std::mutex mutex_;
-  std::map<std::string, Prepared> prepared_;
+  std::map<Key, Prepared> prepared_;
 };
 
 }  // namespace

@@ -16,14 +16,15 @@ inline constexpr std::size_t routine_count = 3;
 /// What every address of a call is a multiple of.
 inline constexpr Address routine_alignment = 16;
 
-/// y[r, c] = sum_k x[r, k] * w[c, k] (+ bias[c]) (+ residual[r, c]), of dense rows; with
+/// y[r, c] = sum_k x[r, k] * w[c, k] (+ bias[c]) (+ residual[r, c]), of dense rows, but that those of
+/// y and residual are `y_step` elements apart; with
 /// `w_is_turned`, w is [depth, columns]. `batch` such products lie one behind the other, with one w
 /// where `w_repeats`. Sums are in f32.
 struct GemmCall {
   Address x, w, y, bias, residual;  ///< bias, residual: 0 is none
   Address workspace;
   std::uint64_t workspace_bytes;
-  std::int64_t rows, columns, depth, batch;
+  std::int64_t rows, columns, depth, batch, y_step;
   DType dtype;    ///< of x and w: f32, f16 or bf16
   DType y_dtype;  ///< of y, bias and residual: dtype or f32
   bool w_is_turned, w_repeats, has_bias, has_residual;

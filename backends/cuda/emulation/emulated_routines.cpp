@@ -9,6 +9,7 @@
 #include <tenon/ops/linear.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <vector>
@@ -48,7 +49,16 @@ void run_gemm(const GemmCall& call) {
     const Address x = call.x + bytes(i * call.rows * call.depth, call.dtype);
     const Address w =
         call.w + (call.w_repeats ? 0 : bytes(i * call.columns * call.depth, call.dtype));
-    const Address of_y = bytes(i * call.rows * call.columns, call.y_dtype);
+    const Address of_y = bytes(i * call.rows * call.y_step, call.y_dtype);
+    // The reference op takes dense arrays.
+    std::vector<std::byte> y(bytes(call.rows * call.columns, call.y_dtype)), residual(y.size());
+    const auto dense = [&](std::vector<std::byte>& array) {
+      return HostView{array.data(), Shape({call.rows, call.columns}, call.y_dtype)};
+    };
+    const auto row = [&](Address array, std::int64_t r) {
+      return global<std::byte>(array + of_y + bytes(r * call.y_step, call.y_dtype));
+    };
+    const std::size_t row_bytes = bytes(call.columns, call.y_dtype);
     std::vector<HostView> in{view(x, {call.rows, call.depth}, call.dtype),
                              view(w, {call.columns, call.depth}, call.dtype)};
     if (call.w_is_turned) {
@@ -56,11 +66,16 @@ void run_gemm(const GemmCall& call) {
       in[1].strides[1] = call.columns * block_bytes(call.dtype);
     }
     if (call.has_bias) in.push_back(view(call.bias, {call.columns}, call.y_dtype));
-    if (call.has_residual) {
-      in.push_back(view(call.residual + of_y, {call.rows, call.columns}, call.y_dtype));
+    for (std::int64_t r = 0; call.has_residual && r < call.rows; ++r) {
+      std::memcpy(residual.data() + static_cast<std::size_t>(r) * row_bytes,
+                  row(call.residual, r), row_bytes);
     }
+    if (call.has_residual) in.push_back(dense(residual));
     const Linear op{.has_bias = call.has_bias, .has_residual = call.has_residual};
-    op.reference(in, view(call.y + of_y, {call.rows, call.columns}, call.y_dtype));
+    op.reference(in, dense(y));
+    for (std::int64_t r = 0; r < call.rows; ++r) {
+      std::memcpy(row(call.y, r), y.data() + static_cast<std::size_t>(r) * row_bytes, row_bytes);
+    }
   }
 }
 

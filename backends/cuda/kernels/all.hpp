@@ -8,6 +8,7 @@
 #include "kernels/gemv.hpp"
 #include "kernels/images.hpp"
 #include "kernels/linear.hpp"
+#include "kernels/linear_rounded.hpp"
 #include "kernels/linear_tensor.hpp"
 #include "kernels/matmul_codes.hpp"
 #include "kernels/move.hpp"

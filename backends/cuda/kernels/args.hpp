@@ -128,6 +128,9 @@ struct LinearArgs {
   // Of up to gemv_rows rows: warps that share columns, how many of these, tiles of all columns.
   std::uint32_t team, team_columns, column_tiles;
   Reporter reporter;
+  // Parts of `split_depth` of the depth, whose sums are at `partial`: f32 [splits, rows, columns].
+  Address partial;
+  std::uint32_t splits, split_depth;
 };
 
 /// c[.., m, n] = sum_k a[.., m, k] b[.., k, n] for every index of `batch`.

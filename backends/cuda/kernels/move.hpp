@@ -55,6 +55,11 @@ TENON_DEVICE void embed(const Thread& thread, const EmbeddingArgs& args) {
     Row<Type>::load_eight(args.table + static_cast<Address>(id * args.row_step), k, args.depth,
                           eight);
     const Address y = place_of(args.y, at, args.axes.rank);
+    if (args.y.dtype == DType::bf16 && args.y_step == 2 && k + 8 <= args.depth &&
+        (y + 2 * k) % sizeof(Words) == 0) {
+      store_bfloat16(y + 2 * k, eight);
+      continue;
+    }
     for (std::uint32_t j = 0; j < 8 && k + j < args.depth; ++j) {
       store_real(args.y.dtype, y + static_cast<Address>((k + j) * args.y_step), eight[j]);
     }

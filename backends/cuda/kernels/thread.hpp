@@ -142,6 +142,25 @@ __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_earlier() {}
 #endif
 
+
+/// Sixteen bytes of device memory into shared memory, both at multiples of 16. They are there when
+/// wait_for_copies() returned, for the thread that copied them.
+__device__ inline void copy_to_shared(void* to, Address from) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))), "l"(from)
+               : "memory");
+#else
+  *static_cast<uint4*>(to) = *global<const uint4>(from);
+#endif
+}
+__device__ inline void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+}
+
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
 

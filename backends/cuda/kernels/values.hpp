@@ -52,6 +52,29 @@ TENON_DEVICE std::uint16_t narrow_bfloat16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
+/// Two values as bf16, the first in the lower half.
+TENON_DEVICE std::uint32_t narrow_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return narrow_bfloat16(first) | std::uint32_t{narrow_bfloat16(second)} << 16;
+#endif
+}
+
+/// What one access of memory moves at most, aligned.
+struct alignas(16) Words {
+  std::uint32_t at[4];
+};
+
+/// Eight values as bf16, where Words may lie.
+TENON_DEVICE void store_bfloat16(Address at, const float (&values)[8]) {
+  Words words;
+  for (int i = 0; i < 4; ++i) words.at[i] = narrow_pair(values[2 * i], values[2 * i + 1]);
+  *global<Words>(at) = words;
+}
+
 TENON_DEVICE float infinity() { return bits_to_float(0x7F800000u); }
 
 template <class C>

@@ -1,3 +1,4 @@
+#include "lower/point_groups.hpp"
 #include "plan/launch.hpp"
 #include "plan/planners.hpp"
 
@@ -32,6 +33,16 @@ Planner planner_of(const Step& step) {
   return found == std::end(entries) ? nullptr : found->planner;
 }
 
+/// Whether a step may write to an operand.
+bool may_overwrite(const Step& step, const Operand& operand) {
+  if (operand.place.kind != Place::Kind::slab) return true;  // an output may be an input's memory
+  if (step.kind != Step::Kind::op || step.op.as<FusedPoints>() != nullptr) return true;
+  if (!same_storage(step.output.place, operand.place)) return false;
+  const bool moves =
+      step.output.place.byte_step != LoopSteps{} || operand.place.byte_step != LoopSteps{};
+  return moves || byte_range(step.output).overlaps(byte_range(operand));
+}
+
 /// Kernels count elements in 32 bits.
 Refusal exceeds_kernels(const Step& step) {
   const auto exceeds = [](const Operand& operand) {
@@ -64,6 +75,17 @@ Source Emitter::scratch(std::int64_t bytes) {
   return {Source::Kind::scratch, {}, begin};
 }
 
+std::optional<Source> Emitter::rounded_copy(const Operand& operand) const {
+  if (!rounded_copy_ || rounded_copy_->of != operand) return std::nullopt;
+  return Source{Source::Kind::scratch, {}, 0};
+}
+
+Source Emitter::keep_rounded_copy(const Operand& operand, std::int64_t bytes) {
+  step_scratch_ = 0;  // a copy that was kept before is not read any more
+  rounded_copy_ = RoundedCopy{operand, bytes};
+  return scratch(bytes);
+}
+
 Source Emitter::data(std::span<const std::byte> bytes) {
   const auto begin =
       static_cast<std::size_t>(aligned(static_cast<std::int64_t>(plan_.data.size())));
@@ -92,16 +114,19 @@ void Emitter::step(const Step& step) {
     Loop loop;
     loop.step = &step;
     auto* const outer = std::exchange(into_, &loop.body);
+    rounded_copy_.reset();  // an iteration begins where the one before it ended
     steps(step.body);
+    rounded_copy_.reset();
     into_ = outer;
     into_->push_back(std::move(loop));
     return;
   }
   step_ = &step;
-  step_scratch_ = 0;
+  step_scratch_ = rounded_copy_ ? aligned(rounded_copy_->bytes) : 0;
   if (const Refusal refusal = plan_step(step, this)) {
     throw Error(Errc::unsupported, step.value, fmt::format("cuda: {}", *refusal));
   }
+  if (rounded_copy_ && may_overwrite(step, rounded_copy_->of)) rounded_copy_.reset();
 }
 
 void Emitter::steps(std::span<const Step> steps) {

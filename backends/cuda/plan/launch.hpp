@@ -136,6 +136,11 @@ class Emitter {
   std::int32_t reporter();
   /// Memory that is the current step's alone.
   Source scratch(std::int64_t bytes);
+  /// The copy of an operand's rows as bf16 that an earlier step made, if nothing has overwritten the
+  /// operand since.
+  std::optional<Source> rounded_copy(const Operand& operand) const;
+  /// Memory for such a copy, which later steps find. Before other scratch memory of the step.
+  Source keep_rounded_copy(const Operand& operand, std::int64_t bytes);
   Source data(std::span<const std::byte> bytes);
   template <class T>
   Source data_of(const std::vector<T>& values) {
@@ -154,6 +159,12 @@ class Emitter {
   std::vector<Instruction>* into_;
   const Step* step_ = nullptr;
   std::int64_t step_scratch_ = 0;
+  /// At the begin of the scratch memory.
+  struct RoundedCopy {
+    Operand of;
+    std::int64_t bytes;
+  };
+  std::optional<RoundedCopy> rounded_copy_;
 };
 
 /// Why no kernel runs a step, or nothing; with an emitter its launches, too.

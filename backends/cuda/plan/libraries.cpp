@@ -2,6 +2,7 @@
 #include "plan/libraries.hpp"
 
 #include "driver/driver.hpp"
+#include "kernels/block_sizes.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/ops.hpp>
@@ -21,39 +22,39 @@ bool is_aligned(const Operand& operand) {
 }
 bool is_plain(const Operand& operand) { return is_aligned(operand) && operand.is_contiguous(); }
 
-/// The operand as a dense, aligned array of a type: itself, or a copy in scratch memory.
-Source dense(const Operand& operand, DType dtype, Emitter& out) {
-  const bool is_cast = operand.shape.dtype() != dtype;
-  if (!is_cast && is_plain(operand)) return source_of(operand);
+/// The operand as a dense, aligned array: itself, or a copy in scratch memory.
+Source dense(const Operand& operand, Emitter& out) {
+  if (is_plain(operand)) return source_of(operand);
   Operand copy = operand;
-  copy.shape = operand.shape.with_dtype(dtype);
   copy.strides = dense_strides(copy.shape);
   const Source place = out.scratch(copy.shape.bytes());
-  if (!is_cast) {
-    emit_copy(operand, source_of(operand), copy, place, out);
-    return place;
-  }
-  const std::vector<std::int64_t> sizes(copy.shape.dims().begin(), copy.shape.dims().end());
-  const MergedAxes axes = merged(sizes, {copy.strides, operand.strides});
-  Draft<PointArgs> draft;
-  draft.args.axes = axes.axes;
-  draft.address(draft.args.y.data, place);
-  draft.address(draft.args.a.data, source_of(operand));
-  draft.args.y.steps = axes.steps[0];
-  draft.args.a.steps = axes.steps[1];
-  draft.args.y.dtype = dtype;
-  draft.args.a.dtype = operand.shape.dtype();
-  out.launch(Kernel::cast, grid_of(axes.axes.count), draft);
+  emit_copy(operand, source_of(operand), copy, place, out);
   return place;
 }
 
-/// The type in which tensor cores multiply. f32 activations become bf16, as the weights are, but
-/// where every step is to be exact; f16 would not hold all of them.
-std::optional<DType> product_type(DType x, DType w, bool is_exact) {
-  if (!is_real(x) || !is_real(w)) return std::nullopt;
-  if (x == w) return x;
-  if (x == DType::f32 && w == DType::bf16 && !is_exact) return w;
+/// The type in which tensor cores multiply. f32 activations become bf16, and weights too, but where
+/// every step is to be exact; f16 would not hold all of them.
+std::optional<DType> product_type(const Operand& x, const Operand& w, const PlanOptions& options) {
+  const DType dtype = x.shape.dtype();
+  if (is_real(dtype) && dtype == w.shape.dtype()) return dtype;
+  if (rounds_rows(x, w, options)) return bf16;
   return std::nullopt;
+}
+
+/// Weights that are decoded, and multiplied as bf16 from scratch memory, in parts of so many columns:
+/// 128 MiB of a GPU's memory at most.
+std::int64_t columns_of_part(const Operand& w, const Driver& libraries) {
+  constexpr std::int64_t multiple = 256;
+  const auto most_bytes = static_cast<std::int64_t>(4 * libraries.workspace_bytes());
+  const std::int64_t columns = most_bytes / (w.shape[1] * block_bytes(bf16));
+  return std::max(columns / multiple * multiple, multiple);
+}
+
+/// An operand from element `begin` of its last axis on, which is dense.
+Source from_column(const Operand& operand, std::int64_t begin) {
+  Source source = source_of(operand);
+  source.place.offset += begin * block_bytes(operand.shape.dtype());
+  return source;
 }
 
 template <class Call>
@@ -103,18 +104,23 @@ bool plan_library_linear(const Step& step, Emitter& out) {
   if (!has_library(step, out.options())) return false;
   const auto& op = *step.op.as<Linear>();
   const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
-  const auto dtype = product_type(x.shape.dtype(), w.shape.dtype(), out.options().is_exact);
-  if (!dtype || w.shape[1] == 0 || !is_plain(w)) return false;
+  const auto dtype = product_type(x, w, out.options());
+  if (!dtype || w.shape[1] == 0) return false;
+  const bool is_decoded = w.shape.dtype() != *dtype;
+  const std::int64_t columns = w.shape[0], depth = w.shape[1];
+  const std::int64_t rows = y.shape.elements() / columns;
+  if (!is_decoded && !is_plain(w)) return false;
+  if (is_decoded && rows < decoded_rows && tensor_kernels(w.shape.dtype())) return false;
   for (std::size_t i = 2; i < step.inputs.size(); ++i) {
     if (step.inputs[i].shape.dtype() != y.shape.dtype()) return false;
     if (!is_plain(step.inputs[i])) return false;
   }
   Draft<GemmCall> draft;
   GemmCall& call = draft.args;
-  call.rows = y.shape.elements() / w.shape[0];
-  call.columns = w.shape[0];
-  call.depth = w.shape[1];
+  call.rows = rows;
+  call.depth = depth;
   call.batch = 1;
+  call.y_step = columns;
   call.dtype = *dtype;
   call.y_dtype = y.shape.dtype();
   call.w_repeats = true;
@@ -122,14 +128,34 @@ bool plan_library_linear(const Step& step, Emitter& out) {
   call.has_residual = op.has_residual;
   call.allows_tf32 = out.options().allows_tf32;
   call.workspace_bytes = out.options().libraries->workspace_bytes();
-  if (!out.is_taken(call)) return false;
-  draft.address(call.x, dense(x, *dtype, out));
-  draft.address(call.w, w);
-  draft.address(call.y, y);
-  if (op.has_bias) draft.address(call.bias, step.inputs[2]);
-  if (op.has_residual) draft.address(call.residual, step.inputs.back());
+  const std::int64_t part = is_decoded ? std::min(columns_of_part(w, *out.options().libraries), columns) : columns;
+  for (const std::int64_t size : {part, columns % part}) {
+    call.columns = size;
+    if (size > 0 && !out.is_taken(call)) return false;
+  }
+  const bool is_cast = x.shape.dtype() != *dtype;
+  draft.address(call.x, is_cast ? rounded_rows(x, out) : dense(x, out));
   set_workspace(draft, out);
-  out.call(Routine::gemm, draft);
+  const Rows weights = is_decoded ? rows_of(w, out) : Rows{source_of(w), 0};
+  const Source decoded =
+      is_decoded ? out.scratch(part * depth * block_bytes(bf16)) : weights.source;
+  for (std::int64_t begin = 0; begin < columns; begin += part) {
+    Draft<GemmCall> of_part = draft;
+    of_part.args.columns = std::min(part, columns - begin);
+    if (is_decoded) {
+      Rows from = weights;
+      (from.source.kind == Source::Kind::operand ? from.source.place.offset : from.source.offset) +=
+          begin * weights.step;
+      emit_rounded(from, w.shape.dtype(), of_part.args.columns, depth, decoded, out);
+    }
+    of_part.address(of_part.args.w, decoded);
+    of_part.address(of_part.args.y, from_column(y, begin));
+    if (op.has_bias) of_part.address(of_part.args.bias, from_column(step.inputs[2], begin));
+    if (op.has_residual) {
+      of_part.address(of_part.args.residual, from_column(step.inputs.back(), begin));
+    }
+    out.call(Routine::gemm, of_part);
+  }
   return true;
 }
 
@@ -152,7 +178,7 @@ bool plan_library_matmul(const Step& step, Emitter& out) {
   GemmCall& call = draft.args;
   call.batch = repeats ? 1 : c.shape.elements() / (a.shape[a_rank - 2] * columns);
   call.rows = c.shape.elements() / columns / call.batch;
-  call.columns = columns;
+  call.columns = call.y_step = columns;
   call.depth = depth;
   call.dtype = call.y_dtype = dtype;
   call.w_repeats = repeats;
@@ -168,8 +194,8 @@ bool plan_library_matmul(const Step& step, Emitter& out) {
     turned.strides = dense_strides(turned.shape);
   }
   if (!out.is_taken(call)) return false;
-  draft.address(call.x, dense(a, dtype, out));
-  draft.address(call.w, dense(turned, dtype, out));
+  draft.address(call.x, dense(a, out));
+  draft.address(call.w, dense(turned, out));
   draft.address(call.y, c);
   set_workspace(draft, out);
   out.call(Routine::gemm, draft);
@@ -186,7 +212,7 @@ bool plan_library_convolution(const Step& step, Emitter& out, Activation activat
   if (!call || !out.is_taken(*call)) return false;
   Draft<ConvolutionCall> draft;
   draft.args = *call;
-  draft.address(draft.args.x, dense(step.inputs[0], call->dtype, out));
+  draft.address(draft.args.x, dense(step.inputs[0], out));
   draft.address(draft.args.w, step.inputs[1]);
   draft.address(draft.args.y, step.output);
   if (call->has_bias) draft.address(draft.args.bias, step.inputs[2]);

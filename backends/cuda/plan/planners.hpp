@@ -149,7 +149,25 @@ struct WeightKernels {
 };
 std::optional<WeightKernels> weight_kernels(DType dtype);
 std::optional<Kernel> attention_kernel(DType dtype);
-/// That which multiplies weights of the type in tensor cores (tensor_types.def).
-std::optional<Kernel> tensor_kernel(DType dtype);
+/// Those that multiply weights of the type in tensor cores (tensor_types.def).
+struct TensorKernels {
+  Kernel of_terms, of_rounded_rows;
+};
+std::optional<TensorKernels> tensor_kernels(DType dtype);
+
+/// Whether f32 rows are rounded to bf16, and multiplied with weights as bf16.
+bool rounds_rows(const Operand& x, const Operand& w, const PlanOptions& options);
+/// The rows of an operand as a dense array of bf16 in scratch memory. Before other scratch memory of
+/// the step.
+Source rounded_rows(const Operand& x, Emitter& out);
+/// An operand as rows of one stride, copied where it lies otherwise.
+struct Rows {
+  Source source;
+  std::int64_t step;
+};
+Rows rows_of(const Operand& operand, Emitter& out);
+/// `count` rows as a dense array of bf16.
+void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
+                  const Source& to, Emitter& out);
 
 }  // namespace tenon::cuda

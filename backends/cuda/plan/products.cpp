@@ -25,11 +25,8 @@ std::optional<std::int64_t> row_step(const Operand& x) {
   return rows.steps[0].bytes[0];
 }
 
-/// An operand as rows of one stride, copied where it lies otherwise.
-struct Rows {
-  Source source;
-  std::int64_t step;
-};
+}  // namespace
+
 Rows rows_of(const Operand& operand, Emitter& out) {
   Located at = with_dense_rows(operand, out);
   if (const auto step = row_step(at.operand)) return {at.source, *step};
@@ -40,6 +37,41 @@ Rows rows_of(const Operand& operand, Emitter& out) {
   const std::int64_t rows = operand.shape.elements() / operand.shape[operand.shape.rank() - 1];
   return {place, operand.shape.bytes() / rows};
 }
+
+bool rounds_rows(const Operand& x, const Operand& w, const PlanOptions& options) {
+  return x.shape.dtype() == f32 && w.shape.dtype() != f32 && !options.is_exact;
+}
+
+void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
+                  const Source& to, Emitter& out) {
+  Draft<EmbeddingArgs> draft;
+  EmbeddingArgs& args = draft.args;
+  args.axes.rank = 1;
+  args.axes.sizes[0] = args.axes.count = static_cast<std::uint32_t>(count);
+  draft.address(args.table, rows.source);
+  draft.address(args.y.data, to);
+  args.y.dtype = bf16;
+  args.y_step = block_bytes(bf16);
+  args.y.steps.bytes[0] = depth * args.y_step;
+  args.row_step = rows.step;
+  args.rows = count;
+  args.depth = static_cast<std::uint32_t>(depth);
+  out.launch(weight_kernels(dtype)->embedding,
+             grid_of(ceil_div(static_cast<std::uint64_t>(depth), 8) *
+                     static_cast<std::uint64_t>(count)),
+             draft);
+}
+
+Source rounded_rows(const Operand& x, Emitter& out) {
+  if (const auto kept = out.rounded_copy(x)) return *kept;
+  const Source place = out.keep_rounded_copy(x, x.shape.with_dtype(bf16).bytes());
+  const std::int64_t depth = x.shape[x.shape.rank() - 1];
+  const Rows rows = rows_of(x, out);
+  emit_rounded(rows, x.shape.dtype(), x.shape.elements() / depth, depth, place, out);
+  return place;
+}
+
+namespace {
 
 Refusal refused_operands(const Operand& x, const Operand& w) {
   if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
@@ -95,16 +127,47 @@ void launch_linear(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
   const auto tiles = [&](std::uint32_t rows, std::uint32_t columns) {
     return static_cast<unsigned>(ceil_div(args.columns, columns) * ceil_div(args.rows, rows));
   };
-  const std::optional<Kernel> tensor = tensor_kernel(weights);
+  const std::optional<TensorKernels> tensor = tensor_kernels(weights);
   if (args.rows <= gemv_rows) {
     launch_gemv(draft, weights, args.rows == 1 ? 1 : gemv_rows, out);
   } else if (tensor && args.x_dtype != f32) {
     args.multiplies_halves = args.x_dtype == f16 && weights == f16;
     args.x_terms = args.x_dtype == bf16 || args.multiplies_halves ? 1 : 2;
     args.w_terms = weights == bf16 || args.multiplies_halves ? 1 : 2;
-    out.launch(*tensor, {tiles(tensor_tile, tensor_tile), tensor_threads}, draft);
+    out.launch(tensor->of_terms, {tiles(tensor_tile, tensor_tile), tensor_threads}, draft);
   } else {
     out.launch(kernels.linear, {tiles(tile_rows, tile_columns), tile_threads}, draft);
+  }
+}
+
+/// Of bf16 by bf16, or of rows that are rounded to it, in tensor cores; the copy of the rows is in
+/// scratch memory.
+bool is_of_bfloat16(const Operand& x, const Operand& w, const PlanOptions& options) {
+  const bool is_given = x.shape.dtype() == bf16 && w.shape.dtype() == bf16;
+  constexpr std::int64_t vector = 8;
+  return (is_given || rounds_rows(x, w, options)) && tensor_kernels(w.shape.dtype()) &&
+         w.shape[1] > 0 && w.shape[1] % vector == 0;
+}
+
+void launch_rounded(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
+  LinearArgs& args = draft.args;
+  const std::uint64_t tiles = ceil_div(args.columns, rounded_tile_columns);
+  const std::uint64_t steps = ceil_div(args.depth, rounded_depth);
+  // Whatever the rows are, so that their number does not change the order of sums.
+  const std::uint64_t wanted = std::clamp<std::uint64_t>(rounded_blocks / tiles, 1,
+                                                         ceil_div(steps, min_rounded_steps));
+  const std::uint64_t steps_of_split = ceil_div(steps, wanted);
+  args.split_depth = static_cast<std::uint32_t>(steps_of_split * rounded_depth);
+  args.splits = static_cast<std::uint32_t>(ceil_div(steps, steps_of_split));
+  if (args.splits > 1) {
+    const std::int64_t elements = std::int64_t{args.rows} * args.columns * args.splits;
+    draft.address(args.partial, out.scratch(elements * block_bytes(f32)));
+  }
+  const std::uint64_t blocks = tiles * ceil_div(args.rows, rounded_tile_rows) * args.splits;
+  out.launch(tensor_kernels(weights)->of_rounded_rows,
+             {static_cast<unsigned>(blocks), rounded_threads}, draft);
+  if (args.splits > 1) {
+    out.launch(Kernel::linear_join, grid_of(std::uint64_t{args.rows} * args.columns), draft);
   }
 }
 
@@ -130,8 +193,11 @@ Refusal plan_linear(const Step& step, Emitter* out) {
   args.y_dtype = y.shape.dtype();
   args.y_step = w.shape[0] * block_bytes(y.shape.dtype());
   draft.address(args.y, y);
+  const bool is_rounded = has_many_rows && is_of_bfloat16(x, w, out->options());
   if (args.depth > 0) {
-    const Rows x_rows = rows_of(x, *out), w_rows = rows_of(w, *out);
+    const std::int64_t dense_step = w.shape[1] * block_bytes(bf16);
+    const Rows x_rows = is_rounded ? Rows{rounded_rows(x, *out), dense_step} : rows_of(x, *out);
+    const Rows w_rows = rows_of(w, *out);
     draft.address(args.x, x_rows.source);
     draft.address(args.w, w_rows.source);
     args.x_step = x_rows.step;
@@ -143,7 +209,11 @@ Refusal plan_linear(const Step& step, Emitter* out) {
     draft.address(args.residual, residual.source);
     args.residual_step = residual.step;
   }
-  launch_linear(draft, w.shape.dtype(), *out);
+  if (is_rounded) {
+    launch_rounded(draft, w.shape.dtype(), *out);
+  } else {
+    launch_linear(draft, w.shape.dtype(), *out);
+  }
   return std::nullopt;
 }
 

@@ -171,8 +171,8 @@ std::optional<Kernel> attention_kernel(DType dtype) {
 #undef TENON_CUDA_KEYS
 #define TENON_CUDA_TENSOR(id, Type) \
   case DType::id:                   \
-    return Kernel::linear_tensor_##id;
-std::optional<Kernel> tensor_kernel(DType dtype) {
+    return TensorKernels{Kernel::linear_tensor_##id, Kernel::linear_rounded_##id};
+std::optional<TensorKernels> tensor_kernels(DType dtype) {
   switch (dtype) {
 #include "kernels/tensor_types.def"
     default:

@@ -1,8 +1,8 @@
 // What a CUDA device reaches on the products and the attention of language models, and its limits.
 //
-//   bench_cuda [--device cuda:0] [--json] [--small] [limits|gemv|gemm|attention|points|order|resnet]...
+//   bench_cuda [--device cuda:0] [--json] [--small] [limits|gemv|batch|gemm|attention|points|order|resnet]...
 //
-// The limit of gemv is the bandwidth of copies on the device, measured in the same run. A program
+// The limit of gemv and batch is the bandwidth of copies on the device, measured in the same run. A program
 // of several layers is timed, so that a launch from the CPU counts little. --small: tiny sizes, for
 // a try on cuda:emulated.
 #include "benchmarks/timing.hpp"
@@ -47,6 +47,7 @@ class Bench {
   void run(std::string_view what) {
     if (what == "limits") return limits();
     if (what == "gemv") return gemv();
+    if (what == "batch") return batch();
     if (what == "gemm") return gemm();
     if (what == "attention") return attention();
     if (what == "points") return points();
@@ -106,21 +107,21 @@ class Bench {
     return bench::shortest([&] { session.forward(inputs).at(0).wait(); }, least_);
   }
 
-  /// Layers x -> linear(x, up) -> linear(., down) of one row.
-  void gemv() {
+  /// Layers x -> linear(x, up) -> linear(., down), whose weights are to be read once.
+  void layers(const std::string& what, std::int64_t rows, const std::vector<DType>& types) {
     const double limit = copied_per_second();
     const std::int64_t width = small_ ? 256 : 4096, hidden = small_ ? 512 : 14336;
     const int pairs = small_ ? 1 : 6;
-    for (const DType dtype : {DType::q4_0, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k,
-                              DType::iq4_xs, DType::f16, DType::bf16}) {
+    for (const DType dtype : types) {
       Graph graph;
       const Graph::Recording recording(graph);
-      Tensor x = graph.input("x", Shape({1, width}, f32));
+      const Shape x_shape({rows, width}, f32);
+      Tensor x = graph.input("x", x_shape);
       std::map<std::string, Buffer> weights;
       double bytes = 0;
-      const auto layer = [&](std::int64_t rows, std::int64_t columns) {
+      const auto layer = [&](std::int64_t outputs, std::int64_t inputs) {
         const std::string name = fmt::format("w{}", weights.size());
-        const Shape shape({rows, columns}, dtype);
+        const Shape shape({outputs, inputs}, dtype);
         bytes += static_cast<double>(shape.bytes());
         weights[name] = random(shape);
         x = linear(x, graph.constant(name, shape));
@@ -129,10 +130,20 @@ class Bench {
         layer(hidden, width);
         layer(width, hidden);
       }
-      const double seconds =
-          seconds_of(graph, x, {random(Shape({1, width}, f32))}, std::move(weights));
-      rows_.push_back({fmt::format("gemv {} {} x {}", name(dtype), hidden, width),
+      const double seconds = seconds_of(graph, x, {random(x_shape)}, std::move(weights));
+      rows_.push_back({fmt::format("{} {} {} x {}", what, name(dtype), hidden, width),
                        bytes / seconds / 1e9, "GB/s", bytes / seconds / limit});
+    }
+  }
+  void gemv() {
+    layers("gemv", 1,
+           {DType::q4_0, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_xs,
+            DType::f16, DType::bf16});
+  }
+  void batch() {
+    for (const std::int64_t rows : {16, 64}) {
+      layers(fmt::format("{} rows", rows), rows,
+             {DType::q8_0, DType::q4_k, DType::q6_k, DType::bf16});
     }
   }
 
@@ -143,16 +154,31 @@ class Bench {
     const std::vector<Size> sizes =
         small_ ? std::vector<Size>{{64, 96, 64}}
                : std::vector<Size>{{512, 14336, 4096}, {4096, 14336, 4096}, {4096, 4096, 14336}};
-    for (const Size& size : sizes) {
-      Graph graph;
-      const Graph::Recording recording(graph);
-      const Shape x_shape({size.rows, size.depth}, bf16), w_shape({size.columns, size.depth}, bf16);
-      const Tensor y = linear(graph.input("x", x_shape), graph.constant("w", w_shape));
-      const double seconds = seconds_of(graph, y, {random(x_shape)}, {{"w", random(w_shape)}});
-      const auto flops = 2.0 * static_cast<double>(size.rows * size.columns * size.depth);
-      rows_.push_back({fmt::format("gemm bf16 {} x {} x {}", size.rows, size.columns, size.depth),
-                       flops / seconds / 1e12, "TFLOP/s"});
+    for (const Size& size : sizes) product(bf16, size.rows, size.columns, size.depth, bf16);
+    // As language models have them.
+    for (const DType weights : {bf16, DType::q4_k}) {
+      if (small_) {
+        product(f32, 160, 512, 256, weights);
+      } else {
+        product(f32, 128, 14336, 4096, weights);
+        product(f32, 512, 14336, 4096, weights);
+        product(f32, 512, 4096, 14336, weights);
+      }
     }
+  }
+  void product(DType x_type, std::int64_t rows, std::int64_t columns, std::int64_t depth,
+               DType w_type) {
+    Graph graph;
+    const Graph::Recording recording(graph);
+    const Shape x_shape({rows, depth}, x_type), w_shape({columns, depth}, w_type);
+    const Tensor y = linear(graph.input("x", x_shape), graph.constant("w", w_shape));
+    const double seconds = seconds_of(graph, y, {random(x_shape)}, {{"w", random(w_shape)}});
+    const auto flops = 2.0 * static_cast<double>(rows * columns * depth);
+    const std::string types = x_type == w_type
+                                  ? std::string(name(x_type))
+                                  : fmt::format("{} by {}", name(x_type), name(w_type));
+    rows_.push_back({fmt::format("gemm {} {} x {} x {}", types, rows, columns, depth),
+                     flops / seconds / 1e12, "TFLOP/s"});
   }
 
   void attention() {
@@ -308,7 +334,8 @@ int main(int argc, char** argv) try {
       names.emplace_back(word);
     }
   }
-  if (names.empty()) names = {"limits", "gemv", "gemm", "attention", "points", "order", "resnet"};
+  if (names.empty())
+    names = {"limits", "gemv", "batch", "gemm", "attention", "points", "order", "resnet"};
   register_cuda_backend();
 #ifdef TENON_WITH_CUDA_EMULATION
   cuda::register_emulation();

@@ -219,7 +219,7 @@ def kernel_rows(results):
 
     peers = (values("torch-gemm", "torch-attention", "torch-points", "torch-order", "torch-resnet"),
              values("onnx-resnet"))
-    for step in ("limits", "gemv", "gemm", "attention", "points", "order", "resnet"):
+    for step in ("limits", "gemv", "batch", "gemm", "attention", "points", "order", "resnet"):
         for row in results.rows(step):
             share = f"{100 * row['share']:.0f} %" if "share" in row else ""
             ratios = [f"{row['value'] / peer[row['what']]:.2f}" if row["what"] in peer else "" for peer in peers]

@@ -174,6 +174,7 @@ decode-8b-q4_k_m    | 120 | need_gpu       | random_model_bench 8b-q4_k_m -p 512
 gemv                |  60 | need_gpu       | bench gemv
 decode-8b-bf16      | 180 | need_gpu       | random_model_bench 8b-bf16 -p 512 -n 64 -r 3
 prefill-4096        |  90 | need_gpu       | random_model_bench 8b-bf16 -p 4096 -n 0 -r 3
+batch               |  60 | need_gpu       | bench batch
 gemm                |  60 | need_gpu       | bench gemm
 attention           |  60 | need_gpu       | bench attention
 points              |  30 | need_gpu       | bench points

@@ -44,7 +44,7 @@ pretend() {
   "$@" > "$folder/results/$step.log"
   printf 'passed\n' > "$folder/results/$step.status"
 }
-for what in limits gemv gemm attention points order resnet; do
+for what in limits gemv batch gemm attention points order resnet; do
   pretend "$what" ours bench_cuda --device cuda:emulated --small --json "$what"
 done
 if [ -n "${TENON_ORACLE_PYTHON:-}" ]; then

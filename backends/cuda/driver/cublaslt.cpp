@@ -126,8 +126,8 @@ class CublasLt final : public VendorFunction<GemmCall> {
     const cudaDataType type = type_of(call.dtype);
     const std::int64_t w_step = call.w_repeats ? 0 : w_rows * w_columns;
     attempt(layout(out.w, type, w_rows, w_columns, w_rows, call.batch, w_step));
-    attempt(layout(out.x, type, call.depth, call.rows, call.depth, call.batch,
-                   call.depth * call.rows));
+    attempt(
+        layout(out.x, type, call.depth, call.rows, call.depth, call.batch, call.depth * call.rows));
     attempt(layout(out.y, type_of(call.y_dtype), call.columns, call.rows, call.y_step, call.batch,
                    call.y_step * call.rows));
     if (out.status == CUBLAS_STATUS_SUCCESS) attempt(choose(call, out));

@@ -67,8 +67,8 @@ void run_gemm(const GemmCall& call) {
     }
     if (call.has_bias) in.push_back(view(call.bias, {call.columns}, call.y_dtype));
     for (std::int64_t r = 0; call.has_residual && r < call.rows; ++r) {
-      std::memcpy(residual.data() + static_cast<std::size_t>(r) * row_bytes,
-                  row(call.residual, r), row_bytes);
+      std::memcpy(residual.data() + static_cast<std::size_t>(r) * row_bytes, row(call.residual, r),
+                  row_bytes);
     }
     if (call.has_residual) in.push_back(dense(residual));
     const Linear op{.has_bias = call.has_bias, .has_residual = call.has_residual};

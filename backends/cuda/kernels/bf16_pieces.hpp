@@ -168,9 +168,8 @@ struct Pieces<quant::BlockQ8_0> {
     TENON_UNROLL for (unsigned i = 0; i < 2; ++i) {
       const std::uint32_t four = codes[piece].at[2 * half + i] ^ 0x80808080u;
       TENON_UNROLL for (unsigned j = 0; j < 2; ++j) {
-        out[2 * i + j] =
-            narrow_pair(scaled(lifted_code(four, 2 * j), scaling),
-                        scaled(lifted_code(four, 2 * j + 1), scaling));
+        out[2 * i + j] = narrow_pair(scaled(lifted_code(four, 2 * j), scaling),
+                                     scaled(lifted_code(four, 2 * j + 1), scaling));
       }
     }
   }
@@ -250,7 +249,8 @@ struct Pieces<quant::BlockQ6K> {
   std::uint32_t d, scales[2];
   unsigned shift;  ///< of the nibbles: 0 or 4
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/, bool /*is_aligned*/) {
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/,
+                         bool /*is_aligned*/) {
     const unsigned e = k % 256;
     const Address block = row + Address{k / 256} * sizeof(quant::BlockQ6K);
     shift = e / 64 % 2 * 4;

@@ -18,7 +18,8 @@ inline constexpr std::uint32_t tensor_tile = 64, tensor_depth = 32, tensor_threa
 // Rows rounded to bf16, in tensor cores (linear_rounded.hpp): a block has so many rows and columns, and
 // takes `rounded_depth` of the depth at a time. Where the columns give fewer than
 // `rounded_blocks` blocks, the depth is split over some, of at least `min_rounded_steps` such steps.
-inline constexpr std::uint32_t rounded_tile_rows = 64, rounded_tile_columns = 128, rounded_depth = 256;
+inline constexpr std::uint32_t rounded_tile_rows = 64, rounded_tile_columns = 128,
+                               rounded_depth = 256;
 inline constexpr std::uint32_t rounded_threads = 256;
 // From so many rows on, where a library multiplies, weights are decoded to bf16 in scratch memory: that
 // moves 4 bytes of an element more, which take as long as some 100 rows' products.

@@ -42,8 +42,8 @@ template <class Chunks>
 TENON_DEVICE void stage_rows(const Thread& thread, const LinearArgs& args, Chunks& chunks,
                              std::uint32_t first_row, std::uint32_t begin, unsigned piece) {
   const std::uint32_t chunk = thread.index() % stage_line;
-  const std::uint32_t k = begin + chunk / 8 * (rounded_depth / 2) +
-                          piece_begin(chunk / 2 % 4) + 32 * piece + chunk % 2 * 8;
+  const std::uint32_t k = begin + chunk / 8 * (rounded_depth / 2) + piece_begin(chunk / 2 % 4) +
+                          32 * piece + chunk % 2 * 8;
   const std::uint32_t rows = args.rows - first_row;
   for (std::uint32_t i = 0; i < rounded_tile_rows / 16 && 16 * i < rows; ++i) {
     const std::uint32_t row = 16 * i + thread.index() / stage_line;
@@ -121,7 +121,8 @@ template <class Chunks>
 TENON_DEVICE void store_sums(const Thread& thread, const LinearArgs& args, const Chunks& chunks,
                              std::uint32_t split, std::uint32_t first_row,
                              std::uint32_t first_column) {
-  const std::uint32_t rows = args.rows - first_row < rounded_tile_rows ? args.rows - first_row : rounded_tile_rows;
+  const std::uint32_t rows =
+      args.rows - first_row < rounded_tile_rows ? args.rows - first_row : rounded_tile_rows;
   const std::uint32_t column = thread.index() % rounded_tile_columns, n = first_column + column;
   if (n >= args.columns) return;
   constexpr std::uint32_t rows_at_once = rounded_threads / rounded_tile_columns;
@@ -144,10 +145,12 @@ TENON_DEVICE void linear_rounded(const Thread& thread, const LinearArgs& args) {
   static_assert(2 * stage_chunks * 4 == rounded_tile_rows * rounded_tile_columns);
   TENON_SHARED(thread, Words, chunks, 2 * stage_chunks);  // rows of two stages
   const std::uint32_t row_tiles = (args.rows + rounded_tile_rows - 1) / rounded_tile_rows;
-  const std::uint32_t column_tiles = (args.columns + rounded_tile_columns - 1) / rounded_tile_columns;
+  const std::uint32_t column_tiles =
+      (args.columns + rounded_tile_columns - 1) / rounded_tile_columns;
   const std::uint32_t split = thread.block() / row_tiles / column_tiles;
   const std::uint32_t first_row = thread.block() % row_tiles * rounded_tile_rows;
-  const std::uint32_t tile_column = thread.block() / row_tiles % column_tiles * rounded_tile_columns;
+  const std::uint32_t tile_column =
+      thread.block() / row_tiles % column_tiles * rounded_tile_columns;
   const std::uint32_t first_column = tile_column + warp_of(thread) % 4 * 32;
   const std::uint32_t first = split * args.split_depth;
   const std::uint32_t end =

@@ -128,7 +128,8 @@ bool plan_library_linear(const Step& step, Emitter& out) {
   call.has_residual = op.has_residual;
   call.allows_tf32 = out.options().allows_tf32;
   call.workspace_bytes = out.options().libraries->workspace_bytes();
-  const std::int64_t part = is_decoded ? std::min(columns_of_part(w, *out.options().libraries), columns) : columns;
+  const std::int64_t part =
+      is_decoded ? std::min(columns_of_part(w, *out.options().libraries), columns) : columns;
   for (const std::int64_t size : {part, columns % part}) {
     call.columns = size;
     if (size > 0 && !out.is_taken(call)) return false;

@@ -56,10 +56,10 @@ void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_
   args.row_step = rows.step;
   args.rows = count;
   args.depth = static_cast<std::uint32_t>(depth);
-  out.launch(weight_kernels(dtype)->embedding,
-             grid_of(ceil_div(static_cast<std::uint64_t>(depth), 8) *
-                     static_cast<std::uint64_t>(count)),
-             draft);
+  out.launch(
+      weight_kernels(dtype)->embedding,
+      grid_of(ceil_div(static_cast<std::uint64_t>(depth), 8) * static_cast<std::uint64_t>(count)),
+      draft);
 }
 
 Source rounded_rows(const Operand& x, Emitter& out) {
@@ -154,8 +154,8 @@ void launch_rounded(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
   const std::uint64_t tiles = ceil_div(args.columns, rounded_tile_columns);
   const std::uint64_t steps = ceil_div(args.depth, rounded_depth);
   // Whatever the rows are, so that their number does not change the order of sums.
-  const std::uint64_t wanted = std::clamp<std::uint64_t>(rounded_blocks / tiles, 1,
-                                                         ceil_div(steps, min_rounded_steps));
+  const std::uint64_t wanted =
+      std::clamp<std::uint64_t>(rounded_blocks / tiles, 1, ceil_div(steps, min_rounded_steps));
   const std::uint64_t steps_of_split = ceil_div(steps, wanted);
   args.split_depth = static_cast<std::uint32_t>(steps_of_split * rounded_depth);
   args.splits = static_cast<std::uint32_t>(ceil_div(steps, steps_of_split));

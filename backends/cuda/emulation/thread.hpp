@@ -140,6 +140,13 @@ class SharedWords {
  private:
   Shared array_;
 };
+
+/// At once: a wait that is missing is not found.
+template <class T>
+void copy_async(const emulation::SharedArray<T>& shared, std::uint32_t index, Address from) {
+  static_assert(sizeof(T) == 16);
+  std::memcpy(&shared[index], global<const T>(from), sizeof(T));
+}
 inline void commit_copies() {}
 template <int groups>
 void wait_copies() {}

@@ -160,7 +160,7 @@ struct AttentionArgs {
   /// their order: f32[batch, queries, heads, splits, value_depth + 2], a peak and a total in front.
   std::uint32_t splits, split_keys;
   Address partial;
-  bool has_terms;  ///< in tensor cores: a query, and a weight, is the sum of two of the keys' type
+  std::uint32_t group_heads;  ///< in tensor cores: heads, of all rows, whose blocks run together
   Reporter reporter;
 };
 

@@ -1,7 +1,10 @@
-// Attention of many queries in tensor cores, with online softmax: a warp has 16 queries of a head, and
-// a block goes through the keys that any of its queries sees. Keys and values are multiplied as they
-// are, f16 or bf16. A query of another type is the sum of two of the keys' type, times a power of
-// two that keeps it in range; so are then the weights that values are multiplied with.
+// Attention of many queries in tensor cores, with online softmax. A block has 4 warps, a warp 32
+// queries of a head, or 16 where heads are long. The block goes through the keys that any of its
+// queries sees, a tile at a time, and copies the next tile meanwhile. Keys and values are multiplied
+// as they are, f16 or bf16; queries and weights are rounded to that type.
+//
+// Half of a query stays in registers, and half in shared memory, so that both have room for sums.
+// Source of the order of loops: Dao, FlashAttention-2 (2023).
 #pragma once
 
 #include "kernels/attention.hpp"
@@ -11,47 +14,160 @@
 
 namespace tenon::cuda {
 
-/// Eight elements of a row of 16 bits, in pairs; zeros behind `depth`.
-struct alignas(16) EightHalves {
-  std::uint32_t pairs[4];
+/// How a block divides its work, for heads of up to `size` elements. Shared memory has chunks of
+/// eight elements: the second halves of the queries, then two pairs of a tile of keys and one of
+/// values. A row's chunks are permuted, so that eight rows have one in different banks each.
+template <std::uint32_t size>
+struct TensorTiles {
+  static constexpr std::uint32_t queries = tensor_query_elements / size;
+  static constexpr std::uint32_t warp_rows = queries / (tensor_attention_threads / warp_size);
+  static constexpr std::uint32_t row_tiles = warp_rows / 16;
+  static constexpr std::uint32_t keys = tensor_key_elements / size;
+  static constexpr std::uint32_t parts = size / 8, half_parts = parts / 2;
+  static constexpr std::uint32_t half_steps = size / 32;  // of 16 elements
+  static constexpr std::uint32_t tile_chunks = keys * parts;
+  static constexpr std::uint32_t first_stage = queries * half_parts;
+  static constexpr std::uint32_t chunks = first_stage + 4 * tile_chunks;
+  // The first halves of queries are where the second pair will be, until they are in registers.
+  static constexpr std::uint32_t first_halves = first_stage + 2 * tile_chunks;
+  static_assert(queries * half_parts <= 2 * tile_chunks && row_tiles >= 1);
 };
-TENON_DEVICE EightHalves load_halves(Address row, std::uint32_t k, std::uint32_t depth) {
-  const Address at = row + 2 * k;
-  if (k + 8 <= depth && at % sizeof(EightHalves) == 0) return *global<const EightHalves>(at);
-  EightHalves halves{};
+/// Where the permutation puts a row's chunk.
+TENON_DEVICE std::uint32_t chunk_of(std::uint32_t row, std::uint32_t parts, std::uint32_t part) {
+  return row * parts + (part ^ row % 8);
+}
+
+/// Weights of f16 are this power of two larger, as is their sum: small ones keep their precision.
+template <bool is_half>
+TENON_DEVICE float weight_exponent() {
+  return is_half ? 15.0f : 0.0f;
+}
+inline constexpr float log2_of_e = 1.44269504f;
+
+/// Whether all rows begin, and end, at multiples of 16 bytes.
+TENON_DEVICE bool are_rows_aligned(Address base, const std::int64_t (&steps)[3],
+                                   std::uint32_t depth) {
+  const Address all = base | static_cast<Address>(steps[0] | steps[1] | steps[2]) | 2 * depth;
+  return all % sizeof(EightHalves) == 0;
+}
+/// Eight elements of a row into shared memory, behind wait_copies(); zeros where there are none.
+template <class Chunks>
+TENON_DEVICE void copy_aligned(Chunks& chunks, std::uint32_t at, Address from, bool is_there) {
+  if (is_there) {
+    copy_async(chunks, at, from);
+  } else {
+    chunks[at] = {};
+  }
+}
+/// The same of a row that begins anywhere, at once. An address of 0: zeros.
+template <class Chunks>
+TENON_DEVICE void copy_odd(Chunks& chunks, std::uint32_t at, Address row, std::uint32_t k,
+                           std::uint32_t depth) {
+  chunks[at] = {};
+  if (row == 0) return;
   for (std::uint32_t i = 0; i < 8 && k + i < depth; ++i) {
-    halves.pairs[i / 2] |= std::uint32_t{global<const std::uint16_t>(at)[i]} << (i % 2 * 16);
+    chunks[at].pairs[i / 2] |= std::uint32_t{global<const std::uint16_t>(row + 2 * k)[i]}
+                               << (i % 2 * 16);
   }
-  return halves;
 }
 
-/// Two elements, with a zero in place of an infinity or a NaN.
-template <bool is_half>
-TENON_DEVICE std::uint32_t finite_pair(std::uint32_t pair) {
-  const std::uint32_t exponent = is_half ? 0x7C00u : 0x7F80u;
-  if ((pair & exponent) == exponent) pair &= 0xFFFF0000u;
-  if ((pair >> 16 & exponent) == exponent) pair &= 0xFFFFu;
-  return pair;
-}
-
-/// Two values as pairs of their first terms and of what these lack.
-struct PairTerms {
-  std::uint32_t first, second;
+/// What a block computes.
+struct TensorBlock {
+  std::uint32_t b, h, key_head, first;  ///< its first query
+  std::int64_t position;
 };
-template <bool is_half>
-TENON_DEVICE PairTerms terms_of(float low, float high) {
-  PairTerms terms{};
-  for (unsigned part = 0; part < 2; ++part) {
-    const float value = part == 0 ? low : high;
-    const std::uint16_t bits = narrow_to<is_half>(value);
-    const float held = is_half ? widen_half(bits) : widen_bfloat16(bits);
-    terms.first |= std::uint32_t{bits} << (16 * part);
-    if (!(fabsf(held) < infinity())) continue;  // what it lacks is none
-    terms.second |= std::uint32_t{narrow_to<is_half>(value - held)} << (16 * part);
-  }
-  return terms;
+/// Heads of a group follow each other; of these, queries that see most keys are first.
+template <std::uint32_t size>
+TENON_DEVICE TensorBlock tensor_block(const AttentionArgs& args, std::uint32_t block) {
+  constexpr std::uint32_t queries = TensorTiles<size>::queries;
+  const std::uint32_t tiles = (args.queries + queries - 1) / queries;
+  const std::uint32_t begin = block / (tiles * args.group_heads) * args.group_heads;
+  const std::uint32_t rest = args.batch * args.heads - begin;
+  const std::uint32_t heads = args.group_heads < rest ? args.group_heads : rest;
+  const std::uint32_t place = block - begin * tiles, row = begin + place % heads;
+  TensorBlock result;
+  result.b = row / args.heads;
+  result.h = row % args.heads;
+  result.key_head = result.h / (args.heads / args.key_heads);
+  result.first = (tiles - 1 - place / heads) * queries;
+  result.position = position_of(args, result.b);
+  return result;
 }
 
+/// Keys that any of `count` queries from `first` on sees; tiles that have some of them, and those of
+/// which every query sees all keys.
+struct TensorRange {
+  std::uint32_t first_key, behind_key, begin, end, full_begin, full_end;
+};
+template <std::uint32_t keys>
+TENON_DEVICE TensorRange tensor_range(const AttentionArgs& args, const TensorBlock& block,
+                                      std::uint32_t first, std::uint32_t count) {
+  if (first >= args.queries) return {};
+  const std::uint32_t last = (args.queries - first < count ? args.queries - first : count) - 1;
+  const KeyRange front = visible_keys(args, block.position, first);
+  const KeyRange back = visible_keys(args, block.position, first + last);
+  if (back.end <= front.begin) return {};
+  const auto begin = static_cast<std::uint32_t>(front.begin);
+  const auto end = static_cast<std::uint32_t>(back.end);
+  return {begin,
+          end,
+          begin / keys,
+          (end - 1) / keys + 1,
+          static_cast<std::uint32_t>((back.begin + keys - 1) / keys),
+          static_cast<std::uint32_t>(front.end / keys)};
+}
+
+/// Tile `tile` of keys and values, from chunk `stage` on: zeros where nobody sees it.
+template <std::uint32_t size, class Chunks>
+TENON_DEVICE void copy_tile(const Thread& thread, const AttentionArgs& args,
+                            const TensorBlock& block, const TensorRange& seen, std::uint32_t tile,
+                            std::uint32_t stage, Chunks& chunks) {
+  using Tiles = TensorTiles<size>;
+  constexpr std::uint32_t rows_at_once = tensor_attention_threads / Tiles::parts;
+  const std::uint32_t part = thread.index() % Tiles::parts, d = 8 * part;
+  const bool is_aligned = are_rows_aligned(args.k, args.k_steps, args.depth) &&
+                          are_rows_aligned(args.v, args.v_steps, args.value_depth);
+  if (is_aligned && args.table == 0) {
+    const std::uint32_t row = thread.index() / Tiles::parts, t = tile * Tiles::keys + row;
+    Address key = moved(args.k, args.k_steps, block.b, t, block.key_head) + 2 * d;
+    Address value = moved(args.v, args.v_steps, block.b, t, block.key_head) + 2 * d;
+    TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / rows_at_once; ++i) {
+      const std::uint32_t at = stage + chunk_of(i * rows_at_once + row, Tiles::parts, part);
+      const bool is_seen = t + i * rows_at_once - seen.first_key < seen.behind_key - seen.first_key;
+      copy_aligned(chunks, at, key, is_seen && d < args.depth);
+      copy_aligned(chunks, at + Tiles::tile_chunks, value, is_seen && d < args.value_depth);
+      key += static_cast<Address>(rows_at_once * args.k_steps[1]);
+      value += static_cast<Address>(rows_at_once * args.v_steps[1]);
+    }
+  } else {
+    for (std::uint32_t i = 0; i < 2 * Tiles::keys / rows_at_once; ++i) {
+      const std::uint32_t row = i / 2 * rows_at_once + thread.index() / Tiles::parts;
+      const std::uint32_t t = tile * Tiles::keys + row;
+      const bool is_key = i % 2 == 0;
+      const std::uint32_t depth = is_key ? args.depth : args.value_depth;
+      const std::uint32_t at =
+          stage + (is_key ? 0 : Tiles::tile_chunks) + chunk_of(row, Tiles::parts, part);
+      Address from = 0;
+      if (t >= seen.first_key && t < seen.behind_key) {
+        from = is_key ? key_row(args, args.k, args.k_steps, block.b, t, block.key_head)
+                      : key_row(args, args.v, args.v_steps, block.b, t, block.key_head);
+      }
+      if (is_aligned) {
+        copy_aligned(chunks, at, from + 2 * d, from != 0 && d < depth);
+      } else {
+        copy_odd(chunks, at, from, d, depth);
+      }
+    }
+  }
+  commit_copies();
+}
+
+/// What a lane has of a query: what makes its products exponents of 2, or with a mask or a soft cap
+/// makes them what they would be without rounding; the highest so far, and its part of the weights'
+/// sum.
+struct RowState {
+  float factor, peak, total;
+};
 /// The power of two by which a row whose largest magnitude this is comes to about 1, and its inverse.
 struct RowScale {
   float down, up;
@@ -64,98 +180,203 @@ TENON_DEVICE RowScale scale_of_row(float largest) {
   return {bits_to_float((254 - exponent) << 23), bits_to_float(exponent << 23)};
 }
 
-/// A warp's 16 queries into shared memory, from word `at` of each term on. `scales`: of its rows.
-template <bool is_half, std::uint32_t size, class Words, class Scales>
-TENON_DEVICE void load_queries(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                               std::uint32_t first, std::uint32_t h, bool has_terms, Words& words,
-                               Scales& scales) {
-  constexpr std::uint32_t line = size / 2 + 4, term = (tensor_query_elements / size) * line;
+template <std::uint32_t size>
+TENON_DEVICE std::uint32_t query_chunk(std::uint32_t row, std::uint32_t part) {
+  using Tiles = TensorTiles<size>;
+  const bool is_first = part < Tiles::half_parts;
+  return (is_first ? Tiles::first_halves : 0) +
+         chunk_of(row, Tiles::half_parts, part % Tiles::half_parts);
+}
+
+/// A warp's queries into shared memory, rounded to the keys' type. Of f16 they are multiplied by a
+/// power of two each, whose inverse goes to `rows`.
+template <bool is_half, std::uint32_t size, class Chunks>
+TENON_DEVICE void convert_queries(const Thread& thread, const AttentionArgs& args,
+                                  const TensorBlock& block, Chunks& chunks,
+                                  RowState (&rows)[TensorTiles<size>::row_tiles][2]) {
+  using Tiles = TensorTiles<size>;
+  constexpr std::uint32_t at_once = 4, pairs = size / 2 / warp_size;
+  const std::uint32_t lane = lane_of(thread), warp_row = warp_of(thread) * Tiles::warp_rows;
   const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
-  for (std::uint32_t r = 0; r < 16; ++r) {
-    const std::uint32_t row = warp_of(thread) * 16 + r, s = first + row;
-    const std::uint32_t depth = s < args.queries ? args.depth : 0;
-    const Address q = moved(args.q, args.q_steps, b, s, h);
-    const auto element = [&](std::uint32_t d) {
-      return d < depth ? load_real(args.dtype, q + d * bytes) : 0.0f;
-    };
-    RowScale scale{1, 1};
-    if (has_terms) {
-      float largest = 0;
-      for (std::uint32_t d = lane_of(thread); d < depth; d += warp_size) {
-        const float magnitude = fabsf(element(d));
-        if (!(magnitude <= largest)) largest = magnitude;
+  for (std::uint32_t begin = 0; begin < Tiles::warp_rows; begin += at_once) {
+    float values[at_once][pairs][2];
+    TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
+      const std::uint32_t s = block.first + warp_row + begin + i;
+      const std::uint32_t depth = s < args.queries ? args.depth : 0;
+      const Address q = moved(args.q, args.q_steps, block.b, s, block.h);
+      TENON_UNROLL for (std::uint32_t j = 0; j < 2 * pairs; ++j) {
+        const std::uint32_t d = 2 * (lane + j / 2 * warp_size) + j % 2;
+        values[i][j / 2][j % 2] = d < depth ? load_real(args.dtype, q + d * bytes) : 0.0f;
       }
-      scale = scale_of_row(warp_max(thread, largest));
     }
-    if (lane_of(thread) == 0) scales[row] = scale.up;
-    for (std::uint32_t word = lane_of(thread); word < size / 2; word += warp_size) {
-      const PairTerms pair =
-          terms_of<is_half>(element(2 * word) * scale.down, element(2 * word + 1) * scale.down);
-      words[row * line + word] = pair.first;
-      if (has_terms) words[term + row * line + word] = pair.second;
+    TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
+      RowScale scale{1, 1};
+      if (is_half) {
+        float largest = 0;
+        TENON_UNROLL for (std::uint32_t j = 0; j < 2 * pairs; ++j) {
+          const float magnitude = fabsf(values[i][j / 2][j % 2]);
+          if (!(magnitude <= largest)) largest = magnitude;
+        }
+        scale = scale_of_row(warp_max(thread, largest));
+      }
+      TENON_UNROLL for (std::uint32_t j = 0; j < pairs; ++j) {
+        const std::uint32_t word = lane + j * warp_size;
+        chunks[query_chunk<size>(warp_row + begin + i, word / 4)].pairs[word % 4] =
+            narrow_two<is_half>(values[i][j][0] * scale.down, values[i][j][1] * scale.down);
+      }
+      TENON_UNROLL for (std::uint32_t j = 0; j < 2 * Tiles::row_tiles; ++j) {
+        if (8 * j + lane / 4 == begin + i) rows[j / 2][j % 2].factor = scale.up;
+      }
     }
   }
 }
 
-/// Keys from `first` on, of which those in `seen` are read.
-struct KeyTile {
-  std::int64_t first;
-  KeyRange seen;
+/// A warp's queries: the first half of each goes to registers.
+template <bool is_half, std::uint32_t size, class Chunks>
+TENON_DEVICE void load_queries(
+    const Thread& thread, const AttentionArgs& args, const TensorBlock& block, bool is_plain,
+    Chunks& chunks, RowState (&rows)[TensorTiles<size>::row_tiles][2],
+    FragmentA (&queries)[TensorTiles<size>::row_tiles][TensorTiles<size>::half_steps]) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t lane = lane_of(thread), warp_row = warp_of(thread) * Tiles::warp_rows;
+  TENON_UNROLL for (auto& pair : rows) pair[0].factor = pair[1].factor = 1;
+  if (args.dtype == (is_half ? DType::f16 : DType::bf16)) {
+    const bool is_aligned = are_rows_aligned(args.q, args.q_steps, args.depth);
+    for (std::uint32_t i = lane; i < Tiles::warp_rows * Tiles::parts; i += warp_size) {
+      const std::uint32_t row = warp_row + i / Tiles::parts, s = block.first + row;
+      const Address q =
+          s < args.queries ? moved(args.q, args.q_steps, block.b, s, block.h) : Address{0};
+      const std::uint32_t d = i % Tiles::parts * 8, at = query_chunk<size>(row, d / 8);
+      if (is_aligned) {
+        copy_aligned(chunks, at, q + 2 * d, q != 0 && d < args.depth);
+      } else {
+        copy_odd(chunks, at, q, d, args.depth);
+      }
+    }
+    commit_copies();
+    wait_copies<0>();
+  } else {
+    convert_queries<is_half, size>(thread, args, block, chunks, rows);
+  }
+  if (is_plain) {
+    TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+      float& factor = rows[row / 2][row % 2].factor;
+      // Never 0, so that an infinity stays one.
+      factor = fminf(fmaxf(args.scale * log2_of_e * factor, 0x1p-126f), 0x1p127f);
+    }
+  }
+  thread.sync_warp();
+  TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+    TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
+      const std::uint32_t row = warp_row + 16 * m + lane % 16;
+      queries[m][step] =
+          load_matrices<false>(thread, chunks, query_chunk<size>(row, 2 * step + lane / 16));
+    }
+  }
+}
+
+/// Scores of a warp's queries and a tile of keys from chunk `stage` on.
+template <bool is_half, std::uint32_t size, class Chunks>
+TENON_DEVICE void multiply_keys(
+    const Thread& thread, const AttentionArgs& args, const Chunks& chunks, std::uint32_t stage,
+    const FragmentA (&queries)[TensorTiles<size>::row_tiles][TensorTiles<size>::half_steps],
+    FragmentC (&scores)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8]) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t lane = lane_of(thread), warp_row = warp_of(thread) * Tiles::warp_rows;
+  // An even part and another bit: chunk_of(row, part + bit) is chunk_of(row, bit) ^ part.
+  const std::uint32_t key = stage + chunk_of(lane / 16 * 8 + lane % 8, Tiles::parts, lane / 8 % 2);
+  const std::uint32_t query = chunk_of(warp_row + lane % 16, Tiles::half_parts, lane / 16);
+  const auto add_step = [&](std::uint32_t step, const FragmentA(&rows)[Tiles::row_tiles]) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < Tiles::keys / 16; ++j) {
+      const FragmentA two =
+          load_matrices<false>(thread, chunks, (key ^ 2 * step) + 16 * j * Tiles::parts);
+      const FragmentB low{{two.pairs[0], two.pairs[1]}}, high{{two.pairs[2], two.pairs[3]}};
+      TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+        multiply_fragments<is_half>(thread, rows[m], low, scores[m][2 * j]);
+        multiply_fragments<is_half>(thread, rows[m], high, scores[m][2 * j + 1]);
+      }
+    }
+  };
+  TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
+    FragmentA rows[Tiles::row_tiles];
+    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) rows[m] = queries[m][step];
+    add_step(step, rows);
+  }
+  if (args.depth <= size / 2) return;
+  TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
+    FragmentA rows[Tiles::row_tiles];
+    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+      rows[m] =
+          load_matrices<false>(thread, chunks, (query ^ 2 * step) + 16 * m * Tiles::half_parts);
+    }
+    add_step(Tiles::half_steps + step, rows);
+  }
+}
+
+/// softcap * tanh(score / softcap), within 2^-18 of it.
+TENON_DEVICE float capped_score(float score, float softcap) {
+  const float x = score * reciprocal_of(softcap), square = x * x;
+  const float series = score * (1 + square * (square * (2.0f / 15) - 1.0f / 3));
+  const float rest = softcap - 2 * softcap * reciprocal_of(exp2_of(x * (2 * log2_of_e)) + 1);
+  return fabsf(x) < 0.0625f ? series : rest;
+}
+
+/// What lane and row see of a tile: of columns 8 j + i those that lie in [begin, end).
+struct SeenColumns {
+  std::int32_t begin, end;
 };
-/// Row `row` of a tile of keys or values; 0 where it is not read.
-TENON_DEVICE Address tile_row(const AttentionArgs& args, Address base,
-                              const std::int64_t (&steps)[3], std::uint32_t b, const KeyTile& tile,
-                              std::uint32_t row, std::uint32_t key_head) {
-  const std::int64_t t = tile.first + row;
-  if (t < tile.seen.begin || t >= tile.seen.end) return 0;
-  return key_row(args, base, steps, b, t, key_head);
+template <std::uint32_t size>
+TENON_DEVICE SeenColumns seen_columns(const Thread& thread, const AttentionArgs& args,
+                                      const TensorBlock& block, std::uint32_t tile,
+                                      std::uint32_t s) {
+  constexpr std::int64_t keys = TensorTiles<size>::keys;
+  if (s >= args.queries) return {0, 0};
+  const KeyRange seen = visible_keys(args, block.position, s);
+  const std::int64_t first = tile * keys;
+  const std::int64_t begin = seen.begin > first ? seen.begin - first : 0;
+  const std::int64_t end = seen.end < first + keys ? seen.end - first : keys;
+  const auto of_lane = static_cast<std::int32_t>(2 * (lane_of(thread) % 4));
+  return {static_cast<std::int32_t>(begin < keys ? begin : keys) - of_lane,
+          static_cast<std::int32_t>(end > 0 ? end : 0) - of_lane};
 }
 
-/// A tile's keys, zeros where it has none: pairs of a row's elements.
-template <std::uint32_t size, class Words>
-TENON_DEVICE void load_keys(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                            std::uint32_t key_head, const KeyTile& tile, Words& words) {
-  constexpr std::uint32_t line = size / 2 + 4, parts = size / 8;
-  for (std::uint32_t i = thread.index(); i < (tensor_key_elements / size) * parts;
-       i += thread.count()) {
-    const std::uint32_t row = i / parts, d = i % parts * 8;
-    const Address key = tile_row(args, args.k, args.k_steps, b, tile, row, key_head);
-    const EightHalves halves = load_halves(key, d, key != 0 ? args.depth : 0);
-    for (std::uint32_t j = 0; j < 4; ++j) words[row * line + d / 2 + j] = halves.pairs[j];
+/// Makes scores of products where there is a mask or a soft cap, and hides what a query does not see.
+template <std::uint32_t size>
+TENON_DEVICE void finish_scores(
+    const Thread& thread, const AttentionArgs& args, const TensorBlock& block, std::uint32_t tile,
+    bool is_plain, const RowState (&rows)[TensorTiles<size>::row_tiles][2],
+    FragmentC (&scores)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8]) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t lane = lane_of(thread);
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+    const std::uint32_t s = block.first + warp_of(thread) * Tiles::warp_rows + 8 * row + lane / 4;
+    const SeenColumns seen = seen_columns<size>(thread, args, block, tile, s);
+    if (!is_plain) {
+      const float factor = args.scale * rows[row / 2][row % 2].factor;
+      TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
+        float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
+        score *= factor;
+        if (args.softcap > 0) score = capped_score(score, args.softcap);
+      }
+    }
+    if (args.mask != 0) {
+      const std::int64_t t = std::int64_t{tile} * Tiles::keys + 2 * (lane % 4);
+      const std::int64_t at = block.b * args.mask_steps[0] + block.h * args.mask_steps[1] +
+                              s * args.mask_steps[2] + t * args.mask_steps[3];
+      TENON_UNROLL for (std::int32_t i = 0; i < static_cast<std::int32_t>(Tiles::keys) / 4; ++i) {
+        const std::int32_t column = i / 2 * 8 + i % 2;
+        if (column < seen.begin || column >= seen.end) continue;
+        scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2] += *global<const float>(
+            args.mask + static_cast<Address>(at + column * args.mask_steps[3]));
+      }
+    }
+    TENON_UNROLL for (std::int32_t i = 0; i < static_cast<std::int32_t>(Tiles::keys) / 4; ++i) {
+      const std::int32_t column = i / 2 * 8 + i % 2;
+      float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
+      score = column >= seen.begin && column < seen.end ? score : -infinity();
+    }
   }
 }
-
-/// The same of values: pairs of an element of two rows. Zeros take the place of infinities and NaNs;
-/// returns whether there are any.
-template <bool is_half, std::uint32_t size, class Words>
-TENON_DEVICE bool load_values(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                              std::uint32_t key_head, const KeyTile& tile, Words& words) {
-  constexpr std::uint32_t line = size + 8, parts = size / 8;
-  bool is_odd = false;
-  for (std::uint32_t i = thread.index(); i < (tensor_key_elements / size) / 2 * parts;
-       i += thread.count()) {
-    const std::uint32_t pair = i / parts, d = i % parts * 8;
-    EightHalves rows[2];
-    for (std::uint32_t j = 0; j < 2; ++j) {
-      const Address value = tile_row(args, args.v, args.v_steps, b, tile, 2 * pair + j, key_head);
-      rows[j] = load_halves(value, d, value != 0 ? args.value_depth : 0);
-    }
-    for (std::uint32_t j = 0; j < 4; ++j) {
-      const std::uint32_t low = finite_pair<is_half>(rows[0].pairs[j]);
-      const std::uint32_t high = finite_pair<is_half>(rows[1].pairs[j]);
-      words[pair * line + d + 2 * j] = (low & 0xFFFFu) | high << 16;
-      words[pair * line + d + 2 * j + 1] = low >> 16 | (high & 0xFFFF0000u);
-      is_odd = is_odd || low != rows[0].pairs[j] || high != rows[1].pairs[j];
-    }
-  }
-  return is_odd;
-}
-
-/// What a lane has of two queries, of rows g and g + 8 of its warp (tensor_core.hpp).
-struct RowState {
-  KeyRange range;
-  float scale, peak, total;
-};
 
 /// Highest of, and sum over, the four lanes that have a row.
 TENON_DEVICE float row_max(const Thread& thread, float value) {
@@ -167,163 +388,247 @@ TENON_DEVICE float row_sum(const Thread& thread, float value) {
   return value + thread.shuffle_xor(value, 2);
 }
 
+/// Makes weights of scores. Where a peak has moved, what was summed up before is scaled down.
+template <bool is_half, std::uint32_t size>
+TENON_DEVICE void weigh_scores(
+    const Thread& thread, bool is_plain, RowState (&rows)[TensorTiles<size>::row_tiles][2],
+    FragmentC (&scores)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8],
+    FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
+  using Tiles = TensorTiles<size>;
+  float kept[2 * Tiles::row_tiles];
+  bool has_moved = false;
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+    RowState& state = rows[row / 2][row % 2];
+    float highest = state.peak;
+    TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
+      highest = fmaxf(highest, scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2]);
+    }
+    highest = row_max(thread, highest);
+    const float peak = highest == -infinity() ? 0.0f : highest;
+    const float factor = is_plain ? state.factor : log2_of_e;
+    // The difference first: it is exactly 0 where nothing moved.
+    kept[row] = exp2_of((state.peak - peak) * factor);
+    has_moved = has_moved || highest != state.peak;
+    state.peak = highest;
+    const float offset = weight_exponent<is_half>() - peak * factor;
+    float total = 0;
+    TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
+      float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
+      score = exp2_of(score * factor + offset);
+      total += score;
+    }
+    state.total = state.total * kept[row] + total;
+  }
+  if (thread.ballot(has_moved) == 0) return;
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
+      sums[row / 2][j].sums[row % 2 * 2] *= kept[row];
+      sums[row / 2][j].sums[row % 2 * 2 + 1] *= kept[row];
+    }
+  }
+}
+
+/// Adds a tile's values, from chunk `stage` on, times their weights.
+template <bool is_half, std::uint32_t size, class Chunks>
+TENON_DEVICE void multiply_values(
+    const Thread& thread, const AttentionArgs& args, const Chunks& chunks, std::uint32_t stage,
+    const FragmentC (&weights)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8],
+    FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t lane = lane_of(thread);
+  const std::uint32_t value = stage + chunk_of(lane % 16, Tiles::parts, lane / 16);
+  FragmentA rows[Tiles::keys / 16][Tiles::row_tiles];
+  TENON_UNROLL for (std::uint32_t k = 0; k < Tiles::keys / 16; ++k) {
+    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+      TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) {
+        const float* const two = weights[m][2 * k + i / 2].sums + i % 2 * 2;
+        rows[k][m].pairs[i] = narrow_two<is_half>(two[0], two[1]);
+      }
+    }
+  }
+  const auto add_columns = [&](std::uint32_t half) {
+    TENON_UNROLL for (std::uint32_t k = 0; k < Tiles::keys / 16; ++k) {
+      TENON_UNROLL for (std::uint32_t i = 0; i < size / 32; ++i) {
+        const std::uint32_t j = half * (size / 32) + i;
+        const FragmentA two =
+            load_matrices<true>(thread, chunks, (value ^ 2 * j) + 16 * k * Tiles::parts);
+        const FragmentB low{{two.pairs[0], two.pairs[1]}}, high{{two.pairs[2], two.pairs[3]}};
+        TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+          multiply_fragments<is_half>(thread, rows[k][m], low, sums[m][2 * j]);
+          multiply_fragments<is_half>(thread, rows[k][m], high, sums[m][2 * j + 1]);
+        }
+      }
+    }
+  };
+  add_columns(0);
+  if (args.value_depth > size / 2) add_columns(1);
+}
+
+/// Puts zeros in place of a tile's infinities and NaNs, of what the thread copied itself.
+template <bool is_half, std::uint32_t size, class Chunks>
+TENON_DEVICE void clear_odd_values(const Thread& thread, Chunks& chunks, std::uint32_t stage) {
+  constexpr std::uint32_t exponent = is_half ? 0x7C00u : 0x7F80u;
+  for (std::uint32_t i = thread.index(); i < TensorTiles<size>::tile_chunks; i += thread.count()) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
+      std::uint32_t& pair = chunks[stage + i].pairs[j];
+      if ((pair & exponent) == exponent) pair &= 0xFFFF0000u;
+      if ((pair >> 16 & exponent) == exponent) pair &= 0xFFFFu;
+    }
+  }
+}
+
 /// Adds the infinities and NaNs among a tile's values, but where their weight is 0: that hides
 /// whatever a value may be.
 template <bool is_half, std::uint32_t size>
-TENON_DEVICE void add_odd_values(const Thread& thread, const AttentionArgs& args, std::uint32_t b,
-                                 std::uint32_t key_head, const KeyTile& tile,
-                                 const FragmentC (&weights)[tensor_key_elements / size / 8],
-                                 FragmentC (&sums)[size / 8]) {
+TENON_DEVICE void add_odd_values(
+    const Thread& thread, const AttentionArgs& args, const TensorBlock& block,
+    const TensorRange& seen, std::uint32_t tile,
+    const FragmentC (&weights)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8],
+    FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
+  using Tiles = TensorTiles<size>;
   const std::uint32_t lane = lane_of(thread);
-  for (std::uint32_t key = 0; key < tensor_key_elements / size; ++key) {
-    float weight[2];
-    TENON_UNROLL for (std::uint32_t r = 0; r < 2; ++r) {
-      float held[2] = {};
-      TENON_UNROLL for (std::uint32_t j = 0; j < tensor_key_elements / size / 8; ++j) {
-        if (key / 8 != j) continue;
-        held[0] = weights[j].sums[2 * r];
-        held[1] = weights[j].sums[2 * r + 1];
+  for (std::uint32_t key = 0; key < Tiles::keys; ++key) {
+    float weight[2 * Tiles::row_tiles];
+    TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+      float mine = 0;
+      TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
+        if (key / 8 == i / 2 && key % 2 == i % 2) {
+          mine = weights[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
+        }
       }
-      const float mine = key % 2 == 0 ? held[0] : held[1];
-      weight[r] = bits_to_float(thread.shuffle(float_to_bits(mine), lane / 4 * 4 + key % 8 / 2));
+      weight[row] = bits_to_float(thread.shuffle(float_to_bits(mine), lane / 4 * 4 + key % 8 / 2));
     }
-    const Address row = tile_row(args, args.v, args.v_steps, b, tile, key, key_head);
-    if (row == 0) continue;
+    const std::uint32_t t = tile * Tiles::keys + key;
+    if (t < seen.first_key || t >= seen.behind_key) continue;
+    const Address value = key_row(args, args.v, args.v_steps, block.b, t, block.key_head);
+    if (value == 0) continue;
     TENON_UNROLL for (std::uint32_t i = 0; i < size / 4; ++i) {
       const std::uint32_t d = i / 2 * 8 + 2 * (lane % 4) + i % 2;
       if (d >= args.value_depth) continue;
-      const float value = load_real(is_half ? DType::f16 : DType::bf16, row + 2 * d);
-      if (fabsf(value) < infinity()) continue;
-      TENON_UNROLL for (std::uint32_t r = 0; r < 2; ++r) {
-        if (weight[r] != 0) sums[i / 2].sums[2 * r + i % 2] += weight[r] * value;
+      const float element = load_real(is_half ? DType::f16 : DType::bf16, value + 2 * d);
+      if (fabsf(element) < infinity()) continue;
+      TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+        if (weight[row] == 0) continue;
+        sums[row / 2][i / 2].sums[row % 2 * 2 + i % 2] += weight[row] * element;
       }
+    }
+  }
+}
+
+/// Whether a condition holds for any thread of the block. Overwrites chunks from `at` on.
+template <class Chunks>
+TENON_DEVICE bool holds_anywhere(const Thread& thread, Chunks& chunks, std::uint32_t at,
+                                 bool condition) {
+  const std::uint32_t lanes = thread.ballot(condition);
+  thread.sync();
+  if (lane_of(thread) == 0) chunks[at + warp_of(thread)].pairs[0] = lanes;
+  thread.sync();
+  std::uint32_t any = 0;
+  for (std::uint32_t i = 0; i < thread.count() / warp_size; ++i) any |= chunks[at + i].pairs[0];
+  return any != 0;
+}
+
+/// Two elements of a result.
+TENON_DEVICE void store_pair(const AttentionArgs& args, Address y, std::uint32_t d, float first,
+                             float second) {
+  const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
+  const Address at = y + d * bytes;
+  if (bytes == 2 && d + 2 <= args.value_depth && at % 4 == 0) {
+    *global<std::uint32_t>(at) = args.dtype == DType::f16 ? narrow_two<true>(first, second)
+                                                          : narrow_two<false>(first, second);
+    return;
+  }
+  if (d < args.value_depth) store_real(args.dtype, at, first);
+  if (d + 1 < args.value_depth) store_real(args.dtype, at + bytes, second);
+}
+
+template <bool is_half, std::uint32_t size>
+TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
+                             const TensorBlock& block, bool is_plain,
+                             const RowState (&rows)[TensorTiles<size>::row_tiles][2],
+                             const FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t lane = lane_of(thread);
+  const float sink = sink_of(args, block.h) * log2_of_e;
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+    const RowState& state = rows[row / 2][row % 2];
+    const float total = row_sum(thread, state.total);
+    const float peak = state.peak * (is_plain ? state.factor : log2_of_e);
+    const std::uint32_t s = block.first + warp_of(thread) * Tiles::warp_rows + 8 * row + lane / 4;
+    if (s >= args.queries) continue;
+    const float highest = fmaxf(fmaxf(sink, peak), -1e38f), kept = exp2_of(peak - highest);
+    const float denominator = exp2_of(sink - highest + weight_exponent<is_half>()) + kept * total;
+    const float scale = denominator == 0 ? 0.0f : kept / denominator;
+    const Address y = moved(args.y, args.y_steps, block.b, s, block.h);
+    TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
+      const float* const two = sums[row / 2][j].sums + row % 2 * 2;
+      store_pair(args, y, 8 * j + 2 * (lane % 4), two[0] * scale, two[1] * scale);
     }
   }
 }
 
 template <bool is_half, std::uint32_t size>
 TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args) {
-  constexpr std::uint32_t queries = tensor_query_elements / size;
-  constexpr std::uint32_t keys = tensor_key_elements / size;
-  constexpr std::uint32_t line = size / 2 + 4, value_line = size + 8;
-  TENON_SHARED(thread, std::uint32_t, query_words, 2 * queries * line);
-  TENON_SHARED(thread, std::uint32_t, words, keys* line);  // of keys, then of values
-  TENON_SHARED(thread, float, scales, queries);
-  TENON_SHARED(thread, std::uint32_t, odd, queries / 16);  // of each warp
-  const std::uint32_t tiles = (args.queries + queries - 1) / queries;
-  // Those that see most keys first.
-  const std::uint32_t first = (tiles - 1 - thread.block() % tiles) * queries;
-  const std::uint32_t row = thread.block() / tiles, h = row % args.heads, b = row / args.heads;
-  const std::uint32_t key_head = h / (args.heads / args.key_heads);
-  const std::int64_t p = position_of(args, b);
-  if (args.position != 0 && p < 0) return;
-  const bool has_terms = args.has_terms;
-  load_queries<is_half, size>(thread, args, b, first, h, has_terms, query_words, scales);
-  thread.sync_warp();
+  using Tiles = TensorTiles<size>;
+  TENON_SHARED(thread, EightHalves, chunks, Tiles::chunks);
+  const TensorBlock block = tensor_block<size>(args, thread.block());
+  if (args.position != 0 && block.position < 0) return;
+  const TensorRange tiles = tensor_range<Tiles::keys>(args, block, block.first, Tiles::queries);
+  const TensorRange own = tensor_range<Tiles::keys>(
+      args, block, block.first + warp_of(thread) * Tiles::warp_rows, Tiles::warp_rows);
+  const bool is_plain = args.mask == 0 && args.softcap <= 0 && args.scale > 0;
 
-  const std::uint32_t warp_row = warp_of(thread) * 16;
-  const std::uint32_t lane_row = warp_row + lane_of(thread) / 4, t4 = lane_of(thread) % 4;
-  RowState rows[2];
-  for (std::uint32_t r = 0; r < 2; ++r) {
-    const std::uint32_t s = first + lane_row + 8 * r;
-    rows[r].range = s < args.queries ? visible_keys(args, p, s) : KeyRange{0, 0};
-    rows[r].scale = scales[lane_row + 8 * r];
-    rows[r].peak = -infinity();
-    rows[r].total = 0;
+  RowState rows[Tiles::row_tiles][2];
+  FragmentA queries[Tiles::row_tiles][Tiles::half_steps];
+  load_queries<is_half, size>(thread, args, block, is_plain, chunks, rows, queries);
+  FragmentC sums[Tiles::row_tiles][size / 8];
+
+  // An infinity or a NaN among values leaves one in some sum, even where its weight is 0. It is all
+  // computed again then, with zeros in their place.
+  for (bool has_odd = false;;) {
+    TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+      rows[row / 2][row % 2].peak = -infinity();
+      rows[row / 2][row % 2].total = 0;
+      if (row % 2 != 0) continue;
+      TENON_UNROLL for (FragmentC& sum : sums[row / 2]) sum = {};
+    }
+    // Tiles begin at multiples of their size, so that a query's bits do not depend on its neighbours.
+    for (std::uint32_t next = tiles.begin; next <= tiles.end; ++next) {
+      const std::uint32_t next_stage = (next - tiles.begin) % 2 * 2 * Tiles::tile_chunks;
+      wait_copies<0>();
+      thread.sync();
+      if (next < tiles.end) {
+        copy_tile<size>(thread, args, block, tiles, next, Tiles::first_stage + next_stage, chunks);
+      }
+      if (next == tiles.begin) continue;
+      const std::uint32_t tile = next - 1;
+      const std::uint32_t stage = Tiles::first_stage + 2 * Tiles::tile_chunks - next_stage;
+      if (has_odd) {
+        clear_odd_values<is_half, size>(thread, chunks, stage + Tiles::tile_chunks);
+        thread.sync();
+      }
+      if (tile < own.begin || tile >= own.end) continue;
+      FragmentC scores[Tiles::row_tiles][Tiles::keys / 8];
+      multiply_keys<is_half, size>(thread, args, chunks, stage, queries, scores);
+      if (!is_plain || tile < own.full_begin || tile >= own.full_end) {
+        finish_scores<size>(thread, args, block, tile, is_plain, rows, scores);
+      }
+      weigh_scores<is_half, size>(thread, is_plain, rows, scores, sums);
+      if (has_odd) {
+        add_odd_values<is_half, size>(thread, args, block, tiles, tile, scores, sums);
+      }
+      multiply_values<is_half, size>(thread, args, chunks, stage + Tiles::tile_chunks, scores,
+                                     sums);
+    }
+    if (has_odd) break;
+    float none = 0;  // a NaN if any sum is one, or an infinity
+    TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::row_tiles * size / 2; ++i) {
+      none += 0 * sums[i / (size / 2)][i % (size / 2) / 4].sums[i % 4];
+    }
+    has_odd = holds_anywhere(thread, chunks, Tiles::first_stage, none != 0);
+    if (!has_odd) break;
   }
-  const std::uint32_t behind = first + queries < args.queries ? first + queries : args.queries;
-  const KeyRange seen{visible_keys(args, p, first).begin, visible_keys(args, p, behind - 1).end};
-
-  FragmentC sums[size / 8];
-  // Tiles begin at multiples of their size, so that a query's bits do not depend on its neighbours.
-  for (std::int64_t begin = seen.begin / keys * keys; begin < seen.end; begin += keys) {
-    const KeyTile tile{begin, seen};
-    load_keys<size>(thread, args, b, key_head, tile, words);
-    thread.sync();
-
-    FragmentC scores[keys / 8];
-    for (std::uint32_t word = 0; 2 * word < args.depth; word += 8) {
-      const std::uint32_t at = warp_row * line + word;
-      const FragmentA a = load_a(thread, query_words, at, line);
-      FragmentA rest{};
-      if (has_terms) rest = load_a(thread, query_words, queries * line + at, line);
-      TENON_UNROLL for (std::uint32_t j = 0; j < keys / 8; ++j) {
-        const FragmentB key = load_b(thread, words, 8 * j * line + word, line);
-        if (has_terms) multiply_fragments<is_half>(thread, rest, key, scores[j]);
-        multiply_fragments<is_half>(thread, a, key, scores[j]);
-      }
-    }
-
-    TENON_UNROLL for (std::uint32_t r = 0; r < 2; ++r) {
-      RowState& state = rows[r];
-      float highest = state.peak;
-      TENON_UNROLL for (std::uint32_t i = 0; i < keys / 4; ++i) {
-        float& score = scores[i / 2].sums[2 * r + i % 2];
-        const std::int64_t t = begin + i / 2 * 8 + 2 * t4 + i % 2;
-        const bool is_visible = t >= state.range.begin && t < state.range.end;
-        score = is_visible
-                    ? score_of_dot(args, score * state.scale, b, h, first + lane_row + 8 * r, t)
-                    : -infinity();
-        highest = fmaxf(highest, score);
-      }
-      highest = row_max(thread, highest);
-      float total = 0;
-      TENON_UNROLL for (std::uint32_t i = 0; i < keys / 4; ++i) {
-        float& score = scores[i / 2].sums[2 * r + i % 2];
-        score = weight_of(score, highest);
-        total += score;
-      }
-      const float kept = weight_of(state.peak, highest);
-      state.total = state.total * kept + row_sum(thread, total);
-      state.peak = highest;
-      TENON_UNROLL for (FragmentC& sum : sums) {
-        sum.sums[2 * r] *= kept;
-        sum.sums[2 * r + 1] *= kept;
-      }
-    }
-
-    thread.sync();
-    const bool is_odd = load_values<is_half, size>(thread, args, b, key_head, tile, words);
-    const std::uint32_t of_lanes = thread.ballot(is_odd);
-    if (lane_of(thread) == 0) odd[warp_of(thread)] = of_lanes;
-    thread.sync();
-    std::uint32_t of_warps = 0;
-    for (std::uint32_t warp = 0; warp < queries / 16; ++warp) of_warps |= odd[warp];
-    if (of_warps != 0) {
-      add_odd_values<is_half, size>(thread, args, b, key_head, tile, scores, sums);
-    }
-    TENON_UNROLL for (std::uint32_t k = 0; k < keys / 16; ++k) {
-      FragmentA a, rest;
-      for (std::uint32_t i = 0; i < 4; ++i) {
-        const float* const weights = scores[2 * k + i / 2].sums + i % 2 * 2;
-        const PairTerms pair = terms_of<is_half>(weights[0], weights[1]);
-        a.pairs[i] = pair.first;
-        rest.pairs[i] = pair.second;
-      }
-      TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
-        if (8 * j >= args.value_depth) continue;
-        const std::uint32_t at = (8 * k + t4) * value_line + 8 * j + lane_of(thread) / 4;
-        const FragmentB value{{words[at], words[at + 4 * value_line]}};
-        if (has_terms) multiply_fragments<is_half>(thread, rest, value, sums[j]);
-        multiply_fragments<is_half>(thread, a, value, sums[j]);
-      }
-    }
-    thread.sync();
-  }
-
-  const float sink = sink_of(args, h);
-  TENON_UNROLL for (std::uint32_t r = 0; r < 2; ++r) {
-    const std::uint32_t s = first + lane_row + 8 * r;
-    if (s >= args.queries) continue;
-    const float highest = fmaxf(sink, rows[r].peak), kept = weight_of(rows[r].peak, highest);
-    const float denominator = weight_of(sink, highest) + kept * rows[r].total;
-    const Address y = moved(args.y, args.y_steps, b, s, h);
-    TENON_UNROLL for (std::uint32_t i = 0; i < size / 4; ++i) {
-      const std::uint32_t d = i / 2 * 8 + 2 * t4 + i % 2;
-      if (d >= args.value_depth) continue;
-      store_attended(args, y, d, kept * sums[i / 2].sums[2 * r + i % 2], denominator);
-    }
-  }
+  store_rows<is_half, size>(thread, args, block, is_plain, rows, sums);
 }
 
 template <bool is_half>

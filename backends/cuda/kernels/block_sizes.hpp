@@ -32,11 +32,13 @@ inline constexpr std::uint32_t max_head = 256;  ///< elements of a query, and of
 // least `min_split_keys` each. The batch has no part in it, so that it does not change a row's bits.
 inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, min_split_keys = 512;
 
-// Attention in tensor cores, of heads of up to 128 or 256 elements: a block's queries, 16 of each
-// warp, and the keys that it reads at once have so many elements. Shared memory holds two terms of
-// the queries, and keys or values.
-inline constexpr std::uint32_t short_head = 128;
-inline constexpr std::uint32_t tensor_query_elements = 8192, tensor_key_elements = 4096;
+// Attention in tensor cores, of heads of up to 128 or 256 elements: the queries of a block, and the
+// keys that it reads at once, have so many elements.
+inline constexpr std::uint32_t short_head = 128, tensor_attention_threads = 128;
+inline constexpr std::uint32_t tensor_query_elements = 16384, tensor_key_elements = 4096;
+// Its blocks go through the queries of as many heads at a time as have keys and values of so many
+// bytes: they stay in the L2 cache of an A100 or H100.
+inline constexpr std::uint64_t tensor_group_bytes = std::uint64_t{24} << 20;
 
 // Reductions of more than two parts of this many elements have a block for each part.
 inline constexpr std::uint32_t reduce_part = 16384;

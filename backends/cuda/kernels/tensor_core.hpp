@@ -37,9 +37,88 @@ TENON_DEVICE FragmentB load_b(const Thread& thread, const Tile& tile, std::uint3
   return {{tile[at], tile[at + 4]}};
 }
 
+/// Eight elements of a row of 16 bits, in pairs.
+struct alignas(16) EightHalves {
+  std::uint32_t pairs[4];
+};
+
+/// Four matrices of 8 rows of 8 elements: lane 8 i + r says where row r of matrix i is. Lane 4 g + t
+/// has of each its row g at columns 2 t and 2 t + 1, or if they are turned its column g at rows 2 t
+/// and 2 t + 1. For whole warps.
+template <bool is_turned, class Rows>
+TENON_DEVICE FragmentA load_matrices(const Thread& thread, const Rows& rows, std::uint32_t at) {
+  FragmentA matrices;
+#if defined(__CUDA_ARCH__)
+  (void)thread;
+  const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(&rows[at]));
+  std::uint32_t(&words)[4] = matrices.pairs;
+  if (is_turned) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(from)
+                 : "memory");
+  }
+#else
+  const unsigned g = lane_of(thread) / 4, t = lane_of(thread) % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    if (is_turned) {
+      const std::uint32_t low = rows[thread.shuffle(at, 8 * i + 2 * t)].pairs[g / 2];
+      const std::uint32_t high = rows[thread.shuffle(at, 8 * i + 2 * t + 1)].pairs[g / 2];
+      matrices.pairs[i] = g % 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & ~0xFFFFu);
+    } else {
+      matrices.pairs[i] = rows[thread.shuffle(at, 8 * i + g)].pairs[t];
+    }
+  }
+#endif
+  return matrices;
+}
+
 template <bool is_half>
 TENON_DEVICE std::uint16_t narrow_to(float value) {
   return is_half ? narrow_half(value) : narrow_bfloat16(value);
+}
+
+/// Two values as f16 or bf16, the first in the lower half.
+template <bool is_half>
+TENON_DEVICE std::uint32_t narrow_two(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  std::uint32_t pair;
+  if (is_half) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  }
+  return pair;
+#else
+  return narrow_to<is_half>(first) | std::uint32_t{narrow_to<is_half>(second)} << 16;
+#endif
+}
+
+/// 2^x within 2^-22 of it; 0 where that is below 2^-126.
+TENON_DEVICE float exp2_of(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// 1 / x within 2^-22 of it.
+TENON_DEVICE float reciprocal_of(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
+#endif
 }
 
 template <bool is_half>

@@ -101,6 +101,19 @@ class SharedWords {
  private:
   std::uint32_t begin_;
 };
+
+/// Copies 16 bytes of device memory to `shared[index]`, both aligned to that, while the thread goes on.
+/// Its copies up to commit_copies() are a group; after wait_copies<n>() all its groups but the last n
+/// are there, for itself.
+template <class T>
+__device__ inline void copy_async(T& shared, std::uint32_t index, Address from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(&shared[index]));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+#else
+  *reinterpret_cast<uint4*>(&shared[index]) = *global<const uint4>(from);
+#endif
+}
 __device__ inline void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" : : : "memory");

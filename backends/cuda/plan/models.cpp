@@ -57,6 +57,17 @@ std::optional<TensorAttention> tensor_attention(const AttentionArgs& args, DType
       is_half ? Kernel::attention_tensor_long_f16 : Kernel::attention_tensor_long_bf16, max_head};
 }
 
+/// Heads whose keys and values stay in the L2 cache, all queries of a key's head among them.
+std::uint32_t group_heads(const AttentionArgs& args) {
+  const std::uint64_t bytes = std::uint64_t{2} * args.keys * (args.depth + args.value_depth);
+  const std::uint64_t key_heads =
+      std::max<std::uint64_t>(1, tensor_group_bytes / std::max<std::uint64_t>(1, bytes));
+  const std::uint64_t heads =
+      std::min<std::uint64_t>(key_heads * (args.heads / std::max(1u, args.key_heads)),
+                              std::uint64_t{args.batch} * args.heads);
+  return static_cast<std::uint32_t>(heads);
+}
+
 }  // namespace
 
 Refusal plan_attention(const Step& step, Emitter* out) {
@@ -121,10 +132,10 @@ Refusal plan_attention(const Step& step, Emitter* out) {
     args.page_size = static_cast<std::uint32_t>(k.shape[1]);
   }
   if (const auto tensor = tensor_attention(args, k.shape.dtype(), out->options().is_exact)) {
-    args.has_terms = args.dtype != k.shape.dtype();
+    args.group_heads = group_heads(args);
     const std::uint32_t queries = tensor_query_elements / tensor->size;
     const std::uint32_t tiles = (args.queries + queries - 1) / queries;
-    out->launch(tensor->kernel, {args.batch * args.heads * tiles, 2 * queries}, draft);
+    out->launch(tensor->kernel, {args.batch * args.heads * tiles, tensor_attention_threads}, draft);
     return std::nullopt;
   }
   set_splits(draft, *out);
